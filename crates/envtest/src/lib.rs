@@ -1,0 +1,1 @@
+//! Test environments for Kubernetes controllers.

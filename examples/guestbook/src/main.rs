@@ -1,0 +1,2 @@
+//! Guestbook.
+fn main() {}
