@@ -2,4 +2,5 @@
 #![expect(dead_code, reason = "skeleton: removed when the modules are wired together")]
 
 mod clock;
+mod resource;
 mod status;
