@@ -1,0 +1,318 @@
+//! Differences between a recorded answer and an actual one, each with its JSON path.
+//!
+//! Values are compared exactly: lists in order, numbers by type, no field missing and none too many. The few things that
+//! a conforming server may answer differently are the three tables at the top.
+
+use serde_json::{Map, Value};
+
+use crate::bindings::Bindings;
+
+/// Request path, JSON path whose subtree is not compared, reason. A trailing `*` stands for any ending.
+const IGNORED: [(&str, &str, &str); 6] = [
+    ("/version", "$.git*", "identity of the build"),
+    ("/version", "$.buildDate", "identity of the build"),
+    ("/version", "$.goVersion", "identity of the build"),
+    ("/version", "$.compiler", "identity of the build"),
+    ("/version", "$.platform", "identity of the build"),
+    ("/api", "$.serverAddressByClientCIDRs", "where the server listens"),
+];
+
+/// Lists in which the order says nothing, and why.
+const UNORDERED: [(&str, &str); 1] = [(
+    "$.details.causes",
+    "conflicts of several managers are collected in a hash map",
+)];
+
+/// One departure from the recorded answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Difference {
+    /// JSON path, or `status`, `content type`, `warnings[0]`, `events[2].object…`.
+    pub(crate) path: String,
+    pub(crate) expected: String,
+    pub(crate) got: String,
+}
+
+/// Compares parts of one answer and collects the differences.
+#[derive(Debug)]
+pub(crate) struct Comparison<'a> {
+    bindings: &'a mut Bindings,
+    /// Of the request, without its query.
+    request_path: &'a str,
+    found: Vec<Difference>,
+}
+
+impl<'a> Comparison<'a> {
+    pub(crate) fn new(bindings: &'a mut Bindings, request_path: &'a str) -> Self {
+        let request_path = request_path.split('?').next().unwrap_or_default();
+        Self {
+            bindings,
+            request_path,
+            found: Vec::new(),
+        }
+    }
+
+    pub(crate) fn into_differences(self) -> Vec<Difference> {
+        self.found
+    }
+
+    /// Compares two values that both stand at `path`.
+    pub(crate) fn values(&mut self, path: &str, expected: &Value, actual: &Value) {
+        if self.is_ignored(path) {
+            return;
+        }
+        match (expected, actual) {
+            (Value::Object(expected), Value::Object(actual)) => self.objects(path, expected, actual),
+            (Value::Array(expected), Value::Array(actual)) => self.lists(path, expected, actual),
+            (Value::String(expected), Value::String(actual)) => self.texts(path, expected, actual),
+            // Allocated node ports are placeholders for a number.
+            (Value::String(label), Value::Number(actual)) if label.starts_with("{{nodePort") => {
+                self.texts(path, label, &actual.to_string());
+            }
+            _ if expected == actual => {}
+            _ => self.differ(path, Some(expected), Some(actual)),
+        }
+    }
+
+    /// Compares two texts; the differing part of long ones is shown.
+    pub(crate) fn texts(&mut self, path: &str, expected: &str, actual: &str) {
+        let (expected, actual) = (without_store_key(expected), without_store_key(actual));
+        if let Err(why) = self.bindings.agree(&expected, &actual) {
+            let (expected, mut got) = around_first_difference(&self.bindings.expand(&expected), &actual);
+            if !why.is_empty() {
+                got = format!("{got} ({why})");
+            }
+            self.found.push(Difference {
+                path: path.to_owned(),
+                expected,
+                got,
+            });
+        }
+    }
+
+    fn objects(&mut self, path: &str, expected: &Map<String, Value>, actual: &Map<String, Value>) {
+        let mut remaining: Vec<&String> = actual.keys().collect();
+        for (key, value) in expected {
+            let exact = remaining.iter().position(|name| *name == key);
+            let found = exact.or_else(|| remaining.iter().position(|name| self.is_same_key(key, name)));
+            match found {
+                Some(at) => {
+                    let name = remaining.remove(at);
+                    self.values(&child(path, name), value, &actual[name]);
+                }
+                None => self.differ(&child(path, &self.bindings.expand(key)), Some(value), None),
+            }
+        }
+        for name in remaining {
+            self.differ(&child(path, name), None, Some(&actual[name]));
+        }
+    }
+
+    /// Keys can hold placeholders too, such as `k:{"uid":"{{uid:1}}"}` among managed fields.
+    fn is_same_key(&mut self, expected: &str, actual: &str) -> bool {
+        expected.contains("{{") && self.bindings.agree(expected, actual).is_ok()
+    }
+
+    fn lists(&mut self, path: &str, expected: &[Value], actual: &[Value]) {
+        if expected.len() != actual.len() {
+            self.found.push(Difference {
+                path: format!("{path}.length"),
+                expected: expected.len().to_string(),
+                got: actual.len().to_string(),
+            });
+        }
+        let order = |list: &[Value]| -> Vec<Value> {
+            let mut list = list.to_vec();
+            if UNORDERED.iter().any(|(unordered, _)| *unordered == path) {
+                list.sort_by_cached_key(ToString::to_string);
+            }
+            list
+        };
+        for (index, (expected, actual)) in order(expected).iter().zip(&order(actual)).enumerate() {
+            self.values(&format!("{path}[{index}]"), expected, actual);
+        }
+    }
+
+    /// Notes that two values differ, `None` standing for an absent one.
+    pub(crate) fn differ(&mut self, path: &str, expected: Option<&Value>, actual: Option<&Value>) {
+        if self.is_ignored(path) {
+            return;
+        }
+        let expected = expected.map_or("(absent)".to_owned(), |value| {
+            shorten(&self.bindings.expand(&value.to_string()))
+        });
+        let got = actual.map_or("(absent)".to_owned(), |value| shorten(&value.to_string()));
+        self.found.push(Difference {
+            path: path.to_owned(),
+            expected,
+            got,
+        });
+    }
+
+    fn is_ignored(&self, path: &str) -> bool {
+        IGNORED.iter().any(|(request, pattern, _)| {
+            *request == self.request_path
+                && match pattern.strip_suffix('*') {
+                    Some(start) => path.starts_with(start),
+                    None => path == *pattern,
+                }
+        })
+    }
+}
+
+/// `$.metadata` and `labels` to `$.metadata.labels`; unusual keys are quoted.
+fn child(path: &str, key: &str) -> String {
+    if !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || "_-".contains(c)) {
+        format!("{path}.{key}")
+    } else {
+        format!("{path}[{}]", Value::from(key))
+    }
+}
+
+/// Errors of the store quote the key of an object there, of which only servers on etcd have that layout.
+fn without_store_key(text: &str) -> String {
+    let Some((before, rest)) = text.split_once("Key: /") else {
+        return text.to_owned();
+    };
+    let Some((_, rest)) = rest.split_once(", ResourceVersion: ") else {
+        return text.to_owned();
+    };
+    let after = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+    format!("{before}Key: *, ResourceVersion: *{after}")
+}
+
+/// How much of a value is shown.
+const WIDTH: usize = 200;
+
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(WIDTH) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Both texts, quoted; long ones from a little before the first difference on.
+fn around_first_difference(expected: &str, actual: &str) -> (String, String) {
+    let same = expected
+        .chars()
+        .zip(actual.chars())
+        .take_while(|(a, b)| a == b)
+        .count();
+    let is_long = expected.len().max(actual.len()) > WIDTH;
+    let start = if is_long { same.saturating_sub(60) } else { 0 };
+    let window = |text: &str| {
+        let rest: String = text.chars().skip(start).collect();
+        format!(
+            "{}{}",
+            if start > 0 { "…" } else { "" },
+            Value::from(shorten(&rest))
+        )
+    };
+    (window(expected), window(actual))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use serde_json::json;
+
+    use super::*;
+
+    /// Compares two bodies answered to a request for `request_path` and renders the differences, one a line.
+    fn check(request_path: &str, expected: &Value, actual: &Value, differences: &Expect) {
+        let mut bindings = Bindings::default();
+        let mut comparison = Comparison::new(&mut bindings, request_path);
+        comparison.values("$", expected, actual);
+        let lines = comparison.into_differences().into_iter();
+        let text: String = lines
+            .map(|d| format!("{}: {} ≠ {}\n", d.path, d.expected, d.got))
+            .collect();
+        differences.assert_eq(&text);
+    }
+
+    #[test]
+    fn key_order_does_not_matter_but_absence_and_excess_do() {
+        check(
+            "/x",
+            &json!({"a": 1, "b": {}}),
+            &json!({"b": {}, "a": 1}),
+            &expect![""],
+        );
+        check(
+            "/x",
+            &json!({"a": {"gone": null}}),
+            &json!({"a": {"new.key": []}}),
+            &expect![[r#"
+                $.a.gone: null ≠ (absent)
+                $.a["new.key"]: (absent) ≠ []
+            "#]],
+        );
+    }
+
+    #[test]
+    fn numbers_differ_by_type_and_lists_by_length_and_order() {
+        check(
+            "/x",
+            &json!({"n": 1, "l": ["a", "b", "c"]}),
+            &json!({"n": 1.0, "l": ["b", "a"]}),
+            &expect![[r#"
+                $.l.length: 3 ≠ 2
+                $.l[0]: "a" ≠ "b"
+                $.l[1]: "b" ≠ "a"
+                $.n: 1 ≠ 1.0
+            "#]],
+        );
+    }
+
+    #[test]
+    fn placeholders_in_keys_bind_as_those_in_values_do() {
+        let expected = json!({"id": "{{uid:1}}", "owners": {"k:{\"uid\":\"{{uid:1}}\"}": {}}});
+        let actual = |uid| json!({"id": "u", "owners": {format!("k:{{\"uid\":\"{uid}\"}}"): {}}});
+        check("/x", &expected, &actual("u"), &expect![""]);
+        check(
+            "/x",
+            &expected,
+            &actual("v"),
+            &expect![[r#"
+                $.owners["k:{\"uid\":\"u\"}"]: {} ≠ (absent)
+                $.owners["k:{\"uid\":\"v\"}"]: (absent) ≠ {}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn a_long_text_is_shown_from_where_it_differs() {
+        let (a, b) = (
+            format!("{}end", "x".repeat(300)),
+            format!("{}END", "x".repeat(300)),
+        );
+        check(
+            "/x",
+            &json!(a),
+            &json!(b),
+            &expect![[r#"
+                $: …"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxend" ≠ …"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxEND"
+            "#]],
+        );
+    }
+
+    #[test]
+    fn what_may_differ_is_not_compared() {
+        let version = |commit| json!({"major": "1", "gitCommit": commit, "platform": commit});
+        check("/version", &version("a"), &version("b"), &expect![""]);
+        check(
+            "/api",
+            &json!({"serverAddressByClientCIDRs": [{}]}),
+            &json!({}),
+            &expect![""],
+        );
+        let causes =
+            |order: [&str; 2]| json!({"details": {"causes": order.map(|field| json!({"field": field}))}});
+        check("/x", &causes([".a", ".b"]), &causes([".b", ".a"]), &expect![""]);
+        check(
+            "/x",
+            &json!("Code: 4, Key: /registry/configmaps/ns/a, ResourceVersion: 0, more"),
+            &json!("Code: 4, Key: /other, ResourceVersion: 12, more"),
+            &expect![""],
+        );
+    }
+}

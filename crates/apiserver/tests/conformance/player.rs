@@ -1,0 +1,503 @@
+//! Plays a scenario against a server and collects what differs from the recording.
+//!
+//! Time is tokio's: under a paused clock the polling of `wait` and the patience of `watch` cost no real time.
+
+use std::fmt;
+
+use bytes::Bytes;
+use http::Request as HttpRequest;
+use http_body_util::Full;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+use tokio::time::{Duration, Instant, sleep, timeout};
+
+use crate::bindings::Bindings;
+use crate::comparison::{Comparison, Difference};
+use crate::transcript::{Request, Response, Step, Transcript, Wait, Watch};
+use crate::transport::{Answer, Transport, json_or_text, media_type, warning_text};
+
+/// How long a request may stay without an answer. Under a paused clock this passes at once when nothing else can happen.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two requests of a `wait` step.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// One difference and where it showed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// `3`, or `3.1` for the first step during the watch that is step 3.
+    step: String,
+    /// Method and path, or what else was looked at.
+    request: String,
+    difference: Difference,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Difference { path, expected, got } = &self.difference;
+        write!(f, "step {}: {}\n  {path}\n", self.step, self.request)?;
+        write!(f, "    expected {expected}\n    got      {got}")
+    }
+}
+
+/// Plays all steps of `transcript`; a step without an answer ends the scenario.
+///
+/// `server` is the host and port that the server calls its own.
+pub(crate) async fn play(transport: &Transport, transcript: &Transcript, server: &str) -> Vec<Failure> {
+    let namespace = format!("{}-played", transcript.namespace);
+    let mut player = Player {
+        transport,
+        bindings: Bindings::new(&[("ns", &namespace), ("server", server)]),
+        failures: Vec::new(),
+    };
+    if player.create_namespace(&namespace).await && player.steps(&transcript.steps, "").await {
+        player.revisions(&transcript.revisions);
+    }
+    player.failures
+}
+
+struct Player<'a> {
+    transport: &'a Transport,
+    bindings: Bindings,
+    failures: Vec<Failure>,
+}
+
+/// A step number and what is asked in it.
+struct Context<'a> {
+    step: &'a str,
+    method: &'a str,
+    path: &'a str,
+}
+
+impl Player<'_> {
+    async fn create_namespace(&mut self, name: &str) -> bool {
+        let path = "/api/v1/namespaces";
+        let context = Context {
+            step: "0",
+            method: "POST",
+            path,
+        };
+        let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let request = HttpRequest::post(path).header("Content-Type", "application/json");
+        let Some(answer) = self.send(&context, request, body.to_string()).await else {
+            return false;
+        };
+        let status = answer.status;
+        let Some(text) = self.text(&context, answer).await else {
+            return false;
+        };
+        if status != 201 {
+            self.note(
+                &context,
+                vec![difference("$", "a new namespace", &format!("{status} {text}"))],
+            );
+        }
+        status == 201
+    }
+
+    /// Whether every step was answered. `parent` is the number of the watch that the steps happen in, with a dot.
+    async fn steps(&mut self, steps: &[Step], parent: &str) -> bool {
+        for (index, step) in steps.iter().enumerate() {
+            let number = format!("{parent}{}", index + 1);
+            let answered = match step {
+                Step::Exchange { request, response } => self.exchange(&number, request, response).await,
+                Step::Wait(wait) => self.wait(&number, wait).await,
+                Step::Watch(watch) => Box::pin(self.watch(&number, watch)).await,
+            };
+            if answered.is_none() {
+                return false;
+            }
+        }
+        true
+    }
+
+    async fn exchange(&mut self, step: &str, request: &Request, response: &Response) -> Option<()> {
+        let context = Context {
+            step,
+            method: &request.method,
+            path: &request.path,
+        };
+        let answer = self.request(&context, request).await?;
+        self.compare_whole(&context, response, answer).await
+    }
+
+    async fn wait(&mut self, step: &str, wait: &Wait) -> Option<()> {
+        let context = Context {
+            step,
+            method: &wait.method,
+            path: &wait.path,
+        };
+        let (place, wanted) = &wait.until;
+        let deadline = Instant::now() + Duration::from_secs(wait.seconds);
+        loop {
+            let request = HttpRequest::builder()
+                .method(&*wait.method)
+                .uri(self.path(&wait.path))
+                .header("Accept", "application/json");
+            let answer = self.send(&context, request, String::new()).await?;
+            let status = answer.status;
+            let text = self.text(&context, answer).await?;
+            let present = match &**place {
+                "status_code" => Value::from(status),
+                dotted => look_up(&json_or_text(&text), dotted),
+            };
+            let mut comparison = Comparison::new(&mut self.bindings, &wait.path);
+            comparison.values(place, wanted, &present);
+            let differences = comparison.into_differences();
+            if differences.is_empty() {
+                return Some(());
+            }
+            if Instant::now() >= deadline {
+                self.note(&context, differences);
+                return Some(());
+            }
+            sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    async fn watch(&mut self, step: &str, watch: &Watch) -> Option<()> {
+        let Watch {
+            request,
+            during,
+            count,
+            seconds,
+            response,
+        } = watch;
+        let context = Context {
+            step,
+            method: &request.method,
+            path: &request.path,
+        };
+        let answer = self.request(&context, request).await?;
+        let inner = format!("{step}.");
+        let Some(expected) = response.events.as_ref().filter(|_| answer.status == 200) else {
+            let answered = self.steps(during, &inner).await;
+            self.compare_whole(&context, response, answer).await?;
+            return answered.then_some(());
+        };
+        let head = self.compare_head(&context, response, &answer);
+        self.note(&context, head);
+        if !self.steps(during, &inner).await {
+            return None;
+        }
+        let (events, closed) = answer.events(*count, Duration::from_secs(*seconds)).await;
+        let mut comparison = Comparison::new(&mut self.bindings, &request.path);
+        if closed != response.closed && events.len() < *count {
+            let path = "stream ended by the server";
+            comparison.differ(path, Some(&response.closed.into()), Some(&closed.into()));
+        }
+        comparison.values("events", &Value::from(expected.clone()), &Value::from(events));
+        let differences = comparison.into_differences();
+        self.note(&context, differences);
+        Some(())
+    }
+
+    /// Later writes have higher resource versions, as they had when recorded.
+    fn revisions(&mut self, rising: &[String]) {
+        let falls = self.bindings.disorder(rising).into_iter();
+        let falls = falls.map(|[(low, low_value), (high, high_value)]| {
+            let expected = format!("{{{{{high}}}}} not below {{{{{low}}}}}, which is {low_value}");
+            difference("resource versions", &expected, &high_value.to_string())
+        });
+        let falls = falls.collect();
+        self.note(
+            &Context {
+                step: "end",
+                method: "order of",
+                path: "resource versions",
+            },
+            falls,
+        );
+    }
+
+    fn compare_head(
+        &mut self,
+        context: &Context<'_>,
+        expected: &Response,
+        answer: &Answer,
+    ) -> Vec<Difference> {
+        let mut comparison = Comparison::new(&mut self.bindings, context.path);
+        comparison.values("status", &expected.status.into(), &answer.status.into());
+        comparison.texts(
+            "content type",
+            &media_type(expected.content_type.as_deref().unwrap_or_default()),
+            &answer.content_type(),
+        );
+        let warnings: Vec<String> = expected
+            .warnings
+            .iter()
+            .map(|header| warning_text(header))
+            .collect();
+        comparison.values("warnings", &warnings.into(), &answer.warnings().into());
+        comparison.into_differences()
+    }
+
+    async fn compare_whole(
+        &mut self,
+        context: &Context<'_>,
+        expected: &Response,
+        answer: Answer,
+    ) -> Option<()> {
+        let head = self.compare_head(context, expected, &answer);
+        self.note(context, head);
+        let text = self.text(context, answer).await?;
+        let mut comparison = Comparison::new(&mut self.bindings, context.path);
+        match &expected.body {
+            Value::String(body) => comparison.texts("$", body, &text),
+            body => comparison.values("$", body, &json_or_text(&text)),
+        }
+        let differences = comparison.into_differences();
+        self.note(context, differences);
+        Some(())
+    }
+
+    async fn request(&mut self, context: &Context<'_>, request: &Request) -> Option<Answer> {
+        let mut builder = HttpRequest::builder()
+            .method(&*request.method)
+            .uri(self.path(&request.path));
+        if !request.headers.contains_key("Accept") {
+            builder = builder.header("Accept", "application/json");
+        }
+        for (name, values) in &request.headers {
+            for value in values.values() {
+                builder = builder.header(name, self.bindings.expand(value));
+            }
+        }
+        if let Some(content_type) = &request.content_type {
+            builder = builder.header("Content-Type", content_type);
+        }
+        let body = request
+            .body
+            .as_ref()
+            .map_or_else(String::new, |body| self.body(body.get()));
+        self.send(context, builder, body).await
+    }
+
+    /// The path with bound values percent-encoded, as a client would have to.
+    fn path(&self, path: &str) -> String {
+        const UNRESERVED: &percent_encoding::AsciiSet = &NON_ALPHANUMERIC
+            .remove(b'-')
+            .remove(b'.')
+            .remove(b'_')
+            .remove(b'~');
+        self.bindings
+            .expand_with(path, |value| utf8_percent_encode(value, UNRESERVED).to_string())
+    }
+
+    /// A body in the transcript is JSON to be sent as such, or a JSON string that holds the body.
+    fn body(&self, json: &str) -> String {
+        if json.starts_with('"')
+            && let Value::String(literal) = json_or_text(json)
+        {
+            return self.bindings.expand(&literal);
+        }
+        self.bindings.expand_with(json, |value| {
+            let quoted = Value::from(value).to_string();
+            quoted[1..quoted.len() - 1].to_owned()
+        })
+    }
+
+    async fn send(
+        &mut self,
+        context: &Context<'_>,
+        request: http::request::Builder,
+        body: String,
+    ) -> Option<Answer> {
+        let request = request
+            .body(Full::new(Bytes::from(body)))
+            .map_err(|error| error.to_string());
+        let transport = self.transport;
+        self.answered(context, async { transport.send(request?).await })
+            .await
+    }
+
+    async fn text(&mut self, context: &Context<'_>, answer: Answer) -> Option<String> {
+        self.answered(context, answer.text()).await
+    }
+
+    /// Waits for an answer and notes why there is none.
+    async fn answered<T>(
+        &mut self,
+        context: &Context<'_>,
+        answer: impl Future<Output = Result<T, String>>,
+    ) -> Option<T> {
+        let error = match timeout(PATIENCE, answer).await {
+            Ok(Ok(answer)) => return Some(answer),
+            Ok(Err(error)) => error,
+            Err(_elapsed) => format!("nothing within {} s", PATIENCE.as_secs()),
+        };
+        self.note(context, vec![difference("$", "an answer", &error)]);
+        None
+    }
+
+    fn note(&mut self, context: &Context<'_>, differences: Vec<Difference>) {
+        let request = format!("{} {}", context.method, self.bindings.expand(context.path));
+        for difference in differences {
+            let (step, request) = (context.step.to_owned(), request.clone());
+            self.failures.push(Failure {
+                step,
+                request,
+                difference,
+            });
+        }
+    }
+}
+
+fn difference(path: &str, expected: &str, got: &str) -> Difference {
+    Difference {
+        path: path.to_owned(),
+        expected: expected.to_owned(),
+        got: got.to_owned(),
+    }
+}
+
+/// The value at a dotted path in which numbers index lists; null if there is none.
+fn look_up(body: &Value, dotted: &str) -> Value {
+    let step = |value: &Value, part: &str| match value {
+        Value::Array(list) => list.get(part.parse::<usize>().ok()?).cloned(),
+        Value::Object(object) => object.get(part).cloned(),
+        _ => None,
+    };
+    let found = dotted
+        .split('.')
+        .try_fold(body.clone(), |value, part| step(&value, part));
+    found.unwrap_or(Value::Null)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::future::{Ready, ready};
+    use std::sync::Arc;
+    use std::task::{Context as TaskContext, Poll};
+
+    use expect_test::{Expect, expect};
+    use http::Response as HttpResponse;
+
+    use super::*;
+
+    /// From a request line to status and body.
+    type Script = dyn Fn(&str) -> (u16, Value) + Send + Sync;
+
+    /// A server that answers each request from its method and path alone.
+    #[derive(Clone)]
+    struct Scripted(Arc<Script>);
+
+    impl tower_service::Service<HttpRequest<Full<Bytes>>> for Scripted {
+        type Response = HttpResponse<Full<Bytes>>;
+        type Error = Infallible;
+        type Future = Ready<Result<Self::Response, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: HttpRequest<Full<Bytes>>) -> Self::Future {
+            let (status, body) = (self.0)(&format!("{} {}", request.method(), request.uri()));
+            let text = match body {
+                Value::String(text) => text,
+                other => other.to_string(),
+            };
+            let response = HttpResponse::builder()
+                .status(status)
+                .header("Content-Type", "application/json");
+            ready(Ok(response.body(Full::from(text)).unwrap()))
+        }
+    }
+
+    /// Plays one step against a server that answers `answer(request line)`, and renders the failures.
+    async fn check(
+        step: Value,
+        answer: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static,
+        failures: &Expect,
+    ) {
+        let transport = Transport::over(Scripted(Arc::new(move |line: &str| match line {
+            "POST /api/v1/namespaces" => (201, json!({})),
+            line => answer(line),
+        })));
+        let transcript = json!({"name": "a/b", "namespace": "ns", "steps": [step]});
+        let transcript = serde_json::from_str(&transcript.to_string()).unwrap();
+        let found: Vec<String> = play(&transport, &transcript, "")
+            .await
+            .iter()
+            .map(Failure::to_string)
+            .collect();
+        failures.assert_eq(&found.join("\n"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_difference_names_step_request_and_path() {
+        let request = json!({"method": "GET", "path": "/x/{{ns}}"});
+        let response = json!({"status": 200, "contentType": "application/json", "body": {"a": [1]}});
+        check(
+            json!({"request": request, "response": response}),
+            |line| {
+                (
+                    if line == "GET /x/ns-played" { 404 } else { 500 },
+                    json!({"a": [2]}),
+                )
+            },
+            &expect![[r#"
+                step 1: GET /x/ns-played
+                  status
+                    expected 200
+                    got      404
+                step 1: GET /x/ns-played
+                  $.a[0]
+                    expected 1
+                    got      2"#]],
+        )
+        .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_ends_when_the_condition_holds_or_time_is_up() {
+        let wait = json!({"wait": {"path": "/x", "until": ["items.1.ok", true], "seconds": 30}});
+        let start = Instant::now();
+        let is_ripe = move || start.elapsed() >= Duration::from_secs(20);
+        check(
+            wait.clone(),
+            move |_| (200, json!({"items": [{}, {"ok": is_ripe()}]})),
+            &expect![[""]],
+        )
+        .await;
+        assert_eq!(start.elapsed(), Duration::from_secs(20));
+        check(
+            wait,
+            |_| (200, json!({"items": []})),
+            &expect![[r#"
+                step 1: GET /x
+                  items.1.ok
+                    expected true
+                    got      null"#]],
+        )
+        .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_delivers_its_events_and_tells_of_an_unexpected_end() {
+        let watch = json!({"watch": {
+            "request": {"method": "GET", "path": "/w"}, "during": [], "count": 3, "seconds": 5,
+            "response": {"status": 200, "contentType": "application/json", "events": [{"n": 1}, {"n": 2}, {"n": 3}]},
+        }});
+        check(
+            watch.clone(),
+            |_| (200, json!("{\"n\":1}\n{\"n\":2}\n{\"n\":3}\n{\"n\":4}\n")),
+            &expect![[""]],
+        )
+        .await;
+        check(
+            watch,
+            |_| (200, json!("{\"n\":1}\n")),
+            &expect![[r#"
+                step 1: GET /w
+                  stream ended by the server
+                    expected false
+                    got      true
+                step 1: GET /w
+                  events.length
+                    expected 3
+                    got      1"#]],
+        )
+        .await;
+    }
+}

@@ -1,0 +1,214 @@
+//! The file format of a recorded scenario.
+//!
+//! Unknown fields are refused: a step that means something this player does not know must not pass unplayed.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// One scenario: what to send to a fresh server, and what a genuine kube-apiserver answered.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Transcript {
+    /// Folder and file name, e.g. `create/dry-run`.
+    pub(crate) name: String,
+    /// To be created before the first step, with an ending of the player's choice.
+    pub(crate) namespace: String,
+    pub(crate) steps: Vec<Step>,
+    /// Placeholders of resource versions in the order in which their values rose.
+    #[serde(default)]
+    pub(crate) revisions: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "StepFields")]
+pub(crate) enum Step {
+    /// Send a request and compare its answer.
+    Exchange { request: Request, response: Response },
+    /// Poll until a condition holds.
+    Wait(Wait),
+    /// Open a watch, play other steps, and compare the events.
+    Watch(Watch),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct Request {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    /// A list of values repeats the header.
+    #[serde(default)]
+    pub(crate) headers: BTreeMap<String, OneOrMany>,
+    pub(crate) content_type: Option<String>,
+    /// Kept as written: the order of its keys shows in warnings about them.
+    pub(crate) body: Option<Box<RawValue>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl OneOrMany {
+    pub(crate) fn values(&self) -> &[String] {
+        match self {
+            Self::One(value) => std::slice::from_ref(value),
+            Self::Many(values) => values,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    /// Absent where the answer had no such header.
+    pub(crate) content_type: Option<String>,
+    /// `Warning` headers as they came.
+    #[serde(default)]
+    pub(crate) warnings: Vec<String>,
+    /// A string where the answer was not JSON; absent for a watch that was accepted.
+    #[serde(default)]
+    pub(crate) body: Value,
+    /// What an accepted watch delivered.
+    pub(crate) events: Option<Vec<Value>>,
+    /// Whether the server ended the watch before `count` events came.
+    #[serde(default)]
+    pub(crate) closed: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wait {
+    #[serde(default = "get")]
+    pub(crate) method: String,
+    pub(crate) path: String,
+    /// A dotted path into the answer, or `status_code`, and the value to wait for.
+    pub(crate) until: (String, Value),
+    pub(crate) seconds: u64,
+}
+
+fn get() -> String {
+    "GET".to_owned()
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Watch {
+    pub(crate) request: Request,
+    pub(crate) during: Vec<Step>,
+    /// Reading ends after this many events, at the end of the stream, or after `seconds`.
+    pub(crate) count: usize,
+    pub(crate) seconds: u64,
+    pub(crate) response: Response,
+}
+
+/// A step as it is written: exactly one of exchange, wait and watch.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StepFields {
+    request: Option<Request>,
+    response: Option<Response>,
+    wait: Option<Wait>,
+    watch: Option<Watch>,
+    /// For readers of the file.
+    #[serde(rename = "note")]
+    _note: Option<Value>,
+}
+
+impl TryFrom<StepFields> for Step {
+    type Error = &'static str;
+
+    fn try_from(fields: StepFields) -> Result<Self, Self::Error> {
+        match fields {
+            StepFields {
+                request: Some(request),
+                response: Some(response),
+                wait: None,
+                watch: None,
+                ..
+            } => Ok(Self::Exchange { request, response }),
+            StepFields {
+                request: None,
+                response: None,
+                wait: Some(wait),
+                watch: None,
+                ..
+            } => Ok(Self::Wait(wait)),
+            StepFields {
+                request: None,
+                response: None,
+                wait: None,
+                watch: Some(watch),
+                ..
+            } => Ok(Self::Watch(watch)),
+            _ => Err("a step is a request with its response, a wait, or a watch"),
+        }
+    }
+}
+
+/// All transcripts below `folder`, by name.
+///
+/// # Errors
+///
+/// Says which file cannot be read, is no transcript, or bears another name than its place.
+pub(crate) fn load(folder: &Path) -> Result<BTreeMap<String, Transcript>, String> {
+    let mut found = BTreeMap::new();
+    for group in entries(folder)? {
+        for file in entries(&group)? {
+            let at = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+            let text = std::fs::read_to_string(&file).map_err(|error| at(&error))?;
+            let transcript: Transcript = serde_json::from_str(&text).map_err(|error| at(&error))?;
+            if folder.join(format!("{}.json", transcript.name)) != file {
+                return Err(at(&format_args!("is named {}", transcript.name)));
+            }
+            found.insert(transcript.name.clone(), transcript);
+        }
+    }
+    Ok(found)
+}
+
+fn entries(folder: &Path) -> Result<Vec<std::path::PathBuf>, String> {
+    let at = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(at)? {
+        paths.push(entry.map_err(at)?.path());
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_transcript_can_be_read() {
+        let all = load(Path::new(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/conformance/transcripts"
+        )))
+        .unwrap();
+        assert!(all.len() >= 216, "{} transcripts", all.len());
+    }
+
+    #[test]
+    fn a_step_of_an_unknown_kind_is_refused() {
+        let step = r#"{"webhook": {"name": "w", "respond": {}}}"#;
+        let error = serde_json::from_str::<Step>(step).unwrap_err().to_string();
+        assert!(error.contains("unknown field `webhook`"), "{error}");
+    }
+
+    #[test]
+    fn a_step_of_two_kinds_is_refused() {
+        let wait = r#"{"path": "/", "until": ["status_code", 200], "seconds": 1}"#;
+        let step = format!(r#"{{"wait": {wait}, "request": {{"method": "GET", "path": "/"}}}}"#);
+        let error = serde_json::from_str::<Step>(&step).unwrap_err().to_string();
+        assert!(error.contains("a step is a request"), "{error}");
+    }
+}

@@ -1,0 +1,174 @@
+//! How requests reach the server under test, and what comes back.
+
+use bytes::{Bytes, BytesMut};
+use futures::future::{BoxFuture, FutureExt};
+use http::{HeaderMap, Request, Response, header};
+use http_body::Body;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use serde_json::Value;
+use tokio::time::{Duration, Instant, timeout_at};
+use tower_service::Service;
+
+type Call = dyn Fn(Request<Full<Bytes>>) -> BoxFuture<'static, Result<Answer, String>> + Send + Sync;
+
+/// A server that answers HTTP requests, in process or over a socket.
+pub(crate) struct Transport(Box<Call>);
+
+impl Transport {
+    /// Sends every request to a clone of `service`.
+    pub(crate) fn over<S, B>(service: S) -> Self
+    where
+        S: Service<Request<Full<Bytes>>, Response = Response<B>> + Clone + Send + Sync + 'static,
+        S::Future: Send,
+        S::Error: std::fmt::Display,
+        B: Body<Data = Bytes> + Send + Sync + 'static,
+        B::Error: std::fmt::Display,
+    {
+        Self(Box::new(move |request| {
+            let mut service = service.clone();
+            async move {
+                let ready = std::future::poll_fn(|context| service.poll_ready(context)).await;
+                ready.map_err(|error| error.to_string())?;
+                let response = service.call(request).await.map_err(|error| error.to_string())?;
+                let (head, body) = response.into_parts();
+                let body = body.map_err(|error| error.to_string()).boxed();
+                Ok(Answer {
+                    status: head.status.as_u16(),
+                    headers: head.headers,
+                    body,
+                })
+            }
+            .boxed()
+        }))
+    }
+
+    /// Sends a request; the body of the answer may still be under way.
+    ///
+    /// # Errors
+    ///
+    /// Says why there is no answer.
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Answer, String> {
+        (self.0)(request).await
+    }
+}
+
+/// An answer whose body is read on demand, so that a watch can stream.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    headers: HeaderMap,
+    body: BoxBody<Bytes, String>,
+}
+
+impl Answer {
+    /// The content type without its charset; empty if there is none.
+    pub(crate) fn content_type(&self) -> String {
+        let header = self.headers.get(header::CONTENT_TYPE);
+        media_type(header.and_then(|value| value.to_str().ok()).unwrap_or_default())
+    }
+
+    /// The texts of the warnings, as `299 text`.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let headers = self.headers.get_all(header::WARNING).into_iter();
+        headers
+            .map(|value| warning_text(&String::from_utf8_lossy(value.as_bytes())))
+            .collect()
+    }
+
+    /// The whole body.
+    ///
+    /// # Errors
+    ///
+    /// Says why the body ended too early.
+    pub(crate) async fn text(self) -> Result<String, String> {
+        let bytes = self.body.collect().await?.to_bytes();
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Reads the events of a watch, a JSON value a line, until there are `count`, the stream ends or time is up. Tells
+    /// also whether the stream ended.
+    pub(crate) async fn events(mut self, count: usize, within: Duration) -> (Vec<Value>, bool) {
+        let deadline = Instant::now() + within;
+        let mut buffer = BytesMut::new();
+        let mut events = Vec::new();
+        while events.len() < count {
+            if let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
+                let line = buffer.split_to(end + 1);
+                if !line.trim_ascii().is_empty() {
+                    events.push(json_or_text(&String::from_utf8_lossy(&line)));
+                }
+                continue;
+            }
+            match timeout_at(deadline, self.body.frame()).await {
+                Err(_elapsed) => return (events, false),
+                Ok(None | Some(Err(_))) => return (events, true),
+                Ok(Some(Ok(frame))) => buffer.extend(frame.into_data().ok()),
+            }
+        }
+        (events, false)
+    }
+}
+
+/// JSON if it is JSON, else the text.
+pub(crate) fn json_or_text(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
+}
+
+/// A content type in one spelling, without its charset.
+pub(crate) fn media_type(header: &str) -> String {
+    let parts = header.split(';').map(str::trim);
+    let kept: Vec<&str> = parts
+        .filter(|part| !part.to_ascii_lowercase().starts_with("charset="))
+        .collect();
+    kept.join(";")
+}
+
+/// `299 - "a \"b\""` to `299 a "b"`.
+pub(crate) fn warning_text(header: &str) -> String {
+    let mut pieces = header.splitn(3, ' ');
+    let (Some(code), Some(_agent), Some(quoted)) = (pieces.next(), pieces.next(), pieces.next()) else {
+        return header.to_owned();
+    };
+    let inner = quoted
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'))
+        .unwrap_or(quoted);
+    let mut text = format!("{code} ");
+    let mut characters = inner.chars();
+    while let Some(character) = characters.next() {
+        let escaped = if character == '\\' {
+            characters.next()
+        } else {
+            None
+        };
+        text.push(escaped.unwrap_or(character));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_charset_is_no_part_of_the_media_type() {
+        assert_eq!(
+            media_type("application/json; charset=utf-8; as=Table"),
+            "application/json;as=Table"
+        );
+    }
+
+    #[test]
+    fn warnings_are_unquoted() {
+        assert_eq!(
+            warning_text(r#"299 - "unknown field \"spec.x\"""#),
+            r#"299 unknown field "spec.x""#
+        );
+    }
+
+    #[test]
+    fn json_that_is_none_is_a_text() {
+        assert_eq!(json_or_text("ok"), Value::from("ok"));
+        assert_eq!(json_or_text(" 1"), Value::from(1));
+    }
+}
