@@ -1,0 +1,50 @@
+# The commands of this repository. `just` without arguments lists them.
+
+_list:
+    @just --list --unsorted
+
+# see the loop work: a controller on an embedded API server, until Ctrl-C
+run *arguments:
+    cargo run -p guestbook -- {{arguments}}
+
+# all tests; the README's second command
+test:
+    cargo test --workspace
+
+# everything that CI asks, before it asks
+ci:
+    bash .ci/run
+
+# compile errors alone, for the loop while writing
+check:
+    cargo check --workspace --all-targets
+
+# what reviewers should not have to say
+lint:
+    cargo fmt --all
+    cargo clippy --workspace --all-targets -- -D warnings
+
+# rendered documentation of the crates here, without those of dependencies
+doc:
+    cargo doc --workspace --no-deps --open
+
+# recorded scenarios of a real kube-apiserver against the embedded one; `just conformance apply/` plays some
+conformance *filter:
+    cargo test -p kube-apiserver-embedded --test conformance -- {{filter}}
+
+# what the scenarios that are not required yet still get wrong
+conformance-gaps *filter:
+    cargo test -p kube-apiserver-embedded --test conformance -- --ignored {{filter}}
+
+# require the scenarios that have come to pass
+conformance-update:
+    UPDATE_PASSING=1 cargo test -p kube-apiserver-embedded --test conformance
+
+# expectations in tests that changed on purpose; read the diff before committing it
+expect-update *arguments:
+    UPDATE_EXPECT=1 cargo test {{arguments}}
+
+# seconds of a cold build of the example, by crate
+timings:
+    cargo clean
+    cargo build --timings -p guestbook
