@@ -1,0 +1,8 @@
+//!
+//! Server-side apply, the fourth kind, is in [`crate::managed_fields`].
+
+mod json;
+mod merge;
+
+pub(crate) use json::json;
+pub(crate) use merge::merge;

@@ -1,0 +1,54 @@
+//! Defaults, and nulls where null is not allowed.
+
+use serde_json::Value;
+
+use super::Cursor;
+
+/// Fills in defaults. `metadata` is left alone: it has none, and its nulls are dealt with by
+/// [`super::coerce_metadata`].
+pub(super) fn default(schema: Cursor<'_>, value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, property) in schema.properties() {
+                let Some(default) = property.default_value() else {
+                    continue;
+                };
+                match fields.get_mut(name) {
+                    None => {
+                        fields.insert(name.to_owned(), default.clone());
+                    }
+                    Some(present) if present.is_null() && !property.nullable() => *present = default.clone(),
+                    Some(_) => {}
+                }
+            }
+            fields.retain(|name, value| {
+                let Some(schema) = schema.property(name).or_else(|| schema.additional()) else {
+                    return true;
+                };
+                if value.is_null() && !schema.nullable() {
+                    let Some(replacement) = schema.default_value() else {
+                        return false;
+                    };
+                    *value = replacement.clone();
+                }
+                default(schema, value);
+                true
+            });
+        }
+        Value::Array(items) => {
+            let Some(schema) = schema.items() else {
+                return;
+            };
+            for item in items {
+                if item.is_null()
+                    && !schema.nullable()
+                    && let Some(replacement) = schema.default_value()
+                {
+                    *item = replacement.clone();
+                }
+                default(schema, item);
+            }
+        }
+        _ => {}
+    }
+}

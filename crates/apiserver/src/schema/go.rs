@@ -1,0 +1,182 @@
+//! What Go's types make of JSON, where it shows in answers: texts of decoding errors, the empty struct, numbers.
+
+use serde_json::{Map, Number, Value};
+
+use super::Cursor;
+use super::node::{Kind, Type};
+
+/// Why a builtin object does not decode; `None` if it does. Only the first error counts, as in Go.
+pub(super) fn decode_error(schema: Cursor<'_>, object: &Value) -> Option<String> {
+    let owner = schema.definition_name().map_or("", type_name);
+    Decoder {
+        owner,
+        path: Vec::new(),
+    }
+    .check(schema, object)
+}
+
+/// The same for `metadata` on its own.
+pub(super) fn metadata_error(schema: Cursor<'_>, metadata: &Value) -> Option<String> {
+    if !metadata.is_object() && !metadata.is_null() {
+        let found = json_type(metadata);
+        return Some(format!(
+            "json: cannot unmarshal {found} into Go value of type v1.ObjectMeta"
+        ));
+    }
+    Decoder {
+        owner: "ObjectMeta",
+        path: Vec::new(),
+    }
+    .check(schema, metadata)
+}
+
+/// Walks to the first mismatch. Go names the struct that holds the field, and the field's path without indexes.
+struct Decoder<'a> {
+    owner: &'a str,
+    path: Vec<&'a str>,
+}
+
+impl<'a> Decoder<'a> {
+    fn check(&mut self, schema: Cursor<'a>, value: &'a Value) -> Option<String> {
+        let expected = match schema.kind() {
+            Kind::Of(expected) => expected,
+            Kind::Any | Kind::IntOrString | Kind::Opaque => return None,
+        };
+        match (expected, value) {
+            (_, Value::Null) | (Type::Boolean, Value::Bool(_)) | (Type::Number, Value::Number(_)) => None,
+            (Type::String, Value::String(text)) => string_error(schema, text),
+            (Type::Integer, Value::Number(number)) if number.is_i64() => None,
+            (Type::Integer, Value::Number(number)) => {
+                Some(self.mismatch(schema, &format!("number {number}")))
+            }
+            (Type::Object, Value::Object(fields)) => {
+                let outer = self.owner;
+                if let Some(name) = schema.definition_name() {
+                    self.owner = type_name(name);
+                }
+                let error = fields
+                    .iter()
+                    .find_map(|(name, value)| self.field(schema, name, value));
+                if error.is_none() {
+                    self.owner = outer;
+                }
+                error
+            }
+            (Type::Array, Value::Array(items)) => {
+                let schema = schema.items()?;
+                items.iter().find_map(|item| self.check(schema, item))
+            }
+            _ => Some(self.mismatch(schema, json_type(value))),
+        }
+    }
+
+    fn field(&mut self, schema: Cursor<'a>, name: &'a str, value: &'a Value) -> Option<String> {
+        if let Some(property) = schema.property(name) {
+            self.path.push(name);
+            let error = self.check(property, value);
+            self.path.pop();
+            return error;
+        }
+        self.check(schema.additional()?, value)
+    }
+
+    fn mismatch(&self, schema: Cursor<'_>, found: &str) -> String {
+        let expected = go_type(schema);
+        if self.path.is_empty() {
+            return format!("json: cannot unmarshal {found} into Go value of type {expected}");
+        }
+        format!(
+            "json: cannot unmarshal {found} into Go struct field {}.{} of type {expected}",
+            self.owner,
+            self.path.join(".")
+        )
+    }
+}
+
+fn string_error(schema: Cursor<'_>, text: &str) -> Option<String> {
+    let is_time = schema.node.format.as_deref() == Some("date-time");
+    // The layout stops matching where the year should be, or later: Go names that part, we name the whole.
+    (is_time && !text.is_empty() && text.parse::<jiff::Timestamp>().is_err()).then(|| {
+        format!("parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\"")
+    })
+}
+
+/// `v1.Deployment` of `io.k8s.api.apps.v1.Deployment`
+fn qualified_type_name(definition: &str) -> &str {
+    let mut dots = definition.rmatch_indices('.').map(|(at, _)| at);
+    dots.nth(1).map_or(definition, |dot| &definition[dot + 1..])
+}
+
+fn type_name(definition: &str) -> &str {
+    definition.rsplit('.').next().unwrap_or(definition)
+}
+
+fn go_type(schema: Cursor<'_>) -> String {
+    match schema.kind() {
+        Kind::Of(Type::Boolean) => "bool".to_owned(),
+        Kind::Of(Type::Number) => "float64".to_owned(),
+        Kind::Of(Type::Integer) => schema.node.format.clone().unwrap_or_else(|| "int64".to_owned()),
+        Kind::Of(Type::String) if schema.node.format.as_deref() == Some("byte") => "[]uint8".to_owned(),
+        Kind::Of(Type::String) => "string".to_owned(),
+        Kind::Of(Type::Array) => {
+            let items = schema.items().map_or_else(|| "interface {}".to_owned(), go_type);
+            format!("[]{items}")
+        }
+        Kind::Of(Type::Object) => match (schema.definition_name(), schema.additional()) {
+            (Some(name), _) => qualified_type_name(name).to_owned(),
+            (None, Some(values)) => format!("map[string]{}", go_type(values)),
+            (None, None) => "map[string]interface {}".to_owned(),
+        },
+        Kind::Any | Kind::IntOrString | Kind::Opaque => "interface {}".to_owned(),
+    }
+}
+
+/// The name of a value's JSON type in the decoder's words.
+fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// The JSON of an empty Go struct: structs in it are there, strings and numbers that are always written too, and
+/// lists that are always written are null.
+pub(super) fn empty(schema: Cursor<'_>) -> Value {
+    let mut fields = Map::new();
+    for (name, property) in schema.properties() {
+        let written = match property.default_value() {
+            Some(Value::Object(_)) => empty(property),
+            Some(Value::String(_)) => Value::String(String::new()),
+            Some(Value::Number(_)) => Value::Number(Number::from(0)),
+            Some(Value::Bool(_)) => Value::Bool(false),
+            Some(_) | None => Value::Null,
+        };
+        if !written.is_null() || schema.required().iter().any(|required| required == name) {
+            fields.insert(name.to_owned(), written);
+        }
+    }
+    Value::Object(fields)
+}
+
+/// Numbers as Go holds them: `3.0` is `3`, since a float without fraction is written without one.
+pub(crate) fn normalize_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            if let Some(float) = number.as_f64().filter(|_| number.is_f64()) {
+                // Beyond 2^53 neighbours collapse, and from 1e21 on Go writes an exponent: those stay floats.
+                if float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0 {
+                    #[expect(clippy::cast_possible_truncation, reason = "the range was checked above")]
+                    let integer = float as i64;
+                    *number = Number::from(integer);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(normalize_numbers),
+        Value::Object(fields) => fields.values_mut().for_each(normalize_numbers),
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}

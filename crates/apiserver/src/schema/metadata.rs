@@ -1,0 +1,155 @@
+//! `apiVersion`, `kind` and `metadata`: what every object has, whatever its schema says.
+
+use std::sync::{Arc, LazyLock};
+
+use serde_json::{Map, Value, json};
+
+use super::go;
+use super::node::{Child, Definitions, Kind, Node, Type};
+use super::parse;
+use super::{Cursor, Schema};
+
+/// `meta.v1.ObjectMeta`, for schemas that do not come with the builtin definitions.
+static OBJECT_META: LazyLock<Arc<Node>> = LazyLock::new(|| {
+    let strings = || json!({"type": "object", "additionalProperties": {"type": "string", "default": ""}});
+    let text = || json!({"type": "string"});
+    let time = || json!({"type": "string", "format": "date-time"});
+    Arc::new(parse::standalone(&json!({
+        "type": "object",
+        "properties": {
+            "annotations": strings(),
+            "creationTimestamp": time(),
+            "deletionGracePeriodSeconds": {"type": "integer", "format": "int64"},
+            "deletionTimestamp": time(),
+            "finalizers": {
+                "type": "array", "items": {"type": "string", "default": ""}, "x-kubernetes-list-type": "set",
+                "x-kubernetes-patch-strategy": "merge",
+            },
+            "generateName": text(),
+            "generation": {"type": "integer", "format": "int64"},
+            "labels": strings(),
+            "managedFields": {
+                "type": "array", "x-kubernetes-list-type": "atomic",
+                "items": {
+                    "type": "object", "default": {},
+                    "properties": {
+                        "apiVersion": text(), "fieldsType": text(), "manager": text(), "operation": text(),
+                        "subresource": text(), "time": time(),
+                        "fieldsV1": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                    },
+                },
+            },
+            "name": text(),
+            "namespace": text(),
+            "ownerReferences": {
+                "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uid"],
+                "x-kubernetes-patch-strategy": "merge", "x-kubernetes-patch-merge-key": "uid",
+                "items": {
+                    "type": "object", "default": {}, "x-kubernetes-map-type": "atomic",
+                    "required": ["apiVersion", "kind", "name", "uid"],
+                    "properties": {
+                        "apiVersion": {"type": "string", "default": ""}, "kind": {"type": "string", "default": ""},
+                        "name": {"type": "string", "default": ""}, "uid": {"type": "string", "default": ""},
+                        "blockOwnerDeletion": {"type": "boolean"}, "controller": {"type": "boolean"},
+                    },
+                },
+            },
+            "resourceVersion": text(),
+            "selfLink": text(),
+            "uid": text(),
+        },
+    })))
+});
+
+static STRING: LazyLock<Arc<Node>> = LazyLock::new(|| {
+    Arc::new(Node {
+        kind: Kind::Of(Type::String),
+        ..Node::default()
+    })
+});
+
+/// Whether a field of an object says which kind it is.
+pub(super) fn is_type_meta(name: &str) -> bool {
+    matches!(name, "apiVersion" | "kind")
+}
+
+/// Adds the fields that every object has. A custom schema may restrict `metadata.name`, which is for validation alone:
+/// what `metadata` holds is not its to say.
+pub(super) fn declare(node: &mut Node) {
+    for name in ["apiVersion", "kind"] {
+        node.properties
+            .entry(name.to_owned())
+            .or_insert_with(|| Child::inline(Arc::clone(&STRING)));
+    }
+    let restricted = node
+        .properties
+        .insert("metadata".to_owned(), Child::inline(Arc::clone(&OBJECT_META)));
+    node.metadata_rules = Some(restricted);
+}
+
+/// Makes `metadata` of a custom object what Go's `ObjectMeta` keeps of it: a null among labels is an empty string,
+/// other nulls and empty collections go. Objects embedded in the object are treated likewise.
+///
+/// # Errors
+/// The decoder's words where a field has the wrong type, such as
+/// `json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string`.
+pub(crate) fn coerce_metadata(schema: &Schema, object: &mut Value) -> Result<(), String> {
+    coerce(schema.root(), object, true)
+}
+
+fn coerce(schema: Cursor<'_>, value: &mut Value, resource: bool) -> Result<(), String> {
+    match value {
+        Value::Object(fields) => {
+            if resource {
+                coerce_one(fields)?;
+            }
+            for (name, value) in fields {
+                if resource && name == "metadata" {
+                    continue;
+                }
+                if let Some(schema) = schema.property(name).or_else(|| schema.additional()) {
+                    coerce(schema, value, schema.is_embedded_resource())?;
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(schema) = schema.items() {
+                for item in items {
+                    coerce(schema, item, schema.is_embedded_resource())?;
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn coerce_one(object: &mut Map<String, Value>) -> Result<(), String> {
+    let Some(metadata) = object.get_mut("metadata") else {
+        return Ok(());
+    };
+    let definitions = Definitions::none();
+    let child = Child::inline(Arc::clone(&OBJECT_META));
+    let schema = Cursor {
+        definitions: &definitions,
+        child: &child,
+        node: &OBJECT_META,
+    };
+    if let Some(error) = go::metadata_error(schema, metadata) {
+        return Err(error);
+    }
+    super::default::default(schema, metadata);
+    let Value::Object(fields) = metadata else {
+        object.remove("metadata");
+        return Ok(());
+    };
+    fields.retain(|_, value| match value {
+        Value::Null => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(entries) => !entries.is_empty(),
+        Value::Number(number) => number.as_i64() != Some(0),
+        Value::Bool(_) => true,
+    });
+    Ok(())
+}

@@ -1,0 +1,218 @@
+//! The tree itself: nodes, mentions of nodes, and the definitions that builtin schemas share.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::{Map, Value};
+
+use super::parse;
+use super::validate::Rules;
+
+/// A JSON type as OpenAPI names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Type {
+    Object,
+    Array,
+    String,
+    Integer,
+    Number,
+    Boolean,
+}
+
+impl Type {
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "object" => Self::Object,
+            "array" => Self::Array,
+            "string" => Self::String,
+            "integer" => Self::Integer,
+            "number" => Self::Number,
+            "boolean" => Self::Boolean,
+            _ => return None,
+        })
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Object => "object",
+            Self::Array => "array",
+            Self::String => "string",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Boolean => "boolean",
+        }
+    }
+}
+
+/// What values a node admits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Kind {
+    /// Anything: no type is declared.
+    #[default]
+    Any,
+    /// One JSON type.
+    Of(Type),
+    /// A number or a string: `IntOrString`, `Quantity`, `x-kubernetes-int-or-string`.
+    IntOrString,
+    /// JSON of unknown shape that is merged and tracked as one value, such as `RawExtension`.
+    Opaque,
+}
+
+/// How an array is merged and tracked.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) enum ListType {
+    /// As one value.
+    #[default]
+    Atomic,
+    /// Each element is its own identity.
+    Set,
+    /// Elements are identified by these properties.
+    Map(Vec<String>),
+}
+
+/// `x-kubernetes-patch-strategy` and `x-kubernetes-patch-merge-key`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct PatchStrategy {
+    /// Lists are merged by key (or as a set of primitives) instead of replaced.
+    pub(crate) merge: bool,
+    /// Objects lose the fields that `$retainKeys` does not name.
+    pub(crate) retain_keys: bool,
+    /// Objects are replaced instead of merged.
+    pub(crate) replace: bool,
+    /// The property that identifies elements.
+    pub(crate) merge_key: Option<String>,
+}
+
+impl PatchStrategy {
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// One schema.
+#[derive(Debug, Default)]
+pub(super) struct Node {
+    pub(super) kind: Kind,
+    /// `format`, which refines strings and numbers.
+    pub(super) format: Option<String>,
+    pub(super) nullable: bool,
+    pub(super) preserve_unknown: bool,
+    pub(super) embedded_resource: bool,
+    pub(super) properties: BTreeMap<String, Child>,
+    pub(super) additional: Option<Child>,
+    /// `additionalProperties: true`.
+    pub(super) additional_any: bool,
+    pub(super) items: Option<Child>,
+    pub(super) default: Option<Value>,
+    pub(super) required: Vec<String>,
+    pub(super) list_type: ListType,
+    pub(super) atomic_map: bool,
+    pub(super) patch: PatchStrategy,
+    /// Of a node whose `metadata` is an `ObjectMeta`: what its own schema says about it, for validation alone.
+    pub(super) metadata_rules: Option<Option<Child>>,
+    /// Boxed because most nodes have none.
+    pub(super) rules: Option<Box<Rules>>,
+}
+
+/// A mention of a schema, with what the place of the mention says beyond it.
+#[derive(Debug, Clone)]
+pub(super) struct Child {
+    target: Target,
+    pub(super) default: Option<Value>,
+    pub(super) atomic_map: Option<bool>,
+    pub(super) patch: PatchStrategy,
+}
+
+#[derive(Debug, Clone)]
+enum Target {
+    Inline(Arc<Node>),
+    Definition(usize),
+}
+
+impl Child {
+    pub(super) fn inline(node: Arc<Node>) -> Self {
+        Self::new(Target::Inline(node))
+    }
+
+    pub(super) fn definition(index: usize) -> Self {
+        Self::new(Target::Definition(index))
+    }
+
+    fn new(target: Target) -> Self {
+        Self {
+            target,
+            default: None,
+            atomic_map: None,
+            patch: PatchStrategy::default(),
+        }
+    }
+
+    pub(super) fn definition_index(&self) -> Option<usize> {
+        match self.target {
+            Target::Inline(_) => None,
+            Target::Definition(index) => Some(index),
+        }
+    }
+}
+
+/// Named schemas that refer to one another. Each is parsed when first needed, so that a server starts without
+/// reading hundreds of definitions that its clients never touch, and recursion among them costs nothing.
+#[derive(Debug)]
+pub(crate) struct Definitions {
+    /// Sorted by name.
+    entries: Vec<Definition>,
+}
+
+#[derive(Debug)]
+struct Definition {
+    name: String,
+    source: &'static Value,
+    node: OnceLock<Node>,
+}
+
+impl Definitions {
+    /// Definitions by name, as in `components.schemas` of an OpenAPI v3 document. They live as long as the program
+    /// because they are a part of it.
+    pub(crate) fn new(sources: &'static Map<String, Value>) -> Self {
+        let mut entries: Vec<_> = sources
+            .iter()
+            .map(|(name, source)| Definition {
+                name: name.clone(),
+                source,
+                node: OnceLock::new(),
+            })
+            .collect();
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Self { entries }
+    }
+
+    pub(super) fn none() -> Self {
+        Self { entries: Vec::new() }
+    }
+
+    pub(super) fn index(&self, name: &str) -> Option<usize> {
+        self.entries
+            .binary_search_by(|entry| entry.name.as_str().cmp(name))
+            .ok()
+    }
+
+    pub(super) fn source(&self, name: &str) -> Option<&'static Value> {
+        Some(self.entries[self.index(name)?].source)
+    }
+
+    pub(super) fn name(&self, index: usize) -> &str {
+        &self.entries[index].name
+    }
+
+    pub(super) fn resolve<'a>(&'a self, child: &'a Child) -> &'a Node {
+        match &child.target {
+            Target::Inline(node) => node,
+            Target::Definition(index) => {
+                let entry = &self.entries[*index];
+                entry
+                    .node
+                    .get_or_init(|| parse::definition(&entry.name, entry.source, self))
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! From OpenAPI JSON to nodes.
+//!
+//! Malformed parts are read as if they were absent: builtin definitions are our own data, and a custom schema was
+//! checked before ([`super::structural`]).
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::metadata;
+use super::node::{Child, Definitions, Kind, ListType, Node, PatchStrategy, Type};
+use super::validate::Rules;
+
+/// A named builtin schema.
+pub(super) fn definition(name: &str, source: &Value, definitions: &Definitions) -> Node {
+    let parser = Parser {
+        definitions: Some(definitions),
+    };
+    match name.rsplit('.').next() {
+        // These say `type: object`, or nothing, and mean: JSON as it comes.
+        Some("RawExtension" | "FieldsV1" | "JSON" | "JSONSchemaPropsOrStringArray") => Node {
+            kind: Kind::Opaque,
+            preserve_unknown: true,
+            ..Node::default()
+        },
+        // A schema, or something else than an object.
+        Some("JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray") => {
+            let schema = name
+                .split("Or")
+                .next()
+                .and_then(|schema| definitions.source(schema));
+            Node {
+                kind: Kind::Opaque,
+                ..schema.map(|schema| parser.node(schema)).unwrap_or_default()
+            }
+        }
+        _ => parser.node(source),
+    }
+}
+
+/// The root of a custom kind's schema, with the fields that every object has.
+pub(super) fn custom_root(source: &Value) -> Node {
+    let mut node = Parser { definitions: None }.node(source);
+    metadata::declare(&mut node);
+    node
+}
+
+/// A schema that stands alone.
+pub(super) fn standalone(source: &Value) -> Node {
+    Parser { definitions: None }.node(source)
+}
+
+struct Parser<'a> {
+    definitions: Option<&'a Definitions>,
+}
+
+impl Parser<'_> {
+    fn child(&self, source: &Value) -> Child {
+        let reference = source["$ref"]
+            .as_str()
+            .or_else(|| match source["allOf"].as_array() {
+                Some(all) if all.len() == 1 => all[0]["$ref"].as_str(),
+                _ => None,
+            });
+        let target = reference
+            .and_then(|path| path.rsplit('/').next())
+            .and_then(|name| self.definitions?.index(name));
+        match target {
+            None => Child::inline(Arc::new(self.node(source))),
+            Some(index) => {
+                let mut child = Child::definition(index);
+                child.default = source.get("default").cloned();
+                child.atomic_map = source["x-kubernetes-map-type"].as_str().map(|t| t == "atomic");
+                child.patch = patch(source);
+                child
+            }
+        }
+    }
+
+    fn node(&self, source: &Value) -> Node {
+        let flag = |name: &str| source[name].as_bool().unwrap_or(false);
+        let mut node = Node {
+            kind: kind(source),
+            format: source["format"].as_str().map(str::to_owned),
+            nullable: flag("nullable"),
+            preserve_unknown: flag("x-kubernetes-preserve-unknown-fields"),
+            embedded_resource: flag("x-kubernetes-embedded-resource"),
+            items: source
+                .get("items")
+                .filter(|items| items.is_object())
+                .map(|items| self.child(items)),
+            default: source.get("default").cloned(),
+            required: strings(&source["required"]),
+            list_type: list_type(source),
+            atomic_map: source["x-kubernetes-map-type"] == "atomic",
+            patch: patch(source),
+            rules: Rules::parse(source),
+            ..Node::default()
+        };
+        if let Some(properties) = source["properties"].as_object() {
+            node.properties = properties
+                .iter()
+                .map(|(name, property)| (name.clone(), self.child(property)))
+                .collect();
+        }
+        match source.get("additionalProperties") {
+            Some(schema @ Value::Object(_)) => node.additional = Some(self.child(schema)),
+            Some(Value::Bool(true)) => node.additional_any = true,
+            _ => {}
+        }
+        if node.embedded_resource {
+            metadata::declare(&mut node);
+        }
+        node
+    }
+}
+
+fn kind(source: &Value) -> Kind {
+    let declared = match &source["type"] {
+        Value::String(name) => Type::parse(name),
+        // Some published schemas write `["string", "null"]`.
+        Value::Array(names) => names.iter().filter_map(Value::as_str).find_map(Type::parse),
+        _ => None,
+    };
+    let mixed = source["x-kubernetes-int-or-string"] == true
+        || source["format"] == "int-or-string"
+        || declared.is_none()
+            && source["oneOf"]
+                .as_array()
+                .is_some_and(|types| is_scalar_choice(types));
+    match declared {
+        _ if mixed => Kind::IntOrString,
+        Some(declared) => Kind::Of(declared),
+        // The data leaves out types that follow from the rest.
+        None if source.get("properties").is_some() => Kind::Of(Type::Object),
+        None => Kind::Any,
+    }
+}
+
+/// `oneOf: [{type: string}, {type: number}]` is how builtin schemas write a quantity.
+fn is_scalar_choice(types: &[Value]) -> bool {
+    types.len() == 2
+        && types.iter().any(|choice| choice["type"] == "string")
+        && types
+            .iter()
+            .all(|choice| matches!(choice["type"].as_str(), Some("string" | "integer" | "number")))
+        && types
+            .iter()
+            .all(|choice| choice.as_object().is_some_and(|choice| choice.len() == 1))
+}
+
+fn list_type(source: &Value) -> ListType {
+    match source["x-kubernetes-list-type"].as_str() {
+        Some("set") => ListType::Set,
+        Some("map") => ListType::Map(strings(&source["x-kubernetes-list-map-keys"])),
+        _ => ListType::Atomic,
+    }
+}
+
+fn patch(source: &Value) -> PatchStrategy {
+    let mut patch = PatchStrategy {
+        merge_key: source["x-kubernetes-patch-merge-key"].as_str().map(str::to_owned),
+        ..PatchStrategy::default()
+    };
+    for strategy in source["x-kubernetes-patch-strategy"]
+        .as_str()
+        .unwrap_or_default()
+        .split(',')
+    {
+        match strategy {
+            "merge" => patch.merge = true,
+            "retainKeys" => patch.retain_keys = true,
+            "replace" => patch.replace = true,
+            _ => {}
+        }
+    }
+    patch
+}
+
+fn strings(list: &Value) -> Vec<String> {
+    list.as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect()
+}

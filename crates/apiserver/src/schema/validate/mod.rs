@@ -1,0 +1,186 @@
+//! Validation of custom objects, with the results that `k8s.io/kube-openapi/pkg/validation` gives.
+//!
+//! Order: type, then `oneOf`/`anyOf`/`allOf`/`not`, strings, formats, numbers, arrays, enums, objects; properties by
+//! name, missing ones after them. Uniqueness of sets and keyed lists is checked over the whole object at the end.
+
+mod formats;
+mod rules;
+mod text;
+mod unique;
+
+use serde_json::Value;
+
+pub(super) use rules::Rules;
+
+use super::Cursor;
+use super::node::{Child, Kind, Node, Type};
+use crate::path::Path;
+use crate::status::FieldError;
+
+/// All that is wrong with `object`.
+pub(super) fn validate(schema: Cursor<'_>, object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    node(schema, object, &Path::root(), &mut errors);
+    unique::check(schema, object, &Path::root(), &mut errors);
+    errors
+}
+
+fn node(schema: Cursor<'_>, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    let rules = schema.node.rules.as_deref();
+    check_type(schema.node, value, path, errors);
+    if value.is_null() {
+        if let Some(rules) = rules {
+            rules.check_enum(value, path, errors);
+        }
+        return;
+    }
+    if let Some(rules) = rules {
+        junctors(schema, rules, value, path, errors);
+    }
+    match value {
+        Value::String(text) => {
+            if let Some(rules) = rules {
+                rules.check_string(text, path, errors);
+            }
+            if let Some(format) = schema.node.format.as_deref()
+                && !formats::matches(format, text)
+            {
+                errors.push(text::type_error(path, format, value, &text::quoted(text)));
+            }
+        }
+        Value::Number(number) => {
+            rules::check_range(schema.node, number, path, errors);
+            if let Some(rules) = rules {
+                rules.check_number(number, path, errors);
+            }
+        }
+        Value::Array(elements) => {
+            if let Some(items) = schema.items() {
+                for (index, element) in elements.iter().enumerate() {
+                    node(items, element, &path.index(index), errors);
+                }
+            }
+            if let Some(rules) = rules {
+                rules.check_items(elements.len(), path, errors);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Object(_) => {}
+    }
+    if let Some(rules) = rules {
+        rules.check_enum(value, path, errors);
+    }
+    if let Value::Object(fields) = value {
+        if let Some(rules) = rules
+            && !rules.check_properties(fields.len(), path, errors)
+        {
+            return;
+        }
+        for (name, value) in fields {
+            let child = match schema.node.metadata_rules.as_ref().filter(|_| name == "metadata") {
+                Some(restricted) => restricted.as_ref().map(|child| schema.at(child)),
+                None => schema.property(name).or_else(|| schema.additional()),
+            };
+            if let Some(child) = child {
+                node(child, value, &path.field(name), errors);
+            }
+        }
+        for name in schema.required() {
+            if !fields.contains_key(name) {
+                errors.push(FieldError::required(path.field(name).to_string(), ""));
+            }
+        }
+    }
+}
+
+fn check_type(node: &Node, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    let (fits, expected) = match (node.kind, value) {
+        (Kind::Any | Kind::Opaque, _) => return,
+        (_, Value::Null) if node.nullable => return,
+        (Kind::IntOrString, value) => (value.is_string() || is_integer(value), "integer,string"),
+        (Kind::Of(expected), value) => {
+            let fits = match expected {
+                Type::Object => value.is_object(),
+                Type::Array => value.is_array(),
+                Type::String => value.is_string(),
+                Type::Integer => is_integer(value),
+                Type::Number => value.is_number(),
+                Type::Boolean => value.is_boolean(),
+            };
+            (fits, expected.name())
+        }
+    };
+    if !fits {
+        let found = text::type_name(value);
+        errors.push(text::type_error(
+            path,
+            expected,
+            &Value::String(found.to_owned()),
+            &text::quoted(found),
+        ));
+    }
+}
+
+fn is_integer(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => {
+            !number.is_f64() || number.as_f64().is_some_and(|float| float.fract() == 0.0)
+        }
+        _ => false,
+    }
+}
+
+/// `oneOf`, `anyOf`, `allOf` and `not`. Where none of several alternatives fits, the errors of the first follow.
+fn junctors(schema: Cursor<'_>, rules: &Rules, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    let attempt = |child: &Child| {
+        let mut errors = Vec::new();
+        node(schema.at(child), value, path, &mut errors);
+        errors
+    };
+    if !rules.any_of.is_empty() {
+        let mut attempts = rules.any_of.iter().map(attempt);
+        let first = attempts.next().unwrap_or_default();
+        if !first.is_empty() && attempts.all(|errors| !errors.is_empty()) {
+            errors.push(text::unplaced(&format!(
+                "\"{path}\" must validate at least one schema (anyOf)"
+            )));
+            errors.extend(first);
+        }
+    }
+    if !rules.one_of.is_empty() {
+        let attempts: Vec<_> = rules.one_of.iter().map(attempt).collect();
+        let valid = attempts.iter().filter(|errors| errors.is_empty()).count();
+        let text = format!("\"{path}\" must validate one and only one schema (oneOf).");
+        if valid == 0 {
+            errors.push(text::unplaced(&format!("{text} Found none valid")));
+            errors.extend(attempts.into_iter().next().unwrap_or_default());
+        } else if valid > 1 {
+            errors.push(text::unplaced(&format!(
+                "{text} Found {valid} valid alternatives"
+            )));
+        }
+    }
+    if !rules.all_of.is_empty() {
+        let mut valid = 0;
+        for child in &rules.all_of {
+            let found = attempt(child);
+            valid += usize::from(found.is_empty());
+            errors.extend(found);
+        }
+        if valid < rules.all_of.len() {
+            let rest = if valid == 0 { ". None validated" } else { "" };
+            errors.push(text::unplaced(&format!(
+                "\"{path}\" must validate all the schemas (allOf){rest}"
+            )));
+        }
+    }
+    if let Some(not) = &rules.not
+        && attempt(not).is_empty()
+    {
+        errors.push(text::unplaced(&format!(
+            "\"{path}\" must not validate the schema (not)"
+        )));
+    }
+}
+
+#[cfg(test)]
+mod tests;
