@@ -1,0 +1,106 @@
+//! What counts as a difference, and how it is shown.
+
+use expect_test::{Expect, expect};
+use serde_json::{Value, json};
+
+use crate::bindings::Bindings;
+use crate::comparison::Comparison;
+
+/// Compares two bodies answered to a request for `request_path` and renders the differences, one a line.
+fn check(request_path: &str, expected: &Value, actual: &Value, differences: &Expect) {
+    let mut bindings = Bindings::default();
+    let mut comparison = Comparison::new(&mut bindings, request_path);
+    comparison.values("$", expected, actual);
+    let lines = comparison.into_differences().into_iter();
+    let text: String = lines
+        .map(|d| format!("{}: {} ≠ {}\n", d.path, d.expected, d.got))
+        .collect();
+    differences.assert_eq(&text);
+}
+
+#[test]
+fn key_order_does_not_matter_but_absence_and_excess_do() {
+    check(
+        "/x",
+        &json!({"a": 1, "b": {}}),
+        &json!({"b": {}, "a": 1}),
+        &expect![""],
+    );
+    check(
+        "/x",
+        &json!({"a": {"gone": null}}),
+        &json!({"a": {"new.key": []}}),
+        &expect![[r#"
+            $.a.gone: null ≠ (absent)
+            $.a["new.key"]: (absent) ≠ []
+        "#]],
+    );
+}
+
+#[test]
+fn numbers_differ_by_type_and_lists_by_length_and_order() {
+    check(
+        "/x",
+        &json!({"n": 1, "l": ["a", "b", "c"]}),
+        &json!({"n": 1.0, "l": ["b", "a"]}),
+        &expect![[r#"
+            $.l.length: 3 ≠ 2
+            $.l[0]: "a" ≠ "b"
+            $.l[1]: "b" ≠ "a"
+            $.n: 1 ≠ 1.0
+        "#]],
+    );
+}
+
+#[test]
+fn placeholders_in_keys_bind_as_those_in_values_do() {
+    let expected = json!({"id": "{{uid:1}}", "owners": {"k:{\"uid\":\"{{uid:1}}\"}": {}}});
+    let actual = |uid| json!({"id": "u", "owners": {format!("k:{{\"uid\":\"{uid}\"}}"): {}}});
+    check("/x", &expected, &actual("u"), &expect![""]);
+    check(
+        "/x",
+        &expected,
+        &actual("v"),
+        &expect![[r#"
+            $.owners["k:{\"uid\":\"u\"}"]: {} ≠ (absent)
+            $.owners["k:{\"uid\":\"v\"}"]: (absent) ≠ {}
+        "#]],
+    );
+}
+
+#[test]
+fn a_long_text_is_shown_from_where_it_differs() {
+    let (a, b) = (
+        format!("{}end", "x".repeat(300)),
+        format!("{}END", "x".repeat(300)),
+    );
+    check(
+        "/x",
+        &json!(a),
+        &json!(b),
+        &expect![[r#"
+            $: …"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxend" ≠ …"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxEND"
+        "#]],
+    );
+}
+
+#[test]
+fn what_may_differ_is_not_compared() {
+    let version = |commit| json!({"major": "1", "gitCommit": commit, "platform": commit});
+    check("/version", &version("a"), &version("b"), &expect![""]);
+    check(
+        "/api",
+        &json!({"serverAddressByClientCIDRs": [{}]}),
+        &json!({}),
+        &expect![""],
+    );
+    let causes =
+        |order: [&str; 2]| json!({"details": {"causes": order.map(|field| json!({"field": field}))}});
+    check("/x", &causes([".a", ".b"]), &causes([".b", ".a"]), &expect![""]);
+    check(
+        "/x",
+        &json!("Code: 4, Key: /registry/configmaps/ns/a, ResourceVersion: 0, more"),
+        &json!("Code: 4, Key: /other, ResourceVersion: 12, more"),
+        &expect![""],
+    );
+}

@@ -1,0 +1,27 @@
+//! Answers as the comparison sees them.
+
+use serde_json::Value;
+
+use crate::transport::{json_or_text, media_type, warning_text};
+
+#[test]
+fn a_charset_is_no_part_of_the_media_type() {
+    assert_eq!(
+        media_type("application/json; charset=utf-8; as=Table"),
+        "application/json;as=Table"
+    );
+}
+
+#[test]
+fn warnings_are_unquoted() {
+    assert_eq!(
+        warning_text(r#"299 - "unknown field \"spec.x\"""#),
+        r#"299 unknown field "spec.x""#
+    );
+}
+
+#[test]
+fn json_that_is_none_is_a_text() {
+    assert_eq!(json_or_text("ok"), Value::from("ok"));
+    assert_eq!(json_or_text(" 1"), Value::from(1));
+}
