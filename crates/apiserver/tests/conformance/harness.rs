@@ -17,6 +17,7 @@ mod tests {
     mod comparison;
     mod lists;
     mod player;
+    mod recording;
     mod template;
     mod transcript;
     mod transport;
