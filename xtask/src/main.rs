@@ -1,2 +1,34 @@
-//! Development tasks.
-fn main() {}
+//! Development tasks: `cargo xtask <task>`.
+
+mod data;
+mod go;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask data --from DIR --go MODULES
+  data   write crates/apiserver/data/ from the OpenAPI, discovery and protobuf documents recorded in DIR, and the
+         Go modules k8s.io/{api,apimachinery,apiextensions-apiserver,kube-aggregator} of the same version in MODULES";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match arguments.as_slice() {
+        ["data", "--from", from, "--go", modules] => {
+            data::write(from.as_ref(), modules.as_ref(), &data::target())
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(report) => {
+            println!("{report}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

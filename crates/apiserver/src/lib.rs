@@ -5,11 +5,14 @@
     reason = "skeleton: removed when the modules are wired together"
 )]
 
+mod builtin;
 mod clock;
 mod patch;
 mod path;
+mod protobuf;
 mod resource;
 mod schema;
 mod status;
+mod table;
 #[cfg(test)]
 mod testing;

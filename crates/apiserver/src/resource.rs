@@ -6,6 +6,8 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::table::JsonPath;
+
 /// One served (group, version, plural). Versions of one kind share [`storage`](Self::storage).
 #[derive(Debug, Clone)]
 pub(crate) struct Resource {
@@ -99,6 +101,8 @@ pub(crate) struct Column {
 pub(crate) enum Cell {
     /// By a function of the object and the present.
     Builtin(fn(&Value, Timestamp) -> Value),
+    /// By a path, and the type of the column.
+    Path(JsonPath),
 }
 
 /// A field that selectors may name.

@@ -1,0 +1,97 @@
+//! The data files: what is known about builtin kinds, found by name and parsed when asked for.
+//!
+//! `cargo xtask data` writes the files; its documentation says what an entry is. Finding the lines of all files takes
+//! well under a millisecond, parsing all of them many times that: a server starts with the former alone.
+
+use std::sync::LazyLock;
+
+use super::message::Message;
+
+static DEFINITIONS: LazyLock<Table> =
+    LazyLock::new(|| Table::new(include_str!("../../data/definitions.txt")));
+static KINDS: LazyLock<Table> = LazyLock::new(|| Table::new(include_str!("../../data/message-kinds.txt")));
+static MESSAGES: LazyLock<Vec<Message>> = LazyLock::new(|| {
+    lines(include_str!("../../data/messages.txt"))
+        .map(Message::new)
+        .collect()
+});
+
+/// The text of the OpenAPI schema `name`, e.g. `io.k8s.api.apps.v1.Deployment`.
+pub(crate) fn definition(name: &str) -> Option<&'static str> {
+    DEFINITIONS.get(name)
+}
+
+/// All OpenAPI schemas as (name, JSON), sorted by name.
+pub(crate) fn definitions() -> &'static [(&'static str, &'static str)] {
+    &DEFINITIONS.0
+}
+
+/// All resources as (group version, JSON), in the order of discovery.
+pub(super) fn resources() -> impl Iterator<Item = (&'static str, &'static str)> {
+    lines(include_str!("../../data/resources.txt"))
+}
+
+/// The protobuf message (and Go struct) `name`, e.g. `apps.v1.Deployment`.
+pub(crate) fn message(name: &str) -> Option<&'static Message> {
+    let found = MESSAGES
+        .binary_search_by(|message| message.name().cmp(name))
+        .ok()?;
+    Some(&MESSAGES[found])
+}
+
+/// The message of a kind, e.g. of `apps/v1` and `Deployment`.
+pub(crate) fn message_of_kind(api_version: &str, kind: &str) -> Option<&'static Message> {
+    message(KINDS.get(&format!("{api_version}/{kind}"))?)
+}
+
+/// Entries of a file whose lines are sorted by name.
+struct Table(Vec<(&'static str, &'static str)>);
+
+impl Table {
+    fn new(text: &'static str) -> Self {
+        Self(lines(text).collect())
+    }
+
+    fn get(&self, name: &str) -> Option<&'static str> {
+        let found = self.0.binary_search_by(|(entry, _)| entry.cmp(&name)).ok()?;
+        Some(self.0[found].1)
+    }
+}
+
+fn lines(text: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    text.lines().filter_map(|line| line.split_once(' '))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_is_sorted_by_name_so_that_lookups_find_all_entries() {
+        assert!(DEFINITIONS.0.is_sorted_by_key(|(name, _)| *name));
+        assert!(KINDS.0.is_sorted_by_key(|(name, _)| *name));
+        assert!(MESSAGES.is_sorted_by_key(Message::name));
+    }
+
+    #[test]
+    fn every_message_parses_and_refers_to_messages_that_exist() {
+        for message in MESSAGES.iter() {
+            for field in message.fields() {
+                if let super::super::message::Type::Message(name) = field.kind {
+                    assert!(
+                        super::message(name).is_some(),
+                        "{}: no message {name}",
+                        message.name()
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_kind_has_its_message() {
+        for (kind, name) in &KINDS.0 {
+            assert!(message(name).is_some(), "{kind}: no message {name}");
+        }
+    }
+}

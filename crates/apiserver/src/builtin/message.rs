@@ -1,0 +1,165 @@
+//! Messages: the fields of Go's API structs, as protobuf numbers them and JSON names them.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+/// One Go struct. Its fields are parsed when first asked for.
+#[derive(Debug)]
+pub(crate) struct Message {
+    name: &'static str,
+    source: &'static str,
+    fields: OnceLock<Vec<Field>>,
+}
+
+/// One field of a struct.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Field {
+    pub(crate) number: u64,
+    /// Empty if the fields of the embedded struct are fields of this one.
+    pub(crate) name: &'static str,
+    pub(crate) count: Count,
+    pub(crate) kind: Type,
+    /// Whether JSON has the field even when it is empty.
+    pub(crate) always: bool,
+    /// Whether Go tells absence from zero; only of interest for single values.
+    pub(crate) pointer: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Count {
+    One,
+    List,
+    /// With strings as keys.
+    Map,
+}
+
+/// The type of a field's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Type {
+    String,
+    /// Base64 in JSON.
+    Bytes,
+    Bool,
+    Int32,
+    Int64,
+    Double,
+    /// Seconds and nanoseconds in protobuf, RFC 3339 in whole seconds in JSON.
+    Time,
+    /// The same with six decimals.
+    MicroTime,
+    Quantity,
+    IntOrString,
+    /// JSON text in one bytes field.
+    Json,
+    /// A list of strings that is a message of its own.
+    Strings,
+    /// `JSONSchemaPropsOrArray`, `…OrBool`, `…OrStringArray`: one of two, told apart by the field number.
+    OneOf(&'static str),
+    Message(&'static str),
+}
+
+impl Message {
+    pub(super) fn new((name, source): (&'static str, &'static str)) -> Self {
+        Self {
+            name,
+            source,
+            fields: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// In ascending order of number.
+    pub(crate) fn fields(&self) -> &[Field] {
+        self.fields.get_or_init(|| parse(self.source))
+    }
+
+    /// The field with this protobuf number.
+    pub(crate) fn field(&self, number: u64) -> Option<&Field> {
+        let fields = self.fields();
+        let found = fields.binary_search_by_key(&number, |field| field.number).ok()?;
+        Some(&fields[found])
+    }
+}
+
+/// Parses `{"1":["replicas","int32:varint","*"],…}`. The files are this crate's own, and a test parses all of them, so
+/// what cannot be understood is left out rather than reported.
+fn parse(source: &'static str) -> Vec<Field> {
+    let entries: BTreeMap<&str, Vec<&'static str>> = serde_json::from_str(source).unwrap_or_default();
+    let mut fields: Vec<Field> = entries
+        .into_iter()
+        .filter_map(|(number, entry)| {
+            let (&name, &text) = (entry.first()?, entry.get(1)?);
+            let flags = entry.get(2).copied().unwrap_or_default();
+            let (count, element) = match (text.strip_prefix("[]"), text.strip_prefix("map:")) {
+                (Some(element), _) => (Count::List, element),
+                (_, Some(element)) => (Count::Map, element),
+                _ => (Count::One, text),
+            };
+            Some(Field {
+                number: number.parse().ok()?,
+                name,
+                count,
+                kind: kind(element),
+                always: flags.contains('!'),
+                pointer: flags.contains('*'),
+            })
+        })
+        .collect();
+    fields.sort_by_key(|field| field.number);
+    fields
+}
+
+fn kind(element: &'static str) -> Type {
+    match element {
+        "string" => Type::String,
+        "bytes" => Type::Bytes,
+        "bool" => Type::Bool,
+        "double" => Type::Double,
+        "meta.v1.Time" => Type::Time,
+        "meta.v1.MicroTime" => Type::MicroTime,
+        "resource.Quantity" => Type::Quantity,
+        "util.intstr.IntOrString" => Type::IntOrString,
+        "runtime.RawExtension" | "apiextensions.v1.JSON" | "meta.v1.FieldsV1" => Type::Json,
+        "apiextensions.v1.JSONSchemaPropsOrArray"
+        | "apiextensions.v1.JSONSchemaPropsOrBool"
+        | "apiextensions.v1.JSONSchemaPropsOrStringArray" => Type::OneOf(element),
+        _ if element.starts_with("int32") => Type::Int32,
+        _ if element.starts_with("int64") => Type::Int64,
+        _ if element.ends_with(".ExtraValue") || element == "meta.v1.Verbs" => Type::Strings,
+        _ => Type::Message(element),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_read_with_count_type_and_flags() {
+        let message = Message::new((
+            "x",
+            r#"{"10":["labels","map:string"],"2":["replicas","int32:varint","*"],"3":["ports","[]core.v1.P","!"]}"#,
+        ));
+        let shown: Vec<String> = message
+            .fields()
+            .iter()
+            .map(|f| {
+                format!(
+                    "{} {} {:?} {:?} {} {}",
+                    f.number, f.name, f.count, f.kind, f.always, f.pointer
+                )
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "2 replicas One Int32 false true",
+                "3 ports List Message(\"core.v1.P\") true false",
+                "10 labels Map String false false",
+            ]
+        );
+    }
+}

@@ -1,0 +1,194 @@
+//! Single values: from the wire to what JSON has in their place.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use jiff::Timestamp;
+use serde_json::{Map, Number, Value};
+
+use super::wire::{Reader, Result, Wire};
+use super::{bytes, decode_message, find, utf8};
+use crate::builtin::Type;
+
+/// The JSON of a value; `None` is Go's nil, or a time that is not set.
+pub(super) fn decode(kind: Type, wire: Wire<'_>, depth: usize) -> Result<Option<Value>> {
+    let value = match kind {
+        Type::String => Value::from(utf8(bytes(wire)?)?),
+        Type::Bytes => Value::from(BASE64.encode(bytes(wire)?)),
+        Type::Bool => Value::from(varint(wire)? != 0),
+        Type::Int32 => Value::from(int32(varint(wire)?)),
+        Type::Int64 => Value::from(int64(varint(wire)?)),
+        Type::Double => double(wire)?,
+        Type::Time => return Ok(time(bytes(wire)?)?.map(|time| Value::from(seconds(time)))),
+        Type::MicroTime => return Ok(time(bytes(wire)?)?.map(|time| Value::from(micros(time)))),
+        Type::Quantity => quantity(bytes(wire)?)?,
+        Type::IntOrString => int_or_string(bytes(wire)?)?,
+        Type::Json => return json(bytes(wire)?),
+        Type::Strings => strings(bytes(wire)?)?,
+        Type::OneOf(name) => return one_of(name, bytes(wire)?, depth),
+        Type::Message(name) => {
+            let mut object = Map::new();
+            decode_message(find(name)?, bytes(wire)?, &mut object, depth + 1)?;
+            Value::Object(object)
+        }
+    };
+    Ok(Some(value))
+}
+
+/// The value of a map's entry that has only a key.
+pub(super) fn default_value(kind: Type) -> Value {
+    match kind {
+        Type::String | Type::Bytes => Value::from(""),
+        Type::Bool => Value::from(false),
+        Type::Int32 | Type::Int64 | Type::Double | Type::IntOrString => Value::from(0),
+        Type::Time | Type::MicroTime | Type::Json => Value::Null,
+        Type::Quantity => Value::from("0"),
+        Type::Strings => Value::Array(Vec::new()),
+        Type::OneOf(_) | Type::Message(_) => Value::Object(Map::new()),
+    }
+}
+
+fn varint(wire: Wire<'_>) -> Result<u64> {
+    match wire {
+        Wire::Varint(value) => Ok(value),
+        _ => Err("not a varint".into()),
+    }
+}
+
+/// Negative numbers come as the two's complement in 64 bits; more than the type's bits are cut off, as Go does.
+#[expect(clippy::cast_possible_truncation, reason = "as protobuf defines it")]
+fn int32(varint: u64) -> i32 {
+    varint as i32
+}
+
+fn int64(varint: u64) -> i64 {
+    varint.cast_signed()
+}
+
+/// Go writes whole floats without a fraction.
+fn double(wire: Wire<'_>) -> Result<Value> {
+    let Wire::Fixed64(bits) = wire else {
+        return Err("not a double".into());
+    };
+    let float = f64::from_bits(bits);
+    if float.fract() == 0.0 && float.abs() < 1e15 {
+        #[expect(clippy::cast_possible_truncation, reason = "whole, and below 2^53")]
+        return Ok(Value::from(float as i64));
+    }
+    Number::from_f64(float)
+        .map(Value::Number)
+        .ok_or_else(|| "not a finite number".into())
+}
+
+/// Seconds 1, nanoseconds 2; an empty message is the zero time.
+fn time(buffer: &[u8]) -> Result<Option<Timestamp>> {
+    if buffer.is_empty() {
+        return Ok(None);
+    }
+    let (mut seconds, mut nanos) = (0, 0);
+    let mut fields = Reader::new(buffer);
+    while let Some((number, wire)) = fields.next()? {
+        match number {
+            1 => seconds = int64(varint(wire)?),
+            2 => nanos = int32(varint(wire)?),
+            _ => {}
+        }
+    }
+    Timestamp::new(seconds, nanos)
+        .map(Some)
+        .map_err(|_| format!("a time of {seconds} seconds and {nanos} nanoseconds is out of range").into())
+}
+
+fn seconds(time: Timestamp) -> String {
+    crate::clock::format_seconds(time)
+}
+
+fn micros(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}
+
+fn quantity(buffer: &[u8]) -> Result<Value> {
+    let mut text = "0";
+    let mut fields = Reader::new(buffer);
+    while let Some(field) = fields.next()? {
+        if let (1, Wire::Bytes(value)) = field
+            && !value.is_empty()
+        {
+            text = utf8(value)?;
+        }
+    }
+    Ok(Value::from(text))
+}
+
+/// Type 1 (0 integer, 1 string), integer 2, string 3.
+fn int_or_string(buffer: &[u8]) -> Result<Value> {
+    let (mut is_string, mut number, mut text) = (false, 0, "");
+    let mut fields = Reader::new(buffer);
+    while let Some((field, wire)) = fields.next()? {
+        match field {
+            1 => is_string = varint(wire)? == 1,
+            2 => number = int32(varint(wire)?),
+            3 => text = utf8(bytes(wire)?)?,
+            _ => {}
+        }
+    }
+    Ok(if is_string {
+        Value::from(text)
+    } else {
+        Value::from(number)
+    })
+}
+
+/// One field of JSON text, which itself is bounded in depth by the JSON parser.
+fn json(buffer: &[u8]) -> Result<Option<Value>> {
+    let mut fields = Reader::new(buffer);
+    let mut text: &[u8] = b"";
+    while let Some(field) = fields.next()? {
+        if let (1, Wire::Bytes(value)) = field {
+            text = value;
+        }
+    }
+    if text.is_empty() {
+        return Ok(None);
+    }
+    serde_json::from_slice(text)
+        .map(Some)
+        .map_err(|error| format!("not JSON ({error})").into())
+}
+
+fn strings(buffer: &[u8]) -> Result<Value> {
+    let mut list = Vec::new();
+    let mut fields = Reader::new(buffer);
+    while let Some(field) = fields.next()? {
+        if let (1, Wire::Bytes(text)) = field {
+            list.push(Value::from(utf8(text)?));
+        }
+    }
+    Ok(Value::Array(list))
+}
+
+/// A schema, or what the type's name says: schemas, a boolean, or strings.
+fn one_of(name: &str, buffer: &[u8], depth: usize) -> Result<Option<Value>> {
+    let or_bool = name.ends_with("OrBool");
+    let (schema_number, other_number) = if or_bool { (2, 1) } else { (1, 2) };
+    let element = if name.ends_with("OrStringArray") {
+        Type::String
+    } else {
+        Type::Message("apiextensions.v1.JSONSchemaProps")
+    };
+    let (mut schema, mut list, mut allowed) = (None, Vec::new(), false);
+    let mut fields = Reader::new(buffer);
+    while let Some((number, wire)) = fields.next()? {
+        if number == schema_number {
+            schema = decode(Type::Message("apiextensions.v1.JSONSchemaProps"), wire, depth)?;
+        } else if number == other_number && or_bool {
+            allowed = varint(wire)? != 0;
+        } else if number == other_number {
+            list.extend(decode(element, wire, depth)?);
+        }
+    }
+    Ok(match schema {
+        Some(schema) => Some(schema),
+        None if or_bool => Some(Value::from(allowed)),
+        None => Some(Value::Array(list)),
+    })
+}
