@@ -1,1 +1,85 @@
-//! client-go's workqueue.
+//! A queue of keys to work on: each key once, one run of it at a time, failures retried with back-off.
+//!
+//! It keeps the contract of client-go's `workqueue`, under which Kubernetes controllers run, and knows nothing of
+//! Kubernetes itself.
+//!
+//! ```
+//! use kube_workqueue::Queue;
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() {
+//! let queue = Queue::default();
+//! queue.add("default/web");
+//! queue.add("default/web"); // it is in line already: still one run
+//! queue.add("default/db");
+//!
+//! let mut attempts = Vec::new();
+//! while let Some(item) = queue.get().await {
+//!     attempts.push(*item);
+//!     if *item == "default/db" && queue.num_requeues(&item) < 2 {
+//!         queue.add_rate_limited(*item); // it failed: again in 5 ms, then in 10 ms
+//!     } else {
+//!         queue.forget(&item);
+//!     }
+//!     if attempts.len() == 4 {
+//!         queue.shut_down();
+//!     }
+//! } // dropping the item says that its work is done
+//! assert_eq!(attempts, ["default/web", "default/db", "default/db", "default/db"]);
+//! # }
+//! ```
+//!
+//! # How to think of it
+//!
+//! A key is in one state at a time. *Ready* keys stand in line in the order in which they became ready. *Waiting* keys
+//! have a time from which on they are ready. A key handed out by [`Queue::get`] is *being processed* until its [`Item`]
+//! is dropped. Adding says "this key needs a run that begins after now", and that is what it does:
+//!
+//! | the key is | [`add`](Queue::add) | [`add_after`](Queue::add_after), [`add_rate_limited`](Queue::add_rate_limited) |
+//! |---|---|---|
+//! | not known | ready | waiting |
+//! | ready | stays where it is | stays ready |
+//! | waiting | ready | waiting, until the earlier of the two times |
+//! | being processed | ready as soon as that is done, once | waiting (or ready, if the time has come) as soon as that is done |
+//!
+//! Many tasks may call `get` on clones of one handle; whichever comes first has the key.
+//!
+//! # Modules, in reading order
+//!
+//! - `core`: the state machine. Time is an argument, nothing waits.
+//! - [`Queue`] and [`Item`] (`queue`): the lock around it and the tasks that wait; `waiters` says whom to wake, `sync` holds
+//!   what is left of locks, wakers and timers.
+//! - [`RateLimiter`] and its implementations (`rate_limiter`): how long a failure waits.
+//!
+//! # Cancellation
+//!
+//! Dropping the future of `get` loses no key, wherever it stood. Dropping an [`Item`], also by a panic or with the future
+//! that holds it, is "done": the key can be handed out again. Dropping the future of
+//! [`shut_down_with_drain`](Queue::shut_down_with_drain) ends the wait, not the shutdown.
+//!
+//! # Defaults
+//!
+//! | what | value |
+//! |---|---|
+//! | delay of the n-th failure of a key | 5 ms × 2ⁿ, at most 1000 s |
+//! | retries of all keys together | 100 at once, then 10 a second |
+//! | plain adds | never limited |
+//!
+//! # What is not here
+//!
+//! No persistence: a restarted controller lists its objects anew. No results: what a run found out is the caller's. No
+//! tasks: nothing happens between calls, and a queue without callers costs nothing. No clock but tokio's, so that
+//! tests can pause it.
+
+mod core;
+mod queue;
+mod rate_limiter;
+mod sync;
+mod waiters;
+
+pub use crate::core::Reason;
+pub use queue::{Item, Options, Queue, Waiting};
+pub use rate_limiter::{
+    Bucket, InvalidBucket, InvalidExponential, ItemExponentialFailure, ItemFastSlow, MaxOf, RateLimiter,
+    WithMaxWait, default_controller_rate_limiter, default_item_based_rate_limiter,
+};

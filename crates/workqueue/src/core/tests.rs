@@ -1,0 +1,434 @@
+//! The state machine, told as text.
+//!
+//! A script is a list of operations on keys of one letter: `add a`, `after a 5s`, `limited a` (100 ms, doubling), `get`,
+//! `done a`, `cancel a`, `forget a`, `when a`, `at 3s` (sets the clock), `shut`. The answer has a line per operation that says
+//! something, and the final state.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use expect_test::{Expect, expect};
+
+use super::*;
+use crate::ItemExponentialFailure;
+
+fn check(script: &str, expected: &Expect) {
+    expected.assert_eq(&run(script));
+}
+
+fn run(script: &str) -> String {
+    let limiter =
+        ItemExponentialFailure::try_new(Duration::from_millis(100), Duration::from_secs(1)).unwrap();
+    let epoch = Instant::now();
+    let mut core = Core::new(Box::new(limiter), epoch);
+    let (mut now, mut handed_out, mut said) = (Moment::since(epoch, epoch), BTreeMap::new(), String::new());
+    for operation in script.split(';').map(str::trim) {
+        let words: Vec<&str> = operation.split(' ').collect();
+        match words[..] {
+            ["add", key] => core.add(key.to_owned(), Soon::Now, now),
+            ["after", key, delay] => core.add(key.to_owned(), Soon::After(seconds(delay)), now),
+            ["limited", key] => core.add(key.to_owned(), Soon::RateLimited, now),
+            ["at", time] => now = Moment::since(epoch, epoch + seconds(time)),
+            ["forget", key] => core.forget(&key.to_owned(), now),
+            ["done", key] => core.done(handed_out.remove(key).expect("it was handed out"), now),
+            ["cancel", key] => writeln!(said, "cancel: {}", core.cancel(&key.to_owned())).unwrap(),
+            ["shut"] => writeln!(said, "given up: {:?}", core.shut_down(false, now)).unwrap(),
+            ["when", key] => match core.when(&key.to_owned(), now) {
+                Some((until, why)) => {
+                    writeln!(said, "when: {:?} {why:?}", until.instant(epoch) - epoch).unwrap();
+                }
+                None => writeln!(said, "when: -").unwrap(),
+            },
+            ["get"] => match core.take(now) {
+                Taken::Key(id, key) => {
+                    writeln!(said, "get: {key}").unwrap();
+                    assert!(handed_out.insert(key, id).is_none(), "two runs of one key");
+                }
+                Taken::Nothing => writeln!(said, "get: nothing").unwrap(),
+                Taken::Finished => writeln!(said, "get: finished").unwrap(),
+            },
+            _ => panic!("what is {operation:?}?"),
+        }
+    }
+    said + &state(&mut core, handed_out.keys(), epoch)
+}
+
+fn seconds(text: &str) -> Duration {
+    Duration::from_secs_f64(text.strip_suffix('s').unwrap().parse().unwrap())
+}
+
+/// Takes the core apart: who would come out at once, and who when.
+fn state<'k>(
+    core: &mut Core<String>,
+    processing: impl Iterator<Item = &'k String>,
+    epoch: Instant,
+) -> String {
+    let join = |keys: Vec<String>| {
+        if keys.is_empty() {
+            "-".to_owned()
+        } else {
+            keys.join(" ")
+        }
+    };
+    let processing = processing.map(|key| {
+        let id = core.find(key).expect("a key being processed is known");
+        let State::Processing { again } = core.slab[id].state else {
+            panic!("{key} is being processed")
+        };
+        if again.is_some() {
+            format!("{key}+again")
+        } else {
+            key.clone()
+        }
+    });
+    let processing = join(processing.collect());
+    let waiting = core.order.all_waiting().into_iter().map(|id| {
+        let State::Waiting { until, .. } = core.slab[id].state else {
+            panic!("what is in the heap waits")
+        };
+        format!("{}@{:?}", core.slab[id].key, until.instant(epoch) - epoch)
+    });
+    let waiting = join(waiting.collect());
+    let ready = std::iter::from_fn(|| {
+        let id = core.order.pop_ready(&mut core.slab)?;
+        Some(core.slab[id].key.clone())
+    });
+    format!(
+        "ready: {}  waiting: {waiting}  processing: {processing}\n",
+        join(ready.collect())
+    )
+}
+
+#[test]
+fn keys_come_out_in_the_order_in_which_they_were_added() {
+    check(
+        "add a; add b; add c; get; get",
+        &expect![[r#"
+        get: a
+        get: b
+        ready: c  waiting: -  processing: a b
+    "#]],
+    );
+}
+
+#[test]
+fn a_ready_key_added_again_stays_where_it_is() {
+    check(
+        "add a; add b; add a",
+        &expect![[r#"
+        ready: a b  waiting: -  processing: -
+    "#]],
+    );
+}
+
+#[test]
+fn a_done_key_is_forgotten_and_can_be_added_again() {
+    check(
+        "add a; get; done a; get; add a",
+        &expect![[r#"
+        get: a
+        get: nothing
+        ready: a  waiting: -  processing: -
+    "#]],
+    );
+}
+
+#[test]
+fn a_key_being_processed_is_not_handed_out_twice() {
+    check(
+        "add a; get; add a; get",
+        &expect![[r#"
+        get: a
+        get: nothing
+        ready: -  waiting: -  processing: a+again
+    "#]],
+    );
+}
+
+#[test]
+fn any_number_of_adds_while_processing_is_one_more_run() {
+    check(
+        "add a; get; add a; add a; add a; done a; get; done a; get",
+        &expect![[r#"
+        get: a
+        get: a
+        get: nothing
+        ready: -  waiting: -  processing: -
+    "#]],
+    );
+}
+
+#[test]
+fn a_key_added_while_processing_goes_to_the_end_of_the_line() {
+    check(
+        "add a; get; add a; add b; done a",
+        &expect![[r#"
+        get: a
+        ready: b a  waiting: -  processing: -
+    "#]],
+    );
+}
+
+#[test]
+fn a_delayed_key_is_ready_at_its_time_and_not_before() {
+    check(
+        "after a 5s; at 4.999999999s; get; at 5s; get",
+        &expect![[r#"
+        get: nothing
+        get: a
+        ready: -  waiting: -  processing: a
+    "#]],
+    );
+}
+
+#[test]
+fn the_earliest_delay_wins_and_the_key_runs_once() {
+    check(
+        "after a 10s; after a 5s; after a 20s; when a; at 5s; get; done a; at 30s; get",
+        &expect![[r#"
+        when: 5s Delayed
+        get: a
+        get: nothing
+        ready: -  waiting: -  processing: -
+    "#]],
+    );
+}
+
+#[test]
+fn delayed_keys_come_out_in_order_of_their_times() {
+    check(
+        "after a 3s; after b 1s; after c 2s; after d 2s; at 10s; add e; get",
+        &expect![[r#"
+        get: b
+        ready: c d a e  waiting: -  processing: b
+    "#]],
+    );
+}
+
+#[test]
+fn an_immediate_add_ends_the_waiting_without_a_second_run() {
+    check(
+        "after a 5s; add b; add a; get; get; done a; at 5s; get",
+        &expect![[r#"
+        get: b
+        get: a
+        get: nothing
+        ready: -  waiting: -  processing: b
+    "#]],
+    );
+}
+
+#[test]
+fn a_delayed_add_of_a_ready_key_changes_nothing() {
+    check(
+        "add a; after a 5s; get; done a; at 5s; get",
+        &expect![[r#"
+        get: a
+        get: nothing
+        ready: -  waiting: -  processing: -
+    "#]],
+    );
+}
+
+#[test]
+fn a_key_that_came_due_is_ahead_of_one_added_later() {
+    check(
+        "after a 1s; at 2s; add b",
+        &expect![[r#"
+        ready: a b  waiting: -  processing: -
+    "#]],
+    );
+}
+
+#[test]
+fn a_delay_asked_for_while_processing_counts_from_the_add() {
+    check(
+        "add a; get; after a 5s; when a; at 2s; done a; when a",
+        &expect![[r#"
+        get: a
+        when: 5s Delayed
+        when: 5s Delayed
+        ready: -  waiting: a@5s  processing: -
+    "#]],
+    );
+}
+
+#[test]
+fn a_delay_that_ran_out_while_processing_makes_the_key_ready_when_done() {
+    check(
+        "add a; get; after a 1s; at 2s; get; done a",
+        &expect![[r#"
+        get: a
+        get: nothing
+        ready: a  waiting: -  processing: -
+    "#]],
+    );
+}
+
+#[test]
+fn while_processing_too_the_earliest_time_wins() {
+    check(
+        "add a; get; after a 5s; after a 3s; after a 4s; add b; get; after b 1s; add b; done a; done b",
+        &expect![[r#"
+        get: a
+        get: b
+        ready: b  waiting: a@3s  processing: -
+    "#]],
+    );
+}
+
+#[test]
+fn failures_wait_longer_each_time_until_forgotten() {
+    check(
+        "limited a; at 0.1s; get; limited a; done a; at 0.3s; get; forget a; limited a; done a; when a",
+        &expect![[r#"
+        get: a
+        get: a
+        when: 400ms RateLimited
+        ready: -  waiting: a@400ms  processing: -
+    "#]],
+    );
+}
+
+#[test]
+fn a_rate_limited_add_of_a_ready_key_counts_nothing() {
+    check(
+        "add a; limited a; limited a; get; limited a; done a",
+        &expect![[r#"
+        get: a
+        ready: -  waiting: a@100ms  processing: -
+    "#]],
+    );
+}
+
+#[test]
+fn the_reason_is_that_of_the_time_that_won() {
+    check(
+        "after a 5s; limited a; when a; after a 3s; when a; add b; when b; when c",
+        &expect![[r#"
+        when: 100ms RateLimited
+        when: 100ms RateLimited
+        when: -
+        when: -
+        ready: b  waiting: a@100ms  processing: -
+    "#]],
+    );
+}
+
+#[test]
+fn a_cancelled_key_is_gone_from_wherever_it_was() {
+    check(
+        "add a; add b; add c; cancel b; after d 5s; after e 6s; cancel d; cancel f",
+        &expect![[r#"
+        cancel: true
+        cancel: true
+        cancel: false
+        ready: a c  waiting: e@6s  processing: -
+    "#]],
+    );
+}
+
+#[test]
+fn cancelling_a_key_being_processed_takes_back_the_next_run_only() {
+    check(
+        "add a; get; cancel a; add a; cancel a; done a; get",
+        &expect![[r#"
+        get: a
+        cancel: false
+        cancel: true
+        get: nothing
+        ready: -  waiting: -  processing: -
+    "#]],
+    );
+}
+
+#[test]
+fn after_shutdown_adds_are_ignored_and_what_is_ready_still_comes_out() {
+    check(
+        "add a; add b; shut; add c; after d 1s; limited e; get; get; get",
+        &expect![[r#"
+        given up: []
+        get: a
+        get: b
+        get: finished
+        ready: -  waiting: -  processing: a b
+    "#]],
+    );
+}
+
+#[test]
+fn a_key_added_again_before_shutdown_keeps_the_queue_open_for_its_last_run() {
+    check(
+        "add a; get; add a; shut; get; done a; get; get",
+        &expect![[r#"
+        get: a
+        given up: []
+        get: nothing
+        get: a
+        get: finished
+        ready: -  waiting: -  processing: a
+    "#]],
+    );
+}
+
+#[test]
+fn shutdown_gives_up_what_is_not_due_and_says_so() {
+    check(
+        "add p; get; after p 9s; after a 5s; after b 3s; after c 1s; at 1s; shut; get; done p; shut; get",
+        &expect![[r#"
+        get: p
+        given up: ["b", "a", "p"]
+        get: c
+        given up: []
+        get: finished
+        ready: -  waiting: -  processing: c
+    "#]],
+    );
+}
+
+#[test]
+fn a_delay_without_end_is_never_due() {
+    let epoch = Instant::now();
+    let mut core = Core::new(Box::new(ItemExponentialFailure::default()), epoch);
+    let now = Moment::since(epoch, epoch + Duration::from_secs(1));
+    core.add("a", Soon::After(Duration::MAX), now);
+    assert!(matches!(
+        core.take(now.after(Duration::from_secs(100 * 365 * 24 * 60 * 60))),
+        Taken::Nothing
+    ));
+    assert!(core.when(&"a", now).is_some());
+}
+
+#[test]
+fn a_million_keys_come_and_go_and_leave_nothing_behind() {
+    let epoch = Instant::now();
+    let mut core = Core::new(Box::new(ItemExponentialFailure::default()), epoch);
+    let now = Moment::since(epoch, epoch);
+    for key in 0..1_000_000_u32 {
+        let soon = if key % 2 == 0 {
+            Soon::Now
+        } else {
+            Soon::After(Duration::from_nanos(u64::from(key) * 7919 % 100_003))
+        };
+        core.add(key, soon, now);
+    }
+    let later = now.after(Duration::from_secs(1));
+    let mut last = Moment::since(epoch, epoch);
+    while let Some(due) = core.next_due() {
+        assert!(due >= last, "the heap is in order");
+        last = due;
+        core.advance(due);
+    }
+    let mut seen = vec![false; 1_000_000];
+    while let Taken::Key(id, key) = core.take(later) {
+        assert!(
+            !std::mem::replace(&mut seen[key as usize], true),
+            "{key} came twice"
+        );
+        core.done(id, later);
+    }
+    assert!(seen.iter().all(|seen| *seen), "a key is lost");
+    assert!(core.index.is_empty());
+    assert_eq!(core.slab.iter_mut().count(), 0);
+}

@@ -1,0 +1,140 @@
+//! Tasks that wait for the queue, and whom to call when.
+//!
+//! Pure bookkeeping under the queue's lock. A waiter takes a seat, is called at most once until it has looked again, and
+//! leaves; what it was called for is worked out anew after every change, so a waiter that leaves without looking loses
+//! nothing: the next one is called instead.
+
+use std::task::Waker;
+
+use crate::core::Moment;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Ticket(u64);
+
+pub(crate) struct Waiters {
+    /// By ticket, because tickets are given out in ascending order.
+    seats: Vec<Seat>,
+    next: u64,
+    called: usize,
+    /// Who has set an alarm for the first waiting key, and for when.
+    alarm: Option<(Ticket, Moment)>,
+}
+
+struct Seat {
+    ticket: Ticket,
+    waker: Option<Waker>,
+    called: bool,
+}
+
+impl Waiters {
+    pub(crate) fn new() -> Self {
+        Self {
+            seats: Vec::new(),
+            next: 0,
+            called: 0,
+            alarm: None,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.seats.is_empty()
+    }
+
+    /// Takes a seat, or goes on sitting: from now on this waiter can be called (again).
+    pub(crate) fn sit(&mut self, ticket: Option<Ticket>) -> Ticket {
+        match ticket {
+            Some(ticket) => {
+                if let Some(seat) = self.seat(ticket) {
+                    self.called -= usize::from(std::mem::take(&mut seat.called));
+                }
+                ticket
+            }
+            None => {
+                let ticket = Ticket(self.next);
+                self.next += 1;
+                self.seats.push(Seat {
+                    ticket,
+                    waker: None,
+                    called: false,
+                });
+                ticket
+            }
+        }
+    }
+
+    /// Sets the alarm for `due` unless somebody has set one that is early enough; returns it if this waiter is to keep it.
+    pub(crate) fn set_alarm(&mut self, ticket: Ticket, due: Option<Moment>) -> Option<Moment> {
+        // The one this waiter kept so far is over, also when nothing is due any more.
+        self.alarm.take_if(|(keeper, _)| *keeper == ticket);
+        let due = due.filter(|due| self.alarm.is_none_or(|(_, at)| at > *due))?;
+        self.alarm = Some((ticket, due));
+        Some(due)
+    }
+
+    pub(crate) fn leave(&mut self, ticket: Ticket) {
+        if let Ok(place) = self.seats.binary_search_by_key(&ticket, |seat| seat.ticket) {
+            self.called -= usize::from(self.seats.remove(place).called);
+        }
+        self.alarm.take_if(|(keeper, _)| *keeper == ticket);
+    }
+
+    /// Whether the waiter was called; if not, `waker` is what it will be called with.
+    pub(crate) fn is_called(&mut self, ticket: Ticket, waker: &Waker) -> bool {
+        let Some(seat) = self.seat(ticket) else {
+            return true;
+        };
+        if !seat.called {
+            seat.waker.get_or_insert_with(|| waker.clone()).clone_from(waker);
+        }
+        seat.called
+    }
+
+    /// Calls whom there is work for: as many waiters as there are `runs`, and somebody to set the alarm if `due` needs one.
+    ///
+    /// At most one is called for a run and one for the alarm: each that was called calls again when it has looked, so
+    /// many runs find many waiters without any one caller waking them all.
+    pub(crate) fn call(&mut self, runs: usize, due: Option<Moment>) -> [Option<Waker>; 2] {
+        if self.seats.is_empty() {
+            return [None, None];
+        }
+        // The one who came last is called first: its task is the warmest, and the alarm's keeper is left in peace.
+        let run = if self.called < runs.min(self.seats.len()) {
+            self.seats.iter().rposition(|seat| !seat.called)
+        } else {
+            None
+        };
+        let run = run.and_then(|place| self.ring(place));
+        let keeper = due.and_then(|due| match self.alarm {
+            Some((_, at)) if at <= due => None,
+            Some((keeper, _)) => self.seats.binary_search_by_key(&keeper, |seat| seat.ticket).ok(),
+            // Whoever was called will look, and then either set the alarm or leave and have another one called.
+            None if self.called > 0 => None,
+            None => Some(0),
+        });
+        [run, keeper.and_then(|place| self.ring(place))]
+    }
+
+    /// Calls everybody.
+    pub(crate) fn call_all(&mut self) -> Vec<Waker> {
+        (0..self.seats.len())
+            .filter_map(|place| self.ring(place))
+            .collect()
+    }
+
+    fn ring(&mut self, place: usize) -> Option<Waker> {
+        let seat = &mut self.seats[place];
+        if !seat.called {
+            seat.called = true;
+            self.called += 1;
+        }
+        seat.waker.take()
+    }
+
+    fn seat(&mut self, ticket: Ticket) -> Option<&mut Seat> {
+        let place = self
+            .seats
+            .binary_search_by_key(&ticket, |seat| seat.ticket)
+            .ok()?;
+        Some(&mut self.seats[place])
+    }
+}

@@ -1,0 +1,365 @@
+//! The queue as tasks see it, in paused time.
+
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::Duration;
+
+use kube_workqueue::{Item, ItemFastSlow, Options, Queue, Reason};
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::{Instant, sleep, timeout};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Whether `future` has to wait, having been polled once.
+async fn is_pending<F: Future>(mut future: Pin<&mut F>) -> bool {
+    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await
+}
+
+/// A task that hands what it got to the test.
+fn getter(queue: &Queue<&'static str>) -> impl Future<Output = Option<Item<&'static str>>> + use<> {
+    let queue = queue.clone();
+    async move { queue.get().await }
+}
+
+#[tokio::test(start_paused = true)]
+async fn get_waits_until_a_key_is_added() {
+    let queue = Queue::default();
+    let mut got = pin!(queue.get());
+    assert!(is_pending(got.as_mut()).await);
+    queue.add("a");
+    assert_eq!(*got.await.unwrap(), "a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn get_waits_until_a_delayed_key_is_due_and_no_longer() {
+    let (queue, start) = (Queue::default(), Instant::now());
+    queue.add_after("a", 5 * SECOND);
+    let waiting = queue.when(&"a").unwrap();
+    assert_eq!(
+        (waiting.until - start, waiting.why),
+        (5 * SECOND, Reason::Delayed)
+    );
+    assert_eq!(*queue.get().await.unwrap(), "a");
+    assert_eq!(start.elapsed(), 5 * SECOND);
+    assert_eq!(queue.when(&"a"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_getter_notices_an_earlier_delay() {
+    let (queue, start) = (Queue::default(), Instant::now());
+    queue.add_after("late", 60 * SECOND);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(getter(&queue));
+    yield_now().await;
+    queue.add_after("early", SECOND);
+    assert_eq!(*tasks.join_next().await.unwrap().unwrap().unwrap(), "early");
+    assert_eq!(start.elapsed(), SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_added_after_the_first_one_was_cancelled_still_wakes_the_getter() {
+    let (queue, start) = (Queue::default(), Instant::now());
+    queue.add_after("a", SECOND);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(getter(&queue));
+    yield_now().await;
+    assert!(queue.cancel(&"a"));
+    sleep(2 * SECOND).await; // the alarm for "a" has gone off, and there was nothing
+    queue.add_after("b", 3 * SECOND);
+    assert_eq!(*tasks.join_next().await.unwrap().unwrap().unwrap(), "b");
+    assert_eq!(start.elapsed(), 5 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_due_key_finds_its_own_waiting_getter() {
+    let (queue, start) = (Queue::default(), Instant::now());
+    let mut tasks = JoinSet::new();
+    for _ in 0..4 {
+        tasks.spawn(getter(&queue));
+    }
+    yield_now().await;
+    for key in ["a", "b", "c", "d"] {
+        queue.add_after(key, SECOND);
+    }
+    let mut keys: Vec<&str> = tasks
+        .join_all()
+        .await
+        .iter()
+        .map(|item| **item.as_ref().unwrap())
+        .collect();
+    keys.sort_unstable();
+    assert_eq!(keys, ["a", "b", "c", "d"]);
+    assert_eq!(start.elapsed(), SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_getter_that_was_called_passes_the_key_to_the_next() {
+    let queue = Queue::default();
+    let mut first = pin!(queue.get());
+    let mut second = Box::pin(queue.get());
+    assert!(is_pending(first.as_mut()).await && is_pending(second.as_mut()).await);
+    queue.add("a"); // calls the second, which came last
+    drop(second);
+    let item = timeout(SECOND, first)
+        .await
+        .expect("the first getter is called instead");
+    assert_eq!(*item.unwrap(), "a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_getter_that_keeps_the_alarm_passes_it_to_the_next() {
+    let (queue, start) = (Queue::default(), Instant::now());
+    queue.add_after("a", SECOND);
+    let mut keeper = Box::pin(queue.get());
+    assert!(is_pending(keeper.as_mut()).await);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(getter(&queue));
+    yield_now().await;
+    drop(keeper);
+    assert_eq!(
+        *timeout(60 * SECOND, tasks.join_next())
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap()
+            .unwrap(),
+        "a"
+    );
+    assert_eq!(start.elapsed(), SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_get_loses_no_key_wherever_it_stood() {
+    let queue = Queue::default();
+    for round in 0..100 {
+        queue.add_after("a", SECOND / 10);
+        let _: Result<_, _> = timeout(SECOND / 1000 * (round % 100), async {
+            let item = queue.get().await;
+            queue.add("a");
+            drop(item);
+        })
+        .await;
+    }
+    assert_eq!(*timeout(SECOND, queue.get()).await.unwrap().unwrap(), "a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_item_is_done() {
+    let queue = Queue::default();
+    queue.add("a");
+    let item = queue.get().await.unwrap();
+    assert_eq!((item.key(), &*item), (&"a", &"a"));
+    queue.add("a");
+    assert!(queue.is_empty(), "it is still being processed");
+    drop(item);
+    assert_eq!(queue.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_while_processing_is_done_too() {
+    let queue = Queue::default();
+    queue.add("a");
+    let item = queue.get().await.unwrap();
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let _item = item;
+        std::panic::resume_unwind(Box::new("reconciler failed"));
+    }));
+    assert!(panicked.is_err());
+    queue.add("a");
+    assert_eq!(*timeout(SECOND, queue.get()).await.unwrap().unwrap(), "a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn len_counts_ready_keys_only() {
+    let queue = Queue::default();
+    queue.add("a");
+    queue.add("b");
+    queue.add_after("c", SECOND);
+    let _item = queue.get().await;
+    assert_eq!(queue.len(), 1);
+    sleep(SECOND).await;
+    assert_eq!(queue.len(), 2, "c is due, though nobody looked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_counted_until_forgotten() {
+    let fast_slow = ItemFastSlow::new(SECOND, 10 * SECOND, 1);
+    let (queue, start) = (
+        Queue::new(Options::default().rate_limiter(fast_slow)),
+        Instant::now(),
+    );
+    queue.add_rate_limited("a");
+    let item = queue.get().await.unwrap();
+    assert_eq!((start.elapsed(), queue.num_requeues(&"a")), (SECOND, 1));
+    queue.add_rate_limited("a");
+    drop(item);
+    assert_eq!(queue.when(&"a").unwrap().why, Reason::RateLimited);
+    drop(queue.get().await);
+    assert_eq!((start.elapsed(), queue.num_requeues(&"a")), (11 * SECOND, 2));
+    queue.forget(&"a");
+    assert_eq!(queue.num_requeues(&"a"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_releases_every_waiting_getter() {
+    let queue = Queue::default();
+    let mut tasks = JoinSet::new();
+    for _ in 0..8 {
+        tasks.spawn(getter(&queue));
+    }
+    yield_now().await;
+    assert!(queue.shut_down().is_empty());
+    assert!(
+        timeout(SECOND, tasks.join_all())
+            .await
+            .unwrap()
+            .iter()
+            .all(Option::is_none)
+    );
+    assert!(queue.is_shut_down());
+    queue.add("a");
+    assert!(queue.get().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_hands_out_what_is_ready_and_returns_what_is_not_due() {
+    let queue = Queue::default();
+    queue.add("a");
+    queue.add_after("late", 60 * SECOND);
+    queue.add_after("later", 70 * SECOND);
+    assert_eq!(queue.shut_down(), ["late", "later"]);
+    assert_eq!(*queue.get().await.unwrap(), "a");
+    assert!(queue.get().await.is_none());
+    assert!(queue.shut_down().is_empty(), "shutting down twice is harmless");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_getter_waits_out_the_last_run_of_a_key_added_while_processing() {
+    let queue = Queue::default();
+    queue.add("a");
+    let item = queue.get().await.unwrap();
+    queue.add("a");
+    queue.shut_down();
+    let mut next = pin!(queue.get());
+    assert!(is_pending(next.as_mut()).await, "the key is to run once more");
+    drop(item);
+    assert_eq!(*next.await.unwrap(), "a");
+    assert!(queue.get().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn drain_waits_for_ready_keys_and_for_those_being_processed() {
+    let (queue, start) = (Queue::default(), Instant::now());
+    let mut workers = JoinSet::new();
+    for key in ["a", "b", "c"] {
+        queue.add(key);
+    }
+    queue.add_after("late", 60 * SECOND);
+    let worked = queue.clone();
+    workers.spawn(async move {
+        while let Some(item) = worked.get().await {
+            sleep(SECOND).await;
+            drop(item);
+        }
+    });
+    assert_eq!(queue.shut_down_with_drain().await, ["late"]);
+    assert_eq!(start.elapsed(), 3 * SECOND);
+    workers.join_all().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_ends_the_waiting_of_drain() {
+    let queue = Queue::default();
+    queue.add("a");
+    let _item = queue.get().await;
+    let mut drain = pin!(queue.shut_down_with_drain());
+    assert!(is_pending(drain.as_mut()).await);
+    queue.shut_down();
+    timeout(SECOND, drain)
+        .await
+        .expect("the item is not done, and nobody waits for it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_drain_leaves_the_queue_shut_down() {
+    let queue = Queue::default();
+    queue.add("a");
+    let item = queue.get().await;
+    let _: Result<_, _> = timeout(SECOND, queue.shut_down_with_drain()).await;
+    assert!(queue.is_shut_down());
+    drop(item);
+    assert!(queue.get().await.is_none());
+    timeout(SECOND, queue.shut_down_with_drain())
+        .await
+        .expect("nothing is left to wait for");
+}
+
+/// Random work by eight tasks: no key is lost, none runs beside itself, and the last add of each is followed by a run
+/// that began after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn every_last_add_is_followed_by_a_run_and_no_key_runs_beside_itself() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+
+    #[derive(Default)]
+    struct Key {
+        running: AtomicBool,
+        added: AtomicU64,
+        seen: AtomicU64,
+    }
+    const KEYS: usize = 1000;
+    let keys: Arc<Vec<Key>> = Arc::new((0..KEYS).map(|_| Key::default()).collect());
+    let queue = Queue::default();
+    let mut workers = JoinSet::new();
+    for _ in 0..8 {
+        let (queue, keys) = (queue.clone(), keys.clone());
+        workers.spawn(async move {
+            while let Some(item) = queue.get().await {
+                let key: &Key = &keys[*item];
+                assert!(
+                    !key.running.swap(true, SeqCst),
+                    "key {} runs beside itself",
+                    *item
+                );
+                let added = key.added.load(SeqCst);
+                if added % 3 == 0 {
+                    yield_now().await;
+                }
+                key.seen.fetch_max(added, SeqCst);
+                assert!(key.running.swap(false, SeqCst));
+            }
+        });
+    }
+    let mut producers = JoinSet::new();
+    for seed in 0..8 {
+        let (queue, keys) = (queue.clone(), keys.clone());
+        producers.spawn(async move {
+            let mut random: u64 = seed + 1;
+            for _ in 0..KEYS * 100 / 8 {
+                random = random
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                let key = (random >> 33) as usize % KEYS;
+                keys[key].added.fetch_add(1, SeqCst);
+                match random >> 62 {
+                    0 => queue.add_after(key, Duration::from_micros(random >> 50 & 0x3ff)),
+                    _ => queue.add(key),
+                }
+                if random >> 40 & 0xff == 0 {
+                    yield_now().await;
+                }
+            }
+        });
+    }
+    producers.join_all().await;
+    while keys
+        .iter()
+        .any(|key| key.seen.load(SeqCst) != key.added.load(SeqCst))
+    {
+        yield_now().await;
+    }
+    assert!(queue.shut_down_with_drain().await.is_empty());
+    workers.join_all().await;
+}
