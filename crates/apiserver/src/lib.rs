@@ -12,6 +12,7 @@ mod path;
 mod protobuf;
 mod resource;
 mod schema;
+mod selector;
 mod status;
 mod table;
 #[cfg(test)]

@@ -1,7 +1,10 @@
 //! Builtin kinds: data files, and by hand what no data file says.
 
+mod columns;
 pub(crate) mod data;
+mod kinds;
 mod message;
 
 pub(crate) use data::{message, message_of_kind};
+pub(crate) use kinds::{schemas, served};
 pub(crate) use message::{Count, Field, Message, Type};

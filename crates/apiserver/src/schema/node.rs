@@ -165,24 +165,32 @@ pub(crate) struct Definitions {
 
 #[derive(Debug)]
 struct Definition {
-    name: String,
-    source: &'static Value,
+    name: &'static str,
+    text: &'static str,
+    source: OnceLock<Value>,
     node: OnceLock<Node>,
 }
 
+impl Definition {
+    fn source(&self) -> &Value {
+        self.source
+            .get_or_init(|| serde_json::from_str(self.text).unwrap_or_default())
+    }
+}
+
 impl Definitions {
-    /// Definitions by name, as in `components.schemas` of an OpenAPI v3 document. They live as long as the program
-    /// because they are a part of it.
-    pub(crate) fn new(sources: &'static Map<String, Value>) -> Self {
-        let mut entries: Vec<_> = sources
+    /// Definitions as (name, JSON), sorted by name, as in `components.schemas` of an OpenAPI v3 document. They live as
+    /// long as the program because they are a part of it.
+    pub(crate) fn new(sources: &[(&'static str, &'static str)]) -> Self {
+        let entries = sources
             .iter()
-            .map(|(name, source)| Definition {
-                name: name.clone(),
-                source,
+            .map(|&(name, text)| Definition {
+                name,
+                text,
+                source: OnceLock::new(),
                 node: OnceLock::new(),
             })
             .collect();
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
         Self { entries }
     }
 
@@ -191,17 +199,15 @@ impl Definitions {
     }
 
     pub(super) fn index(&self, name: &str) -> Option<usize> {
-        self.entries
-            .binary_search_by(|entry| entry.name.as_str().cmp(name))
-            .ok()
+        self.entries.binary_search_by(|entry| entry.name.cmp(name)).ok()
     }
 
-    pub(super) fn source(&self, name: &str) -> Option<&'static Value> {
-        Some(self.entries[self.index(name)?].source)
+    pub(super) fn source(&self, name: &str) -> Option<&Value> {
+        Some(self.entries[self.index(name)?].source())
     }
 
     pub(super) fn name(&self, index: usize) -> &str {
-        &self.entries[index].name
+        self.entries[index].name
     }
 
     pub(super) fn resolve<'a>(&'a self, child: &'a Child) -> &'a Node {
@@ -211,7 +217,7 @@ impl Definitions {
                 let entry = &self.entries[*index];
                 entry
                     .node
-                    .get_or_init(|| parse::definition(&entry.name, entry.source, self))
+                    .get_or_init(|| parse::definition(entry.name, entry.source(), self))
             }
         }
     }

@@ -205,7 +205,12 @@ fn builtin() -> Arc<Schema> {
     let Value::Object(definitions) = definitions else {
         unreachable!()
     };
-    let definitions = Arc::new(Definitions::new(Box::leak(Box::new(definitions))));
+    let leak = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
+    let sources: Vec<_> = definitions
+        .into_iter()
+        .map(|(name, schema)| (leak(name), leak(schema.to_string())))
+        .collect();
+    let definitions = Arc::new(Definitions::new(&sources));
     Schema::builtin(&definitions, "io.example.v1.Tree").unwrap()
 }
 

@@ -1,0 +1,11 @@
+//! Selectors: which objects a list, a watch or a controller is about.
+//!
+//! The grammars and texts are those of `k8s.io/apimachinery/pkg/{labels,fields}`.
+
+mod fields;
+mod labels;
+mod names;
+mod parse;
+
+pub(crate) use fields::FieldSelector;
+pub(crate) use labels::{LabelSelector, object_text};
