@@ -7,6 +7,7 @@
 
 mod builtin;
 mod clock;
+mod discovery;
 mod patch;
 mod path;
 mod protobuf;

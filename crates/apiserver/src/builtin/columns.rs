@@ -427,7 +427,7 @@ fn ready_of_replicas(object: &Value, _: Timestamp) -> Value {
 fn selector_text(object: &Value) -> String {
     object
         .pointer("/spec/selector")
-        .map(selector::object_text)
+        .map(selector::label_selector_text)
         .unwrap_or_default()
 }
 

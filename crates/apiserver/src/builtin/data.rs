@@ -44,6 +44,11 @@ pub(crate) fn message_of_kind(api_version: &str, kind: &str) -> Option<&'static 
     message(KINDS.get(&format!("{api_version}/{kind}"))?)
 }
 
+/// Whether a kind of this name is builtin, served or not.
+pub(crate) fn has_kind(api_version: &str, kind: &str) -> bool {
+    KINDS.get(&format!("{api_version}/{kind}")).is_some()
+}
+
 /// Entries of a file whose lines are sorted by name.
 struct Table(Vec<(&'static str, &'static str)>);
 

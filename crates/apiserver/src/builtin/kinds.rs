@@ -188,6 +188,18 @@ pub(crate) fn served() -> Vec<(Arc<Resource>, Arc<Schema>)> {
         .collect()
 }
 
+/// The place of a group in discovery, after all builtin ones if it is none of them. The core group comes first.
+pub(crate) fn group_rank(group: &str) -> usize {
+    let mut groups: Vec<&str> = data::resources()
+        .map(|(group_version, _)| group_version.split_once('/').map_or("", |(group, _)| group))
+        .collect();
+    groups.dedup();
+    groups
+        .iter()
+        .position(|known| *known == group)
+        .unwrap_or(groups.len())
+}
+
 impl Kind {
     fn quoted_name(&self) -> String {
         format!("\"name\":\"{}\",\"namespaced\"", self.plural)

@@ -5,6 +5,6 @@ pub(crate) mod data;
 mod kinds;
 mod message;
 
-pub(crate) use data::{message, message_of_kind};
-pub(crate) use kinds::{schemas, served};
+pub(crate) use data::{has_kind, message, message_of_kind};
+pub(crate) use kinds::{group_rank, schemas, served};
 pub(crate) use message::{Count, Field, Message, Type};

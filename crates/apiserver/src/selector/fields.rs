@@ -25,7 +25,7 @@ impl FieldSelector {
     ///
     /// # Errors
     /// 400 for text that is no selector, and for fields that the kind does not select by.
-    pub(crate) fn parse(resource: &Resource, text: &str) -> Result<Self, ApiError> {
+    pub(crate) fn parse(text: &str, resource: &Resource) -> Result<Self, ApiError> {
         let mut parts = split(text);
         // Go sorts them, and so the first error is that of the smallest.
         parts.sort_unstable();
@@ -181,13 +181,13 @@ mod tests {
 
     fn selects(selector: &str, object: &Value) -> bool {
         let namespaces = resource("namespaces");
-        FieldSelector::parse(&namespaces, selector)
+        FieldSelector::parse(selector, &namespaces)
             .unwrap()
             .matches(object)
     }
 
     fn error(plural: &str, selector: &str) -> String {
-        let error = FieldSelector::parse(&resource(plural), selector).unwrap_err();
+        let error = FieldSelector::parse(selector, &resource(plural)).unwrap_err();
         assert_eq!((error.code(), error.reason()), (400, "BadRequest"));
         error.message().to_owned()
     }
@@ -215,13 +215,13 @@ mod tests {
     #[test]
     fn a_selector_by_name_says_which() {
         let parsed =
-            FieldSelector::parse(&resource("configmaps"), "metadata.name=a,metadata.namespace!=b").unwrap();
+            FieldSelector::parse("metadata.name=a,metadata.namespace!=b", &resource("configmaps")).unwrap();
         assert_eq!((parsed.name(), parsed.namespace()), (Some("a"), None));
     }
 
     #[test]
     fn the_source_of_an_event_is_its_component_or_its_reporter() {
-        let selector = FieldSelector::parse(&resource("events"), "source=kubelet").unwrap();
+        let selector = FieldSelector::parse("source=kubelet", &resource("events")).unwrap();
         assert!(selector.matches(&json!({"source": {"component": "kubelet"}, "reportingComponent": "x"})));
         assert!(selector.matches(&json!({"source": {}, "reportingComponent": "kubelet"})));
         assert!(!selector.matches(&json!({"source": {"component": "x"}, "reportingComponent": "kubelet"})));
@@ -254,7 +254,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn no_text_makes_the_parser_panic(text in "[a-z.=!,\\\\é]{0,30}") {
-            let _ = FieldSelector::parse(&resource("configmaps"), &text);
+            let _ = FieldSelector::parse(&text, &resource("configmaps"));
         }
     }
 }

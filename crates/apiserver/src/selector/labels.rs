@@ -84,8 +84,13 @@ impl LabelSelector {
         self.requirements.is_empty()
     }
 
-    /// Whether it selects an object with this `metadata.labels`.
-    pub(crate) fn matches(&self, labels: Option<&Value>) -> bool {
+    /// Whether it selects `object`.
+    pub(crate) fn matches(&self, object: &Value) -> bool {
+        self.matches_labels(object.pointer("/metadata/labels"))
+    }
+
+    /// Whether it selects an object with these labels.
+    pub(crate) fn matches_labels(&self, labels: Option<&Value>) -> bool {
         self.requirements.iter().all(|requirement| {
             let label = labels
                 .and_then(|labels| labels.get(&requirement.key))
@@ -113,7 +118,7 @@ impl Condition {
 
 /// The text of a `LabelSelector` object, as a scale's `status.selector` and Tables have it; empty if it selects
 /// everything.
-pub(crate) fn object_text(selector: &Value) -> String {
+pub(crate) fn label_selector_text(selector: &Value) -> String {
     LabelSelector::from_object(selector)
         .map(|selector| selector.to_string())
         .unwrap_or_default()
@@ -166,10 +171,10 @@ mod tests {
         let parsed = LabelSelector::parse(selector).unwrap();
         let mut selected: Vec<&str> = objects
             .iter()
-            .filter(|(_, labels)| parsed.matches(Some(labels)))
+            .filter(|(_, labels)| parsed.matches_labels(Some(labels)))
             .map(|(name, _)| *name)
             .collect();
-        if parsed.matches(None) {
+        if parsed.matches_labels(None) {
             selected.push("none");
         }
         assert_eq!(selected.join(" "), expected, "{selector}");
@@ -206,11 +211,11 @@ mod tests {
                 {"key": "d", "operator": "Exists"},
             ],
         });
-        assert_eq!(object_text(&selector), "a=x,b=1,c in (y,z),d,!e");
+        assert_eq!(label_selector_text(&selector), "a=x,b=1,c in (y,z),d,!e");
         let parsed = LabelSelector::from_object(&selector).unwrap();
-        assert!(parsed.matches(Some(&json!({"a": "x", "b": "1", "c": "z", "d": ""}))));
-        assert!(!parsed.matches(Some(&json!({"a": "x", "b": "1", "c": "z", "d": "", "e": ""}))));
-        assert_eq!(object_text(&json!({})), "");
+        assert!(parsed.matches_labels(Some(&json!({"a": "x", "b": "1", "c": "z", "d": ""}))));
+        assert!(!parsed.matches_labels(Some(&json!({"a": "x", "b": "1", "c": "z", "d": "", "e": ""}))));
+        assert_eq!(label_selector_text(&json!({})), "");
     }
 
     #[test]

@@ -8,4 +8,4 @@ mod names;
 mod parse;
 
 pub(crate) use fields::FieldSelector;
-pub(crate) use labels::{LabelSelector, object_text};
+pub(crate) use labels::{LabelSelector, label_selector_text};

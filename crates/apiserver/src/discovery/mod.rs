@@ -1,0 +1,217 @@
+//! Discovery: which groups, versions and resources there are.
+//!
+//! Two forms tell the same: legacy documents per group and version, and aggregated ones for everything at once, which
+//! clients ask for by `Accept`. Both are pure functions of the resources that are served, in whatever order.
+
+mod aggregated;
+mod version;
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256, Sha512};
+
+use crate::builtin;
+use crate::resource::{Resource, Subresource};
+
+pub(crate) use aggregated::{AGGREGATED_CONTENT_TYPE, aggregated, wants_aggregated};
+pub(crate) use version::version_order;
+
+/// A group and what is served of it, versions in order of preference.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) name: String,
+    pub(crate) versions: Vec<Version>,
+}
+
+/// A version and its resources, in the order in which they are listed.
+#[derive(Debug)]
+pub(crate) struct Version {
+    pub(crate) name: String,
+    pub(crate) resources: Vec<Arc<Resource>>,
+}
+
+/// What is served, in the order of discovery: groups of builtin kinds as a kube-apiserver ranks them, the others by
+/// name; versions by stability and age; resources by name.
+pub(crate) fn groups(resources: &[Arc<Resource>]) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for resource in resources {
+        let group = position_or_insert(
+            &mut groups,
+            |group| group.name == resource.group,
+            || Group {
+                name: resource.group.clone(),
+                versions: Vec::new(),
+            },
+        );
+        let version = position_or_insert(
+            &mut group.versions,
+            |version| version.name == resource.version,
+            || Version {
+                name: resource.version.clone(),
+                resources: Vec::new(),
+            },
+        );
+        version.resources.push(Arc::clone(resource));
+    }
+    groups.sort_by_cached_key(|group| (builtin::group_rank(&group.name), group.name.clone()));
+    for group in &mut groups {
+        group.versions.sort_by(|a, b| version_order(&a.name, &b.name));
+        for version in &mut group.versions {
+            version.resources.sort_by(|a, b| a.plural.cmp(&b.plural));
+        }
+    }
+    groups
+}
+
+fn position_or_insert<T>(list: &mut Vec<T>, found: impl Fn(&T) -> bool, new: impl FnOnce() -> T) -> &mut T {
+    let at = list.iter().position(found).unwrap_or_else(|| {
+        list.push(new());
+        list.len() - 1
+    });
+    &mut list[at]
+}
+
+/// `/api`. `address` is where this server listens, `host:port`.
+pub(crate) fn core_versions(address: &str) -> Value {
+    json!({
+        "kind": "APIVersions", "versions": ["v1"],
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
+    })
+}
+
+/// `/apis`
+pub(crate) fn group_list(resources: &[Arc<Resource>]) -> Value {
+    let groups: Vec<Value> = groups(resources)
+        .iter()
+        .filter(|group| !group.name.is_empty())
+        .map(group_entry)
+        .collect();
+    json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })
+}
+
+/// `/apis/<group>`; `None` if nothing of it is served.
+pub(crate) fn group(resources: &[Arc<Resource>], name: &str) -> Option<Value> {
+    let groups = groups(resources);
+    let group = groups
+        .iter()
+        .find(|group| group.name == name && !name.is_empty())?;
+    let mut document = group_entry(group);
+    document["kind"] = json!("APIGroup");
+    document["apiVersion"] = json!("v1");
+    Some(document)
+}
+
+fn group_entry(group: &Group) -> Value {
+    let versions: Vec<Value> = group
+        .versions
+        .iter()
+        .map(|version| {
+            let group_version = format!("{}/{}", group.name, version.name);
+            json!({ "groupVersion": group_version, "version": version.name })
+        })
+        .collect();
+    let preferred = versions.first().cloned();
+    json!({ "name": group.name, "versions": versions, "preferredVersion": preferred })
+}
+
+/// `/api/v1` (the group is empty) or `/apis/<group>/<version>`; `None` if nothing of it is served.
+pub(crate) fn resource_list(resources: &[Arc<Resource>], group: &str, version: &str) -> Option<Value> {
+    let groups = groups(resources);
+    let group = groups.iter().find(|known| known.name == group)?;
+    let version = group.versions.iter().find(|known| known.name == version)?;
+    let group_version = version.resources.first()?.api_version();
+    let entries: Vec<Value> = version
+        .resources
+        .iter()
+        .flat_map(|resource| {
+            std::iter::once(main_entry(resource)).chain(
+                subresources(resource)
+                    .into_iter()
+                    .map(|sub| sub_entry(resource, &sub)),
+            )
+        })
+        .collect();
+    let mut list = json!({ "kind": "APIResourceList", "groupVersion": group_version, "resources": entries });
+    // The oldest document of all says nothing about its own version.
+    if !group.name.is_empty() {
+        list["apiVersion"] = json!("v1");
+    }
+    Some(list)
+}
+
+fn main_entry(resource: &Resource) -> Value {
+    let mut entry = json!({
+        "name": resource.plural, "singularName": resource.singular, "namespaced": resource.namespaced,
+        "kind": resource.kind, "verbs": resource.verbs,
+    });
+    for (key, list) in [
+        ("shortNames", &resource.short_names),
+        ("categories", &resource.categories),
+    ] {
+        if !list.is_empty() {
+            entry[key] = json!(list);
+        }
+    }
+    if !resource.storage_version_hash.is_empty() {
+        entry["storageVersionHash"] = json!(resource.storage_version_hash);
+    }
+    entry
+}
+
+fn sub_entry(resource: &Resource, sub: &Subresource) -> Value {
+    let mut entry = json!({
+        "name": format!("{}/{}", resource.plural, sub.name), "singularName": "",
+        "namespaced": resource.namespaced, "kind": sub.kind, "verbs": sub.verbs,
+    });
+    if let Some((group, version)) = &sub.group_version {
+        entry["group"] = json!(group);
+        entry["version"] = json!(version);
+    }
+    entry
+}
+
+/// All subresources in the order of discovery: by name for builtin kinds, `status` first for custom ones.
+pub(crate) fn subresources(resource: &Resource) -> Vec<Subresource> {
+    let verbs: Vec<String> = ["get", "patch", "update"].map(str::to_owned).to_vec();
+    let status = resource.status.then(|| Subresource {
+        name: "status".to_owned(),
+        kind: resource.kind.clone(),
+        group_version: None,
+        verbs: verbs.clone(),
+    });
+    let scale = resource.scale.is_some().then(|| Subresource {
+        name: "scale".to_owned(),
+        kind: "Scale".to_owned(),
+        group_version: Some(("autoscaling".to_owned(), "v1".to_owned())),
+        verbs,
+    });
+    let mut all: Vec<Subresource> = status.into_iter().chain(scale).collect();
+    all.extend(resource.other_subresources.iter().cloned());
+    if !resource.rules.custom {
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+    all
+}
+
+/// What tells clients that objects are stored in another version than before.
+pub(crate) fn storage_version_hash(group: &str, version: &str, kind: &str) -> String {
+    let digest = Sha256::digest(format!("{group}/{version}/{kind}"));
+    BASE64.encode(&digest[..8])
+}
+
+/// The tag of a document, without the quotes that the header `ETag` wants.
+pub(crate) fn etag(document: &[u8]) -> String {
+    use std::fmt::Write as _;
+    Sha512::digest(document)
+        .iter()
+        .fold(String::with_capacity(128), |mut text, byte| {
+            let _ = write!(text, "{byte:02X}");
+            text
+        })
+}
+
+#[cfg(test)]
+mod tests;
