@@ -7,14 +7,26 @@
 
 mod builtin;
 mod clock;
+mod crd;
 mod discovery;
+mod gc;
+mod interim;
+mod namespaces;
 mod patch;
 mod path;
 mod protobuf;
+mod registry;
+mod request;
 mod resource;
 mod schema;
+mod selection;
 mod selector;
+mod server;
 mod status;
+mod store;
 mod table;
 #[cfg(test)]
 mod testing;
+mod verbs;
+
+pub use server::{ApiServer, ApiService, ListenError, Listener, Options, Profile, ResponseBody};

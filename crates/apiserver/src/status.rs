@@ -28,6 +28,8 @@ struct Inner {
     message: String,
     /// `None` omits `details`; an empty map writes `"details":{}`, as some answers have it.
     details: Option<Map<String, Value>>,
+    /// `metadata.continue`, omitted where empty.
+    continue_token: String,
 }
 
 impl ApiError {
@@ -38,6 +40,7 @@ impl ApiError {
             reason,
             message: message.into(),
             details: None,
+            continue_token: String::new(),
         }))
     }
 
@@ -116,12 +119,22 @@ impl ApiError {
         self
     }
 
+    /// Adds `metadata.continue`: how to go on with a list whose snapshot has expired.
+    #[must_use]
+    pub(crate) fn with_continue(mut self, token: &str) -> Self {
+        token.clone_into(&mut self.0.continue_token);
+        self
+    }
+
     /// The `Status` object.
     pub(crate) fn to_json(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.0.message, "code": self.0.code,
         });
+        if !self.0.continue_token.is_empty() {
+            status["metadata"]["continue"] = json!(self.0.continue_token);
+        }
         if !self.0.reason.is_empty() {
             status["reason"] = json!(self.0.reason);
         }

@@ -1,0 +1,78 @@
+//! The embedded API server as a program.
+//!
+//! `kube-apiserver-embedded --listen 127.0.0.1:0 --kubeconfig-out dev.kubeconfig --profile dev`
+//!
+//! Once it serves, the first line on standard output is `ready http://127.0.0.1:PORT`; logs go to standard error. SIGTERM
+//! or Ctrl-C ends it: connections are closed, the state is gone.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+use kube_apiserver_embedded::{ApiServer, Options, Profile};
+
+/// A Kubernetes API server without etcd, for tests and development.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    /// Loopback address to serve on; port 0 picks a free one.
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
+    listen: SocketAddr,
+    /// Write a kubeconfig for this server to a file.
+    #[arg(long, value_name = "PATH")]
+    kubeconfig_out: Option<PathBuf>,
+    /// What runs besides the API: nothing, or garbage collection and namespace deletion.
+    #[arg(long, value_enum, default_value_t = ProfileName::Envtest)]
+    profile: ProfileName,
+    /// Where uids and generated names come from.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    seed: u64,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ProfileName {
+    Envtest,
+    Dev,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(arguments).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("error: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: Arguments) -> Result<(), String> {
+    let profile = match arguments.profile {
+        ProfileName::Envtest => Profile::Envtest,
+        ProfileName::Dev => Profile::Dev,
+    };
+    // Asked for before the server is announced, so that a signal that follows the announcement is not missed.
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+        .map_err(|error| format!("cannot wait for SIGTERM: {error}"))?;
+    let server = ApiServer::start(Options::default().profile(profile).seed(arguments.seed));
+    let listener = server
+        .listen(arguments.listen)
+        .await
+        .map_err(|error| error.to_string())?;
+    if let Some(path) = &arguments.kubeconfig_out {
+        std::fs::write(path, listener.kubeconfig())
+            .map_err(|error| format!("cannot write the kubeconfig {}: {error}", path.display()))?;
+    }
+    let mut output = std::io::stdout();
+    // Nobody may be listening to the announcement, which is no reason not to serve.
+    let _ = writeln!(output, "ready {}", listener.url()).and_then(|()| output.flush());
+    tokio::select! {
+        _ = terminate.recv() => {}
+        interrupted = tokio::signal::ctrl_c() => interrupted.map_err(|error| format!("cannot wait for Ctrl-C: {error}"))?,
+    }
+    listener.shutdown().await;
+    Ok(())
+}

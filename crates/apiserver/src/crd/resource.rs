@@ -1,0 +1,194 @@
+//! From a definition to the resources it defines, one per served version.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::names::condition;
+use super::versions;
+use crate::registry::{Custom, Registry, Served};
+use crate::resource::{Generation, NameRule, Resource, Rules, ScalePaths, SelectableField, StorageKey};
+use crate::schema::Schema;
+use crate::table;
+use crate::verbs::metadata;
+
+/// Discovery lists the verbs of custom resources in this order.
+const VERBS: [&str; 8] = [
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "create",
+    "update",
+    "watch",
+];
+
+/// The served resources of an established definition. One that `old` serves already in the same way is kept.
+pub(super) fn resources(definition: &Value, old: &Registry) -> Vec<Arc<Served>> {
+    if condition(definition, "Established") != "True" {
+        return Vec::new();
+    }
+    let versions = definition["spec"]["versions"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
+    let served = versions.iter().filter(|version| version["served"] == true);
+    served
+        .filter_map(|version| served_version(definition, version, old))
+        .collect()
+}
+
+fn served_version(definition: &Value, version: &Value, old: &Registry) -> Option<Arc<Served>> {
+    let custom = Custom {
+        definition: metadata::text(definition, "name").to_owned(),
+        uid: metadata::text(definition, "uid").to_owned(),
+        generation: definition["metadata"]["generation"].as_i64().unwrap_or(0),
+        accepted: definition["status"]["acceptedNames"].clone(),
+        terminating: metadata::is_terminating(definition),
+        warning: deprecation(definition, version),
+    };
+    let names = &custom.accepted;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let texts = |value: &Value| {
+        value
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(text)
+            .collect::<Vec<_>>()
+    };
+    let group = text(&definition["spec"]["group"]);
+    let plural = text(&names["plural"]);
+    let name = text(&version["name"]);
+    if let Some(known) = old.get(&group, &name, &plural)
+        && known.custom.as_ref() == Some(&custom)
+    {
+        return Some(Arc::clone(known));
+    }
+    // A schema that is no longer accepted, from an older definition, serves its objects without one.
+    let schema = &version["schema"]["openAPIV3Schema"];
+    let schema = Schema::from_crd(schema, "").or_else(|_| {
+        Schema::from_crd(
+            &serde_json::json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
+            "",
+        )
+    });
+    let subresources = &version["subresources"];
+    let status = subresources.get("status").is_some_and(|status| !status.is_null());
+    let resource = Resource {
+        storage: StorageKey {
+            group: group.clone(),
+            plural: plural.clone(),
+        },
+        storage_version_hash: crate::interim::storage_version_hash(
+            &group,
+            &storage_version(definition),
+            &text(&names["kind"]),
+        ),
+        group,
+        version: name,
+        plural,
+        singular: text(&names["singular"]),
+        kind: text(&names["kind"]),
+        list_kind: text(&names["listKind"]),
+        namespaced: definition["spec"]["scope"] == "Namespaced",
+        short_names: texts(&names["shortNames"]),
+        categories: texts(&names["categories"]),
+        verbs: VERBS.iter().map(|verb| (*verb).to_owned()).collect(),
+        status,
+        scale: subresources
+            .get("scale")
+            .filter(|scale| scale.is_object())
+            .map(scale_paths),
+        other_subresources: Vec::new(),
+        columns: table::custom::columns(version),
+        selectable: selectable(version),
+        rules: Rules {
+            generation: Generation::OutsideMetadata,
+            unconditional_update: false,
+            create_on_update: false,
+            returns_deleted_object: false,
+            name: NameRule::Subdomain,
+            custom: true,
+        },
+    };
+    Some(Arc::new(Served::new(
+        Arc::new(resource),
+        schema.ok()?,
+        Some(custom),
+    )))
+}
+
+fn storage_version(definition: &Value) -> String {
+    definition["spec"]["versions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|version| version["storage"] == true)
+        .and_then(|version| version["name"].as_str())
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// What clients of a deprecated version are told.
+fn deprecation(definition: &Value, version: &Value) -> Option<String> {
+    if version["deprecated"] != true {
+        return None;
+    }
+    if let Some(warning) = version["deprecationWarning"].as_str() {
+        return Some(warning.to_owned());
+    }
+    let spec = &definition["spec"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (group, kind) = (text(&spec["group"]), text(&spec["names"]["kind"]));
+    let deprecated = format!("{group}/{} {kind} is deprecated", text(&version["name"]));
+    let newer = replacement(spec, version);
+    Some(match newer {
+        Some(newer) => format!("{deprecated}; use {group}/{newer} {kind}"),
+        None => deprecated,
+    })
+}
+
+/// The preferred version among those that are served and not deprecated, if it is newer.
+fn replacement(spec: &Value, version: &Value) -> Option<String> {
+    let name = version["name"].as_str().unwrap_or_default();
+    let candidates = spec["versions"].as_array().into_iter().flatten();
+    candidates
+        .filter(|other| other["served"] == true && other["deprecated"] != true)
+        .filter_map(|other| other["name"].as_str())
+        .filter(|other| versions::compare(other, name).is_lt())
+        .min_by(|a, b| versions::compare(a, b))
+        .map(str::to_owned)
+}
+
+/// `.spec.replicas` as keys.
+fn path(text: &str) -> Vec<String> {
+    text.split('.')
+        .filter(|key| !key.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+fn scale_paths(scale: &Value) -> ScalePaths {
+    let at = |field: &str| path(scale[field].as_str().unwrap_or_default());
+    ScalePaths {
+        spec_replicas: at("specReplicasPath"),
+        status_replicas: at("statusReplicasPath"),
+        selector: scale["labelSelectorPath"]
+            .as_str()
+            .filter(|text| !text.is_empty())
+            .map(path),
+    }
+}
+
+fn selectable(version: &Value) -> Vec<SelectableField> {
+    let fields = version["selectableFields"].as_array().into_iter().flatten();
+    fields
+        .filter_map(|field| field["jsonPath"].as_str())
+        .map(|json_path| SelectableField {
+            label: json_path.trim_start_matches('.').to_owned(),
+            paths: vec![path(json_path)],
+            absent: "",
+        })
+        .collect()
+}

@@ -1,0 +1,311 @@
+//! Namespaces: those that always exist, how one is deleted, and the controller that empties it (profile
+//! [`Dev`](crate::Profile::Dev)).
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::registry::Served;
+use crate::resource::StorageKey;
+use crate::server::{Refused, Server};
+use crate::status::ApiError;
+use crate::store::{Change, Key};
+use crate::verbs::{create, metadata};
+
+/// The finalizer in `spec.finalizers` that keeps a namespace until it is empty.
+const FINALIZER: &str = "kubernetes";
+/// Namespaces that every cluster has.
+const DEFAULTS: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+/// Namespaces that nobody can delete.
+const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+/// The table of namespaces.
+pub(crate) fn table() -> StorageKey {
+    StorageKey {
+        group: String::new(),
+        plural: "namespaces".to_owned(),
+    }
+}
+
+pub(crate) fn is_table(storage: &StorageKey) -> bool {
+    storage.group.is_empty() && storage.plural == "namespaces"
+}
+
+/// Creates the namespaces that every cluster has.
+pub(crate) fn create_defaults(server: &Server) {
+    for name in DEFAULTS {
+        let mut namespace = json!({
+            "metadata": {"name": name, "uid": server.uid(), "creationTimestamp": server.clock.now_seconds()},
+        });
+        prepare_create(&mut namespace);
+        create::put_if_absent(server, &table(), &Key::new("", name), &namespace);
+    }
+}
+
+/// A new namespace is active, kept by its finalizer, and labelled with its name.
+pub(crate) fn prepare_create(namespace: &mut Value) {
+    let name = metadata::text(namespace, "name").to_owned();
+    let fields = metadata::of(namespace);
+    if !name.is_empty() {
+        let labels = fields.entry("labels").or_insert_with(|| json!({}));
+        if !labels.is_object() {
+            *labels = json!({});
+        }
+        labels["kubernetes.io/metadata.name"] = json!(name);
+    }
+    namespace["status"] = json!({"phase": "Active"});
+    let mut finalizers = namespace["spec"]["finalizers"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    if !finalizers.contains(&json!(FINALIZER)) {
+        finalizers.push(json!(FINALIZER));
+    }
+    namespace["spec"] = json!({"finalizers": finalizers});
+}
+
+/// `spec.finalizers` is written by `/finalize` alone, and the label of the name cannot be taken away.
+pub(crate) fn prepare_update(old: &Value, new: &mut Value, subresource: &str) {
+    if subresource != "finalize" {
+        new["spec"] = old["spec"].clone();
+    } else {
+        new["status"] = old["status"].clone();
+    }
+    if subresource.is_empty() {
+        let name = metadata::text(new, "name").to_owned();
+        let labels = metadata::of(new).entry("labels").or_insert_with(|| json!({}));
+        if labels.is_object() {
+            labels["kubernetes.io/metadata.name"] = json!(name);
+        }
+    }
+}
+
+/// Whether nothing in `spec.finalizers` keeps the namespace.
+pub(crate) fn is_finalized(namespace: &Value) -> bool {
+    namespace["spec"]["finalizers"]
+        .as_array()
+        .is_none_or(Vec::is_empty)
+}
+
+/// 403 for the namespaces that must stay.
+pub(crate) fn admit_delete(name: &str) -> Result<(), ApiError> {
+    if PROTECTED.contains(&name) {
+        return Err(create::forbidden(
+            "",
+            "namespaces",
+            name,
+            "this namespace may not be deleted",
+        ));
+    }
+    Ok(())
+}
+
+/// A deleted namespace terminates.
+pub(crate) fn mark_deleted(namespace: &mut Value) {
+    metadata::of(namespace).remove("deletionGracePeriodSeconds");
+    namespace["status"]["phase"] = json!("Terminating");
+}
+
+/// Empties namespaces that are being deleted, then lets them go. Ends when its task is aborted.
+pub(crate) async fn run(server: Arc<Server>) {
+    let mut commits = server.commits();
+    loop {
+        commits.borrow_and_update();
+        let Some(namespaces) = server.registry().get("", "v1", "namespaces").cloned() else {
+            return;
+        };
+        let snapshot = server.read(|store| store.snapshot(&table()));
+        for (key, stored) in snapshot.range("", None) {
+            let namespace = namespaces.value(stored);
+            if metadata::is_terminating(&namespace) {
+                empty(&server, &namespaces, key, stored.revision, &namespace);
+            }
+        }
+        if commits.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// One look at a terminating namespace: deletes what can go, and the namespace if nothing is left.
+fn empty(server: &Server, namespaces: &Served, key: &Key, revision: u64, namespace: &Value) {
+    let held = has_finalizer(namespace);
+    let mut left = Vec::new();
+    if held {
+        for served in server.registry().one_per_table() {
+            if served.resource.namespaced {
+                delete_contents(server, &served, key.name(), &mut left);
+            }
+        }
+    }
+    let mut next = namespace.clone();
+    set_conditions(server, &mut next, &left);
+    if held && left.is_empty() {
+        let rest: Vec<Value> = next["spec"]["finalizers"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|finalizer| **finalizer != FINALIZER)
+            .cloned()
+            .collect();
+        next["spec"] = if rest.is_empty() {
+            json!({})
+        } else {
+            json!({"finalizers": rest})
+        };
+    }
+    let gone = is_finalized(&next) && metadata::finalizers(&next).is_empty();
+    let change = if gone {
+        Change::Delete
+    } else if next == *namespace {
+        return;
+    } else {
+        Change::Put(namespaces.document(&next))
+    };
+    // A namespace that changed meanwhile is looked at again, because that was a commit.
+    commit(server, namespaces, key, revision, change);
+}
+
+fn has_finalizer(namespace: &Value) -> bool {
+    namespace["spec"]["finalizers"]
+        .as_array()
+        .is_some_and(|list| list.contains(&json!(FINALIZER)))
+}
+
+fn commit(server: &Server, served: &Served, key: &Key, revision: u64, change: Change) {
+    let done = server.commit(served.storage(), key, Some(revision), change, |_| {
+        Ok::<(), std::convert::Infallible>(())
+    });
+    if !matches!(done, Err(Refused::Conflict)) {
+        crate::crd::after_write(server, served.storage());
+    }
+}
+
+/// What finalizers hold in a namespace.
+struct Left {
+    resource: String,
+    count: usize,
+    finalizers: Vec<String>,
+}
+
+fn delete_contents(server: &Server, served: &Served, namespace: &str, left: &mut Vec<Left>) {
+    let snapshot = server.read(|store| store.snapshot(served.storage()));
+    let mut held = Left {
+        resource: String::new(),
+        count: 0,
+        finalizers: Vec::new(),
+    };
+    for (key, stored) in snapshot.range(namespace, None) {
+        let mut object = served.value(stored);
+        let finalizers = metadata::finalizers(&object);
+        if finalizers.is_empty() {
+            commit(server, served, key, stored.revision, Change::Delete);
+            continue;
+        }
+        held.count += 1;
+        held.finalizers.extend(finalizers.into_iter().map(str::to_owned));
+        if !metadata::is_terminating(&object) {
+            let fields = metadata::of(&mut object);
+            fields.insert("deletionTimestamp".to_owned(), json!(server.clock.now_seconds()));
+            fields.insert("deletionGracePeriodSeconds".to_owned(), json!(0));
+            metadata::raise_generation(&mut object);
+            commit(
+                server,
+                served,
+                key,
+                stored.revision,
+                Change::Put(served.document(&object)),
+            );
+        }
+    }
+    if held.count > 0 {
+        let resource = &served.resource;
+        // The core group is shown as `pods.`.
+        held.resource = format!("{}.{}", resource.plural, resource.group);
+        left.push(held);
+    }
+}
+
+/// The five conditions that say how far the deletion is.
+fn set_conditions(server: &Server, namespace: &mut Value, left: &[Left]) {
+    let remaining: Vec<String> = left
+        .iter()
+        .map(|held| format!("{} has {} resource instances", held.resource, held.count))
+        .collect();
+    let mut counts: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
+    for finalizer in left.iter().flat_map(|held| &held.finalizers) {
+        *counts.entry(finalizer).or_default() += 1;
+    }
+    let finalizers: Vec<String> = counts
+        .iter()
+        .map(|(finalizer, count)| format!("{finalizer} in {count} resource instances"))
+        .collect();
+    let rows = [
+        (
+            "NamespaceDeletionDiscoveryFailure",
+            false,
+            "ResourcesDiscovered",
+            "All resources successfully discovered".to_owned(),
+        ),
+        (
+            "NamespaceDeletionGroupVersionParsingFailure",
+            false,
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed".to_owned(),
+        ),
+        (
+            "NamespaceDeletionContentFailure",
+            false,
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization".to_owned(),
+        ),
+        if remaining.is_empty() {
+            (
+                "NamespaceContentRemaining",
+                false,
+                "ContentRemoved",
+                "All content successfully removed".to_owned(),
+            )
+        } else {
+            let message = format!("Some resources are remaining: {}", remaining.join(", "));
+            ("NamespaceContentRemaining", true, "SomeResourcesRemain", message)
+        },
+        if finalizers.is_empty() {
+            (
+                "NamespaceFinalizersRemaining",
+                false,
+                "ContentHasNoFinalizers",
+                "All content-preserving finalizers finished".to_owned(),
+            )
+        } else {
+            let message = format!(
+                "Some content in the namespace has finalizers remaining: {}",
+                finalizers.join(", ")
+            );
+            (
+                "NamespaceFinalizersRemaining",
+                true,
+                "SomeFinalizersRemain",
+                message,
+            )
+        },
+    ];
+    let old = namespace["status"]["conditions"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let conditions: Vec<Value> = rows
+        .into_iter()
+        .map(|(kind, status, reason, message)| {
+            let status = if status { "True" } else { "False" };
+            let time = old
+                .iter()
+                .find(|condition| condition["type"] == kind && condition["status"] == status)
+                .map_or_else(|| json!(server.clock.now_seconds()), |condition| condition["lastTransitionTime"].clone());
+            json!({
+                "type": kind, "status": status, "lastTransitionTime": time, "reason": reason, "message": message,
+            })
+        })
+        .collect();
+    namespace["status"]["conditions"] = Value::Array(conditions);
+}

@@ -1,0 +1,295 @@
+//! The resources that are served at one moment: builtin kinds and the established custom ones.
+//!
+//! A registry never changes. When definitions change, a new one takes its place, sharing what stayed the same, so that a
+//! watch can tell by identity whether its resource is still served as it was.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::Value;
+
+use crate::resource::{Resource, StorageKey};
+use crate::schema::{self, Schema};
+use crate::status::{ApiError, FieldError};
+use crate::store::{Document, Stored, TypeMeta};
+use crate::verbs::Call;
+use crate::{crd, namespaces};
+
+/// A resource with everything derived from it once.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) resource: Arc<Resource>,
+    pub(crate) schema: Arc<Schema>,
+    pub(crate) kind: TypeMeta,
+    /// Different for every `Served` that ever existed in this process.
+    pub(crate) id: u64,
+    /// What only custom resources have.
+    pub(crate) custom: Option<Custom>,
+}
+
+/// The part of a definition that the pipeline needs.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Custom {
+    /// Name of the definition.
+    pub(crate) definition: String,
+    pub(crate) uid: String,
+    /// The definition's, which goes up whenever its `spec` changes.
+    pub(crate) generation: i64,
+    /// The names that were accepted.
+    pub(crate) accepted: Value,
+    /// The definition is being deleted: nothing can be created any more.
+    pub(crate) terminating: bool,
+    /// Sent with every answer of a deprecated version.
+    pub(crate) warning: Option<String>,
+}
+
+impl Served {
+    pub(crate) fn new(resource: Arc<Resource>, schema: Arc<Schema>, custom: Option<Custom>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self {
+            kind: TypeMeta::new(&resource.api_version(), &resource.kind),
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            resource,
+            schema,
+            custom,
+        }
+    }
+
+    pub(crate) fn storage(&self) -> &StorageKey {
+        &self.resource.storage
+    }
+
+    pub(crate) fn is_custom(&self) -> bool {
+        self.custom.is_some()
+    }
+
+    /// Whether objects of this resource are CustomResourceDefinitions.
+    fn defines(&self) -> bool {
+        crd::is_table(self.storage())
+    }
+
+    /// The object as this version shows it. A custom object may have been stored under another schema.
+    pub(crate) fn value(&self, stored: &Stored) -> Value {
+        let mut object = stored.document.to_value(&self.kind, stored.revision);
+        if !self.reads_as_stored(stored) {
+            self.conform(&mut object);
+        }
+        object
+    }
+
+    /// Whether the stored text is what this version shows, without reading it.
+    pub(crate) fn reads_as_stored(&self, stored: &Stored) -> bool {
+        self.custom.is_none() || stored.document.written_as() == self.id
+    }
+
+    /// The stored form of an object of this resource.
+    pub(crate) fn document(&self, object: &Value) -> Document {
+        Document::new(object, self.id)
+    }
+
+    /// Why `object` is not a value of this kind at all, in the decoder's words.
+    pub(crate) fn decode_errors(&self, object: &mut Value) -> Result<(), String> {
+        if self.is_custom() {
+            schema::coerce_metadata(&self.schema, object)
+        } else {
+            self.schema.decode_error(object).map_or(Ok(()), Err)
+        }
+    }
+
+    /// Makes a decoded object what this version stores: without unknown fields, with defaults.
+    pub(crate) fn conform(&self, object: &mut Value) {
+        self.schema.prune(object);
+        self.schema.default(object);
+        if self.defines() {
+            crd::object::default(object);
+        }
+    }
+
+    /// Fields of the top level that an endpoint does not write.
+    pub(crate) fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
+        match subresource {
+            "" if self.resource.status => &["status"],
+            "status" => &["metadata", "spec", "data"],
+            _ => &[],
+        }
+    }
+
+    /// What the kind does with an object before it is created.
+    pub(crate) fn prepare_create(&self, _call: &Call, object: &mut Value) -> Result<(), ApiError> {
+        if self.defines() {
+            crd::object::prepare_create(object);
+        }
+        if namespaces::is_table(self.storage()) {
+            namespaces::prepare_create(object);
+        }
+        Ok(())
+    }
+
+    /// What the kind does with an object before it is updated.
+    pub(crate) fn prepare_update(
+        &self,
+        _call: &Call,
+        old: &Value,
+        new: &mut Value,
+        subresource: &str,
+    ) -> Result<(), ApiError> {
+        if self.defines() && subresource.is_empty() {
+            crd::object::prepare_update(new);
+        }
+        if namespaces::is_table(self.storage()) {
+            namespaces::prepare_update(old, new, subresource);
+        }
+        Ok(())
+    }
+
+    /// What is wrong with a new object, its metadata apart.
+    pub(crate) fn validate_create(&self, object: &Value) -> Vec<FieldError> {
+        if self.is_custom() {
+            self.schema.validate(object)
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// What is wrong with the new state of an object, its metadata apart.
+    pub(crate) fn validate_update(&self, _old: &Value, new: &Value, _subresource: &str) -> Vec<FieldError> {
+        if self.is_custom() {
+            self.schema.validate(new)
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Whether an object whose finalizers are gone may go itself.
+    pub(crate) fn deletable(&self, object: &Value) -> bool {
+        !namespaces::is_table(self.storage()) || namespaces::is_finalized(object)
+    }
+
+    /// Refuses to delete what must stay.
+    pub(crate) fn admit_delete(&self, call: &Call, _object: &Value) -> Result<(), ApiError> {
+        if namespaces::is_table(self.storage()) {
+            namespaces::admit_delete(&call.path.name)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether something other than finalizers keeps a deleted object for now.
+    pub(crate) fn held(&self, _call: &Call, object: &Value) -> bool {
+        self.defines() || (namespaces::is_table(self.storage()) && !namespaces::is_finalized(object))
+    }
+
+    /// Whether the kind is deleted in two steps, so that DELETE answers an object that is being deleted.
+    pub(crate) fn is_graceful(&self) -> bool {
+        self.storage().group.is_empty() && self.storage().plural == "pods"
+    }
+
+    /// Whether the kind writes all of what marks an object as being deleted.
+    pub(crate) fn marks_itself(&self) -> bool {
+        self.defines()
+    }
+
+    /// What the kind writes into an object whose deletion begins.
+    pub(crate) fn mark_deleted(&self, call: &Call, object: &mut Value, first: bool) {
+        if namespaces::is_table(self.storage()) {
+            namespaces::mark_deleted(object);
+        }
+        if self.defines() && first {
+            crd::object::mark_deleted(&call.server, object);
+        }
+    }
+
+    /// Whether dependents stay without their owner unless a client asks otherwise.
+    pub(crate) fn orphans_by_default(&self) -> bool {
+        let storage = self.storage();
+        matches!(
+            (storage.group.as_str(), storage.plural.as_str()),
+            ("", "replicationcontrollers") | ("batch", "jobs")
+        )
+    }
+}
+
+type Name = (String, String, String);
+
+/// All served resources by group, version and plural.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Registry {
+    served: BTreeMap<Name, Arc<Served>>,
+    builtin_groups: BTreeSet<String>,
+}
+
+impl Registry {
+    /// The builtin resources alone.
+    pub(crate) fn builtin(resources: Vec<Served>) -> Self {
+        let mut registry = Self::default();
+        for served in resources {
+            registry.builtin_groups.insert(served.resource.group.clone());
+            registry.add(Arc::new(served));
+        }
+        registry
+    }
+
+    pub(crate) fn add(&mut self, served: Arc<Served>) {
+        let resource = &served.resource;
+        let name = (
+            resource.group.clone(),
+            resource.version.clone(),
+            resource.plural.clone(),
+        );
+        self.served.insert(name, served);
+    }
+
+    /// The builtin resources, and of the others none.
+    pub(crate) fn without_custom(&self) -> Self {
+        let served = self.served.iter().filter(|(_, served)| !served.is_custom());
+        Self {
+            served: served
+                .map(|(name, served)| (name.clone(), Arc::clone(served)))
+                .collect(),
+            builtin_groups: self.builtin_groups.clone(),
+        }
+    }
+
+    pub(crate) fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Served>> {
+        self.served
+            .get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
+    }
+
+    /// The resource with this kind, in whichever of the versions it is served.
+    pub(crate) fn by_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Served>> {
+        self.all().find(|served| {
+            let resource = &served.resource;
+            resource.group == group && resource.version == version && resource.kind == kind
+        })
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Served>> {
+        self.served.values()
+    }
+
+    /// One resource per table, that with the first version.
+    pub(crate) fn one_per_table(&self) -> Vec<Arc<Served>> {
+        let mut seen = BTreeSet::new();
+        self.all()
+            .filter(|served| seen.insert(served.storage().clone()))
+            .cloned()
+            .collect()
+    }
+
+    pub(crate) fn tables(&self) -> BTreeSet<&StorageKey> {
+        self.all().map(|served| served.storage()).collect()
+    }
+
+    /// Whether builtin kinds live in this group: its unknown paths are told otherwise than others.
+    pub(crate) fn is_builtin_group(&self, group: &str) -> bool {
+        self.builtin_groups.contains(group)
+    }
+
+    /// Whether `served` is still what its name stands for.
+    pub(crate) fn serves(&self, served: &Arc<Served>) -> bool {
+        let resource = &served.resource;
+        self.get(&resource.group, &resource.version, &resource.plural)
+            .is_some_and(|now| Arc::ptr_eq(now, served))
+    }
+}

@@ -1,0 +1,192 @@
+//! Content negotiation: which encoding, and which view of the object.
+
+use crate::status::ApiError;
+
+/// How an answer is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Json,
+    Yaml,
+}
+
+impl Encoding {
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Yaml => "application/yaml",
+        }
+    }
+}
+
+/// What of an object is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum View {
+    /// All of it.
+    Object,
+    /// `as=PartialObjectMetadata`
+    Metadata,
+    /// `as=PartialObjectMetadataList`
+    MetadataList,
+    /// `as=Table`
+    Table,
+}
+
+/// The outcome of the negotiation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Accept {
+    pub(crate) encoding: Encoding,
+    pub(crate) view: View,
+    /// `v1`, or `v1beta1` of `meta.k8s.io`, for the views other than [`View::Object`].
+    pub(crate) view_version: &'static str,
+}
+
+impl Accept {
+    /// JSON, the whole object.
+    pub(crate) const JSON: Self = Self {
+        encoding: Encoding::Json,
+        view: View::Object,
+        view_version: "v1",
+    };
+
+    /// Picks the first range of `header` that can be served; higher `q` first.
+    ///
+    /// # Errors
+    /// 406 with the text of builtin kinds, or of custom ones.
+    pub(crate) fn negotiate(header: Option<&str>, custom: bool) -> Result<Self, ApiError> {
+        let Some(header) = header.filter(|header| !header.trim().is_empty()) else {
+            return Ok(Self::JSON);
+        };
+        for range in ranges(header) {
+            let encoding = match range.media_type {
+                "application/json" | "*/*" | "application/*" => Encoding::Json,
+                "application/yaml" => Encoding::Yaml,
+                _ => continue,
+            };
+            if range.parameter("stream").is_some_and(|stream| stream != "watch") {
+                continue;
+            }
+            let Some(shape) = range.parameter("as") else {
+                return Ok(Self {
+                    encoding,
+                    ..Self::JSON
+                });
+            };
+            let view_version = match (range.parameter("g"), range.parameter("v")) {
+                (Some("meta.k8s.io"), Some("v1")) => "v1",
+                (Some("meta.k8s.io"), Some("v1beta1")) => "v1beta1",
+                _ => continue,
+            };
+            let view = match shape {
+                "Table" => View::Table,
+                "PartialObjectMetadata" => View::Metadata,
+                "PartialObjectMetadataList" => View::MetadataList,
+                _ => continue,
+            };
+            return Ok(Self {
+                encoding,
+                view,
+                view_version,
+            });
+        }
+        Err(not_acceptable(custom))
+    }
+}
+
+fn not_acceptable(custom: bool) -> ApiError {
+    if custom {
+        ApiError::new(
+            406,
+            "NotAcceptable",
+            "only the following media types are accepted: application/json, application/yaml, \
+             application/vnd.kubernetes.protobuf",
+        )
+    } else {
+        ApiError::new(
+            406,
+            "NotAcceptable",
+            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
+             application/vnd.kubernetes.protobuf, application/json;stream=watch, \
+             application/vnd.kubernetes.protobuf;stream=watch",
+        )
+        .with_details("", "", "")
+    }
+}
+
+/// One element of an `Accept` header.
+#[derive(Debug)]
+pub(crate) struct MediaRange<'a> {
+    pub(crate) media_type: &'a str,
+    parameters: Vec<(&'a str, &'a str)>,
+}
+
+impl MediaRange<'_> {
+    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
+        self.parameters
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| *value)
+    }
+
+    fn quality(&self) -> f32 {
+        self.parameter("q").and_then(|q| q.parse().ok()).unwrap_or(1.0)
+    }
+}
+
+/// Elements beyond this number are ignored.
+const RANGES: usize = 32;
+
+/// The elements of an `Accept` header, the preferred ones first.
+pub(crate) fn ranges(header: &str) -> Vec<MediaRange<'_>> {
+    let mut ranges: Vec<MediaRange<'_>> = header
+        .split(',')
+        .take(RANGES)
+        .map(|element| {
+            let mut parts = element.split(';').map(str::trim);
+            let media_type = parts.next().unwrap_or_default();
+            let parameters = parts
+                .filter_map(|part| part.split_once('='))
+                .map(|(name, value)| (name.trim(), value.trim().trim_matches('"')))
+                .collect();
+            MediaRange {
+                media_type,
+                parameters,
+            }
+        })
+        .collect();
+    ranges.sort_by(|a, b| b.quality().total_cmp(&a.quality()));
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kubectl_gets_a_table_and_client_go_gets_json() {
+        let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
+        assert_eq!(Accept::negotiate(Some(kubectl), false).unwrap().view, View::Table);
+        let client_go = "application/vnd.kubernetes.protobuf,application/json";
+        assert_eq!(Accept::negotiate(Some(client_go), true), Ok(Accept::JSON));
+        assert_eq!(Accept::negotiate(None, true), Ok(Accept::JSON));
+    }
+
+    #[test]
+    fn quality_decides_before_order() {
+        let accept = Accept::negotiate(Some("application/json;q=0.5, application/yaml"), false).unwrap();
+        assert_eq!(accept.encoding, Encoding::Yaml);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_406() {
+        assert_eq!(
+            Accept::negotiate(Some("text/html"), false).unwrap_err().code(),
+            406
+        );
+        assert_eq!(
+            Accept::negotiate(Some("application/cbor"), true)
+                .unwrap_err()
+                .code(),
+            406
+        );
+    }
+}

@@ -1,0 +1,280 @@
+//! The object in a request body.
+//!
+//! JSON, YAML and (for builtin kinds) protobuf are read into a [`Value`]. Duplicate fields are noticed on the way, because
+//! afterwards they cannot be told any more; unknown fields are the schema's business.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+use super::go_json;
+use crate::status::ApiError;
+
+/// Largest body that is read, in bytes.
+pub(crate) const LIMIT: usize = 3 << 20;
+
+/// Duplicate fields beyond this number are not reported.
+const DUPLICATES: usize = 64;
+
+/// 413 for a body above [`LIMIT`].
+pub(crate) fn too_large() -> ApiError {
+    let message = format!("Request entity too large: limit is {LIMIT}");
+    ApiError::new(413, "RequestEntityTooLarge", message).with_details("", "", "")
+}
+
+/// 415 with the media types that would have been read.
+pub(crate) fn unsupported(accepted: &[&str]) -> ApiError {
+    let message = format!(
+        "the body of the request was in an unknown format - accepted media types include: {}",
+        accepted.join(", ")
+    );
+    ApiError::new(415, "UnsupportedMediaType", message)
+}
+
+/// A body that was read.
+#[derive(Debug)]
+pub(crate) struct Body {
+    pub(crate) value: Value,
+    /// What strict decoding would refuse: `duplicate field "spec.size"`.
+    pub(crate) strict: Vec<String>,
+}
+
+/// Media types of whole objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+impl Format {
+    /// The format of a `Content-Type`; JSON if there is none.
+    ///
+    /// # Errors
+    /// 415.
+    pub(crate) fn of(content_type: Option<&str>) -> Result<Self, ApiError> {
+        match media_type(content_type) {
+            "" | "application/json" => Ok(Self::Json),
+            "application/yaml" => Ok(Self::Yaml),
+            "application/vnd.kubernetes.protobuf" => Ok(Self::Protobuf),
+            _ => Err(unsupported(&[
+                "application/json",
+                "application/yaml",
+                "application/vnd.kubernetes.protobuf",
+            ])),
+        }
+    }
+}
+
+/// A `Content-Type` without its parameters.
+pub(crate) fn media_type(content_type: Option<&str>) -> &str {
+    content_type
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+}
+
+/// Reads JSON. The error is Go's message.
+pub(crate) fn json(bytes: &[u8]) -> Result<Body, String> {
+    let found = RefCell::new(Vec::new());
+    let text = String::from_utf8_lossy(bytes);
+    let mut reader = serde_json::Deserializer::from_str(&text);
+    let seed = Strict {
+        path: Path::Root,
+        found: &found,
+    };
+    let value = seed
+        .deserialize(&mut reader)
+        .and_then(|value| reader.end().map(|()| value));
+    match value {
+        Ok(value) => Ok(Body {
+            value,
+            strict: found.into_inner(),
+        }),
+        Err(_) => Err(go_json::explain(&text)),
+    }
+}
+
+/// Reads YAML, of which JSON is a part.
+pub(crate) fn yaml(bytes: &[u8]) -> Result<Body, String> {
+    if let Ok(body) = json(bytes)
+        && body.value.is_object()
+    {
+        return Ok(body);
+    }
+    let text = String::from_utf8_lossy(bytes);
+    let options =
+        serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins };
+    let value = serde_saphyr::from_str_with_options::<Value>(&text, options)
+        .map_err(|error| format!("error converting YAML to JSON: yaml: {error}"))?;
+    Ok(Body {
+        value,
+        strict: Vec::new(),
+    })
+}
+
+/// The start of a body, as messages show it: in hexadecimal unless it looks like JSON.
+pub(crate) fn excerpt(bytes: &[u8]) -> String {
+    const SHOWN: usize = 30;
+    if bytes.is_empty() {
+        return "<empty>".to_owned();
+    }
+    let cut = &bytes[..bytes.len().min(SHOWN)];
+    let dots = if bytes.len() > SHOWN { " ..." } else { "" };
+    if bytes[0] == b'{' {
+        format!("{}{dots}", String::from_utf8_lossy(cut))
+    } else {
+        let hex: String = cut.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{hex}{dots}")
+    }
+}
+
+/// Where a value stands in the document.
+#[derive(Clone, Copy)]
+enum Path<'a> {
+    Root,
+    Field(&'a Path<'a>, &'a str),
+    Item(&'a Path<'a>, usize),
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Field(Self::Root, name) => f.write_str(name),
+            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Self::Item(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
+/// Reads a value and notes the duplicate fields within. The last one of several counts.
+#[derive(Clone, Copy)]
+struct Strict<'a> {
+    path: Path<'a>,
+    found: &'a RefCell<Vec<String>>,
+}
+
+impl<'de> DeserializeSeed<'de> for Strict<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = {
+            let path = Path::Item(&self.path, list.len());
+            items.next_element_seed(Strict {
+                path,
+                found: self.found,
+            })?
+        } {
+            list.push(item);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(name) = fields.next_key::<String>()? {
+            let path = Path::Field(&self.path, &name);
+            if object.contains_key(&name) {
+                let text = format!("duplicate field \"{path}\"");
+                let mut found = self.found.borrow_mut();
+                if found.len() < DUPLICATES && !found.contains(&text) {
+                    found.push(text);
+                }
+            }
+            let value = fields.next_value_seed(Strict {
+                path,
+                found: self.found,
+            })?;
+            object.insert(name, value);
+        }
+        Ok(Value::Object(object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn duplicates_are_named_by_their_path_and_the_last_one_counts() {
+        let body = json(br#"{"spec":{"size":1,"size":2},"l":[{"a":1,"a":1}],"spec":{"x":1}}"#).unwrap();
+        assert_eq!(body.value, json!({"spec": {"x": 1}, "l": [{"a": 1}]}));
+        assert_eq!(
+            body.strict,
+            [
+                r#"duplicate field "spec.size""#,
+                r#"duplicate field "l[0].a""#,
+                r#"duplicate field "spec""#
+            ]
+        );
+    }
+
+    #[test]
+    fn broken_bodies_are_explained_and_excerpted() {
+        assert!(json(b"{\"a\":").unwrap_err().contains("unexpected end"));
+        assert_eq!(
+            json("[".repeat(100_000).as_bytes()).unwrap_err(),
+            "exceeded max depth"
+        );
+        assert!(yaml(b"a: [").is_err());
+        assert_eq!(excerpt(b"[]"), "5b5d");
+        assert_eq!(excerpt(b""), "<empty>");
+        assert_eq!(excerpt(&[b'{'; 40]), format!("{} ...", "{".repeat(30)));
+    }
+
+    #[test]
+    fn yaml_and_bytes_that_are_not_utf8_are_read() {
+        assert_eq!(
+            yaml(b"a: 1\nb: [x, 'y']\n").unwrap().value,
+            json!({"a": 1, "b": ["x", "y"]})
+        );
+        assert_eq!(json(b"\"\xff\"").unwrap().value, json!("\u{fffd}"));
+    }
+}

@@ -1,0 +1,239 @@
+//! Why a text is not JSON, in the words of Go's `encoding/json`.
+//!
+//! Clients show these messages to people, and tests compare them. The scanner is only run on texts that were already
+//! refused, so it is written for its messages rather than for speed.
+
+/// Go's nesting limit is 10000; this server's parser stops at 128.
+const MAX_DEPTH: usize = 128;
+
+/// The message for a text that is not JSON. A text that is JSON after all was nested too deeply for this server.
+pub(crate) fn explain(text: &str) -> String {
+    let mut scanner = Scanner {
+        rest: text.chars(),
+        depth: 0,
+    };
+    match scanner.document() {
+        Err(message) => message,
+        Ok(()) => "exceeded max depth".to_owned(),
+    }
+}
+
+struct Scanner<'a> {
+    rest: std::str::Chars<'a>,
+    depth: usize,
+}
+
+type Scan = Result<(), String>;
+
+impl Scanner<'_> {
+    fn document(&mut self) -> Scan {
+        self.value()?;
+        match self.next_visible() {
+            None => Ok(()),
+            Some(c) => Err(invalid(c, "after top-level value")),
+        }
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest.clone().next()
+    }
+
+    fn next(&mut self) -> Result<char, String> {
+        self.rest.next().ok_or_else(end)
+    }
+
+    fn next_visible(&mut self) -> Option<char> {
+        self.rest
+            .by_ref()
+            .find(|c| !matches!(c, ' ' | '\t' | '\r' | '\n'))
+    }
+
+    fn value(&mut self) -> Scan {
+        let first = self.next_visible().ok_or_else(end)?;
+        self.value_from(first)
+    }
+
+    fn value_from(&mut self, first: char) -> Scan {
+        match first {
+            '{' => self.nested(Self::object),
+            '[' => self.nested(Self::array),
+            '"' => self.string(),
+            't' => self.literal("true"),
+            'f' => self.literal("false"),
+            'n' => self.literal("null"),
+            '-' => match self.next()? {
+                c @ '0'..='9' => self.number(c),
+                c => Err(invalid(c, "in numeric literal")),
+            },
+            c @ '0'..='9' => self.number(c),
+            c => Err(invalid(c, "looking for beginning of value")),
+        }
+    }
+
+    fn nested(&mut self, read: fn(&mut Self) -> Scan) -> Scan {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err("exceeded max depth".to_owned());
+        }
+        read(self)?;
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn object(&mut self) -> Scan {
+        let mut first = true;
+        loop {
+            match self.next_visible().ok_or_else(end)? {
+                '}' if first => return Ok(()),
+                '"' => self.string()?,
+                c => return Err(invalid(c, "looking for beginning of object key string")),
+            }
+            first = false;
+            match self.next_visible().ok_or_else(end)? {
+                ':' => self.value()?,
+                c => return Err(invalid(c, "after object key")),
+            }
+            match self.next_visible().ok_or_else(end)? {
+                '}' => return Ok(()),
+                ',' => {}
+                c => return Err(invalid(c, "after object key:value pair")),
+            }
+        }
+    }
+
+    fn array(&mut self) -> Scan {
+        let mut first = true;
+        loop {
+            match self.next_visible().ok_or_else(end)? {
+                ']' if first => return Ok(()),
+                c => self.value_from(c)?,
+            }
+            first = false;
+            match self.next_visible().ok_or_else(end)? {
+                ']' => return Ok(()),
+                ',' => {}
+                c => return Err(invalid(c, "after array element")),
+            }
+        }
+    }
+
+    fn string(&mut self) -> Scan {
+        loop {
+            match self.next()? {
+                '"' => return Ok(()),
+                '\\' => match self.next()? {
+                    'b' | 'f' | 'n' | 'r' | 't' | '\\' | '/' | '"' => {}
+                    'u' => {
+                        for _ in 0..4 {
+                            let c = self.next()?;
+                            if !c.is_ascii_hexdigit() {
+                                return Err(invalid(c, "in \\u hexadecimal character escape"));
+                            }
+                        }
+                    }
+                    c => return Err(invalid(c, "in string escape code")),
+                },
+                c if c < ' ' => return Err(invalid(c, "in string literal")),
+                _ => {}
+            }
+        }
+    }
+
+    fn literal(&mut self, word: &str) -> Scan {
+        for expected in word.chars().skip(1) {
+            let c = self.next()?;
+            if c != expected {
+                return Err(invalid(c, &format!("in literal {word} (expecting '{expected}')")));
+            }
+        }
+        Ok(())
+    }
+
+    fn number(&mut self, first: char) -> Scan {
+        if first != '0' {
+            self.digits();
+        }
+        if self.peek() == Some('.') {
+            self.next()?;
+            match self.next()? {
+                '0'..='9' => self.digits(),
+                c => return Err(invalid(c, "after decimal point in numeric literal")),
+            }
+        }
+        if matches!(self.peek(), Some('e' | 'E')) {
+            self.next()?;
+            if matches!(self.peek(), Some('+' | '-')) {
+                self.next()?;
+            }
+            match self.next()? {
+                '0'..='9' => self.digits(),
+                c => return Err(invalid(c, "in exponent of numeric literal")),
+            }
+        }
+        Ok(())
+    }
+
+    fn digits(&mut self) {
+        while self.peek().is_some_and(|c| c.is_ascii_digit()) {
+            self.rest.next();
+        }
+    }
+}
+
+fn end() -> String {
+    "unexpected end of JSON input".to_owned()
+}
+
+fn invalid(c: char, place: &str) -> String {
+    let shown = match c {
+        '\'' => r"'\''".to_owned(),
+        '"' => "'\"'".to_owned(),
+        '\n' => r"'\n'".to_owned(),
+        '\r' => r"'\r'".to_owned(),
+        '\t' => r"'\t'".to_owned(),
+        '\\' => r"'\\'".to_owned(),
+        c if c < ' ' => format!(r"'\x{:02x}'", u32::from(c)),
+        c => format!("'{c}'"),
+    };
+    format!("invalid character {shown} {place}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::explain;
+
+    #[test]
+    fn messages_are_those_of_go() {
+        for (text, message) in [
+            ("", "unexpected end of JSON input"),
+            (
+                "{not",
+                "invalid character 'n' looking for beginning of object key string",
+            ),
+            ("{\"a\" 1}", "invalid character '1' after object key"),
+            (
+                "{\"a\":1,}",
+                "invalid character '}' looking for beginning of object key string",
+            ),
+            (
+                "{\"a\":1 \"b\"",
+                "invalid character '\"' after object key:value pair",
+            ),
+            ("[1 2]", "invalid character '2' after array element"),
+            ("[1,]", "invalid character ']' looking for beginning of value"),
+            ("nul1", "invalid character '1' in literal null (expecting 'l')"),
+            ("{} x", "invalid character 'x' after top-level value"),
+            ("01", "invalid character '1' after top-level value"),
+            ("-x", "invalid character 'x' in numeric literal"),
+            (
+                "1.x",
+                "invalid character 'x' after decimal point in numeric literal",
+            ),
+            ("\"\\q\"", "invalid character 'q' in string escape code"),
+            ("\"\n\"", r"invalid character '\n' in string literal"),
+        ] {
+            assert_eq!(explain(text), message, "{text}");
+        }
+        assert_eq!(explain(&"[".repeat(1000)), "exceeded max depth");
+    }
+}

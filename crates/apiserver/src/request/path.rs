@@ -1,0 +1,202 @@
+//! Where a URL path leads.
+
+use percent_encoding::percent_decode_str;
+
+/// The target of a request, by its path alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// `/api/v1/…` or `/apis/<group>/<version>/…`
+    Resource(ResourcePath),
+    /// `/api`
+    CoreVersions,
+    /// `/apis`
+    Groups,
+    /// `/apis/<group>`
+    Group(String),
+    /// `/api/<version>` (the group is empty) or `/apis/<group>/<version>`
+    GroupVersion { group: String, version: String },
+    /// `/openapi/v3` (empty) or the document named by the rest of the path, such as `apis/apps/v1`.
+    OpenApi(String),
+    /// `/openapi/v2`
+    OpenApiV2,
+    /// `/version`
+    Version,
+    /// `/healthz`, `/livez` or `/readyz`, and the name of one check.
+    Health { endpoint: String, check: Option<String> },
+    /// Below `/api` or `/apis`, but not well-formed: `/apis/<group>/<version>//x`.
+    Malformed { group: String, version: String },
+    /// `/`
+    Root,
+    /// Anything else.
+    Unknown,
+}
+
+/// A path to a collection, an object or a subresource.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ResourcePath {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    /// Empty for cluster-scoped objects and for requests across namespaces.
+    pub(crate) namespace: String,
+    pub(crate) plural: String,
+    /// Empty for the collection.
+    pub(crate) name: String,
+    /// Empty for the object itself. Deeper paths (`proxy/a/b`) keep their slashes.
+    pub(crate) subresource: String,
+    /// The deprecated `/apis/<group>/<version>/watch/…` form.
+    pub(crate) watch_prefix: bool,
+}
+
+impl Route {
+    /// Reads a path as it stands in the request line, percent signs included.
+    pub(crate) fn parse(path: &str) -> Self {
+        let trimmed = path.strip_prefix('/').unwrap_or(path);
+        let trimmed = trimmed.strip_suffix('/').unwrap_or(trimmed);
+        if trimmed.is_empty() {
+            return Self::Root;
+        }
+        let segments: Vec<String> = trimmed
+            .split('/')
+            .map(|segment| percent_decode_str(segment).decode_utf8_lossy().into_owned())
+            .collect();
+        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+        match segments.as_slice() {
+            ["api"] => Self::CoreVersions,
+            ["apis"] => Self::Groups,
+            ["api", version] => Self::GroupVersion {
+                group: String::new(),
+                version: (*version).to_owned(),
+            },
+            ["apis", group] => Self::Group((*group).to_owned()),
+            ["apis", group, version] => Self::GroupVersion {
+                group: (*group).to_owned(),
+                version: (*version).to_owned(),
+            },
+            ["api", version, rest @ ..] => Self::resource("", version, rest),
+            ["apis", group, version, rest @ ..] => Self::resource(group, version, rest),
+            ["openapi", "v2"] => Self::OpenApiV2,
+            ["openapi", "v3", rest @ ..] => Self::OpenApi(rest.join("/")),
+            ["version"] => Self::Version,
+            [endpoint @ ("healthz" | "livez" | "readyz"), rest @ ..] => Self::Health {
+                endpoint: (*endpoint).to_owned(),
+                check: (!rest.is_empty()).then(|| rest.join("/")),
+            },
+            _ => Self::Unknown,
+        }
+    }
+
+    fn resource(group: &str, version: &str, rest: &[&str]) -> Self {
+        let malformed = || Self::Malformed {
+            group: group.to_owned(),
+            version: version.to_owned(),
+        };
+        if rest
+            .iter()
+            .any(|segment| segment.is_empty() || segment.contains('/'))
+        {
+            return malformed();
+        }
+        let (watch_prefix, rest) = match rest {
+            ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
+            rest => (false, rest),
+        };
+        // `namespaces/x/y…` is y within x, except for the subresources of namespaces themselves.
+        let (namespace, plural, rest) = match rest {
+            ["namespaces", name, sub @ ("status" | "finalize")] if group.is_empty() => {
+                return Self::Resource(ResourcePath {
+                    group: group.to_owned(),
+                    version: version.to_owned(),
+                    plural: "namespaces".to_owned(),
+                    name: (*name).to_owned(),
+                    subresource: (*sub).to_owned(),
+                    watch_prefix,
+                    ..ResourcePath::default()
+                });
+            }
+            ["namespaces", namespace, plural, rest @ ..] => (*namespace, *plural, rest),
+            ["namespaces", ..] if !group.is_empty() => return malformed(),
+            [plural, rest @ ..] => ("", *plural, rest),
+            [] => return malformed(),
+        };
+        let (name, subresource) = match rest {
+            [] => ("", String::new()),
+            [name, sub @ ..] => (*name, sub.join("/")),
+        };
+        Self::Resource(ResourcePath {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            namespace: namespace.to_owned(),
+            plural: plural.to_owned(),
+            name: name.to_owned(),
+            subresource,
+            watch_prefix,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+
+    #[expect(clippy::needless_pass_by_value, reason = "expect![…] makes values")]
+    fn check(path: &str, expected: Expect) {
+        let text = match Route::parse(path) {
+            Route::Resource(p) => format!(
+                "group={} version={} ns={} plural={} name={} sub={}{}",
+                p.group,
+                p.version,
+                p.namespace,
+                p.plural,
+                p.name,
+                p.subresource,
+                if p.watch_prefix { " watch" } else { "" }
+            ),
+            other => format!("{other:?}"),
+        };
+        expected.assert_eq(&text);
+    }
+
+    #[test]
+    fn resources_are_found_in_and_outside_of_namespaces() {
+        check(
+            "/api/v1/pods",
+            expect!["group= version=v1 ns= plural=pods name= sub="],
+        );
+        check(
+            "/apis/apps/v1/namespaces/a/deployments/web/scale",
+            expect!["group=apps version=v1 ns=a plural=deployments name=web sub=scale"],
+        );
+        check(
+            "/api/v1/namespaces/a",
+            expect!["group= version=v1 ns= plural=namespaces name=a sub="],
+        );
+        check(
+            "/api/v1/namespaces/a/finalize",
+            expect!["group= version=v1 ns= plural=namespaces name=a sub=finalize"],
+        );
+        check(
+            "/api/v1/watch/namespaces/a/pods/%61",
+            expect!["group= version=v1 ns=a plural=pods name=a sub= watch"],
+        );
+    }
+
+    #[test]
+    fn spellings_that_lead_nowhere_are_told_apart() {
+        check(
+            "/apis/g/v1//things",
+            expect![[r#"Malformed { group: "g", version: "v1" }"#]],
+        );
+        check(
+            "/apis/g/v1/namespaces/x",
+            expect![[r#"Malformed { group: "g", version: "v1" }"#]],
+        );
+        check(
+            "/apis/g/v1/a%2fb",
+            expect![[r#"Malformed { group: "g", version: "v1" }"#]],
+        );
+        check("/apis/g/", expect![[r#"Group("g")"#]]);
+        check("/metrics", expect!["Unknown"]);
+        check("//", expect!["Root"]);
+    }
+}

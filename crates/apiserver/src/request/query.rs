@@ -1,0 +1,430 @@
+//! The query string, and the options of the Kubernetes API in it.
+
+use percent_encoding::percent_decode_str;
+use serde_json::Value;
+
+use crate::status::{ApiError, FieldError};
+
+/// Parameters beyond this number are ignored: no client sends as many.
+const PARAMETERS: usize = 128;
+
+/// A parsed query string. A parameter may occur more than once.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub(crate) fn parse(query: &str) -> Self {
+        let decode = |text: &str| {
+            let spaced = text.replace('+', " ");
+            percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
+        };
+        let pairs = query.split('&').filter(|pair| !pair.is_empty()).take(PARAMETERS);
+        Self(
+            pairs
+                .map(|pair| {
+                    let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+                    (decode(name), decode(value))
+                })
+                .collect(),
+        )
+    }
+
+    /// The first value of a parameter.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The first value, empty if there is none.
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.get(name).unwrap_or_default()
+    }
+
+    pub(crate) fn all(&self, name: &str) -> Vec<String> {
+        self.0
+            .iter()
+            .filter(|(known, _)| known == name)
+            .map(|(_, value)| value.clone())
+            .collect()
+    }
+
+    /// Go's reading of a boolean parameter: present means true, unless it says `false` or `0`.
+    pub(crate) fn flag(&self, name: &str) -> Option<bool> {
+        self.get(name)
+            .map(|value| !(value.eq_ignore_ascii_case("false") || value == "0"))
+    }
+
+    /// An integer parameter; an empty one is absent.
+    pub(crate) fn integer(&self, name: &str) -> Result<Option<i64>, ApiError> {
+        match self.get(name) {
+            None | Some("") => Ok(None),
+            Some(text) => text.parse().map(Some).map_err(|error: std::num::ParseIntError| {
+                let why = match error.kind() {
+                    std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => {
+                        "value out of range"
+                    }
+                    _ => "invalid syntax",
+                };
+                ApiError::bad_request(format!("strconv.ParseInt: parsing {}: {why}", quote(text)))
+            }),
+        }
+    }
+}
+
+/// A text as Go's `%q` shows it.
+pub(crate) fn quote(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+/// 422 for the options of a request rather than for its object.
+fn invalid_options(kind: &str, errors: Vec<FieldError>) -> ApiError {
+    ApiError::invalid("meta.k8s.io", kind, "", errors)
+}
+
+fn unsupported(field: &str, shown: &str, supported: &str) -> FieldError {
+    FieldError {
+        reason: "FieldValueNotSupported",
+        field: field.to_owned(),
+        message: format!("Unsupported value: {shown}: supported values: {supported}"),
+    }
+}
+
+/// How unknown and duplicate fields of a body are treated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FieldValidation {
+    Ignore,
+    Warn,
+    Strict,
+}
+
+/// `CreateOptions`, `UpdateOptions` and `PatchOptions`.
+#[derive(Debug, Clone)]
+pub(crate) struct WriteOptions {
+    pub(crate) dry_run: bool,
+    pub(crate) field_manager: String,
+    pub(crate) field_validation: FieldValidation,
+    /// Take over the fields of other managers; only server-side apply may ask for it.
+    pub(crate) force: Option<bool>,
+}
+
+impl WriteOptions {
+    /// Reads the options called `kind`. `apply` is whether the request is a server-side apply.
+    pub(crate) fn read(query: &Query, kind: &str, apply: bool) -> Result<Self, ApiError> {
+        let mut errors = Vec::new();
+        let force = query.flag("force");
+        let field_manager = query.text("fieldManager").to_owned();
+        if kind == "PatchOptions" {
+            if !apply && force.is_some() {
+                errors.push(FieldError::forbidden(
+                    "force",
+                    "may not be specified for non-apply patch",
+                ));
+            }
+            if apply && field_manager.is_empty() {
+                errors.push(FieldError::required(
+                    "fieldManager",
+                    "is required for apply patch",
+                ));
+            }
+        }
+        if field_manager.len() > 128 {
+            errors.push(FieldError {
+                reason: "FieldValueTooLong",
+                field: "fieldManager".to_owned(),
+                message: "Too long: may not be more than 128 bytes".to_owned(),
+            });
+        } else if let Some((at, bad)) = field_manager.char_indices().find(|(_, c)| !printable(*c)) {
+            let detail = format!("invalid character {} (at position {at})", go_char(bad));
+            errors.push(FieldError::invalid(
+                "fieldManager",
+                &quote(&field_manager),
+                &detail,
+            ));
+        }
+        let dry_run = dry_run(&query.all("dryRun"), &mut errors);
+        let field_validation = match query.text("fieldValidation") {
+            "" | "Warn" => FieldValidation::Warn,
+            "Ignore" => FieldValidation::Ignore,
+            "Strict" => FieldValidation::Strict,
+            other => {
+                let supported = r#""", "Ignore", "Strict", "Warn""#;
+                errors.push(unsupported("fieldValidation", &quote(other), supported));
+                FieldValidation::Warn
+            }
+        };
+        if errors.is_empty() {
+            Ok(Self {
+                dry_run,
+                field_manager,
+                field_validation,
+                force,
+            })
+        } else {
+            Err(invalid_options(kind, errors))
+        }
+    }
+}
+
+fn printable(c: char) -> bool {
+    !c.is_control()
+}
+
+/// A character as Go's `%#U` shows it: `U+000A`.
+fn go_char(c: char) -> String {
+    format!("U+{:04X}", u32::from(c))
+}
+
+fn dry_run(values: &[String], errors: &mut Vec<FieldError>) -> bool {
+    if values.iter().any(|value| value != "All") {
+        let shown: Vec<String> = values.iter().map(|value| quote(value)).collect();
+        errors.push(unsupported(
+            "dryRun",
+            &format!("[{}]", shown.join(",")),
+            r#""All""#,
+        ));
+    }
+    values.iter().any(|value| value == "All")
+}
+
+/// What becomes of the dependents of a deleted object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    Foreground,
+    Background,
+    Orphan,
+}
+
+/// `DeleteOptions`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DeleteOptions {
+    pub(crate) dry_run: bool,
+    pub(crate) grace_period_seconds: Option<i64>,
+    pub(crate) uid: Option<String>,
+    pub(crate) resource_version: Option<String>,
+    pub(crate) propagation: Option<Propagation>,
+    pub(crate) orphan_dependents: Option<bool>,
+}
+
+impl DeleteOptions {
+    /// Reads the options from the body if there is one, else from the query.
+    pub(crate) fn read(query: &Query, body: Option<&Value>) -> Result<Self, ApiError> {
+        let mut errors = Vec::new();
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+        let (policy, orphan_dependents, mut options, dry) = if let Some(body) = body {
+            let conditions = body.get("preconditions");
+            let options = Self {
+                grace_period_seconds: body.get("gracePeriodSeconds").and_then(Value::as_i64),
+                uid: text(conditions.and_then(|c| c.get("uid"))),
+                resource_version: text(conditions.and_then(|c| c.get("resourceVersion"))),
+                ..Self::default()
+            };
+            let dry: Vec<String> = body
+                .get("dryRun")
+                .and_then(Value::as_array)
+                .map(|values| {
+                    values
+                        .iter()
+                        .map(|v| v.as_str().unwrap_or_default().to_owned())
+                        .collect()
+                })
+                .unwrap_or_default();
+            let orphan = body.get("orphanDependents").and_then(Value::as_bool);
+            (text(body.get("propagationPolicy")), orphan, options, dry)
+        } else {
+            let options = Self {
+                grace_period_seconds: query.integer("gracePeriodSeconds")?,
+                ..Self::default()
+            };
+            let policy = query.get("propagationPolicy").map(str::to_owned);
+            (
+                policy,
+                query.flag("orphanDependents"),
+                options,
+                query.all("dryRun"),
+            )
+        };
+        if let (Some(policy), Some(_)) = (&policy, orphan_dependents) {
+            errors.push(FieldError::invalid(
+                "propagationPolicy",
+                &quote(policy),
+                "orphanDependents and deletionPropagation cannot be both set",
+            ));
+        }
+        options.propagation = match policy.as_deref() {
+            None => None,
+            Some("Foreground") => Some(Propagation::Foreground),
+            Some("Background") => Some(Propagation::Background),
+            Some("Orphan") => Some(Propagation::Orphan),
+            Some(other) => {
+                let supported = r#""Foreground", "Background", "Orphan", "nil""#;
+                errors.push(unsupported("propagationPolicy", &quote(other), supported));
+                None
+            }
+        };
+        options.orphan_dependents = orphan_dependents;
+        options.dry_run = dry_run(&dry, &mut errors);
+        if errors.is_empty() {
+            Ok(options)
+        } else {
+            Err(invalid_options("DeleteOptions", errors))
+        }
+    }
+}
+
+/// How the revision in a list's options is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RevisionMatch {
+    Exact,
+    NotOlderThan,
+}
+
+/// `ListOptions`, for list and for watch.
+#[derive(Debug, Clone)]
+pub(crate) struct ListOptions {
+    pub(crate) label_selector: String,
+    pub(crate) field_selector: String,
+    /// Empty if absent; not yet known to be a number.
+    pub(crate) resource_version: String,
+    pub(crate) revision_match: Option<RevisionMatch>,
+    /// `None` for no limit.
+    pub(crate) limit: Option<usize>,
+    pub(crate) continue_token: String,
+    pub(crate) timeout_seconds: Option<u64>,
+    pub(crate) bookmarks: bool,
+    pub(crate) send_initial_events: Option<bool>,
+}
+
+impl ListOptions {
+    /// Reads and checks the options; `watch` decides which combinations are allowed.
+    pub(crate) fn read(query: &Query, watch: bool) -> Result<Self, ApiError> {
+        let limit = query
+            .integer("limit")?
+            .and_then(|limit| usize::try_from(limit).ok())
+            .filter(|limit| *limit > 0);
+        let timeout_seconds = query
+            .integer("timeoutSeconds")?
+            .and_then(|s| u64::try_from(s).ok())
+            .filter(|s| *s > 0);
+        let resource_version = query.text("resourceVersion").to_owned();
+        let continue_token = query.text("continue").to_owned();
+        let matching = query.text("resourceVersionMatch");
+        let initial = query.flag("sendInitialEvents");
+        let mut errors = Vec::new();
+        let match_field = "resourceVersionMatch";
+        if watch {
+            if initial.is_some() && matching != "NotOlderThan" {
+                let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+                errors.push(FieldError::forbidden(match_field, detail));
+            }
+            if !matching.is_empty() {
+                if initial.is_none() {
+                    let detail =
+                        "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+                    errors.push(FieldError::forbidden(match_field, detail));
+                }
+                if matching != "NotOlderThan" {
+                    errors.push(unsupported(match_field, &quote(matching), r#""NotOlderThan""#));
+                }
+                if !continue_token.is_empty() {
+                    let detail = "resourceVersionMatch is forbidden when continue is provided";
+                    errors.push(FieldError::forbidden(match_field, detail));
+                }
+            }
+        } else {
+            if initial.is_some() {
+                let detail = "sendInitialEvents is forbidden for list";
+                errors.push(FieldError::forbidden("sendInitialEvents", detail));
+            }
+            if !matching.is_empty() {
+                if resource_version.is_empty() {
+                    let detail = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+                    errors.push(FieldError::forbidden(match_field, detail));
+                }
+                if !continue_token.is_empty() {
+                    let detail = "resourceVersionMatch is forbidden when continue is provided";
+                    errors.push(FieldError::forbidden(match_field, detail));
+                }
+                if !["Exact", "NotOlderThan"].contains(&matching) {
+                    let supported = r#""Exact", "NotOlderThan", """#;
+                    errors.push(unsupported(match_field, &quote(matching), supported));
+                }
+                if matching == "Exact" && resource_version == "0" {
+                    let detail = r#"resourceVersionMatch "exact" is forbidden for resourceVersion "0""#;
+                    errors.push(FieldError::forbidden(match_field, detail));
+                }
+            }
+        }
+        if !errors.is_empty() {
+            return Err(invalid_options("ListOptions", errors));
+        }
+        Ok(Self {
+            label_selector: query.text("labelSelector").to_owned(),
+            field_selector: query.text("fieldSelector").to_owned(),
+            resource_version,
+            revision_match: match matching {
+                "Exact" => Some(RevisionMatch::Exact),
+                "NotOlderThan" => Some(RevisionMatch::NotOlderThan),
+                _ => None,
+            },
+            limit,
+            continue_token,
+            timeout_seconds,
+            bookmarks: query.flag("allowWatchBookmarks").unwrap_or(false),
+            send_initial_events: initial,
+        })
+    }
+}
+
+/// A resource version as a number; `None` if it is empty. The error is the text of Go's parser.
+pub(crate) fn revision(text: &str) -> Result<Option<u64>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| {
+        let shown = quote(text);
+        format!("resourceVersion: Invalid value: {shown}: strconv.ParseUint: parsing {shown}: invalid syntax")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn booleans_are_read_as_go_reads_them() {
+        let query = Query::parse("watch&a=false&b=0&c=maybe&d=FALSE");
+        assert_eq!(query.flag("watch"), Some(true));
+        assert_eq!(query.flag("a"), Some(false));
+        assert_eq!(query.flag("b"), Some(false));
+        assert_eq!(query.flag("c"), Some(true));
+        assert_eq!(query.flag("d"), Some(false));
+        assert_eq!(query.flag("absent"), None);
+    }
+
+    #[test]
+    fn escapes_and_plus_signs_are_decoded() {
+        let query = Query::parse("labelSelector=a+in+%28b%2Cc%29&&x=%zz");
+        assert_eq!(query.text("labelSelector"), "a in (b,c)");
+        assert_eq!(query.text("x"), "%zz");
+    }
+
+    #[test]
+    fn an_unknown_dry_run_value_is_invalid() {
+        let error = WriteOptions::read(&Query::parse("dryRun=Foo"), "CreateOptions", false).unwrap_err();
+        assert_eq!(
+            error.message(),
+            r#"CreateOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["Foo"]: supported values: "All""#
+        );
+    }
+
+    #[test]
+    fn an_apply_needs_a_field_manager() {
+        let error = WriteOptions::read(&Query::default(), "PatchOptions", true).unwrap_err();
+        assert_eq!(
+            error.message(),
+            r#"PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch"#
+        );
+    }
+}

@@ -1,0 +1,383 @@
+//! From an HTTP request to its answer.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{self, HeaderMap, HeaderValue};
+use http::request::Parts;
+use http::{Method, Request, Response};
+use http_body::Body;
+use http_body_util::BodyExt;
+use tokio::time::{Duration, timeout};
+
+use super::body::ResponseBody;
+use super::listener::Closing;
+use super::routes;
+use super::state::Server;
+use crate::registry::{Registry, Served};
+use crate::request::accept::Accept;
+use crate::request::body;
+use crate::request::path::{ResourcePath, Route};
+use crate::request::query::{Query, revision};
+use crate::status::{ApiError, Cause};
+use crate::verbs::reply::Reply;
+use crate::verbs::{self, Call};
+
+/// How long a request may take to send its body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a read waits for a revision that is still to come.
+const FRESHNESS_TIMEOUT: Duration = Duration::from_secs(3);
+/// All warnings of an answer together have at most this many characters; beyond, each is cut.
+const WARNINGS_LIMIT: usize = 4096;
+/// What is left of a warning that is cut, in characters.
+const WARNING_CUT: usize = 256;
+
+/// Answers a request; there is an answer to every one.
+pub(super) async fn answer<B>(server: &Arc<Server>, request: Request<B>) -> Response<ResponseBody>
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    let (head, body) = request.into_parts();
+    let mut warnings = Vec::new();
+    let reply = route(server, &head, body, &mut warnings).await;
+    let mut response = reply.into_response();
+    add_warnings(response.headers_mut(), &warnings);
+    if head.method == Method::HEAD {
+        *response.body_mut() = ResponseBody::full(Bytes::new());
+    }
+    response
+}
+
+async fn route<B>(server: &Arc<Server>, head: &Parts, body: B, warnings: &mut Vec<String>) -> Reply
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    let accept = text(&head.headers, header::ACCEPT);
+    let registry = server.registry();
+    match Route::parse(head.uri.path()) {
+        Route::Resource(path) => {
+            let Some(served) = registry.get(&path.group, &path.version, &path.plural) else {
+                return not_found(&registry, &path.group);
+            };
+            if !is_well_formed(served, &path) {
+                return not_found(&registry, &path.group);
+            }
+            let served = Arc::clone(served);
+            match resource(server, served, path, head, body, warnings).await {
+                Ok(reply) => reply,
+                Err(error) => failure(accept.as_deref(), &error, head),
+            }
+        }
+        Route::Malformed { group, .. } => not_found(&registry, &group),
+        other => routes::answer(&registry, &other, head),
+    }
+}
+
+/// The `Status` of an error; `Retry-After` follows from it.
+fn failure(accept: Option<&str>, error: &ApiError, _head: &Parts) -> Reply {
+    let encoding = Accept::negotiate(accept, false).unwrap_or(Accept::JSON).encoding;
+    let mut reply = Reply::error(encoding, error);
+    reply.retry_after = error.retry_after();
+    reply
+}
+
+/// 404 below a group: a `Status` where builtin kinds live, plain text elsewhere.
+pub(super) fn not_found(registry: &Registry, group: &str) -> Reply {
+    if registry.is_builtin_group(group) {
+        let error = ApiError::new(
+            404,
+            "NotFound",
+            "the server could not find the requested resource",
+        )
+        .with_details("", "", "");
+        Reply::error(Accept::JSON.encoding, &error)
+    } else {
+        Reply::text(404, "404 page not found\n")
+    }
+}
+
+/// Whether the path has a namespace where the resource needs one, and none where it has none.
+fn is_well_formed(served: &Served, path: &ResourcePath) -> bool {
+    if served.resource.namespaced {
+        path.name.is_empty() || !path.namespace.is_empty()
+    } else {
+        path.namespace.is_empty()
+    }
+}
+
+/// What is asked of a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Get,
+    List,
+    Watch,
+    Create,
+    Update,
+    Patch,
+    Delete,
+    DeleteCollection,
+}
+
+impl Verb {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+            Self::DeleteCollection => "deletecollection",
+        }
+    }
+
+    fn of(method: &Method, path: &ResourcePath, query: &Query) -> Option<Self> {
+        let collection = path.name.is_empty();
+        Some(match *method {
+            Method::GET | Method::HEAD if path.watch_prefix => Self::Watch,
+            Method::GET | Method::HEAD if collection && query.flag("watch") == Some(true) => Self::Watch,
+            Method::GET | Method::HEAD if collection => Self::List,
+            Method::GET | Method::HEAD => Self::Get,
+            Method::POST => Self::Create,
+            Method::PUT => Self::Update,
+            Method::PATCH => Self::Patch,
+            Method::DELETE if collection => Self::DeleteCollection,
+            Method::DELETE => Self::Delete,
+            _ => return None,
+        })
+    }
+}
+
+async fn resource<B>(
+    server: &Arc<Server>,
+    served: Arc<Served>,
+    path: ResourcePath,
+    head: &Parts,
+    body: B,
+    warnings: &mut Vec<String>,
+) -> Result<Reply, ApiError>
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    let query = Query::parse(head.uri.query().unwrap_or_default());
+    let accept = text(&head.headers, header::ACCEPT);
+    let verb = Verb::of(&head.method, &path, &query)
+        .ok_or_else(|| verbs::method_not_allowed(&served, &head.method.as_str().to_ascii_lowercase()))?;
+    let mut call = Call {
+        server: Arc::clone(server),
+        accept: Accept::negotiate(accept.as_deref(), served.is_custom())?,
+        served,
+        path,
+        query,
+        content_type: text(&head.headers, header::CONTENT_TYPE),
+        user_agent: text(&head.headers, header::USER_AGENT).unwrap_or_default(),
+        warnings: Vec::new(),
+    };
+    if let Some(warning) = call
+        .served
+        .custom
+        .as_ref()
+        .and_then(|custom| custom.warning.clone())
+    {
+        call.warn(warning);
+    }
+    check_allowed(&call, verb)?;
+    if verb == Verb::Watch {
+        // A watch keeps the call for as long as it lasts.
+        let closing = head.extensions.get::<Closing>().cloned();
+        warnings.clone_from(&call.warnings);
+        wait_for_revision(&call, verb).await?;
+        return verbs::watch::run(call, closing);
+    }
+    let outcome = perform(&mut call, verb, body).await;
+    warnings.append(&mut call.warnings);
+    outcome
+}
+
+/// Which verbs a collection, an object and its subresources take.
+fn check_allowed(call: &Call, verb: Verb) -> Result<(), ApiError> {
+    let resource = &call.served.resource;
+    let refuse = || Err(call.not_allowed(verb.name()));
+    if !call.path.subresource.is_empty() {
+        let known = match call.path.subresource.as_str() {
+            "status" => resource.status,
+            "scale" => resource.scale.is_some(),
+            other => resource
+                .other_subresources
+                .iter()
+                .any(|subresource| subresource.name == other),
+        };
+        if !known {
+            return Err(if call.served.is_custom() {
+                call.not_found()
+            } else {
+                ApiError::new(
+                    404,
+                    "NotFound",
+                    "the server could not find the requested resource",
+                )
+                .with_details("", "", "")
+            });
+        }
+        return if matches!(verb, Verb::Get | Verb::Update | Verb::Patch) {
+            Ok(())
+        } else {
+            refuse()
+        };
+    }
+    if !resource.allows(verb.name()) {
+        return refuse();
+    }
+    if call.path.name.is_empty() {
+        if call.served.is_custom() && matches!(verb, Verb::Update) {
+            return Err(ApiError::bad_request("name must be provided"));
+        }
+        let across = resource.namespaced && call.path.namespace.is_empty();
+        if matches!(verb, Verb::Update | Verb::Patch) || (across && !matches!(verb, Verb::List | Verb::Watch))
+        {
+            return refuse();
+        }
+    } else if verb == Verb::Create && !call.served.is_custom() {
+        return refuse();
+    }
+    Ok(())
+}
+
+async fn perform<B>(call: &mut Call, verb: Verb, body: B) -> Result<Reply, ApiError>
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    let scale = call.path.subresource == "scale";
+    match verb {
+        Verb::Get | Verb::List => {
+            wait_for_revision(call, verb).await?;
+            match verb {
+                Verb::Get if scale => verbs::scale::get(call),
+                Verb::Get => verbs::read::get(call),
+                _ => verbs::read::list(call),
+            }
+        }
+        Verb::Watch => Err(ApiError::internal("a watch is not performed like this")),
+        Verb::Create => {
+            let body = read_body(body).await?;
+            verbs::create::run(call, &body)
+        }
+        Verb::Update => {
+            let body = read_body(body).await?;
+            if scale {
+                verbs::scale::put(call, &body)
+            } else {
+                verbs::update::run(call, &body)
+            }
+        }
+        Verb::Patch => {
+            let body = read_body(body).await?;
+            if scale {
+                verbs::scale::patch(call, &body)
+            } else {
+                verbs::patch::run(call, &body)
+            }
+        }
+        Verb::Delete => {
+            let body = read_body(body).await?;
+            verbs::delete::run(call, &body)
+        }
+        Verb::DeleteCollection => {
+            let body = read_body(body).await?;
+            verbs::delete::run_collection(call, &body)
+        }
+    }
+}
+
+/// Reads a whole body of at most [`body::LIMIT`] bytes.
+async fn read_body<B>(body: B) -> Result<Bytes, ApiError>
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    let mut body = std::pin::pin!(body);
+    let read = async {
+        let mut bytes = BytesMut::new();
+        while let Some(frame) = body.as_mut().frame().await {
+            let frame = frame.map_err(|error| {
+                ApiError::bad_request(format!("the body of the request could not be read: {error}"))
+            })?;
+            if let Ok(data) = frame.into_data() {
+                if bytes.len() + data.len() > body::LIMIT {
+                    return Err(body::too_large());
+                }
+                bytes.extend_from_slice(&data);
+            }
+        }
+        Ok(bytes.freeze())
+    };
+    timeout(BODY_TIMEOUT, read).await.unwrap_or_else(|_| {
+        Err(ApiError::new(
+            504,
+            "Timeout",
+            "Timeout: request did not complete within the allotted timeout",
+        ))
+    })
+}
+
+/// Reads from a revision of the future wait for it, for a moment.
+async fn wait_for_revision(call: &Call, verb: Verb) -> Result<(), ApiError> {
+    let Ok(Some(wanted)) = revision(call.query.text("resourceVersion")) else {
+        return Ok(());
+    };
+    // A watch from the future waits by itself, unless it is to begin with the state at that revision.
+    if verb == Verb::Watch && call.query.flag("sendInitialEvents") != Some(true) {
+        return Ok(());
+    }
+    let mut commits = call.server.commits();
+    if timeout(FRESHNESS_TIMEOUT, commits.wait_for(|now| *now >= wanted))
+        .await
+        .is_ok()
+    {
+        return Ok(());
+    }
+    let current = call.server.read(crate::store::Store::revision);
+    let cause = Cause {
+        reason: "ResourceVersionTooLarge",
+        message: "Too large resource version".to_owned(),
+        field: String::new(),
+    };
+    let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
+    Err(ApiError::new(504, "Timeout", message)
+        .with_causes(vec![cause])
+        .with_retry_after(1))
+}
+
+/// A header as text; several lines of it are one list.
+pub(super) fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
+    let values: Vec<&str> = headers
+        .get_all(name)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .collect();
+    (!values.is_empty()).then(|| values.join(","))
+}
+
+fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
+    let total: usize = warnings.iter().map(|warning| warning.chars().count()).sum();
+    for warning in warnings {
+        let shown: String = if total > WARNINGS_LIMIT {
+            warning.chars().take(WARNING_CUT).collect()
+        } else {
+            warning.clone()
+        };
+        let visible: String = shown
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
+        let quoted = visible.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
+            headers.append(header::WARNING, value);
+        }
+    }
+}

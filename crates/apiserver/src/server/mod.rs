@@ -1,0 +1,149 @@
+//! The server: how it is started, called in process, and reached over a socket.
+
+mod body;
+mod dispatch;
+mod kubeconfig;
+mod listener;
+mod routes;
+mod service;
+mod state;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+
+pub use body::ResponseBody;
+pub(crate) use listener::Closing;
+pub use listener::{ListenError, Listener};
+pub use service::ApiService;
+pub(crate) use state::{Refused, Server};
+
+use crate::clock::Clock;
+use crate::store::HistoryLimits;
+
+/// Which parts of a control plane run besides the API itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Profile {
+    /// The API alone, as controller-runtime's envtest has it: owned objects stay when their owner goes, and a deleted
+    /// namespace stays `Terminating`.
+    #[default]
+    Envtest,
+    /// With garbage collection and namespace deletion.
+    Dev,
+}
+
+/// How a server is started. The default is profile [`Envtest`](Profile::Envtest), seed 0, the system's time.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Options {
+    /// Which controllers run.
+    pub profile: Profile,
+    /// Where uids and generated names come from: the same seed gives the same ones, in the order of the requests.
+    pub seed: u64,
+    /// What the clock shows at the start; it then advances with tokio's time. `None` is the system's time.
+    pub epoch: Option<Timestamp>,
+}
+
+impl Options {
+    /// The same options with this profile.
+    #[must_use]
+    pub fn profile(mut self, profile: Profile) -> Self {
+        self.profile = profile;
+        self
+    }
+
+    /// The same options with this seed.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// The same options with a clock that shows `epoch` at the start.
+    #[must_use]
+    pub fn epoch(mut self, epoch: Timestamp) -> Self {
+        self.epoch = Some(epoch);
+        self
+    }
+}
+
+/// A running API server. Clones are handles of the same server.
+///
+/// Its state lives in memory. When the last handle, service and listener are gone, its controllers stop and the state
+/// goes with them.
+#[derive(Clone)]
+pub struct ApiServer {
+    core: Arc<Core>,
+}
+
+/// What handles, services and listeners share.
+struct Core {
+    server: Arc<Server>,
+    /// Dropping the set aborts the controllers, which hold the server but not this.
+    _controllers: Mutex<JoinSet<()>>,
+}
+
+impl fmt::Debug for ApiServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiServer")
+            .field("profile", &self.core.server.profile)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ApiServer {
+    /// Starts a server with the namespaces that every cluster has. It is ready when this returns.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime whose time is enabled.
+    #[must_use]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "options are stored whole as they grow"
+    )]
+    pub fn start(options: Options) -> Self {
+        let clock = Clock::start(options.epoch);
+        let registry = crate::interim::builtin_registry();
+        let server = Arc::new(Server::new(
+            options.profile,
+            options.seed,
+            clock,
+            HistoryLimits::default(),
+            registry,
+        ));
+        crate::namespaces::create_defaults(&server);
+        let mut controllers = JoinSet::new();
+        if options.profile == Profile::Dev {
+            controllers.spawn(crate::gc::run(Arc::clone(&server)));
+            controllers.spawn(crate::namespaces::run(Arc::clone(&server)));
+        }
+        Self {
+            core: Arc::new(Core {
+                server,
+                _controllers: Mutex::new(controllers),
+            }),
+        }
+    }
+
+    /// The server as a tower service, for clients in the same process.
+    #[must_use]
+    pub fn service(&self) -> ApiService {
+        ApiService::new(Arc::clone(&self.core))
+    }
+
+    /// Serves HTTP/1.1 on a loopback address; port 0 picks a free one.
+    ///
+    /// Without credentials everybody who reaches the port may do everything, so other addresses are refused.
+    ///
+    /// # Errors
+    /// [`ListenError`] names the address: it is not a loopback address, or cannot be bound, for example because the
+    /// port is in use.
+    pub async fn listen(&self, address: SocketAddr) -> Result<Listener, ListenError> {
+        Listener::bind(self.service(), address).await
+    }
+}

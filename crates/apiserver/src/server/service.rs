@@ -1,0 +1,55 @@
+//! The server as a tower service: what an in-process client and the listener both call.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use tower_service::Service;
+
+use super::body::ResponseBody;
+use super::{Core, dispatch};
+
+/// The server as a service of HTTP requests, without a socket: give it to `kube::Client::new`.
+///
+/// Clones are cheap and answer from the same state. The server lives as long as any of them.
+#[derive(Clone)]
+pub struct ApiService {
+    core: Arc<Core>,
+}
+
+impl ApiService {
+    pub(super) fn new(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+}
+
+impl fmt::Debug for ApiService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiService").finish_non_exhaustive()
+    }
+}
+
+impl<B> Service<Request<B>> for ApiService
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: fmt::Display,
+{
+    type Response = Response<ResponseBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let core = Arc::clone(&self.core);
+        Box::pin(async move { Ok(dispatch::answer(&core.server, request).await) })
+    }
+}

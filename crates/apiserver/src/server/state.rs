@@ -1,0 +1,176 @@
+//! What all requests share: the store behind its one lock, the served resources, the clock, the source of randomness.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
+
+use super::Profile;
+use crate::clock::Clock;
+use crate::registry::Registry;
+use crate::resource::StorageKey;
+use crate::store::{Change, Event, HistoryLimits, Key, Store};
+
+/// The server without its listeners and controllers.
+pub(crate) struct Server {
+    pub(crate) profile: Profile,
+    pub(crate) clock: Clock,
+    random: Mutex<fastrand::Rng>,
+    state: Mutex<State>,
+    registry: RwLock<Arc<Registry>>,
+    /// The revision of the last commit to any table: what controllers wait for.
+    committed: watch::Sender<u64>,
+    /// Held while definitions are turned into the registry, so that this happens in one order.
+    pub(crate) definitions: Mutex<()>,
+}
+
+struct State {
+    store: Store<StorageKey>,
+    /// Wakes the watchers of a table.
+    wakers: BTreeMap<StorageKey, watch::Sender<()>>,
+}
+
+/// Why a commit did not happen.
+#[derive(Debug)]
+pub(crate) enum Refused<E> {
+    /// The object changed meanwhile: read it again.
+    Conflict,
+    /// The guard said so.
+    Because(E),
+}
+
+impl Server {
+    pub(crate) fn new(
+        profile: Profile,
+        seed: u64,
+        clock: Clock,
+        limits: HistoryLimits,
+        registry: Registry,
+    ) -> Self {
+        let mut store = Store::new(limits);
+        for storage in registry.tables() {
+            store.open(storage);
+        }
+        Self {
+            profile,
+            clock,
+            random: Mutex::new(fastrand::Rng::with_seed(seed)),
+            committed: watch::Sender::new(store.revision()),
+            state: Mutex::new(State {
+                store,
+                wakers: BTreeMap::new(),
+            }),
+            registry: RwLock::new(Arc::new(registry)),
+            definitions: Mutex::new(()),
+        }
+    }
+
+    /// The resources served now.
+    pub(crate) fn registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.registry.read())
+    }
+
+    /// Serves other resources from now on; watchers of `affected` tables look again at what they watch.
+    pub(crate) fn set_registry(&self, registry: Registry, affected: &[StorageKey]) {
+        *self.registry.write() = Arc::new(registry);
+        let wakers: Vec<_> = {
+            let state = self.state.lock();
+            affected
+                .iter()
+                .filter_map(|storage| state.wakers.get(storage).cloned())
+                .collect()
+        };
+        for waker in wakers {
+            waker.send_replace(());
+        }
+    }
+
+    /// Reads under the lock: keep it short.
+    pub(crate) fn read<R>(&self, read: impl FnOnce(&Store<StorageKey>) -> R) -> R {
+        read(&self.state.lock().store)
+    }
+
+    /// Makes a table known before its first commit, so that it can be watched.
+    pub(crate) fn open(&self, storage: &StorageKey) {
+        self.state.lock().store.open(storage);
+    }
+
+    /// Forgets a table. Its watchers find their history gone and end.
+    pub(crate) fn close(&self, storage: &StorageKey) {
+        let waker = {
+            let mut state = self.state.lock();
+            state.store.close(storage);
+            state.wakers.remove(storage)
+        };
+        if let Some(waker) = waker {
+            waker.send_replace(());
+        }
+    }
+
+    /// Forgets the history of a table up to `revision`.
+    pub(crate) fn compact(&self, storage: &StorageKey, revision: u64) {
+        self.state.lock().store.compact(storage, revision);
+    }
+
+    /// Applies a change if the object's revision is still `expected` and `guard` agrees, both under the lock.
+    pub(crate) fn commit<E>(
+        &self,
+        storage: &StorageKey,
+        key: &Key,
+        expected: Option<u64>,
+        change: Change,
+        guard: impl FnOnce(&Store<StorageKey>) -> Result<(), E>,
+    ) -> Result<Arc<Event>, Refused<E>> {
+        let (event, waker) = {
+            let mut state = self.state.lock();
+            guard(&state.store).map_err(Refused::Because)?;
+            let event = state
+                .store
+                .commit(storage, key, expected, change)
+                .map_err(|_| Refused::Conflict)?;
+            (event, state.wakers.get(storage).cloned())
+        };
+        // Woken outside of the lock: the first thing a watcher does is to take it.
+        if let Some(waker) = waker {
+            waker.send_replace(());
+        }
+        self.committed.send_replace(event.revision);
+        Ok(event)
+    }
+
+    /// Becomes ready after each commit to the table.
+    pub(crate) fn changes(&self, storage: &StorageKey) -> watch::Receiver<()> {
+        let mut state = self.state.lock();
+        state
+            .wakers
+            .entry(storage.clone())
+            .or_insert_with(|| watch::Sender::new(()))
+            .subscribe()
+    }
+
+    /// Becomes ready after each commit to any table.
+    pub(crate) fn commits(&self) -> watch::Receiver<u64> {
+        self.committed.subscribe()
+    }
+
+    /// A fresh `metadata.uid`.
+    pub(crate) fn uid(&self) -> String {
+        let bytes = self.random.lock().u128(..).to_be_bytes();
+        uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
+    }
+
+    /// The five characters that `generateName` appends.
+    pub(crate) fn name_suffix(&self) -> String {
+        const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+        let mut random = self.random.lock();
+        (0..5)
+            .map(|_| char::from(ALPHABET[random.usize(..ALPHABET.len())]))
+            .collect()
+    }
+
+    /// A number below `bound`, which must be positive.
+    pub(crate) fn random_below(&self, bound: u64) -> u64 {
+        self.random.lock().u64(..bound)
+    }
+}

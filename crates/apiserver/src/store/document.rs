@@ -1,0 +1,158 @@
+//! An object as the store keeps it: JSON text with three holes.
+//!
+//! `kind` and `apiVersion` depend on the version in which a client reads, and `metadata.resourceVersion` on the commit.
+//! So they are left out of the text and written in front of it when it is sent:
+//!
+//! ```text
+//! {"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"7" ,"name":"a"},"data":{"k":"v"}}
+//! └────────────── written when sent ────────────────────────────────────┘└────────── kept ─────────────┘
+//! ```
+//!
+//! A read is then two copies of bytes, and an idle object costs its JSON text instead of a tree of maps.
+
+use std::io::Write;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+/// `kind` and `apiVersion` of an answer, rendered once: `{"kind":"Pod","apiVersion":"v1",`.
+#[derive(Debug, Clone)]
+pub(crate) struct TypeMeta {
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
+    prefix: Vec<u8>,
+}
+
+impl TypeMeta {
+    pub(crate) fn new(api_version: &str, kind: &str) -> Self {
+        let prefix = format!(
+            "{{\"kind\":{},\"apiVersion\":{},",
+            quoted(kind),
+            quoted(api_version)
+        );
+        Self {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            prefix: prefix.into_bytes(),
+        }
+    }
+}
+
+/// The kept part of an object.
+#[derive(Debug, Clone)]
+pub(crate) struct Document {
+    tail: Bytes,
+    /// Identifies the schema under which the object was complete when it was written.
+    written_as: u64,
+}
+
+impl Document {
+    /// Keeps `object` without the three fields above. An object without `metadata` gets an empty one.
+    /// `written_as` is any number by which the caller knows the schema again.
+    pub(crate) fn new(object: &Value, written_as: u64) -> Self {
+        let empty = Map::new();
+        let fields = object.as_object().unwrap_or(&empty);
+        let metadata = fields
+            .get("metadata")
+            .and_then(Value::as_object)
+            .unwrap_or(&empty);
+        let mut tail = Vec::with_capacity(512);
+        write_members(&mut tail, metadata, &["resourceVersion"]);
+        tail.push(b'}');
+        write_members(&mut tail, fields, &["apiVersion", "kind", "metadata"]);
+        tail.push(b'}');
+        tail.shrink_to_fit();
+        Self {
+            tail: Bytes::from(tail),
+            written_as,
+        }
+    }
+
+    /// The number it was made with.
+    pub(crate) fn written_as(&self) -> u64 {
+        self.written_as
+    }
+
+    /// Bytes kept.
+    pub(crate) fn len(&self) -> usize {
+        self.tail.len()
+    }
+
+    /// Appends the whole object; without `kind` and `apiVersion` if there is no type, as in lists of builtin kinds.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, kind: Option<&TypeMeta>, revision: u64) {
+        out.extend_from_slice(kind.map_or(b"{", |kind| &kind.prefix));
+        // Writing into a Vec cannot fail.
+        let _ = write!(out, "\"metadata\":{{\"resourceVersion\":\"{revision}\"");
+        out.extend_from_slice(&self.tail);
+    }
+
+    /// The object as a tree.
+    ///
+    /// # Panics
+    /// Never: the text was written from a tree.
+    pub(crate) fn to_value(&self, kind: &TypeMeta, revision: u64) -> Value {
+        let mut text = Vec::with_capacity(self.tail.len() + kind.prefix.len() + 64);
+        self.write(&mut text, Some(kind), revision);
+        serde_json::from_slice(&text).expect("a document is JSON, because it was written from a value")
+    }
+
+    /// Whether the text occurs in the object: a quick way to see that a field does not.
+    pub(crate) fn mentions(&self, text: &str) -> bool {
+        let needle = text.as_bytes();
+        self.tail
+            .windows(needle.len().max(1))
+            .any(|window| window == needle)
+    }
+
+    /// Whether both keep the same object.
+    pub(crate) fn same(&self, other: &Self) -> bool {
+        self.tail == other.tail
+    }
+}
+
+/// `,"key":value` for each member that is not left out.
+fn write_members(out: &mut Vec<u8>, members: &Map<String, Value>, without: &[&str]) {
+    for (key, value) in members {
+        if !without.contains(&key.as_str()) {
+            out.push(b',');
+            out.extend_from_slice(quoted(key).as_bytes());
+            out.push(b':');
+            // Values serialise into a Vec without error: their keys are strings.
+            let _ = serde_json::to_writer(&mut *out, value);
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_three_fields_are_filled_in_when_sent() {
+        let object = json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "a\"b", "resourceVersion": "9"}, "d": 1});
+        let mut sent = Vec::new();
+        let document = Document::new(&object, 0);
+        document.write(&mut sent, Some(&TypeMeta::new("g/v2", "X")), 7);
+        assert_eq!(
+            String::from_utf8(sent).unwrap(),
+            r#"{"kind":"X","apiVersion":"g/v2","metadata":{"resourceVersion":"7","name":"a\"b"},"d":1}"#
+        );
+        let mut item = Vec::new();
+        document.write(&mut item, None, 7);
+        assert!(item.starts_with(br#"{"metadata":{"resourceVersion":"7","#));
+    }
+
+    #[test]
+    fn an_object_without_anything_survives() {
+        let value = Document::new(&json!({}), 0).to_value(&TypeMeta::new("v1", "X"), 3);
+        assert_eq!(
+            value,
+            json!({"apiVersion": "v1", "kind": "X", "metadata": {"resourceVersion": "3"}})
+        );
+    }
+}

@@ -1,0 +1,279 @@
+//! The state of the server: one revision counter, an ordered table per stored resource, and a short history of each.
+//!
+//! The store is pure: it never waits, never reads a clock and knows nothing of HTTP or of schemas. What it promises:
+//!
+//! - Every successful commit takes the next revision, and a commit that fails changes nothing.
+//! - A [`Snapshot`] is taken in constant time and never changes afterwards, so that a list and its later pages agree.
+//! - Events of a table come in the order of their revisions. A reader that fell behind what is kept gets [`Expired`],
+//!   never a gap.
+//!
+//! Bounds: the history of a table holds at most [`HistoryLimits::events`] events and [`HistoryLimits::bytes`] bytes of
+//! objects that only the history still refers to, counted generously. Readers hold no memory here: a reader is the
+//! revision it has seen last.
+
+mod document;
+mod history;
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use imbl::OrdMap;
+
+pub(crate) use document::{Document, TypeMeta};
+use history::History;
+pub(crate) use history::{Event, Expired, HistoryLimits};
+
+/// Where an object is within its table: `namespace/name`, or `name` where there is no namespace.
+///
+/// The order is that of the bytes, as in etcd: `a-b/x` precedes `a/x`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key(Arc<str>);
+
+impl Key {
+    /// An empty namespace is no namespace.
+    pub(crate) fn new(namespace: &str, name: &str) -> Self {
+        if namespace.is_empty() {
+            Self(Arc::from(name))
+        } else {
+            Self(Arc::from(format!("{namespace}/{name}")))
+        }
+    }
+
+    /// The key with exactly this text, as [`as_str`](Self::as_str) gave it.
+    pub(crate) fn from_text(text: &str) -> Self {
+        Self(Arc::from(text))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Empty for objects without a namespace.
+    pub(crate) fn namespace(&self) -> &str {
+        self.0.split_once('/').map_or("", |(namespace, _)| namespace)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.0.split_once('/').map_or(&*self.0, |(_, name)| name)
+    }
+}
+
+/// An object as it was committed.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    /// Revision of the commit: `metadata.resourceVersion`.
+    pub(crate) revision: u64,
+    pub(crate) document: Document,
+}
+
+/// The objects of a table, persistent: clones share what did not change.
+type Objects = OrdMap<Key, Arc<Stored>>;
+
+#[derive(Debug)]
+struct Table {
+    objects: Objects,
+    history: History,
+}
+
+/// A table as it was at one revision.
+#[derive(Debug, Clone)]
+pub(crate) struct Snapshot {
+    revision: u64,
+    objects: Objects,
+}
+
+impl Snapshot {
+    /// The revision of the whole store at which this was the table's state.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    pub(crate) fn get(&self, key: &Key) -> Option<&Arc<Stored>> {
+        self.objects.get(key)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// The objects of a namespace (of all, if empty) in the order of their keys, from `start` on if there is one.
+    pub(crate) fn range<'a>(
+        &'a self,
+        namespace: &str,
+        start: Option<&Key>,
+    ) -> impl Iterator<Item = (&'a Key, &'a Arc<Stored>)> + use<'a> {
+        let prefix = if namespace.is_empty() {
+            String::new()
+        } else {
+            format!("{namespace}/")
+        };
+        let first = match start {
+            Some(start) if start.as_str() > prefix.as_str() => start.clone(),
+            _ => Key::from_text(&prefix),
+        };
+        self.objects
+            .range((Bound::Included(first), Bound::Unbounded))
+            .take_while(move |(key, _)| key.as_str().starts_with(&prefix))
+    }
+}
+
+/// What a commit does to an object.
+#[derive(Debug)]
+pub(crate) enum Change {
+    Put(Document),
+    Delete,
+}
+
+/// The object is not what the commit expected: read it again.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Conflict;
+
+/// All tables and the revision they share. `T` names a table.
+#[derive(Debug)]
+pub(crate) struct Store<T> {
+    revision: u64,
+    tables: BTreeMap<T, Table>,
+    limits: HistoryLimits,
+}
+
+impl<T: Ord + Clone> Store<T> {
+    /// An empty store at revision 1, so that no list ever shows revision 0, which means "any" to clients.
+    pub(crate) fn new(limits: HistoryLimits) -> Self {
+        Self {
+            revision: 1,
+            tables: BTreeMap::new(),
+            limits,
+        }
+    }
+
+    /// The revision of the last commit.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// The tables that were opened, in order.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &T> {
+        self.tables.keys()
+    }
+
+    /// Makes the table known. Its history begins now: older revisions of it are expired.
+    pub(crate) fn open(&mut self, table: &T) {
+        let revision = self.revision;
+        self.tables.entry(table.clone()).or_insert_with(|| Table {
+            objects: Objects::new(),
+            history: History::new(revision),
+        });
+    }
+
+    /// Forgets the table with its objects and its history, without events.
+    pub(crate) fn close(&mut self, table: &T) {
+        self.tables.remove(table);
+    }
+
+    pub(crate) fn get(&self, table: &T, key: &Key) -> Option<&Arc<Stored>> {
+        self.tables.get(table)?.objects.get(key)
+    }
+
+    /// The table as it is now; empty if it was never opened.
+    pub(crate) fn snapshot(&self, table: &T) -> Snapshot {
+        let objects = self
+            .tables
+            .get(table)
+            .map(|table| table.objects.clone())
+            .unwrap_or_default();
+        Snapshot {
+            revision: self.revision,
+            objects,
+        }
+    }
+
+    /// The table as it was at `revision`, which must not be in the future.
+    ///
+    /// The cost grows with the number of events of the table since then: history is undone, not kept twice.
+    pub(crate) fn snapshot_at(&self, table: &T, revision: u64) -> Result<Snapshot, Expired> {
+        let Some(table) = self.tables.get(table) else {
+            return Ok(Snapshot {
+                revision,
+                objects: Objects::new(),
+            });
+        };
+        let mut objects = table.objects.clone();
+        for event in table.history.after(revision)?.rev() {
+            match &event.before {
+                Some(before) => objects.insert(event.key.clone(), Arc::clone(before)),
+                None => objects.remove(&event.key),
+            };
+        }
+        Ok(Snapshot { revision, objects })
+    }
+
+    /// The oldest events of the table after `revision`, at most `max` of them.
+    pub(crate) fn events_after(
+        &self,
+        table: &T,
+        revision: u64,
+        max: usize,
+    ) -> Result<Vec<Arc<Event>>, Expired> {
+        match self.tables.get(table) {
+            Some(table) => Ok(table.history.after(revision)?.take(max).cloned().collect()),
+            None => Err(Expired),
+        }
+    }
+
+    /// The revision of the table's last event, or of its opening.
+    pub(crate) fn last_change(&self, table: &T) -> u64 {
+        self.tables.get(table).map_or(0, |table| table.history.last())
+    }
+
+    /// The oldest revision that [`events_after`](Self::events_after) can still start from.
+    pub(crate) fn oldest(&self, table: &T) -> u64 {
+        self.tables.get(table).map_or(0, |table| table.history.floor())
+    }
+
+    /// Forgets the history of the table up to `revision`.
+    pub(crate) fn compact(&mut self, table: &T, revision: u64) {
+        let revision = revision.min(self.revision);
+        if let Some(table) = self.tables.get_mut(table) {
+            table.history.compact(revision);
+        }
+    }
+
+    /// Applies the change if the object's revision is `expected` (`None`: there is no such object).
+    ///
+    /// Deleting what does not exist is a [`Conflict`], whatever was expected.
+    pub(crate) fn commit(
+        &mut self,
+        table: &T,
+        key: &Key,
+        expected: Option<u64>,
+        change: Change,
+    ) -> Result<Arc<Event>, Conflict> {
+        self.open(table);
+        let revision = self.revision + 1;
+        let table = self.tables.get_mut(table).ok_or(Conflict)?;
+        let before = table.objects.get(key).cloned();
+        if before.as_ref().map(|stored| stored.revision) != expected {
+            return Err(Conflict);
+        }
+        let after = match change {
+            Change::Put(document) => {
+                let stored = Arc::new(Stored { revision, document });
+                table.objects.insert(key.clone(), Arc::clone(&stored));
+                Some(stored)
+            }
+            Change::Delete if before.is_some() => {
+                table.objects.remove(key);
+                None
+            }
+            Change::Delete => return Err(Conflict),
+        };
+        let event = Arc::new(Event::new(revision, key.clone(), before, after));
+        table.history.push(Arc::clone(&event), self.limits);
+        self.revision = revision;
+        Ok(event)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+const TABLE: &str = "things";
+
+fn store(events: usize) -> Store<&'static str> {
+    let mut store = Store::new(HistoryLimits {
+        events,
+        bytes: 1 << 20,
+    });
+    store.open(&TABLE);
+    store
+}
+
+fn document(size: u32) -> Document {
+    Document::new(&json!({"metadata": {}, "size": size}), 0)
+}
+
+fn put(store: &mut Store<&'static str>, name: &str, size: u32) -> u64 {
+    let key = Key::new("ns", name);
+    let expected = store.get(&TABLE, &key).map(|stored| stored.revision);
+    store
+        .commit(&TABLE, &key, expected, Change::Put(document(size)))
+        .unwrap()
+        .revision
+}
+
+fn names(snapshot: &Snapshot) -> String {
+    let names: Vec<String> = snapshot
+        .range("", None)
+        .map(|(key, stored)| format!("{}@{}", key.as_str(), stored.revision))
+        .collect();
+    names.join(" ")
+}
+
+#[test]
+fn a_commit_that_expects_another_revision_changes_nothing() {
+    let mut store = store(10);
+    put(&mut store, "a", 1);
+    let key = Key::new("ns", "a");
+    for wrong in [None, Some(1), Some(99)] {
+        assert_eq!(
+            store
+                .commit(&TABLE, &key, wrong, Change::Put(document(2)))
+                .unwrap_err(),
+            Conflict
+        );
+    }
+    assert_eq!(
+        store
+            .commit(&TABLE, &Key::new("ns", "z"), None, Change::Delete)
+            .unwrap_err(),
+        Conflict
+    );
+    assert_eq!(store.revision(), 2);
+    assert_eq!(names(&store.snapshot(&TABLE)), "ns/a@2");
+}
+
+#[test]
+fn keys_order_as_in_etcd() {
+    let mut store = store(10);
+    for namespace in ["a", "a-b", "a.b", "b"] {
+        store
+            .commit(&TABLE, &Key::new(namespace, "x"), None, Change::Put(document(0)))
+            .unwrap();
+    }
+    assert_eq!(names(&store.snapshot(&TABLE)), "a-b/x@3 a.b/x@4 a/x@2 b/x@5");
+    let snapshot = store.snapshot(&TABLE);
+    assert_eq!(snapshot.range("a", None).count(), 1);
+    assert_eq!(snapshot.range("", Some(&Key::new("a", "x"))).count(), 2);
+}
+
+#[test]
+fn a_snapshot_does_not_see_later_commits_and_an_old_one_can_be_taken_later() {
+    let mut store = store(10);
+    put(&mut store, "a", 1);
+    let then = store.snapshot(&TABLE);
+    put(&mut store, "b", 1);
+    put(&mut store, "a", 2);
+    store
+        .commit(&TABLE, &Key::new("ns", "b"), Some(3), Change::Delete)
+        .unwrap();
+    assert_eq!(names(&then), "ns/a@2");
+    assert_eq!(names(&store.snapshot_at(&TABLE, 2).unwrap()), "ns/a@2");
+    assert_eq!(names(&store.snapshot_at(&TABLE, 3).unwrap()), "ns/a@2 ns/b@3");
+    assert_eq!(names(&store.snapshot_at(&TABLE, 4).unwrap()), "ns/a@4 ns/b@3");
+    assert_eq!(names(&store.snapshot_at(&TABLE, 5).unwrap()), "ns/a@4");
+}
+
+#[test]
+fn history_is_bounded_in_number_and_in_bytes() {
+    let mut few = store(3);
+    for size in 0..10 {
+        put(&mut few, "a", size);
+    }
+    assert_eq!(few.oldest(&TABLE), 8);
+    assert_eq!(few.events_after(&TABLE, 7, 10).unwrap_err(), Expired);
+    assert_eq!(few.events_after(&TABLE, 8, 10).unwrap().len(), 3);
+    assert_eq!(few.snapshot_at(&TABLE, 7).unwrap_err(), Expired);
+
+    let mut small = Store::new(HistoryLimits {
+        events: 1000,
+        bytes: 2000,
+    });
+    small.open(&TABLE);
+    for size in 0..100 {
+        put(&mut small, "a", size);
+    }
+    assert!(
+        small
+            .events_after(&TABLE, small.oldest(&TABLE), 1000)
+            .unwrap()
+            .len()
+            < 8
+    );
+}
+
+#[test]
+fn a_table_opened_late_has_no_history_before_its_opening() {
+    let mut store = store(10);
+    put(&mut store, "a", 1);
+    store.open(&"late");
+    assert_eq!(store.events_after(&"late", 1, 10).unwrap_err(), Expired);
+    assert!(store.events_after(&"late", 2, 10).unwrap().is_empty());
+}
+
+#[test]
+fn a_compacted_history_is_expired_up_to_the_revision() {
+    let mut store = store(10);
+    put(&mut store, "a", 1);
+    put(&mut store, "a", 2);
+    store.compact(&TABLE, 2);
+    assert_eq!(store.events_after(&TABLE, 1, 10).unwrap_err(), Expired);
+    assert_eq!(store.events_after(&TABLE, 2, 10).unwrap().len(), 1);
+}
+
+proptest! {
+    /// Whatever is written, and wherever a watcher starts, folding the events into the state it started from gives
+    /// the state at the end, with strictly ascending revisions.
+    #[test]
+    fn a_watch_from_any_revision_folds_to_the_list(ops in prop::collection::vec((0..6u8, 0..3u8), 1..60), keep in 1..40usize) {
+        let mut store = store(keep);
+        for (name, op) in ops {
+            let name = format!("o{name}");
+            let key = Key::new("ns", &name);
+            let expected = store.get(&TABLE, &key).map(|stored| stored.revision);
+            match (op, expected) {
+                (0, Some(_)) => { store.commit(&TABLE, &key, expected, Change::Delete).unwrap(); }
+                _ => { put(&mut store, &name, u32::from(op)); }
+            }
+        }
+        let end = store.snapshot(&TABLE);
+        for start in store.oldest(&TABLE)..=store.revision() {
+            let mut seen = store.snapshot_at(&TABLE, start).unwrap();
+            let mut cursor = start;
+            loop {
+                let events = store.events_after(&TABLE, cursor, 3).unwrap();
+                if events.is_empty() {
+                    break;
+                }
+                for event in events {
+                    prop_assert!(event.revision > cursor);
+                    cursor = event.revision;
+                    prop_assert_eq!(
+                        seen.get(&event.key).map(|stored| stored.revision),
+                        event.before.as_ref().map(|stored| stored.revision)
+                    );
+                    match &event.after {
+                        Some(after) => seen.objects.insert(event.key.clone(), Arc::clone(after)),
+                        None => seen.objects.remove(&event.key),
+                    };
+                }
+            }
+            prop_assert_eq!(names(&seen), names(&end));
+        }
+    }
+}

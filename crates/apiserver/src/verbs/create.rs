@@ -1,0 +1,222 @@
+//! POST, and the creation that an apply or a PUT to a missing object amounts to.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::reply::{self, Reply};
+use super::{Call, metadata, options, update};
+use crate::request::query::WriteOptions;
+use crate::resource::StorageKey;
+use crate::server::{Refused, Server};
+use crate::status::{ApiError, Cause};
+use crate::store::{Change, Document, Key, Store, Stored};
+
+/// Names tried for one `generateName`.
+const NAME_ATTEMPTS: usize = 8;
+
+/// Creates the object in the body.
+pub(crate) fn run(call: &mut Call, body: &Bytes) -> Result<Reply, ApiError> {
+    let options = WriteOptions::read(&call.query, "CreateOptions", false)?;
+    let mut object = call.decode(body, options.field_validation)?;
+    if let Some(error) = options::check_custom_kind(&call.served, &object) {
+        let name = metadata::text(&object, "name").to_owned();
+        return Err(call.invalid(&name, vec![error]));
+    }
+    metadata::reconcile_namespace(&call.served, &call.path.namespace.clone(), &mut object)?;
+    let created = create(call, object, &options, update::Ownership::Tracked)?;
+    created.reply(call, 201)
+}
+
+/// A new object: stored, or what would be stored in a dry run.
+pub(crate) enum Created {
+    Stored(std::sync::Arc<Stored>),
+    DryRun(Value),
+}
+
+impl Created {
+    pub(crate) fn reply(&self, call: &Call, code: u16) -> Result<Reply, ApiError> {
+        match self {
+            Self::Stored(stored) => reply::stored(call, code, stored),
+            Self::DryRun(object) => reply::object(call, code, object.clone()),
+        }
+    }
+}
+
+/// Completes, checks and stores a decoded object.
+pub(crate) fn create(
+    call: &mut Call,
+    mut object: Value,
+    options: &WriteOptions,
+    ownership: update::Ownership,
+) -> Result<Created, ApiError> {
+    let served = std::sync::Arc::clone(&call.served);
+    let namespace = metadata::text(&object, "namespace").to_owned();
+    check_namespace(call, &namespace)?;
+    if let Some(custom) = &served.custom
+        && custom.terminating
+    {
+        return Err(terminating_definition(call, metadata::text(&object, "name")));
+    }
+    if !metadata::text(&object, "resourceVersion").is_empty() {
+        return Err(ApiError::internal(
+            "resourceVersion should not be set on objects to be created",
+        ));
+    }
+    metadata::begin(call, &mut object);
+    metadata::of(&mut object).remove("resourceVersion");
+    let generate =
+        metadata::text(&object, "name").is_empty() && !metadata::text(&object, "generateName").is_empty();
+    for _ in 0..NAME_ATTEMPTS {
+        let mut candidate = object.clone();
+        if let Some(name) = metadata::generated_name(call, &candidate) {
+            metadata::of(&mut candidate).insert("name".to_owned(), name.into());
+        }
+        prepare(call, &mut candidate, options, ownership)?;
+        if options.dry_run {
+            let key = Key::new(&namespace, metadata::text(&candidate, "name"));
+            let taken = call
+                .server
+                .read(|store| store.get(served.storage(), &key).is_some());
+            if !taken {
+                return Ok(Created::DryRun(candidate));
+            }
+        } else if let Some(stored) = commit(call, &namespace, &candidate)? {
+            crate::crd::after_write(&call.server, served.storage());
+            return Ok(Created::Stored(stored));
+        }
+        if !generate {
+            return Err(exists(call, &namespace, metadata::text(&candidate, "name")));
+        }
+    }
+    let mut error = ApiError::already_exists(&served.resource.group, &served.resource.plural, "");
+    error = ApiError::new(
+        409,
+        "AlreadyExists",
+        format!(
+            "{}, the server was not able to generate a unique name for the object",
+            error.message()
+        ),
+    );
+    Err(error
+        .with_details("", &served.resource.group, &served.resource.plural)
+        .with_retry_after(1))
+}
+
+/// Everything that is set and checked before the commit.
+fn prepare(
+    call: &mut Call,
+    object: &mut Value,
+    options: &WriteOptions,
+    ownership: update::Ownership,
+) -> Result<(), ApiError> {
+    let served = std::sync::Arc::clone(&call.served);
+    if served.resource.status
+        && served.is_custom()
+        && let Some(fields) = object.as_object_mut()
+    {
+        fields.remove("status");
+    }
+    served.prepare_create(call, object)?;
+    if let Some(warning) = metadata::deduplicate_owners(object) {
+        call.warn(warning);
+    }
+    if ownership == update::Ownership::Tracked {
+        update::track(call, None, object, options, "");
+    }
+    let mut errors = metadata::validate(&served, object);
+    errors.extend(served.validate_create(object));
+    if !errors.is_empty() {
+        let name = metadata::text(object, "name").to_owned();
+        return Err(call.invalid(&name, errors));
+    }
+    Ok(())
+}
+
+/// `None` if the name is taken.
+fn commit(call: &Call, namespace: &str, object: &Value) -> Result<Option<std::sync::Arc<Stored>>, ApiError> {
+    let key = Key::new(namespace, metadata::text(object, "name"));
+    let change = Change::Put(call.served.document(object));
+    let guard = |store: &Store<StorageKey>| check_namespace_in(call, store, namespace);
+    match call
+        .server
+        .commit(call.served.storage(), &key, None, change, guard)
+    {
+        Ok(event) => Ok(event.after.clone()),
+        Err(Refused::Conflict) => Ok(None),
+        Err(Refused::Because(error)) => Err(error),
+    }
+}
+
+fn exists(call: &Call, namespace: &str, name: &str) -> ApiError {
+    let resource = &call.served.resource;
+    let error = ApiError::already_exists(&resource.group, &resource.plural, name);
+    let key = Key::new(namespace, name);
+    let old = call
+        .server
+        .read(|store| store.get(call.served.storage(), &key).cloned());
+    match old {
+        Some(old) if metadata::is_terminating(&call.served.value(&old)) => ApiError::new(
+            409,
+            "AlreadyExists",
+            format!("object is being deleted: {}", error.message()),
+        )
+        .with_details(name, &resource.group, &resource.plural),
+        _ => error,
+    }
+}
+
+fn check_namespace(call: &Call, namespace: &str) -> Result<(), ApiError> {
+    call.server
+        .read(|store| check_namespace_in(call, store, namespace))
+}
+
+/// Objects can only be created in a namespace that exists and stays.
+fn check_namespace_in(call: &Call, store: &Store<StorageKey>, namespace: &str) -> Result<(), ApiError> {
+    if namespace.is_empty() {
+        return Ok(());
+    }
+    let Some(stored) = store.get(&crate::namespaces::table(), &Key::new("", namespace)) else {
+        return Err(ApiError::not_found("", "namespaces", namespace));
+    };
+    let object = stored.document.to_value(&call.served.kind, stored.revision);
+    if !metadata::is_terminating(&object) && object["status"]["phase"] != "Terminating" {
+        return Ok(());
+    }
+    let resource = &call.served.resource;
+    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let cause = Cause {
+        reason: "NamespaceTerminating",
+        message: format!("namespace {namespace} is being terminated"),
+        field: "metadata.namespace".to_owned(),
+    };
+    Err(forbidden(&resource.group, &resource.plural, &call.path.name, &why).with_causes(vec![cause]))
+}
+
+/// 403 for an object.
+pub(crate) fn forbidden(group: &str, plural: &str, name: &str, why: &str) -> ApiError {
+    let resource = if group.is_empty() {
+        plural.to_owned()
+    } else {
+        format!("{plural}.{group}")
+    };
+    let message = format!(
+        "{resource} {} is forbidden: {why}",
+        crate::request::query::quote(name)
+    );
+    ApiError::new(403, "Forbidden", message).with_details(name, group, plural)
+}
+
+fn terminating_definition(call: &Call, name: &str) -> ApiError {
+    let resource = &call.served.resource;
+    let why = "create not allowed while custom resource definition is terminating";
+    forbidden(&resource.group, &resource.plural, name, why)
+}
+
+/// Stores an object the server itself makes, such as a default namespace; nothing happens if it exists.
+pub(crate) fn put_if_absent(server: &Server, storage: &StorageKey, key: &Key, object: &Value) {
+    let change = Change::Put(Document::new(object, 0));
+    // A conflict means that it exists, which is as good.
+    let _ = server.commit(storage, key, None, change, |_| {
+        Ok::<(), std::convert::Infallible>(())
+    });
+}

@@ -1,0 +1,236 @@
+//! DELETE: one object, or every object of a collection.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::reply::{self, ListMeta, Reply};
+use super::{Call, RETRIES, metadata};
+use crate::request::body;
+use crate::request::query::{DeleteOptions, ListOptions, Propagation};
+use crate::selection::Selection;
+use crate::server::Refused;
+use crate::status::ApiError;
+use crate::store::{Change, Document, Stored};
+
+/// The finalizer that keeps an object until its dependents lost their references to it.
+pub(crate) const ORPHAN: &str = "orphan";
+/// The finalizer that keeps an object until its blocking dependents are gone.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+
+/// Deletes the object named by the URL.
+pub(crate) fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
+    let options = read_options(call, bytes)?;
+    delete(call, &options)
+}
+
+/// Deletes what the selectors select, one object at a time, and answers the list as it was before.
+pub(crate) fn run_collection(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
+    let options = read_options(call, bytes)?;
+    let list = ListOptions::read(&call.query, false)?;
+    let selection = Selection::parse(call, &list)?;
+    let snapshot = call.server.read(|store| store.snapshot(call.served.storage()));
+    let mut deleted: Vec<Arc<Stored>> = Vec::new();
+    for (key, stored) in snapshot.range(&call.path.namespace, None) {
+        if !selection.matches(call, key, stored) {
+            continue;
+        }
+        let path = call.path.clone();
+        call.path.namespace = key.namespace().to_owned();
+        call.path.name = key.name().to_owned();
+        let outcome = delete(call, &options);
+        call.path = path;
+        match outcome {
+            Ok(_) => deleted.push(Arc::clone(stored)),
+            // Somebody else deleted it: it is gone, as asked for.
+            Err(error) if error.code() == 404 => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let meta = ListMeta {
+        revision: snapshot.revision(),
+        continue_token: None,
+        remaining: None,
+    };
+    let items: Vec<&Stored> = deleted.iter().map(AsRef::as_ref).collect();
+    reply::list(call, &meta, &items)
+}
+
+fn read_options(call: &Call, bytes: &Bytes) -> Result<DeleteOptions, ApiError> {
+    if bytes.is_empty() {
+        return DeleteOptions::read(&call.query, None);
+    }
+    let malformed =
+        |why: String| ApiError::bad_request(format!("couldn't get version/kind; json parse error: {why}"));
+    let value = match body::Format::of(call.content_type.as_deref())? {
+        body::Format::Json => body::json(bytes).map_err(malformed)?.value,
+        body::Format::Yaml => body::yaml(bytes).map_err(malformed)?.value,
+        body::Format::Protobuf => crate::protobuf::decode(bytes)?,
+    };
+    let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default();
+    let kind = text("kind");
+    if !kind.is_empty() && kind != "DeleteOptions" {
+        return Err(ApiError::bad_request(format!(
+            "no kind \"{kind}\" is registered for version \"{}\" in scheme \"pkg/runtime/scheme.go:111\"",
+            text("apiVersion")
+        )));
+    }
+    DeleteOptions::read(&call.query, Some(&value))
+}
+
+/// Deletes the object of the call's path.
+pub(crate) fn delete(call: &mut Call, options: &DeleteOptions) -> Result<Reply, ApiError> {
+    let served = Arc::clone(&call.served);
+    let key = call.key();
+    for _ in 0..RETRIES {
+        let stored = call
+            .server
+            .read(|store| store.get(served.storage(), &key).cloned());
+        let stored = stored.ok_or_else(|| call.not_found())?;
+        let old = served.value(&stored);
+        check_preconditions(call, options, &old)?;
+        served.admit_delete(call, &old)?;
+        let mut new = old.clone();
+        let first = !metadata::is_terminating(&old);
+        let finalizers = wanted_finalizers(call, options, &old);
+        metadata::set_finalizers(&mut new, &finalizers);
+        let held = !finalizers.is_empty() || served.held(call, &old);
+        if held || served.is_graceful() {
+            if !served.marks_itself() {
+                mark(call, &mut new, first);
+            }
+            served.mark_deleted(call, &mut new, first);
+        }
+        let (change, code) = if held {
+            (
+                Change::Put(served.document(&new)),
+                if options.orphan_dependents == Some(false) {
+                    202
+                } else {
+                    200
+                },
+            )
+        } else {
+            (Change::Delete, 200)
+        };
+        if new == old && matches!(change, Change::Put(_)) {
+            return reply::stored(call, code, &stored);
+        }
+        if options.dry_run {
+            return answer(call, code, &change, &new, stored.revision);
+        }
+        let commit = call.server.commit(
+            served.storage(),
+            &key,
+            Some(stored.revision),
+            clone(&change),
+            |_| Ok::<_, ApiError>(()),
+        );
+        match commit {
+            Ok(event) => {
+                crate::crd::after_write(&call.server, served.storage());
+                return answer(call, code, &change, &new, event.revision);
+            }
+            Err(Refused::Conflict) => {}
+            Err(Refused::Because(error)) => return Err(error),
+        }
+    }
+    Err(call.conflict(
+        "the object has been modified; please apply your changes to the latest version and try again",
+    ))
+}
+
+fn clone(change: &Change) -> Change {
+    match change {
+        Change::Put(document) => Change::Put(document.clone()),
+        Change::Delete => Change::Delete,
+    }
+}
+
+/// The object if it stays or if its kind answers so, else a `Status`.
+fn answer(call: &Call, code: u16, change: &Change, new: &Value, revision: u64) -> Result<Reply, ApiError> {
+    let done = matches!(change, Change::Delete);
+    if done && !call.served.resource.rules.returns_deleted_object {
+        return Ok(reply::deleted(call, &call.path.name, metadata::text(new, "uid")));
+    }
+    let mut shown = new.clone();
+    metadata::of(&mut shown).insert("resourceVersion".to_owned(), json!(revision.to_string()));
+    reply::object(call, code, shown)
+}
+
+fn check_preconditions(call: &Call, options: &DeleteOptions, old: &Value) -> Result<(), ApiError> {
+    let resource = &call.served.resource;
+    let refuse = |why: String| {
+        Err(ApiError::conflict(
+            &resource.group,
+            &resource.kind,
+            &call.path.name,
+            &why,
+        ))
+    };
+    let actual = metadata::text(old, "uid");
+    if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != actual) {
+        return refuse(format!(
+            "the UID in the precondition ({uid}) does not match the UID in record ({actual}). The object might have been \
+             deleted and then recreated"
+        ));
+    }
+    let actual = metadata::text(old, "resourceVersion");
+    if let Some(version) = options
+        .resource_version
+        .as_deref()
+        .filter(|version| *version != actual)
+    {
+        return refuse(format!(
+            "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({actual}). \
+             The object might have been modified"
+        ));
+    }
+    Ok(())
+}
+
+/// The finalizers with those that the propagation policy adds or takes away. What the options leave open, finalizers on
+/// the object decide, and then the default of the kind.
+fn wanted_finalizers(call: &Call, options: &DeleteOptions, old: &Value) -> Vec<String> {
+    let existing = metadata::finalizers(old);
+    let policy = match (options.orphan_dependents, options.propagation) {
+        (Some(true), _) => Propagation::Orphan,
+        (Some(false), _) => Propagation::Background,
+        (None, Some(policy)) => policy,
+        (None, None) if existing.contains(&ORPHAN) => Propagation::Orphan,
+        (None, None) if existing.contains(&FOREGROUND) => Propagation::Foreground,
+        (None, None) if call.served.orphans_by_default() => Propagation::Orphan,
+        (None, None) => Propagation::Background,
+    };
+    let wanted = match policy {
+        Propagation::Orphan => Some(ORPHAN),
+        Propagation::Foreground => Some(FOREGROUND),
+        Propagation::Background => None,
+    };
+    let mut finalizers: Vec<String> = existing
+        .iter()
+        .filter(|finalizer| ![ORPHAN, FOREGROUND].contains(finalizer) || Some(**finalizer) == wanted)
+        .map(|finalizer| (*finalizer).to_owned())
+        .collect();
+    if let Some(wanted) = wanted
+        && !existing.contains(&wanted)
+    {
+        finalizers.push(wanted.to_owned());
+    }
+    finalizers
+}
+
+/// Begins the deletion of an object that stays for now.
+fn mark(call: &Call, object: &mut Value, first: bool) {
+    if !first {
+        return;
+    }
+    let fields = metadata::of(object);
+    fields.insert(
+        "deletionTimestamp".to_owned(),
+        json!(call.server.clock.now_seconds()),
+    );
+    fields.insert("deletionGracePeriodSeconds".to_owned(), json!(0));
+    metadata::raise_generation(object);
+}

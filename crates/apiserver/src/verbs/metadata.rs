@@ -1,0 +1,420 @@
+//! `metadata`: what the server sets, what it restores, and what must hold of the rest.
+
+use serde_json::{Map, Value, json};
+
+use super::{Call, names};
+use crate::registry::Served;
+use crate::request::query::quote;
+use crate::resource::Generation;
+use crate::status::{ApiError, FieldError};
+
+/// Annotations of an object may take this many bytes altogether.
+const ANNOTATIONS_LIMIT: usize = 256 << 10;
+/// Longest prefix that `generateName` contributes: names made from it fit into a label.
+const MAX_PREFIX: usize = 58;
+
+/// The `metadata` of an object, made if it is missing.
+pub(crate) fn of(object: &mut Value) -> &mut Map<String, Value> {
+    if !object.is_object() {
+        *object = json!({});
+    }
+    let metadata = &mut object["metadata"];
+    if !metadata.is_object() {
+        *metadata = json!({});
+    }
+    match metadata {
+        Value::Object(fields) => fields,
+        _ => unreachable!("it was just made an object"),
+    }
+}
+
+/// A text field of `metadata`, empty if it is absent.
+pub(crate) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object
+        .get("metadata")
+        .and_then(|metadata| metadata.get(field))
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// Whether the object is being deleted.
+pub(crate) fn is_terminating(object: &Value) -> bool {
+    !text(object, "deletionTimestamp").is_empty()
+}
+
+/// The finalizers of an object.
+pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
+    let list = object
+        .get("metadata")
+        .and_then(|metadata| metadata.get("finalizers"))
+        .and_then(Value::as_array);
+    list.map(|list| list.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default()
+}
+
+/// Sets a list field of `metadata`, or removes it if the list is empty.
+pub(crate) fn set_finalizers(object: &mut Value, finalizers: &[String]) {
+    let metadata = of(object);
+    if finalizers.is_empty() {
+        metadata.remove("finalizers");
+    } else {
+        metadata.insert("finalizers".to_owned(), json!(finalizers));
+    }
+}
+
+/// The namespace in the body against the one in the URL; an empty one is filled in.
+///
+/// # Errors
+/// 400 if they differ.
+pub(crate) fn reconcile_namespace(
+    served: &Served,
+    namespace: &str,
+    object: &mut Value,
+) -> Result<(), ApiError> {
+    let metadata = of(object);
+    if !served.resource.namespaced {
+        metadata.remove("namespace");
+        return Ok(());
+    }
+    match metadata
+        .get("namespace")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+    {
+        "" => {
+            metadata.insert("namespace".to_owned(), json!(namespace));
+            Ok(())
+        }
+        given if given == namespace => Ok(()),
+        _ => Err(ApiError::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        )),
+    }
+}
+
+/// What the server sets on a new object.
+pub(crate) fn begin(call: &Call, object: &mut Value) {
+    let metadata = of(object);
+    for wiped in [
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "generation",
+    ] {
+        metadata.remove(wiped);
+    }
+    metadata.insert("uid".to_owned(), json!(call.server.uid()));
+    metadata.insert(
+        "creationTimestamp".to_owned(),
+        json!(call.server.clock.now_seconds()),
+    );
+    if call.served.resource.rules.generation != Generation::Never {
+        metadata.insert("generation".to_owned(), json!(1));
+    }
+}
+
+/// A name from `generateName`; `None` if the object has a name or asks for none.
+pub(crate) fn generated_name(call: &Call, object: &Value) -> Option<String> {
+    let prefix = text(object, "generateName");
+    if prefix.is_empty() || !text(object, "name").is_empty() {
+        return None;
+    }
+    let mut end = prefix.len().min(MAX_PREFIX);
+    while !prefix.is_char_boundary(end) {
+        end -= 1;
+    }
+    Some(format!("{}{}", &prefix[..end], call.server.name_suffix()))
+}
+
+/// What must hold of `metadata` whenever an object is written.
+pub(crate) fn validate(served: &Served, object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let rules = served.resource.rules;
+    let generate = text(object, "generateName");
+    for error in if generate.is_empty() {
+        Vec::new()
+    } else {
+        names::name(rules.name, generate, true)
+    } {
+        errors.push(FieldError::invalid(
+            "metadata.generateName",
+            &quote(generate),
+            &error,
+        ));
+    }
+    let name = text(object, "name");
+    if name.is_empty() {
+        errors.push(FieldError::required(
+            "metadata.name",
+            "name or generateName is required",
+        ));
+    } else {
+        for error in names::name(rules.name, name, false) {
+            errors.push(FieldError::invalid("metadata.name", &quote(name), &error));
+        }
+    }
+    if let Some(generation) = object["metadata"]["generation"]
+        .as_i64()
+        .filter(|generation| *generation < 0)
+    {
+        let detail = "must be greater than or equal to 0";
+        errors.push(FieldError::invalid(
+            "metadata.generation",
+            &generation.to_string(),
+            detail,
+        ));
+    }
+    validate_contents(served, &object["metadata"], &mut errors);
+    errors
+}
+
+/// Labels, annotations, owner references and finalizers.
+fn validate_contents(served: &Served, metadata: &Value, errors: &mut Vec<FieldError>) {
+    let entries = |field: &str| {
+        metadata
+            .get(field)
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+    };
+    for (key, value) in entries("labels") {
+        for error in names::qualified(key) {
+            errors.push(FieldError::invalid("metadata.labels", &quote(key), &error));
+        }
+        let value = value.as_str().unwrap_or_default();
+        for error in names::label_value(value) {
+            errors.push(FieldError::invalid("metadata.labels", &quote(value), &error));
+        }
+    }
+    let mut size = 0;
+    for (key, value) in entries("annotations") {
+        // Annotation keys may have upper case letters in their prefix; nothing else may.
+        for error in names::qualified(&key.to_ascii_lowercase()) {
+            errors.push(FieldError::invalid("metadata.annotations", &quote(key), &error));
+        }
+        size += key.len() + value.as_str().map_or(0, str::len);
+    }
+    if size > ANNOTATIONS_LIMIT {
+        errors.push(FieldError {
+            reason: "FieldValueTooLong",
+            field: "metadata.annotations".to_owned(),
+            message: format!("Too long: may not be more than {ANNOTATIONS_LIMIT} bytes"),
+        });
+    }
+    validate_owners(metadata, errors);
+    let finalizers: Vec<&str> = metadata
+        .get("finalizers")
+        .and_then(Value::as_array)
+        .map(|list| list.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default();
+    for finalizer in &finalizers {
+        for error in names::qualified(finalizer) {
+            errors.push(FieldError::invalid(
+                "metadata.finalizers",
+                &quote(finalizer),
+                &error,
+            ));
+        }
+    }
+    if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
+        let detail = "finalizer orphan and foregroundDeletion cannot be both set";
+        let shown = go_strings(&finalizers);
+        errors.push(FieldError::invalid("metadata.finalizers", &shown, detail));
+    }
+    if !served.is_custom() {
+        for (index, finalizer) in finalizers.iter().enumerate() {
+            let standard = ["kubernetes", "orphan", "foregroundDeletion"].contains(finalizer);
+            if !standard && !finalizer.contains('/') {
+                let detail = "name is neither a standard finalizer name nor is it fully qualified";
+                let field = format!("metadata.finalizers[{index}]");
+                errors.push(FieldError::invalid(field, &quote(finalizer), detail));
+            }
+        }
+    }
+}
+
+fn validate_owners(metadata: &Value, errors: &mut Vec<FieldError>) {
+    let owners = metadata
+        .get("ownerReferences")
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice);
+    let field = |owner: &Value, name: &str| {
+        owner
+            .get(name)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let mut controller: Option<String> = None;
+    for owner in owners {
+        let api_version = field(owner, "apiVersion");
+        if api_version.rsplit('/').next().is_none_or(str::is_empty) {
+            errors.push(FieldError::invalid(
+                "metadata.ownerReferences.apiVersion",
+                &quote(&api_version),
+                "version must not be empty",
+            ));
+        }
+        for name in ["kind", "name", "uid"] {
+            let value = field(owner, name);
+            if value.is_empty() {
+                let path = format!("metadata.ownerReferences.{name}");
+                errors.push(FieldError::invalid(path, &quote(&value), "must not be empty"));
+            }
+        }
+        if api_version == "v1" && field(owner, "kind") == "Event" {
+            errors.push(FieldError::invalid(
+                "metadata.ownerReferences",
+                &owner.to_string(),
+                "/v1, Kind=Event is disallowed from being an owner",
+            ));
+        }
+        if owner.get("controller").and_then(Value::as_bool) == Some(true) {
+            if let Some(first) = &controller {
+                let detail = format!(
+                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} \
+                     and {}",
+                    field(owner, "name")
+                );
+                let shown = Value::from(owners).to_string();
+                errors.push(FieldError::invalid("metadata.ownerReferences", &shown, &detail));
+            } else {
+                controller = Some(field(owner, "name"));
+            }
+        }
+    }
+}
+
+fn go_strings(texts: &[&str]) -> String {
+    let quoted: Vec<String> = texts.iter().map(|text| quote(text)).collect();
+    format!("[]string{{{}}}", quoted.join(", "))
+}
+
+/// Restores what an update cannot change, before anything is compared.
+pub(crate) fn restore(old: &Value, new: &mut Value) {
+    let before = old.get("metadata").cloned().unwrap_or_default();
+    let metadata = of(new);
+    metadata.remove("selfLink");
+    for field in ["creationTimestamp", "generation"] {
+        match before.get(field) {
+            Some(value) => metadata.insert(field.to_owned(), value.clone()),
+            None => metadata.remove(field),
+        };
+    }
+    // While an object is being deleted, its deadline is kept whatever the client says; before, setting one is an error.
+    let fields: &[&str] = if before.get("deletionTimestamp").is_some() {
+        &["deletionTimestamp", "deletionGracePeriodSeconds"]
+    } else {
+        &[]
+    };
+    for field in fields {
+        match before.get(*field) {
+            Some(value) => metadata.insert((*field).to_owned(), value.clone()),
+            None => metadata.remove(*field),
+        };
+    }
+    for field in ["uid", "name", "namespace"] {
+        let empty = metadata
+            .get(field)
+            .and_then(Value::as_str)
+            .is_none_or(str::is_empty);
+        if let (true, Some(value)) = (empty, before.get(field)) {
+            metadata.insert(field.to_owned(), value.clone());
+        }
+    }
+}
+
+/// What an update must leave as it is.
+pub(crate) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if is_terminating(old) {
+        let known = finalizers(old);
+        let added: Vec<&str> = finalizers(new)
+            .into_iter()
+            .filter(|finalizer| !known.contains(finalizer))
+            .collect();
+        if !added.is_empty() {
+            let detail = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers {}",
+                go_strings(&added)
+            );
+            errors.push(FieldError::forbidden("metadata.finalizers", &detail));
+        }
+    }
+    for field in [
+        "name",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ] {
+        let (before, after) = (old["metadata"].get(field), new["metadata"].get(field));
+        if before != after {
+            let shown = after.map_or_else(|| "null".to_owned(), Value::to_string);
+            errors.push(FieldError::invalid(
+                format!("metadata.{field}"),
+                &shown,
+                "field is immutable",
+            ));
+        }
+    }
+    errors
+}
+
+/// Raises the generation if the update touched what it counts.
+pub(crate) fn bump_generation(served: &Served, old: &Value, new: &mut Value) {
+    let outside = |object: &Value| {
+        let mut rest = object.as_object().cloned().unwrap_or_default();
+        for field in ["metadata", "apiVersion", "kind"] {
+            rest.remove(field);
+        }
+        if served.resource.status {
+            rest.remove("status");
+        }
+        rest
+    };
+    let changed = match served.resource.rules.generation {
+        Generation::Never => false,
+        Generation::Spec => old.get("spec") != new.get("spec"),
+        Generation::SpecOrAnnotations => {
+            old.get("spec") != new.get("spec")
+                || old["metadata"].get("annotations") != new["metadata"].get("annotations")
+        }
+        Generation::OutsideMetadata => outside(old) != outside(new),
+    };
+    if changed {
+        raise_generation(new);
+    }
+}
+
+/// One more, if the kind has a generation.
+pub(crate) fn raise_generation(object: &mut Value) {
+    let metadata = of(object);
+    if let Some(generation) = metadata.get("generation").and_then(Value::as_i64) {
+        metadata.insert("generation".to_owned(), json!(generation.saturating_add(1)));
+    }
+}
+
+/// Drops repeated owner references. Returns the warning for it.
+pub(crate) fn deduplicate_owners(object: &mut Value) -> Option<String> {
+    let owners = of(object).get_mut("ownerReferences")?.as_array_mut()?;
+    let mut seen: Vec<Value> = Vec::new();
+    let mut repeated: Vec<String> = Vec::new();
+    owners.retain(|owner| {
+        let known = seen.contains(owner);
+        if known {
+            repeated.push(owner["uid"].as_str().unwrap_or_default().to_owned());
+        } else {
+            seen.push(owner.clone());
+        }
+        !known
+    });
+    (!repeated.is_empty()).then(|| {
+        format!(
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may \
+             reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            repeated.join(", ")
+        )
+    })
+}

@@ -1,0 +1,188 @@
+//! What is done about a request: one module per verb, and what they share.
+//!
+//! Every verb is a synchronous function of a [`Call`]: what waits (reading a body, a revision that is still to come, the
+//! events of a watch) is in [`dispatch`](crate::server) and in [`watch`]. Writes compute their outcome outside of the
+//! store's lock and start over if the object changed meanwhile.
+
+pub(crate) mod create;
+pub(crate) mod delete;
+pub(crate) mod metadata;
+pub(crate) mod names;
+pub(crate) mod options;
+pub(crate) mod patch;
+pub(crate) mod read;
+pub(crate) mod reply;
+pub(crate) mod scale;
+pub(crate) mod update;
+pub(crate) mod watch;
+mod yaml;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::registry::Served;
+use crate::request::accept::Accept;
+use crate::request::body;
+use crate::request::path::ResourcePath;
+use crate::request::query::{FieldValidation, Query, WriteOptions};
+use crate::server::Server;
+use crate::status::ApiError;
+use crate::store::Key;
+
+/// Times a write starts over because somebody else was faster. Each time, somebody else made progress.
+pub(crate) const RETRIES: usize = 64;
+
+/// A request to a resource that is served.
+pub(crate) struct Call {
+    pub(crate) server: Arc<Server>,
+    pub(crate) served: Arc<Served>,
+    pub(crate) path: ResourcePath,
+    pub(crate) query: Query,
+    pub(crate) accept: Accept,
+    pub(crate) content_type: Option<String>,
+    pub(crate) user_agent: String,
+    /// Sent as `Warning` headers, each text once.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Call {
+    pub(crate) fn key(&self) -> Key {
+        Key::new(&self.path.namespace, &self.path.name)
+    }
+
+    pub(crate) fn warn(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        if !self.warnings.contains(&text) {
+            self.warnings.push(text);
+        }
+    }
+
+    pub(crate) fn not_found(&self) -> ApiError {
+        let resource = &self.served.resource;
+        ApiError::not_found(&resource.group, &resource.plural, &self.path.name)
+    }
+
+    /// The manager that owns what this request writes.
+    pub(crate) fn manager(&self, options: &WriteOptions) -> String {
+        if !options.field_manager.is_empty() {
+            return options.field_manager.clone();
+        }
+        let product = self.user_agent.split('/').next().unwrap_or_default();
+        let name: String = product.chars().filter(|c| !c.is_control()).collect();
+        let mut end = name.len().min(128);
+        while !name.is_char_boundary(end) {
+            end -= 1;
+        }
+        if end == 0 {
+            "unknown".to_owned()
+        } else {
+            name[..end].to_owned()
+        }
+    }
+
+    /// The object in the body of a create or an update, checked against the endpoint, without unknown fields, and with
+    /// defaults.
+    pub(crate) fn decode(&mut self, bytes: &Bytes, validation: FieldValidation) -> Result<Value, ApiError> {
+        let kind = &self.served.resource.kind;
+        let unrecognized = |why: String| {
+            let shown = body::excerpt(bytes);
+            ApiError::bad_request(format!(
+                "the object provided is unrecognized (must be of type {kind}): {why} ({shown})"
+            ))
+        };
+        let format = body::Format::of(self.content_type.as_deref())?;
+        let decoded = match format {
+            body::Format::Json => body::json(bytes)
+                .map_err(|why| unrecognized(format!("couldn't get version/kind; json parse error: {why}")))?,
+            body::Format::Yaml => body::yaml(bytes)
+                .map_err(|why| unrecognized(format!("couldn't get version/kind; json parse error: {why}")))?,
+            body::Format::Protobuf if self.served.is_custom() => {
+                return Err(body::unsupported(&["application/json", "application/yaml"]));
+            }
+            body::Format::Protobuf => body::Body {
+                value: crate::protobuf::decode(bytes)?,
+                strict: Vec::new(),
+            },
+        };
+        let mut object = decoded.value;
+        options::check_type(&self.served, &object).map_err(|refusal| match refusal {
+            options::Refusal::Unrecognized(why) => unrecognized(why),
+            options::Refusal::Error(error) => error,
+        })?;
+        options::complete_type(&self.served, &mut object);
+        self.conform(&mut object, decoded.strict, validation)?;
+        Ok(object)
+    }
+
+    /// Drops unknown fields and fills in defaults, after complaining as `validation` wants it.
+    pub(crate) fn conform(
+        &mut self,
+        object: &mut Value,
+        mut strict: Vec<String>,
+        validation: FieldValidation,
+    ) -> Result<(), ApiError> {
+        let served = Arc::clone(&self.served);
+        if let Err(why) = served.decode_errors(object) {
+            return Err(self.cannot_be_handled(&why));
+        }
+        if validation != FieldValidation::Ignore {
+            strict.extend(
+                served
+                    .schema
+                    .unknown_fields(object)
+                    .into_iter()
+                    .map(|path| format!("unknown field \"{path}\"")),
+            );
+            if validation == FieldValidation::Strict && !strict.is_empty() {
+                return Err(self.cannot_be_handled(&format!("strict decoding error: {}", strict.join(", "))));
+            }
+            for text in strict {
+                self.warn(text);
+            }
+        }
+        served.conform(object);
+        Ok(())
+    }
+
+    /// 400 for a body that is of the right kind but not a value of it.
+    pub(crate) fn cannot_be_handled(&self, why: &str) -> ApiError {
+        let resource = &self.served.resource;
+        ApiError::bad_request(format!(
+            "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}",
+            kind = resource.kind,
+            version = resource.version
+        ))
+    }
+
+    /// 422 for the object of this request.
+    pub(crate) fn invalid(&self, name: &str, errors: Vec<crate::status::FieldError>) -> ApiError {
+        let resource = &self.served.resource;
+        ApiError::invalid(&resource.group, &resource.kind, name, errors)
+    }
+
+    /// 405 in the words of builtin or of custom resources.
+    pub(crate) fn not_allowed(&self, verb: &str) -> ApiError {
+        method_not_allowed(&self.served, verb)
+    }
+}
+
+/// 405 in the words of builtin or of custom resources.
+pub(crate) fn method_not_allowed(served: &Served, verb: &str) -> ApiError {
+    let resource = &served.resource;
+    if served.is_custom() {
+        let message = format!(
+            "{verb} is not supported on resources of kind \"{}.{}\"",
+            resource.plural, resource.group
+        );
+        ApiError::new(405, "MethodNotAllowed", message).with_details("", &resource.group, &resource.plural)
+    } else {
+        ApiError::new(
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )
+        .with_details("", "", "")
+    }
+}

@@ -1,0 +1,135 @@
+//! `apiVersion` and `kind` of a body against those of the endpoint.
+
+use serde_json::{Value, json};
+
+use crate::registry::Served;
+use crate::status::{ApiError, FieldError};
+
+/// Why a body is not of the endpoint's type.
+pub(super) enum Refusal {
+    /// To be told together with the start of the body.
+    Unrecognized(String),
+    Error(ApiError),
+}
+
+/// Checks `apiVersion` and `kind`. Builtin endpoints take objects that name neither.
+pub(super) fn check_type(served: &Served, object: &Value) -> Result<(), Refusal> {
+    let Some(fields) = object.as_object() else {
+        return Err(Refusal::Unrecognized(match object {
+            Value::Null if served.is_custom() => "Object 'Kind' is missing in 'null'".to_owned(),
+            other => format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct \
+                 {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
+                 \"json:\\\"kind,omitempty\\\"\" }}",
+                go_type(other)
+            ),
+        }));
+    };
+    let mut texts = [String::new(), String::new()];
+    for (slot, name) in texts.iter_mut().zip(["apiVersion", "kind"]) {
+        match fields.get(name) {
+            None | Some(Value::Null) => {}
+            Some(Value::String(text)) => slot.clone_from(text),
+            Some(other) => {
+                return Err(Refusal::Unrecognized(format!(
+                    "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field \
+                     .{name} of type string",
+                    go_type(other)
+                )));
+            }
+        }
+    }
+    let [api_version, kind] = texts;
+    let expected = &served.kind;
+    if served.is_custom() {
+        if kind.is_empty() {
+            return Err(Refusal::Unrecognized(format!(
+                "Object 'Kind' is missing in '{object}'"
+            )));
+        }
+        if api_version.matches('/').count() > 1 {
+            return Err(Refusal::Unrecognized(format!(
+                "unexpected GroupVersion string: {api_version}"
+            )));
+        }
+        if api_version != expected.api_version {
+            return Err(Refusal::Error(ApiError::bad_request(format!(
+                "the API version in the data ({api_version}) does not match the expected API version ({})",
+                expected.api_version
+            ))));
+        }
+        return Ok(());
+    }
+    let api_version = if api_version.is_empty() {
+        expected.api_version.clone()
+    } else {
+        api_version
+    };
+    let kind = if kind.is_empty() {
+        expected.kind.clone()
+    } else {
+        kind
+    };
+    if api_version == expected.api_version && kind == expected.kind {
+        return Ok(());
+    }
+    let version = api_version.rsplit('/').next().unwrap_or_default();
+    let why = if crate::builtin::message_of_kind(&api_version, &kind).is_some() {
+        format!(
+            "converting ({version}.{kind}) to ({}.{}): unknown conversion",
+            internal_package(&served.resource.group),
+            expected.kind
+        )
+    } else {
+        format!(
+            "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"pkg/runtime/scheme.go:111\""
+        )
+    };
+    Err(Refusal::Error(ApiError::bad_request(format!(
+        "{kind} in version \"{version}\" cannot be handled as a {}: {why}",
+        expected.kind
+    ))))
+}
+
+/// 422 for a custom object of another kind in the right version; checked after the name.
+pub(super) fn check_custom_kind(served: &Served, object: &Value) -> Option<FieldError> {
+    let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+    (served.is_custom() && kind != served.kind.kind).then(|| {
+        FieldError::invalid(
+            "kind",
+            &crate::request::query::quote(kind),
+            &format!("must be {}", served.kind.kind),
+        )
+    })
+}
+
+/// Fills in what a builtin endpoint takes for granted.
+pub(super) fn complete_type(served: &Served, object: &mut Value) {
+    if !served.is_custom()
+        && let Some(fields) = object.as_object_mut()
+    {
+        fields.insert("apiVersion".to_owned(), json!(served.kind.api_version));
+        fields.insert("kind".to_owned(), json!(served.kind.kind));
+    }
+}
+
+/// The name of the Go package that holds a group's internal types.
+fn internal_package(group: &str) -> &str {
+    if group.is_empty() {
+        "core"
+    } else {
+        group.split('.').next().unwrap_or_default()
+    }
+}
+
+/// What Go calls a JSON value.
+pub(crate) fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}

@@ -1,0 +1,276 @@
+//! PATCH: merge, JSON and strategic merge patches, and server-side apply.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::reply::Reply;
+use super::update::{self, Ownership};
+use super::{Call, create, metadata};
+use crate::interim::managed_fields::{self, Writer};
+use crate::registry::Served;
+use crate::request::body;
+use crate::request::query::{FieldValidation, WriteOptions, quote};
+use crate::status::{ApiError, FieldError};
+
+const JSON: &str = "application/json-patch+json";
+const MERGE: &str = "application/merge-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+
+/// The patch types of the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Json,
+    Merge,
+    Strategic,
+    Apply,
+}
+
+impl Kind {
+    /// The type of the request's body.
+    ///
+    /// # Errors
+    /// 415 with the types that the resource takes.
+    pub(super) fn of(call: &Call) -> Result<Self, ApiError> {
+        let custom = call.served.is_custom();
+        match body::media_type(call.content_type.as_deref()) {
+            JSON => Ok(Self::Json),
+            MERGE => Ok(Self::Merge),
+            APPLY => Ok(Self::Apply),
+            STRATEGIC if !custom => Ok(Self::Strategic),
+            "application/apply-patch+cbor" => {
+                Err(
+                    ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+                        .with_details("", "", ""),
+                )
+            }
+            _ if custom => Err(body::unsupported(&[JSON, MERGE, APPLY])),
+            _ => Err(body::unsupported(&[JSON, MERGE, STRATEGIC, APPLY])),
+        }
+    }
+}
+
+/// Patches the object named by the URL; an apply creates it if it is missing.
+pub(crate) fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
+    let kind = Kind::of(call)?;
+    let options = WriteOptions::read(&call.query, "PatchOptions", kind == Kind::Apply)?;
+    if kind == Kind::Apply {
+        return apply(call, bytes, &options);
+    }
+    let patch = Patch::read(kind, bytes)?;
+    let changed = update::change(call, &options, |call, old| {
+        let mut new = patch.apply(&call.served, old)?;
+        check_identity(call, &new)?;
+        conform(call, &mut new, &patch, options.field_validation)?;
+        Ok((new, Ownership::Tracked))
+    })?;
+    changed.reply(call)
+}
+
+/// A patch that was read once and may be applied to several states of an object.
+pub(super) enum Patch {
+    Json(Bytes),
+    Merge(Value, Vec<String>),
+    Strategic(Value, Vec<String>),
+}
+
+impl Patch {
+    pub(super) fn read(kind: Kind, bytes: &Bytes) -> Result<Self, ApiError> {
+        if kind == Kind::Json {
+            return Ok(Self::Json(bytes.clone()));
+        }
+        let decoded =
+            body::json(bytes).map_err(|why| ApiError::bad_request(format!("error decoding patch: {why}")))?;
+        if !decoded.value.is_object() {
+            return Err(ApiError::bad_request(format!(
+                "error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+                super::options::go_type(&decoded.value)
+            )));
+        }
+        Ok(match kind {
+            Kind::Strategic => Self::Strategic(decoded.value, decoded.strict),
+            _ => Self::Merge(decoded.value, decoded.strict),
+        })
+    }
+
+    /// The patched object.
+    pub(super) fn apply(&self, _served: &Served, old: &Value) -> Result<Value, ApiError> {
+        match self {
+            Self::Json(patch) => crate::patch::json(old, patch),
+            Self::Merge(patch, _) => {
+                let mut new = old.clone();
+                crate::patch::merge(&mut new, patch);
+                Ok(new)
+            }
+            Self::Strategic(..) => Err(body::unsupported(&[JSON, MERGE, APPLY])),
+        }
+    }
+
+    fn strict(&self) -> Vec<String> {
+        match self {
+            Self::Json(_) => Vec::new(),
+            Self::Merge(_, strict) | Self::Strategic(_, strict) => strict.clone(),
+        }
+    }
+}
+
+/// A patch can change neither the name, nor the namespace, nor the type.
+fn check_identity(call: &mut Call, new: &Value) -> Result<(), ApiError> {
+    let served = Arc::clone(&call.served);
+    if served.is_custom() {
+        let text = |field: &str| {
+            new.get(field)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let (api_version, kind) = (text("apiVersion"), text("kind"));
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        let mut errors = Vec::new();
+        if kind != served.kind.kind {
+            let detail = format!("must be {}", served.kind.kind);
+            errors.push(FieldError::invalid("kind", &quote(&kind), &detail));
+        }
+        if api_version != served.kind.api_version {
+            let detail = format!("must be {}", served.kind.api_version);
+            errors.push(FieldError::invalid("apiVersion", &quote(&api_version), &detail));
+        }
+        if !errors.is_empty() {
+            return Err(ApiError::invalid(group, &kind, &call.path.name, errors));
+        }
+    }
+    update::check_name(call, new)?;
+    let mut copy = new.clone();
+    metadata::reconcile_namespace(&served, &call.path.namespace, &mut copy)
+}
+
+/// Decodes the patched object as if it had been sent; what is wrong with it is blamed on the patch.
+fn conform(
+    call: &mut Call,
+    new: &mut Value,
+    patch: &Patch,
+    validation: FieldValidation,
+) -> Result<(), ApiError> {
+    let shown = new.to_string();
+    super::options::complete_type(&call.served, new);
+    let refuse = |why: &str| {
+        let error = FieldError::invalid("patch", &quote(&shown), why);
+        ApiError::invalid("", "", "", vec![error])
+    };
+    let served = Arc::clone(&call.served);
+    if let Err(why) = served.decode_errors(new) {
+        return Err(refuse(&why));
+    }
+    if validation != FieldValidation::Ignore {
+        let mut strict = patch.strict();
+        strict.extend(
+            served
+                .schema
+                .unknown_fields(new)
+                .into_iter()
+                .map(|path| format!("unknown field \"{path}\"")),
+        );
+        if validation == FieldValidation::Strict && !strict.is_empty() {
+            return Err(refuse(&format!("strict decoding error: {}", strict.join(", "))));
+        }
+        for text in strict {
+            call.warn(text);
+        }
+    }
+    served.conform(new);
+    Ok(())
+}
+
+/// Server-side apply.
+fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply, ApiError> {
+    let applied = read_applied(call, bytes, options.field_validation)?;
+    let manager = call.manager(options);
+    let force = options.force.unwrap_or(false);
+    let subresource = call.path.subresource.clone();
+    let exists = call
+        .server
+        .read(|store| store.get(call.served.storage(), &call.key()).is_some());
+    if !exists {
+        if !subresource.is_empty() {
+            return Err(call.not_found());
+        }
+        let uid = metadata::text(&applied, "uid");
+        if !uid.is_empty() {
+            return Err(call.conflict(&format!(
+                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            )));
+        }
+        let mut object = merge(call, None, &applied, &manager, force)?;
+        metadata::of(&mut object).remove("resourceVersion");
+        call.served.conform(&mut object);
+        let created = create::create(call, object, options, Ownership::Applied);
+        match created {
+            Ok(created) => return created.reply(call, 201),
+            // Somebody created it meanwhile: apply to that.
+            Err(error) if error.reason() == "AlreadyExists" => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let changed = update::change(call, options, |call, old| {
+        let mut new = merge(call, Some(old), &applied, &manager, force)?;
+        call.served.conform(&mut new);
+        Ok((new, Ownership::Applied))
+    })?;
+    changed.reply(call)
+}
+
+/// The configuration in the body, checked against the endpoint.
+fn read_applied(call: &mut Call, bytes: &Bytes, validation: FieldValidation) -> Result<Value, ApiError> {
+    let decoded =
+        body::yaml(bytes).map_err(|why| ApiError::bad_request(format!("error decoding YAML: {why}")))?;
+    if validation == FieldValidation::Strict && !decoded.strict.is_empty() {
+        return Err(ApiError::bad_request(format!(
+            "error strict decoding YAML: {}",
+            decoded.strict.join(", ")
+        )));
+    }
+    if validation == FieldValidation::Warn {
+        for text in decoded.strict {
+            call.warn(text);
+        }
+    }
+    let mut object = decoded.value;
+    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    if api_version != call.served.kind.api_version || kind != call.served.kind.kind {
+        let shown = if api_version.is_empty() { "/" } else { api_version };
+        return Err(ApiError::bad_request(format!(
+            "invalid object type: {shown}, Kind={kind}"
+        )));
+    }
+    update::check_name(call, &object)?;
+    let namespace = call.path.namespace.clone();
+    metadata::reconcile_namespace(&call.served, &namespace, &mut object)?;
+    if object["metadata"]
+        .get("managedFields")
+        .is_some_and(|fields| !fields.is_null())
+    {
+        return Err(ApiError::bad_request("metadata.managedFields must be nil"));
+    }
+    Ok(object)
+}
+
+fn merge(
+    call: &Call,
+    live: Option<&Value>,
+    applied: &Value,
+    manager: &str,
+    force: bool,
+) -> Result<Value, ApiError> {
+    let now = call.server.clock.now_seconds();
+    let writer = Writer {
+        manager,
+        subresource: &call.path.subresource,
+        api_version: &call.served.kind.api_version,
+        now: &now,
+    };
+    let reset = call.served.reset_fields(&call.path.subresource);
+    managed_fields::apply(&call.served.schema, live, applied, &writer, force, reset)
+}

@@ -1,0 +1,254 @@
+//! GET: one object, or a list of them.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+
+use super::Call;
+use super::reply::{self, ListMeta, Reply};
+use crate::request::query::{ListOptions, RevisionMatch, revision};
+use crate::selection::Selection;
+use crate::status::ApiError;
+use crate::store::{Key, Snapshot, Stored};
+
+/// Answers one object.
+pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
+    let stored = call
+        .server
+        .read(|store| store.get(call.served.storage(), &call.key()).cloned());
+    let stored = stored.ok_or_else(|| call.not_found())?;
+    reply::stored(call, 200, &stored)
+}
+
+/// Answers a list, or a page of it.
+pub(crate) fn list(call: &Call) -> Result<Reply, ApiError> {
+    let options = ListOptions::read(&call.query, false)?;
+    let selection = Selection::parse(call, &options)?;
+    let page = Page::read(call, &options)?;
+    let mut items: Vec<Arc<Stored>> = Vec::new();
+    let mut next: Option<&Key> = None;
+    let mut rest = page.snapshot.range(&call.path.namespace, page.start.as_ref());
+    for (key, stored) in rest.by_ref() {
+        if !selection.matches(call, key, stored) {
+            continue;
+        }
+        if options
+            .limit
+            .is_some_and(|limit| page.limited && items.len() == limit)
+        {
+            next = Some(key);
+            break;
+        }
+        items.push(Arc::clone(stored));
+    }
+    let remaining = next
+        .filter(|_| selection.is_everything())
+        .map(|_| rest.count() + 1);
+    let meta = ListMeta {
+        revision: page.snapshot.revision(),
+        continue_token: next.and_then(|_| {
+            let last = items.last()?;
+            let key = key_of(call, last);
+            Some(encode_token(&call.path.namespace, &key, page.snapshot.revision()))
+        }),
+        remaining,
+    };
+    let items: Vec<&Stored> = items.iter().map(AsRef::as_ref).collect();
+    reply::list(call, &meta, &items)
+}
+
+/// The key under which an object is stored.
+fn key_of(call: &Call, stored: &Stored) -> Key {
+    let object = call.served.value(stored);
+    Key::new(
+        super::metadata::text(&object, "namespace"),
+        super::metadata::text(&object, "name"),
+    )
+}
+
+/// Which state of the collection is listed, and from where on.
+struct Page {
+    snapshot: Snapshot,
+    start: Option<Key>,
+    /// Whether `limit` counts: it does not for `resourceVersion=0`.
+    limited: bool,
+}
+
+impl Page {
+    fn read(call: &Call, options: &ListOptions) -> Result<Self, ApiError> {
+        let storage = call.served.storage();
+        let wanted = revision(&options.resource_version)
+            .map_err(|why| ApiError::bad_request(format!("invalid resource version: {why}")))?;
+        if !options.continue_token.is_empty() {
+            if wanted.is_some_and(|wanted| wanted != 0) {
+                return Err(ApiError::bad_request(
+                    "specifying resource version is not allowed when using continue",
+                ));
+            }
+            let token = decode_token(&options.continue_token, &call.path.namespace)
+                .map_err(|why| ApiError::bad_request(format!("invalid continue token: {why}")))?;
+            let snapshot = match token.revision {
+                // The token of an expired list: go on with what is there now.
+                None => call.server.read(|store| store.snapshot(storage)),
+                Some(revision) => call
+                    .server
+                    .read(|store| store.snapshot_at(storage, revision.min(store.revision())))
+                    .map_err(|_| expired(call, &token.start))?,
+            };
+            return Ok(Self {
+                snapshot,
+                start: Some(token.start),
+                limited: true,
+            });
+        }
+        let exact = match (options.revision_match, wanted) {
+            (Some(RevisionMatch::Exact), Some(wanted)) => Some(wanted),
+            (None, Some(wanted)) if wanted != 0 && options.limit.is_some() => Some(wanted),
+            _ => None,
+        };
+        let snapshot = match exact {
+            None => call.server.read(|store| store.snapshot(storage)),
+            Some(revision) => call
+                .server
+                .read(|store| store.snapshot_at(storage, revision))
+                .map_err(|_| {
+                    ApiError::new(
+                        410,
+                        "Expired",
+                        "The resourceVersion for the provided list is too old.",
+                    )
+                })?,
+        };
+        Ok(Self {
+            snapshot,
+            start: None,
+            limited: wanted != Some(0),
+        })
+    }
+}
+
+/// 410 with a token to go on without consistency.
+fn expired(call: &Call, start: &Key) -> ApiError {
+    let token = encode(call, start);
+    ApiError::new(
+        410,
+        "Expired",
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list without \
+         the continue parameter, or use the continue token in this response to retrieve the remainder of the results. \
+         Continuing with the provided token results in an inconsistent list - objects that were created, modified, or \
+         deleted between the time the first chunk was returned and now may show up in the list.",
+    )
+    .with_continue(&token)
+}
+
+fn encode(call: &Call, start: &Key) -> String {
+    token_text(&call.path.namespace, start.as_str(), -1)
+}
+
+/// The token that continues after `last`.
+fn encode_token(namespace: &str, last: &Key, revision: u64) -> String {
+    // The first key after it: no name contains a NUL.
+    token_text(
+        namespace,
+        &format!("{}\0", last.as_str()),
+        i64::try_from(revision).unwrap_or(i64::MAX),
+    )
+}
+
+fn token_text(namespace: &str, start: &str, revision: i64) -> String {
+    let relative = start
+        .strip_prefix(namespace)
+        .unwrap_or(start)
+        .trim_start_matches('/');
+    let token = json!({"v": "meta.k8s.io/v1", "rv": revision, "start": format!("/{relative}")});
+    URL_SAFE_NO_PAD.encode(token.to_string())
+}
+
+struct Token {
+    /// `None` to list what is there now.
+    revision: Option<u64>,
+    start: Key,
+}
+
+fn decode_token(text: &str, namespace: &str) -> Result<Token, String> {
+    let invalid = |why: &str| format!("continue key is not valid: {why}");
+    let bytes = URL_SAFE_NO_PAD
+        .decode(text)
+        .or_else(|error| STANDARD_NO_PAD.decode(text).map_err(|_| error));
+    let bytes = bytes.map_err(|error| {
+        let at = match error {
+            base64::DecodeError::InvalidByte(at, _)
+            | base64::DecodeError::InvalidLastSymbol { offset: at, .. } => at,
+            // Go reads four characters at a time and names the start of the incomplete group.
+            _ => text.len() / 4 * 4,
+        };
+        invalid(&format!("illegal base64 data at input byte {at}"))
+    })?;
+    let token: Value = serde_json::from_slice(&bytes)
+        .map_err(|_| invalid(&crate::request::body::json(&bytes).err().unwrap_or_default()))?;
+    let version = token.get("v").and_then(Value::as_str).unwrap_or_default();
+    if version != "meta.k8s.io/v1" {
+        return Err(invalid(&format!(
+            "server does not recognize this encoded version {version}"
+        )));
+    }
+    let revision = token.get("rv").and_then(Value::as_i64).unwrap_or(0);
+    if revision == 0 {
+        return Err(invalid(
+            "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+        ));
+    }
+    let start = token.get("start").and_then(Value::as_str).unwrap_or_default();
+    if start.is_empty() {
+        return Err(invalid("encoded start key empty (version meta.k8s.io/v1)"));
+    }
+    if start.split('/').any(|segment| segment == "..") {
+        return Err(invalid(start));
+    }
+    let relative = start.trim_start_matches('/');
+    let start = if namespace.is_empty() {
+        relative.to_owned()
+    } else {
+        format!("{namespace}/{relative}")
+    };
+    Ok(Token {
+        revision: u64::try_from(revision).ok(),
+        start: Key::from_text(&start),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_go_round() {
+        for (namespace, key) in [
+            ("ns", Key::new("ns", "a")),
+            ("", Key::new("ns", "a")),
+            ("", Key::new("", "a")),
+        ] {
+            let token = decode_token(&encode_token(namespace, &key, 7), namespace).unwrap();
+            assert_eq!(token.revision, Some(7));
+            assert_eq!(token.start.as_str(), format!("{}\0", key.as_str()));
+        }
+    }
+
+    #[test]
+    fn broken_tokens_are_explained() {
+        for (token, why) in [
+            (
+                "notatoken",
+                "continue key is not valid: illegal base64 data at input byte 8",
+            ),
+            (
+                "e30",
+                "continue key is not valid: server does not recognize this encoded version ",
+            ),
+        ] {
+            assert_eq!(decode_token(token, "").err().unwrap(), why);
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Answers: objects and lists in the encoding and the view that were asked for.
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, header};
+use serde_json::{Value, json};
+
+use super::{Call, yaml};
+use crate::registry::Served;
+use crate::request::accept::{Accept, Encoding, View};
+use crate::server::ResponseBody;
+use crate::status::ApiError;
+use crate::store::{Stored, TypeMeta};
+use crate::table;
+
+/// An answer before its headers.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) code: u16,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: ResponseBody,
+    /// Seconds of the `Retry-After` header.
+    pub(crate) retry_after: Option<u64>,
+}
+
+impl Reply {
+    pub(crate) fn bytes(code: u16, content_type: &'static str, bytes: impl Into<Bytes>) -> Self {
+        Self {
+            code,
+            content_type,
+            body: ResponseBody::full(bytes),
+            retry_after: None,
+        }
+    }
+
+    pub(crate) fn text(code: u16, text: &str) -> Self {
+        Self::bytes(code, "text/plain; charset=utf-8", text.to_owned())
+    }
+
+    /// A value as it is, in the encoding asked for.
+    pub(crate) fn value(code: u16, encoding: Encoding, value: &Value) -> Self {
+        let text = match encoding {
+            Encoding::Json => value.to_string(),
+            Encoding::Yaml => yaml::write(value),
+        };
+        Self::bytes(code, encoding.content_type(), text)
+    }
+
+    /// The `Status` of an error.
+    pub(crate) fn error(encoding: Encoding, error: &ApiError) -> Self {
+        Self::value(error.code(), encoding, &error.to_json())
+    }
+
+    pub(crate) fn into_response(self) -> Response<ResponseBody> {
+        let mut response = Response::new(self.body);
+        *response.status_mut() =
+            http::StatusCode::from_u16(self.code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        headers.insert(
+            header::CACHE_CONTROL,
+            HeaderValue::from_static("no-cache, private"),
+        );
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+/// An object of the call's resource.
+pub(crate) fn stored(call: &Call, code: u16, stored: &Stored) -> Result<Reply, ApiError> {
+    let accept = call.accept;
+    if accept.view == View::Object && accept.encoding == Encoding::Json && call.served.reads_as_stored(stored)
+    {
+        let mut bytes = Vec::with_capacity(stored.document.len() + 128);
+        stored
+            .document
+            .write(&mut bytes, Some(&call.served.kind), stored.revision);
+        return Ok(Reply::bytes(code, "application/json", bytes));
+    }
+    object(call, code, call.served.value(stored))
+}
+
+/// An object that is not stored as it is shown.
+pub(crate) fn object(call: &Call, code: u16, object: Value) -> Result<Reply, ApiError> {
+    let accept = call.accept;
+    let shown = match accept.view {
+        View::Object => object,
+        View::Metadata => partial_metadata(accept, &object),
+        View::MetadataList => return Err(ApiError::internal("content is not a list")),
+        View::Table => {
+            let objects = [object];
+            call.table(&objects, &objects[0]["metadata"], true)?
+        }
+    };
+    Ok(Reply::value(code, accept.encoding, &shown))
+}
+
+/// `PartialObjectMetadata` of an object.
+pub(crate) fn partial_metadata(accept: Accept, object: &Value) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata",
+        "apiVersion": format!("meta.k8s.io/{}", accept.view_version),
+        "metadata": object.get("metadata").cloned().unwrap_or_else(|| json!({})),
+    })
+}
+
+/// `Status` of a delete that is done.
+pub(crate) fn deleted(call: &Call, name: &str, uid: &str) -> Reply {
+    let resource = &call.served.resource;
+    let mut details = json!({"name": name, "kind": resource.plural, "uid": uid});
+    if !resource.group.is_empty() {
+        details["group"] = json!(resource.group);
+    }
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
+    Reply::value(200, call.accept.encoding, &status)
+}
+
+/// What a list says about itself.
+pub(crate) struct ListMeta {
+    pub(crate) revision: u64,
+    pub(crate) continue_token: Option<String>,
+    pub(crate) remaining: Option<usize>,
+}
+
+impl ListMeta {
+    fn to_json(&self, served: &Served) -> Value {
+        let mut metadata = json!({"resourceVersion": self.revision.to_string()});
+        match &self.continue_token {
+            Some(token) => metadata["continue"] = json!(token),
+            // Custom lists are written from an untyped value, which has the field even where it is empty.
+            None if served.is_custom() => metadata["continue"] = json!(""),
+            None => {}
+        }
+        if let Some(remaining) = self.remaining {
+            metadata["remainingItemCount"] = json!(remaining);
+        }
+        metadata
+    }
+}
+
+/// A list of the call's resource.
+pub(crate) fn list(call: &Call, meta: &ListMeta, items: &[&Stored]) -> Result<Reply, ApiError> {
+    let accept = call.accept;
+    let served = &call.served;
+    let list_kind = TypeMeta::new(&served.kind.api_version, &served.resource.list_kind);
+    // The fast way: no item is parsed.
+    let as_stored = items.iter().all(|stored| served.reads_as_stored(stored));
+    if accept.view == View::Object && accept.encoding == Encoding::Json && as_stored {
+        let size: usize = items.iter().map(|stored| stored.document.len() + 160).sum();
+        let mut bytes = Vec::with_capacity(size + 256);
+        let head = format!(
+            "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{},\"items\":[",
+            json!(list_kind.kind),
+            json!(list_kind.api_version),
+            meta.to_json(served)
+        );
+        bytes.extend_from_slice(head.as_bytes());
+        let item_kind = served.is_custom().then_some(&served.kind);
+        for (index, stored) in items.iter().enumerate() {
+            if index > 0 {
+                bytes.push(b',');
+            }
+            stored.document.write(&mut bytes, item_kind, stored.revision);
+        }
+        bytes.extend_from_slice(b"]}");
+        return Ok(Reply::bytes(200, "application/json", bytes));
+    }
+    let objects: Vec<Value> = items.iter().map(|stored| served.value(stored)).collect();
+    let shown = match accept.view {
+        View::Object => {
+            let items: Vec<Value> = objects
+                .into_iter()
+                .map(|mut object| {
+                    if !served.is_custom()
+                        && let Some(fields) = object.as_object_mut()
+                    {
+                        fields.remove("kind");
+                        fields.remove("apiVersion");
+                    }
+                    object
+                })
+                .collect();
+            json!({
+                "kind": list_kind.kind, "apiVersion": list_kind.api_version,
+                "metadata": meta.to_json(served), "items": items,
+            })
+        }
+        View::MetadataList => {
+            let items: Vec<Value> = objects
+                .iter()
+                .map(|object| partial_metadata(accept, object))
+                .collect();
+            // Go's nil slice: only the list of a custom resource without objects has it.
+            let items = if items.is_empty() && served.is_custom() {
+                Value::Null
+            } else {
+                Value::Array(items)
+            };
+            let mut metadata = meta.to_json(served);
+            drop_empty_continue(&mut metadata);
+            json!({
+                "kind": "PartialObjectMetadataList",
+                "apiVersion": format!("meta.k8s.io/{}", accept.view_version),
+                "metadata": metadata, "items": items,
+            })
+        }
+        View::Metadata => {
+            return Err(ApiError::new(
+                406,
+                "NotAcceptable",
+                format!(
+                    "you requested PartialObjectMetadata, but the requested object is a list ({})",
+                    if served.is_custom() {
+                        "*unstructured.UnstructuredList".to_owned()
+                    } else {
+                        format!("*{}.{}", go_package(&served.resource.group), list_kind.kind)
+                    }
+                ),
+            ));
+        }
+        View::Table => call.table(&objects, &meta.to_json(served), true)?,
+    };
+    Ok(Reply::value(200, accept.encoding, &shown))
+}
+
+fn drop_empty_continue(metadata: &mut Value) {
+    if metadata.get("continue").and_then(Value::as_str) == Some("")
+        && let Some(fields) = metadata.as_object_mut()
+    {
+        fields.remove("continue");
+    }
+}
+
+fn go_package(group: &str) -> &str {
+    if group.is_empty() {
+        "core"
+    } else {
+        group.split('.').next().unwrap_or_default()
+    }
+}
+
+impl Call {
+    /// A `Table` of objects whose list, or which themselves, have this `metadata`.
+    pub(crate) fn table(
+        &self,
+        objects: &[Value],
+        metadata: &Value,
+        with_columns: bool,
+    ) -> Result<Value, ApiError> {
+        let include = table::IncludeObject::parse(self.query.text("includeObject"))?;
+        let options = table::Options {
+            include,
+            now: self.server.clock.now(),
+            with_columns,
+        };
+        let mut table = table::table(&self.served.resource, objects, metadata, options);
+        if self.accept.view_version != "v1" {
+            table["apiVersion"] = json!(format!("meta.k8s.io/{}", self.accept.view_version));
+        }
+        Ok(table)
+    }
+}

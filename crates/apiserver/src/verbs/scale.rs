@@ -1,0 +1,253 @@
+//! `/scale`: the number of replicas of an object, as an `autoscaling/v1` `Scale`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::reply::{self, Reply};
+use super::update::{self, Changed, Ownership};
+use super::{Call, metadata, patch};
+use crate::request::body;
+use crate::request::query::WriteOptions;
+use crate::resource::ScalePaths;
+use crate::status::{ApiError, FieldError};
+
+/// Answers the scale of an object.
+pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
+    let stored = call
+        .server
+        .read(|store| store.get(call.served.storage(), &call.key()).cloned());
+    let stored = stored.ok_or_else(|| call.not_found())?;
+    let scale = view(call, &call.served.value(&stored))?;
+    reply::object(call, 200, scale)
+}
+
+/// Replaces the scale of an object.
+pub(crate) fn put(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
+    let options = WriteOptions::read(&call.query, "UpdateOptions", false)?;
+    let scale = match body::Format::of(call.content_type.as_deref())? {
+        body::Format::Json => body::json(bytes),
+        body::Format::Yaml => body::yaml(bytes),
+        body::Format::Protobuf => {
+            crate::protobuf::decode(bytes).map(|value| body::Body { value, strict: Vec::new() }).map_err(|e| e.message().to_owned())
+        }
+    }
+    .map_err(|why| {
+        ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be of type Scale): couldn't get version/kind; json parse error: \
+             {why} ({})",
+            body::excerpt(bytes)
+        ))
+    })?
+    .value;
+    update::check_name(call, &scale)?;
+    write(call, &options, |_, _| Ok(scale.clone()))
+}
+
+/// Patches the scale of an object.
+pub(crate) fn patch(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
+    let kind = patch::Kind::of(call)?;
+    let options = WriteOptions::read(&call.query, "PatchOptions", kind == patch::Kind::Apply)?;
+    if kind == patch::Kind::Apply {
+        return apply(call, bytes, &options);
+    }
+    let patch = patch::Patch::read(kind, bytes)?;
+    write(call, &options, |call, old| {
+        let scale = view_or_zero(call, old)?;
+        patch.apply(&call.served, &scale)
+    })
+}
+
+/// Applies a scale: the replicas of the object belong to the applier from then on.
+fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply, ApiError> {
+    let applied = body::yaml(bytes)
+        .map_err(|why| ApiError::bad_request(format!("error decoding YAML: {why}")))?
+        .value;
+    let text = |field: &str| applied.get(field).and_then(Value::as_str).unwrap_or_default();
+    if text("apiVersion") != "autoscaling/v1" || text("kind") != "Scale" {
+        let version = if text("apiVersion").is_empty() {
+            "/"
+        } else {
+            text("apiVersion")
+        };
+        return Err(ApiError::bad_request(format!(
+            "invalid object type: {version}, Kind={}",
+            text("kind")
+        )));
+    }
+    update::check_name(call, &applied)?;
+    let manager = call.manager(options);
+    let force = options.force.unwrap_or(false);
+    let paths = paths(call)?;
+    let changed = update::change(call, options, |call, old| {
+        let mut configuration = json!({
+            "apiVersion": call.served.kind.api_version, "kind": call.served.kind.kind,
+            "metadata": {"name": call.path.name},
+        });
+        if let Some(replicas) = applied.get("spec").and_then(|spec| spec.get("replicas")) {
+            set(&mut configuration, &paths.spec_replicas, replicas.clone());
+        }
+        let version = metadata::text(&applied, "resourceVersion");
+        if !version.is_empty() {
+            configuration["metadata"]["resourceVersion"] = json!(version);
+        }
+        let now = call.server.clock.now_seconds();
+        let writer = crate::interim::managed_fields::Writer {
+            manager: &manager,
+            subresource: "scale",
+            api_version: &call.served.kind.api_version,
+            now: &now,
+        };
+        let new = crate::interim::managed_fields::apply(
+            &call.served.schema,
+            Some(old),
+            &configuration,
+            &writer,
+            force,
+            &[],
+        )?;
+        Ok((new, Ownership::Applied))
+    })?;
+    answer(call, &changed)
+}
+
+fn write(
+    call: &mut Call,
+    options: &WriteOptions,
+    mut wanted: impl FnMut(&mut Call, &Value) -> Result<Value, ApiError>,
+) -> Result<Reply, ApiError> {
+    let paths = paths(call)?;
+    let changed = update::change(call, options, |call, old| {
+        let scale = wanted(call, old)?;
+        let replicas = match scale.get("spec").and_then(|spec| spec.get("replicas")) {
+            None | Some(Value::Null) => json!(0),
+            Some(replicas) if replicas.is_i64() || replicas.is_u64() => replicas.clone(),
+            Some(other) => {
+                let why = format!(
+                    "json: cannot unmarshal {} into Go struct field ScaleSpec.spec.replicas of type int32",
+                    super::options::go_type(other)
+                );
+                return Err(ApiError::bad_request(format!(
+                    "Scale in version \"v1\" cannot be handled as a Scale: {why}"
+                )));
+            }
+        };
+        if replicas.as_i64().is_some_and(|replicas| replicas < 0) {
+            return Err(negative(call, &replicas));
+        }
+        let mut new = old.clone();
+        set(&mut new, &paths.spec_replicas, replicas);
+        let version = metadata::text(&scale, "resourceVersion");
+        if !version.is_empty() {
+            metadata::of(&mut new).insert("resourceVersion".to_owned(), json!(version));
+        }
+        let uid = metadata::text(&scale, "uid");
+        if !uid.is_empty() && uid != metadata::text(old, "uid") {
+            let actual = metadata::text(old, "uid");
+            return Err(call.conflict(&format!(
+                "Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}"
+            )));
+        }
+        Ok((new, Ownership::Tracked))
+    })?;
+    answer(call, &changed)
+}
+
+fn negative(call: &Call, replicas: &Value) -> ApiError {
+    if call.served.is_custom() {
+        let field = format!(
+            ".{}",
+            paths(call)
+                .map(|paths| paths.spec_replicas.join("."))
+                .unwrap_or_default()
+        );
+        let error = FieldError::invalid(field, &replicas.to_string(), "should be a non-negative integer");
+        return call.invalid(&call.path.name.clone(), vec![error]);
+    }
+    let error = FieldError::invalid(
+        "spec.replicas",
+        &replicas.to_string(),
+        "must be greater than or equal to 0",
+    );
+    ApiError::invalid("autoscaling", "Scale", &call.path.name, vec![error])
+}
+
+fn answer(call: &Call, changed: &Changed) -> Result<Reply, ApiError> {
+    let object = match changed {
+        Changed::Stored(stored) => call.served.value(stored),
+        Changed::Value(value) => value.clone(),
+    };
+    reply::object(call, 200, view(call, &object)?)
+}
+
+fn paths(call: &Call) -> Result<Arc<ScalePaths>, ApiError> {
+    call.served
+        .resource
+        .scale
+        .clone()
+        .map(Arc::new)
+        .ok_or_else(|| call.not_found())
+}
+
+/// The object as a `Scale`.
+fn view(call: &Call, object: &Value) -> Result<Value, ApiError> {
+    let paths = paths(call)?;
+    if call.served.is_custom() && find(object, &paths.spec_replicas).is_none() {
+        let path = paths.spec_replicas.join(".");
+        return Err(ApiError::internal(format!(
+            "the spec replicas field \".{path}\" does not exist"
+        )));
+    }
+    view_or_zero(call, object)
+}
+
+fn view_or_zero(call: &Call, object: &Value) -> Result<Value, ApiError> {
+    let paths = paths(call)?;
+    let mut shown = serde_json::Map::new();
+    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if let Some(value) = object["metadata"].get(field) {
+            shown.insert(field.to_owned(), value.clone());
+        }
+    }
+    let number = |path: &[String]| find(object, path).and_then(Value::as_i64).unwrap_or(0);
+    let replicas = number(&paths.spec_replicas);
+    let mut spec = json!({});
+    if replicas != 0 {
+        spec["replicas"] = json!(replicas);
+    }
+    let mut status = json!({"replicas": number(&paths.status_replicas)});
+    let selector = paths.selector.as_ref().and_then(|path| find(object, path));
+    let selector = match selector {
+        Some(Value::String(text)) => text.clone(),
+        Some(selector) => crate::interim::selector::label_selector_text(selector),
+        None => String::new(),
+    };
+    if !selector.is_empty() {
+        status["selector"] = json!(selector);
+    }
+    Ok(json!({
+        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": shown, "spec": spec, "status": status,
+    }))
+}
+
+fn find<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
+    path.iter().try_fold(object, |value, key| value.get(key))
+}
+
+fn set(object: &mut Value, path: &[String], value: Value) {
+    let Some((last, parents)) = path.split_last() else {
+        return;
+    };
+    let mut place = object;
+    for key in parents {
+        if !place.get(key).is_some_and(Value::is_object) {
+            match place.as_object_mut() {
+                Some(fields) => fields.insert(key.clone(), json!({})),
+                None => return,
+            };
+        }
+        place = &mut place[key];
+    }
+    place[last] = value;
+}

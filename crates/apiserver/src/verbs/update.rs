@@ -1,0 +1,304 @@
+//! PUT, and the loop that every change of an existing object goes through.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::reply::{self, Reply};
+use super::{Call, RETRIES, create, metadata, options};
+use crate::interim::managed_fields::{self, Writer};
+use crate::registry::Served;
+use crate::request::query::{WriteOptions, revision};
+use crate::server::Refused;
+use crate::status::{ApiError, FieldError};
+use crate::store::{Change, Document, Stored};
+
+/// Who owns the fields of the new object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ownership {
+    /// The writer of this request, as far as it changed them.
+    Tracked,
+    /// `managedFields` says so already: it came from server-side apply.
+    Applied,
+}
+
+/// What [`change`] made of an object.
+pub(crate) enum Changed {
+    /// Stored, or found to be stored already.
+    Stored(Arc<Stored>),
+    /// Not stored: a dry run, or an object that the change removed for good.
+    Value(Value),
+}
+
+impl Changed {
+    pub(crate) fn reply(&self, call: &Call) -> Result<Reply, ApiError> {
+        match self {
+            Self::Stored(stored) => reply::stored(call, 200, stored),
+            Self::Value(value) => reply::object(call, 200, value.clone()),
+        }
+    }
+}
+
+/// Replaces an object by the one in the body.
+pub(crate) fn run(call: &mut Call, body: &Bytes) -> Result<Reply, ApiError> {
+    let options = WriteOptions::read(&call.query, "UpdateOptions", false)?;
+    let mut object = call.decode(body, options.field_validation)?;
+    check_name(call, &object)?;
+    let namespace = call.path.namespace.clone();
+    metadata::reconcile_namespace(&call.served, &namespace, &mut object)?;
+    if let Some(error) = options::check_custom_kind(&call.served, &object) {
+        let name = call.path.name.clone();
+        return Err(call.invalid(&name, vec![error]));
+    }
+    let served = Arc::clone(&call.served);
+    let uid = metadata::text(&object, "uid").to_owned();
+    let exists = call
+        .server
+        .read(|store| store.get(served.storage(), &call.key()).is_some());
+    if !exists && served.resource.rules.create_on_update && call.path.subresource.is_empty() {
+        if !metadata::text(&object, "resourceVersion").is_empty() {
+            return Err(call.conflict(
+                "the object has been modified; please apply your changes to the latest version and try again",
+            ));
+        }
+        let created = create::create(call, object, &options, Ownership::Tracked)?;
+        return created.reply(call, 201);
+    }
+    let changed = change(call, &options, |call, old| {
+        let actual = metadata::text(old, "uid");
+        if !uid.is_empty() && uid != actual {
+            let resource = &call.served.resource;
+            return Err(call.conflict(&format!(
+                "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, \
+                 AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}",
+                resource.plural,
+                call.key().as_str()
+            )));
+        }
+        Ok((object.clone(), Ownership::Tracked))
+    })?;
+    changed.reply(call)
+}
+
+/// The name in the body against the one in the URL.
+pub(crate) fn check_name(call: &Call, object: &Value) -> Result<(), ApiError> {
+    let (name, url) = (metadata::text(object, "name"), &call.path.name);
+    if name.is_empty() {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({url} based on URL) was undeterminable: name must be provided"
+        )));
+    }
+    if name != url {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({url})"
+        )));
+    }
+    Ok(())
+}
+
+/// Reads the object, lets `transform` make a new one of it, checks and stores that; starts over if the object changed
+/// meanwhile, at most [`RETRIES`] times.
+pub(crate) fn change(
+    call: &mut Call,
+    options: &WriteOptions,
+    mut transform: impl FnMut(&mut Call, &Value) -> Result<(Value, Ownership), ApiError>,
+) -> Result<Changed, ApiError> {
+    let served = Arc::clone(&call.served);
+    let key = call.key();
+    for _ in 0..RETRIES {
+        let stored = call
+            .server
+            .read(|store| store.get(served.storage(), &key).cloned());
+        let stored = stored.ok_or_else(|| call.not_found())?;
+        let old = served.value(&stored);
+        let (mut new, ownership) = transform(call, &old)?;
+        check_revision(call, &stored, &new)?;
+        prepare(call, &old, &mut new, ownership, options)?;
+        let document = served.document(&new);
+        // Comparing values rather than texts: an object stored under an older schema reads with its defaults.
+        if document.same(&stored.document) || new == old {
+            return Ok(Changed::Stored(stored));
+        }
+        let gone = metadata::is_terminating(&new)
+            && metadata::finalizers(&new).is_empty()
+            && new["metadata"]["deletionGracePeriodSeconds"]
+                .as_i64()
+                .unwrap_or(0)
+                == 0
+            && served.deletable(&new);
+        if options.dry_run {
+            return Ok(Changed::Value(new));
+        }
+        let change = if gone {
+            Change::Delete
+        } else {
+            Change::Put(document)
+        };
+        let commit = call
+            .server
+            .commit(served.storage(), &key, Some(stored.revision), change, |_| {
+                Ok::<_, ApiError>(())
+            });
+        match commit {
+            Ok(event) => {
+                crate::crd::after_write(&call.server, served.storage());
+                return Ok(match &event.after {
+                    Some(stored) => Changed::Stored(Arc::clone(stored)),
+                    None => Changed::Value(new),
+                });
+            }
+            Err(Refused::Conflict) => {}
+            Err(Refused::Because(error)) => return Err(error),
+        }
+    }
+    Err(call.conflict(
+        "the object has been modified; please apply your changes to the latest version and try again",
+    ))
+}
+
+/// `metadata.resourceVersion` of the new object is a precondition.
+fn check_revision(call: &Call, stored: &Stored, new: &Value) -> Result<(), ApiError> {
+    let text = metadata::text(new, "resourceVersion");
+    let wanted = revision(text).map_err(|why| {
+        let resource = &call.served.resource;
+        let error = FieldError::invalid(
+            "metadata.resourceVersion",
+            &crate::request::query::quote(text),
+            why.split(": ").skip(2).collect::<Vec<_>>().join(": ").as_str(),
+        );
+        ApiError::invalid(&resource.group, &resource.plural, &call.path.name, vec![error])
+    })?;
+    match wanted {
+        Some(wanted) if wanted != 0 => {
+            if wanted == stored.revision {
+                Ok(())
+            } else {
+                Err(call.conflict(
+                    "the object has been modified; please apply your changes to the latest version and try again",
+                ))
+            }
+        }
+        _ if call.served.resource.rules.unconditional_update => Ok(()),
+        _ => {
+            let resource = &call.served.resource;
+            let error =
+                FieldError::invalid("metadata.resourceVersion", "0", "must be specified for an update");
+            Err(ApiError::invalid(
+                &resource.group,
+                &resource.plural,
+                &call.path.name,
+                vec![error],
+            ))
+        }
+    }
+}
+
+/// Everything that is restored, derived and checked before the commit.
+fn prepare(
+    call: &mut Call,
+    old: &Value,
+    new: &mut Value,
+    ownership: Ownership,
+    options: &WriteOptions,
+) -> Result<(), ApiError> {
+    let served = Arc::clone(&call.served);
+    let subresource = call.path.subresource.clone();
+    metadata::of(new).insert(
+        "resourceVersion".to_owned(),
+        metadata::text(old, "resourceVersion").into(),
+    );
+    metadata::restore(old, new);
+    isolate(&served, &subresource, old, new);
+    served.prepare_update(call, old, new, &subresource)?;
+    if subresource != "status" {
+        metadata::bump_generation(&served, old, new);
+    }
+    if let Some(warning) = metadata::deduplicate_owners(new) {
+        call.warn(warning);
+    }
+    if ownership == Ownership::Tracked {
+        track(call, Some(old), new, options, &subresource);
+    }
+    let mut errors = metadata::validate(&served, new);
+    // Twice, as the generic part and the kind's own part of kube-apiserver both report it.
+    let update = metadata::validate_update(old, new);
+    errors.extend(update.iter().cloned());
+    errors.extend(update);
+    errors.extend(served.validate_update(old, new, &subresource));
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let name = call.path.name.clone();
+    Err(call.invalid(&name, errors))
+}
+
+/// Keeps the parts that the endpoint does not write.
+fn isolate(served: &Served, subresource: &str, old: &Value, new: &mut Value) {
+    let keep = |name: &str| match subresource {
+        "" => served.resource.status && name == "status",
+        "status" => !["status", "metadata", "apiVersion", "kind"].contains(&name),
+        _ => false,
+    };
+    let Some(fields) = new.as_object_mut() else { return };
+    fields.retain(|name, _| !keep(name));
+    for (name, value) in old.as_object().into_iter().flatten() {
+        if keep(name) {
+            fields.insert(name.clone(), value.clone());
+        }
+    }
+    if subresource == "status" {
+        keep_metadata(served, old, new);
+    }
+}
+
+/// A write of `/status` leaves the metadata of custom objects alone; builtin kinds only keep their labels.
+fn keep_metadata(served: &Served, old: &Value, new: &mut Value) {
+    let strict = served.is_custom() || crate::crd::is_table(served.storage());
+    let kept: &[&str] = if strict {
+        &[
+            "labels",
+            "annotations",
+            "finalizers",
+            "ownerReferences",
+            "generateName",
+        ]
+    } else {
+        &["labels"]
+    };
+    let metadata = metadata::of(new);
+    for field in kept {
+        match old["metadata"].get(*field) {
+            Some(value) => metadata.insert((*field).to_owned(), value.clone()),
+            None => metadata.remove(*field),
+        };
+    }
+}
+
+/// Gives what changed to the manager of this request.
+pub(crate) fn track(
+    call: &Call,
+    old: Option<&Value>,
+    new: &mut Value,
+    options: &WriteOptions,
+    subresource: &str,
+) {
+    let manager = call.manager(options);
+    let now = call.server.clock.now_seconds();
+    let writer = Writer {
+        manager: &manager,
+        subresource,
+        api_version: &call.served.kind.api_version,
+        now: &now,
+    };
+    let reset = call.served.reset_fields(subresource);
+    managed_fields::track_update(&call.served.schema, old, new, &writer, reset);
+}
+
+impl Call {
+    /// 409 for this object.
+    pub(crate) fn conflict(&self, why: &str) -> ApiError {
+        let resource = &self.served.resource;
+        ApiError::conflict(&resource.group, &resource.plural, &self.path.name, why)
+    }
+}

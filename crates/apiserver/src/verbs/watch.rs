@@ -1,0 +1,395 @@
+//! GET with `watch`: the events of a collection as a stream.
+//!
+//! A watch is a cursor into the history of its table. It holds no events: each time the client asks for more, it takes
+//! what came after the revision it has seen, writes it, and moves on; with nothing to send, it waits for the next commit,
+//! the next bookmark or its deadline. A client that does not read for too long finds its place in the history gone, and
+//! the stream ends.
+//!
+//! Bounds: at most [`BATCH`] events, and about [`CHUNK`] bytes, are held for a client at a time.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tokio::time::{Duration, Instant, sleep_until};
+
+use super::Call;
+use super::reply::{self, Reply};
+use crate::request::accept::{Encoding, View};
+use crate::request::query::{ListOptions, revision};
+use crate::selection::Selection;
+use crate::server::{Closing, ResponseBody};
+use crate::status::ApiError;
+use crate::store::{Event, Key, Snapshot, Stored};
+
+/// Events taken from the history at a time.
+const BATCH: usize = 128;
+/// Bytes after which a chunk is sent.
+const CHUNK: usize = 64 << 10;
+/// Time between bookmarks.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// How long before the deadline the last bookmark is sent.
+const BOOKMARK_BEFORE_DEADLINE: Duration = Duration::from_secs(2);
+/// A watch without `timeoutSeconds` lasts between this and twice this.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
+
+/// Starts a watch of the call's collection. `closing` ends it when the listener shuts down.
+pub(crate) fn run(call: Call, closing: Option<Closing>) -> Result<Reply, ApiError> {
+    let options = ListOptions::read(&call.query, true)?;
+    let selection = Selection::parse(&call, &options)?;
+    let wanted = revision(&options.resource_version).map_err(ApiError::internal)?;
+    // An absent revision and 0 both mean: show what is there, then go on.
+    let initial = options
+        .send_initial_events
+        .unwrap_or(matches!(wanted, None | Some(0)));
+    let end_bookmark = options.bookmarks
+        && (options.send_initial_events == Some(true)
+            || (options.send_initial_events.is_none() && wanted.is_none()));
+    let storage = call.served.storage();
+    let changes = call.server.changes(storage);
+    let (snapshot, now, oldest) = call
+        .server
+        .read(|store| (store.snapshot(storage), store.revision(), store.oldest(storage)));
+    let cursor = match wanted {
+        Some(wanted) if !initial && wanted != 0 => wanted,
+        _ => now,
+    };
+    let timeout = options.timeout_seconds.map_or_else(
+        || DEFAULT_TIMEOUT + Duration::from_secs(call.server.random_below(DEFAULT_TIMEOUT.as_secs())),
+        Duration::from_secs,
+    );
+    let start = Instant::now();
+    let deadline = start + timeout;
+    let mut watch = Watch {
+        pending: VecDeque::new(),
+        initial: initial.then_some(Initial { snapshot, next: None }),
+        end_bookmark,
+        cursor,
+        sent: if initial { now } else { cursor },
+        deadline,
+        bookmark: options.bookmarks.then(|| next_bookmark(start, deadline)),
+        changes,
+        closing,
+        selection,
+        first_row: true,
+        ended: false,
+        call,
+    };
+    if !initial && cursor < oldest {
+        let error = ApiError::new(
+            410,
+            "Expired",
+            format!("too old resource version: {cursor} ({oldest})"),
+        );
+        watch.fail(&error);
+    }
+    let content_type = match watch.call.accept.encoding {
+        Encoding::Json => "application/json",
+        Encoding::Yaml => "application/yaml",
+    };
+    let stream = futures::stream::unfold(watch, |mut watch| async move {
+        let chunk = watch.next().await?;
+        Some((chunk, watch))
+    });
+    Ok(Reply {
+        code: 200,
+        content_type,
+        body: ResponseBody::stream(stream),
+        retry_after: None,
+    })
+}
+
+/// When the next bookmark is due: regularly, and shortly before the end.
+fn next_bookmark(now: Instant, deadline: Instant) -> Instant {
+    let last = deadline.checked_sub(BOOKMARK_BEFORE_DEADLINE).unwrap_or(deadline);
+    let regular = now + BOOKMARK_INTERVAL;
+    if now < last { regular.min(last) } else { regular }
+}
+
+/// Objects that existed when the watch began and are still to be sent.
+struct Initial {
+    snapshot: Snapshot,
+    /// Where to go on; `None` at the start.
+    next: Option<Key>,
+}
+
+struct Watch {
+    call: Call,
+    selection: Selection,
+    /// Chunks that are ready: an error at the start.
+    pending: VecDeque<Bytes>,
+    initial: Option<Initial>,
+    /// Whether the end of the initial events is still to be marked.
+    end_bookmark: bool,
+    /// Everything up to this revision was looked at.
+    cursor: u64,
+    /// The newest revision the client was told.
+    sent: u64,
+    deadline: Instant,
+    /// When the next bookmark is due; `None` if the client wants none.
+    bookmark: Option<Instant>,
+    changes: tokio::sync::watch::Receiver<()>,
+    closing: Option<Closing>,
+    /// Whether a table still has to begin with its columns.
+    first_row: bool,
+    ended: bool,
+}
+
+/// What a watch waited for.
+enum Woken {
+    Changed,
+    Bookmark,
+    End,
+}
+
+impl Watch {
+    /// The next chunk; `None` at the end. Dropping the future loses nothing: all state is in `self` before it waits.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(chunk) = self.pending.pop_front() {
+                return Some(chunk);
+            }
+            if self.ended {
+                return None;
+            }
+            if let Some(chunk) = self.initial_chunk() {
+                return Some(chunk);
+            }
+            if std::mem::take(&mut self.end_bookmark) {
+                return Some(self.bookmark_line(true));
+            }
+            // Marked as seen before reading: a commit after this wakes the wait below.
+            self.changes.borrow_and_update();
+            match self.event_chunk() {
+                Ok(Some(chunk)) => return Some(chunk),
+                Ok(None) => {}
+                Err(_) => return None,
+            }
+            if !self.call.server.registry().serves(&self.call.served) {
+                return None;
+            }
+            match self.wait().await {
+                Woken::Changed => {}
+                Woken::End => return None,
+                Woken::Bookmark => {
+                    let now = Instant::now();
+                    self.bookmark = Some(next_bookmark(now, self.deadline));
+                    if let Some(chunk) = self.due_bookmark() {
+                        return Some(chunk);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn wait(&mut self) -> Woken {
+        let closing = async {
+            match &mut self.closing {
+                Some(Closing(closing)) => {
+                    // An error means that the listener is gone, which is the same.
+                    let _ = closing.wait_for(|closed| *closed).await;
+                }
+                None => std::future::pending().await,
+            }
+        };
+        let bookmark = self.bookmark.unwrap_or(self.deadline);
+        tokio::select! {
+            // Events before the end, so that none is lost to a deadline at the same moment.
+            biased;
+            changed = self.changes.changed() => if changed.is_ok() { Woken::Changed } else { Woken::End },
+            () = sleep_until(bookmark), if self.bookmark.is_some() => Woken::Bookmark,
+            () = sleep_until(self.deadline) => Woken::End,
+            () = closing => Woken::End,
+        }
+    }
+
+    /// Some of the objects that were there at the start.
+    fn initial_chunk(&mut self) -> Option<Bytes> {
+        let initial = self.initial.take()?;
+        let mut out = Vec::new();
+        let mut next = None;
+        for (key, stored) in initial
+            .snapshot
+            .range(&self.call.path.namespace, initial.next.as_ref())
+        {
+            if out.len() >= CHUNK {
+                next = Some(key.clone());
+                break;
+            }
+            if self.selection.matches(&self.call, key, stored) {
+                let line = self.line("ADDED", stored, stored.revision);
+                out.extend_from_slice(&line);
+            }
+        }
+        if next.is_some() {
+            self.initial = Some(Initial {
+                snapshot: initial.snapshot,
+                next,
+            });
+        }
+        (!out.is_empty()).then(|| Bytes::from(out))
+    }
+
+    /// What happened since the cursor, as far as it fits.
+    fn event_chunk(&mut self) -> Result<Option<Bytes>, crate::store::Expired> {
+        loop {
+            let storage = self.call.served.storage();
+            let cursor = self.cursor;
+            let (events, now) = self
+                .call
+                .server
+                .read(|store| (store.events_after(storage, cursor, BATCH), store.revision()));
+            let events = events?;
+            if events.is_empty() {
+                self.cursor = self.cursor.max(now);
+                return Ok(None);
+            }
+            let mut lines: Vec<Bytes> = Vec::new();
+            let mut size = 0;
+            for event in &events {
+                self.cursor = event.revision;
+                if let Some(line) = self.event_line(event) {
+                    self.sent = event.revision;
+                    size += line.len();
+                    lines.push(line);
+                    if size >= CHUNK {
+                        break;
+                    }
+                }
+            }
+            match lines.as_slice() {
+                [] => {}
+                [one] => return Ok(Some(one.clone())),
+                many => return Ok(Some(Bytes::from(many.concat()))),
+            }
+        }
+    }
+
+    /// The line for an event, if the client is to see it.
+    fn event_line(&mut self, event: &Event) -> Option<Bytes> {
+        let namespace = &self.call.path.namespace;
+        if !namespace.is_empty() && event.key.namespace() != namespace {
+            return None;
+        }
+        let matches = |stored: &Option<Arc<Stored>>| {
+            stored
+                .as_ref()
+                .is_some_and(|stored| self.selection.matches(&self.call, &event.key, stored))
+        };
+        let (before, after) = (matches(&event.before), matches(&event.after));
+        // An object that leaves the selection is deleted as far as this client is concerned, with its last content in it.
+        let (kind, stored) = match (before, after) {
+            (false, false) => return None,
+            (false, true) => ("ADDED", event.after.as_ref()?),
+            (true, true) => ("MODIFIED", event.after.as_ref()?),
+            (true, false) => ("DELETED", event.before.as_ref()?),
+        };
+        let Some(form) = self.shared_form(kind) else {
+            return Some(self.line(kind, stored, event.revision));
+        };
+        let stored = Arc::clone(stored);
+        Some(event.bytes_as(form, || self.line(kind, &stored, event.revision)))
+    }
+
+    /// Identifies lines that other watches send too. Tables hold ages and are made for one client.
+    fn shared_form(&self, kind: &str) -> Option<u64> {
+        let accept = self.call.accept;
+        let view = match accept.view {
+            View::Object => 0,
+            View::Metadata | View::MetadataList => 1,
+            View::Table => return None,
+        };
+        let kind = match kind {
+            "ADDED" => 0,
+            "MODIFIED" => 1,
+            _ => 2,
+        };
+        let beta = u64::from(accept.view_version != "v1");
+        (accept.encoding == Encoding::Json).then_some(self.call.served.id * 16 + view * 8 + beta * 4 + kind)
+    }
+
+    /// One event as it is sent.
+    fn line(&mut self, kind: &str, stored: &Stored, revision: u64) -> Bytes {
+        let accept = self.call.accept;
+        let plain = accept.view == View::Object && accept.encoding == Encoding::Json;
+        if plain && self.call.served.reads_as_stored(stored) {
+            let mut line = Vec::with_capacity(stored.document.len() + 160);
+            line.extend_from_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
+            stored
+                .document
+                .write(&mut line, Some(&self.call.served.kind), revision);
+            line.extend_from_slice(b"}\n");
+            return Bytes::from(line);
+        }
+        let mut object = self.call.served.value(stored);
+        object["metadata"]["resourceVersion"] = json!(revision.to_string());
+        let shown = self.view(object, revision);
+        self.encode(kind, &shown)
+    }
+
+    fn view(&mut self, object: Value, revision: u64) -> Value {
+        match self.call.accept.view {
+            View::Object => object,
+            View::Metadata | View::MetadataList => reply::partial_metadata(self.call.accept, &object),
+            View::Table => {
+                let objects = [object];
+                // `includeObject` was checked when the watch began.
+                let metadata = json!({"resourceVersion": revision.to_string()});
+                let first = std::mem::take(&mut self.first_row);
+                self.call
+                    .table(&objects, &metadata, first)
+                    .unwrap_or_else(|error| error.to_json())
+            }
+        }
+    }
+
+    fn encode(&self, kind: &str, object: &Value) -> Bytes {
+        let event = json!({"type": kind, "object": object});
+        Bytes::from(match self.call.accept.encoding {
+            Encoding::Json => format!("{event}\n"),
+            Encoding::Yaml => format!("---\n{}", super::yaml::write(&event)),
+        })
+    }
+
+    /// A bookmark, if it tells the client anything new.
+    fn due_bookmark(&mut self) -> Option<Bytes> {
+        (self.cursor > self.sent).then(|| self.bookmark_line(false))
+    }
+
+    fn bookmark_line(&mut self, initial_end: bool) -> Bytes {
+        self.sent = self.sent.max(self.cursor);
+        let kind = &self.call.served.kind;
+        let mut metadata = json!({"resourceVersion": self.sent.to_string()});
+        if initial_end {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let mut object = json!({"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata});
+        if !self.call.served.is_custom() && self.call.accept.view == View::Object {
+            // A typed server writes an empty object of the kind.
+            for (name, value) in self
+                .call
+                .served
+                .schema
+                .empty_object()
+                .as_object()
+                .into_iter()
+                .flatten()
+            {
+                if object.get(name).is_none() {
+                    object[name] = value.clone();
+                }
+            }
+        }
+        let revision = self.sent;
+        let shown = self.view(object, revision);
+        self.encode("BOOKMARK", &shown)
+    }
+
+    /// Ends the watch with an error event.
+    fn fail(&mut self, error: &ApiError) {
+        let line = self.encode("ERROR", &error.to_json());
+        self.pending.push_back(line);
+        self.ended = true;
+    }
+}
