@@ -1,7 +1,7 @@
 //! Which objects a list or a watch is about: label and field selectors.
 
-use crate::interim::selector::{FieldSelector, LabelSelector};
 use crate::request::query::ListOptions;
+use crate::selector::{FieldSelector, LabelSelector};
 use crate::status::ApiError;
 use crate::store::{Key, Stored};
 use crate::verbs::Call;

@@ -8,7 +8,6 @@ mod cleanup;
 mod names;
 pub(crate) mod object;
 mod resource;
-pub(crate) mod versions;
 
 use serde_json::Value;
 

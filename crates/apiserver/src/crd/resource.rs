@@ -5,12 +5,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::names::condition;
-use super::versions;
 use crate::registry::{Custom, Registry, Served};
 use crate::resource::{Generation, NameRule, Resource, Rules, ScalePaths, SelectableField, StorageKey};
 use crate::schema::Schema;
-use crate::table;
 use crate::verbs::metadata;
+use crate::{discovery, table};
 
 /// Discovery lists the verbs of custom resources in this order.
 const VERBS: [&str; 8] = [
@@ -80,7 +79,7 @@ fn served_version(definition: &Value, version: &Value, old: &Registry) -> Option
             group: group.clone(),
             plural: plural.clone(),
         },
-        storage_version_hash: crate::interim::storage_version_hash(
+        storage_version_hash: discovery::storage_version_hash(
             &group,
             &storage_version(definition),
             &text(&names["kind"]),
@@ -156,8 +155,8 @@ fn replacement(spec: &Value, version: &Value) -> Option<String> {
     candidates
         .filter(|other| other["served"] == true && other["deprecated"] != true)
         .filter_map(|other| other["name"].as_str())
-        .filter(|other| versions::compare(other, name).is_lt())
-        .min_by(|a, b| versions::compare(a, b))
+        .filter(|other| discovery::version_order(other, name).is_lt())
+        .min_by(|a, b| discovery::version_order(a, b))
         .map(str::to_owned)
 }
 

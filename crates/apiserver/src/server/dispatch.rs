@@ -40,8 +40,7 @@ where
 {
     let (head, body) = request.into_parts();
     let mut warnings = Vec::new();
-    let reply = route(server, &head, body, &mut warnings).await;
-    let mut response = reply.into_response();
+    let mut response = route(server, &head, body, &mut warnings).await;
     add_warnings(response.headers_mut(), &warnings);
     if head.method == Method::HEAD {
         *response.body_mut() = ResponseBody::full(Bytes::new());
@@ -49,7 +48,12 @@ where
     response
 }
 
-async fn route<B>(server: &Arc<Server>, head: &Parts, body: B, warnings: &mut Vec<String>) -> Reply
+async fn route<B>(
+    server: &Arc<Server>,
+    head: &Parts,
+    body: B,
+    warnings: &mut Vec<String>,
+) -> Response<ResponseBody>
 where
     B: Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
@@ -59,24 +63,25 @@ where
     match Route::parse(head.uri.path()) {
         Route::Resource(path) => {
             let Some(served) = registry.get(&path.group, &path.version, &path.plural) else {
-                return not_found(&registry, &path.group);
+                return not_found(&registry, &path.group).into_response();
             };
             if !is_well_formed(served, &path) {
-                return not_found(&registry, &path.group);
+                return not_found(&registry, &path.group).into_response();
             }
             let served = Arc::clone(served);
             match resource(server, served, path, head, body, warnings).await {
                 Ok(reply) => reply,
-                Err(error) => failure(accept.as_deref(), &error, head),
+                Err(error) => failure(accept.as_deref(), &error),
             }
+            .into_response()
         }
-        Route::Malformed { group, .. } => not_found(&registry, &group),
+        Route::Malformed { group, .. } => not_found(&registry, &group).into_response(),
         other => routes::answer(&registry, &other, head),
     }
 }
 
 /// The `Status` of an error; `Retry-After` follows from it.
-fn failure(accept: Option<&str>, error: &ApiError, _head: &Parts) -> Reply {
+fn failure(accept: Option<&str>, error: &ApiError) -> Reply {
     let encoding = Accept::negotiate(accept, false).unwrap_or(Accept::JSON).encoding;
     let mut reply = Reply::error(encoding, error);
     reply.retry_after = error.retry_after();

@@ -23,6 +23,7 @@ pub use service::ApiService;
 pub(crate) use state::{Refused, Server};
 
 use crate::clock::Clock;
+use crate::registry::{Registry, Served};
 use crate::store::HistoryLimits;
 
 /// Which parts of a control plane run besides the API itself.
@@ -108,7 +109,13 @@ impl ApiServer {
     )]
     pub fn start(options: Options) -> Self {
         let clock = Clock::start(options.epoch);
-        let registry = crate::interim::builtin_registry();
+        let builtin = crate::builtin::served();
+        let registry = Registry::builtin(
+            builtin
+                .into_iter()
+                .map(|(resource, schema)| Served::new(resource, schema, None))
+                .collect(),
+        );
         let server = Arc::new(Server::new(
             options.profile,
             options.seed,

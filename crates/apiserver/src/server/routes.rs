@@ -1,41 +1,166 @@
-//! What is not a resource: discovery, health, version, OpenAPI.
+//! What is not a resource: discovery, health, version.
 
-use http::Method;
+use std::sync::Arc;
+
 use http::request::Parts;
+use http::{HeaderValue, Method, Response, header};
 use serde_json::{Value, json};
 
-use super::dispatch::not_found;
+use super::body::ResponseBody;
+use super::dispatch::{not_found, text};
+use crate::discovery;
 use crate::registry::Registry;
-use crate::request::accept::Accept;
+use crate::request::accept::{Accept, Encoding};
 use crate::request::path::Route;
+use crate::request::query::Query;
+use crate::resource::Resource;
+use crate::status::ApiError;
 use crate::verbs::reply::Reply;
 
+/// Checks behind the health endpoints, as `?verbose` lists them. A server in memory that answers passes them all.
+const CHECKS: [&str; 3] = ["ping", "log", "storage"];
+/// Where `/api` says the server is: a client in process has no other address for it.
+const ADDRESS: &str = "127.0.0.1:443";
+
 /// Answers a path that is not one of a resource.
-pub(super) fn answer(registry: &Registry, route: &Route, head: &Parts) -> Reply {
+pub(super) fn answer(registry: &Registry, route: &Route, head: &Parts) -> Response<ResponseBody> {
     match route {
-        Route::Health { .. } => Reply::text(200, "ok"),
-        Route::Version if head.method != Method::GET => Reply::text(405, ""),
-        Route::Version => Reply::value(200, Accept::JSON.encoding, &version()),
-        Route::GroupVersion { group, .. } => not_found(registry, group),
-        Route::Root | Route::Unknown => {
-            let code = if matches!(route, Route::Root) { 200 } else { 404 };
-            Reply::value(
-                code,
-                Accept::JSON.encoding,
-                &json!({"paths": ["/api", "/apis", "/healthz", "/version"]}),
-            )
+        Route::Health { endpoint, check } => health(endpoint, check.as_deref(), head).into_response(),
+        Route::Root => Reply::value(200, Encoding::Json, &paths(registry)).into_response(),
+        Route::Unknown | Route::OpenApiV2 => {
+            Reply::value(404, Encoding::Json, &paths(registry)).into_response()
         }
-        _ => not_found(registry, "-"),
+        _ if head.method != Method::GET => method_not_allowed(head),
+        Route::Version => Reply::value(200, Encoding::Json, &version()).into_response(),
+        route => discover(registry, route, head),
     }
 }
 
-/// What the server says it is: the API level it follows.
+fn method_not_allowed(head: &Parts) -> Response<ResponseBody> {
+    if head.method == Method::HEAD {
+        return Reply::text(405, "").into_response();
+    }
+    let message = "the server does not allow this method on the requested resource";
+    let error = ApiError::new(405, "MethodNotAllowed", message).with_details("", "", "");
+    Reply::error(Encoding::Json, &error).into_response()
+}
+
+/// Discovery documents: of everything at once where the client asks for that, else of a group or a version.
+fn discover(registry: &Registry, route: &Route, head: &Parts) -> Response<ResponseBody> {
+    let resources: Vec<Arc<Resource>> = registry
+        .all()
+        .map(|served| Arc::clone(&served.resource))
+        .collect();
+    let accept = text(&head.headers, header::ACCEPT).unwrap_or_default();
+    if let Route::CoreVersions | Route::Groups = route
+        && discovery::wants_aggregated(&accept)
+    {
+        return aggregated(&resources, matches!(route, Route::CoreVersions), head);
+    }
+    let encoding = match Accept::negotiate(Some(&accept), false) {
+        Ok(accept) => accept.encoding,
+        Err(error) => return Reply::error(Encoding::Json, &error).into_response(),
+    };
+    let (document, group) = match route {
+        Route::CoreVersions => (Some(discovery::core_versions(ADDRESS)), ""),
+        Route::Groups => (Some(discovery::group_list(&resources)), ""),
+        Route::Group(group) => (discovery::group(&resources, group), group.as_str()),
+        Route::GroupVersion { group, version } => (
+            discovery::resource_list(&resources, group, version),
+            group.as_str(),
+        ),
+        _ => (None, "-"),
+    };
+    match document {
+        Some(document) => {
+            let mut response = Reply::value(200, encoding, &document).into_response();
+            response
+                .headers_mut()
+                .insert(header::VARY, HeaderValue::from_static("Accept"));
+            response
+        }
+        None => not_found(registry, group).into_response(),
+    }
+}
+
+fn aggregated(resources: &[Arc<Resource>], core: bool, head: &Parts) -> Response<ResponseBody> {
+    let document = discovery::aggregated(resources, core).to_string();
+    let tag = format!("\"{}\"", discovery::etag(document.as_bytes()));
+    let known = text(&head.headers, header::IF_NONE_MATCH).is_some_and(|tags| tags.contains(&tag));
+    let mut response = if known {
+        let mut response = Reply::bytes(304, discovery::AGGREGATED_CONTENT_TYPE, Vec::new()).into_response();
+        response.headers_mut().remove(header::CONTENT_TYPE);
+        response
+    } else {
+        Reply::bytes(200, discovery::AGGREGATED_CONTENT_TYPE, document).into_response()
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        headers.insert(header::ETAG, tag);
+    }
+    response
+}
+
+/// `/healthz`, `/livez`, `/readyz`, each of their checks, and `?verbose` and `?exclude=` for all of them.
+fn health(endpoint: &str, check: Option<&str>, head: &Parts) -> Reply {
+    let query = Query::parse(head.uri.query().unwrap_or_default());
+    match check {
+        None if query.get("verbose").is_some() => {
+            let excluded = query.all("exclude");
+            let mut lines = String::new();
+            for name in CHECKS {
+                let verdict = if excluded.iter().any(|other| other == name) {
+                    "excluded: ok"
+                } else {
+                    "ok"
+                };
+                lines.push_str(&format!("[+]{name} {verdict}\n"));
+            }
+            Reply::text(200, &format!("{lines}{endpoint} check passed\n"))
+        }
+        None => Reply::text(200, "ok"),
+        Some(name) if CHECKS.contains(&name) => Reply::text(200, "ok"),
+        Some(_) => Reply::text(404, "404 page not found\n"),
+    }
+}
+
+/// What `/` lists, and what an unknown path is answered with.
+fn paths(registry: &Registry) -> Value {
+    let resources: Vec<Arc<Resource>> = registry
+        .all()
+        .map(|served| Arc::clone(&served.resource))
+        .collect();
+    let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
+    for group in discovery::groups(&resources)
+        .iter()
+        .filter(|group| !group.name.is_empty())
+    {
+        paths.push(format!("/apis/{}", group.name));
+        paths.extend(
+            group
+                .versions
+                .iter()
+                .map(|version| format!("/apis/{}/{}", group.name, version.name)),
+        );
+    }
+    for endpoint in ["healthz", "livez", "readyz"] {
+        paths.push(format!("/{endpoint}"));
+        paths.extend(CHECKS.iter().map(|check| format!("/{endpoint}/{check}")));
+    }
+    paths.extend(["/openapi/v3", "/version"].map(str::to_owned));
+    paths.sort();
+    json!({ "paths": paths })
+}
+
+/// What the server says it is: the level of the API that it follows.
 fn version() -> Value {
     json!({
         "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36",
         "minCompatibilityMajor": "1", "minCompatibilityMinor": "35",
-        "gitVersion": concat!("v1.36.3+embedded-", env!("CARGO_PKG_VERSION")), "gitCommit": "", "gitTreeState": "clean",
-        "buildDate": "1970-01-01T00:00:00Z", "goVersion": "none", "compiler": "rustc",
-        "platform": concat!("linux", "/", "amd64"),
+        "gitVersion": concat!("v1.36.3+embedded.", env!("CARGO_PKG_VERSION")), "gitCommit": "", "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
     })
 }

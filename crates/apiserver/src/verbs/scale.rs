@@ -220,7 +220,7 @@ fn view_or_zero(call: &Call, object: &Value) -> Result<Value, ApiError> {
     let selector = paths.selector.as_ref().and_then(|path| find(object, path));
     let selector = match selector {
         Some(Value::String(text)) => text.clone(),
-        Some(selector) => crate::interim::selector::label_selector_text(selector),
+        Some(selector) => crate::selector::label_selector_text(selector),
         None => String::new(),
     };
     if !selector.is_empty() {
