@@ -11,6 +11,7 @@ mod crd;
 mod discovery;
 mod gc;
 mod interim;
+mod managed_fields;
 mod namespaces;
 mod patch;
 mod path;

@@ -17,7 +17,7 @@ mod validate;
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub(crate) use go::normalize_numbers;
 pub(crate) use metadata::coerce_metadata;
@@ -105,9 +105,13 @@ impl Schema {
         go::decode_error(self.root(), object)
     }
 
-    /// A builtin object without content, as Go serializes the empty struct: the starting point of a create.
+    /// An object without content, the starting point of a create: of a builtin kind as Go serializes the empty struct.
     pub(crate) fn empty_object(&self) -> Value {
-        go::empty(self.root())
+        if self.custom {
+            Value::Object(Map::new())
+        } else {
+            go::empty(self.root())
+        }
     }
 }
 
@@ -179,6 +183,11 @@ impl<'a> Cursor<'a> {
     /// What values here may be.
     pub(crate) fn kind(self) -> Kind {
         self.node.kind
+    }
+
+    /// Whether strings here are base64 of bytes.
+    pub(crate) fn is_bytes(self) -> bool {
+        self.node.format.as_deref() == Some("byte")
     }
 
     /// Whether undeclared fields are kept.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::parse;
 use super::validate::Rules;
@@ -166,32 +166,22 @@ pub(crate) struct Definitions {
 #[derive(Debug)]
 struct Definition {
     name: &'static str,
-    text: &'static str,
-    source: OnceLock<Value>,
+    source: &'static str,
     node: OnceLock<Node>,
 }
 
-impl Definition {
-    fn source(&self) -> &Value {
-        self.source
-            .get_or_init(|| serde_json::from_str(self.text).unwrap_or_default())
-    }
-}
-
 impl Definitions {
-    /// Definitions as (name, JSON), sorted by name, as in `components.schemas` of an OpenAPI v3 document. They live as
-    /// long as the program because they are a part of it.
+    /// Definitions as (name, JSON), sorted by name: `components.schemas` of an OpenAPI v3 document. They are a part of
+    /// the program.
     pub(crate) fn new(sources: &[(&'static str, &'static str)]) -> Self {
-        let entries = sources
-            .iter()
-            .map(|&(name, text)| Definition {
-                name,
-                text,
-                source: OnceLock::new(),
-                node: OnceLock::new(),
-            })
-            .collect();
-        Self { entries }
+        let entries = sources.iter().map(|(name, source)| Definition {
+            name,
+            source,
+            node: OnceLock::new(),
+        });
+        Self {
+            entries: entries.collect(),
+        }
     }
 
     pub(super) fn none() -> Self {
@@ -202,8 +192,10 @@ impl Definitions {
         self.entries.binary_search_by(|entry| entry.name.cmp(name)).ok()
     }
 
-    pub(super) fn source(&self, name: &str) -> Option<&Value> {
-        Some(self.entries[self.index(name)?].source())
+    /// The text of a definition as JSON; null if it is malformed, which a test of the data rules out.
+    pub(super) fn source(&self, name: &str) -> Option<Value> {
+        let entry = &self.entries[self.index(name)?];
+        Some(serde_json::from_str(entry.source).unwrap_or_default())
     }
 
     pub(super) fn name(&self, index: usize) -> &str {
@@ -215,9 +207,7 @@ impl Definitions {
             Target::Inline(node) => node,
             Target::Definition(index) => {
                 let entry = &self.entries[*index];
-                entry
-                    .node
-                    .get_or_init(|| parse::definition(entry.name, entry.source(), self))
+                entry.node.get_or_init(|| parse::definition(entry.name, self))
             }
         }
     }

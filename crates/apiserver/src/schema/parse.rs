@@ -12,7 +12,7 @@ use super::node::{Child, Definitions, Kind, ListType, Node, PatchStrategy, Type}
 use super::validate::Rules;
 
 /// A named builtin schema.
-pub(super) fn definition(name: &str, source: &Value, definitions: &Definitions) -> Node {
+pub(super) fn definition(name: &str, definitions: &Definitions) -> Node {
     let parser = Parser {
         definitions: Some(definitions),
     };
@@ -31,10 +31,13 @@ pub(super) fn definition(name: &str, source: &Value, definitions: &Definitions) 
                 .and_then(|schema| definitions.source(schema));
             Node {
                 kind: Kind::Opaque,
-                ..schema.map(|schema| parser.node(schema)).unwrap_or_default()
+                ..schema.map(|schema| parser.node(&schema)).unwrap_or_default()
             }
         }
-        _ => parser.node(source),
+        _ => definitions
+            .source(name)
+            .map(|source| parser.node(&source))
+            .unwrap_or_default(),
     }
 }
 

@@ -202,13 +202,11 @@ fn builtin() -> Arc<Schema> {
             "properties": {"height": {"type": "integer", "format": "int32"}, "name": {"type": "string", "default": ""}},
         },
     });
-    let Value::Object(definitions) = definitions else {
-        unreachable!()
-    };
-    let leak = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
-    let sources: Vec<_> = definitions
-        .into_iter()
-        .map(|(name, schema)| (leak(name), leak(schema.to_string())))
+    let sources: Vec<(&'static str, &'static str)> = definitions
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(name, source)| (&*name.clone().leak(), &*source.to_string().leak()))
         .collect();
     let definitions = Arc::new(Definitions::new(&sources));
     Schema::builtin(&definitions, "io.example.v1.Tree").unwrap()

@@ -1,0 +1,238 @@
+//! Server-side apply.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::Writer;
+use super::check::check;
+use super::compare::compare;
+use super::extract::fields_of;
+use super::last_applied;
+use super::managers::{Id, Managers, Operation, Owned};
+use super::merge::merge;
+use super::remove::{reconcile, remove, with_declared_parents};
+use super::set::FieldSet;
+use super::typed::Ty;
+use super::update::{record, remove_entries, strip, take};
+use crate::schema::Schema;
+use crate::status::{ApiError, Cause};
+
+/// The manager of what was there before the first apply to an object without entries.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// Merges `applied` into `live` (`None`: a new object) and returns the result with its `managedFields`.
+///
+/// The result equals `live` where nothing changes. An object or list whose last entry went is null in it: defaulting
+/// deals with nulls. `reset` is as for [`track_update`](super::track_update).
+///
+/// # Errors
+/// 400 if `applied` has `managedFields`; 409 where it differs from what others own, unless `force`; 500 if it does not
+/// have the types of the schema: undeclared fields, duplicate keys, and the like.
+pub(crate) fn apply(
+    schema: &Schema,
+    live: Option<&Value>,
+    applied: &Value,
+    writer: &Writer<'_>,
+    force: bool,
+    reset: &[&str],
+) -> Result<Value, ApiError> {
+    if !applied["metadata"]["managedFields"].is_null() {
+        return Err(ApiError::bad_request("metadata.managedFields must be nil"));
+    }
+    let ty = Ty::Schema(schema.root());
+    let is_new = live.is_none();
+    let mut base = live.cloned().unwrap_or_else(|| schema.empty_object());
+    let mut managers = Managers::decode(&base).unwrap_or_default();
+    remove_entries(&mut base);
+    if managers.is_empty() && !is_new {
+        let writer = Writer {
+            manager: BEFORE_FIRST_APPLY,
+            ..*writer
+        };
+        let id = Id::new(&writer, Operation::Update);
+        record(
+            &mut managers,
+            ty,
+            &schema.empty_object(),
+            &base,
+            &id,
+            &writer,
+            reset,
+        );
+    }
+    if let Some(error) = check(ty, applied) {
+        return Err(ApiError::internal(format!(
+            "failed to create typed patch object ({}): {error}",
+            describe(applied)
+        )));
+    }
+    let attempt = Attempt {
+        ty,
+        base: &base,
+        applied,
+        id: Id::new(writer, Operation::Apply),
+        writer,
+        reset,
+    };
+    let outcome = match attempt.run(managers.clone(), force)? {
+        Err(mut conflicts) if writer.manager == last_applied::MANAGER => {
+            let allowed = last_applied::agreed_fields(ty, &base, writer.api_version);
+            let disputed = conflicts.values().any(|set| {
+                let mut set = set.clone();
+                set.subtract(&allowed);
+                !set.is_empty()
+            });
+            if disputed {
+                conflicts.retain(|_, set| {
+                    set.subtract(&allowed);
+                    !set.is_empty()
+                });
+                Err(conflicts)
+            } else {
+                attempt.run(managers, true)?
+            }
+        }
+        outcome => outcome,
+    };
+    let (mut object, managers) = outcome.map_err(|conflicts| conflict(&conflicts))?;
+    if writer.manager == last_applied::MANAGER {
+        last_applied::renew(&mut object, applied);
+    }
+    managers.encode(&mut object);
+    Ok(object)
+}
+
+/// Fields in dispute, by who has them.
+type Conflicts = BTreeMap<Id, FieldSet>;
+
+struct Attempt<'a> {
+    ty: Ty<'a>,
+    base: &'a Value,
+    applied: &'a Value,
+    id: Id,
+    writer: &'a Writer<'a>,
+    reset: &'a [&'a str],
+}
+
+impl Attempt<'_> {
+    fn run(
+        &self,
+        mut managers: Managers,
+        force: bool,
+    ) -> Result<Result<(Value, Managers), Conflicts>, ApiError> {
+        let ty = self.ty;
+        managers.adjust(|_, set| reconcile(ty, set));
+        let mut merged = self.base.clone();
+        merge(ty, &mut merged, self.applied)
+            .map_err(|error| ApiError::internal(format!("failed to merge config: {error}")))?;
+
+        let mut set = fields_of(ty, self.applied);
+        for path in self.reset {
+            set.remove_field(&path.split('.').collect::<Vec<_>>());
+        }
+        let last = managers.get(&self.id).cloned();
+        let owned = Owned {
+            set,
+            api_version: self.writer.api_version.to_owned(),
+            time: last.as_ref().and_then(|last| last.time.clone()),
+        };
+        managers.put(self.id.clone(), owned);
+        let new = match &last {
+            Some(last) => self.prune(merged, &last.set, &managers),
+            None => merged,
+        };
+
+        let mut comparison = compare(ty, self.base, &new);
+        comparison.ignore(self.reset);
+        let changed = comparison.changed();
+        let conflicts: Conflicts = managers
+            .iter()
+            .filter(|(id, _)| **id != self.id)
+            .map(|(id, owned)| (id.clone(), owned.set.intersection(&changed)))
+            .filter(|(_, set)| !set.is_empty())
+            .collect();
+        if !force && !conflicts.is_empty() {
+            return Ok(Err(conflicts));
+        }
+        take(&mut managers, &comparison, Some(&self.id));
+        if let Some(owned) = managers.get(&self.id) {
+            let mut owned = owned.clone();
+            strip(&mut owned.set);
+            if new != *self.base {
+                owned.time = Some(self.writer.now.to_owned());
+            }
+            managers.put(self.id.clone(), owned);
+        }
+        Ok(Ok((new, managers)))
+    }
+
+    /// Removes what the applier gave `last` time and nobody gives now.
+    fn prune(&self, merged: Value, last: &FieldSet, managers: &Managers) -> Value {
+        let ty = self.ty;
+        let last = with_declared_parents(ty, last);
+        let mut claimed = FieldSet::default();
+        for (_, owned) in managers.iter() {
+            claimed.merge(owned.set.clone());
+        }
+        let mut gone = last.clone();
+        gone.subtract(&with_declared_parents(ty, &claimed));
+        if gone.is_empty() {
+            return merged;
+        }
+
+        let all = with_declared_parents(ty, &fields_of(ty, &merged));
+        let remaining = |value: &Value| with_declared_parents(ty, &fields_of(ty, value));
+        let without = |set: &FieldSet| {
+            let mut value = merged.clone();
+            remove(ty, &mut value, set);
+            value
+        };
+        // What goes with the fields of last time,
+        let mut removed = all.clone();
+        removed.subtract(&remaining(&without(&last)));
+        // less what somebody has,
+        removed.subtract(&with_declared_parents(ty, &claimed));
+        // is more than was given last time where a structure went whose parts have no owner: those stay.
+        let mut dangling = all.clone();
+        dangling.subtract(&remaining(&without(&removed)));
+        without(&dangling.intersection(&last))
+    }
+}
+
+fn conflict(conflicts: &Conflicts) -> ApiError {
+    let mut causes = Vec::new();
+    let mut lines = Vec::new();
+    for (id, set) in conflicts {
+        let who = id.describe();
+        lines.push(format!("conflicts with {who}:"));
+        for path in set.paths() {
+            lines.push(format!("- {path}"));
+            causes.push(Cause {
+                reason: "FieldManagerConflict",
+                message: format!("conflict with {who}"),
+                field: path,
+            });
+        }
+    }
+    let text = match &*causes {
+        [one] => format!("Apply failed with 1 conflict: {}: {}", one.message, one.field),
+        many => format!("Apply failed with {} conflicts: {}", many.len(), lines.join("\n")),
+    };
+    ApiError::new(409, "Conflict", text).with_causes(causes)
+}
+
+/// `ns/name; apps/v1, Kind=Deployment`
+fn describe(object: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (namespace, name) = (
+        text(&object["metadata"]["namespace"]),
+        text(&object["metadata"]["name"]),
+    );
+    let api_version = text(&object["apiVersion"]);
+    let slash = if api_version.contains('/') { "" } else { "/" };
+    format!(
+        "{namespace}/{name}; {slash}{api_version}, Kind={}",
+        text(&object["kind"])
+    )
+}

@@ -1,0 +1,150 @@
+//! Whether an applied object has the types of its schema, in the words of structured-merge-diff.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::typed::{Composite, Elements, Fields, Scalar, Shape, Ty};
+
+/// What is wrong with `object`; `None` if nothing is. Several errors share one text.
+pub(super) fn check(ty: Ty<'_>, object: &Value) -> Option<String> {
+    let mut errors = Vec::new();
+    place(ty, object, "", &mut errors);
+    match &*errors {
+        [] => None,
+        [one] => Some(one.clone()),
+        many => Some(format!("errors:\n  {}", many.join("\n  "))),
+    }
+}
+
+fn place(ty: Ty<'_>, value: &Value, path: &str, errors: &mut Vec<String>) {
+    if value.is_null() {
+        return;
+    }
+    let expected = match (ty.shape(value), value) {
+        (Shape::Map(fields), Value::Object(entries)) => return map(fields, entries, path, errors),
+        (Shape::List(elements), Value::Array(items)) => return list(elements, items, path, errors),
+        // The contents of what merges as one must be well-formed too.
+        (Shape::Atomic(Composite::Map), Value::Object(entries)) => {
+            return map(Fields::of(ty), entries, path, errors);
+        }
+        (Shape::Atomic(Composite::List), Value::Array(items)) => {
+            let ty = ty.items();
+            for (index, item) in items.iter().enumerate() {
+                place(ty, item, &format!("{path}[{index}]"), errors);
+            }
+            return;
+        }
+        (Shape::Atomic(Composite::Any), _) => return,
+        (Shape::Map(_) | Shape::Atomic(Composite::Map), _) => format!("map, got &{{{}}}", go(value)),
+        (Shape::List(_) | Shape::Atomic(Composite::List), _) => format!("list, got &{{{}}}", go(value)),
+        (Shape::Scalar(scalar), _) => match scalar_error(scalar, value) {
+            None => return,
+            Some(error) => error,
+        },
+    };
+    errors.push(format!("{path}: expected {expected}"));
+}
+
+fn map(fields: Fields<'_>, entries: &serde_json::Map<String, Value>, path: &str, errors: &mut Vec<String>) {
+    for (name, value) in entries {
+        let path = format!("{path}.{name}");
+        match fields.field(name) {
+            Some(ty) => place(ty, value, &path, errors),
+            None => errors.push(format!("{path}: field not declared in schema")),
+        }
+    }
+}
+
+fn list(elements: Elements<'_>, items: &[Value], path: &str, errors: &mut Vec<String>) {
+    let mut seen = BTreeSet::new();
+    for (index, item) in items.iter().enumerate() {
+        match elements.identity(item) {
+            Err(error) => errors.push(format!("{path}: element {index}: {error}")),
+            Ok(identity) => {
+                place(elements.ty(), item, &format!("{path}{identity}"), errors);
+                if seen.contains(&identity) {
+                    errors.push(format!("{path}: duplicate entries for key {identity}"));
+                } else {
+                    seen.insert(identity);
+                }
+            }
+        }
+    }
+}
+
+fn scalar_error(scalar: Scalar, value: &Value) -> Option<String> {
+    let fits = match scalar {
+        Scalar::Numeric => value.is_number(),
+        Scalar::String => value.is_string(),
+        Scalar::Boolean => value.is_boolean(),
+        Scalar::Untyped => !value.is_object() && !value.is_array(),
+    };
+    if fits {
+        return None;
+    }
+    Some(match scalar {
+        Scalar::Numeric => format!("numeric (int or float), got {}", go_type(value)),
+        Scalar::String => format!(
+            "string, got &value.valueUnstructured{{Value:{}}}",
+            go_syntax(value)
+        ),
+        Scalar::Boolean => format!("boolean, got &{{{}}}", go(value)),
+        Scalar::Untyped => format!("any scalar, got &{{{}}}", go(value)),
+    })
+}
+
+/// Go's `%T` of a decoded value.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// Go's `%v` of a decoded value.
+pub(crate) fn go(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(go).collect();
+            format!("[{}]", items.join(" "))
+        }
+        Value::Object(fields) => {
+            let mut text = "map[".to_owned();
+            for (index, (name, value)) in fields.iter().enumerate() {
+                let separator = if index == 0 { "" } else { " " };
+                // Writing to a string cannot fail.
+                let _ = write!(text, "{separator}{name}:{}", go(value));
+            }
+            text + "]"
+        }
+    }
+}
+
+/// Go's `%#v` of a decoded value.
+fn go_syntax(value: &Value) -> String {
+    match value {
+        Value::Null => "interface {}(nil)".to_owned(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(go_syntax).collect();
+            format!("[]interface {{}}{{{}}}", items.join(", "))
+        }
+        Value::Object(fields) => {
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|(name, value)| format!("{name:?}:{}", go_syntax(value)))
+                .collect();
+            format!("map[string]interface {{}}{{{}}}", fields.join(", "))
+        }
+    }
+}

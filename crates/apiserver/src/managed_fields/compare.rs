@@ -1,0 +1,202 @@
+//! What differs between two objects.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::set::{FieldSet, Node, PathElement};
+use super::typed::{Elements, Fields, Shape, Ty};
+
+/// Fields by what happened to them. A structure that came or went is there itself, besides its leaves.
+#[derive(Debug, Default)]
+pub(super) struct Comparison {
+    pub(super) added: FieldSet,
+    pub(super) removed: FieldSet,
+    pub(super) modified: FieldSet,
+}
+
+impl Comparison {
+    /// Drops paths of fields, and all below them, from the comparison.
+    pub(super) fn ignore(&mut self, paths: &[&str]) {
+        for path in paths {
+            let path: Vec<&str> = path.split('.').collect();
+            self.added.remove_field(&path);
+            self.removed.remove_field(&path);
+            self.modified.remove_field(&path);
+        }
+    }
+
+    /// Fields that have a new value.
+    pub(super) fn changed(&self) -> FieldSet {
+        let mut changed = self.modified.clone();
+        changed.merge(self.added.clone());
+        changed
+    }
+}
+
+/// Compares two objects.
+pub(super) fn compare(ty: Ty<'_>, old: &Value, new: &Value) -> Comparison {
+    let Place {
+        added,
+        removed,
+        modified,
+        ..
+    } = place(ty, Some(old), Some(new));
+    Comparison {
+        added: added.below,
+        removed: removed.below,
+        modified: modified.below,
+    }
+}
+
+/// The comparison of one place.
+#[derive(Default)]
+struct Place {
+    added: Node,
+    removed: Node,
+    modified: Node,
+    /// Whether the place was compared as a whole.
+    leaf: bool,
+}
+
+fn place(ty: Ty<'_>, old: Option<&Value>, new: Option<&Value>) -> Place {
+    let mut place = Place::default();
+    if old == new {
+        return place;
+    }
+    match (old, new) {
+        (Some(old_value), Some(new_value)) => {
+            let (old_shape, new_shape) = (ty.shape(old_value), ty.shape(new_value));
+            if std::mem::discriminant(&old_shape) != std::mem::discriminant(&new_shape) {
+                place.visit(old_shape, old, new);
+                place.leaf = false;
+            }
+            place.visit(new_shape, old, new);
+        }
+        (Some(value), None) | (None, Some(value)) => place.visit(ty.shape(value), old, new),
+        (None, None) => {}
+    }
+    if !place.leaf {
+        place.added.member |= old.is_none();
+        place.removed.member |= new.is_none();
+    }
+    place
+}
+
+impl Place {
+    fn visit(&mut self, shape: Shape<'_>, old: Option<&Value>, new: Option<&Value>) {
+        match shape {
+            Shape::Scalar(_) | Shape::Atomic(_) => self.whole(old, new),
+            Shape::Map(fields) => {
+                let (old_map, new_map) = (old.and_then(Value::as_object), new.and_then(Value::as_object));
+                // That both are empty may still be a change: from null, or from nothing.
+                if old_map.is_none_or(Map::is_empty) && new_map.is_none_or(Map::is_empty) {
+                    self.whole(old, new);
+                } else {
+                    self.maps(fields, old_map, new_map);
+                }
+            }
+            Shape::List(elements) => {
+                let (old_list, new_list) = (old.and_then(Value::as_array), new.and_then(Value::as_array));
+                if old_list.is_none_or(Vec::is_empty) && new_list.is_none_or(Vec::is_empty) {
+                    self.whole(old, new);
+                } else {
+                    let old_items = old_list.map(Vec::as_slice).unwrap_or_default();
+                    let new_items = new_list.map(Vec::as_slice).unwrap_or_default();
+                    self.lists(elements, old_items, new_items);
+                }
+            }
+        }
+    }
+
+    fn whole(&mut self, old: Option<&Value>, new: Option<&Value>) {
+        self.leaf = true;
+        match (old, new) {
+            (None, _) => self.added.member = true,
+            (_, None) => self.removed.member = true,
+            (old, new) => self.modified.member |= old != new,
+        }
+    }
+
+    fn maps(
+        &mut self,
+        fields: Fields<'_>,
+        old: Option<&Map<String, Value>>,
+        new: Option<&Map<String, Value>>,
+    ) {
+        let only_new = |name: &String| old.is_none_or(|old| !old.contains_key(name));
+        for (name, value) in old.into_iter().flatten() {
+            if let Some(ty) = fields.field(name) {
+                let other = new.and_then(|new| new.get(name));
+                self.attach(|| PathElement::Field(name.clone()), place(ty, Some(value), other));
+            }
+        }
+        for (name, value) in new.into_iter().flatten().filter(|(name, _)| only_new(name)) {
+            if let Some(ty) = fields.field(name) {
+                self.attach(|| PathElement::Field(name.clone()), place(ty, None, Some(value)));
+            }
+        }
+    }
+
+    fn lists(&mut self, elements: Elements<'_>, old: &[Value], new: &[Value]) {
+        type Both<'a> = (Vec<&'a Value>, Vec<&'a Value>);
+        let mut found: BTreeMap<PathElement, Both<'_>> = BTreeMap::new();
+        for item in old {
+            if let Ok(identity) = elements.identity(item) {
+                found.entry(identity).or_default().0.push(item);
+            }
+        }
+        for item in new {
+            if let Ok(identity) = elements.identity(item) {
+                found.entry(identity).or_default().1.push(item);
+            }
+        }
+        let ty = elements.ty();
+        for (identity, (old, new)) in found {
+            let compared = match (&*old, &*new) {
+                ([] | [_], [] | [_]) => place(ty, old.first().copied(), new.first().copied()),
+                // Duplicates are one thing: it changes, gives way to a single element, or replaces one.
+                ([_, _, ..], [_, _, ..]) => Place {
+                    modified: Node {
+                        member: old != new,
+                        ..Node::default()
+                    },
+                    ..Place::default()
+                },
+                ([_, _, ..], _) => {
+                    let mut compared = new
+                        .first()
+                        .map(|new| place(ty, None, Some(new)))
+                        .unwrap_or_default();
+                    compared.removed.member = true;
+                    compared
+                }
+                (_, _) => {
+                    let mut compared = old
+                        .first()
+                        .map(|old| place(ty, Some(old), None))
+                        .unwrap_or_default();
+                    compared.added.member = true;
+                    compared
+                }
+            };
+            self.attach(|| identity, compared);
+        }
+    }
+
+    fn attach(&mut self, element: impl FnOnce() -> PathElement, place: Place) {
+        let Place {
+            added,
+            removed,
+            modified,
+            ..
+        } = place;
+        if added.is_empty() && removed.is_empty() && modified.is_empty() {
+            return;
+        }
+        let element = element();
+        self.added.below.insert(element.clone(), added);
+        self.removed.below.insert(element.clone(), removed);
+        self.modified.below.insert(element, modified);
+    }
+}

@@ -1,0 +1,56 @@
+//! The fields that an object gives.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::set::{FieldSet, Node, PathElement};
+use super::typed::{Elements, Fields, Shape, Ty};
+
+/// Every leaf of `value`; also elements of lists, entries of maps, nulls and empty objects as such.
+pub(super) fn fields_of(ty: Ty<'_>, value: &Value) -> FieldSet {
+    node(ty, value).below
+}
+
+fn node(ty: Ty<'_>, value: &Value) -> Node {
+    match (ty.shape(value), value) {
+        (Shape::Scalar(_) | Shape::Atomic(_), _) => Node::member(),
+        (Shape::Map(fields), Value::Object(entries)) => map(fields, entries),
+        (Shape::List(elements), Value::Array(items)) => list(elements, items),
+        (Shape::Map(_) | Shape::List(_), _) => Node::default(),
+    }
+}
+
+fn map(fields: Fields<'_>, entries: &serde_json::Map<String, Value>) -> Node {
+    let mut all = Node::default();
+    for (name, value) in entries {
+        let Some(ty) = fields.field(name) else {
+            continue;
+        };
+        let mut child = node(ty, value);
+        let empty = value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
+        child.member |= empty || !fields.declares(name);
+        all.below.insert(PathElement::Field(name.clone()), child);
+    }
+    all
+}
+
+fn list(elements: Elements<'_>, items: &[Value]) -> Node {
+    // An element that occurs more than once is owned as one: which of them a field belongs to cannot be said.
+    let mut found: BTreeMap<PathElement, Option<&Value>> = BTreeMap::new();
+    for item in items {
+        if let Ok(identity) = elements.identity(item) {
+            found
+                .entry(identity)
+                .and_modify(|first| *first = None)
+                .or_insert(Some(item));
+        }
+    }
+    let mut all = Node::default();
+    for (identity, item) in found {
+        let mut child = item.map(|item| node(elements.ty(), item)).unwrap_or_default();
+        child.member = true;
+        all.below.insert(identity, child);
+    }
+    all
+}

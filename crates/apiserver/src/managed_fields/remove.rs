@@ -1,0 +1,81 @@
+//! Removal of the fields that nobody gives any more, and adjustments of field sets to a schema.
+
+use serde_json::Value;
+
+use super::set::{FieldSet, Node, PathElement};
+use super::typed::{Shape, Ty};
+
+/// Removes the members of `set` from `value`. An object or list that loses its last entry becomes null.
+pub(super) fn remove(ty: Ty<'_>, value: &mut Value, set: &FieldSet) {
+    let emptied = match (ty.shape(value), &mut *value) {
+        (Shape::Map(fields), Value::Object(entries)) => {
+            entries.retain(|name, value| {
+                let Some(node) = set.get(&PathElement::Field(name.clone())) else {
+                    return true;
+                };
+                if node.member {
+                    return false;
+                }
+                if let Some(ty) = fields.field(name) {
+                    remove(ty, value, &node.below);
+                }
+                true
+            });
+            entries.is_empty()
+        }
+        (Shape::List(elements), Value::Array(items)) => {
+            items.retain_mut(|item| {
+                let Some(node) = elements
+                    .identity(item)
+                    .ok()
+                    .and_then(|identity| set.get(&identity))
+                else {
+                    return true;
+                };
+                if node.member {
+                    return false;
+                }
+                remove(elements.ty(), item, &node.below);
+                true
+            });
+            items.is_empty()
+        }
+        (Shape::Scalar(_), _) => false,
+        // Of what is owned as one nothing can be removed but the whole.
+        (Shape::Atomic(_) | Shape::Map(_) | Shape::List(_), _) => true,
+    };
+    if emptied {
+        *value = Value::Null;
+    }
+}
+
+/// The set with the declared fields on the way to its members as members: a struct goes when all that was in it goes.
+pub(super) fn with_declared_parents(ty: Ty<'_>, set: &FieldSet) -> FieldSet {
+    let mut all = FieldSet::default();
+    for (element, node) in set.iter() {
+        let below = match ty.step(element) {
+            Some(ty) => with_declared_parents(ty, &node.below),
+            None => node.below.clone(),
+        };
+        let declared = matches!(element, PathElement::Field(name) if ty.declares(name));
+        let member = node.member || declared && !node.below.is_empty();
+        all.insert(element.clone(), Node { member, below });
+    }
+    all
+}
+
+/// Follows changes of the schema since the set was written: who owned parts of what is atomic now owns the whole.
+pub(super) fn reconcile(ty: Ty<'_>, set: &mut FieldSet) {
+    set.retain(|element, node| {
+        let Some(ty) = ty.step(element) else {
+            return;
+        };
+        if ty.is_atomic() {
+            if !node.below.is_empty() {
+                *node = Node::member();
+            }
+        } else {
+            reconcile(ty, &mut node.below);
+        }
+    });
+}

@@ -1,0 +1,248 @@
+//! Sets of fields: which parts of an object somebody owns.
+//!
+//! A set is a tree. A node may be a member itself (its own path is owned) and may have members below it. Nodes without
+//! either do not exist, so that equal sets are equal trees.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::Value;
+
+/// One step of a field's path.
+#[derive(Debug, Clone)]
+pub(crate) enum PathElement {
+    /// A field of an object.
+    Field(String),
+    /// The element of a keyed list with these key fields, sorted by name.
+    Key(Vec<(String, Value)>),
+    /// The element of a set with this value.
+    Value(Value),
+    /// The element of a list at this place. Clients may write it; the server itself never does.
+    Index(i64),
+}
+
+impl PathElement {
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Field(_) => 0,
+            Self::Key(_) => 1,
+            Self::Value(_) => 2,
+            Self::Index(_) => 3,
+        }
+    }
+}
+
+impl Ord for PathElement {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Self::Field(a), Self::Field(b)) => a.cmp(b),
+            (Self::Key(a), Self::Key(b)) => {
+                let entries = a.iter().zip(b).map(|((a_name, a_value), (b_name, b_value))| {
+                    a_name.cmp(b_name).then_with(|| compare_values(a_value, b_value))
+                });
+                entries
+                    .fold(Ordering::Equal, Ordering::then)
+                    .then_with(|| a.len().cmp(&b.len()))
+            }
+            (Self::Value(a), Self::Value(b)) => compare_values(a, b),
+            (Self::Index(a), Self::Index(b)) => a.cmp(b),
+            (a, b) => a.rank().cmp(&b.rank()),
+        }
+    }
+}
+
+impl PartialOrd for PathElement {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for PathElement {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for PathElement {}
+
+/// The order of structured-merge-diff: numbers, strings, booleans, lists, objects, null.
+fn compare_values(a: &Value, b: &Value) -> Ordering {
+    fn rank(value: &Value) -> u8 {
+        match value {
+            Value::Number(_) => 0,
+            Value::String(_) => 1,
+            Value::Bool(_) => 2,
+            Value::Array(_) => 3,
+            Value::Object(_) => 4,
+            Value::Null => 5,
+        }
+    }
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => match (a.as_i64(), b.as_i64()) {
+            (Some(a), Some(b)) => a.cmp(&b),
+            _ => a.as_f64().unwrap_or(0.0).total_cmp(&b.as_f64().unwrap_or(0.0)),
+        },
+        (Value::String(a), Value::String(b)) => a.cmp(b),
+        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+        (Value::Null, Value::Null) => Ordering::Equal,
+        (a, b) if rank(a) != rank(b) => rank(a).cmp(&rank(b)),
+        (a, b) => a.to_string().cmp(&b.to_string()),
+    }
+}
+
+/// How messages write a step: `.spec`, `[port=80,proto="TCP"]`, `[="a"]`, `[0]`.
+impl fmt::Display for PathElement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field(name) => write!(f, ".{name}"),
+            Self::Key(keys) => {
+                for (index, (name, value)) in keys.iter().enumerate() {
+                    write!(f, "{}{name}={value}", if index == 0 { '[' } else { ',' })?;
+                }
+                f.write_str("]")
+            }
+            Self::Value(value) => write!(f, "[={value}]"),
+            Self::Index(index) => write!(f, "[{index}]"),
+        }
+    }
+}
+
+/// A set of fields below some place.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct FieldSet(BTreeMap<PathElement, Node>);
+
+/// A place: whether it is in the set, and what below it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub(crate) member: bool,
+    pub(crate) below: FieldSet,
+}
+
+impl Node {
+    /// A place that is in the set.
+    pub(crate) fn member() -> Self {
+        Self {
+            member: true,
+            below: FieldSet::default(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.member && self.below.is_empty()
+    }
+}
+
+impl FieldSet {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Attaches `node`; an empty one leaves no trace.
+    pub(crate) fn insert(&mut self, element: PathElement, node: Node) {
+        if node.is_empty() {
+            return;
+        }
+        match self.0.get_mut(&element) {
+            None => {
+                self.0.insert(element, node);
+            }
+            Some(present) => {
+                present.member |= node.member;
+                present.below.merge(node.below);
+            }
+        }
+    }
+
+    pub(crate) fn get(&self, element: &PathElement) -> Option<&Node> {
+        self.0.get(element)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&PathElement, &Node)> {
+        self.0.iter()
+    }
+
+    /// Adds all of `other`.
+    pub(crate) fn merge(&mut self, other: Self) {
+        if self.is_empty() {
+            *self = other;
+            return;
+        }
+        for (element, node) in other.0 {
+            self.insert(element, node);
+        }
+    }
+
+    /// Members of both.
+    pub(crate) fn intersection(&self, other: &Self) -> Self {
+        let mut both = Self::default();
+        for (element, node) in &self.0 {
+            if let Some(theirs) = other.get(element) {
+                let node = Node {
+                    member: node.member && theirs.member,
+                    below: node.below.intersection(&theirs.below),
+                };
+                both.insert(element.clone(), node);
+            }
+        }
+        both
+    }
+
+    /// Removes the members of `other`; what is below them stays.
+    pub(crate) fn subtract(&mut self, other: &Self) {
+        if other.is_empty() {
+            return;
+        }
+        self.0.retain(|element, node| {
+            if let Some(theirs) = other.get(element) {
+                node.member &= !theirs.member;
+                node.below.subtract(&theirs.below);
+            }
+            !node.is_empty()
+        });
+    }
+
+    /// Removes a path of fields and all below it.
+    pub(crate) fn remove_field(&mut self, path: &[&str]) {
+        let Some((first, rest)) = path.split_first() else {
+            return;
+        };
+        let element = PathElement::Field((*first).to_owned());
+        if rest.is_empty() {
+            self.0.remove(&element);
+        } else if let Some(node) = self.0.get_mut(&element) {
+            node.below.remove_field(rest);
+            if node.is_empty() {
+                self.0.remove(&element);
+            }
+        }
+    }
+
+    /// Keeps the places for which `f` leaves something.
+    pub(crate) fn retain(&mut self, mut f: impl FnMut(&PathElement, &mut Node)) {
+        self.0.retain(|element, node| {
+            f(element, node);
+            !node.is_empty()
+        });
+    }
+
+    /// Paths of all members as messages write them: members of a place come before what is below any of them.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        let mut paths = Vec::new();
+        self.collect_paths("", &mut paths);
+        paths
+    }
+
+    fn collect_paths(&self, prefix: &str, paths: &mut Vec<String>) {
+        for (element, node) in &self.0 {
+            if node.member {
+                paths.push(format!("{prefix}{element}"));
+            }
+        }
+        for (element, node) in &self.0 {
+            if !node.below.is_empty() {
+                node.below.collect_paths(&format!("{prefix}{element}"), paths);
+            }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Schemas as structured merge sees them: objects and lists that merge, or values that are replaced as a whole.
+
+use serde_json::Value;
+
+use super::set::PathElement;
+use crate::schema::{Cursor, Kind, ListType, Type};
+
+/// The type of a place.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Ty<'a> {
+    Schema(Cursor<'a>),
+    /// No schema: objects merge field by field, lists are replaced.
+    Deduced,
+}
+
+/// What a value of a type is to the merge.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Shape<'a> {
+    /// An object whose fields have owners of their own.
+    Map(Fields<'a>),
+    /// A list whose elements have owners of their own.
+    List(Elements<'a>),
+    /// An object or list that is owned as one.
+    Atomic(Composite),
+    Scalar(Scalar),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Composite {
+    Map,
+    List,
+    /// Any JSON.
+    Any,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scalar {
+    Numeric,
+    String,
+    Boolean,
+    Untyped,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fields<'a>(Option<Cursor<'a>>);
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Elements<'a>(Cursor<'a>);
+
+impl<'a> Ty<'a> {
+    /// The shape of `value` here. A type that admits several shapes takes that of the value; null counts as an object.
+    pub(super) fn shape(self, value: &Value) -> Shape<'a> {
+        let Ty::Schema(schema) = self else {
+            return deduced(value);
+        };
+        match schema.kind() {
+            Kind::Any => deduced(value),
+            Kind::Opaque => match value {
+                Value::Array(_) | Value::Object(_) | Value::Null => Shape::Atomic(Composite::Any),
+                _ => Shape::Scalar(Scalar::Untyped),
+            },
+            Kind::IntOrString => Shape::Scalar(Scalar::Untyped),
+            Kind::Of(Type::Object) if schema.is_atomic_map() => Shape::Atomic(Composite::Map),
+            Kind::Of(Type::Object) => Shape::Map(Fields(Some(schema))),
+            Kind::Of(Type::Array) => match schema.list_type() {
+                ListType::Atomic => Shape::Atomic(Composite::List),
+                ListType::Set | ListType::Map(_) => Shape::List(Elements(schema)),
+            },
+            Kind::Of(Type::String) if schema.is_bytes() => Shape::Scalar(Scalar::Untyped),
+            Kind::Of(Type::String) => Shape::Scalar(Scalar::String),
+            Kind::Of(Type::Integer | Type::Number) => Shape::Scalar(Scalar::Numeric),
+            Kind::Of(Type::Boolean) => Shape::Scalar(Scalar::Boolean),
+        }
+    }
+
+    /// The type of the elements of a list here.
+    pub(super) fn items(self) -> Self {
+        match self {
+            Ty::Schema(schema) => schema.items().map_or(Ty::Deduced, Ty::Schema),
+            Ty::Deduced => Ty::Deduced,
+        }
+    }
+
+    /// The type below a step of a field set.
+    pub(super) fn step(self, element: &PathElement) -> Option<Self> {
+        match (self, element) {
+            (Ty::Deduced, _) => Some(Ty::Deduced),
+            (Ty::Schema(schema), PathElement::Field(name)) => Fields(Some(schema)).field(name),
+            (Ty::Schema(schema), PathElement::Key(_)) => schema.items().map(Ty::Schema),
+            (Ty::Schema(_), PathElement::Value(_) | PathElement::Index(_)) => None,
+        }
+    }
+
+    /// Whether `name` is a field that the schema names, as opposed to an entry of a map.
+    pub(super) fn declares(self, name: &str) -> bool {
+        match self {
+            Ty::Schema(schema) => schema.property(name).is_some(),
+            Ty::Deduced => false,
+        }
+    }
+
+    /// Whether whatever is here is owned as one, judging by the schema alone.
+    pub(super) fn is_atomic(self) -> bool {
+        match self {
+            Ty::Deduced => false,
+            Ty::Schema(schema) => match schema.kind() {
+                Kind::Of(Type::Object) => schema.is_atomic_map(),
+                Kind::Of(Type::Array) => *schema.list_type() == ListType::Atomic,
+                _ => false,
+            },
+        }
+    }
+}
+
+fn deduced(value: &Value) -> Shape<'static> {
+    match value {
+        Value::Object(_) | Value::Null => Shape::Map(Fields(None)),
+        Value::Array(_) => Shape::Atomic(Composite::List),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => Shape::Scalar(Scalar::Untyped),
+    }
+}
+
+impl<'a> Fields<'a> {
+    /// The fields of an object of this type, merged field by field or not.
+    pub(super) fn of(ty: Ty<'a>) -> Self {
+        match ty {
+            Ty::Schema(schema) => Self(Some(schema)),
+            Ty::Deduced => Self(None),
+        }
+    }
+
+    /// The type of a field; `None` if there must be no such field.
+    pub(super) fn field(self, name: &str) -> Option<Ty<'a>> {
+        let Some(schema) = self.0 else {
+            return Some(Ty::Deduced);
+        };
+        if let Some(property) = schema.property(name).or_else(|| schema.additional()) {
+            return Some(Ty::Schema(property));
+        }
+        let free = schema.preserves_unknown_fields() || schema.additional_any() || !schema.declares_fields();
+        free.then_some(Ty::Deduced)
+    }
+
+    /// Whether the schema names this field, as opposed to an entry of a map.
+    pub(super) fn declares(self, name: &str) -> bool {
+        self.0.is_some_and(|schema| schema.property(name).is_some())
+    }
+}
+
+impl<'a> Elements<'a> {
+    pub(super) fn ty(self) -> Ty<'a> {
+        self.0.items().map_or(Ty::Deduced, Ty::Schema)
+    }
+
+    /// What identifies an element.
+    ///
+    /// # Errors
+    /// Where the element has no identity, in the words of structured-merge-diff.
+    pub(super) fn identity(self, element: &Value) -> Result<PathElement, String> {
+        let keys = match self.0.list_type() {
+            ListType::Map(keys) => keys,
+            ListType::Set | ListType::Atomic => {
+                let problem = match element {
+                    Value::Null => "an explicit null",
+                    Value::Object(_) => "a map type",
+                    Value::Array(_) => "a list type",
+                    Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                        return Ok(PathElement::Value(element.clone()));
+                    }
+                };
+                return Err(format!(
+                    "associative list without keys has an element that's {problem}"
+                ));
+            }
+        };
+        let fields = match element {
+            Value::Object(fields) => fields,
+            Value::Null => return Err("associative list with keys may not have a null element".to_owned()),
+            _ => return Err("associative list with keys may not have non-map elements".to_owned()),
+        };
+        let items = self.0.items();
+        let mut identity: Vec<(String, Value)> = keys
+            .iter()
+            .filter_map(|key| {
+                let default = || items?.property(key)?.default_value();
+                let value = fields.get(key).or_else(default)?;
+                Some((key.clone(), value.clone()))
+            })
+            .collect();
+        if identity.is_empty() {
+            let keys: Vec<_> = keys.iter().map(|key| format!("{key:?}")).collect();
+            return Err(format!(
+                "associative list with keys has an element that omits all key fields [{}] (and doesn't have default \
+                 values for any key fields)",
+                keys.join(" ")
+            ));
+        }
+        identity.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(PathElement::Key(identity))
+    }
+}
