@@ -10,7 +10,6 @@ mod clock;
 mod crd;
 mod discovery;
 mod gc;
-mod interim;
 mod managed_fields;
 mod namespaces;
 mod patch;

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{all, put};
-use crate::interim::managed_fields::{self, Writer};
+use crate::managed_fields::{self, Writer};
 use crate::registry::Served;
 use crate::server::Server;
 use crate::verbs::metadata;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::reply::Reply;
 use super::update::{self, Ownership};
 use super::{Call, create, metadata};
-use crate::interim::managed_fields::{self, Writer};
+use crate::managed_fields::{self, Writer};
 use crate::registry::Served;
 use crate::request::body;
 use crate::request::query::{FieldValidation, WriteOptions, quote};

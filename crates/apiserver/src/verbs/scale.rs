@@ -93,13 +93,13 @@ fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply
             configuration["metadata"]["resourceVersion"] = json!(version);
         }
         let now = call.server.clock.now_seconds();
-        let writer = crate::interim::managed_fields::Writer {
+        let writer = crate::managed_fields::Writer {
             manager: &manager,
             subresource: "scale",
             api_version: &call.served.kind.api_version,
             now: &now,
         };
-        let new = crate::interim::managed_fields::apply(
+        let new = crate::managed_fields::apply(
             &call.served.schema,
             Some(old),
             &configuration,

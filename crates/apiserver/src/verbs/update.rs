@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::reply::{self, Reply};
 use super::{Call, RETRIES, create, metadata, options};
-use crate::interim::managed_fields::{self, Writer};
+use crate::managed_fields::{self, Writer};
 use crate::registry::Served;
 use crate::request::query::{WriteOptions, revision};
 use crate::server::Refused;
@@ -115,6 +115,7 @@ pub(crate) fn change(
         let (mut new, ownership) = transform(call, &old)?;
         check_revision(call, &stored, &new)?;
         prepare(call, &old, &mut new, ownership, options)?;
+        managed_fields::keep_times_of_no_op(&old, &mut new);
         let document = served.document(&new);
         // Comparing values rather than texts: an object stored under an older schema reads with its defaults.
         if document.same(&stored.document) || new == old {
