@@ -1,10 +1,60 @@
 //! Builtin kinds: data files, and by hand what no data file says.
 
 mod columns;
+mod complete;
 pub(crate) mod data;
+mod defaults;
+mod event;
 mod kinds;
 mod message;
+mod pod_template;
+mod prepare;
+mod scalar;
+mod validate;
 
 pub(crate) use data::{has_kind, message, message_of_kind};
 pub(crate) use kinds::{group_rank, schemas, served};
 pub(crate) use message::{Count, Field, Message, Type};
+
+use serde_json::Value;
+
+use crate::resource::Resource;
+use crate::status::FieldError;
+
+/// Makes a decoded object what the kind's Go type would be in JSON, with its defaults. Nothing happens to an object
+/// that has been through it.
+pub(crate) fn conform(resource: &Resource, object: &mut Value) {
+    if let Some(message) = message_of_kind(&resource.api_version(), &resource.kind) {
+        complete::complete(message, object);
+        defaults::apply(&resource.group, &resource.kind, object);
+    }
+}
+
+/// What the kind writes into a new object, after [`conform`].
+pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {
+    prepare::create(resource, object);
+}
+
+/// What the kind writes into the new state of an object, after [`conform`]. Not for subresources.
+pub(crate) fn prepare_update(resource: &Resource, old: &Value, new: &mut Value) {
+    prepare::update(resource, old, new);
+}
+
+/// What is wrong with a new object, or with the new state of `old`, metadata apart. Not for subresources.
+pub(crate) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    validate::validate(resource, new, old)
+}
+
+/// Makes an object of the version that `resource` serves one of the version that is stored. Only Events differ.
+pub(crate) fn to_storage(resource: &Resource, object: &mut Value) {
+    if resource.kind == "Event" {
+        event::to_storage(resource, object);
+    }
+}
+
+/// The reverse of [`to_storage`]. `apiVersion` and `kind` are left alone by both.
+pub(crate) fn from_storage(resource: &Resource, object: &mut Value) {
+    if resource.kind == "Event" {
+        event::from_storage(resource, object);
+    }
+}

@@ -1,0 +1,211 @@
+//! Events, which two groups show under different names of the same fields. They are stored as those of `v1`.
+
+use serde_json::{Map, Value, json};
+
+use crate::resource::Resource;
+use crate::status::FieldError;
+
+/// (name in `v1`, name in `events.k8s.io/v1`) of the fields that differ.
+const RENAMED: [(&str, &str); 7] = [
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reportingComponent", "reportingController"),
+];
+
+/// Makes a stored event one of the version that `resource` serves.
+pub(super) fn from_storage(resource: &Resource, event: &mut Value) {
+    if resource.group == "events.k8s.io"
+        && let Value::Object(fields) = event
+    {
+        rename(fields, RENAMED.iter().copied());
+        // `v1` always writes what the newer version leaves out when empty.
+        for key in ["reportingController", "reportingInstance"] {
+            if fields.get(key).is_some_and(|value| value == "") {
+                fields.remove(key);
+            }
+        }
+    }
+}
+
+/// Makes an event of the version that `resource` serves one to be stored.
+pub(super) fn to_storage(resource: &Resource, event: &mut Value) {
+    if resource.group == "events.k8s.io"
+        && let Value::Object(fields) = event
+    {
+        rename(fields, RENAMED.iter().map(|(old, new)| (*new, *old)));
+        for key in ["reportingComponent", "reportingInstance"] {
+            fields.entry(key).or_insert_with(|| json!(""));
+        }
+    }
+}
+
+fn rename<'a>(fields: &mut Map<String, Value>, names: impl Iterator<Item = (&'a str, &'a str)>) {
+    for (from, to) in names {
+        if let Some(value) = fields.remove(from) {
+            fields.insert(to.to_owned(), value);
+        }
+    }
+}
+
+/// What is wrong with an event. Events of the new kind, which have an `eventTime`, say more about themselves.
+pub(super) fn validate(resource: &Resource, event: &Value, create: bool) -> Vec<FieldError> {
+    let new_api = resource.group == "events.k8s.io";
+    let regarding = if new_api { "regarding" } else { "involvedObject" };
+    let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (namespace, about) = (
+        text("/metadata/namespace"),
+        text(&format!("/{regarding}/namespace")),
+    );
+    let mut errors = Vec::new();
+    // Cluster-scoped objects have their events in the namespace "default".
+    let fits = if about.is_empty() {
+        namespace.is_empty() || namespace == "default"
+    } else {
+        about == namespace
+    };
+    if !fits {
+        errors.push(FieldError::invalid(
+            "involvedObject.namespace",
+            &format!("{about:?}"),
+            "does not match event.namespace",
+        ));
+    }
+    let has_time = event.get("eventTime").is_some_and(|time| !time.is_null());
+    if has_time || (new_api && create) {
+        let reporter = if new_api {
+            "reportingController"
+        } else {
+            "reportingComponent"
+        };
+        errors.extend(described(event, reporter));
+    }
+    if new_api && create {
+        if !has_time {
+            errors.push(FieldError::required("eventTime", ""));
+        }
+        let kind = text("/type");
+        if kind != "Normal" && kind != "Warning" {
+            errors.push(FieldError::invalid(
+                "type",
+                "\"\"",
+                &format!("has invalid value: {kind}"),
+            ));
+        }
+        for (field, name) in [
+            ("firstTimestamp", "deprecatedFirstTimestamp"),
+            ("lastTimestamp", "deprecatedLastTimestamp"),
+            ("count", "deprecatedCount"),
+        ] {
+            if event.get(name).is_some_and(|value| !value.is_null()) {
+                errors.push(FieldError::invalid(field, "\"\"", "needs to be unset"));
+            }
+        }
+    }
+    errors
+}
+
+/// Who reported, what was done, and why: required, and short.
+fn described<'a>(event: &'a Value, reporter: &'a str) -> impl Iterator<Item = FieldError> + 'a {
+    let limits = [
+        (reporter, 0),
+        ("reportingInstance", 128),
+        ("action", 128),
+        ("reason", 128),
+    ];
+    limits.into_iter().filter_map(|(field, limit)| {
+        let text = event.get(field).and_then(Value::as_str).unwrap_or_default();
+        if text.is_empty() {
+            Some(FieldError::required(field, ""))
+        } else if limit > 0 && text.len() > limit {
+            let why = format!("can have at most {limit} characters");
+            Some(FieldError::invalid(field, "\"\"", &why))
+        } else {
+            None
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn resource(group: &str) -> Arc<Resource> {
+        let served = super::super::served();
+        let found = served
+            .into_iter()
+            .find(|(resource, _)| resource.kind == "Event" && resource.group == group);
+        found.unwrap().0
+    }
+
+    #[test]
+    fn an_event_reads_the_same_after_it_was_stored() {
+        let new = json!({
+            "metadata": {"name": "e", "namespace": "d"}, "regarding": {"kind": "Pod", "namespace": "d"}, "note": "text",
+            "reason": "r", "action": "a", "type": "Normal", "eventTime": "2026-01-01T00:00:00.000000Z",
+            "reportingController": "c", "reportingInstance": "i", "deprecatedCount": 2,
+        });
+        let mut event = new.clone();
+        to_storage(&resource("events.k8s.io"), &mut event);
+        assert_eq!(
+            event,
+            json!({
+                "metadata": {"name": "e", "namespace": "d"}, "involvedObject": {"kind": "Pod", "namespace": "d"},
+                "message": "text", "reason": "r", "action": "a", "type": "Normal",
+                "eventTime": "2026-01-01T00:00:00.000000Z", "reportingComponent": "c", "reportingInstance": "i",
+                "count": 2,
+            })
+        );
+        let stored = event.clone();
+        from_storage(&resource(""), &mut event);
+        assert_eq!(event, stored);
+        from_storage(&resource("events.k8s.io"), &mut event);
+        assert_eq!(event, new);
+    }
+
+    #[test]
+    fn an_event_is_in_the_namespace_of_what_it_is_about() {
+        for (namespace, about, fits) in [
+            ("a", "a", true),
+            ("a", "b", false),
+            ("default", "", true),
+            ("a", "", false),
+        ] {
+            let event = json!({"metadata": {"namespace": namespace}, "involvedObject": {"namespace": about}});
+            assert_eq!(
+                validate(&resource(""), &event, true).is_empty(),
+                fits,
+                "{namespace} {about}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_event_of_the_new_kind_says_who_did_what_and_why() {
+        let mut event = json!({
+            "metadata": {"namespace": "d"}, "regarding": {"namespace": "d"}, "type": "Odd", "reason": "r".repeat(129),
+            "deprecatedCount": 1,
+        });
+        let errors = validate(&resource("events.k8s.io"), &event, true);
+        let shown: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            shown,
+            [
+                "reportingController: Required value",
+                "reportingInstance: Required value",
+                "action: Required value",
+                "reason: Invalid value: \"\": can have at most 128 characters",
+                "eventTime: Required value",
+                "type: Invalid value: \"\": has invalid value: Odd",
+                "count: Invalid value: \"\": needs to be unset",
+            ]
+        );
+        to_storage(&resource("events.k8s.io"), &mut event);
+        assert!(validate(&resource(""), &event, true).is_empty());
+    }
+}

@@ -1,0 +1,70 @@
+//! What the server writes into objects of builtin kinds when they are created or updated.
+
+use serde_json::{Value, json};
+
+use crate::resource::Resource;
+
+/// Counts the templates of a DaemonSet, in the place to which Kubernetes moved a field of an older version.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+/// Prepares a new object.
+pub(super) fn create(resource: &Resource, object: &mut Value) {
+    if is_daemon_set(resource) {
+        let generation = template_generation(object).max(1);
+        set_template_generation(object, generation);
+    }
+}
+
+/// Prepares the new state of an object.
+pub(super) fn update(resource: &Resource, old: &Value, new: &mut Value) {
+    if is_daemon_set(resource) {
+        let changed = old["spec"]["template"] != new["spec"]["template"];
+        let generation = template_generation(old).max(1) + i64::from(changed);
+        set_template_generation(new, generation);
+    }
+}
+
+fn is_daemon_set(resource: &Resource) -> bool {
+    resource.group == "apps" && resource.kind == "DaemonSet"
+}
+
+fn template_generation(object: &Value) -> i64 {
+    object["metadata"]["annotations"][TEMPLATE_GENERATION]
+        .as_str()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_default()
+}
+
+fn set_template_generation(object: &mut Value, generation: i64) {
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+    if let Value::Object(annotations) = annotations {
+        annotations.insert(TEMPLATE_GENERATION.to_owned(), json!(generation.to_string()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_set_counts_its_templates() {
+        let served = super::super::served();
+        let (resource, _) = served
+            .iter()
+            .find(|(resource, _)| resource.kind == "DaemonSet")
+            .unwrap();
+        let shown = |object: &Value| object["metadata"]["annotations"][TEMPLATE_GENERATION].clone();
+        let mut first = json!({"metadata": {}, "spec": {"template": {"a": 1}}});
+        create(resource, &mut first);
+        assert_eq!(shown(&first), "1");
+        let mut same = json!({"metadata": {}, "spec": {"template": {"a": 1}, "minReadySeconds": 3}});
+        update(resource, &first, &mut same);
+        assert_eq!(shown(&same), "1");
+        let mut other = json!({"metadata": {"annotations": {"x": "y"}}, "spec": {"template": {"a": 2}}});
+        update(resource, &same, &mut other);
+        assert_eq!(shown(&other), "2");
+    }
+}
