@@ -14,7 +14,7 @@ use crate::schema::{self, Schema};
 use crate::status::{ApiError, FieldError};
 use crate::store::{Document, Stored, TypeMeta};
 use crate::verbs::Call;
-use crate::{crd, namespaces};
+use crate::{builtin, crd, namespaces};
 
 /// A resource with everything derived from it once.
 #[derive(Debug)]
@@ -73,6 +73,9 @@ impl Served {
     pub(crate) fn value(&self, stored: &Stored) -> Value {
         let mut object = stored.document.to_value(&self.kind, stored.revision);
         if !self.reads_as_stored(stored) {
+            if !self.is_custom() {
+                builtin::from_storage(&self.resource, &mut object);
+            }
             self.conform(&mut object);
         }
         object
@@ -80,12 +83,21 @@ impl Served {
 
     /// Whether the stored text is what this version shows, without reading it.
     pub(crate) fn reads_as_stored(&self, stored: &Stored) -> bool {
-        self.custom.is_none() || stored.document.written_as() == self.id
+        if self.is_custom() {
+            stored.document.written_as() == self.id
+        } else {
+            !builtin::converts(&self.resource)
+        }
     }
 
     /// The stored form of an object of this resource.
     pub(crate) fn document(&self, object: &Value) -> Document {
-        Document::new(object, self.id)
+        if self.is_custom() || !builtin::converts(&self.resource) {
+            return Document::new(object, self.id);
+        }
+        let mut object = object.clone();
+        builtin::to_storage(&self.resource, &mut object);
+        Document::new(&object, self.id)
     }
 
     /// Why `object` is not a value of this kind at all, in the decoder's words.
@@ -101,6 +113,9 @@ impl Served {
     pub(crate) fn conform(&self, object: &mut Value) {
         self.schema.prune(object);
         self.schema.default(object);
+        if !self.is_custom() {
+            builtin::conform(&self.resource, object);
+        }
         if self.defines() {
             crd::object::default(object);
         }
@@ -117,6 +132,9 @@ impl Served {
 
     /// What the kind does with an object before it is created.
     pub(crate) fn prepare_create(&self, _call: &Call, object: &mut Value) -> Result<(), ApiError> {
+        if !self.is_custom() {
+            builtin::prepare_create(&self.resource, object);
+        }
         if self.defines() {
             crd::object::prepare_create(object);
         }
@@ -134,6 +152,9 @@ impl Served {
         new: &mut Value,
         subresource: &str,
     ) -> Result<(), ApiError> {
+        if !self.is_custom() && subresource.is_empty() {
+            builtin::prepare_update(&self.resource, old, new);
+        }
         if self.defines() && subresource.is_empty() {
             crd::object::prepare_update(new);
         }
@@ -148,14 +169,16 @@ impl Served {
         if self.is_custom() {
             self.schema.validate(object)
         } else {
-            Vec::new()
+            builtin::validate(&self.resource, object, None)
         }
     }
 
     /// What is wrong with the new state of an object, its metadata apart.
-    pub(crate) fn validate_update(&self, _old: &Value, new: &Value, _subresource: &str) -> Vec<FieldError> {
+    pub(crate) fn validate_update(&self, old: &Value, new: &Value, subresource: &str) -> Vec<FieldError> {
         if self.is_custom() {
             self.schema.validate(new)
+        } else if subresource.is_empty() {
+            builtin::validate(&self.resource, new, Some(old))
         } else {
             Vec::new()
         }

@@ -16,11 +16,9 @@ const RENAMED: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-/// Makes a stored event one of the version that `resource` serves.
-pub(super) fn from_storage(resource: &Resource, event: &mut Value) {
-    if resource.group == "events.k8s.io"
-        && let Value::Object(fields) = event
-    {
+/// Makes a stored event one of `events.k8s.io/v1`.
+pub(super) fn from_storage(event: &mut Value) {
+    if let Value::Object(fields) = event {
         rename(fields, RENAMED.iter().copied());
         // `v1` always writes what the newer version leaves out when empty.
         for key in ["reportingController", "reportingInstance"] {
@@ -31,11 +29,9 @@ pub(super) fn from_storage(resource: &Resource, event: &mut Value) {
     }
 }
 
-/// Makes an event of the version that `resource` serves one to be stored.
-pub(super) fn to_storage(resource: &Resource, event: &mut Value) {
-    if resource.group == "events.k8s.io"
-        && let Value::Object(fields) = event
-    {
+/// Makes an event of `events.k8s.io/v1` one to be stored.
+pub(super) fn to_storage(event: &mut Value) {
+    if let Value::Object(fields) = event {
         rename(fields, RENAMED.iter().map(|(old, new)| (*new, *old)));
         for key in ["reportingComponent", "reportingInstance"] {
             fields.entry(key).or_insert_with(|| json!(""));
@@ -151,7 +147,7 @@ mod tests {
             "reportingController": "c", "reportingInstance": "i", "deprecatedCount": 2,
         });
         let mut event = new.clone();
-        to_storage(&resource("events.k8s.io"), &mut event);
+        to_storage(&mut event);
         assert_eq!(
             event,
             json!({
@@ -161,10 +157,7 @@ mod tests {
                 "count": 2,
             })
         );
-        let stored = event.clone();
-        from_storage(&resource(""), &mut event);
-        assert_eq!(event, stored);
-        from_storage(&resource("events.k8s.io"), &mut event);
+        from_storage(&mut event);
         assert_eq!(event, new);
     }
 
@@ -205,7 +198,7 @@ mod tests {
                 "count: Invalid value: \"\": needs to be unset",
             ]
         );
-        to_storage(&resource("events.k8s.io"), &mut event);
+        to_storage(&mut event);
         assert!(validate(&resource(""), &event, true).is_empty());
     }
 }

@@ -45,16 +45,21 @@ pub(crate) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) ->
     validate::validate(resource, new, old)
 }
 
+/// Whether objects are stored in another version than `resource` serves.
+pub(crate) fn converts(resource: &Resource) -> bool {
+    resource.group != resource.storage.group
+}
+
 /// Makes an object of the version that `resource` serves one of the version that is stored. Only Events differ.
 pub(crate) fn to_storage(resource: &Resource, object: &mut Value) {
-    if resource.kind == "Event" {
-        event::to_storage(resource, object);
+    if converts(resource) {
+        event::to_storage(object);
     }
 }
 
 /// The reverse of [`to_storage`]. `apiVersion` and `kind` are left alone by both.
 pub(crate) fn from_storage(resource: &Resource, object: &mut Value) {
-    if resource.kind == "Event" {
-        event::from_storage(resource, object);
+    if converts(resource) {
+        event::from_storage(object);
     }
 }

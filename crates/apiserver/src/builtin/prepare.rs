@@ -9,6 +9,13 @@ const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// Prepares a new object.
 pub(super) fn create(resource: &Resource, object: &mut Value) {
+    if resource.status
+        && let Some(fields) = object.as_object_mut()
+    {
+        // A new object has no status but the empty one that a typed server writes.
+        fields.remove("status");
+        super::conform(resource, object);
+    }
     if is_daemon_set(resource) {
         let generation = template_generation(object).max(1);
         set_template_generation(object, generation);
@@ -57,13 +64,17 @@ mod tests {
             .find(|(resource, _)| resource.kind == "DaemonSet")
             .unwrap();
         let shown = |object: &Value| object["metadata"]["annotations"][TEMPLATE_GENERATION].clone();
-        let mut first = json!({"metadata": {}, "spec": {"template": {"a": 1}}});
+        let mut first = json!({"metadata": {}, "spec": {"template": {}}});
+        super::super::conform(resource, &mut first);
         create(resource, &mut first);
         assert_eq!(shown(&first), "1");
-        let mut same = json!({"metadata": {}, "spec": {"template": {"a": 1}, "minReadySeconds": 3}});
+        let mut same = first.clone();
+        same["spec"]["minReadySeconds"] = json!(3);
         update(resource, &first, &mut same);
         assert_eq!(shown(&same), "1");
-        let mut other = json!({"metadata": {"annotations": {"x": "y"}}, "spec": {"template": {"a": 2}}});
+        let mut other = same.clone();
+        other["metadata"]["annotations"] = json!({"x": "y"});
+        other["spec"]["template"]["metadata"] = json!({"labels": {"a": "b"}});
         update(resource, &same, &mut other);
         assert_eq!(shown(&other), "2");
     }
