@@ -44,12 +44,19 @@
 //!
 //! Many tasks may call `get` on clones of one handle; whichever comes first has the key.
 //!
+//! Who is next among ready keys is a matter of their [`Priority`], of [`Ageing`], which bounds how long a lower class is
+//! passed over, of [flows](Options::fair_by) that take turns, and last of how long they have been ready. A plain add is an
+//! *event*: it is never rate limited, but what it may do to a key that waits because it failed is a policy:
+//! [`BackOffEvents`]. [`Queue::when`] and [`Queue::snapshot`] say until when and why keys wait.
+//!
 //! # Modules, in reading order
 //!
 //! - `core`: the state machine. Time is an argument, nothing waits.
-//! - [`Queue`] and [`Item`] (`queue`): the lock around it and the tasks that wait; `waiters` says whom to wake, `sync` holds
-//!   what is left of locks, wakers and timers.
+//! - [`Queue`], [`Item`], [`Options`]: what is public of it.
+//! - `shared`: the lock around the core and the tasks that wait; `waiters` says whom to wake, `sync` holds what is left of
+//!   locks, wakers and timers.
 //! - [`RateLimiter`] and its implementations (`rate_limiter`): how long a failure waits.
+//! - [`Metrics`], [`Gauges`], [`KeySnapshot`]: what a queue tells about itself.
 //!
 //! # Cancellation
 //!
@@ -63,7 +70,10 @@
 //! |---|---|
 //! | delay of the n-th failure of a key | 5 ms × 2ⁿ, at most 1000 s |
 //! | retries of all keys together | 100 at once, then 10 a second |
-//! | plain adds | never limited |
+//! | events | at once, in the class [`Priority::Normal`], not debounced |
+//! | events in back-off | the first at once, later ones 30 s after the last run: [`BackOffEvents::Once`] |
+//! | ageing | after 1 s, one hand-out in 4 |
+//! | flows | one |
 //!
 //! # What is not here
 //!
@@ -72,14 +82,25 @@
 //! tests can pause it.
 
 mod core;
+mod item;
+mod metrics;
+mod options;
+mod priority;
 mod queue;
 mod rate_limiter;
+mod shared;
+mod snapshot;
 mod sync;
 mod waiters;
 
-pub use crate::core::Reason;
-pub use queue::{Item, Options, Queue, Waiting};
+pub use crate::core::{Flow, Reason};
+pub use item::Item;
+pub use metrics::{Gauges, Metrics};
+pub use options::{AddOptions, BackOffEvents, Options};
+pub use priority::{Ageing, Priority};
+pub use queue::Queue;
 pub use rate_limiter::{
     Bucket, InvalidBucket, InvalidExponential, ItemExponentialFailure, ItemFastSlow, MaxOf, RateLimiter,
     WithMaxWait, default_controller_rate_limiter, default_item_based_rate_limiter,
 };
+pub use snapshot::{KeySnapshot, KeyState, Waiting};

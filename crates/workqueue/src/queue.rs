@@ -1,18 +1,15 @@
-//! The queue as tasks see it: one lock around the core, and wakers for those who wait.
+//! The handle to a queue.
 
 use std::fmt;
 use std::hash::Hash;
-use std::ops::Deref;
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use crate::core::{Core, Id, Moment, Reason, Soon, Taken};
-use crate::rate_limiter::{RateLimiter, default_controller_rate_limiter};
-use crate::sync::{self, Mutex};
-use crate::waiters::{Ticket, Waiters};
+use crate::item::Item;
+use crate::metrics::Gauges;
+use crate::options::{AddOptions, Options};
+use crate::shared::{Look, Seat, Shared};
+use crate::snapshot::{KeySnapshot, Waiting};
 
 /// A queue of keys to work on, each once at a time.
 ///
@@ -23,59 +20,12 @@ pub struct Queue<K> {
     shared: Arc<Shared<K>>,
 }
 
-/// How a [`Queue`] is to behave.
-pub struct Options<K> {
-    rate_limiter: Box<dyn RateLimiter<K>>,
-}
-
-/// A key to work on; while it lives, nobody else is handed the same key.
-///
-/// Dropping it says that the work is done, whether it succeeded or not: by returning, by a panic, or because the future
-/// that held it was dropped. What the key needs next (a retry, a later run) is asked of the queue before that.
-#[must_use = "dropping the item says that its work is done"]
-pub struct Item<K> {
-    key: K,
-    id: Id,
-    shared: Arc<Shared<K>>,
-}
-
-/// Until when and why a key waits: see [`Queue::when`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Waiting {
-    /// When it will be ready.
-    pub until: Instant,
-    /// What set that time.
-    pub why: Reason,
-}
-
-struct Shared<K> {
-    epoch: Instant,
-    inner: Mutex<Inner<K>>,
-}
-
-/// What the lock protects. Whoever changes it ends with [`Inner::calls`], and wakes those only after unlocking.
-struct Inner<K> {
-    core: Core<K>,
-    /// Those in [`Queue::get`].
-    getters: Waiters,
-    /// Those in [`Queue::shut_down_with_drain`].
-    drainers: Waiters,
-}
-
 impl<K> Queue<K> {
     /// An empty queue.
     #[must_use]
     pub fn new(options: Options<K>) -> Self {
-        let epoch = sync::now();
-        let core = Core::new(options.rate_limiter, epoch);
-        let inner = Mutex::new(Inner {
-            core,
-            getters: Waiters::new(),
-            drainers: Waiters::new(),
-        });
         Self {
-            shared: Arc::new(Shared { epoch, inner }),
+            shared: Arc::new(Shared::new(options)),
         }
     }
 
@@ -95,6 +45,16 @@ impl<K> Queue<K> {
         self.len() == 0
     }
 
+    /// The state of the queue now, for gauges; the cost is that of the number of keys being processed.
+    ///
+    /// The two times need [`Options::metrics`]: without, nobody looks at a clock when a key is handed out, and they are
+    /// zero.
+    #[must_use]
+    pub fn gauges(&self) -> Gauges {
+        let now = self.shared.now();
+        self.shared.change(|inner| inner.core.gauges(now))
+    }
+
     /// Whether the queue was shut down.
     #[must_use]
     pub fn is_shut_down(&self) -> bool {
@@ -109,7 +69,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Ignored after the queue was shut down, like every kind of add.
     #[doc(alias = "Add")]
     pub fn add(&self, key: K) {
-        self.add_soon(key, Soon::Now);
+        self.add_with(key, AddOptions::default());
     }
 
     /// Makes `key` ready `delay` from now. The earliest time asked for wins; a key that is ready stays ready.
@@ -117,7 +77,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// While `key` is being processed the time runs on, and takes effect when that is done.
     #[doc(alias = "AddAfter")]
     pub fn add_after(&self, key: K, delay: Duration) {
-        self.add_soon(key, Soon::After(delay));
+        self.add_with(key, AddOptions::default().after(delay));
     }
 
     /// Counts a failure of `key` and makes it ready after the delay that the rate limiter sets.
@@ -125,12 +85,14 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// A key that is ready runs anyway: then nothing is counted.
     #[doc(alias = "AddRateLimited")]
     pub fn add_rate_limited(&self, key: K) {
-        self.add_soon(key, Soon::RateLimited);
+        self.add_with(key, AddOptions::default().rate_limited());
     }
 
-    fn add_soon(&self, key: K, soon: Soon) {
+    /// Adds `key` as `how` says: the three other adds in one, and a class.
+    #[doc(alias = "AddWithOpts")]
+    pub fn add_with(&self, key: K, how: AddOptions) {
         let now = self.shared.now();
-        self.shared.change(|inner| inner.core.add(key, soon, now));
+        self.shared.change(|inner| inner.core.add(key, how, now));
     }
 
     /// Takes back every run of `key` that was asked for: it is neither ready nor does it wait any more. A run that is
@@ -150,6 +112,18 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             until: until.instant(self.shared.epoch),
             why,
         })
+    }
+
+    /// All keys of the queue, in no particular order.
+    ///
+    /// The iterator takes the lock for some hundreds of keys at a time, so a queue of a million keys goes on working while
+    /// somebody looks at it. What changes meanwhile may be seen as it was or as it is, and a key that leaves the queue and
+    /// comes back may be seen twice or not at all.
+    pub fn snapshot(&self) -> impl Iterator<Item = KeySnapshot<K>> + use<K> {
+        let shared = Arc::clone(&self.shared);
+        (0..)
+            .map_while(move |page| shared.inner.lock().core.page(page, shared.now()))
+            .flatten()
     }
 
     /// Forgets the failures of `key`: it succeeded, or will not be tried again. Where it is in the queue does not change.
@@ -231,168 +205,6 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     }
 }
 
-impl<K> Item<K> {
-    /// The key to work on.
-    #[must_use]
-    pub fn key(&self) -> &K {
-        &self.key
-    }
-}
-
-impl<K> Deref for Item<K> {
-    type Target = K;
-
-    fn deref(&self) -> &K {
-        &self.key
-    }
-}
-
-impl<K> Drop for Item<K> {
-    fn drop(&mut self) {
-        let now = self.shared.now();
-        self.shared.change(|inner| inner.core.done(self.id, now));
-    }
-}
-
-impl<K> Shared<K> {
-    fn now(&self) -> Moment {
-        Moment::since(self.epoch, sync::now())
-    }
-
-    /// Changes the state and calls whom the change concerns.
-    fn change<T>(&self, change: impl FnOnce(&mut Inner<K>) -> T) -> T {
-        let mut inner = self.inner.lock();
-        let result = change(&mut inner);
-        let (calls, drained) = inner.calls();
-        drop(inner);
-        calls.into_iter().flatten().chain(drained).for_each(Waker::wake);
-        result
-    }
-}
-
-impl<K> Inner<K> {
-    /// Whom to wake. Called after every change, because it is the state that says so and not the change.
-    fn calls(&mut self) -> ([Option<Waker>; 2], Vec<Waker>) {
-        // When all is finished every getter has something to learn: one calls the next.
-        let runs = if self.core.is_finished() {
-            usize::MAX
-        } else {
-            self.core.ready()
-        };
-        let calls = self.getters.call(runs, self.core.next_due());
-        let over = !self.drainers.is_empty() && (self.core.is_drained() || !self.core.is_draining());
-        (
-            calls,
-            if over {
-                self.drainers.call_all()
-            } else {
-                Vec::new()
-            },
-        )
-    }
-}
-
-/// A task's place among those who wait; it is given up when the task stops waiting, for whatever reason.
-struct Seat<'q, K> {
-    shared: &'q Arc<Shared<K>>,
-    room: fn(&mut Inner<K>) -> &mut Waiters,
-    /// Taken only when there is something to wait for.
-    ticket: Option<Ticket>,
-}
-
-/// What a getter sees.
-enum Look<K> {
-    Found(Item<K>),
-    Finished,
-    /// Nothing yet: wait to be called, or until the alarm that this getter has to set.
-    Wait(Option<Instant>),
-}
-
-impl<K> Seat<'_, K> {
-    async fn wait(&self, alarm: Option<Instant>) {
-        let called = |waker: &Waker| {
-            self.ticket
-                .is_none_or(|ticket| (self.room)(&mut self.shared.inner.lock()).is_called(ticket, waker))
-        };
-        sync::called_or_until(called, alarm).await;
-    }
-
-    fn is_drained(&mut self) -> bool {
-        let mut inner = self.shared.inner.lock();
-        let over = inner.core.is_drained() || !inner.core.is_draining();
-        if !over {
-            self.ticket = Some(inner.drainers.sit(self.ticket));
-        }
-        over
-    }
-
-    fn leave(ticket: &mut Option<Ticket>, room: &mut Waiters) {
-        if let Some(ticket) = ticket.take() {
-            room.leave(ticket);
-        }
-    }
-}
-
-impl<K: Clone + Eq + Hash> Seat<'_, K> {
-    fn look(&mut self) -> Look<K> {
-        let now = self.shared.now();
-        let found = self.shared.change(|inner| {
-            let taken = inner.core.take(now);
-            match taken {
-                Taken::Nothing => {
-                    let ticket = inner.getters.sit(self.ticket);
-                    self.ticket = Some(ticket);
-                    let alarm = inner.getters.set_alarm(ticket, inner.core.next_due());
-                    Err(Look::Wait(alarm.map(|alarm| alarm.instant(self.shared.epoch))))
-                }
-                Taken::Finished => {
-                    Self::leave(&mut self.ticket, &mut inner.getters);
-                    Err(Look::Finished)
-                }
-                Taken::Key(id, key) => {
-                    Self::leave(&mut self.ticket, &mut inner.getters);
-                    Ok((id, key))
-                }
-            }
-        });
-        match found {
-            Ok((id, key)) => Look::Found(Item {
-                key,
-                id,
-                shared: Arc::clone(self.shared),
-            }),
-            Err(look) => look,
-        }
-    }
-}
-
-impl<K> Drop for Seat<'_, K> {
-    fn drop(&mut self) {
-        if self.ticket.is_some() {
-            self.shared
-                .change(|inner| Self::leave(&mut self.ticket, (self.room)(inner)));
-        }
-    }
-}
-
-impl<K: Clone + Eq + Hash + Send + 'static> Default for Options<K> {
-    fn default() -> Self {
-        Self {
-            rate_limiter: Box::new(default_controller_rate_limiter()),
-        }
-    }
-}
-
-impl<K> Options<K> {
-    /// How long a key added with [`Queue::add_rate_limited`] waits; [`default_controller_rate_limiter`] unless told
-    /// otherwise.
-    #[must_use]
-    pub fn rate_limiter(mut self, rate_limiter: impl RateLimiter<K> + 'static) -> Self {
-        self.rate_limiter = Box::new(rate_limiter);
-        self
-    }
-}
-
 impl<K: Clone + Eq + Hash + Send + 'static> Default for Queue<K> {
     fn default() -> Self {
         Self::new(Options::default())
@@ -414,11 +226,5 @@ impl<K> fmt::Debug for Queue<K> {
             .field("ready", &inner.core.ready())
             .field("shut_down", &inner.core.is_shut_down())
             .finish_non_exhaustive()
-    }
-}
-
-impl<K: fmt::Debug> fmt::Debug for Item<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Item").field(&self.key).finish()
     }
 }

@@ -324,7 +324,7 @@ async fn every_last_add_is_followed_by_a_run_and_no_key_runs_beside_itself() {
                     *item
                 );
                 let added = key.added.load(SeqCst);
-                if added % 3 == 0 {
+                if added.is_multiple_of(3) {
                     yield_now().await;
                 }
                 key.seen.fetch_max(added, SeqCst);

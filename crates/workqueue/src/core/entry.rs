@@ -2,6 +2,7 @@
 
 use super::moment::Moment;
 use super::slab::Id;
+use crate::Priority;
 
 /// A key the queue knows. A key it does not know is absent, so four of the five states are here.
 pub(crate) struct Entry<K> {
@@ -9,29 +10,71 @@ pub(crate) struct Entry<K> {
     /// Kept so that neither a growing index nor a finished key hashes the key again.
     pub(crate) hash: u64,
     pub(crate) state: State,
+    /// Waiting: until when. Ready: since when. Processing: since when, if anybody wants to know.
+    pub(crate) at: Moment,
+    /// Neighbours in the line of ready keys, or in the one of those being processed.
+    pub(crate) previous: Id,
+    pub(crate) next: Id,
+    pub(crate) priority: Priority,
+    pub(crate) flow: u32,
+    /// Only keys that failed or are debounced have one.
+    pub(crate) past: Option<Box<Past>>,
 }
 
 /// Where a key is. There is one state per key, so it cannot be ready and waiting, or ready and processed, at once.
 #[derive(Clone, Copy)]
 pub(crate) enum State {
-    /// Not before `until`; `place` is its place in the heap of waiting keys.
-    Waiting { until: Moment, why: Reason, place: u32 },
-    /// In line; the links are its neighbours.
-    Ready { previous: Id, next: Id },
-    /// Handed out; `again` says that it was added meanwhile.
+    /// Not due; `place` is its place in the heap of waiting keys.
+    Waiting { why: Reason, place: u32 },
+    /// In line.
+    Ready,
+    /// Handed out; `again` says what was asked for meanwhile.
     Processing { again: Option<Again> },
 }
 
 impl State {
-    /// Of an entry that is about to be put somewhere: in neither the line nor the heap.
+    /// Of an entry that is about to be put somewhere: in neither a line nor the heap.
     pub(crate) const NEW: Self = Self::Processing { again: None };
 }
 
 /// A run asked for while the key is being processed.
 #[derive(Clone, Copy)]
 pub(crate) struct Again {
+    /// Whether an event asked for it: then it is `done` that says when, for only then is it known how the run ended.
+    pub(crate) event: bool,
+    /// The earliest time that was asked for; [`Moment::NEVER`] when only an event asked.
     pub(crate) at: Moment,
     pub(crate) why: Reason,
+    pub(crate) priority: Priority,
+}
+
+/// What the rules about back-off and debounce have to remember of a key.
+#[derive(Clone, Copy)]
+pub(crate) struct Past {
+    /// The key is in back-off until then: what the rate limiter said of its last counted failure.
+    pub(crate) back_off: Moment,
+    /// Whether an event has brought it forward in this back-off.
+    pub(crate) brought_forward: bool,
+    /// Whether the run that is under way began in back-off.
+    pub(crate) early: bool,
+    /// When its last run ended.
+    pub(crate) ended: Moment,
+    /// The time beyond which no further event can put a debounced key off.
+    pub(crate) latest: Moment,
+}
+
+impl Past {
+    pub(crate) const NONE: Self = Self {
+        back_off: Moment::START,
+        brought_forward: false,
+        early: false,
+        ended: Moment::START,
+        latest: Moment::NEVER,
+    };
+
+    pub(crate) fn is_in_back_off(&self, now: Moment) -> bool {
+        self.back_off > now
+    }
 }
 
 /// Why a key waits.
@@ -42,4 +85,9 @@ pub enum Reason {
     Delayed,
     /// It failed and the rate limiter set the delay.
     RateLimited,
+    /// An event arrived, but the key is in back-off and was already brought forward once:
+    /// see [`BackOffEvents`](crate::BackOffEvents).
+    EventInBackOff,
+    /// An event arrived, and more may follow: see [`Options::debounce`](crate::Options::debounce).
+    Debounced,
 }

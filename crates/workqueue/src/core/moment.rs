@@ -5,12 +5,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Nanoseconds since the queue was made: half the size of an `Instant`, and never out of range.
-///
-/// The latest moment, 584 years on, stands for "never".
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Moment(u64);
 
 impl Moment {
+    /// When the queue was made.
+    pub(crate) const START: Self = Self(0);
+    /// 584 years later.
+    pub(crate) const NEVER: Self = Self(u64::MAX);
+
     /// `instant`, for a queue made at `epoch`; what was before counts as the epoch.
     pub(crate) fn since(epoch: Instant, instant: Instant) -> Self {
         Self(nanos(instant.saturating_duration_since(epoch)))
@@ -18,7 +21,7 @@ impl Moment {
 
     pub(crate) fn instant(self, epoch: Instant) -> Instant {
         let elapsed = Duration::from_nanos(self.0);
-        // A platform whose instants end before ours gets its day after tomorrow instead: waiting simply starts again.
+        // A platform whose instants end before ours gets the day after tomorrow instead: waiting simply starts again.
         epoch
             .checked_add(elapsed)
             .unwrap_or_else(|| epoch + Duration::from_secs(2 * 24 * 60 * 60))
@@ -27,8 +30,17 @@ impl Moment {
     pub(crate) fn after(self, delay: Duration) -> Self {
         Self(self.0.saturating_add(nanos(delay)))
     }
+
+    /// The time from `earlier` to here; zero if that is later.
+    pub(crate) fn elapsed_since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
 }
 
 fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+    // The product cannot overflow in the second branch; the common case stays in 64 bits.
+    match duration.as_secs() {
+        0..18_000_000_000 => duration.as_secs() * 1_000_000_000 + u64::from(duration.subsec_nanos()),
+        _ => u64::MAX,
+    }
 }

@@ -1,178 +1,153 @@
-//! Which key is next: those that are ready in line, those that wait in a heap.
+//! Which key is next: those that are ready in lines, those that wait in a heap.
 //!
-//! A key is in the line, in the heap or in neither; its state says which, and every move between them goes through here.
-
-use std::cmp::Ordering;
+//! A key is in one line, in the heap or in neither; its state says which, and every move between them goes through here.
 
 use super::entry::{Reason, State};
+use super::flows::Flows;
+use super::heap::Heap;
+use super::line::Line;
 use super::moment::Moment;
 use super::slab::{Id, Slab};
-
-/// Children per node of the heap: flatter than a binary one, so a key moves past fewer cache lines.
-const ARITY: usize = 4;
+use crate::{Ageing, Metrics, Priority};
 
 pub(crate) struct Order {
-    first: Id,
-    last: Id,
-    ready: usize,
-    waiting: Vec<Node>,
-    /// Numbers the waiting keys, so that those due at one moment come out in the order in which they were added.
-    added: u64,
+    pub(crate) flows: Flows,
+    /// Ready keys per class, the highest class first.
+    ready: [usize; Priority::ALL.len()],
+    waiting: Heap,
+    /// Keys handed out, the one handed out first first.
+    processing: Line,
+    ageing: Ageing,
+    /// Keys handed out past an aged one since the last time that one of those had its share.
+    passed_over: u32,
 }
 
-#[derive(Clone, Copy)]
-struct Node {
-    until: Moment,
-    added: u64,
-    id: Id,
-}
-
-impl Node {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.until, self.added).cmp(&(other.until, other.added))
-    }
+/// Classes are numbered from the highest on: the order in which they are looked at.
+fn class(priority: Priority) -> usize {
+    Priority::High as usize - priority as usize
 }
 
 impl Order {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(ageing: Ageing) -> Self {
         Self {
-            first: Id::NONE,
-            last: Id::NONE,
-            ready: 0,
-            waiting: Vec::new(),
-            added: 0,
+            flows: Flows::new(),
+            ready: [0; _],
+            waiting: Heap::new(),
+            processing: Line::EMPTY,
+            ageing,
+            passed_over: 0,
         }
     }
 
     pub(crate) fn ready(&self) -> usize {
-        self.ready
+        self.ready.iter().sum()
+    }
+
+    pub(crate) fn ready_of(&self, priority: Priority) -> usize {
+        self.ready[class(priority)]
+    }
+
+    pub(crate) fn nothing_waits(&self) -> bool {
+        self.waiting.is_empty()
     }
 
     /// When the first of the waiting keys is due.
     pub(crate) fn next_due(&self) -> Option<Moment> {
-        self.waiting.first().map(|node| node.until)
-    }
-
-    /// Puts a key that is neither ready nor waiting at the end of the line.
-    pub(crate) fn push_ready<K>(&mut self, id: Id, slab: &mut Slab<K>) {
-        slab[id].state = State::Ready {
-            previous: self.last,
-            next: Id::NONE,
-        };
-        if self.last == Id::NONE {
-            self.first = id;
-        } else if let State::Ready { next, .. } = &mut slab[self.last].state {
-            *next = id;
-        }
-        self.last = id;
-        self.ready += 1;
-    }
-
-    /// Takes the head of the line; the caller gives it its new state.
-    pub(crate) fn pop_ready<K>(&mut self, slab: &mut Slab<K>) -> Option<Id> {
-        let id = Some(self.first).filter(|id| *id != Id::NONE)?;
-        self.remove_ready(id, slab);
-        Some(id)
-    }
-
-    /// Takes a ready key out of the line; the caller gives it its new state.
-    pub(crate) fn remove_ready<K>(&mut self, id: Id, slab: &mut Slab<K>) {
-        let State::Ready { previous, next } = slab[id].state else {
-            unreachable!("a key in line is ready")
-        };
-        match previous {
-            Id::NONE => self.first = next,
-            before => {
-                if let State::Ready { next: link, .. } = &mut slab[before].state {
-                    *link = next;
-                }
-            }
-        }
-        match next {
-            Id::NONE => self.last = previous,
-            after => {
-                if let State::Ready { previous: link, .. } = &mut slab[after].state {
-                    *link = previous;
-                }
-            }
-        }
-        self.ready -= 1;
-    }
-
-    /// Lets a key that is neither ready nor waiting wait.
-    pub(crate) fn push_waiting<K>(&mut self, id: Id, until: Moment, why: Reason, slab: &mut Slab<K>) {
-        slab[id].state = State::Waiting { until, why, place: 0 };
-        self.waiting.push(Node {
-            until,
-            added: self.added,
-            id,
-        });
-        self.added += 1;
-        self.rise(self.waiting.len() - 1, slab);
-    }
-
-    /// Takes a key out of the heap; the caller gives it its new state.
-    pub(crate) fn remove_waiting<K>(&mut self, id: Id, slab: &mut Slab<K>) {
-        let State::Waiting { place, .. } = slab[id].state else {
-            unreachable!("a key in the heap is waiting")
-        };
-        let place = place as usize;
-        self.waiting.swap_remove(place);
-        if place < self.waiting.len() {
-            self.rise(place, slab);
-            self.sink(place, slab);
-        }
-    }
-
-    /// Moves every key that is due to the end of the line, the one due first first.
-    pub(crate) fn advance<K>(&mut self, now: Moment, slab: &mut Slab<K>) {
-        while let Some(due) = self.waiting.first().filter(|node| node.until <= now) {
-            let id = due.id;
-            self.remove_waiting(id, slab);
-            self.push_ready(id, slab);
-        }
+        self.waiting.first().map(|(until, _)| until)
     }
 
     /// The waiting keys, the one due first first.
     pub(crate) fn all_waiting(&self) -> Vec<Id> {
-        let mut nodes = self.waiting.clone();
-        nodes.sort_unstable_by(Node::cmp);
-        nodes.into_iter().map(|node| node.id).collect()
+        self.waiting.sorted()
     }
 
-    fn rise<K>(&mut self, mut place: usize, slab: &mut Slab<K>) {
-        let node = self.waiting[place];
-        while place > 0 {
-            let parent = (place - 1) / ARITY;
-            if self.waiting[parent].cmp(&node).is_le() {
-                break;
+    /// The keys handed out, the one handed out first first.
+    pub(crate) fn all_processing<K>(&self, slab: &Slab<K>) -> impl Iterator<Item = Id> {
+        self.processing.iter(slab)
+    }
+
+    /// Puts a key that is nowhere at the end of its line.
+    pub(crate) fn push_ready<K>(&mut self, id: Id, since: Moment, slab: &mut Slab<K>) {
+        let entry = &mut slab[id];
+        (entry.state, entry.at) = (State::Ready, since);
+        let class = class(entry.priority);
+        self.flows.push(id, class, slab);
+        self.ready[class] += 1;
+    }
+
+    /// Takes a ready key out of its line; the caller puts it somewhere.
+    pub(crate) fn remove_ready<K>(&mut self, id: Id, slab: &mut Slab<K>) {
+        let class = class(slab[id].priority);
+        self.flows.remove(id, class, slab);
+        self.ready[class] -= 1;
+    }
+
+    /// Lets a key that is nowhere wait.
+    pub(crate) fn push_waiting<K>(&mut self, id: Id, until: Moment, why: Reason, slab: &mut Slab<K>) {
+        let entry = &mut slab[id];
+        (entry.state, entry.at) = (State::Waiting { why, place: 0 }, until);
+        self.waiting.push(id, until, slab);
+    }
+
+    /// Takes a key out of the heap; the caller puts it somewhere.
+    pub(crate) fn remove_waiting<K>(&mut self, id: Id, slab: &mut Slab<K>) {
+        self.waiting.remove(id, slab);
+    }
+
+    /// Moves every key that is due to the end of its line, the one due first first.
+    pub(crate) fn advance<K>(&mut self, now: Moment, slab: &mut Slab<K>, metrics: Option<&dyn Metrics>) {
+        while let Some((until, id)) = self.waiting.first().filter(|(until, _)| *until <= now) {
+            self.waiting.remove(id, slab);
+            self.push_ready(id, until, slab);
+            if let Some(metrics) = metrics {
+                metrics.added(slab[id].priority);
             }
-            self.settle(place, self.waiting[parent], slab);
-            place = parent;
         }
-        self.settle(place, node, slab);
     }
 
-    fn sink<K>(&mut self, mut place: usize, slab: &mut Slab<K>) {
-        let node = self.waiting[place];
-        loop {
-            let children = place * ARITY + 1..(place * ARITY + 1 + ARITY).min(self.waiting.len());
-            let Some(least) = children.min_by(|a, b| self.waiting[*a].cmp(&self.waiting[*b])) else {
-                break;
-            };
-            if node.cmp(&self.waiting[least]).is_le() {
-                break;
+    /// Takes the key whose turn it is and counts it among those being processed.
+    ///
+    /// `now` is asked only when it matters, that is when more than one class has ready keys.
+    pub(crate) fn hand_out<K>(&mut self, now: impl FnOnce() -> Moment, slab: &mut Slab<K>) -> Option<Id> {
+        let highest = self.ready.iter().position(|ready| *ready > 0)?;
+        let class = if self.ready[highest + 1..].iter().all(|ready| *ready == 0) {
+            highest
+        } else {
+            self.share(highest, now(), slab)
+        };
+        let id = self
+            .flows
+            .first(class)
+            .expect("a class with ready keys has a first one");
+        self.remove_ready(id, slab);
+        self.flows.next_turn(class);
+        slab[id].state = State::Processing { again: None };
+        self.processing.push(id, slab);
+        Some(id)
+    }
+
+    /// The class that is served when there are ready keys below the `highest` one.
+    fn share<K>(&mut self, highest: usize, now: Moment, slab: &Slab<K>) -> usize {
+        let lower = highest + 1..self.ready.len();
+        let aged = lower.filter_map(|class| {
+            let since = slab[self.flows.first(class)?].at;
+            (since.after(self.ageing.after) <= now).then_some((since, class))
+        });
+        match aged.min() {
+            None => highest,
+            Some((_, class)) if self.passed_over + 1 >= self.ageing.every.get() => {
+                self.passed_over = 0;
+                class
             }
-            self.settle(place, self.waiting[least], slab);
-            place = least;
+            Some(_) => {
+                self.passed_over += 1;
+                highest
+            }
         }
-        self.settle(place, node, slab);
     }
 
-    fn settle<K>(&mut self, at: usize, node: Node, slab: &mut Slab<K>) {
-        self.waiting[at] = node;
-        if let State::Waiting { place, .. } = &mut slab[node.id].state {
-            *place = u32::try_from(at).expect("there are no more waiting keys than places in the slab");
-        }
+    /// Takes a key that was handed out from those being processed; the caller puts it somewhere.
+    pub(crate) fn take_back<K>(&mut self, id: Id, slab: &mut Slab<K>) {
+        self.processing.remove(id, slab);
     }
 }

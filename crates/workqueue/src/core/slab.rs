@@ -6,7 +6,7 @@
 use super::entry::Entry;
 
 /// The place of an entry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Id(u32);
 
 impl Id {
@@ -90,12 +90,12 @@ impl<K> Slab<K> {
         entry
     }
 
-    /// All entries, in the order of their places.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry<K>> {
-        self.chunks.iter_mut().flatten().filter_map(|slot| match slot {
+    /// The entries at the places of one chunk; `None` beyond the last one.
+    pub(crate) fn page(&self, page: usize) -> Option<impl Iterator<Item = &Entry<K>>> {
+        Some(self.chunks.get(page)?.iter().filter_map(|slot| match slot {
             Slot::Taken(entry) => Some(entry),
             Slot::Vacant { .. } => None,
-        })
+        }))
     }
 
     fn slot_mut(&mut self, id: Id) -> &mut Slot<K> {

@@ -1,104 +1,8 @@
-//! The state machine, told as text.
-//!
-//! A script is a list of operations on keys of one letter: `add a`, `after a 5s`, `limited a` (100 ms, doubling), `get`,
-//! `done a`, `cancel a`, `forget a`, `when a`, `at 3s` (sets the clock), `shut`. The answer has a line per operation that says
-//! something, and the final state.
+//! One key, one entry, one state.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::time::Duration;
-
-use expect_test::{Expect, expect};
+use expect_test::expect;
 
 use super::*;
-use crate::ItemExponentialFailure;
-
-fn check(script: &str, expected: &Expect) {
-    expected.assert_eq(&run(script));
-}
-
-fn run(script: &str) -> String {
-    let limiter =
-        ItemExponentialFailure::try_new(Duration::from_millis(100), Duration::from_secs(1)).unwrap();
-    let epoch = Instant::now();
-    let mut core = Core::new(Box::new(limiter), epoch);
-    let (mut now, mut handed_out, mut said) = (Moment::since(epoch, epoch), BTreeMap::new(), String::new());
-    for operation in script.split(';').map(str::trim) {
-        let words: Vec<&str> = operation.split(' ').collect();
-        match words[..] {
-            ["add", key] => core.add(key.to_owned(), Soon::Now, now),
-            ["after", key, delay] => core.add(key.to_owned(), Soon::After(seconds(delay)), now),
-            ["limited", key] => core.add(key.to_owned(), Soon::RateLimited, now),
-            ["at", time] => now = Moment::since(epoch, epoch + seconds(time)),
-            ["forget", key] => core.forget(&key.to_owned(), now),
-            ["done", key] => core.done(handed_out.remove(key).expect("it was handed out"), now),
-            ["cancel", key] => writeln!(said, "cancel: {}", core.cancel(&key.to_owned())).unwrap(),
-            ["shut"] => writeln!(said, "given up: {:?}", core.shut_down(false, now)).unwrap(),
-            ["when", key] => match core.when(&key.to_owned(), now) {
-                Some((until, why)) => {
-                    writeln!(said, "when: {:?} {why:?}", until.instant(epoch) - epoch).unwrap();
-                }
-                None => writeln!(said, "when: -").unwrap(),
-            },
-            ["get"] => match core.take(now) {
-                Taken::Key(id, key) => {
-                    writeln!(said, "get: {key}").unwrap();
-                    assert!(handed_out.insert(key, id).is_none(), "two runs of one key");
-                }
-                Taken::Nothing => writeln!(said, "get: nothing").unwrap(),
-                Taken::Finished => writeln!(said, "get: finished").unwrap(),
-            },
-            _ => panic!("what is {operation:?}?"),
-        }
-    }
-    said + &state(&mut core, handed_out.keys(), epoch)
-}
-
-fn seconds(text: &str) -> Duration {
-    Duration::from_secs_f64(text.strip_suffix('s').unwrap().parse().unwrap())
-}
-
-/// Takes the core apart: who would come out at once, and who when.
-fn state<'k>(
-    core: &mut Core<String>,
-    processing: impl Iterator<Item = &'k String>,
-    epoch: Instant,
-) -> String {
-    let join = |keys: Vec<String>| {
-        if keys.is_empty() {
-            "-".to_owned()
-        } else {
-            keys.join(" ")
-        }
-    };
-    let processing = processing.map(|key| {
-        let id = core.find(key).expect("a key being processed is known");
-        let State::Processing { again } = core.slab[id].state else {
-            panic!("{key} is being processed")
-        };
-        if again.is_some() {
-            format!("{key}+again")
-        } else {
-            key.clone()
-        }
-    });
-    let processing = join(processing.collect());
-    let waiting = core.order.all_waiting().into_iter().map(|id| {
-        let State::Waiting { until, .. } = core.slab[id].state else {
-            panic!("what is in the heap waits")
-        };
-        format!("{}@{:?}", core.slab[id].key, until.instant(epoch) - epoch)
-    });
-    let waiting = join(waiting.collect());
-    let ready = std::iter::from_fn(|| {
-        let id = core.order.pop_ready(&mut core.slab)?;
-        Some(core.slab[id].key.clone())
-    });
-    format!(
-        "ready: {}  waiting: {waiting}  processing: {processing}\n",
-        join(ready.collect())
-    )
-}
 
 #[test]
 fn keys_come_out_in_the_order_in_which_they_were_added() {
@@ -390,11 +294,11 @@ fn shutdown_gives_up_what_is_not_due_and_says_so() {
 #[test]
 fn a_delay_without_end_is_never_due() {
     let epoch = Instant::now();
-    let mut core = Core::new(Box::new(ItemExponentialFailure::default()), epoch);
+    let mut core = Core::new(Options::default(), epoch);
     let now = Moment::since(epoch, epoch + Duration::from_secs(1));
-    core.add("a", Soon::After(Duration::MAX), now);
+    core.add("a", AddOptions::default().after(Duration::MAX), now);
     assert!(matches!(
-        core.take(now.after(Duration::from_secs(100 * 365 * 24 * 60 * 60))),
+        core.take(|| now.after(Duration::from_secs(100 * 365 * 24 * 60 * 60))),
         Taken::Nothing
     ));
     assert!(core.when(&"a", now).is_some());
@@ -403,15 +307,16 @@ fn a_delay_without_end_is_never_due() {
 #[test]
 fn a_million_keys_come_and_go_and_leave_nothing_behind() {
     let epoch = Instant::now();
-    let mut core = Core::new(Box::new(ItemExponentialFailure::default()), epoch);
+    let mut core = Core::new(Options::default(), epoch);
     let now = Moment::since(epoch, epoch);
     for key in 0..1_000_000_u32 {
-        let soon = if key % 2 == 0 {
-            Soon::Now
+        let delay = Duration::from_nanos(u64::from(key) * 7919 % 100_003);
+        let how = if key.is_multiple_of(2) {
+            AddOptions::default()
         } else {
-            Soon::After(Duration::from_nanos(u64::from(key) * 7919 % 100_003))
+            AddOptions::default().after(delay)
         };
-        core.add(key, soon, now);
+        core.add(key, how, now);
     }
     let later = now.after(Duration::from_secs(1));
     let mut last = Moment::since(epoch, epoch);
@@ -421,14 +326,14 @@ fn a_million_keys_come_and_go_and_leave_nothing_behind() {
         core.advance(due);
     }
     let mut seen = vec![false; 1_000_000];
-    while let Taken::Key(id, key) = core.take(later) {
+    while let Taken::Key(id, key, _) = core.take(|| later) {
         assert!(
             !std::mem::replace(&mut seen[key as usize], true),
             "{key} came twice"
         );
-        core.done(id, later);
+        core.done(id, || later);
     }
     assert!(seen.iter().all(|seen| *seen), "a key is lost");
     assert!(core.index.is_empty());
-    assert_eq!(core.slab.iter_mut().count(), 0);
+    assert!(core.slab.page(0).is_none(), "the memory of a storm does not stay");
 }

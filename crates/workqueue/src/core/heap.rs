@@ -1,0 +1,110 @@
+//! The waiting keys, the one due first on top.
+
+use super::entry::State;
+use super::moment::Moment;
+use super::slab::{Id, Slab};
+
+/// Children per node: flatter than a binary heap, so a key moves past fewer cache lines.
+const ARITY: usize = 4;
+
+pub(crate) struct Heap {
+    nodes: Vec<Node>,
+    /// Numbers the keys, so that those due at one moment come out in the order in which they were added.
+    added: u64,
+}
+
+/// Ordered by its fields from first to last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Node {
+    until: Moment,
+    added: u64,
+    id: Id,
+}
+
+impl Heap {
+    pub(crate) fn new() -> Self {
+        Self {
+            nodes: Vec::new(),
+            added: 0,
+        }
+    }
+
+    pub(crate) fn first(&self) -> Option<(Moment, Id)> {
+        self.nodes.first().map(|node| (node.until, node.id))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Adds an entry whose state is waiting.
+    pub(crate) fn push<K>(&mut self, id: Id, until: Moment, slab: &mut Slab<K>) {
+        self.nodes.push(Node {
+            until,
+            added: self.added,
+            id,
+        });
+        self.added += 1;
+        self.rise(self.nodes.len() - 1, slab);
+    }
+
+    /// Takes out an entry whose state is waiting.
+    pub(crate) fn remove<K>(&mut self, id: Id, slab: &mut Slab<K>) {
+        let State::Waiting { place, .. } = slab[id].state else {
+            unreachable!("a key in the heap is waiting")
+        };
+        let place = place as usize;
+        self.nodes.swap_remove(place);
+        if place < self.nodes.len() {
+            self.rise(place, slab);
+            self.sink(place, slab);
+        } else if self.nodes.is_empty() {
+            // A storm has passed: its memory need not stay.
+            self.nodes.shrink_to(1024);
+        }
+    }
+
+    /// All waiting keys, the one due first first.
+    pub(crate) fn sorted(&self) -> Vec<Id> {
+        let mut nodes = self.nodes.clone();
+        nodes.sort_unstable();
+        nodes.into_iter().map(|node| node.id).collect()
+    }
+
+    fn rise<K>(&mut self, mut place: usize, slab: &mut Slab<K>) {
+        let node = self.nodes[place];
+        while place > 0 {
+            let parent = (place - 1) / ARITY;
+            if self.nodes[parent] <= node {
+                break;
+            }
+            self.settle(place, self.nodes[parent], slab);
+            place = parent;
+        }
+        self.settle(place, node, slab);
+    }
+
+    fn sink<K>(&mut self, mut place: usize, slab: &mut Slab<K>) {
+        let node = self.nodes[place];
+        loop {
+            let first = place * ARITY + 1;
+            let children = first..(first + ARITY).min(self.nodes.len());
+            let Some(least) = children.min_by_key(|child| self.nodes[*child]) else {
+                break;
+            };
+            if node <= self.nodes[least] {
+                break;
+            }
+            self.settle(place, self.nodes[least], slab);
+            place = least;
+        }
+        self.settle(place, node, slab);
+    }
+
+    fn settle<K>(&mut self, at: usize, node: Node, slab: &mut Slab<K>) {
+        self.nodes[at] = node;
+        if let State::Waiting { place, .. } = &mut slab[node.id].state {
+            *place = u32::try_from(at).expect("there are no more waiting keys than places in the slab");
+        }
+    }
+}

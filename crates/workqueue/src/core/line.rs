@@ -1,0 +1,50 @@
+//! A line of keys, first come first served, threaded through the entries themselves.
+
+use super::slab::{Id, Slab};
+
+#[derive(Clone, Copy)]
+pub(crate) struct Line {
+    first: Id,
+    last: Id,
+}
+
+impl Line {
+    pub(crate) const EMPTY: Self = Self {
+        first: Id::NONE,
+        last: Id::NONE,
+    };
+
+    pub(crate) fn first(self) -> Option<Id> {
+        Some(self.first).filter(|id| *id != Id::NONE)
+    }
+
+    /// Puts an entry that is in no line at the end of this one.
+    pub(crate) fn push<K>(&mut self, id: Id, slab: &mut Slab<K>) {
+        let entry = &mut slab[id];
+        (entry.previous, entry.next) = (self.last, Id::NONE);
+        match self.last {
+            Id::NONE => self.first = id,
+            last => slab[last].next = id,
+        }
+        self.last = id;
+    }
+
+    /// Takes an entry out of this line, wherever it stands.
+    pub(crate) fn remove<K>(&mut self, id: Id, slab: &mut Slab<K>) {
+        let (previous, next) = (slab[id].previous, slab[id].next);
+        match previous {
+            Id::NONE => self.first = next,
+            before => slab[before].next = next,
+        }
+        match next {
+            Id::NONE => self.last = previous,
+            after => slab[after].previous = previous,
+        }
+    }
+
+    pub(crate) fn iter<K>(self, slab: &Slab<K>) -> impl Iterator<Item = Id> {
+        std::iter::successors(self.first(), |id| {
+            Some(slab[*id].next).filter(|next| *next != Id::NONE)
+        })
+    }
+}

@@ -1,0 +1,93 @@
+//! Flows take turns. The first letter of a key is its flow.
+
+use expect_test::expect;
+
+use super::*;
+
+fn fair() -> Options<String> {
+    options().fair_by(|key: &String| Flow::from(&key[..1]))
+}
+
+#[test]
+fn flows_take_turns_whatever_their_number_of_keys() {
+    check_with(
+        fair(),
+        "add a1; add a2; add a3; add b1; add c1; add c2",
+        &expect![[r#"
+        ready: a1 b1 c1 a2 c2 a3  waiting: -  processing: -
+    "#]],
+    );
+}
+
+#[test]
+fn a_flow_that_comes_late_gets_the_next_round() {
+    check_with(
+        fair(),
+        "add a1; add a2; add a3; get; add b1; get; get",
+        &expect![[r#"
+        get: a1
+        get: a2
+        get: b1
+        ready: a3  waiting: -  processing: a1 a2 b1
+    "#]],
+    );
+}
+
+#[test]
+fn a_flow_that_lost_its_ready_keys_does_not_hold_up_the_others() {
+    check_with(
+        fair(),
+        "add a1; add b1; add b2; add c1; cancel b1; cancel b2; get; get; add b3; add c2; get",
+        &expect![[r#"
+        cancel: true
+        cancel: true
+        get: a1
+        get: c1
+        get: b3
+        ready: c2  waiting: -  processing: a1 b3 c1
+    "#]],
+    );
+}
+
+#[test]
+fn a_higher_class_goes_before_every_flow_of_a_lower_one() {
+    check_with(
+        fair(),
+        "add low a1; add low b1; add b2; add b3; add a2",
+        &expect![[r#"
+        ready: b2 a2 b3 a1 b1  waiting: -  processing: -
+    "#]],
+    );
+}
+
+#[test]
+fn no_active_flow_is_passed_over_twice_before_its_turn() {
+    let mut script = Script::new(fair());
+    for key in 0..1000 {
+        script.add(&format!("a{key}"), AddOptions::default());
+    }
+    for flow in ["b", "c", "d"] {
+        script.add(&format!("{flow}1"), AddOptions::default());
+    }
+    let handed_out = |script: &mut Script| match script.core.take(|| Moment::START) {
+        Taken::Key(_, key, _) => key,
+        Taken::Nothing | Taken::Finished => unreachable!("there are keys left"),
+    };
+    let mut first: Vec<String> = (0..4).map(|_| handed_out(&mut script)).collect();
+    first.sort_unstable();
+    assert_eq!(first, ["a0", "b1", "c1", "d1"], "four flows, four hand-outs");
+}
+
+#[test]
+fn flows_without_keys_are_forgotten() {
+    let mut script = Script::new(fair());
+    for round in 0..10_u8 {
+        for flow in 'a'..='z' {
+            script.add(&format!("{flow}{round}"), AddOptions::default());
+        }
+        while let Taken::Key(id, ..) = script.core.take(|| Moment::START) {
+            script.core.done(id, || Moment::START);
+        }
+    }
+    assert_eq!(script.core.order.flows.known(), 0);
+}

@@ -1,0 +1,168 @@
+//! The state machine, told as text.
+//!
+//! A script is a list of operations on keys: `add a`, `add low a`, `after a 5s`, `limited a` (100 ms, doubling up to 1 s
+//! unless the options say otherwise), `get`, `done a`, `cancel a`, `forget a`, `when a`, `failures a`, `at 3s` (sets the clock),
+//! `shut`. The answer has a line per operation that says something, and the final state: the ready keys in the order in
+//! which they would be handed out, the waiting ones in the order of their times.
+
+mod back_off;
+mod debounce;
+mod flows;
+mod model;
+mod priority;
+mod states;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use expect_test::Expect;
+
+use super::*;
+use crate::ItemExponentialFailure;
+
+fn check(script: &str, expected: &Expect) {
+    check_with(options(), script, expected);
+}
+
+fn check_with(options: Options<String>, script: &str, expected: &Expect) {
+    expected.assert_eq(&Script::new(options).run(script));
+}
+
+fn options() -> Options<String> {
+    let limiter = ItemExponentialFailure::try_new(Duration::from_millis(100), Duration::from_secs(1));
+    Options::default().rate_limiter(limiter.expect("100 ms is less than 1 s"))
+}
+
+struct Script {
+    core: Core<String>,
+    epoch: Instant,
+    now: Moment,
+    handed_out: BTreeMap<String, Id>,
+    said: String,
+}
+
+impl Script {
+    fn new(options: Options<String>) -> Self {
+        let epoch = Instant::now();
+        Self {
+            core: Core::new(options, epoch),
+            epoch,
+            now: Moment::START,
+            handed_out: BTreeMap::new(),
+            said: String::new(),
+        }
+    }
+
+    fn run(mut self, script: &str) -> String {
+        for operation in script.split(';').map(str::trim) {
+            self.step(&operation.split(' ').collect::<Vec<_>>());
+        }
+        self.said + &state(&mut self.core, self.handed_out.keys(), self.now, self.epoch)
+    }
+
+    fn step(&mut self, words: &[&str]) {
+        let how = AddOptions::default();
+        match *words {
+            ["add", key] => self.add(key, how),
+            ["add", class, key] => self.add(key, how.priority(priority(class))),
+            ["after", key, delay] => self.add(key, how.after(seconds(delay))),
+            ["limited", key] => self.add(key, how.rate_limited()),
+            ["limited", key, delay] => self.add(key, how.rate_limited().after(seconds(delay))),
+            ["at", time] => self.now = Moment::START.after(seconds(time)),
+            ["forget", key] => self.core.forget(&key.to_owned(), self.now),
+            ["done", key] => {
+                let id = self.handed_out.remove(key).expect("it was handed out");
+                self.core.done(id, || self.now);
+            }
+            ["cancel", key] => {
+                let cancelled = self.core.cancel(&key.to_owned());
+                self.say(format_args!("cancel: {cancelled}"));
+            }
+            ["failures", key] => {
+                let failures = self.core.num_requeues(&key.to_owned());
+                self.say(format_args!("failures: {failures}"));
+            }
+            ["shut"] => {
+                let given_up = self.core.shut_down(false, self.now);
+                self.say(format_args!("given up: {given_up:?}"));
+            }
+            ["when", key] => match self.core.when(&key.to_owned(), self.now) {
+                Some((until, why)) => self.say(format_args!(
+                    "when: {:?} {why:?}",
+                    until.elapsed_since(Moment::START)
+                )),
+                None => self.say(format_args!("when: -")),
+            },
+            ["get"] => match self.core.take(|| self.now) {
+                Taken::Key(id, key, _) => {
+                    self.say(format_args!("get: {key}"));
+                    assert!(self.handed_out.insert(key, id).is_none(), "two runs of one key");
+                }
+                Taken::Nothing => self.say(format_args!("get: nothing")),
+                Taken::Finished => self.say(format_args!("get: finished")),
+            },
+            _ => panic!("what is {words:?}?"),
+        }
+    }
+
+    fn add(&mut self, key: &str, how: AddOptions) {
+        self.core.add(key.to_owned(), how, self.now);
+    }
+
+    fn say(&mut self, what: std::fmt::Arguments<'_>) {
+        writeln!(self.said, "{what}").unwrap();
+    }
+}
+
+fn seconds(text: &str) -> Duration {
+    Duration::from_secs_f64(text.strip_suffix('s').unwrap().parse().unwrap())
+}
+
+fn priority(name: &str) -> Priority {
+    Priority::ALL
+        .into_iter()
+        .find(|priority| priority.as_str() == name)
+        .unwrap()
+}
+
+/// Takes the core apart: who would come out at once, and who when.
+fn state<'k>(
+    core: &mut Core<String>,
+    processing: impl Iterator<Item = &'k String>,
+    now: Moment,
+    epoch: Instant,
+) -> String {
+    let join = |keys: Vec<String>| {
+        if keys.is_empty() {
+            "-".to_owned()
+        } else {
+            keys.join(" ")
+        }
+    };
+    let processing = processing.map(|key| {
+        let id = core.find(key).expect("a key being processed is known");
+        let State::Processing { again } = core.slab[id].state else {
+            panic!("{key} is being processed")
+        };
+        if again.is_some() {
+            format!("{key}+again")
+        } else {
+            key.clone()
+        }
+    });
+    let processing = join(processing.collect());
+    let waiting = core.order.all_waiting().into_iter().map(|id| {
+        let entry = &core.slab[id];
+        format!("{}@{:?}", entry.key, entry.at.instant(epoch) - epoch)
+    });
+    let waiting = join(waiting.collect());
+    let ready = std::iter::from_fn(|| {
+        let id = core.order.hand_out(|| now, &mut core.slab)?;
+        Some(core.slab[id].key.clone())
+    });
+    format!(
+        "ready: {}  waiting: {waiting}  processing: {processing}\n",
+        join(ready.collect())
+    )
+}

@@ -1,0 +1,109 @@
+//! When an added key may run: delays, back-off, and what events may do to both.
+
+use std::hash::Hash;
+
+use super::entry::{Again, Past, Reason, State};
+use super::{Core, Id, Moment};
+use crate::options::{AddOptions, BackOffEvents, Debounce};
+
+impl<K> Core<K> {
+    /// The time that an add which is no event asks for; charges the rate limiter if it says that the key failed.
+    pub(super) fn asked_for(&mut self, id: Id, how: AddOptions, now: Moment) -> Option<(Moment, Reason)> {
+        let after = how.after.map(|delay| (now.after(delay), Reason::Delayed));
+        let failed = how
+            .rate_limited
+            .then(|| (self.failed(id, now), Reason::RateLimited));
+        // Of two equal times the limiter's is named: it is the one that says that something is wrong.
+        failed.into_iter().chain(after).min_by_key(|(at, _)| *at)
+    }
+
+    /// Counts a failure and returns when the key may be tried again.
+    fn failed(&mut self, id: Id, now: Moment) -> Moment {
+        let once = matches!(self.options.back_off_events, BackOffEvents::Once { .. });
+        let entry = &mut self.slab[id];
+        if let (State::Processing { .. }, Some(past)) = (entry.state, &entry.past)
+            && past.early
+        {
+            // This run was brought forward: its failure says nothing new, so count and time stay as they were.
+            return past.back_off;
+        }
+        let until = now.after(
+            self.options
+                .rate_limiter
+                .when(&entry.key, now.instant(self.epoch)),
+        );
+        if once && until > now {
+            let past = entry.past.get_or_insert_with(|| Box::new(Past::NONE));
+            if !past.is_in_back_off(now) {
+                (past.back_off, past.brought_forward) = (until, false);
+            }
+        }
+        until
+    }
+
+    /// When a key runs because of an event now. `id` is new, waiting, or was just done.
+    pub(super) fn event(&mut self, id: Id, now: Moment) -> (Moment, Reason) {
+        let entry = &mut self.slab[id];
+        if let (BackOffEvents::Once { then_every }, Some(past)) =
+            (self.options.back_off_events, &mut entry.past)
+            && past.is_in_back_off(now)
+        {
+            if !std::mem::replace(&mut past.brought_forward, true) {
+                return (now, Reason::EventInBackOff);
+            }
+            let at = past.ended.after(then_every).min(past.back_off);
+            return match entry.state {
+                State::Waiting { why, .. } if entry.at <= at => (entry.at, why),
+                _ => (at, Reason::EventInBackOff),
+            };
+        }
+        let Some(Debounce { quiet, max }) = self.options.debounce else {
+            return (now, Reason::Delayed);
+        };
+        let past = entry.past.get_or_insert_with(|| Box::new(Past::NONE));
+        match entry.state {
+            // Only what an event put off can be put off further by the next one.
+            State::Waiting {
+                why: Reason::Debounced,
+                ..
+            } => {}
+            State::Waiting { .. } => past.latest = now.after(max).min(entry.at),
+            State::Ready | State::Processing { .. } => past.latest = now.after(max),
+        }
+        (now.after(quiet).min(past.latest), Reason::Debounced)
+    }
+
+    /// When a key that was just done runs again.
+    pub(super) fn after_run(&mut self, id: Id, again: Again, now: Moment) -> (Moment, Reason) {
+        if let Some(past) = &mut self.slab[id].past {
+            past.ended = now;
+        }
+        let asked = (again.at, again.why);
+        if again.event {
+            std::cmp::min_by_key(asked, self.event(id, now), |(at, _)| *at)
+        } else {
+            asked
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash> Core<K> {
+    /// Until when and why `key` waits; `None` when it is not known, or ready, or to run again at once.
+    pub(crate) fn when(&self, key: &K, now: Moment) -> Option<(Moment, Reason)> {
+        let entry = &self.slab[self.find(key)?];
+        match entry.state {
+            State::Waiting { why, .. } => Some((entry.at, why)),
+            State::Processing {
+                again:
+                    Some(Again {
+                        event: false,
+                        at,
+                        why,
+                        ..
+                    }),
+            } => Some((at, why)),
+            State::Ready | State::Processing { .. } => None,
+        }
+        .filter(|(until, _)| *until > now)
+    }
+}

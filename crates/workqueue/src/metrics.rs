@@ -1,0 +1,44 @@
+//! What a queue tells about itself.
+
+use std::time::Duration;
+
+use crate::Priority;
+
+/// Receives what happens in a queue. With [`Gauges`] these are client-go's seven families.
+///
+/// | family | source |
+/// |---|---|
+/// | `workqueue_adds_total` | [`added`](Self::added) |
+/// | `workqueue_queue_duration_seconds` | [`waited`](Self::waited) |
+/// | `workqueue_work_duration_seconds` | [`worked`](Self::worked) |
+/// | `workqueue_retries_total` | [`retried`](Self::retried) |
+/// | `workqueue_depth` | [`Gauges::depth`] |
+/// | `workqueue_unfinished_work_seconds` | [`Gauges::unfinished`] |
+/// | `workqueue_longest_running_processor_seconds` | [`Gauges::longest_running`] |
+///
+/// The queue calls these under its lock, so they must neither block nor call the queue: an atomic addition is meant.
+pub trait Metrics: Send + Sync {
+    /// A key became ready. Adds of keys that are ready already do not count, and a delayed key counts when it is due.
+    fn added(&self, priority: Priority);
+
+    /// A key was handed out `ready` after it became ready.
+    fn waited(&self, priority: Priority, ready: Duration);
+
+    /// A key was done `running` after it was handed out.
+    fn worked(&self, running: Duration);
+
+    /// A key was added with a delay, by the caller or by the rate limiter.
+    fn retried(&self);
+}
+
+/// The state of a queue at one moment, for gauges: see [`Queue::gauges`](crate::Queue::gauges).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Gauges {
+    /// Ready keys of each class, the highest first as in [`Priority::ALL`].
+    pub depth: [usize; Priority::ALL.len()],
+    /// The sum of the times for which keys have been processed that are not done yet.
+    pub unfinished: Duration,
+    /// The longest of these times.
+    pub longest_running: Duration,
+}

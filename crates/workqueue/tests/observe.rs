@@ -1,0 +1,159 @@
+//! What a queue tells about itself: metrics, gauges, snapshots.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use expect_test::{Expect, expect};
+use kube_workqueue::{AddOptions, Flow, KeyState, Metrics, Options, Priority, Queue};
+use tokio::time::advance;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Writes down what it is told.
+#[derive(Default)]
+struct Recorder(Mutex<Vec<String>>);
+
+impl Recorder {
+    fn push(&self, what: String) {
+        self.0.lock().expect("no test panicked with it").push(what);
+    }
+
+    fn check(&self, expected: &Expect) {
+        expected.assert_eq(
+            &self
+                .0
+                .lock()
+                .expect("no test panicked with it")
+                .drain(..)
+                .collect::<Vec<_>>()
+                .join(", "),
+        );
+    }
+}
+
+impl Metrics for Recorder {
+    fn added(&self, priority: Priority) {
+        self.push(format!("added {}", priority.as_str()));
+    }
+
+    fn waited(&self, priority: Priority, ready: Duration) {
+        self.push(format!("waited {} {ready:?}", priority.as_str()));
+    }
+
+    fn worked(&self, running: Duration) {
+        self.push(format!("worked {running:?}"));
+    }
+
+    fn retried(&self) {
+        self.push("retried".to_owned());
+    }
+}
+
+fn recorded() -> (Queue<&'static str>, Arc<Recorder>) {
+    let recorder = Arc::new(Recorder::default());
+    (Queue::new(Options::default().metrics(recorder.clone())), recorder)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_counted_when_it_becomes_ready_and_only_then() {
+    let (queue, recorder) = recorded();
+    queue.add("a");
+    queue.add("a");
+    queue.add_with("b", AddOptions::default().priority(Priority::Low));
+    recorder.check(&expect!["added normal, added low"]);
+    queue.add_after("c", SECOND);
+    recorder.check(&expect!["retried"]);
+    advance(SECOND).await;
+    assert_eq!(queue.len(), 3);
+    recorder.check(&expect!["added normal"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_and_working_times_are_those_of_the_states() {
+    let (queue, recorder) = recorded();
+    queue.add_after("a", SECOND);
+    advance(3 * SECOND).await;
+    let item = queue.get().await;
+    advance(5 * SECOND).await;
+    queue.add_rate_limited("a");
+    drop(item);
+    recorder.check(&expect![
+        "retried, added normal, waited normal 2s, retried, worked 5s"
+    ]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn gauges_are_computed_when_somebody_asks() {
+    let (queue, _) = recorded();
+    for key in ["a", "b", "c", "d"] {
+        queue.add(key);
+    }
+    queue.add_with("e", AddOptions::default().priority(Priority::High));
+    queue.add_after("f", 2 * SECOND);
+    let _first = queue.get().await;
+    advance(SECOND).await;
+    let _second = queue.get().await;
+    advance(SECOND).await;
+    let gauges = queue.gauges();
+    assert_eq!(gauges.depth, [0, 4, 0]);
+    assert_eq!(
+        (gauges.unfinished, gauges.longest_running),
+        (3 * SECOND, 2 * SECOND)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_says_of_every_key_where_it_is_and_why() {
+    let queue = Queue::new(Options::default().fair_by(|key: &&str| Flow::from(&key[..1])));
+    queue.add("a1");
+    queue.add_rate_limited("b1");
+    queue.add_with("b2", AddOptions::default().priority(Priority::Low));
+    let _item = queue.get().await;
+    queue.add("a1");
+    let mut keys: Vec<String> = queue
+        .snapshot()
+        .map(|key| {
+            let state = match key.state {
+                KeyState::Waiting(waiting) => format!("waiting: {:?}", waiting.why),
+                KeyState::Ready { .. } => "ready".to_owned(),
+                KeyState::Processing { again } => format!("processing, again: {again}"),
+                _ => unreachable!("there are three states"),
+            };
+            let flow = key.flow.as_ref().map_or("-", Flow::as_str);
+            format!(
+                "{} flow {flow} {} failures {} {state}",
+                key.key,
+                key.priority.as_str(),
+                key.failures
+            )
+        })
+        .collect();
+    keys.sort_unstable();
+    expect![[r#"
+        a1 flow a normal failures 0 processing, again: true
+        b1 flow b normal failures 1 waiting: RateLimited
+        b2 flow b low failures 0 ready"#]]
+    .assert_eq(&keys.join("\n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_of_many_keys_has_each_of_them_once() {
+    let queue = Queue::default();
+    for key in 0..10_000_u32 {
+        queue.add(key);
+    }
+    let mut keys: Vec<u32> = queue.snapshot().map(|key| key.key).collect();
+    keys.sort_unstable();
+    assert!(keys.into_iter().eq(0..10_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_knows_the_class_in_which_it_was_handed_out() {
+    let queue = Queue::default();
+    queue.add_with("a", AddOptions::default().priority(Priority::Low));
+    queue.add_with("b", AddOptions::default().priority(Priority::High));
+    let (first, second) = (queue.get().await.unwrap(), queue.get().await.unwrap());
+    assert_eq!((first.key(), first.priority()), (&"b", Priority::High));
+    assert_eq!((second.key(), second.priority()), (&"a", Priority::Low));
+}
