@@ -87,7 +87,7 @@ impl Lists {
         }
         let write = |name: &str, head: &str, lines: Vec<String>| {
             let file = folder.join(name);
-            let text = format!("{head}\n{}\n", lines.join("\n"));
+            let text = [vec![head.to_owned()], lines].concat().join("\n") + "\n";
             std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))
         };
         write(

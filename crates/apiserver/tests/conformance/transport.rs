@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use futures::future::{BoxFuture, FutureExt};
 use http::{HeaderMap, Request, Response, header};
 use http_body::Body;
-use http_body_util::combinators::BoxBody;
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use serde_json::Value;
 use tokio::time::{Duration, Instant, timeout_at};
@@ -22,7 +22,7 @@ impl Transport {
         S: Service<Request<Full<Bytes>>, Response = Response<B>> + Clone + Send + Sync + 'static,
         S::Future: Send,
         S::Error: std::fmt::Display,
-        B: Body<Data = Bytes> + Send + Sync + 'static,
+        B: Body<Data = Bytes> + Send + 'static,
         B::Error: std::fmt::Display,
     {
         Self(Box::new(move |request| {
@@ -32,7 +32,7 @@ impl Transport {
                 ready.map_err(|error| error.to_string())?;
                 let response = service.call(request).await.map_err(|error| error.to_string())?;
                 let (head, body) = response.into_parts();
-                let body = body.map_err(|error| error.to_string()).boxed();
+                let body = body.map_err(|error| error.to_string()).boxed_unsync();
                 Ok(Answer {
                     status: head.status.as_u16(),
                     headers: head.headers,
@@ -57,7 +57,7 @@ impl Transport {
 pub(crate) struct Answer {
     pub(crate) status: u16,
     headers: HeaderMap,
-    body: BoxBody<Bytes, String>,
+    body: UnsyncBoxBody<Bytes, String>,
 }
 
 impl Answer {

@@ -1,0 +1,181 @@
+//! What a genuine kube-apiserver answered, asked of the embedded server: one test case per recorded scenario.
+//!
+//! A scenario in `passing.txt` must pass. The others are ignored tests, which `-- --ignored` runs; each ordinary run also
+//! plays them on the side, counts them, and names those that have come to pass. See README.md.
+
+mod bindings;
+mod comparison;
+mod lists;
+mod player;
+mod tcp;
+mod template;
+mod transcript;
+mod transport;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use kube_apiserver_embedded::{ApiServer, ListenError, Options, Profile};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use crate::lists::{Expectation, Lists};
+use crate::tcp::Tcp;
+use crate::transcript::Transcript;
+use crate::transport::Transport;
+
+/// Differences of one scenario that are printed; what follows the first few is usually their consequence.
+const SHOWN: usize = 10;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    match run(&arguments) {
+        Ok(code) => code,
+        Err(line) => {
+            eprintln!("conformance: {line}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<ExitCode, String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance");
+    let transcripts = transcript::load(&folder.join("transcripts"))?;
+    let lists = Lists::load(&folder, |name| transcripts.contains_key(name))?;
+    let suite = Suite {
+        folder,
+        transcripts: transcripts
+            .into_iter()
+            .map(|(name, one)| (name, Arc::new(one)))
+            .collect(),
+        lists,
+    };
+    let conclusion = libtest_mimic::run(arguments, suite.trials());
+    if !arguments.list && !arguments.ignored && !arguments.include_ignored {
+        suite.look_ahead(arguments)?;
+    }
+    Ok(conclusion.exit_code())
+}
+
+struct Suite {
+    folder: PathBuf,
+    transcripts: BTreeMap<String, Arc<Transcript>>,
+    lists: Lists,
+}
+
+impl Suite {
+    /// Each scenario in process, and those that must pass over TCP too.
+    fn trials(&self) -> Vec<Trial> {
+        let trial = |name: String, transcript: &Arc<Transcript>, way| {
+            let transcript = Arc::clone(transcript);
+            Trial::test(name, move || play(&transcript, way))
+        };
+        let mut trials = Vec::new();
+        for (name, transcript) in &self.transcripts {
+            let in_process = trial(name.clone(), transcript, Way::InProcess);
+            match self.lists.expectation(name) {
+                Expectation::Passes => {
+                    trials.push(in_process);
+                    trials.push(trial(format!("tcp:{name}"), transcript, Way::Tcp));
+                }
+                Expectation::Deferred(_) => {
+                    trials.push(in_process.with_kind("deferred").with_ignored_flag(true));
+                }
+                Expectation::NotYet => trials.push(in_process.with_kind("not yet").with_ignored_flag(true)),
+            }
+        }
+        trials
+    }
+
+    /// Plays what is not required, and says how much there is and what could be required.
+    fn look_ahead(self, arguments: &Arguments) -> Result<(), String> {
+        let is_chosen = |name: &str| match &arguments.filter {
+            Some(filter) if arguments.exact => name == filter,
+            Some(filter) => name.contains(filter.as_str()),
+            None => true,
+        };
+        let (mut passing, mut deferred, mut not_yet) = (Vec::new(), String::new(), 0);
+        for (name, transcript) in self.transcripts.iter().filter(|(name, _)| is_chosen(name)) {
+            match self.lists.expectation(name) {
+                Expectation::Passes => continue,
+                _ if catch_unwind(|| play(transcript, Way::InProcess)).is_ok_and(|result| result.is_ok()) => {
+                    passing.push(name.clone());
+                }
+                Expectation::Deferred(reason) => {
+                    let _ = writeln!(deferred, "deferred: {name}: {reason}");
+                }
+                Expectation::NotYet => not_yet += 1,
+            }
+        }
+        print!("{deferred}");
+        println!("ignored: not yet: {not_yet} scenarios; `-- --ignored` shows what they get wrong");
+        if passing.is_empty() {
+            return Ok(());
+        }
+        if std::env::var_os("UPDATE_PASSING").is_some() {
+            println!("added to passing.txt: {}", passing.join(" "));
+            return self.lists.require(passing, &self.folder);
+        }
+        println!(
+            "may be added to passing.txt, which UPDATE_PASSING=1 does: {}",
+            passing.join(" ")
+        );
+        Ok(())
+    }
+}
+
+/// How requests reach the server.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    /// On a paused clock, so that waiting costs nothing.
+    InProcess,
+    /// On a port of its own, in real time.
+    Tcp,
+}
+
+/// Plays a scenario on a server of its own.
+fn play(transcript: &Transcript, way: Way) -> Result<(), Failed> {
+    // These two were recorded beside the controllers that the others had to do without.
+    let has_controllers = ["gc/", "namespaces/"]
+        .iter()
+        .any(|folder| transcript.name.starts_with(folder));
+    let profile = if has_controllers {
+        Profile::Dev
+    } else {
+        Profile::Envtest
+    };
+    let is_paused = matches!(way, Way::InProcess);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(is_paused)
+        .build()?;
+    let failures = runtime.block_on(async {
+        let server = ApiServer::start(Options::default().profile(profile));
+        match way {
+            Way::InProcess => Ok(player::play(&Transport::over(server.service()), transcript, "").await),
+            Way::Tcp => {
+                let listener = server.listen(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
+                let address = listener.local_addr();
+                Ok(player::play(
+                    &Transport::over(Tcp::new(address)),
+                    transcript,
+                    &address.to_string(),
+                )
+                .await)
+            }
+        }
+    });
+    let failures = failures.map_err(|error: ListenError| error.to_string())?;
+    if failures.is_empty() {
+        return Ok(());
+    }
+    let mut text: Vec<String> = failures.iter().take(SHOWN).map(ToString::to_string).collect();
+    if failures.len() > SHOWN {
+        text.push(format!("and {} more differences", failures.len() - SHOWN));
+    }
+    Err(text.join("\n").into())
+}
