@@ -3,6 +3,7 @@
 use json_patch::PatchOperation;
 use serde_json::Value;
 
+use super::rejected;
 use crate::status::ApiError;
 
 /// Operations in one patch; each costs a walk of the object.
@@ -56,15 +57,6 @@ fn apply(target: &Value, operations: Vec<Value>) -> Result<Value, ApiError> {
         json_patch::patch(&mut patched, std::slice::from_ref(&operation)).map_err(|_| rejected())?;
     }
     Ok(patched)
-}
-
-fn rejected() -> ApiError {
-    ApiError::new(
-        422,
-        "Invalid",
-        "the server rejected our request due to an error in our request",
-    )
-    .with_details("", "", "")
 }
 
 #[cfg(test)]

@@ -4,6 +4,20 @@
 
 mod json;
 mod merge;
+mod strategic;
 
 pub(crate) use json::json;
 pub(crate) use merge::merge;
+pub(crate) use strategic::strategic;
+
+use crate::status::ApiError;
+
+/// 422 without a word about the cause.
+fn rejected() -> ApiError {
+    ApiError::new(
+        422,
+        "Invalid",
+        "the server rejected our request due to an error in our request",
+    )
+    .with_details("", "", "")
+}

@@ -107,7 +107,7 @@ fn qualified_type_name(definition: &str) -> &str {
     dots.nth(1).map_or(definition, |dot| &definition[dot + 1..])
 }
 
-fn type_name(definition: &str) -> &str {
+pub(super) fn type_name(definition: &str) -> &str {
     definition.rsplit('.').next().unwrap_or(definition)
 }
 
@@ -128,6 +128,45 @@ fn go_type(schema: Cursor<'_>) -> String {
             (None, None) => "map[string]interface {}".to_owned(),
         },
         Kind::Any | Kind::IntOrString | Kind::Opaque => "interface {}".to_owned(),
+    }
+}
+
+/// Why an object cannot be restored from its fields, which Go does after a strategic merge without going through JSON.
+pub(super) fn restore_error(schema: Cursor<'_>, value: &Value) -> Option<String> {
+    let found = match value {
+        Value::Null => return None,
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "slice",
+        Value::Object(_) => "map",
+    };
+    let Kind::Of(expected) = schema.kind() else {
+        return None;
+    };
+    match (expected, value) {
+        (Type::Object, Value::Object(fields)) => fields.iter().find_map(|(name, value)| {
+            let schema = schema.property(name).or_else(|| schema.additional())?;
+            restore_error(schema, value)
+        }),
+        (Type::Array, Value::Array(items)) => {
+            let schema = schema.items()?;
+            items.iter().find_map(|item| restore_error(schema, item))
+        }
+        (Type::Boolean, Value::Bool(_))
+        | (Type::String, Value::String(_))
+        | (Type::Number | Type::Integer, Value::Number(_)) => None,
+        (Type::Array, _) => Some(format!("cannot restore slice from {found}")),
+        (Type::Object, _) if schema.definition_name().is_some() => {
+            Some(format!("cannot restore struct from: {found}"))
+        }
+        (Type::Object, _) => Some(format!("cannot restore map from {found}")),
+        // These have decoders of their own.
+        (Type::String, _) if schema.node.format.is_some() => None,
+        (Type::Boolean | Type::String | Type::Number | Type::Integer, _) => {
+            Some(format!("unrecognized type: {}", go_type(schema)))
+        }
     }
 }
 

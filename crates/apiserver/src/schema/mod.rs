@@ -105,6 +105,11 @@ impl Schema {
         go::decode_error(self.root(), object)
     }
 
+    /// Why `object` cannot be restored into the Go struct of a builtin kind after a strategic merge, in Go's words.
+    pub(crate) fn restore_error(&self, object: &Value) -> Option<String> {
+        go::restore_error(self.root(), object)
+    }
+
     /// An object without content, the starting point of a create: of a builtin kind as Go serializes the empty struct.
     pub(crate) fn empty_object(&self) -> Value {
         if self.custom {
@@ -188,6 +193,11 @@ impl<'a> Cursor<'a> {
     /// Whether strings here are base64 of bytes.
     pub(crate) fn is_bytes(self) -> bool {
         self.node.format.as_deref() == Some("byte")
+    }
+
+    /// How messages name the type here: `PodSpec`; empty where it has no name.
+    pub(crate) fn type_name(self) -> &'a str {
+        self.definition_name().map_or("", go::type_name)
     }
 
     /// Whether undeclared fields are kept.

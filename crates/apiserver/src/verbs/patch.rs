@@ -81,11 +81,15 @@ impl Patch {
         if kind == Kind::Json {
             return Ok(Self::Json(bytes.clone()));
         }
-        let decoded =
-            body::json(bytes).map_err(|why| ApiError::bad_request(format!("error decoding patch: {why}")))?;
+        let context = if kind == Kind::Strategic {
+            ""
+        } else {
+            "error decoding patch: "
+        };
+        let decoded = body::json(bytes).map_err(|why| ApiError::bad_request(format!("{context}{why}")))?;
         if !decoded.value.is_object() {
             return Err(ApiError::bad_request(format!(
-                "error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+                "{context}json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
                 super::options::go_type(&decoded.value)
             )));
         }
@@ -96,7 +100,7 @@ impl Patch {
     }
 
     /// The patched object.
-    pub(super) fn apply(&self, _served: &Served, old: &Value) -> Result<Value, ApiError> {
+    pub(super) fn apply(&self, served: &Served, old: &Value) -> Result<Value, ApiError> {
         match self {
             Self::Json(patch) => crate::patch::json(old, patch),
             Self::Merge(patch, _) => {
@@ -104,7 +108,7 @@ impl Patch {
                 crate::patch::merge(&mut new, patch);
                 Ok(new)
             }
-            Self::Strategic(..) => Err(body::unsupported(&[JSON, MERGE, APPLY])),
+            Self::Strategic(patch, _) => crate::patch::strategic(&served.schema, old, patch),
         }
     }
 
@@ -153,13 +157,21 @@ fn conform(
     patch: &Patch,
     validation: FieldValidation,
 ) -> Result<(), ApiError> {
-    let shown = new.to_string();
+    let shown = match patch {
+        Patch::Strategic(patch, _) => managed_fields::go_format(patch),
+        Patch::Json(_) | Patch::Merge(..) => new.to_string(),
+    };
     super::options::complete_type(&call.served, new);
     let refuse = |why: &str| {
         let error = FieldError::invalid("patch", &quote(&shown), why);
         ApiError::invalid("", "", "", vec![error])
     };
     let served = Arc::clone(&call.served);
+    if let Patch::Strategic(..) = patch
+        && let Some(why) = served.schema.restore_error(new)
+    {
+        return Err(refuse(&why));
+    }
     if let Err(why) = served.decode_errors(new) {
         return Err(refuse(&why));
     }

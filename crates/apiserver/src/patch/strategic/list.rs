@@ -1,0 +1,114 @@
+//! Merging of lists.
+
+use serde_json::Value;
+
+use super::order::Keyed;
+use super::{
+    DIRECTIVE, go_type, merge_fields, no_merge_key, rejected, unknown_directive, without_directives,
+};
+use crate::managed_fields::go_format;
+use crate::schema::{Cursor, PatchStrategy};
+use crate::status::ApiError;
+
+/// The list that `patch` makes of `original`; `schema` is that of the elements.
+pub(super) fn merge(
+    schema: Option<Cursor<'_>>,
+    strategy: &PatchStrategy,
+    original: Vec<Value>,
+    patch: Vec<Value>,
+) -> Result<Vec<Value>, ApiError> {
+    if !strategy.merge {
+        return Ok(patch);
+    }
+    if original.is_empty() && patch.is_empty() {
+        return Ok(original);
+    }
+    check_types(&original, &patch)?;
+    let key = Keyed(strategy.merge_key.as_deref());
+    let are_objects = original.first().or(patch.first()).is_some_and(Value::is_object);
+    if !are_objects {
+        let mut merged: Vec<Value> = Vec::new();
+        for item in original.iter().chain(&patch) {
+            if !merged.contains(item) {
+                merged.push(item.clone());
+            }
+        }
+        return Keyed(None).arrange(merged, &patch, &original);
+    }
+    let Some(name) = key.0 else {
+        let of = schema.map_or("", Cursor::type_name);
+        return Err(ApiError::internal(format!(
+            "cannot merge lists without merge key for {of}"
+        )));
+    };
+    let (original, patch) = take_special(original, patch, name)?;
+    let mut merged = original.clone();
+    for item in &patch {
+        let Value::Object(fields) = item else {
+            continue;
+        };
+        let value = fields.get(name).ok_or_else(|| no_merge_key(fields, name))?;
+        match merged.iter_mut().find(|other| other.get(name) == Some(value)) {
+            Some(found) => {
+                if let Value::Object(old) = found.take() {
+                    *found = Value::Object(merge_fields(schema, old, fields.clone())?);
+                }
+            }
+            None => merged.extend(without_directives(item.clone())),
+        }
+    }
+    key.arrange(merged, &patch, &original)
+}
+
+/// Carries out the elements that are directives, and returns the lists without them.
+fn take_special(
+    mut original: Vec<Value>,
+    patch: Vec<Value>,
+    key: &str,
+) -> Result<(Vec<Value>, Vec<Value>), ApiError> {
+    let mut plain = Vec::new();
+    let mut replace = false;
+    for item in patch {
+        let Value::Object(fields) = &item else {
+            continue;
+        };
+        match fields.get(DIRECTIVE) {
+            None => plain.push(item),
+            Some(directive) if directive == "delete" => {
+                let value = fields.get(key).ok_or_else(|| no_merge_key(fields, key))?;
+                original.retain(|other| other.get(key) != Some(value));
+            }
+            Some(directive) if directive == "replace" => replace = true,
+            Some(directive) if directive == "merge" => {
+                return Err(ApiError::internal(
+                    "merging lists cannot yet be specified in the patch",
+                ));
+            }
+            Some(directive) => return Err(unknown_directive(directive, fields)),
+        }
+    }
+    Ok(if replace {
+        (plain, Vec::new())
+    } else {
+        (original, plain)
+    })
+}
+
+/// All elements must be of one type, and not lists.
+pub(super) fn check_types(original: &[Value], patch: &[Value]) -> Result<(), ApiError> {
+    let mut types = original.iter().chain(patch).map(go_type);
+    let Some(first) = types.next() else {
+        return Err(ApiError::internal("no elements in any of the given slices"));
+    };
+    if first == "[]interface {}" {
+        return Err(rejected());
+    }
+    if types.all(|other| other == first) {
+        return Ok(());
+    }
+    let lists = [Value::from(original), Value::from(patch)];
+    Err(ApiError::internal(format!(
+        "list element types are not identical: {}",
+        go_format(&Value::from(&lists[..]))
+    )))
+}

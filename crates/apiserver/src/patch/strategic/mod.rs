@@ -1,0 +1,243 @@
+//! Strategic merge patch: a merge patch that knows from the schema how to merge lists, and takes directives.
+//!
+//! The algorithm is that of `k8s.io/apimachinery/pkg/util/strategicpatch`:
+//!
+//! - Objects are merged; null removes. `$patch: replace` replaces, `$patch: delete` empties, `$retainKeys` removes the
+//!   fields that it does not name.
+//! - Lists whose strategy is `merge` are merged: elements by their merge key, scalars as a set. Others are replaced.
+//!   An element with `$patch: delete` removes the one with its key, `$patch: replace` keeps only what the patch gives;
+//!   `$deleteFromPrimitiveList/<field>` removes scalars, `$setElementOrder/<field>` orders what results.
+
+mod list;
+mod order;
+
+use serde_json::{Map, Value};
+
+use self::order::Keyed;
+use super::rejected;
+use crate::managed_fields::go_format;
+use crate::schema::{Cursor, PatchStrategy, Schema};
+use crate::status::ApiError;
+
+const DIRECTIVE: &str = "$patch";
+const RETAIN_KEYS: &str = "$retainKeys";
+const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
+const ORDER: &str = "$setElementOrder/";
+
+type Fields = Map<String, Value>;
+
+/// Applies a strategic merge patch.
+///
+/// # Errors
+/// 400 if a directive has the wrong form, 422 for lists of lists, 500 for all else that is wrong with a patch, such as
+/// a missing merge key: the real server has no better code for these.
+pub(crate) fn strategic(schema: &Schema, target: &Value, patch: &Value) -> Result<Value, ApiError> {
+    let (Value::Object(target), Value::Object(patch)) = (target, patch) else {
+        return Err(ApiError::bad_request("Invalid JSON document"));
+    };
+    let merged = merge_fields(Some(schema.root()), target.clone(), patch.clone())?;
+    Ok(Value::Object(merged))
+}
+
+fn merge_fields(
+    schema: Option<Cursor<'_>>,
+    mut original: Fields,
+    mut patch: Fields,
+) -> Result<Fields, ApiError> {
+    match patch.get(DIRECTIVE) {
+        None => {}
+        Some(directive) if directive == "replace" => {
+            patch.remove(DIRECTIVE);
+            return Ok(patch);
+        }
+        Some(directive) if directive == "delete" => return Ok(Fields::new()),
+        Some(directive) => return Err(unknown_directive(directive, &patch)),
+    }
+    retain_keys(&mut original, &mut patch)?;
+    let orders: Vec<String> = patch
+        .keys()
+        .filter(|key| key.starts_with(ORDER))
+        .cloned()
+        .collect();
+    for key in orders {
+        if let Some(order) = patch.remove(&key) {
+            merge_in_order(schema, &mut original, &mut patch, &key[ORDER.len()..], order)?;
+        }
+    }
+    for (key, change) in patch {
+        match key.strip_prefix(DELETE_FROM) {
+            Some(field) => delete_from(schema, &mut original, field, change)?,
+            None => merge_field(schema, &mut original, key, change)?,
+        }
+    }
+    Ok(original)
+}
+
+fn merge_field(
+    schema: Option<Cursor<'_>>,
+    original: &mut Fields,
+    key: String,
+    change: Value,
+) -> Result<(), ApiError> {
+    let merged = match (original.remove(&key), change) {
+        (_, Value::Null) => return Ok(()),
+        (Some(Value::Object(old)), Value::Object(change)) => {
+            let (inner, strategy) = lookup(schema, &key)?;
+            if strategy.replace {
+                Some(Value::Object(change))
+            } else {
+                Some(Value::Object(merge_fields(inner, old, change)?))
+            }
+        }
+        (Some(Value::Array(old)), Value::Array(change)) => {
+            let (inner, strategy) = lookup(schema, &key)?;
+            Some(Value::Array(list::merge(inner, &strategy, old, change)?))
+        }
+        (_, change) => without_directives(change),
+    };
+    if let Some(merged) = merged {
+        original.insert(key, merged);
+    }
+    Ok(())
+}
+
+/// `$deleteFromPrimitiveList`
+fn delete_from(
+    schema: Option<Cursor<'_>>,
+    original: &mut Fields,
+    field: &str,
+    unwanted: Value,
+) -> Result<(), ApiError> {
+    match (original.get_mut(field), unwanted) {
+        (Some(_), Value::Null) => {
+            original.remove(field);
+        }
+        (Some(Value::Array(list)), Value::Array(unwanted)) => {
+            lookup(schema, field)?;
+            list::check_types(list, &unwanted)?;
+            list.retain(|item| !unwanted.contains(item));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// `$setElementOrder`: merges the list in question right away, and orders the result.
+fn merge_in_order(
+    schema: Option<Cursor<'_>>,
+    original: &mut Fields,
+    patch: &mut Fields,
+    field: &str,
+    order: Value,
+) -> Result<(), ApiError> {
+    let list = |value: Value| match value {
+        Value::Array(list) => Ok(list),
+        other => Err(ApiError::internal(format!(
+            "expected a []interface {{}}, but received a {}",
+            go_type(&other)
+        ))),
+    };
+    let order = list(order)?;
+    let old = original.get(field).cloned().map(list).transpose()?;
+    let change = patch.get(field).cloned().map(list).transpose()?;
+    let (inner, strategy) = lookup(schema, field)?;
+    let key = Keyed(strategy.merge_key.as_deref());
+    if let Some(change) = &change {
+        key.check_order(change, &order)?;
+    }
+    let merged = match (old.clone(), change) {
+        (None, None) => return Ok(()),
+        (Some(old), None) => old,
+        (None, Some(change)) => match without_directives(Value::Array(change)) {
+            Some(Value::Array(list)) => list,
+            _ => Vec::new(),
+        },
+        (Some(old), Some(change)) => list::merge(inner, &strategy, old, change)?,
+    };
+    let ordered = key.arrange(merged, &order, &old.unwrap_or_default())?;
+    original.insert(field.to_owned(), Value::Array(ordered));
+    patch.remove(field);
+    Ok(())
+}
+
+/// `$retainKeys`
+fn retain_keys(original: &mut Fields, patch: &mut Fields) -> Result<(), ApiError> {
+    let Some(retained) = patch.remove(RETAIN_KEYS) else {
+        return Ok(());
+    };
+    let malformed = || ApiError::bad_request("invalid patch format of retainKeys");
+    let retained = retained.as_array().ok_or_else(malformed)?;
+    let is_retained = |key: &String| retained.iter().any(|name| name == key);
+    let fits = patch.iter().all(|(key, value)| {
+        value.is_null() || key.starts_with(DELETE_FROM) || key.starts_with(ORDER) || is_retained(key)
+    });
+    if !fits {
+        return Err(malformed());
+    }
+    original.retain(|key, _| is_retained(key));
+    Ok(())
+}
+
+/// The schema of a field, or of the elements of a list, and how it is patched.
+fn lookup<'a>(
+    schema: Option<Cursor<'a>>,
+    field: &str,
+) -> Result<(Option<Cursor<'a>>, PatchStrategy), ApiError> {
+    let Some(schema) = schema else {
+        return Ok((None, PatchStrategy::default()));
+    };
+    if let Some(place) = schema.property(field).or_else(|| schema.additional()) {
+        return Ok((Some(place.items().unwrap_or(place)), place.patch().clone()));
+    }
+    if schema.preserves_unknown_fields() || !schema.declares_fields() {
+        return Ok((None, PatchStrategy::default()));
+    }
+    Err(ApiError::internal(format!(
+        "unable to find api field in struct {} for the json field {field:?}",
+        schema.type_name()
+    )))
+}
+
+/// A value that is taken over as it is, less its directives and nulls; `None` if nothing remains.
+fn without_directives(value: Value) -> Option<Value> {
+    match value {
+        Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
+        Value::Object(fields) => {
+            let kept = fields.into_iter().filter(|(_, value)| !value.is_null());
+            let kept = kept.filter_map(|(key, value)| Some((key, without_directives(value)?)));
+            Some(Value::Object(kept.collect()))
+        }
+        Value::Array(items) => Some(items.into_iter().filter_map(without_directives).collect()),
+        other => Some(other),
+    }
+}
+
+fn unknown_directive(directive: &Value, patch: &Fields) -> ApiError {
+    let shown = match directive {
+        Value::String(text) => text.clone(),
+        Value::Null => "%!s(<nil>)".to_owned(),
+        other => format!("%!s({}={})", go_type(other), go_format(other)),
+    };
+    let map = go_format(&Value::Object(patch.clone()));
+    ApiError::internal(format!("unknown patch type: {shown} in map: {map}"))
+}
+
+fn no_merge_key(item: &Fields, key: &str) -> ApiError {
+    let map = go_format(&Value::Object(item.clone()));
+    ApiError::internal(format!("map: {map} does not contain declared merge key: {key}"))
+}
+
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+#[cfg(test)]
+mod tests;
