@@ -1,1 +1,102 @@
-//! Kubernetes controllers in Rust.
+//! Kubernetes controllers in Rust, with the concepts of Go's `controller-runtime`.
+//!
+//! ```
+//! use controller_runtime::{Action, Builder, Context, Manager, ObjectKey, Reconciler, manager::Options, reconcile};
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//!
+//! struct PrintNames;
+//!
+//! impl Reconciler for PrintNames {
+//!     type Request = ObjectKey<ConfigMap>;
+//!
+//!     async fn reconcile(&self, key: &ObjectKey<ConfigMap>, _: &Context) -> Result<Action, reconcile::Error> {
+//!         println!("{key}");
+//!         Ok(Action::done())
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let env = kube_envtest::Environment::builder().start().await?; // or kube::Client::try_default()
+//! let manager = Manager::new(env.client(), Options::new("print-names"));
+//! Builder::managed_by(&manager).for_kind::<ConfigMap>().complete(PrintNames)?;
+//!
+//! let ready = manager.ready();
+//! manager.run(async { ready.await.unwrap_or(()) }).await?; // a real one waits for Ctrl-C
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Mental model
+//!
+//! A change of an object becomes an [`Event`] with the old and the new state. A [`Predicate`] lets it pass or not. An
+//! [`EventHandler`] turns it into requests: the object's own [`ObjectKey`], its owner's, or whatever a function makes of
+//! it. The [`workqueue`] keeps each request once, and hands it to a worker, which calls the [`Reconciler`]. That reads
+//! from caches ([`Cached`]), writes through the [`Client`], and says with an [`Action`] or an error what comes next.
+//!
+//! A [`Manager`] holds the caches and controllers and runs them; a [`Builder`] says what leads to what.
+//!
+//! # Modules, in reading order
+//!
+//! [`reconcile`] (what you implement), [`controller`] and [`manager`] (options and lifecycle), [`predicate`],
+//! [`workqueue`].
+//!
+//! # Cancellation
+//!
+//! Everything here is a future that may be dropped. Dropping [`Manager::run`] stops its controllers where they stand,
+//! as a crash would, and leaves no task behind. A reconcile is dropped at an `.await` when it exceeds its timeout or does
+//! not finish within the manager's shutdown.
+//!
+//! # Defaults
+//!
+//! | what | value |
+//! |---|---|
+//! | concurrent reconciles of a controller | 1 |
+//! | back-off of a failing request | 5 ms, doubling to 1000 s |
+//! | retries of all requests of a controller | 100 at once, then 10 a second |
+//! | timeout of a reconcile | none |
+//! | wait for caches at the start | 2 minutes |
+//! | wait for running reconciles at the stop | 30 seconds |
+//!
+//! # What is not here
+//!
+//! Leader election, metrics, health endpoints and webhooks; caches of single namespaces or by selector; indexes; kinds
+//! known only at run time. Reads from a cache may be older than your own last write. `k8s-openapi` needs a version
+//! feature (`v1_36`, say), which your binary chooses, as it chooses the TLS stack of `kube`.
+
+mod builder;
+mod cache;
+mod client;
+mod clock;
+mod conditions;
+pub mod controller;
+mod event;
+mod handler;
+pub mod manager;
+mod object;
+pub mod predicate;
+pub mod reconcile;
+mod recorder;
+mod source;
+
+pub use kube_workqueue as workqueue;
+
+pub use self::{
+    builder::{Builder, ControllerBuilder},
+    cache::Cached,
+    client::{AlreadyOwned, Client, Error as ClientError, has_finalizer, set_controller_reference},
+    conditions::set_condition,
+    event::Event,
+    handler::{EventHandler, ForObject, ForOwner, MapFn},
+    manager::Manager,
+    object::{Object, ObjectKey, OwnableBy, Scope},
+    predicate::Predicate,
+    reconcile::{Action, Context, Reconciler},
+    recorder::Recorder,
+    source::Kind,
+};
+
+/// The README's controller compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -1,0 +1,63 @@
+//! How long to wait between failing lists and watches. Pure: time and chance are arguments.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Delays that double from 0.8 s to 30 s, each lengthened by up to its own length at random, and that start over once
+/// two minutes passed without a failure: the figures of client-go's reflector.
+#[derive(Debug, Default)]
+pub(crate) struct Backoff {
+    failures: u32,
+    last_failure: Option<Instant>,
+}
+
+impl Backoff {
+    const FIRST: Duration = Duration::from_millis(800);
+    const LONGEST: Duration = Duration::from_secs(30);
+    const RESET_AFTER: Duration = Duration::from_secs(120);
+
+    /// The wait after a failure at `now`.
+    pub(crate) fn failed(&mut self, now: Instant, rng: &mut fastrand::Rng) -> Duration {
+        if self
+            .last_failure
+            .is_some_and(|last| now.duration_since(last) > Self::RESET_AFTER)
+        {
+            self.failures = 0;
+        }
+        let doubled = Self::FIRST
+            .saturating_mul(1 << self.failures.min(16))
+            .min(Self::LONGEST);
+        self.failures = self.failures.saturating_add(1);
+        self.last_failure = Some(now);
+        doubled.mul_f64(1.0 + rng.f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_up_to_the_longest_with_up_to_as_much_jitter() {
+        let (mut backoff, mut rng, now) = (Backoff::default(), fastrand::Rng::with_seed(1), Instant::now());
+        for base in [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0] {
+            let delay = backoff.failed(now, &mut rng).as_secs_f64();
+            assert!(
+                (base..base * 2.0).contains(&delay),
+                "{delay} is not in [{base}, {})",
+                base * 2.0
+            );
+        }
+    }
+
+    #[test]
+    fn two_quiet_minutes_start_over() {
+        let (mut backoff, mut rng, now) = (Backoff::default(), fastrand::Rng::with_seed(1), Instant::now());
+        for _ in 0..10 {
+            backoff.failed(now, &mut rng);
+        }
+        let later = now + Duration::from_secs(121);
+        assert!(backoff.failed(later, &mut rng) < Duration::from_millis(1600));
+    }
+}

@@ -1,0 +1,61 @@
+use serde_json::json;
+
+use super::{Client, Error, key_of};
+use crate::object::Object;
+
+/// Whether `finalizer` keeps the object from going.
+pub fn has_finalizer<K: Object>(object: &K, finalizer: &str) -> bool {
+    object
+        .meta()
+        .finalizers
+        .iter()
+        .flatten()
+        .any(|known| known == finalizer)
+}
+
+impl Client {
+    /// Adds `finalizer`, so that a delete waits until it is removed. Does nothing if it is there.
+    ///
+    /// The object's version is a precondition, so that no finalizer added meanwhile is lost.
+    ///
+    /// # Errors
+    ///
+    /// The request failed; [`Error::is_conflict`] if `object` is not the present version.
+    #[doc(alias = "AddFinalizer")]
+    pub async fn add_finalizer<K: Object>(&self, object: &K, finalizer: &str) -> Result<(), Error> {
+        if has_finalizer(object, finalizer) {
+            return Ok(());
+        }
+        let known = object.meta().finalizers.iter().flatten().map(String::as_str);
+        self.set_finalizers(object, known.chain([finalizer]).collect())
+            .await
+    }
+
+    /// Removes `finalizer`; if it was the last one of an object being deleted, the object goes. Does nothing if it
+    /// is not there.
+    ///
+    /// # Errors
+    ///
+    /// The request failed; [`Error::is_conflict`] if `object` is not the present version.
+    #[doc(alias = "RemoveFinalizer")]
+    pub async fn remove_finalizer<K: Object>(&self, object: &K, finalizer: &str) -> Result<(), Error> {
+        if !has_finalizer(object, finalizer) {
+            return Ok(());
+        }
+        let known = object.meta().finalizers.iter().flatten().map(String::as_str);
+        match self
+            .set_finalizers(object, known.filter(|known| *known != finalizer).collect())
+            .await
+        {
+            Err(error) if error.is_not_found() => Ok(()), // it went without us
+            result => result,
+        }
+    }
+
+    async fn set_finalizers<K: Object>(&self, object: &K, finalizers: Vec<&str>) -> Result<(), Error> {
+        let key = key_of("patch", object)?;
+        let version = &object.meta().resource_version;
+        let patch = json!({ "metadata": { "finalizers": finalizers, "resourceVersion": version } });
+        self.merge_patch(&key, &patch).await.map(|_| ())
+    }
+}

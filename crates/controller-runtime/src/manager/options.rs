@@ -1,0 +1,73 @@
+use std::{sync::Arc, time::Duration};
+
+/// How a manager works.
+///
+/// ```
+/// use std::time::Duration;
+/// use controller_runtime::manager::{Options, Shutdown};
+///
+/// let options = Options::new("guestbook-operator")
+///     .cache_sync_timeout(Duration::from_secs(30))
+///     .graceful_shutdown_timeout(Shutdown::Within(Duration::from_secs(10)));
+/// ```
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Options {
+    pub(super) name: Arc<str>,
+    pub(super) cache_sync_timeout: Duration,
+    pub(super) graceful_shutdown_timeout: Shutdown,
+    pub(super) seed: Option<u64>,
+}
+
+/// How long running reconciles may take to finish when a manager stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shutdown {
+    /// Not at all: they are dropped at once.
+    Immediate,
+    /// This long; then they are dropped, and the manager names them in its error.
+    Within(Duration),
+    /// As long as they like.
+    Unbounded,
+}
+
+impl Options {
+    /// Options of an operator named `name`: the field manager of its writes and the reporter of its events.
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self {
+            name: name.into(),
+            cache_sync_timeout: Duration::from_secs(120),
+            graceful_shutdown_timeout: Shutdown::Within(Duration::from_secs(30)),
+            seed: None,
+        }
+    }
+
+    /// How long the caches may take to become complete before the manager gives up. Default: 2 minutes.
+    #[doc(alias = "CacheSyncTimeout")]
+    pub fn cache_sync_timeout(mut self, timeout: Duration) -> Self {
+        self.cache_sync_timeout = timeout;
+        self
+    }
+
+    /// How long running reconciles may take to finish when the manager stops. Default: 30 seconds.
+    #[doc(alias = "GracefulShutdownTimeout")]
+    pub fn graceful_shutdown_timeout(mut self, timeout: Shutdown) -> Self {
+        self.graceful_shutdown_timeout = timeout;
+        self
+    }
+
+    /// Makes jitter and generated names the same in every run. Default: different ones.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// The source of all randomness of the manager.
+    pub(super) fn rng(&self) -> fastrand::Rng {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the one place without a seed, unless the options hold one"
+        )]
+        self.seed
+            .map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed)
+    }
+}

@@ -1,0 +1,292 @@
+//! What a controller works on: objects, their scopes, and the keys that name them.
+
+use std::{
+    cmp::Ordering,
+    fmt,
+    hash::{Hash, Hasher},
+    marker::PhantomData,
+    sync::Arc,
+};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{
+    Resource,
+    core::{ClusterResourceScope, NamespaceResourceScope},
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+/// A Kubernetes kind known at compile time.
+///
+/// Implemented for every type that derives `kube::CustomResource` and for every type of `k8s-openapi` that can be
+/// read as a whole object. There is nothing to implement by hand.
+pub trait Object:
+    Resource<DynamicType = (), Scope: Scope>
+    + Clone
+    + fmt::Debug
+    + DeserializeOwned
+    + Serialize
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<K> Object for K where
+    K: Resource<DynamicType = (), Scope: Scope>
+        + Clone
+        + fmt::Debug
+        + DeserializeOwned
+        + Serialize
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+/// Where objects of a kind live: in a namespace or in the cluster.
+///
+/// A scope decides what a key holds, so that the key of a namespaced object cannot be made without a namespace, and
+/// the key of a cluster-scoped one has none to get wrong.
+pub trait Scope: 'static {
+    /// The namespace part of a key: `Arc<str>`, or `()` for cluster-scoped kinds.
+    type Namespace: Clone + Ord + Hash + fmt::Debug + Send + Sync + 'static;
+
+    /// The namespace part for the given metadata; `None` if it lacks what the scope needs.
+    fn namespace(meta: &ObjectMeta) -> Option<Self::Namespace>;
+
+    /// The namespace's name, if the scope has one.
+    fn as_str(namespace: &Self::Namespace) -> Option<&str>;
+}
+
+impl Scope for NamespaceResourceScope {
+    type Namespace = Arc<str>;
+
+    fn namespace(meta: &ObjectMeta) -> Option<Arc<str>> {
+        meta.namespace.as_deref().map(Arc::from)
+    }
+
+    fn as_str(namespace: &Arc<str>) -> Option<&str> {
+        Some(namespace)
+    }
+}
+
+impl Scope for ClusterResourceScope {
+    type Namespace = ();
+
+    fn namespace(_: &ObjectMeta) -> Option<()> {
+        Some(())
+    }
+
+    fn as_str((): &()) -> Option<&str> {
+        None
+    }
+}
+
+/// Scopes whose objects may be owned by objects of scope `Owner`.
+///
+/// An owner must be in its dependent's namespace or cluster-scoped: the garbage collector treats any other owner as
+/// absent and deletes the dependent.
+#[diagnostic::on_unimplemented(
+    message = "a namespaced object cannot own a cluster-scoped one",
+    note = "the garbage collector would take the owner for absent and delete the dependent"
+)]
+pub trait OwnableBy<Owner: Scope>: Scope {
+    /// The namespace part of the owner's key, given the dependent's.
+    fn owner_namespace(own: &Self::Namespace) -> Owner::Namespace;
+}
+
+impl OwnableBy<NamespaceResourceScope> for NamespaceResourceScope {
+    fn owner_namespace(own: &Arc<str>) -> Arc<str> {
+        Arc::clone(own)
+    }
+}
+
+impl OwnableBy<ClusterResourceScope> for NamespaceResourceScope {
+    fn owner_namespace(_: &Arc<str>) {}
+}
+
+impl OwnableBy<ClusterResourceScope> for ClusterResourceScope {
+    fn owner_namespace((): &()) {}
+}
+
+/// Names one object of kind `K`.
+///
+/// This is the default request of a [`Reconciler`](crate::Reconciler), and what caches and clients are asked with.
+/// Keys are cheap to clone and ordered by namespace, then name.
+///
+/// ```
+/// use controller_runtime::ObjectKey;
+/// use k8s_openapi::api::core::v1::{ConfigMap, Node};
+///
+/// let config = ObjectKey::<ConfigMap>::new("default", "settings");
+/// assert_eq!(config.to_string(), "default/settings");
+///
+/// let node = ObjectKey::<Node>::new((), "worker-1"); // a cluster-scoped key has no namespace
+/// assert_eq!(node.to_string(), "worker-1");
+/// ```
+#[doc(alias = "NamespacedName")]
+#[doc(alias = "reconcile.Request")]
+pub struct ObjectKey<K: Object> {
+    namespace: Namespace<K>,
+    name: Arc<str>,
+    kind: PhantomData<fn() -> K>,
+}
+
+type Namespace<K> = <<K as Resource>::Scope as Scope>::Namespace;
+
+impl<K: Object> ObjectKey<K> {
+    /// The key of the object `name`, in `namespace` (`()` for cluster-scoped kinds).
+    pub fn new(namespace: impl Into<Namespace<K>>, name: impl Into<Arc<str>>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+            kind: PhantomData,
+        }
+    }
+
+    /// The key of `object`.
+    ///
+    /// `None` if it has no name, or no namespace although its kind is namespaced: no object read from an API server
+    /// is like that, one made by hand may be.
+    pub fn of(object: &K) -> Option<Self> {
+        let meta = object.meta();
+        Some(Self::new(K::Scope::namespace(meta)?, meta.name.as_deref()?))
+    }
+
+    /// The namespace's name; `None` for cluster-scoped kinds.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&str> {
+        K::Scope::as_str(&self.namespace)
+    }
+
+    /// The object's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The key of the owner `name` of this object.
+    pub(crate) fn owner<O: Object>(&self, name: &str) -> ObjectKey<O>
+    where
+        K::Scope: OwnableBy<O::Scope>,
+    {
+        ObjectKey::new(K::Scope::owner_namespace(&self.namespace), name)
+    }
+}
+
+// By hand, because derives would ask the same of `K`.
+
+impl<K: Object> Clone for ObjectKey<K> {
+    fn clone(&self) -> Self {
+        Self {
+            namespace: self.namespace.clone(),
+            name: Arc::clone(&self.name),
+            kind: PhantomData,
+        }
+    }
+}
+
+impl<K: Object> PartialEq for ObjectKey<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl<K: Object> Eq for ObjectKey<K> {}
+
+impl<K: Object> PartialOrd for ObjectKey<K> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<K: Object> Ord for ObjectKey<K> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.namespace
+            .cmp(&other.namespace)
+            .then_with(|| self.name.cmp(&other.name))
+    }
+}
+
+impl<K: Object> Hash for ObjectKey<K> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.namespace.hash(state);
+        self.name.hash(state);
+    }
+}
+
+impl<K: Object> fmt::Display for ObjectKey<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.namespace() {
+            Some(namespace) => write!(f, "{namespace}/{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+impl<K: Object> fmt::Debug for ObjectKey<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {self}", K::kind(&()))
+    }
+}
+
+/// `deployments.apps`, or `configmaps` for the core group: how messages name a resource.
+pub(crate) fn resource_name<K: Object>() -> String {
+    let (plural, group) = (K::plural(&()), K::group(&()));
+    if group.is_empty() {
+        plural.into_owned()
+    } else {
+        format!("{plural}.{group}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{ConfigMap, Node};
+
+    use super::*;
+
+    fn config_map(namespace: Option<&str>, name: Option<&str>) -> ConfigMap {
+        ConfigMap {
+            metadata: ObjectMeta {
+                namespace: namespace.map(Into::into),
+                name: name.map(Into::into),
+                ..ObjectMeta::default()
+            },
+            ..ConfigMap::default()
+        }
+    }
+
+    #[test]
+    fn key_of_a_namespaced_object_needs_namespace_and_name() {
+        assert_eq!(
+            ObjectKey::of(&config_map(Some("a"), Some("b"))),
+            Some(ObjectKey::new("a", "b"))
+        );
+        assert_eq!(ObjectKey::of(&config_map(None, Some("b"))), None);
+        assert_eq!(ObjectKey::of(&config_map(Some("a"), None)), None);
+    }
+
+    #[test]
+    fn keys_are_ordered_by_namespace_then_name() {
+        let mut keys =
+            [("b", "a"), ("a", "b"), ("a", "a")].map(|(ns, name)| ObjectKey::<ConfigMap>::new(ns, name));
+        keys.sort();
+        assert_eq!(keys.map(|key| key.to_string()), ["a/a", "a/b", "b/a"]);
+    }
+
+    #[test]
+    fn debug_names_the_kind() {
+        assert_eq!(format!("{:?}", ObjectKey::<Node>::new((), "n")), "Node n");
+    }
+
+    #[test]
+    fn a_cluster_scoped_owner_has_no_namespace() {
+        let child = ObjectKey::<ConfigMap>::new("a", "b");
+        assert_eq!(child.owner::<Node>("n"), ObjectKey::<Node>::new((), "n"));
+        assert_eq!(
+            child.owner::<ConfigMap>("n"),
+            ObjectKey::<ConfigMap>::new("a", "n")
+        );
+    }
+}

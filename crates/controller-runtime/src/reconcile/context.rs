@@ -1,0 +1,41 @@
+use k8s_openapi::jiff::Timestamp;
+use tokio_util::sync::CancellationToken;
+
+use crate::{clock::Clock, recorder::Recorder};
+
+/// What a reconcile can know about itself.
+#[derive(Debug, Clone)]
+pub struct Context {
+    pub(crate) attempt: u32,
+    pub(crate) recorder: Recorder,
+    pub(crate) draining: CancellationToken,
+    pub(crate) clock: Clock,
+}
+
+impl Context {
+    /// How many runs of this request have failed since its last success: 0 in the first.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// Records Kubernetes Events in the name of the controller, without waiting for the API server.
+    #[must_use]
+    pub fn events(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    /// Becomes cancelled when the manager drains: a long reconcile may use it to finish early.
+    #[must_use]
+    pub fn draining(&self) -> &CancellationToken {
+        &self.draining
+    }
+
+    /// Wall time, for timestamps in API objects such as those of conditions.
+    ///
+    /// It advances with tokio's time, so tests can pause it. Measure durations with [`tokio::time::Instant`].
+    #[must_use]
+    pub fn wall_time(&self) -> Timestamp {
+        self.clock.now()
+    }
+}

@@ -1,0 +1,71 @@
+//! The reconciler: user code that makes the world match an object's spec.
+
+mod action;
+mod context;
+mod error;
+mod outcome;
+
+use std::{fmt, future::Future, hash::Hash};
+
+pub use self::{action::Action, context::Context, error::Error};
+pub(crate) use self::{
+    action::Next,
+    outcome::{Outcome, settle},
+};
+
+/// What a reconcile is about: any value that can be a key of the queue.
+///
+/// The default is an [`ObjectKey`](crate::ObjectKey). Implemented for every type with the listed properties.
+pub trait Request: Clone + Ord + Hash + fmt::Debug + Send + Sync + 'static {}
+
+impl<T: Clone + Ord + Hash + fmt::Debug + Send + Sync + 'static> Request for T {}
+
+/// Brings the world one step closer to what an object asks for.
+///
+/// A reconciler is called with a name, not with a change: it reads the present state, compares it with the wish, and
+/// acts. It must therefore be idempotent, and it sees an object that is gone as absent from the cache.
+///
+/// One request is never reconciled twice at the same time within a controller.
+///
+/// # Cancellation
+///
+/// The future may be dropped at any `.await` when the manager stops: each write must leave a state from which the
+/// next reconcile can go on.
+///
+/// # Example
+///
+/// ```
+/// use controller_runtime::{Action, Cached, Client, Context, ObjectKey, Reconciler, reconcile};
+/// use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+///
+/// struct Welcome { client: Client, namespaces: Cached<Namespace> }
+///
+/// impl Reconciler for Welcome {
+///     type Request = ObjectKey<Namespace>;
+///
+///     async fn reconcile(&self, key: &ObjectKey<Namespace>, _: &Context) -> Result<Action, reconcile::Error> {
+///         let Some(namespace) = self.namespaces.get(key) else { return Ok(Action::done()) };
+///         let mut welcome = ConfigMap::default();
+///         welcome.metadata.name = Some("welcome".to_owned());
+///         welcome.metadata.namespace = namespace.metadata.name.clone();
+///         self.client.apply(&welcome).await?;
+///         Ok(Action::done())
+///     }
+/// }
+/// ```
+pub trait Reconciler: Send + Sync + 'static {
+    /// What is reconciled: usually `ObjectKey<K>`.
+    type Request: Request;
+
+    /// Reconciles `request` once.
+    ///
+    /// # Errors
+    ///
+    /// Any error is retried with back-off ([`Options::rate_limiter`](crate::controller::Options::rate_limiter)),
+    /// except one made by [`Error::terminal`], which waits for the next event.
+    fn reconcile(
+        &self,
+        request: &Self::Request,
+        cx: &Context,
+    ) -> impl Future<Output = Result<Action, Error>> + Send;
+}

@@ -1,0 +1,175 @@
+//! Which recorded event is new, and which repeats one. Pure: time and chance are arguments.
+
+use std::collections::BTreeMap;
+
+use tokio::time::{Duration, Instant};
+
+use super::{EventType, Record};
+
+/// How long an event may stay away and still count as the same, as in client-go.
+const ENDS_AFTER: Duration = Duration::from_secs(6 * 60);
+
+/// How many events are remembered; beyond, what was seen longest ago is forgotten.
+const CAPACITY: usize = 1000;
+
+/// The events of the last minutes.
+#[derive(Debug, Default)]
+pub(super) struct Series {
+    known: BTreeMap<Identity, Known>,
+}
+
+/// What makes two events the same. The note is not part of it: it often holds a number that changes.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Identity {
+    controller: String,
+    object: [Option<String>; 5],
+    kind: EventType,
+    reason: String,
+    action: String,
+}
+
+#[derive(Debug)]
+struct Known {
+    name: String,
+    count: u32,
+    last: Instant,
+}
+
+/// What to write.
+#[derive(Debug, PartialEq)]
+pub(super) enum Publish {
+    /// A new event of this name.
+    Create { name: String },
+    /// The event of this name has now been seen `count` times.
+    Repeat { name: String, count: u32 },
+}
+
+impl Series {
+    pub(super) fn observe(&mut self, record: &Record, now: Instant, suffix: u64) -> Publish {
+        self.known
+            .retain(|_, known| now.duration_since(known.last) <= ENDS_AFTER);
+        let identity = Identity::of(record);
+        if let Some(known) = self.known.get_mut(&identity) {
+            known.count = known.count.saturating_add(1);
+            known.last = now;
+            return Publish::Repeat {
+                name: known.name.clone(),
+                count: known.count,
+            };
+        }
+        if self.known.len() == CAPACITY {
+            self.forget_oldest();
+        }
+        let name = format!(
+            "{}.{suffix:016x}",
+            record.regarding.name.as_deref().unwrap_or_default()
+        );
+        self.known.insert(
+            identity,
+            Known {
+                name: name.clone(),
+                count: 1,
+                last: now,
+            },
+        );
+        Publish::Create { name }
+    }
+
+    fn forget_oldest(&mut self) {
+        let oldest = self.known.values().map(|known| known.last).min();
+        self.known.retain(|_, known| Some(known.last) != oldest);
+    }
+}
+
+impl Identity {
+    fn of(record: &Record) -> Self {
+        let object = &record.regarding;
+        Self {
+            controller: record.controller.to_string(),
+            object: [
+                object.api_version.clone(),
+                object.kind.clone(),
+                object.namespace.clone(),
+                object.name.clone(),
+                object.uid.clone(),
+            ],
+            kind: record.kind,
+            reason: record.reason.clone(),
+            action: record.action.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use k8s_openapi::api::core::v1::ObjectReference;
+
+    use super::*;
+
+    fn record(name: &str, reason: &str) -> Record {
+        Record {
+            controller: Arc::from("c"),
+            regarding: ObjectReference {
+                namespace: Some("ns".to_owned()),
+                name: Some(name.to_owned()),
+                ..ObjectReference::default()
+            },
+            kind: EventType::Normal,
+            reason: reason.to_owned(),
+            action: "Act".to_owned(),
+            note: "note".to_owned(),
+        }
+    }
+
+    fn count(publish: &Publish) -> u32 {
+        match publish {
+            Publish::Create { .. } => 1,
+            Publish::Repeat { count, .. } => *count,
+        }
+    }
+
+    #[test]
+    fn the_same_event_again_is_counted_and_another_is_new() {
+        let (mut series, now) = (Series::default(), Instant::now());
+        assert_eq!(count(&series.observe(&record("a", "R"), now, 1)), 1);
+        assert_eq!(count(&series.observe(&record("a", "R"), now, 2)), 2);
+        assert_eq!(count(&series.observe(&record("a", "Other"), now, 3)), 1);
+        assert_eq!(count(&series.observe(&record("b", "R"), now, 4)), 1);
+        let repeat = series.observe(&record("a", "R"), now, 5);
+        let name = "a.0000000000000001".to_owned();
+        assert_eq!(repeat, Publish::Repeat { name, count: 3 });
+    }
+
+    #[test]
+    fn a_series_ends_after_six_quiet_minutes() {
+        let (mut series, now) = (Series::default(), Instant::now());
+        series.observe(&record("a", "R"), now, 1);
+        assert_eq!(
+            count(&series.observe(&record("a", "R"), now + Duration::from_secs(360), 2)),
+            2
+        );
+        assert_eq!(
+            count(&series.observe(&record("a", "R"), now + Duration::from_secs(721), 3)),
+            1
+        );
+    }
+
+    #[test]
+    fn memory_is_bounded_by_forgetting_what_was_seen_longest_ago() {
+        let (mut series, now) = (Series::default(), Instant::now());
+        for i in 0..=CAPACITY {
+            let at = now + Duration::from_micros(i as u64);
+            series.observe(&record(&format!("o{i}"), "R"), at, 0);
+        }
+        assert_eq!(series.known.len(), CAPACITY);
+        let at = now + Duration::from_secs(1);
+        assert_eq!(
+            count(&series.observe(&record("o0", "R"), at, 0)),
+            1,
+            "o0 was forgotten"
+        );
+        assert_eq!(count(&series.observe(&record("o2", "R"), at, 0)), 2, "o2 was not");
+    }
+}

@@ -1,0 +1,146 @@
+use controller_runtime::{Client, ObjectKey, has_finalizer};
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use crate::support::{Widget, WidgetStatus, config_map, environment, key, widget};
+
+#[tokio::test]
+async fn apply_creates_changes_and_takes_away_what_it_gave_before() {
+    let env = environment().await;
+    let (client, other) = (Client::new(env.client(), "one"), Client::new(env.client(), "two"));
+    let data = |pairs: &[(&str, &str)]| {
+        let mut map = config_map("settings");
+        map.data = Some(
+            pairs
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect(),
+        );
+        map
+    };
+    client.apply(&data(&[("a", "1"), ("b", "2")])).await.unwrap();
+    other.apply(&data(&[("c", "3")])).await.unwrap();
+    let applied = client.apply(&data(&[("a", "9")])).await.unwrap();
+    let left: Vec<_> = applied.data.unwrap().into_iter().collect();
+    assert_eq!(
+        left,
+        [("a".to_owned(), "9".to_owned()), ("c".to_owned(), "3".to_owned())]
+    );
+}
+
+#[tokio::test]
+async fn applying_the_same_again_changes_nothing() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    let first = client.apply(&config_map("settings")).await.unwrap();
+    let second = client.apply(&config_map("settings")).await.unwrap();
+    assert_eq!(first.metadata.resource_version, second.metadata.resource_version);
+}
+
+#[tokio::test]
+async fn apply_status_writes_the_status_alone() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    client.create(&widget("a", 7)).await.unwrap();
+    let written = client
+        .apply_status(&key("a"), &WidgetStatus { seen: 7 })
+        .await
+        .unwrap();
+    assert_eq!(
+        (written.spec.size, written.status),
+        (7, Some(WidgetStatus { seen: 7 }))
+    );
+    assert_eq!(written.metadata.generation, Some(1));
+}
+
+#[tokio::test]
+async fn errors_name_the_verb_and_the_object_and_can_be_asked() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    client.create(&widget("a", 1)).await.unwrap();
+    let error = client.create(&widget("a", 1)).await.unwrap_err();
+    assert!(error.is_already_exists());
+    assert_eq!(
+        error.to_string(),
+        "create widgets.example.com default/a: widgets.example.com \"a\" already exists (409 AlreadyExists)"
+    );
+    let error = client
+        .apply_status(&key("b"), &WidgetStatus { seen: 1 })
+        .await
+        .unwrap_err();
+    assert!(error.is_not_found(), "{error}");
+    let error = client.apply(&ConfigMap::default()).await.unwrap_err();
+    assert!(
+        error.to_string().contains("configmaps (without a name)"),
+        "{error}"
+    );
+    assert_eq!(error.code(), None);
+}
+
+#[tokio::test]
+async fn get_tells_absence_from_failure() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    assert!(client.get(&key("a")).await.unwrap().is_none());
+    client.create(&widget("a", 1)).await.unwrap();
+    assert_eq!(client.get(&key("a")).await.unwrap().unwrap().spec.size, 1);
+}
+
+#[tokio::test]
+async fn delete_takes_only_the_very_object_and_its_absence_is_no_error() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    let first = client.create(&widget("a", 1)).await.unwrap();
+    client.delete(&first).await.unwrap();
+    client.delete(&first).await.unwrap();
+    client.create(&widget("a", 2)).await.unwrap();
+    let error = client.delete(&first).await.unwrap_err();
+    assert!(error.is_conflict(), "{error}");
+    assert_eq!(client.get(&key("a")).await.unwrap().unwrap().spec.size, 2);
+}
+
+#[tokio::test]
+async fn a_finalizer_keeps_a_deleted_object_until_it_is_removed() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    let created = client.create(&widget("a", 1)).await.unwrap();
+    client.add_finalizer(&created, "example.com/one").await.unwrap();
+    let error = client
+        .add_finalizer(&created, "example.com/two")
+        .await
+        .unwrap_err();
+    assert!(
+        error.is_conflict(),
+        "an old version must not overwrite the finalizers: {error}"
+    );
+
+    let held: Widget = client.get(&key("a")).await.unwrap().unwrap();
+    assert!(has_finalizer(&held, "example.com/one"));
+    client.delete(&held).await.unwrap();
+    let deleting = client
+        .get(&key("a"))
+        .await
+        .unwrap()
+        .expect("the finalizer holds it");
+    assert!(deleting.metadata.deletion_timestamp.is_some());
+    client
+        .remove_finalizer(&deleting, "example.com/one")
+        .await
+        .unwrap();
+    assert!(client.get(&key("a")).await.unwrap().is_none());
+    client
+        .remove_finalizer(&deleting, "example.com/one")
+        .await
+        .expect("what is gone needs no removal");
+}
+
+#[tokio::test]
+async fn keys_of_cluster_scoped_kinds_have_no_namespace() {
+    use k8s_openapi::api::core::v1::Namespace;
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    let default = client
+        .get(&ObjectKey::<Namespace>::new((), "default"))
+        .await
+        .unwrap();
+    assert!(default.is_some());
+}

@@ -1,0 +1,318 @@
+use std::{num::NonZeroUsize, time::Duration};
+
+use controller_runtime::{
+    Action, Builder, Client, Context, Kind, MapFn, ObjectKey, Reconciler, controller::Options,
+    predicate::GenerationChanged, reconcile, set_controller_reference,
+};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube_envtest::eventually;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::support::{Notes, Running, Widget, config_map, environment, key, manager, run, settle, widget};
+
+const SOON: Duration = Duration::from_secs(5);
+
+fn client(env: &kube_envtest::Environment) -> Client {
+    Client::new(env.client(), "test")
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_exist_before_the_start_are_reconciled_in_key_order() {
+    let env = environment().await;
+    for name in ["c", "a", "b"] {
+        client(&env).create(&widget(name, 1)).await.unwrap();
+    }
+    let notes = Notes::done();
+    let _running = run(&env, notes.clone()).await;
+    settle().await;
+    assert_eq!(notes.names(), ["a", "b", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn creates_changes_and_deletes_are_reconciled() {
+    let env = environment().await;
+    let notes = Notes::done();
+    let _running = run(&env, notes.clone()).await;
+    let created = client(&env).create(&widget("a", 1)).await.unwrap();
+    settle().await;
+    assert_eq!(notes.names().len(), 1);
+    client(&env)
+        .merge_patch(&key("a"), &json!({ "spec": { "size": 2 } }))
+        .await
+        .unwrap();
+    settle().await;
+    assert_eq!(notes.names().len(), 2);
+    client(&env).delete(&created).await.unwrap();
+    settle().await;
+    assert_eq!(notes.names().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_an_owned_object_reconciles_its_owner() {
+    let env = environment().await;
+    let owner = client(&env).create(&widget("a", 1)).await.unwrap();
+    let notes = Notes::done();
+    let _running = run(&env, notes.clone()).await;
+    settle().await;
+    notes.clear();
+
+    let mut child = config_map("child");
+    set_controller_reference(&owner, &mut child).unwrap();
+    let child = client(&env).create(&child).await.unwrap();
+    client(&env).create(&config_map("stranger")).await.unwrap();
+    settle().await;
+    assert_eq!(notes.names(), ["a"]);
+    client(&env).delete(&child).await.unwrap();
+    settle().await;
+    assert_eq!(notes.names(), ["a", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mapped_object_reconciles_what_it_named_before_and_what_it_names_now() {
+    let env = environment().await;
+    let manager = manager(&env);
+    let notes = Notes::done();
+    let target = |map: &ConfigMap| {
+        let target = map
+            .metadata
+            .labels
+            .as_ref()
+            .and_then(|labels| labels.get("for").cloned());
+        target.map(|name| key(&name))
+    };
+    Builder::managed_by(&manager)
+        .for_kind::<Widget>()
+        .watches(Kind::new(MapFn(target)))
+        .complete(notes.clone())
+        .unwrap();
+    let _running = Running::start(manager).await;
+    let mut map = config_map("map");
+    map.metadata.labels = Some([("for".to_owned(), "x".to_owned())].into());
+    client(&env).create(&map).await.unwrap();
+    settle().await;
+    assert_eq!(notes.names(), ["x"]);
+    let map_key = ObjectKey::<ConfigMap>::new("default", "map");
+    client(&env)
+        .merge_patch(&map_key, &json!({ "metadata": { "labels": { "for": "y" } } }))
+        .await
+        .unwrap();
+    settle().await;
+    assert_eq!(notes.names(), ["x", "x", "y"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_predicate_refuses_is_not_reconciled() {
+    let env = environment().await;
+    let manager = manager(&env);
+    let notes = Notes::done();
+    Builder::managed_by(&manager)
+        .for_kind::<Widget>()
+        .with_predicate(GenerationChanged)
+        .complete(notes.clone())
+        .unwrap();
+    let _running = Running::start(manager).await;
+    client(&env).create(&widget("a", 1)).await.unwrap();
+    settle().await;
+    notes.clear();
+    client(&env)
+        .merge_patch(&key("a"), &json!({ "metadata": { "labels": { "x": "y" } } }))
+        .await
+        .unwrap();
+    settle().await;
+    assert!(notes.names().is_empty());
+    client(&env)
+        .merge_patch(&key("a"), &json!({ "spec": { "size": 5 } }))
+        .await
+        .unwrap();
+    settle().await;
+    assert_eq!(notes.names(), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_retried_after_5_10_20_40_milliseconds_and_success_starts_over() {
+    let env = environment().await;
+    let notes = Notes::new(|_, attempt| {
+        if attempt < 6 {
+            Err("not yet".into_error())
+        } else {
+            Ok(Action::done())
+        }
+    });
+    let _running = run(&env, notes.clone()).await;
+    client(&env).create(&widget("a", 1)).await.unwrap();
+    eventually(SOON, async || {
+        if notes.names().len() == 7 {
+            Ok(())
+        } else {
+            Err(format!("{:?}", notes.names()))
+        }
+    })
+    .await
+    .unwrap();
+    let millis = |ms| Duration::from_millis(ms);
+    assert_eq!(notes.gaps(), [5, 10, 20, 40, 80, 160].map(millis));
+
+    notes.clear();
+    client(&env)
+        .merge_patch(&key("a"), &json!({ "spec": { "size": 2 } }))
+        .await
+        .unwrap();
+    eventually(SOON, async || {
+        if notes.names().len() == 7 {
+            Ok(())
+        } else {
+            Err(format!("{:?}", notes.names()))
+        }
+    })
+    .await
+    .unwrap();
+    assert_eq!(notes.gaps(), [5, 10, 20, 40, 80, 160].map(millis));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminal_error_waits_for_the_next_event() {
+    let env = environment().await;
+    let notes = Notes::new(|_, _| Err(reconcile::Error::terminal("hopeless")));
+    let _running = run(&env, notes.clone()).await;
+    client(&env).create(&widget("a", 1)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(notes.names(), ["a"]);
+    client(&env)
+        .merge_patch(&key("a"), &json!({ "spec": { "size": 2 } }))
+        .await
+        .unwrap();
+    settle().await;
+    assert_eq!(notes.names(), ["a", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_one_more_failure_and_the_controller_goes_on() {
+    let env = environment().await;
+    let notes = Notes::new(|key, attempt| match (key.name(), attempt) {
+        ("bad", 0..2) => panic!("a bug"),
+        _ => Ok(Action::done()),
+    });
+    let _running = run(&env, notes.clone()).await;
+    client(&env).create(&widget("bad", 1)).await.unwrap();
+    client(&env).create(&widget("good", 1)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(notes.names(), ["bad", "good", "bad", "bad"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requeue_after_comes_back_exactly_then() {
+    let env = environment().await;
+    let notes = Notes::new(|_, _| Ok(Action::requeue_after(Duration::from_secs(30))));
+    let _running = run(&env, notes.clone()).await;
+    client(&env).create(&widget("a", 1)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(91)).await;
+    assert_eq!(notes.gaps(), [Duration::from_secs(30); 3]);
+}
+
+/// Sleeps in the reconcile, and notes when each began.
+struct Slow {
+    notes: Notes,
+    work: Duration,
+}
+
+impl Reconciler for Slow {
+    type Request = ObjectKey<Widget>;
+
+    async fn reconcile(&self, key: &ObjectKey<Widget>, cx: &Context) -> Result<Action, reconcile::Error> {
+        let result = self.notes.reconcile(key, cx).await;
+        tokio::time::sleep(self.work).await;
+        result
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_worker_by_default_and_as_many_as_asked_for() {
+    for (workers, expected) in [(1, 4), (2, 2), (4, 1)] {
+        let env = environment().await;
+        let manager = manager(&env);
+        let notes = Notes::done();
+        let slow = Slow {
+            notes: notes.clone(),
+            work: Duration::from_secs(1),
+        };
+        let options = Options::default().max_concurrent_reconciles(NonZeroUsize::new(workers).unwrap());
+        Builder::managed_by(&manager)
+            .for_kind::<Widget>()
+            .with_options(options)
+            .complete(slow)
+            .unwrap();
+        for name in ["a", "b", "c", "d"] {
+            client(&env).create(&widget(name, 1)).await.unwrap();
+        }
+        let started = Instant::now();
+        let running = Running::start(manager).await;
+        eventually(SOON * 10, async || {
+            if notes.names().len() == 4 {
+                Ok(())
+            } else {
+                Err(String::new())
+            }
+        })
+        .await
+        .unwrap();
+        running.stop().await.unwrap();
+        assert_eq!(started.elapsed().as_secs(), expected, "{workers} workers");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_during_a_reconcile_run_it_once_more_and_never_twice_at_once() {
+    let env = environment().await;
+    let notes = Notes::done();
+    let _running = run(
+        &env,
+        Slow {
+            notes: notes.clone(),
+            work: Duration::from_secs(1),
+        },
+    )
+    .await;
+    client(&env).create(&widget("a", 0)).await.unwrap();
+    settle().await;
+    for size in 1..5 {
+        client(&env)
+            .merge_patch(&key("a"), &json!({ "spec": { "size": size } }))
+            .await
+            .unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(notes.gaps(), [Duration::from_secs(1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_beyond_its_timeout_is_dropped_and_retried() {
+    let env = environment().await;
+    let manager = manager(&env);
+    let notes = Notes::done();
+    let slow = Slow {
+        notes: notes.clone(),
+        work: Duration::from_secs(60),
+    };
+    let options = Options::default().reconciliation_timeout(Duration::from_secs(1));
+    Builder::managed_by(&manager)
+        .for_kind::<Widget>()
+        .with_options(options)
+        .complete(slow)
+        .unwrap();
+    client(&env).create(&widget("a", 0)).await.unwrap();
+    let _running = Running::start(manager).await;
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    assert_eq!(notes.gaps(), [1005, 1010].map(Duration::from_millis));
+}
+
+/// Makes a retried error of a text.
+trait IntoError {
+    fn into_error(self) -> reconcile::Error;
+}
+
+impl IntoError for &str {
+    fn into_error(self) -> reconcile::Error {
+        reconcile::Error::new(self)
+    }
+}

@@ -1,0 +1,9 @@
+//! The runtime against an embedded API server, in process and in paused time.
+#![expect(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+mod cache;
+mod client;
+mod controller;
+mod events;
+mod manager;
+mod support;

@@ -1,0 +1,192 @@
+//! What the tests share: a kind of their own, a manager that runs in the background, a reconciler that takes notes.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use controller_runtime::{
+    Action, Builder, Context, Manager, ObjectKey, Reconciler,
+    manager::{self, Options},
+    reconcile,
+};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::CustomResource;
+use kube_envtest::Environment;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::{task::JoinSet, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+/// A kind of the tests.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "example.com",
+    version = "v1",
+    kind = "Widget",
+    namespaced,
+    status = "WidgetStatus"
+)]
+pub(crate) struct WidgetSpec {
+    #[serde(default)]
+    pub(crate) size: i32,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct WidgetStatus {
+    #[serde(default)]
+    pub(crate) seen: i32,
+}
+
+pub(crate) async fn environment() -> Environment {
+    Environment::builder()
+        .crd::<Widget>()
+        .start()
+        .await
+        .expect("an embedded server starts")
+}
+
+pub(crate) fn widget(name: &str, size: i32) -> Widget {
+    let mut widget = Widget::new(name, WidgetSpec { size });
+    widget.metadata.namespace = Some("default".to_owned());
+    widget
+}
+
+pub(crate) fn config_map(name: &str) -> ConfigMap {
+    let mut map = ConfigMap::default();
+    map.metadata.namespace = Some("default".to_owned());
+    map.metadata.name = Some(name.to_owned());
+    map
+}
+
+pub(crate) fn key(name: &str) -> ObjectKey<Widget> {
+    ObjectKey::new("default", name)
+}
+
+pub(crate) fn manager(env: &Environment) -> Manager {
+    Manager::new(env.client(), Options::new("test").seed(1))
+}
+
+/// A manager that runs in the background until it is stopped or dropped.
+pub(crate) struct Running {
+    stop: CancellationToken,
+    task: JoinSet<Result<(), manager::Error>>,
+}
+
+impl Running {
+    /// Starts the manager and waits until it is ready.
+    pub(crate) async fn start(manager: Manager) -> Self {
+        let ready = manager.ready();
+        let running = Self::begin(manager);
+        ready.await.expect("the manager becomes ready");
+        running
+    }
+
+    /// Starts the manager.
+    pub(crate) fn begin(manager: Manager) -> Self {
+        let (stop, mut task) = (CancellationToken::new(), JoinSet::new());
+        let stopped = stop.clone();
+        task.spawn(async move { manager.run(stopped.cancelled()).await });
+        Self { stop, task }
+    }
+
+    /// Tells the manager to stop, and waits for its end.
+    pub(crate) async fn stop(self) -> Result<(), manager::Error> {
+        self.stop.cancel();
+        self.end().await
+    }
+
+    /// Waits for the manager's end.
+    pub(crate) async fn end(mut self) -> Result<(), manager::Error> {
+        self.task
+            .join_next()
+            .await
+            .expect("one task was spawned")
+            .expect("it does not panic")
+    }
+}
+
+/// What a reconciler of the tests does with a request, given the number of failures before.
+type Act = Box<dyn Fn(&ObjectKey<Widget>, u32) -> Result<Action, reconcile::Error> + Send + Sync>;
+
+/// A reconciler that notes when it was called for what.
+#[derive(Clone)]
+pub(crate) struct Notes {
+    calls: Arc<Mutex<Vec<(Instant, String)>>>,
+    act: Arc<Act>,
+}
+
+impl Notes {
+    pub(crate) fn new(
+        act: impl Fn(&ObjectKey<Widget>, u32) -> Result<Action, reconcile::Error> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            calls: Arc::default(),
+            act: Arc::new(Box::new(act)),
+        }
+    }
+
+    /// One that only takes notes.
+    pub(crate) fn done() -> Self {
+        Self::new(|_, _| Ok(Action::done()))
+    }
+
+    /// The names called for, in order.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.calls
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|(_, name)| name.clone())
+            .collect()
+    }
+
+    /// The times between the calls.
+    pub(crate) fn gaps(&self) -> Vec<Duration> {
+        self.calls
+            .lock()
+            .unwrap()
+            .windows(2)
+            .map(|pair| pair[1].0 - pair[0].0)
+            .collect()
+    }
+
+    /// Forgets the calls.
+    pub(crate) fn clear(&self) {
+        self.calls.lock().unwrap().clear();
+    }
+}
+
+impl Reconciler for Notes {
+    type Request = ObjectKey<Widget>;
+
+    async fn reconcile(&self, key: &ObjectKey<Widget>, cx: &Context) -> Result<Action, reconcile::Error> {
+        self.calls
+            .lock()
+            .unwrap()
+            .push((Instant::now(), key.name().to_owned()));
+        (self.act)(key, cx.attempt())
+    }
+}
+
+/// A running manager with one controller of Widgets that owns ConfigMaps.
+pub(crate) async fn run(
+    env: &Environment,
+    reconciler: impl Reconciler<Request = ObjectKey<Widget>>,
+) -> Running {
+    let manager = manager(env);
+    Builder::managed_by(&manager)
+        .for_kind::<Widget>()
+        .owns::<ConfigMap>()
+        .complete(reconciler)
+        .expect("it is the only controller");
+    Running::start(manager).await
+}
+
+/// Lets everything happen that happens within a while.
+pub(crate) async fn settle() {
+    tokio::time::advance(Duration::ZERO).await;
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+}
