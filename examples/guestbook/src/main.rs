@@ -1,2 +1,175 @@
-//! Guestbook.
-fn main() {}
+//! `cargo run -p guestbook`: see README.md in this folder.
+
+use std::{
+    io::{self, IsTerminal},
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use clap::Parser;
+use controller_runtime::{Manager, manager::Options};
+use guestbook::{
+    cluster::Cluster,
+    controller,
+    narrator::Narrator,
+    play::{self, Cast},
+};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+/// Runs the Guestbook operator.
+///
+/// Without arguments it starts an API server of its own, plays through the life of three Guestbooks, and goes on
+/// serving until Ctrl-C. With --kubeconfig or --context it runs on that cluster, and only works there.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Args {
+    /// End after the play: exit code 0 if every Guestbook reached its state
+    #[arg(long)]
+    once: bool,
+    /// Run on the cluster of this kubeconfig
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Run on the cluster of this context (of --kubeconfig, $KUBECONFIG or ~/.kube/config)
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// Play on the existing cluster too: creates, changes and deletes three Guestbooks there
+    #[arg(long)]
+    demo: bool,
+    /// Where the API server of our own listens; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))]
+    listen: SocketAddr,
+    /// The folder with the three Guestbooks of the play
+    #[arg(long, value_name = "FOLDER", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/guestbooks"))]
+    guestbooks: PathBuf,
+}
+
+impl Args {
+    fn on_existing_cluster(&self) -> bool {
+        self.kubeconfig.is_some() || self.context.is_some()
+    }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    init_logs(&args);
+    match run(args).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// `RUST_LOG` decides. Without it the operator on a cluster logs, and beside the play, which tells all, nothing does.
+fn init_logs(args: &Args) {
+    // What the client says of a failed connection, the error at the end says better.
+    let default = if args.on_existing_cluster() && !args.demo {
+        "info,kube_client=off"
+    } else {
+        "off"
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    let colours = io::stderr().is_terminal();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(colours)
+        .init();
+}
+
+async fn run(args: Args) -> anyhow::Result<()> {
+    let plays = args.demo || !args.on_existing_cluster();
+    if args.once && !plays {
+        anyhow::bail!("--once ends after the play, and an existing cluster sees no play without --demo");
+    }
+    let cast = if plays {
+        Some(Cast::read(&args.guestbooks)?)
+    } else {
+        None
+    };
+    let narrator = Narrator::new();
+    let cluster = if args.on_existing_cluster() {
+        Cluster::existing(args.kubeconfig.as_deref(), args.context.clone()).await?
+    } else {
+        Cluster::embedded(args.listen).await?
+    };
+    narrator.step("CustomResourceDefinition guestbooks.example.com is installed");
+
+    let manager = Manager::new(cluster.client.clone(), Options::new("guestbook-operator"));
+    controller::add_to(&manager)?;
+    if plays {
+        narrator.listen(&manager)?;
+    }
+
+    let stop = CancellationToken::new();
+    let ready = manager.ready();
+    let namespace = cluster.client.default_namespace().to_owned();
+    let client = cluster.client.clone();
+    let acts = async {
+        let _stop_when_done = stop.clone().drop_guard();
+        if ready.await.is_err() {
+            return Ok(()); // the manager's own error says why
+        }
+        if let Some(cast) = cast {
+            play::run(cast, client, &namespace, &narrator).await?;
+            narrator.finish();
+            narrator.plain("every Guestbook reached its state");
+        }
+        if !args.once {
+            narrator.plain(&invitation(&cluster));
+            terminated().await?;
+        }
+        Ok(())
+    };
+    let managed = async {
+        let result = manager.run(stop.cancelled()).await;
+        stop.cancel();
+        result
+    };
+    let (managed, acted) = tokio::join!(managed, until(&stop, args.once, acts));
+    managed?;
+    acted
+}
+
+/// The acts, unless the manager ends or a person ends them before.
+async fn until(
+    stop: &CancellationToken,
+    once: bool,
+    acts: impl Future<Output = anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    tokio::select! {
+        biased;
+        done = acts => done,
+        () = stop.cancelled() => Ok(()),
+        signal = terminated() => {
+            stop.cancel();
+            signal?;
+            anyhow::ensure!(!once, "interrupted before every Guestbook reached its state");
+            Ok(())
+        }
+    }
+}
+
+/// What to try next.
+fn invitation(cluster: &Cluster) -> String {
+    match &cluster.embedded {
+        Some(embedded) => format!(
+            "try: kubectl --kubeconfig {} get guestbooks\nserving until Ctrl-C",
+            embedded.kubeconfig.display()
+        ),
+        None => "working until Ctrl-C".to_owned(),
+    }
+}
+
+/// Becomes done at Ctrl-C or SIGTERM.
+async fn terminated() -> io::Result<()> {
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    tokio::select! {
+        result = tokio::signal::ctrl_c() => result,
+        _ = terminate.recv() => Ok(()),
+    }
+}

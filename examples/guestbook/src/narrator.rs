@@ -1,0 +1,216 @@
+//! Shows what happens as it happens: a progress display on a terminal, plain lines elsewhere.
+//!
+//! What it shows comes from the cluster: two small controllers watch Guestbooks and Events beside the one that works.
+
+use std::{
+    collections::BTreeMap,
+    io::{IsTerminal, Write},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use controller_runtime::{
+    Action, Builder, Cached, Context, Manager, ObjectKey, Reconciler, manager::DuplicateName, reconcile,
+};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use k8s_openapi::api::events::v1::Event;
+use tokio::time::Instant;
+
+use crate::api::Guestbook;
+
+/// Tells a person what happens. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Narrator(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    started: Instant,
+    display: Display,
+}
+
+#[derive(Debug)]
+enum Display {
+    Lines,
+    Terminal {
+        all: MultiProgress,
+        bars: Mutex<BTreeMap<String, ProgressBar>>,
+    },
+}
+
+impl Narrator {
+    /// A narrator for standard output.
+    #[must_use]
+    pub fn new() -> Self {
+        let display = if std::io::stdout().is_terminal() {
+            Display::Terminal {
+                all: MultiProgress::with_draw_target(indicatif::ProgressDrawTarget::stdout()),
+                bars: Mutex::default(),
+            }
+        } else {
+            Display::Lines
+        };
+        Self(Arc::new(Inner {
+            started: Instant::now(),
+            display,
+        }))
+    }
+
+    /// Says what the play does now.
+    pub fn step(&self, text: &str) {
+        self.line(&format!("▶ {text}"));
+    }
+
+    /// Says what became of an object.
+    pub fn say(&self, object: &str, text: &str) {
+        self.line(&format!("  {object:<10} {text}"));
+    }
+
+    /// Says something without a time.
+    pub fn plain(&self, text: &str) {
+        // Nobody may be listening any more: that is no reason to stop working.
+        let _ = match &self.0.display {
+            Display::Lines => writeln!(std::io::stdout(), "{text}"),
+            Display::Terminal { all, .. } => all.println(text),
+        };
+    }
+
+    fn line(&self, text: &str) {
+        self.plain(&format!(
+            "{:>8.3}s {text}",
+            self.0.started.elapsed().as_secs_f64()
+        ));
+    }
+
+    /// Shows the present state of an object; `None` when it is gone.
+    fn state(&self, object: &str, state: Option<&str>) {
+        let Display::Terminal { all, bars } = &self.0.display else {
+            return;
+        };
+        let mut bars = bars.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(state) = state else {
+            if let Some(bar) = bars.remove(object) {
+                bar.finish_and_clear();
+            }
+            return;
+        };
+        let bar = bars.entry(object.to_owned()).or_insert_with(|| {
+            let bar = all.add(ProgressBar::new_spinner());
+            bar.set_style(
+                ProgressStyle::with_template("{spinner} {prefix:<10} {wide_msg}").expect("a valid template"),
+            );
+            bar.set_prefix(object.to_owned());
+            bar.enable_steady_tick(Duration::from_millis(120));
+            bar
+        });
+        bar.set_message(state.to_owned());
+    }
+
+    /// Leaves the display in its last state.
+    pub fn finish(&self) {
+        if let Display::Terminal { bars, .. } = &self.0.display {
+            bars.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .values()
+                .for_each(ProgressBar::abandon);
+        }
+    }
+
+    /// Watches Guestbooks and the Events about them through `manager`.
+    ///
+    /// # Errors
+    ///
+    /// The manager has a narrator.
+    pub fn listen(&self, manager: &Manager) -> Result<(), DuplicateName> {
+        Builder::managed_by(manager)
+            .for_kind::<Guestbook>()
+            .named("narrate-guestbooks")
+            .complete(ShowGuestbooks {
+                narrator: self.clone(),
+                guestbooks: manager.cached(),
+                shown: Mutex::default(),
+            })?;
+        Builder::managed_by(manager)
+            .for_kind::<Event>()
+            .named("narrate-events")
+            .complete(ShowEvents {
+                narrator: self.clone(),
+                events: manager.cached(),
+            })
+    }
+}
+
+impl Default for Narrator {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+struct ShowGuestbooks {
+    narrator: Narrator,
+    guestbooks: Cached<Guestbook>,
+    /// What was last said of each, so that nothing is said twice.
+    shown: Mutex<BTreeMap<ObjectKey<Guestbook>, String>>,
+}
+
+impl Reconciler for ShowGuestbooks {
+    type Request = ObjectKey<Guestbook>;
+
+    async fn reconcile(&self, key: &ObjectKey<Guestbook>, _: &Context) -> Result<Action, reconcile::Error> {
+        let state = self.guestbooks.get(key).map(|guestbook| describe(&guestbook));
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = match &state {
+            Some(state) => shown.insert(key.clone(), state.clone()),
+            None => shown.remove(key),
+        };
+        if before != state {
+            self.narrator.state(key.name(), state.as_deref());
+            self.narrator.say(key.name(), state.as_deref().unwrap_or("gone"));
+        }
+        Ok(Action::done())
+    }
+}
+
+/// Replicas, and what the controller says of the present spec.
+fn describe(guestbook: &Guestbook) -> String {
+    let replicas = guestbook.spec.replicas;
+    if guestbook.metadata.deletion_timestamp.is_some() {
+        return format!("replicas {replicas}  being deleted");
+    }
+    match guestbook.ready() {
+        None => format!("replicas {replicas}  not reconciled yet"),
+        Some(ready) if ready.status == "True" => format!("replicas {replicas}  Ready"),
+        Some(ready) => format!("replicas {replicas}  not ready: {}", ready.reason),
+    }
+}
+
+struct ShowEvents {
+    narrator: Narrator,
+    events: Cached<Event>,
+}
+
+impl Reconciler for ShowEvents {
+    type Request = ObjectKey<Event>;
+
+    async fn reconcile(&self, key: &ObjectKey<Event>, _: &Context) -> Result<Action, reconcile::Error> {
+        let Some(event) = self.events.get(key) else {
+            return Ok(Action::done());
+        };
+        let Some(about) = event
+            .regarding
+            .as_ref()
+            .filter(|about| about.kind.as_deref() == Some("Guestbook"))
+        else {
+            return Ok(Action::done());
+        };
+        let times = event
+            .series
+            .as_ref()
+            .map_or_else(String::new, |series| format!(" (×{})", series.count));
+        let text = |field: &Option<String>| field.clone().unwrap_or_default();
+        self.narrator.say(
+            &text(&about.name),
+            &format!("{}: {}{times}", text(&event.reason), text(&event.note)),
+        );
+        Ok(Action::done())
+    }
+}

@@ -1,0 +1,320 @@
+//! The play: three Guestbooks are created, one is scaled, one broken and repaired, one deleted.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, bail};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+use kube::{
+    Api, ResourceExt,
+    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams},
+};
+use kube_envtest::eventually;
+use serde_json::{Value, json};
+use tokio::time::Duration;
+
+use crate::{api::Guestbook, narrator::Narrator};
+
+/// How long each act may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often the broken Guestbook is to fail before it is repaired.
+const FAILURES: i32 = 5;
+
+/// The theme that is missing at first.
+const THEME: &str = "roses";
+
+/// The three Guestbooks of the play, read from a folder.
+#[derive(Debug)]
+pub struct Cast {
+    /// In the order of the file names; the play deletes the first, breaks the second and scales the third.
+    guestbooks: [DynamicObject; 3],
+}
+
+impl Cast {
+    /// Reads the first Guestbook of each YAML file in `folder`.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read, is not YAML, or holds something other than a Guestbook with a name; there are not
+    /// three of them.
+    pub fn read(folder: &Path) -> anyhow::Result<Self> {
+        let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+        let mut files = entries
+            .map(|entry| Ok(entry?.path()))
+            .collect::<std::io::Result<Vec<PathBuf>>>()?;
+        files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
+        files.sort();
+        let guestbooks = files
+            .iter()
+            .map(|file| read_guestbook(file))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let found = guestbooks.len();
+        let guestbooks = guestbooks.try_into().ok().with_context(|| {
+            format!(
+                "{}: the play needs three Guestbooks, each in a .yaml file; there are {found}",
+                folder.display()
+            )
+        })?;
+        Ok(Self { guestbooks })
+    }
+}
+
+fn read_guestbook(file: &Path) -> anyhow::Result<DynamicObject> {
+    let shown = file.display();
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
+    let value: Value = serde_saphyr::from_str(&text).map_err(|error| {
+        let error = error.to_string(); // the first line says what and where, the others quote the file
+        anyhow::anyhow!(
+            "{shown} is not YAML: {}",
+            error.lines().next().unwrap_or_default()
+        )
+    })?;
+    let (kind, version) = (value["kind"].as_str(), value["apiVersion"].as_str());
+    if (kind, version) != (Some("Guestbook"), Some("example.com/v1")) {
+        let (kind, version) = (kind.unwrap_or("nothing"), version.unwrap_or("no apiVersion"));
+        bail!("{shown} holds {kind} ({version}): put a Guestbook (example.com/v1) there");
+    }
+    let object: DynamicObject =
+        serde_json::from_value(value).with_context(|| format!("{shown} is not a Kubernetes object"))?;
+    if object.metadata.name.is_none() {
+        bail!("{shown}: the Guestbook has no metadata.name");
+    }
+    Ok(object)
+}
+
+/// Plays it, in one namespace of a cluster on which the controller runs.
+///
+/// # Errors
+///
+/// An act fails, or does not come to its end within 30 seconds; the error names the object.
+pub async fn run(
+    cast: Cast,
+    client: kube::Client,
+    namespace: &str,
+    narrator: &Narrator,
+) -> anyhow::Result<()> {
+    let stage = Stage {
+        objects: Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<Guestbook>(&())),
+        guestbooks: Api::namespaced(client.clone(), namespace),
+        deployments: Api::namespaced(client.clone(), namespace),
+        config_maps: Api::namespaced(client, namespace),
+    };
+    let [deleted, mut broken, mut scaled] = cast.guestbooks;
+
+    narrator.step("create three Guestbooks");
+    for guestbook in [&deleted, &broken, &scaled] {
+        stage.apply(guestbook).await?;
+    }
+    for guestbook in [&deleted, &broken, &scaled] {
+        stage.until_ready(guestbook).await?;
+    }
+
+    narrator.step(&format!("scale {} to 3 replicas", scaled.name_any()));
+    scaled.data["spec"]["replicas"] = json!(3);
+    stage.apply(&scaled).await?;
+    stage.until_ready(&scaled).await?;
+    stage.until_replicas(&scaled, 3).await?;
+
+    narrator.step(&format!(
+        "break {}: name a theme that does not exist",
+        broken.name_any()
+    ));
+    stage.delete_theme().await?;
+    broken.data["spec"]["theme"] = json!(THEME);
+    stage.apply(&broken).await?;
+    stage.until_failing(&broken).await?;
+    narrator.step(&format!("repair {}: create ConfigMap {THEME}", broken.name_any()));
+    stage.create_theme().await?;
+    stage.until_ready(&broken).await?;
+
+    narrator.step(&format!("delete {}", deleted.name_any()));
+    stage.delete(&deleted).await?;
+    stage.until_gone(&deleted).await
+}
+
+/// What the play acts on.
+struct Stage {
+    /// Guestbooks as they are written, so that the API server is the one to judge them.
+    objects: Api<DynamicObject>,
+    guestbooks: Api<Guestbook>,
+    deployments: Api<Deployment>,
+    config_maps: Api<ConfigMap>,
+}
+
+impl Stage {
+    async fn apply(&self, guestbook: &DynamicObject) -> anyhow::Result<()> {
+        let name = guestbook.name_any();
+        let applied = self
+            .objects
+            .patch(&name, &as_player(), &Patch::Apply(guestbook))
+            .await;
+        applied
+            .map_err(|error| failed("apply Guestbook", &name, &error))
+            .map(|_| ())
+    }
+
+    async fn delete(&self, guestbook: &DynamicObject) -> anyhow::Result<()> {
+        let name = guestbook.name_any();
+        let deleted = self.guestbooks.delete(&name, &DeleteParams::default()).await;
+        deleted
+            .map_err(|error| failed("delete Guestbook", &name, &error))
+            .map(|_| ())
+    }
+
+    /// An earlier play on this cluster may have left it.
+    async fn delete_theme(&self) -> anyhow::Result<()> {
+        match self.config_maps.delete(THEME, &DeleteParams::default()).await {
+            Err(error) if !is_not_found(&error) => Err(failed("delete ConfigMap", THEME, &error)),
+            _ => Ok(()),
+        }
+    }
+
+    async fn create_theme(&self) -> anyhow::Result<()> {
+        let theme = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": THEME },
+            "data": { "style.css": "h1 { color: crimson }" },
+        });
+        let created = self
+            .config_maps
+            .patch(THEME, &as_player(), &Patch::Apply(theme))
+            .await;
+        created
+            .map_err(|error| failed("create ConfigMap", THEME, &error))
+            .map(|_| ())
+    }
+
+    async fn until_ready(&self, guestbook: &DynamicObject) -> anyhow::Result<()> {
+        let name = &*guestbook.name_any();
+        let ready = eventually(PATIENCE, async || {
+            let guestbook = self
+                .guestbooks
+                .get(name)
+                .await
+                .map_err(|error| error.to_string())?;
+            if guestbook.is_ready() {
+                return Ok(());
+            }
+            Err(guestbook
+                .ready()
+                .map_or("not reconciled yet".to_owned(), |ready| ready.message.clone()))
+        });
+        ready
+            .await
+            .with_context(|| format!("Guestbook {name} is not ready"))
+    }
+
+    /// Waits until the controller has met the missing theme, and has tried again a few times.
+    async fn until_failing(&self, guestbook: &DynamicObject) -> anyhow::Result<()> {
+        let name = &*guestbook.name_any();
+        let events: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(
+            self.guestbooks.clone().into_client(),
+            self.guestbooks.namespace().unwrap_or_default(),
+        );
+        let failing = eventually(PATIENCE, async || {
+            let guestbook = self
+                .guestbooks
+                .get(name)
+                .await
+                .map_err(|error| error.to_string())?;
+            if guestbook
+                .ready()
+                .is_none_or(|ready| ready.reason != "ThemeNotFound")
+            {
+                return Err("its condition does not say that the theme is missing".to_owned());
+            }
+            let events = events
+                .list(&Default::default())
+                .await
+                .map_err(|error| error.to_string())?;
+            let about = |event: &k8s_openapi::api::events::v1::Event| {
+                event.reason.as_deref() == Some("ThemeNotFound")
+                    && event.regarding.as_ref().and_then(|object| object.uid.clone()) == guestbook.uid()
+            };
+            let failures = events
+                .items
+                .iter()
+                .filter(|event| about(event))
+                .filter_map(|event| event.series.as_ref());
+            match failures.map(|series| series.count).max() {
+                Some(count) if count >= FAILURES => Ok(()),
+                count => Err(format!(
+                    "its controller has reported {} failures",
+                    count.unwrap_or(0)
+                )),
+            }
+        });
+        failing
+            .await
+            .with_context(|| format!("Guestbook {name} does not fail"))
+    }
+
+    async fn until_replicas(&self, guestbook: &DynamicObject, wanted: i32) -> anyhow::Result<()> {
+        let name = &*guestbook.name_any();
+        let scaled = eventually(PATIENCE, async || {
+            let deployment = self
+                .deployments
+                .get(name)
+                .await
+                .map_err(|error| error.to_string())?;
+            let replicas = deployment.spec.and_then(|spec| spec.replicas);
+            if replicas == Some(wanted) {
+                Ok(())
+            } else {
+                Err(format!("it asks for {replicas:?} replicas"))
+            }
+        });
+        scaled
+            .await
+            .with_context(|| format!("Deployment {name} is not scaled"))
+    }
+
+    /// Waits until the Guestbook and its children are gone, and its archive is there.
+    async fn until_gone(&self, guestbook: &DynamicObject) -> anyhow::Result<()> {
+        let name = &*guestbook.name_any();
+        let archive = format!("{name}-archive");
+        let gone = eventually(PATIENCE, async || {
+            let found = |what: &str, there: bool| {
+                if there {
+                    Err(format!("{what} is still there"))
+                } else {
+                    Ok(())
+                }
+            };
+            let text = |error: kube::Error| error.to_string();
+            found(
+                "the Guestbook",
+                self.guestbooks.get_opt(name).await.map_err(text)?.is_some(),
+            )?;
+            found(
+                "its Deployment",
+                self.deployments.get_opt(name).await.map_err(text)?.is_some(),
+            )?;
+            found(
+                "its ConfigMap",
+                self.config_maps.get_opt(name).await.map_err(text)?.is_some(),
+            )?;
+            self.config_maps.get(&archive).await.map_err(text).map(|_| ())
+        });
+        gone.await
+            .with_context(|| format!("Guestbook {name} is not gone"))
+    }
+}
+
+fn as_player() -> PatchParams {
+    PatchParams::apply("guestbook-play").force()
+}
+
+fn is_not_found(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}
+
+/// One line that names the object and holds the API server's words.
+fn failed(what: &str, name: &str, error: &kube::Error) -> anyhow::Error {
+    match error {
+        kube::Error::Api(status) => anyhow::anyhow!("cannot {what} {name}: {}", status.message.trim()),
+        other => anyhow::anyhow!("cannot {what} {name}: {other}"),
+    }
+}

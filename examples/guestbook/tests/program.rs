@@ -1,0 +1,252 @@
+//! The program as a person runs it.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+
+use kube_envtest::{Environment, Transport};
+
+fn guestbook() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_guestbook"));
+    command.env_remove("RUST_LOG").env_remove("KUBECONFIG");
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    guestbook().args(args).output().expect("the program starts")
+}
+
+/// The one line of a failure.
+fn failure(args: &[&str]) -> String {
+    let output = run(args);
+    assert!(!output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    text
+}
+
+#[test]
+fn once_plays_to_the_end_and_says_so() {
+    let output = run(&["--once"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{output:?}");
+    for told in [
+        "create three Guestbooks",
+        "welcome    replicas 3  Ready",
+        "wedding    replicas 2  not ready: ThemeNotFound",
+        "ThemeNotFound: theme roses not found",
+        "museum     gone",
+        "every Guestbook reached its state",
+    ] {
+        assert!(text.contains(told), "{told:?} is not in:\n{text}");
+    }
+    assert!(String::from_utf8_lossy(&output.stderr).is_empty(), "{output:?}");
+}
+
+/// The program, serving after its play.
+struct Serving {
+    child: Child,
+    kubeconfig: String,
+}
+
+impl Serving {
+    fn start() -> Self {
+        let mut child = guestbook()
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let kubeconfig = lines
+            .map_while(Result::ok)
+            .find_map(|line| {
+                Some(
+                    line.strip_prefix("try: kubectl --kubeconfig ")?
+                        .split(' ')
+                        .next()?
+                        .to_owned(),
+                )
+            })
+            .expect("it tells of its kubeconfig");
+        Self { child, kubeconfig }
+    }
+
+    fn stop(mut self) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill")
+            .args(["-TERM", &pid])
+            .status()
+            .expect("kill runs");
+        assert!(sent.success());
+        assert!(self.child.wait().expect("it ends").success());
+        assert!(!Path::new(&self.kubeconfig).exists(), "it leaves no file behind");
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // Only a failed test comes here with the program running.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_line_it_prints_works_and_sigterm_ends_it() {
+    let serving = Serving::start();
+    if Command::new("kubectl")
+        .arg("version")
+        .arg("--client")
+        .output()
+        .is_err()
+    {
+        eprintln!("skipped: kubectl is not installed");
+        return serving.stop();
+    }
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let listed = Command::new("kubectl")
+        .args(["--kubeconfig", &serving.kubeconfig, "get", "guestbooks"])
+        .env("HOME", home.path())
+        .output()
+        .expect("kubectl runs");
+    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.status.success(), "{listed:?}");
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split_whitespace().take(4).collect())
+        .collect();
+    assert_eq!(rows[0], ["NAME", "REPLICAS", "READY", "REASON"]);
+    assert_eq!(rows[1], ["wedding", "2", "True", "ChildrenExist"]);
+    assert_eq!(rows[2], ["welcome", "3", "True", "ChildrenExist"]);
+    serving.stop();
+}
+
+#[test]
+fn bad_files_are_named() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().to_str().expect("a path of text");
+    let text = failure(&["--once", "--guestbooks", path]);
+    assert!(
+        text.contains(path) && text.contains("needs three Guestbooks"),
+        "{text}"
+    );
+
+    for (yaml, told) in [
+        ("spec: [", "is not YAML"),
+        (
+            "kind: Gadget\napiVersion: v1\n",
+            "holds Gadget (v1): put a Guestbook (example.com/v1) there",
+        ),
+        (
+            "kind: Guestbook\napiVersion: example.com/v1\nspec: {greeting: hi}\n",
+            "has no metadata.name",
+        ),
+    ] {
+        fs::write(folder.path().join("bad.yaml"), yaml).expect("a file");
+        let text = failure(&["--once", "--guestbooks", path]);
+        assert!(text.contains("bad.yaml") && text.contains(told), "{text}");
+    }
+}
+
+#[test]
+fn a_spec_that_the_api_server_refuses_is_told_in_its_words() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (name, spec) in [
+        ("a", "greeting: hi"),
+        ("b", "{greeting: hi, replicas: 99}"),
+        ("c", "greeting: hi"),
+    ] {
+        let text = format!(
+            "kind: Guestbook\napiVersion: example.com/v1\nmetadata: {{name: {name}}}\nspec: {{{spec}}}\n"
+        );
+        fs::write(
+            folder.path().join(format!("{name}.yaml")),
+            text.replace("{{", "{").replace("}}", "}"),
+        )
+        .expect("a file");
+    }
+    let text = failure(&[
+        "--once",
+        "--guestbooks",
+        folder.path().to_str().expect("a path of text"),
+    ]);
+    assert!(
+        text.contains("Guestbook b") && text.contains("spec.replicas"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_port_in_use_and_an_address_that_is_not_local_are_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let text = failure(&["--once", "--listen", &address]);
+    assert!(text.contains(&address) && text.contains("in use"), "{text}");
+    let text = failure(&["--once", "--listen", "0.0.0.0:0"]);
+    assert!(text.contains("0.0.0.0") && text.contains("loopback"), "{text}");
+}
+
+#[test]
+fn a_cluster_that_cannot_be_reached_is_named() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let missing = folder.path().join("none");
+    let text = failure(&["--kubeconfig", missing.to_str().expect("a path of text")]);
+    assert!(text.contains("none"), "{text}");
+
+    let closed = std::net::TcpListener::bind("127.0.0.1:0")
+        .expect("a free port")
+        .local_addr()
+        .expect("an address");
+    let kubeconfig = folder.path().join("kubeconfig");
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
+         clusters: [{{name: a, cluster: {{server: 'http://{closed}'}}}}]\n\
+         users: [{{name: a, user: {{}}}}]\ncontexts: [{{name: a, context: {{cluster: a, user: a}}}}]\n"
+    );
+    fs::write(&kubeconfig, text).expect("a file");
+    let kubeconfig = kubeconfig.to_str().expect("a path of text");
+    let text = failure(&["--kubeconfig", kubeconfig]);
+    assert!(
+        text.contains(&closed.to_string()) && text.contains("refused"),
+        "{text}"
+    );
+    let text = failure(&["--kubeconfig", kubeconfig, "--context", "nowhere"]);
+    assert!(text.contains("nowhere"), "{text}");
+    let text = failure(&["--kubeconfig", kubeconfig, "--once"]);
+    assert!(text.contains("--demo"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_cluster_it_plays_when_asked_to_and_can_play_again() {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let cluster = Environment::builder()
+        .transport(Transport::Tcp(address))
+        .start()
+        .await
+        .expect("a server starts");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let kubeconfig = folder.path().join("kubeconfig");
+    fs::write(&kubeconfig, cluster.listener().expect("it listens").kubeconfig()).expect("a file");
+    for _ in 0..2 {
+        let kubeconfig = kubeconfig.clone();
+        let play = move || {
+            run(&[
+                "--kubeconfig",
+                kubeconfig.to_str().expect("a path of text"),
+                "--demo",
+                "--once",
+            ])
+        };
+        let output = tokio::task::spawn_blocking(play)
+            .await
+            .expect("it does not panic");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.status.success() && text.contains("every Guestbook reached its state"),
+            "{output:?}"
+        );
+    }
+}
