@@ -100,7 +100,8 @@ pub use options::{AddOptions, BackOffEvents, Options};
 pub use priority::{Ageing, Priority};
 pub use queue::Queue;
 pub use rate_limiter::{
-    Bucket, InvalidBucket, InvalidExponential, ItemExponentialFailure, ItemFastSlow, MaxOf, RateLimiter,
-    WithMaxWait, default_controller_rate_limiter, default_item_based_rate_limiter,
+    Bucket, ExponentialLimits, InvalidBucket, InvalidExponential, ItemExponentialFailure, ItemFastSlow,
+    MaxOf, RateLimiter, WithFullJitter, WithMaxWait, default_controller_rate_limiter,
+    default_item_based_rate_limiter,
 };
 pub use snapshot::{KeySnapshot, KeyState, Waiting};

@@ -1,13 +1,15 @@
 //! One budget of retries for many keys.
 
 use std::fmt;
-use std::marker::PhantomData;
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hashbrown::HashMap;
 use tokio::time::Instant;
 
 use super::RateLimiter;
+use super::tokens::Tokens;
 use crate::sync::Mutex;
 
 /// A token bucket: `burst` retries at once, then `rate` a second, whichever keys they are for.
@@ -16,7 +18,13 @@ use crate::sync::Mutex;
 /// is delayed until then, so reservations queue up behind each other. The arithmetic is that of
 /// `golang.org/x/time/rate`, in floating-point tokens, so delays equal Go's to the nanosecond.
 ///
-/// A clone draws from the same bucket: give one to each of several queues to bound the sum of their retries.
+/// A key that is [forgotten](RateLimiter::forget) before its time gives its place back: the next retry takes the earliest
+/// place that is free. (client-go never gives one back, so that after ten thousand keys failed once and recovered the next
+/// honest retry waits a quarter of an hour: kubernetes/kubernetes#104554.) In every window of length T there are at most
+/// `burst + rate × T` retries, whatever is forgotten; while nothing is, delays equal Go's.
+///
+/// A clone draws from the same bucket: give one to each of several queues to bound the sum of their retries. The
+/// reservations that a clone made are its own: it forgets no other's.
 ///
 /// ```
 /// # use kube_workqueue::{Bucket, RateLimiter};
@@ -31,8 +39,14 @@ use crate::sync::Mutex;
 #[doc(alias = "TypedBucketRateLimiter")]
 pub struct Bucket<K> {
     tokens: Arc<Mutex<Tokens>>,
-    keys: PhantomData<fn(&K)>,
+    /// What this handle reserved and what may not have come yet.
+    reserved: HashMap<K, Instant>,
+    /// At how many reservations to look for those that have come: keys that are never forgotten must not pile up.
+    sweep_at: usize,
 }
+
+/// The fewest reservations at which it is worth while to sweep.
+const SWEEP: usize = 1024;
 
 /// Why [`Bucket::try_new`] refused.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
@@ -52,13 +66,29 @@ impl<K> Bucket<K> {
     /// # Errors
     /// When `rate` is not positive or `burst` is zero.
     pub fn try_new(rate: f64, burst: u32) -> Result<Self, InvalidBucket> {
-        if rate.is_nan() || rate <= 0.0 {
-            return Err(InvalidBucket::Rate(rate));
-        }
-        if burst == 0 {
-            return Err(InvalidBucket::Burst);
-        }
-        Ok(Self::holding(rate, burst))
+        check(rate, burst)?;
+        Ok(Self::of(Tokens::new(rate, burst)))
+    }
+
+    /// Lets no reservation reach further than `horizon` into the future: a retry that would have to wait longer waits
+    /// `horizon` and takes no token. So the wait is bounded, and beyond it the rate is not. Applies to all clones.
+    #[must_use]
+    pub fn horizon(self, horizon: Duration) -> Self {
+        self.tokens.lock().horizon = horizon;
+        self
+    }
+
+    /// Changes rate and burst from `now` on, for all clones. What was reserved stays as it is.
+    ///
+    /// # Errors
+    /// As [`try_new`](Self::try_new); then nothing has changed.
+    pub fn set_limits(&self, rate: f64, burst: u32, now: Instant) -> Result<(), InvalidBucket> {
+        check(rate, burst)?;
+        let mut tokens = self.tokens.lock();
+        tokens.advance(now);
+        (tokens.rate, tokens.burst) = (rate, f64::from(burst));
+        tokens.advance(now);
+        Ok(())
     }
 
     /// The same bucket, for a queue with another type of key.
@@ -66,28 +96,35 @@ impl<K> Bucket<K> {
     pub fn share<J>(&self) -> Bucket<J> {
         Bucket {
             tokens: self.tokens.clone(),
-            keys: PhantomData,
+            reserved: HashMap::new(),
+            sweep_at: SWEEP,
         }
     }
 
-    fn holding(rate: f64, burst: u32) -> Self {
-        let tokens = Tokens {
-            rate,
-            burst: f64::from(burst),
-            level: f64::from(burst),
-            at: None,
-        };
+    fn of(tokens: Tokens) -> Self {
         Self {
             tokens: Arc::new(Mutex::new(tokens)),
-            keys: PhantomData,
+            reserved: HashMap::new(),
+            sweep_at: SWEEP,
         }
+    }
+}
+
+fn check(rate: f64, burst: u32) -> Result<(), InvalidBucket> {
+    if rate.is_nan() || rate <= 0.0 {
+        return Err(InvalidBucket::Rate(rate));
+    }
+    if burst == 0 {
+        Err(InvalidBucket::Burst)
+    } else {
+        Ok(())
     }
 }
 
 /// Ten a second after a burst of a hundred: client-go's default.
 impl<K> Default for Bucket<K> {
     fn default() -> Self {
-        Self::holding(10.0, 100)
+        Self::of(Tokens::new(10.0, 100))
     }
 }
 
@@ -107,54 +144,33 @@ impl<K> fmt::Debug for Bucket<K> {
     }
 }
 
-impl<K> RateLimiter<K> for Bucket<K> {
-    fn when(&mut self, _key: &K, now: Instant) -> Duration {
-        self.tokens.lock().reserve(now)
+impl<K: Clone + Eq + Hash + Send> RateLimiter<K> for Bucket<K> {
+    fn when(&mut self, key: &K, now: Instant) -> Duration {
+        let reservation = self.tokens.lock().reserve(now);
+        if let Some(slot) = reservation.slot {
+            self.remember(key, slot, now);
+        }
+        reservation.delay
     }
 
-    fn forget(&mut self, _key: &K, _now: Instant) {}
+    fn forget(&mut self, key: &K, now: Instant) {
+        if let Some(slot) = self.reserved.remove(key) {
+            self.tokens.lock().give_back(slot, now);
+        }
+    }
 
     fn num_requeues(&self, _key: &K) -> u32 {
         0
     }
 }
 
-struct Tokens {
-    /// Tokens gained per second.
-    rate: f64,
-    burst: f64,
-    /// Tokens at hand; negative when reservations reach into the future.
-    level: f64,
-    /// When `level` was right; `None` before the first reservation, when the bucket is full at any time.
-    at: Option<Instant>,
-}
-
-impl Tokens {
-    fn reserve(&mut self, now: Instant) -> Duration {
-        if self.rate.is_infinite() {
-            return Duration::ZERO;
+impl<K: Clone + Eq + Hash> Bucket<K> {
+    fn remember(&mut self, key: &K, slot: Instant, now: Instant) {
+        if self.reserved.len() >= self.sweep_at {
+            self.reserved.retain(|_, slot| *slot > now);
+            self.sweep_at = SWEEP.max(2 * self.reserved.len());
         }
-        // Time that goes backwards adds nothing, but the later arithmetic counts from there: so does Go.
-        let elapsed = self
-            .at
-            .map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
-        self.level = (self.level + elapsed.as_secs_f64() * self.rate).min(self.burst) - 1.0;
-        self.at = Some(now);
-        if self.level < 0.0 {
-            nanoseconds(-self.level / self.rate)
-        } else {
-            Duration::ZERO
-        }
-    }
-}
-
-/// Seconds as a duration: whole nanoseconds, the rest cut off as Go does, saturating.
-fn nanoseconds(seconds: f64) -> Duration {
-    let nanos = seconds * 1e9;
-    if nanos >= u64::MAX as f64 {
-        Duration::MAX
-    } else {
-        Duration::from_nanos(nanos as u64)
+        *self.reserved.entry_ref(key).or_insert(slot) = slot;
     }
 }
 
@@ -205,6 +221,55 @@ mod tests {
         assert_eq!(pods.when(&"a", now).as_millis(), 0);
         assert_eq!(others.when(&"a", now).as_millis(), 100);
         assert_eq!(nodes.when(&7, now).as_millis(), 200);
+    }
+
+    #[test]
+    fn a_healed_storm_does_not_delay_an_honest_retry() {
+        let (mut bucket, start) = (Bucket::default(), Instant::now());
+        for key in 0..10_000 {
+            bucket.when(&key, start);
+        }
+        let healed = start + Duration::from_secs(1);
+        for key in 0..10_000 {
+            bucket.forget(&key, healed);
+        }
+        assert_eq!(delays(&mut bucket, &0, healed, 3), [0.1, 0.2, 0.3]);
+    }
+
+    #[test]
+    fn a_handle_gives_back_only_what_it_reserved() {
+        let (mut one, now) = (Bucket::try_new(10.0, 1).unwrap(), Instant::now());
+        let mut other = one.clone();
+        assert_eq!(delays(&mut one, &"a", now, 2), [0.0, 0.1]);
+        other.forget(&"a", now);
+        assert_eq!(delays(&mut other, &"b", now, 1), [0.2]);
+        one.forget(&"a", now);
+        assert_eq!(delays(&mut other, &"c", now, 1), [0.1]);
+    }
+
+    #[test]
+    fn reservations_of_keys_that_are_never_forgotten_do_not_pile_up() {
+        let (mut bucket, mut now) = (Bucket::try_new(10.0, 1).unwrap(), Instant::now());
+        for key in 0..100_000 {
+            bucket.when(&key, now);
+            now += Duration::from_millis(99);
+        }
+        assert!(bucket.reserved.len() <= 2 * SWEEP, "{}", bucket.reserved.len());
+    }
+
+    #[test]
+    fn limits_can_be_changed_while_running() {
+        let (bucket, now) = (Bucket::try_new(1.0, 1).unwrap(), Instant::now());
+        let mut running = bucket.clone();
+        assert_eq!(delays(&mut running, &"a", now, 2), [0.0, 1.0]);
+        bucket.set_limits(10.0, 3, now).unwrap();
+        assert_eq!(
+            delays(&mut running, &"a", now, 1),
+            [0.2],
+            "two tokens at ten a second"
+        );
+        assert_eq!(bucket.set_limits(0.0, 3, now), Err(InvalidBucket::Rate(0.0)));
+        assert_eq!(delays(&mut running, &"a", now, 1), [0.3]);
     }
 
     #[test]

@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::hash::Hash;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
 use tokio::time::Instant;
 
 use super::RateLimiter;
+use crate::sync::Mutex;
 
 /// Delays the n-th failure of a key (counted from 0) by `min(base × 2ⁿ, max)`.
 ///
@@ -26,9 +28,44 @@ use super::RateLimiter;
 /// ```
 #[doc(alias = "TypedItemExponentialFailureRateLimiter")]
 pub struct ItemExponentialFailure<K> {
+    limits: ExponentialLimits,
+    failures: HashMap<K, u32>,
+}
+
+/// The first and the longest delay of an [`ItemExponentialFailure`], to be looked at and changed while it is in use.
+#[derive(Debug, Clone)]
+pub struct ExponentialLimits(Arc<Mutex<Limits>>);
+
+#[derive(Debug, Clone, Copy)]
+struct Limits {
     base: Duration,
     max: Duration,
-    failures: HashMap<K, u32>,
+}
+
+impl ExponentialLimits {
+    /// From the next failure on, starts at `base` and doubles up to `max`; failures counted so far stay counted.
+    ///
+    /// # Errors
+    /// When `max` is less than `base`; then nothing has changed.
+    pub fn set(&self, base: Duration, max: Duration) -> Result<(), InvalidExponential> {
+        if max < base {
+            return Err(InvalidExponential { base, max });
+        }
+        *self.0.lock() = Limits { base, max };
+        Ok(())
+    }
+}
+
+impl Limits {
+    fn delay(self, failures: u32) -> Duration {
+        // Beyond 2⁶⁴ ns, five centuries, there is nothing to tell apart: the shift stays in range and the product saturates.
+        let nanos = self.base.as_nanos().saturating_mul(1 << failures.min(64));
+        if nanos < self.max.as_nanos() {
+            Duration::from_nanos_u128(nanos)
+        } else {
+            self.max
+        }
+    }
 }
 
 /// Why [`ItemExponentialFailure::try_new`] refused: the ceiling is below the first delay.
@@ -53,21 +90,17 @@ impl<K> ItemExponentialFailure<K> {
     }
 
     pub(super) fn between(base: Duration, max: Duration) -> Self {
+        let limits = ExponentialLimits(Arc::new(Mutex::new(Limits { base, max })));
         Self {
-            base,
-            max,
+            limits,
             failures: HashMap::new(),
         }
     }
 
-    fn delay(&self, failures: u32) -> Duration {
-        // Beyond 2⁶⁴ ns, five centuries, there is nothing to tell apart: the shift stays in range and the product saturates.
-        let nanos = self.base.as_nanos().saturating_mul(1 << failures.min(64));
-        if nanos < self.max.as_nanos() {
-            Duration::from_nanos_u128(nanos)
-        } else {
-            self.max
-        }
+    /// A handle to the delays, to be kept when the limiter goes into a queue.
+    #[must_use]
+    pub fn limits(&self) -> ExponentialLimits {
+        self.limits.clone()
     }
 }
 
@@ -82,7 +115,7 @@ impl<K: Clone + Eq + Hash + Send> RateLimiter<K> for ItemExponentialFailure<K> {
         let failures = self.failures.entry_ref(key).or_insert(0);
         let earlier = *failures;
         *failures = earlier.saturating_add(1);
-        self.delay(earlier)
+        self.limits.0.lock().delay(earlier)
     }
 
     fn forget(&mut self, key: &K, _now: Instant) {
@@ -97,8 +130,7 @@ impl<K: Clone + Eq + Hash + Send> RateLimiter<K> for ItemExponentialFailure<K> {
 impl<K> fmt::Debug for ItemExponentialFailure<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ItemExponentialFailure")
-            .field("base", &self.base)
-            .field("max", &self.max)
+            .field("limits", &*self.limits.0.lock())
             .field("failing", &self.failures.len())
             .finish()
     }
@@ -154,6 +186,23 @@ mod tests {
                 .iter()
                 .all(|delay| *delay == 0.0)
         );
+    }
+
+    #[test]
+    fn limits_can_be_changed_while_running_and_failures_stay_counted() {
+        let (mut limiter, now) = (ItemExponentialFailure::default(), Instant::now());
+        let limits = limiter.limits();
+        delays(&mut limiter, &"a", now, 2);
+        limits
+            .set(Duration::from_secs(1), Duration::from_secs(6))
+            .unwrap();
+        assert_eq!(delays(&mut limiter, &"a", now, 2), [4.0, 6.0]);
+        assert!(
+            limits
+                .set(Duration::from_secs(2), Duration::from_secs(1))
+                .is_err()
+        );
+        assert_eq!(delays(&mut limiter, &"b", now, 1), [1.0]);
     }
 
     #[test]

@@ -2,13 +2,15 @@
 //!
 //! A limiter is asked once per failure and answers with a delay; it never waits itself. Limiters that look at one key
 //! ([`ItemExponentialFailure`], [`ItemFastSlow`]) and limiters that look at all of them ([`Bucket`]) are put together with
-//! [`MaxOf`], and [`WithMaxWait`] puts a ceiling on the answer.
+//! [`MaxOf`]; [`WithMaxWait`] puts a ceiling on an answer and [`WithFullJitter`] spreads it.
 
 mod bucket;
 mod exponential;
 mod fast_slow;
+mod jitter;
 mod max_of;
 mod max_wait;
+mod tokens;
 
 use std::hash::Hash;
 use std::time::Duration;
@@ -16,8 +18,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub use bucket::{Bucket, InvalidBucket};
-pub use exponential::{InvalidExponential, ItemExponentialFailure};
+pub use exponential::{ExponentialLimits, InvalidExponential, ItemExponentialFailure};
 pub use fast_slow::ItemFastSlow;
+pub use jitter::WithFullJitter;
 pub use max_of::MaxOf;
 pub use max_wait::WithMaxWait;
 
