@@ -216,6 +216,7 @@ fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply
         }
         let mut object = merge(call, None, &applied, &manager, force)?;
         metadata::of(&mut object).remove("resourceVersion");
+        metadata::reconcile_namespace(&call.served, &call.path.namespace, &mut object)?;
         call.served.conform(&mut object);
         let created = create::create(call, object, options, Ownership::Applied);
         match created {
@@ -252,14 +253,19 @@ fn read_applied(call: &mut Call, bytes: &Bytes, validation: FieldValidation) -> 
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     if api_version != call.served.kind.api_version || kind != call.served.kind.kind {
-        let shown = if api_version.is_empty() { "/" } else { api_version };
+        // Go prints group and version around a slash, whether there is a group or not.
+        let slash = if api_version.contains('/') { "" } else { "/" };
         return Err(ApiError::bad_request(format!(
-            "invalid object type: {shown}, Kind={kind}"
+            "invalid object type: {slash}{api_version}, Kind={kind}"
         )));
     }
     update::check_name(call, &object)?;
-    let namespace = call.path.namespace.clone();
-    metadata::reconcile_namespace(&call.served, &namespace, &mut object)?;
+    // Checked, but not filled in: what the client left out it does not apply, and messages quote it as it is.
+    let mut located = object.clone();
+    metadata::reconcile_namespace(&call.served, &call.path.namespace, &mut located)?;
+    if !call.served.resource.namespaced {
+        object = located;
+    }
     if object["metadata"]
         .get("managedFields")
         .is_some_and(|fields| !fields.is_null())
