@@ -81,7 +81,8 @@ fn absent(field: &Field) -> Option<Value> {
 /// Go's `omitempty`: what is empty and no pointer.
 fn is_left_out(field: &Field, value: &Value) -> bool {
     match value {
-        Value::Array(list) => list.is_empty(),
+        // No managed fields at all is what a client sends to have them forgotten: tracking has to see it.
+        Value::Array(list) => list.is_empty() && field.name != "managedFields",
         Value::Object(map) => {
             map.is_empty() && (field.count == Count::Map || (!field.pointer && field.kind != Type::Json))
         }
