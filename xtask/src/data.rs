@@ -34,7 +34,7 @@ pub(crate) fn write(from: &Path, modules: &Path, to: &Path) -> Result<String> {
         ("messages.txt", messages(&protobuf, &pointers)?),
         (
             "message-kinds.txt",
-            lines(kinds.iter().map(|(kind, message)| (kind, message))),
+            lines(&kinds),
         ),
         ("definitions.txt", lines(definitions.iter())),
     ];

@@ -84,13 +84,81 @@ fn there_is_one_tls_stack() {
     }
 }
 
-/// Whoever opens a file learns from its first line what it is for; the name says it of `tests.rs` beside a module.
+/// Readers copy the README's Rust, so it has to compile, which the doc tests of a crate that includes it see to, and be
+/// short enough to be read.
 #[test]
-fn every_source_file_begins_with_its_purpose() {
+fn rust_in_the_readme_is_a_doc_test_of_at_most_40_lines() {
+    let included = |file: &PathBuf| read(file).contains("#[doc = include_str!(\"../../../README.md\")]");
+    assert!(
+        files("crates", "rs").iter().any(included),
+        "README.md: no crate has it as a doc test"
+    );
+    let readme = read(&root().join("README.md"));
+    for block in readme.split("```rust").skip(1) {
+        let lines = block
+            .lines()
+            .skip(1)
+            .take_while(|line| !line.starts_with("```"))
+            .count();
+        assert!(lines <= 40, "README.md: a block of Rust has {lines} lines");
+    }
+}
+
+/// The commands that newcomers are told to run are those that CI runs.
+#[test]
+fn the_test_command_of_the_documents_is_the_one_of_ci() {
+    for document in ["README.md", "CONTRIBUTING.md", ".ci/run", "justfile"] {
+        assert!(
+            read(&root().join(document)).contains("cargo test --workspace"),
+            "{document}: has another test command"
+        );
+    }
+}
+
+/// Stated in one place, quoted in others.
+#[test]
+fn documents_state_the_minimum_rust_version_of_cargo_toml() {
+    let manifest = read(&root().join("Cargo.toml"));
+    let stated = manifest
+        .lines()
+        .find_map(|line| line.strip_prefix("rust-version = \"")?.strip_suffix('"'));
+    let stated = stated.expect("Cargo.toml states a rust-version");
+    for document in ["README.md", "CONTRIBUTING.md"] {
+        assert!(
+            read(&root().join(document)).contains(&format!("Rust {stated}")),
+            "{document}: lacks `Rust {stated}`"
+        );
+    }
+}
+
+/// A link inside the repository leads somewhere.
+#[test]
+fn links_between_documents_lead_to_files() {
+    let mut offences = Offences::default();
+    for document in files("", "md") {
+        let text = read(&document);
+        let targets = text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split([')', ' ', '#']).next());
+        for target in targets.filter(|target| !target.is_empty() && !target.contains(':')) {
+            if !document.with_file_name("").join(target).exists() {
+                offences.add(&document, &format!("{target} does not exist"));
+            }
+        }
+    }
+    offences.assert_none();
+}
+
+/// Whoever opens a crate or a folder of modules learns from the first line what it is for.
+#[test]
+fn crates_and_folders_of_modules_begin_with_their_purpose() {
     let mut offences = Offences::default();
     for file in files("", "rs") {
-        let text = read(&file);
-        if !text.starts_with("//! ") && !file.ends_with("tests.rs") {
+        let heads = ["lib.rs", "main.rs", "mod.rs"]
+            .iter()
+            .any(|name| file.ends_with(name));
+        if heads && !read(&file).starts_with("//! ") {
             offences.add(&file, "does not begin with `//! ` and a sentence");
         }
     }
