@@ -32,10 +32,7 @@ pub(crate) fn write(from: &Path, modules: &Path, to: &Path) -> Result<String> {
     let files = [
         ("resources.txt", resources(from, &definitions, &kinds)?),
         ("messages.txt", messages(&protobuf, &pointers)?),
-        (
-            "message-kinds.txt",
-            lines(&kinds),
-        ),
+        ("message-kinds.txt", lines(kinds.iter())),
         ("definitions.txt", lines(definitions.iter())),
     ];
     std::fs::create_dir_all(to).map_err(|error| format!("{}: {error}", to.display()))?;
