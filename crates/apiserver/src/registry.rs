@@ -168,6 +168,8 @@ impl Served {
     pub(crate) fn validate_create(&self, object: &Value) -> Vec<FieldError> {
         if self.is_custom() {
             self.schema.validate(object)
+        } else if self.defines() {
+            crd::validate::create(object)
         } else {
             builtin::validate(&self.resource, object, None)
         }
@@ -176,7 +178,14 @@ impl Served {
     /// What is wrong with the new state of an object, its metadata apart.
     pub(crate) fn validate_update(&self, old: &Value, new: &Value, subresource: &str) -> Vec<FieldError> {
         if self.is_custom() {
-            self.schema.validate(new)
+            let errors = self.schema.validate(new);
+            if subresource == "status" {
+                status_errors(errors)
+            } else {
+                errors
+            }
+        } else if self.defines() {
+            crd::validate::update(old, new)
         } else if subresource.is_empty() {
             builtin::validate(&self.resource, new, Some(old))
         } else {
@@ -218,8 +227,8 @@ impl Served {
         if namespaces::is_table(self.storage()) {
             namespaces::mark_deleted(object);
         }
-        if self.defines() && first {
-            crd::object::mark_deleted(&call.server, object);
+        if self.defines() {
+            crd::object::mark_deleted(&call.server, object, first);
         }
     }
 
@@ -231,6 +240,25 @@ impl Served {
             ("", "replicationcontrollers") | ("batch", "jobs")
         )
     }
+}
+
+/// Of a write to `/status` only the status is validated, and as if it were the whole object: messages that repeat the
+/// path of the field leave the first step out.
+fn status_errors(errors: Vec<FieldError>) -> Vec<FieldError> {
+    errors
+        .into_iter()
+        .filter(|error| error.field.starts_with("status"))
+        .map(|mut error| {
+            if let Some(relative) = error.field.strip_prefix("status.") {
+                error.message = error.message.replacen(
+                    &format!("{} in body", error.field),
+                    &format!("{relative} in body"),
+                    1,
+                );
+            }
+            error
+        })
+        .collect()
 }
 
 type Name = (String, String, String);

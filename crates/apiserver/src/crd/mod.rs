@@ -8,6 +8,7 @@ mod cleanup;
 mod names;
 pub(crate) mod object;
 mod resource;
+pub(crate) mod validate;
 
 use serde_json::Value;
 

@@ -25,6 +25,11 @@ pub(crate) fn default(definition: &mut Value) {
     if !spec["conversion"].is_object() {
         spec["conversion"] = json!({"strategy": "None"});
     }
+    if spec["preserveUnknownFields"] == false
+        && let Some(fields) = spec.as_object_mut()
+    {
+        fields.remove("preserveUnknownFields");
+    }
 }
 
 /// A new definition has no status but the version in which its objects will be stored.
@@ -68,8 +73,12 @@ fn storage_versions(definition: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// The first DELETE of a definition: it stays until its objects are gone.
-pub(crate) fn mark_deleted(server: &Server, definition: &mut Value) {
+/// A deleted definition stays until its objects are gone. A second DELETE only adds what the first left out.
+pub(crate) fn mark_deleted(server: &Server, definition: &mut Value, first: bool) {
+    if !first {
+        metadata::of(definition).insert("deletionGracePeriodSeconds".to_owned(), json!(0));
+        return;
+    }
     let mut finalizers: Vec<String> = metadata::finalizers(definition)
         .into_iter()
         .map(str::to_owned)

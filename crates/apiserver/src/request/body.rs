@@ -113,8 +113,58 @@ pub(crate) fn yaml(bytes: &[u8]) -> Result<Body, String> {
         .map_err(|error| format!("error converting YAML to JSON: yaml: {error}"))?;
     Ok(Body {
         value,
-        strict: Vec::new(),
+        strict: yaml_duplicate(&text).into_iter().collect(),
     })
+}
+
+/// The first duplicate key of a YAML text.
+fn yaml_duplicate(text: &str) -> Option<String> {
+    let options = serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::Error };
+    let error = serde_saphyr::from_str_with_options::<Value>(text, options).err()?;
+    let serde_saphyr::Error::DuplicateMappingKey { key, location } = error.without_snippet() else {
+        return None;
+    };
+    let key = key.clone().unwrap_or_default();
+    Some(format!(
+        "line {}: key {} already set in map",
+        location.line(),
+        Value::from(key)
+    ))
+}
+
+/// What strict decoding says about duplicate and unknown fields as one text; YAML's own complaints have a heading.
+pub(crate) fn strict_error(strict: &[String]) -> String {
+    let texts: Vec<String> = strict
+        .iter()
+        .map(|text| {
+            if text.starts_with("line ") {
+                format!("yaml: unmarshal errors:\n  {text}")
+            } else {
+                text.clone()
+            }
+        })
+        .collect();
+    texts.join(", ")
+}
+
+/// Sorts paths of fields as they first occur in a JSON text; what does not occur comes last.
+pub(crate) fn in_document_order(bytes: &[u8], mut paths: Vec<String>) -> Vec<String> {
+    if paths.len() > 1 {
+        let found = RefCell::new(Vec::new());
+        let text = String::from_utf8_lossy(bytes);
+        let mut reader = serde_json::Deserializer::from_str(&text);
+        let seed = Order {
+            path: Path::Root,
+            wanted: &paths,
+            found: &found,
+        };
+        // A text that is not JSON leaves the order as it is.
+        if seed.deserialize(&mut reader).is_ok() {
+            let order = found.into_inner();
+            paths.sort_by_key(|path| order.iter().position(|found| found == path).unwrap_or(usize::MAX));
+        }
+    }
+    paths
 }
 
 /// The start of a body, as messages show it: in hexadecimal unless it looks like JSON.
@@ -237,6 +287,80 @@ impl<'de> Visitor<'de> for Strict<'_> {
     }
 }
 
+/// Notes which of the wanted paths occur, in order.
+#[derive(Clone, Copy)]
+struct Order<'a> {
+    path: Path<'a>,
+    wanted: &'a [String],
+    found: &'a RefCell<Vec<String>>,
+}
+
+impl<'de> DeserializeSeed<'de> for Order<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Order<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let mut index = 0;
+        while items
+            .next_element_seed(Order {
+                path: Path::Item(&self.path, index),
+                ..self
+            })?
+            .is_some()
+        {
+            index += 1;
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        while let Some(name) = fields.next_key::<String>()? {
+            let path = Path::Field(&self.path, &name);
+            let text = path.to_string();
+            if self.wanted.contains(&text) {
+                self.found.borrow_mut().push(text);
+            }
+            fields.next_value_seed(Order { path, ..self })?;
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,6 +378,20 @@ mod tests {
                 r#"duplicate field "spec""#
             ]
         );
+    }
+
+    #[test]
+    fn a_duplicate_key_of_yaml_is_told_with_its_line() {
+        let body = yaml(b"a: 1\nb:\n  c: 1\n  c: 2\n").unwrap();
+        assert_eq!(body.value, json!({"a": 1, "b": {"c": 2}}));
+        assert_eq!(body.strict, [r#"line 4: key "c" already set in map"#]);
+    }
+
+    #[test]
+    fn paths_are_sorted_as_they_occur() {
+        let paths = ["a.y", "b", "c[0].d"].map(str::to_owned).to_vec();
+        let text = br#"{"c":[{"d":1}],"b":1,"a":{"y":1}}"#;
+        assert_eq!(in_document_order(text, paths), ["c[0].d", "b", "a.y"]);
     }
 
     #[test]

@@ -65,7 +65,7 @@ where
             let Some(served) = registry.get(&path.group, &path.version, &path.plural) else {
                 return not_found(&registry, &path.group).into_response();
             };
-            if !is_well_formed(served, &path) {
+            if !is_well_formed(served, &path, &head.method) {
                 return not_found(&registry, &path.group).into_response();
             }
             let served = Arc::clone(served);
@@ -104,9 +104,12 @@ pub(super) fn not_found(registry: &Registry, group: &str) -> Reply {
 }
 
 /// Whether the path has a namespace where the resource needs one, and none where it has none.
-fn is_well_formed(served: &Served, path: &ResourcePath) -> bool {
-    if served.resource.namespaced {
-        path.name.is_empty() || !path.namespace.is_empty()
+fn is_well_formed(served: &Served, path: &ResourcePath, method: &Method) -> bool {
+    if served.resource.namespaced && path.namespace.is_empty() {
+        // Across namespaces, custom resources can only be read.
+        path.name.is_empty() && (!served.is_custom() || [Method::GET, Method::HEAD].contains(method))
+    } else if served.resource.namespaced {
+        true
     } else {
         path.namespace.is_empty()
     }

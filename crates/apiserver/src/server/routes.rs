@@ -30,16 +30,13 @@ pub(super) fn answer(registry: &Registry, route: &Route, head: &Parts) -> Respon
         Route::Unknown | Route::OpenApiV2 => {
             Reply::value(404, Encoding::Json, &paths(registry)).into_response()
         }
-        _ if head.method != Method::GET => method_not_allowed(head),
+        _ if head.method != Method::GET => method_not_allowed(),
         Route::Version => Reply::value(200, Encoding::Json, &version()).into_response(),
         route => discover(registry, route, head),
     }
 }
 
-fn method_not_allowed(head: &Parts) -> Response<ResponseBody> {
-    if head.method == Method::HEAD {
-        return Reply::text(405, "").into_response();
-    }
+fn method_not_allowed() -> Response<ResponseBody> {
     let message = "the server does not allow this method on the requested resource";
     let error = ApiError::new(405, "MethodNotAllowed", message).with_details("", "", "");
     Reply::error(Encoding::Json, &error).into_response()
@@ -126,7 +123,7 @@ fn health(endpoint: &str, check: Option<&str>, head: &Parts) -> Reply {
     }
 }
 
-/// What `/` lists, and what an unknown path is answered with.
+/// What `/` lists.
 fn paths(registry: &Registry) -> Value {
     let resources: Vec<Arc<Resource>> = registry
         .all()

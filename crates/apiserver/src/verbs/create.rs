@@ -18,10 +18,7 @@ const NAME_ATTEMPTS: usize = 8;
 pub(crate) fn run(call: &mut Call, body: &Bytes) -> Result<Reply, ApiError> {
     let options = WriteOptions::read(&call.query, "CreateOptions", false)?;
     let mut object = call.decode(body, options.field_validation)?;
-    if let Some(error) = options::check_custom_kind(&call.served, &object) {
-        let name = metadata::text(&object, "name").to_owned();
-        return Err(call.invalid(&name, vec![error]));
-    }
+    options::check_custom_kind(&call.served, &object)?;
     metadata::reconcile_namespace(&call.served, &call.path.namespace.clone(), &mut object)?;
     let created = create(call, object, &options, update::Ownership::Tracked)?;
     created.reply(call, 201)

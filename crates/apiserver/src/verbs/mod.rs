@@ -112,7 +112,7 @@ impl Call {
             options::Refusal::Error(error) => error,
         })?;
         options::complete_type(&self.served, &mut object);
-        self.conform(&mut object, decoded.strict, validation)?;
+        self.conform(&mut object, bytes, decoded.strict, validation)?;
         Ok(object)
     }
 
@@ -120,6 +120,7 @@ impl Call {
     pub(crate) fn conform(
         &mut self,
         object: &mut Value,
+        bytes: &Bytes,
         mut strict: Vec<String>,
         validation: FieldValidation,
     ) -> Result<(), ApiError> {
@@ -128,15 +129,19 @@ impl Call {
             return Err(self.cannot_be_handled(&why));
         }
         if validation != FieldValidation::Ignore {
+            let mut unknown = served.schema.unknown_fields(object);
+            if !served.is_custom() {
+                // Go structs are decoded field by field, schemas are walked in the order of names.
+                unknown = body::in_document_order(bytes, unknown);
+            }
             strict.extend(
-                served
-                    .schema
-                    .unknown_fields(object)
+                unknown
                     .into_iter()
                     .map(|path| format!("unknown field \"{path}\"")),
             );
             if validation == FieldValidation::Strict && !strict.is_empty() {
-                return Err(self.cannot_be_handled(&format!("strict decoding error: {}", strict.join(", "))));
+                let why = body::strict_error(&strict);
+                return Err(self.cannot_be_handled(&format!("strict decoding error: {why}")));
             }
             for text in strict {
                 self.warn(text);

@@ -91,16 +91,16 @@ pub(super) fn check_type(served: &Served, object: &Value) -> Result<(), Refusal>
     ))))
 }
 
-/// 422 for a custom object of another kind in the right version; checked after the name.
-pub(super) fn check_custom_kind(served: &Served, object: &Value) -> Option<FieldError> {
+/// 422 for a custom object of another kind in the right version.
+pub(super) fn check_custom_kind(served: &Served, object: &Value) -> Result<(), ApiError> {
     let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
-    (served.is_custom() && kind != served.kind.kind).then(|| {
-        FieldError::invalid(
-            "kind",
-            &crate::request::query::quote(kind),
-            &format!("must be {}", served.kind.kind),
-        )
-    })
+    if !served.is_custom() || kind == served.kind.kind {
+        return Ok(());
+    }
+    let detail = format!("must be {}", served.kind.kind);
+    let error = FieldError::invalid("kind", &crate::request::query::quote(kind), &detail);
+    let name = super::metadata::text(object, "name");
+    Err(ApiError::invalid(&served.resource.group, kind, name, vec![error]))
 }
 
 /// Fills in what a builtin endpoint takes for granted.

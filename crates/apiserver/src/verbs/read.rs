@@ -15,6 +15,7 @@ use crate::store::{Key, Snapshot, Stored};
 
 /// Answers one object.
 pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
+    revision(call.query.text("resourceVersion")).map_err(ApiError::internal)?;
     let stored = call
         .server
         .read(|store| store.get(call.served.storage(), &call.key()).cloned());

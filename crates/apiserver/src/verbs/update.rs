@@ -47,10 +47,7 @@ pub(crate) fn run(call: &mut Call, body: &Bytes) -> Result<Reply, ApiError> {
     check_name(call, &object)?;
     let namespace = call.path.namespace.clone();
     metadata::reconcile_namespace(&call.served, &namespace, &mut object)?;
-    if let Some(error) = options::check_custom_kind(&call.served, &object) {
-        let name = call.path.name.clone();
-        return Err(call.invalid(&name, vec![error]));
-    }
+    options::check_custom_kind(&call.served, &object)?;
     let served = Arc::clone(&call.served);
     let uid = metadata::text(&object, "uid").to_owned();
     let exists = call
@@ -255,8 +252,7 @@ fn isolate(served: &Served, subresource: &str, old: &Value, new: &mut Value) {
 
 /// A write of `/status` leaves the metadata of custom objects alone; builtin kinds only keep their labels.
 fn keep_metadata(served: &Served, old: &Value, new: &mut Value) {
-    let strict = served.is_custom() || crate::crd::is_table(served.storage());
-    let kept: &[&str] = if strict {
+    let kept: &[&str] = if served.is_custom() {
         &[
             "labels",
             "annotations",

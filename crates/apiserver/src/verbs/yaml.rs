@@ -82,7 +82,8 @@ fn write_scalar(out: &mut String, value: &Value, indent: usize) {
 }
 
 fn write_string(out: &mut String, text: &str, indent: usize, key: bool) {
-    if text.contains('\n') && !key && !text.chars().any(|c| c.is_control() && c != '\n') {
+    let block = text.contains('\n') && !text.starts_with(['\n', ' ']);
+    if block && !key && !text.chars().any(|c| c.is_control() && c != '\n') {
         write_block(out, text, indent);
     } else if is_plain(text) {
         out.push_str(text);
@@ -98,9 +99,6 @@ fn write_string(out: &mut String, text: &str, indent: usize, key: bool) {
 
 fn write_block(out: &mut String, text: &str, indent: usize) {
     out.push('|');
-    if text.starts_with([' ', '\n']) {
-        out.push('2');
-    }
     let body = text.trim_end_matches('\n');
     match text.len() - body.len() {
         0 => out.push('-'),
