@@ -177,13 +177,10 @@ impl Served {
 
     /// What is wrong with the new state of an object, its metadata apart.
     pub(crate) fn validate_update(&self, old: &Value, new: &Value, subresource: &str) -> Vec<FieldError> {
-        if self.is_custom() {
-            let errors = self.schema.validate(new);
-            if subresource == "status" {
-                status_errors(errors)
-            } else {
-                errors
-            }
+        if self.is_custom() && subresource == "status" {
+            self.schema.validate_status_update(old, new)
+        } else if self.is_custom() {
+            self.schema.validate_update(old, new)
         } else if self.defines() {
             crd::validate::update(old, new)
         } else if subresource.is_empty() {
@@ -240,25 +237,6 @@ impl Served {
             ("", "replicationcontrollers") | ("batch", "jobs")
         )
     }
-}
-
-/// Of a write to `/status` only the status is validated, and as if it were the whole object: messages that repeat the
-/// path of the field leave the first step out.
-fn status_errors(errors: Vec<FieldError>) -> Vec<FieldError> {
-    errors
-        .into_iter()
-        .filter(|error| error.field.starts_with("status"))
-        .map(|mut error| {
-            if let Some(relative) = error.field.strip_prefix("status.") {
-                error.message = error.message.replacen(
-                    &format!("{} in body", error.field),
-                    &format!("{relative} in body"),
-                    1,
-                );
-            }
-            error
-        })
-        .collect()
 }
 
 type Name = (String, String, String);

@@ -28,7 +28,7 @@ const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 ///
 /// # Errors
 /// 400 if `applied` has `managedFields`; 409 where it differs from what others own, unless `force`; 500 if it does not
-/// have the types of the schema: undeclared fields, duplicate keys, and the like.
+/// have the types of the schema: undeclared fields, duplicate keys, bytes that are not base64, and the like.
 pub(crate) fn apply(
     schema: &Schema,
     live: Option<&Value>,
@@ -96,6 +96,16 @@ pub(crate) fn apply(
         outcome => outcome,
     };
     let (mut object, managers) = outcome.map_err(|conflicts| conflict(&conflicts))?;
+    if !schema.is_custom()
+        && let Some(why) = schema.decode_error(&object)
+    {
+        let what = describe(applied);
+        let kind = what.split_once("; ").map_or("", |(_, kind)| kind);
+        return Err(ApiError::internal(format!(
+            "failed to convert new object ({what}) to proper version: unable to convert unstructured object to {kind}: \
+             error decoding from json: {why}"
+        )));
+    }
     if writer.manager == last_applied::MANAGER {
         last_applied::renew(&mut object, applied);
     }

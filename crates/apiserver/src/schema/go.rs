@@ -94,11 +94,42 @@ impl<'a> Decoder<'a> {
 }
 
 fn string_error(schema: Cursor<'_>, text: &str) -> Option<String> {
-    let is_time = schema.node.format.as_deref() == Some("date-time");
-    // The layout stops matching where the year should be, or later: Go names that part, we name the whole.
-    (is_time && !text.is_empty() && text.parse::<jiff::Timestamp>().is_err()).then(|| {
-        format!("parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\"")
-    })
+    match schema.node.format.as_deref() {
+        // The layout stops matching where the year should be, or later: Go names that part, we name the whole.
+        Some("date-time") if !text.is_empty() && text.parse::<jiff::Timestamp>().is_err() => Some(format!(
+            "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\""
+        )),
+        Some("byte") => illegal_base64(text).map(|at| format!("illegal base64 data at input byte {at}")),
+        _ => None,
+    }
+}
+
+/// Where Go's decoder stops; `None` if it does not. Line breaks are skipped.
+fn illegal_base64(text: &str) -> Option<usize> {
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
+    let mut bytes = text
+        .bytes()
+        .enumerate()
+        .filter(|(_, byte)| !matches!(byte, b'\r' | b'\n'));
+    let mut in_group = 0;
+    while let Some((at, byte)) = bytes.next() {
+        if is_digit(byte) {
+            in_group = (in_group + 1) % 4;
+            continue;
+        }
+        if byte != b'=' || in_group < 2 {
+            return Some(at);
+        }
+        if in_group == 2 {
+            match bytes.next() {
+                Some((_, b'=')) => {}
+                Some((at, _)) => return Some(at),
+                None => return Some(text.len()),
+            }
+        }
+        return bytes.next().map(|(at, _)| at);
+    }
+    (in_group > 0).then(|| text.len() - in_group)
 }
 
 /// `v1.Deployment` of `io.k8s.api.apps.v1.Deployment`
@@ -217,5 +248,29 @@ pub(crate) fn normalize_numbers(value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(normalize_numbers),
         Value::Object(fields) => fields.values_mut().for_each(normalize_numbers),
         Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::illegal_base64;
+
+    #[test]
+    fn base64_is_refused_where_go_refuses_it() {
+        for (text, expected) in [
+            ("", None),
+            ("YQ==", None),
+            ("YWI=", None),
+            ("YW\nJj", None),
+            ("not base64!", Some(3)),
+            ("YQ=", Some(3)),
+            ("YQ", Some(0)),
+            ("Y", Some(0)),
+            ("=", Some(0)),
+            ("YQ=x", Some(3)),
+            ("YQ==x", Some(4)),
+        ] {
+            assert_eq!(illegal_base64(text), expected, "{text}");
+        }
     }
 }

@@ -143,8 +143,10 @@ fn coerce_one(object: &mut Map<String, Value>) -> Result<(), String> {
         object.remove("metadata");
         return Ok(());
     };
-    fields.retain(|_, value| match value {
+    fields.retain(|name, value| match value {
         Value::Null => false,
+        // An empty list of entries discards all entries.
+        Value::Array(_) if name == "managedFields" => true,
         Value::String(text) => !text.is_empty(),
         Value::Array(items) => !items.is_empty(),
         Value::Object(entries) => !entries.is_empty(),

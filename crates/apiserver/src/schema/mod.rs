@@ -32,6 +32,8 @@ pub(crate) struct Schema {
     definitions: Arc<Definitions>,
     root: Child,
     custom: bool,
+    /// Whether there are rules in CEL.
+    has_rules: bool,
 }
 
 impl Schema {
@@ -43,6 +45,7 @@ impl Schema {
             definitions: Arc::clone(definitions),
             root,
             custom: false,
+            has_rules: false,
         }))
     }
 
@@ -62,6 +65,7 @@ impl Schema {
             definitions,
             root,
             custom: true,
+            has_rules: mentions_rules(open_api_v3_schema),
         }))
     }
 
@@ -95,9 +99,38 @@ impl Schema {
         default::default(self.root(), object);
     }
 
-    /// What is wrong with an object of a custom kind, in the order and words of kube-apiserver.
+    /// What is wrong with a new object of a custom kind, in the order and words of kube-apiserver.
     pub(crate) fn validate(&self, object: &Value) -> Vec<FieldError> {
-        validate::validate(self.root(), object)
+        self.note_unchecked_rules(validate::validate(self.root(), object, None))
+    }
+
+    /// What is wrong with the new state of an object; what did not change is not looked at.
+    pub(crate) fn validate_update(&self, old: &Value, new: &Value) -> Vec<FieldError> {
+        self.note_unchecked_rules(validate::validate(self.root(), new, Some(old)))
+    }
+
+    /// What is wrong with the new `status` of an object.
+    pub(crate) fn validate_status_update(&self, old: &Value, new: &Value) -> Vec<FieldError> {
+        let (Some(schema), Some(status)) = (self.root().property("status"), new.get("status")) else {
+            return Vec::new();
+        };
+        let mut errors = validate::validate(schema, status, old.get("status"));
+        for error in &mut errors {
+            error.field = match error.field.as_str() {
+                "<nil>" | "" => "status".to_owned(),
+                field => format!("status.{field}"),
+            };
+        }
+        self.note_unchecked_rules(errors)
+    }
+
+    fn note_unchecked_rules(&self, mut errors: Vec<FieldError>) -> Vec<FieldError> {
+        if self.has_rules && errors.iter().any(validate::blocks_rules) {
+            let why = "some validation rules were not checked because the object was invalid; correct the existing \
+                       errors to complete validation";
+            errors.push(FieldError::invalid("<nil>", "null", why));
+        }
+        errors
     }
 
     /// Why `object` cannot be decoded into the Go struct of a builtin kind, in Go's words.
@@ -117,6 +150,16 @@ impl Schema {
         } else {
             go::empty(self.root())
         }
+    }
+}
+
+fn mentions_rules(schema: &Value) -> bool {
+    match schema {
+        Value::Object(fields) => {
+            fields.contains_key("x-kubernetes-validations") || fields.values().any(mentions_rules)
+        }
+        Value::Array(items) => items.iter().any(mentions_rules),
+        _ => false,
     }
 }
 

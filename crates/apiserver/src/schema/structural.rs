@@ -293,7 +293,7 @@ impl Checker<'_> {
             let mut pruned = default.clone();
             prune::prune(cursor, &mut pruned);
             if pruned == *default {
-                for mut error in validate::validate(cursor, default) {
+                for mut error in validate::validate(cursor, default, None) {
                     error.field = match (error.field.as_str(), self.place(&place)) {
                         ("<nil>", _) => "<nil>".to_owned(),
                         ("", place) => place,

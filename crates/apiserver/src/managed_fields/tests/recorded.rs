@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use percent_encoding::percent_decode_str;
+use regex::Regex;
 use serde_json::{Value, json};
 
 use super::super::{Writer, apply, track_update};
@@ -51,8 +52,9 @@ impl Player {
     fn play(&mut self, file: &Path) {
         self.scenario = file.file_stem().unwrap().to_string_lossy().into_owned();
         let text = std::fs::read_to_string(file).unwrap();
-        let scenario: Value =
-            serde_json::from_str(&text.replace("{{time}}", "2024-01-01T00:00:00Z")).unwrap();
+        let times = Regex::new(r"\{\{(time|created|microTime)(:\d+)?\}\}").unwrap();
+        let text = times.replace_all(&text, "2024-01-01T00:00:00Z");
+        let scenario: Value = serde_json::from_str(&text).unwrap();
         for (index, step) in scenario["steps"].as_array().unwrap().iter().enumerate() {
             let (request, response) = (&step["request"], &step["response"]);
             let Some((path, query)) = request["path"]

@@ -18,14 +18,47 @@ use crate::path::Path;
 use crate::status::FieldError;
 
 /// All that is wrong with `object`.
-pub(super) fn validate(schema: Cursor<'_>, object: &Value) -> Vec<FieldError> {
+///
+/// With the `old` state of an object that is updated, parts that did not change are not looked at: a schema may have
+/// become stricter since they were written.
+pub(super) fn validate(schema: Cursor<'_>, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    node(schema, object, &Path::root(), &mut errors);
-    unique::check(schema, object, &Path::root(), &mut errors);
+    node(schema, object, old, &Path::root(), &mut errors);
+    let mut duplicates = Vec::new();
+    unique::check(schema, object, &Path::root(), &mut duplicates);
+    if let Some(old) = old.filter(|_| !duplicates.is_empty()) {
+        let mut before = Vec::new();
+        unique::check(schema, old, &Path::root(), &mut before);
+        if !before.is_empty() {
+            duplicates.clear();
+        }
+    }
+    errors.append(&mut duplicates);
     errors
 }
 
-fn node(schema: Cursor<'_>, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+/// Whether errors keep rules in CEL from being checked; the answer says so, where there are any.
+pub(super) fn blocks_rules(error: &FieldError) -> bool {
+    matches!(
+        error.reason,
+        "FieldValueNotSupported"
+            | "FieldValueRequired"
+            | "FieldValueTooLong"
+            | "FieldValueTooMany"
+            | "FieldValueTypeInvalid"
+    )
+}
+
+fn node(
+    schema: Cursor<'_>,
+    value: &Value,
+    old: Option<&Value>,
+    path: &Path<'_>,
+    errors: &mut Vec<FieldError>,
+) {
+    if old == Some(value) {
+        return;
+    }
     let rules = schema.node.rules.as_deref();
     check_type(schema.node, value, path, errors);
     if value.is_null() {
@@ -57,7 +90,8 @@ fn node(schema: Cursor<'_>, value: &Value, path: &Path<'_>, errors: &mut Vec<Fie
         Value::Array(elements) => {
             if let Some(items) = schema.items() {
                 for (index, element) in elements.iter().enumerate() {
-                    node(items, element, &path.index(index), errors);
+                    let old = unique::counterpart(schema, element, old);
+                    node(items, element, old, &path.index(index), errors);
                 }
             }
             if let Some(rules) = rules {
@@ -81,7 +115,8 @@ fn node(schema: Cursor<'_>, value: &Value, path: &Path<'_>, errors: &mut Vec<Fie
                 None => schema.property(name).or_else(|| schema.additional()),
             };
             if let Some(child) = child {
-                node(child, value, &path.field(name), errors);
+                let old = old.and_then(|old| old.get(name));
+                node(child, value, old, &path.field(name), errors);
             }
         }
         for name in schema.required() {
@@ -133,7 +168,7 @@ fn is_integer(value: &Value) -> bool {
 fn junctors(schema: Cursor<'_>, rules: &Rules, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let attempt = |child: &Child| {
         let mut errors = Vec::new();
-        node(schema.at(child), value, path, &mut errors);
+        node(schema.at(child), value, None, path, &mut errors);
         errors
     };
     if !rules.any_of.is_empty() {

@@ -272,3 +272,89 @@ fn junctors() {
         ]],
     );
 }
+
+#[track_caller]
+fn check_update(spec: &Value, old: &Value, new: &Value, expected: &Expect) {
+    let root = json!({"type": "object", "properties": {"spec": spec}});
+    let schema = Schema::from_crd(&root, "s").unwrap();
+    let errors = schema.validate_update(&json!({"spec": old}), &json!({"spec": new}));
+    let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+    expected.assert_eq(&texts.join("\n"));
+}
+
+#[test]
+fn what_an_update_leaves_alone_may_be_wrong() {
+    let short = json!({"type": "string", "maxLength": 3});
+    let spec = json!({"type": "object", "required": ["must"], "properties": {
+        "must": short, "plain": {"type": "array", "items": short},
+        "ports": {
+            "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+            "items": {"type": "object", "properties": {"name": short, "note": {"type": "string"}}},
+        },
+    }});
+    let old = json!({"plain": ["toolong", "b"], "ports": [{"name": "toolong", "note": "1"}, {"name": "b"}]});
+    let with = |changes: Value| {
+        let mut new = old.clone();
+        crate::patch::merge(&mut new, &changes);
+        new
+    };
+    check_update(&spec, &old, &old, &expect![""]);
+    check_update(
+        &spec,
+        &old,
+        &with(json!({"note": "x"})),
+        &expect!["spec.must: Required value"],
+    );
+    check_update(&spec, &old, &with(json!({"must": "x"})), &expect![""]);
+    // Elements of a plain list have no identity, so that all of them count as new.
+    check_update(
+        &spec,
+        &old,
+        &with(json!({"must": "x", "plain": ["toolong", "c"]})),
+        &expect!["spec.plain[0]: Too long: may not be more than 3 bytes"],
+    );
+    check_update(
+        &spec,
+        &old,
+        &with(json!({"must": "x", "ports": [{"name": "b"}, {"name": "toolong", "note": "new"}]})),
+        &expect![""],
+    );
+}
+
+#[test]
+fn errors_that_keep_rules_from_being_checked_say_so() {
+    let spec = json!({
+        "type": "object", "properties": {"size": {"type": "integer", "maximum": 10}, "color": {"enum": ["blue"], "type": "string"}},
+        "x-kubernetes-validations": [{"rule": "self.size != 50"}],
+    });
+    check_update(
+        &spec,
+        &json!({}),
+        &json!({"size": 11}),
+        &expect!["spec.size: Invalid value: 11: spec.size in body should be less than or equal to 10"],
+    );
+    check_update(
+        &spec,
+        &json!({}),
+        &json!({"color": "green"}),
+        &expect![[r#"
+            spec.color: Unsupported value: "green": supported values: "blue"
+            <nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"#]],
+    );
+}
+
+#[test]
+fn errors_of_a_status_update_leave_out_the_prefix_that_the_validator_does_not_know() {
+    let root = json!({"type": "object", "properties": {
+        "spec": {"type": "object", "properties": {"size": {"type": "integer"}}},
+        "status": {"type": "object", "properties": {"replicas": {"type": "integer"}}},
+    }});
+    let schema = Schema::from_crd(&root, "s").unwrap();
+    let object = |replicas: Value| json!({"spec": {"size": "x"}, "status": {"replicas": replicas}});
+    let errors = schema.validate_status_update(&object(json!(1)), &object(json!("x")));
+    let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts,
+        [r#"status.replicas: Invalid value: "string": replicas in body must be of type integer: "string""#]
+    );
+}

@@ -43,6 +43,20 @@ pub(super) fn check(schema: Cursor<'_>, value: &Value, path: &Path<'_>, errors: 
     }
 }
 
+/// The element of the `old` list that `element` is the new state of: that with the same keys. Elements of other lists
+/// have no identity.
+pub(super) fn counterpart<'a>(
+    schema: Cursor<'_>,
+    element: &Value,
+    old: Option<&'a Value>,
+) -> Option<&'a Value> {
+    let ListType::Map(keys) = schema.list_type() else {
+        return None;
+    };
+    let wanted = key(keys, element);
+    old?.as_array()?.iter().find(|old| key(keys, old) == wanted)
+}
+
 fn key(keys: &[String], element: &Value) -> Value {
     let key: Map<String, Value> = keys
         .iter()
