@@ -13,7 +13,10 @@ use crate::registry::{Registry, Served};
 use crate::server::{Refused, Server};
 use crate::store::{Change, Key};
 use crate::verbs::delete::{FOREGROUND, ORPHAN};
-use crate::verbs::metadata;
+use crate::verbs::{metadata, update};
+
+/// Who owns the fields that the collector writes.
+const MANAGER: &str = "kube-controller-manager";
 
 /// Collects until its task is aborted.
 pub(crate) async fn run(server: Arc<Server>) {
@@ -164,7 +167,7 @@ fn drop_references(server: &Server, dependent: &Node, uids: &[String]) -> bool {
     } else {
         fields.insert("ownerReferences".to_owned(), Value::Array(rest));
     }
-    put(server, dependent, &object)
+    put_tracked(server, dependent, object)
 }
 
 fn remove_finalizer(server: &Server, node: &Node, finalizer: &str) {
@@ -178,7 +181,7 @@ fn remove_finalizer(server: &Server, node: &Node, finalizer: &str) {
     if rest.is_empty() && node.served.deletable(&object) {
         commit(server, node, Change::Delete);
     } else {
-        put(server, node, &object);
+        put_tracked(server, node, object);
     }
 }
 
@@ -218,7 +221,30 @@ fn collect(server: &Server, registry: &Registry, node: &Node, dependents: &BTree
     // A dependent that its own dependents would block goes in the foreground too, if its owner does.
     let mine = dependents.get(node.uid()).map_or(&[][..], Vec::as_slice);
     let foreground = !leaving.is_empty() && !mine.is_empty();
+    // One of them waits already, perhaps, by a circle, for this very object: it must not wait for anything itself.
+    if foreground && mine.iter().any(|dependent| dependent.waits_for(FOREGROUND)) && unblock(server, node) {
+        return;
+    }
     delete(server, node, foreground);
+}
+
+/// Lets the owners of a dependent go before it. `false` if it blocks none; else another pass follows the commit.
+fn unblock(server: &Server, node: &Node) -> bool {
+    let mut object = node.object.clone();
+    let owners = object["metadata"]["ownerReferences"].as_array_mut();
+    let blocking = owners
+        .into_iter()
+        .flatten()
+        .filter(|owner| owner["blockOwnerDeletion"] == true);
+    let mut any = false;
+    for owner in blocking {
+        owner["blockOwnerDeletion"] = json!(false);
+        any = true;
+    }
+    if any {
+        put_tracked(server, node, object);
+    }
+    any
 }
 
 fn delete(server: &Server, node: &Node, foreground: bool) {
@@ -270,6 +296,12 @@ fn find(server: &Server, registry: &Registry, node: &Node, owner: &Value) -> Own
     }
     let leaving = metadata::is_terminating(&object) && metadata::finalizers(&object).contains(&FOREGROUND);
     if leaving { Owner::Leaving } else { Owner::Living }
+}
+
+/// Stores what the collector patched, as its client would have it.
+fn put_tracked(server: &Server, node: &Node, mut object: Value) -> bool {
+    update::track_as(server, &node.served, MANAGER, "", Some(&node.object), &mut object);
+    put(server, node, &object)
 }
 
 fn put(server: &Server, node: &Node, object: &Value) -> bool {

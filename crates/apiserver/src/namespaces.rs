@@ -10,10 +10,12 @@ use crate::resource::StorageKey;
 use crate::server::{Refused, Server};
 use crate::status::ApiError;
 use crate::store::{Change, Key};
-use crate::verbs::{create, metadata};
+use crate::verbs::{create, metadata, update};
 
 /// The finalizer in `spec.finalizers` that keeps a namespace until it is empty.
 const FINALIZER: &str = "kubernetes";
+/// Who owns the conditions of a namespace that is being deleted.
+const MANAGER: &str = "kube-controller-manager";
 /// Namespaces that every cluster has.
 const DEFAULTS: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 /// Namespaces that nobody can delete.
@@ -37,22 +39,34 @@ pub(crate) fn create_defaults(server: &Server) {
         let mut namespace = json!({
             "metadata": {"name": name, "uid": server.uid(), "creationTimestamp": server.clock.now_seconds()},
         });
+        default(&mut namespace);
+        if let Some(served) = server.registry().get("", "v1", "namespaces") {
+            update::track_as(server, served, "kube-apiserver", "", None, &mut namespace);
+        }
         prepare_create(&mut namespace);
         create::put_if_absent(server, &table(), &Key::new("", name), &namespace);
     }
 }
 
-/// A new namespace is active, kept by its finalizer, and labelled with its name.
-pub(crate) fn prepare_create(namespace: &mut Value) {
+/// A namespace is labelled with its name, once it has one.
+pub(crate) fn default(namespace: &mut Value) {
     let name = metadata::text(namespace, "name").to_owned();
-    let fields = metadata::of(namespace);
-    if !name.is_empty() {
-        let labels = fields.entry("labels").or_insert_with(|| json!({}));
-        if !labels.is_object() {
-            *labels = json!({});
-        }
-        labels["kubernetes.io/metadata.name"] = json!(name);
+    if name.is_empty() {
+        return;
     }
+    let labels = metadata::of(namespace)
+        .entry("labels")
+        .or_insert_with(|| json!({}));
+    if !labels.is_object() {
+        *labels = json!({});
+    }
+    labels["kubernetes.io/metadata.name"] = json!(name);
+}
+
+/// A new namespace is active, kept by its finalizer, and labelled with its name, which may have been generated since
+/// the defaults were set.
+pub(crate) fn prepare_create(namespace: &mut Value) {
+    default(namespace);
     namespace["status"] = json!({"phase": "Active"});
     let mut finalizers = namespace["spec"]["finalizers"]
         .as_array()
@@ -64,19 +78,12 @@ pub(crate) fn prepare_create(namespace: &mut Value) {
     namespace["spec"] = json!({"finalizers": finalizers});
 }
 
-/// `spec.finalizers` is written by `/finalize` alone, and the label of the name cannot be taken away.
+/// `spec.finalizers` is written by `/finalize` alone.
 pub(crate) fn prepare_update(old: &Value, new: &mut Value, subresource: &str) {
     if subresource != "finalize" {
         new["spec"] = old["spec"].clone();
     } else {
         new["status"] = old["status"].clone();
-    }
-    if subresource.is_empty() {
-        let name = metadata::text(new, "name").to_owned();
-        let labels = metadata::of(new).entry("labels").or_insert_with(|| json!({}));
-        if labels.is_object() {
-            labels["kubernetes.io/metadata.name"] = json!(name);
-        }
     }
 }
 
@@ -140,6 +147,7 @@ fn empty(server: &Server, namespaces: &Served, key: &Key, revision: u64, namespa
     }
     let mut next = namespace.clone();
     set_conditions(server, &mut next, &left);
+    update::track_as(server, namespaces, MANAGER, "status", Some(namespace), &mut next);
     if held && left.is_empty() {
         let rest: Vec<Value> = next["spec"]["finalizers"]
             .as_array()

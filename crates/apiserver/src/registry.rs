@@ -119,6 +119,9 @@ impl Served {
         if self.defines() {
             crd::object::default(object);
         }
+        if namespaces::is_table(self.storage()) {
+            namespaces::default(object);
+        }
     }
 
     /// Fields of the top level that an endpoint does not write.

@@ -3,10 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::{all, put};
-use crate::managed_fields::{self, Writer};
 use crate::registry::Served;
 use crate::server::Server;
-use crate::verbs::metadata;
+use crate::verbs::{metadata, update};
 
 /// Gives every definition the names that are free, and establishes those that got all of theirs.
 ///
@@ -58,20 +57,7 @@ pub(super) fn settle(server: &Server, served: &Served) {
 
 /// Ownership of what the server itself writes into the status.
 pub(super) fn track(server: &Server, served: &Served, old: &Value, new: &mut Value) {
-    let now = server.clock.now_seconds();
-    let writer = Writer {
-        manager: "kube-apiserver",
-        subresource: "status",
-        api_version: &served.kind.api_version,
-        now: &now,
-    };
-    managed_fields::track_update(
-        &served.schema,
-        Some(old),
-        new,
-        &writer,
-        served.reset_fields("status"),
-    );
+    update::track_as(server, served, "kube-apiserver", "status", Some(old), new);
 }
 
 /// The status of a condition, empty if there is none.

@@ -113,13 +113,14 @@ fn prepare(
     {
         fields.remove("status");
     }
-    served.prepare_create(call, object)?;
     if let Some(warning) = metadata::deduplicate_owners(object) {
         call.warn(warning);
     }
+    // What the kind itself sets from here on belongs to nobody.
     if ownership == update::Ownership::Tracked {
         update::track(call, None, object, options, "");
     }
+    served.prepare_create(call, object)?;
     let mut errors = metadata::validate(&served, object);
     errors.extend(served.validate_create(object));
     if !errors.is_empty() {

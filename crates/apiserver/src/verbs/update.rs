@@ -10,7 +10,7 @@ use super::{Call, RETRIES, create, metadata, options};
 use crate::managed_fields::{self, Writer};
 use crate::registry::Served;
 use crate::request::query::{WriteOptions, revision};
-use crate::server::Refused;
+use crate::server::{Refused, Server};
 use crate::status::{ApiError, FieldError};
 use crate::store::{Change, Document, Stored};
 
@@ -208,15 +208,16 @@ fn prepare(
     );
     metadata::restore(old, new);
     isolate(&served, &subresource, old, new);
-    served.prepare_update(call, old, new, &subresource)?;
-    if subresource != "status" {
-        metadata::bump_generation(&served, old, new);
-    }
     if let Some(warning) = metadata::deduplicate_owners(new) {
         call.warn(warning);
     }
+    // What the kind itself sets from here on belongs to nobody.
     if ownership == Ownership::Tracked {
         track(call, Some(old), new, options, &subresource);
+    }
+    served.prepare_update(call, old, new, &subresource)?;
+    if subresource != "status" {
+        metadata::bump_generation(&served, old, new);
     }
     let mut errors = metadata::validate(&served, new);
     // Twice, as the generic part and the kind's own part of kube-apiserver both report it.
@@ -280,16 +281,39 @@ pub(crate) fn track(
     options: &WriteOptions,
     subresource: &str,
 ) {
-    let manager = call.manager(options);
-    let now = call.server.clock.now_seconds();
-    let writer = Writer {
-        manager: &manager,
+    track_as(
+        &call.server,
+        &call.served,
+        &call.manager(options),
         subresource,
-        api_version: &call.served.kind.api_version,
+        old,
+        new,
+    );
+}
+
+/// Gives what changed to a manager, be it a client's or one of the server's own.
+pub(crate) fn track_as(
+    server: &Server,
+    served: &Served,
+    manager: &str,
+    subresource: &str,
+    old: Option<&Value>,
+    new: &mut Value,
+) {
+    let now = server.clock.now_seconds();
+    let writer = Writer {
+        manager,
+        subresource,
+        api_version: &served.kind.api_version,
         now: &now,
     };
-    let reset = call.served.reset_fields(subresource);
-    managed_fields::track_update(&call.served.schema, old, new, &writer, reset);
+    managed_fields::track_update(
+        &served.schema,
+        old,
+        new,
+        &writer,
+        served.reset_fields(subresource),
+    );
 }
 
 impl Call {
