@@ -48,6 +48,9 @@ impl<K> Shared<K> {
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Inner<K>) -> T) -> T {
         let mut inner = self.inner.lock();
         let result = change(&mut inner);
+        if inner.getters.is_empty() && inner.drainers.is_empty() {
+            return result;
+        }
         let (calls, drained) = inner.calls();
         drop(inner);
         calls.into_iter().flatten().chain(drained).for_each(Waker::wake);

@@ -36,6 +36,7 @@ impl Waiters {
         }
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.seats.is_empty()
     }

@@ -34,9 +34,88 @@ impl fmt::Display for Flow {
     }
 }
 
+/// The ready keys, class by class: one line each, or as many lines as there are flows, which take turns.
+pub(crate) enum Lines {
+    Plain([Line; Priority::ALL.len()]),
+    Fair(Box<Flows>),
+}
+
+impl Lines {
+    pub(crate) fn new(fair: bool) -> Self {
+        if fair {
+            Self::Fair(Box::new(Flows::new()))
+        } else {
+            Self::Plain([Line::EMPTY; _])
+        }
+    }
+
+    /// The number of a flow for one more entry.
+    pub(crate) fn join(&mut self, name: impl FnOnce() -> Option<Flow>) -> u32 {
+        match self {
+            Self::Plain(_) => 0,
+            Self::Fair(flows) => name().map_or(0, |name| flows.join(name)),
+        }
+    }
+
+    /// An entry of the flow is gone.
+    #[inline]
+    pub(crate) fn leave(&mut self, number: u32) {
+        if let Self::Fair(flows) = self {
+            flows.leave(number);
+        }
+    }
+
+    pub(crate) fn name(&self, number: u32) -> Option<&Flow> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Fair(flows) => Some(&flows.flows[number as usize].name),
+        }
+    }
+
+    /// The ready key of `class` whose turn it is.
+    #[inline]
+    pub(crate) fn first(&mut self, class: usize) -> Option<Id> {
+        match self {
+            Self::Plain(lines) => lines[class].first(),
+            Self::Fair(flows) => flows.first(class),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn push<K>(&mut self, id: Id, class: usize, slab: &mut Slab<K>) {
+        match self {
+            Self::Plain(lines) => lines[class].push(id, slab),
+            Self::Fair(flows) => flows.push(id, class, slab),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn remove<K>(&mut self, id: Id, class: usize, slab: &mut Slab<K>) {
+        match self {
+            Self::Plain(lines) => lines[class].remove(id, slab),
+            Self::Fair(flows) => flows.flows[slab[id].flow as usize].lines[class].remove(id, slab),
+        }
+    }
+
+    /// Ends the turn of the flow whose key `first` found.
+    #[inline]
+    pub(crate) fn next_turn(&mut self, class: usize) {
+        if let Self::Fair(flows) = self {
+            flows.next_turn(class);
+        }
+    }
+
+    /// How many flows have keys.
+    #[cfg(test)]
+    pub(crate) fn known(&self) -> usize {
+        match self {
+            Self::Plain(_) => 0,
+            Self::Fair(flows) => flows.numbers.len(),
+        }
+    }
+}
+
 /// The flows that have keys in the queue, numbered, and the turns they take.
-///
-/// A queue without flows has exactly one, number 0.
 pub(crate) struct Flows {
     flows: Vec<State>,
     vacant: Vec<u32>,
@@ -46,7 +125,7 @@ pub(crate) struct Flows {
 }
 
 struct State {
-    name: Option<Flow>,
+    name: Flow,
     /// Entries that belong to it, in whatever state.
     members: usize,
     lines: [Line; Priority::ALL.len()],
@@ -54,58 +133,46 @@ struct State {
     in_turn: [bool; Priority::ALL.len()],
 }
 
-impl State {
-    fn new(name: Option<Flow>) -> Self {
-        Self {
-            name,
-            members: 0,
-            lines: [Line::EMPTY; _],
-            in_turn: [false; _],
-        }
-    }
-}
-
 impl Flows {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Self {
-            flows: vec![State::new(None)],
+            flows: Vec::new(),
             vacant: Vec::new(),
             numbers: HashMap::default(),
             turns: Default::default(),
         }
     }
 
-    /// The number of a flow for one more entry.
-    pub(crate) fn join(&mut self, name: Option<Flow>) -> u32 {
-        let number = match name {
-            None => 0,
-            Some(name) => *self.numbers.entry(name).or_insert_with_key(|name| {
-                let state = State::new(Some(name.clone()));
-                match self.vacant.pop() {
-                    Some(number) => {
-                        self.flows[number as usize] = state;
-                        number
-                    }
-                    None => {
-                        self.flows.push(state);
-                        u32::try_from(self.flows.len() - 1)
-                            .expect("there are no more flows than places in the slab")
-                    }
+    fn join(&mut self, name: Flow) -> u32 {
+        let number = *self.numbers.entry(name).or_insert_with_key(|name| {
+            let state = State {
+                name: name.clone(),
+                members: 0,
+                lines: [Line::EMPTY; _],
+                in_turn: [false; _],
+            };
+            match self.vacant.pop() {
+                Some(number) => {
+                    self.flows[number as usize] = state;
+                    number
                 }
-            }),
-        };
+                None => {
+                    self.flows.push(state);
+                    u32::try_from(self.flows.len() - 1)
+                        .expect("there are no more flows than places in the slab")
+                }
+            }
+        });
         self.flows[number as usize].members += 1;
         number
     }
 
-    /// An entry of the flow is gone; without entries the flow is forgotten.
-    pub(crate) fn leave(&mut self, number: u32) {
+    /// Without entries a flow is forgotten.
+    fn leave(&mut self, number: u32) {
         let flow = &mut self.flows[number as usize];
         flow.members -= 1;
-        if flow.members == 0
-            && let Some(name) = &flow.name
-        {
-            self.numbers.remove(name);
+        if flow.members == 0 {
+            self.numbers.remove(&flow.name);
             for class in (0..flow.in_turn.len()).filter(|class| flow.in_turn[*class]) {
                 self.turns[class].retain(|other| *other != number);
             }
@@ -113,18 +180,7 @@ impl Flows {
         }
     }
 
-    /// How many flows have keys.
-    #[cfg(test)]
-    pub(crate) fn known(&self) -> usize {
-        self.numbers.len()
-    }
-
-    pub(crate) fn name(&self, number: u32) -> Option<&Flow> {
-        self.flows[number as usize].name.as_ref()
-    }
-
-    /// The ready key of `class` whose turn it is.
-    pub(crate) fn first(&mut self, class: usize) -> Option<Id> {
+    fn first(&mut self, class: usize) -> Option<Id> {
         while let Some(number) = self.turns[class].front() {
             let flow = &mut self.flows[*number as usize];
             if let Some(id) = flow.lines[class].first() {
@@ -136,7 +192,7 @@ impl Flows {
         None
     }
 
-    pub(crate) fn push<K>(&mut self, id: Id, class: usize, slab: &mut Slab<K>) {
+    fn push<K>(&mut self, id: Id, class: usize, slab: &mut Slab<K>) {
         let number = slab[id].flow;
         let flow = &mut self.flows[number as usize];
         flow.lines[class].push(id, slab);
@@ -145,12 +201,8 @@ impl Flows {
         }
     }
 
-    pub(crate) fn remove<K>(&mut self, id: Id, class: usize, slab: &mut Slab<K>) {
-        self.flows[slab[id].flow as usize].lines[class].remove(id, slab);
-    }
-
-    /// Ends the turn of the flow that `first` found; a flow without ready keys gets its next turn when it has some again.
-    pub(crate) fn next_turn(&mut self, class: usize) {
+    /// A flow without ready keys gets its next turn when it has some again.
+    fn next_turn(&mut self, class: usize) {
         let turns = &mut self.turns[class];
         let Some(number) = turns.front() else { return };
         let flow = &mut self.flows[*number as usize];

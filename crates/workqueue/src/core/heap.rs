@@ -29,10 +29,12 @@ impl Heap {
         }
     }
 
+    #[inline]
     pub(crate) fn first(&self) -> Option<(Moment, Id)> {
         self.nodes.first().map(|node| (node.until, node.id))
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }

@@ -14,6 +14,7 @@ impl Line {
         last: Id::NONE,
     };
 
+    #[inline]
     pub(crate) fn first(self) -> Option<Id> {
         Some(self.first).filter(|id| *id != Id::NONE)
     }

@@ -82,7 +82,7 @@ impl<K> Core<K> {
             slab: Slab::new(),
             index: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
-            order: Order::new(options.ageing),
+            order: Order::new(options.ageing, options.flow_of.is_some()),
             processing: 0,
             again: 0,
             intake: Intake::Open,
@@ -164,7 +164,7 @@ impl<K> Core<K> {
     /// Forgets an entry that is nowhere, and returns its key.
     fn remove(&mut self, id: Id) -> K {
         let entry = self.slab.remove(id);
-        self.order.flows.leave(entry.flow);
+        self.order.lines.leave(entry.flow);
         if let Ok(found) = self.index.find_entry(entry.hash, |other| *other == id) {
             found.remove();
         }
@@ -227,8 +227,8 @@ impl<K: Clone + Eq + Hash> Core<K> {
     fn insert(&mut self, key: K, hash: u64, how: AddOptions) -> Id {
         let flow = self
             .order
-            .flows
-            .join(self.options.flow_of.as_ref().map(|flow_of| flow_of(&key)));
+            .lines
+            .join(|| self.options.flow_of.as_ref().map(|flow_of| flow_of(&key)));
         let id = self.slab.insert(Entry {
             key,
             hash,
@@ -393,7 +393,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
                 },
             },
             priority: entry.priority,
-            flow: self.order.flows.name(entry.flow).cloned(),
+            flow: self.order.lines.name(entry.flow).cloned(),
             failures: self.num_requeues(&entry.key),
         };
         Some(self.slab.page(page)?.map(describe).collect())

@@ -15,6 +15,7 @@ impl Moment {
     pub(crate) const NEVER: Self = Self(u64::MAX);
 
     /// `instant`, for a queue made at `epoch`; what was before counts as the epoch.
+    #[inline]
     pub(crate) fn since(epoch: Instant, instant: Instant) -> Self {
         Self(nanos(instant.saturating_duration_since(epoch)))
     }
@@ -27,16 +28,19 @@ impl Moment {
             .unwrap_or_else(|| epoch + Duration::from_secs(2 * 24 * 60 * 60))
     }
 
+    #[inline]
     pub(crate) fn after(self, delay: Duration) -> Self {
         Self(self.0.saturating_add(nanos(delay)))
     }
 
     /// The time from `earlier` to here; zero if that is later.
+    #[inline]
     pub(crate) fn elapsed_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
+#[inline]
 fn nanos(duration: Duration) -> u64 {
     // The product cannot overflow in the second branch; the common case stays in 64 bits.
     match duration.as_secs() {

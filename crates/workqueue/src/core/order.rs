@@ -3,7 +3,7 @@
 //! A key is in one line, in the heap or in neither; its state says which, and every move between them goes through here.
 
 use super::entry::{Reason, State};
-use super::flows::Flows;
+use super::flows::Lines;
 use super::heap::Heap;
 use super::line::Line;
 use super::moment::Moment;
@@ -11,7 +11,7 @@ use super::slab::{Id, Slab};
 use crate::{Ageing, Metrics, Priority};
 
 pub(crate) struct Order {
-    pub(crate) flows: Flows,
+    pub(crate) lines: Lines,
     /// Ready keys per class, the highest class first.
     ready: [usize; Priority::ALL.len()],
     waiting: Heap,
@@ -28,9 +28,9 @@ fn class(priority: Priority) -> usize {
 }
 
 impl Order {
-    pub(crate) fn new(ageing: Ageing) -> Self {
+    pub(crate) fn new(ageing: Ageing, fair: bool) -> Self {
         Self {
-            flows: Flows::new(),
+            lines: Lines::new(fair),
             ready: [0; _],
             waiting: Heap::new(),
             processing: Line::EMPTY,
@@ -39,19 +39,23 @@ impl Order {
         }
     }
 
+    #[inline]
     pub(crate) fn ready(&self) -> usize {
         self.ready.iter().sum()
     }
 
+    #[inline]
     pub(crate) fn ready_of(&self, priority: Priority) -> usize {
         self.ready[class(priority)]
     }
 
+    #[inline]
     pub(crate) fn nothing_waits(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// When the first of the waiting keys is due.
+    #[inline]
     pub(crate) fn next_due(&self) -> Option<Moment> {
         self.waiting.first().map(|(until, _)| until)
     }
@@ -71,14 +75,14 @@ impl Order {
         let entry = &mut slab[id];
         (entry.state, entry.at) = (State::Ready, since);
         let class = class(entry.priority);
-        self.flows.push(id, class, slab);
+        self.lines.push(id, class, slab);
         self.ready[class] += 1;
     }
 
     /// Takes a ready key out of its line; the caller puts it somewhere.
     pub(crate) fn remove_ready<K>(&mut self, id: Id, slab: &mut Slab<K>) {
         let class = class(slab[id].priority);
-        self.flows.remove(id, class, slab);
+        self.lines.remove(id, class, slab);
         self.ready[class] -= 1;
     }
 
@@ -116,11 +120,11 @@ impl Order {
             self.share(highest, now(), slab)
         };
         let id = self
-            .flows
+            .lines
             .first(class)
             .expect("a class with ready keys has a first one");
         self.remove_ready(id, slab);
-        self.flows.next_turn(class);
+        self.lines.next_turn(class);
         slab[id].state = State::Processing { again: None };
         self.processing.push(id, slab);
         Some(id)
@@ -130,7 +134,7 @@ impl Order {
     fn share<K>(&mut self, highest: usize, now: Moment, slab: &Slab<K>) -> usize {
         let lower = highest + 1..self.ready.len();
         let aged = lower.filter_map(|class| {
-            let since = slab[self.flows.first(class)?].at;
+            let since = slab[self.lines.first(class)?].at;
             (since.after(self.ageing.after) <= now).then_some((since, class))
         });
         match aged.min() {

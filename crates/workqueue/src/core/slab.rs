@@ -1,7 +1,9 @@
 //! Entries at numbered places.
 //!
-//! Places are stable, so that lists, the heap and the index can name an entry by a number of four bytes. Entries live in
+//! Places are stable, so that lines, the heap and the index can name an entry by a number of four bytes. Entries live in
 //! chunks: growing moves none of them and wastes at most one chunk, where doubling a vector would waste half of it.
+
+use std::ops::{Index, IndexMut};
 
 use super::entry::Entry;
 
@@ -20,10 +22,10 @@ impl Id {
 }
 
 /// Entries per chunk: large enough to be rare, small enough to be no burden for a queue of few keys.
-const CHUNK: usize = 512;
+const CHUNK: usize = 64;
 
 pub(crate) struct Slab<K> {
-    chunks: Vec<Vec<Slot<K>>>,
+    chunks: Vec<Box<[Slot<K>; CHUNK]>>,
     /// The first of the vacant places, each of which names the next.
     vacant: Id,
     len: usize,
@@ -44,9 +46,8 @@ impl<K> Slab<K> {
     }
 
     pub(crate) fn insert(&mut self, entry: Entry<K>) -> Id {
-        self.len += 1;
         if self.vacant == Id::NONE {
-            return self.push(entry);
+            self.grow();
         }
         let id = self.vacant;
         let slot = self.slot_mut(id);
@@ -55,25 +56,28 @@ impl<K> Slab<K> {
         };
         *slot = Slot::Taken(entry);
         self.vacant = next;
+        self.len += 1;
         id
     }
 
-    fn push(&mut self, entry: Entry<K>) -> Id {
-        if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
-            // The first chunk grows with its keys: most queues never hold many.
-            self.chunks.push(if self.chunks.is_empty() {
-                Vec::new()
+    #[cold]
+    fn grow(&mut self) {
+        let first = self.chunks.len() * CHUNK;
+        // The last number is no place: it says "none".
+        let places = u32::try_from(first + CHUNK).expect("four thousand million keys do not fit into memory");
+        let first = places - CHUNK as u32;
+        let next = |place| {
+            if place + 1 < places {
+                Id(place + 1)
             } else {
-                Vec::with_capacity(CHUNK)
-            });
-        }
-        let full = (self.chunks.len() - 1) * CHUNK;
-        let chunk = self.chunks.last_mut().expect("a chunk was just made sure of");
-        chunk.push(Slot::Taken(entry));
-        let place = u32::try_from(full + chunk.len() - 1)
-            .ok()
-            .filter(|place| *place != u32::MAX);
-        Id(place.expect("four thousand million keys do not fit into memory"))
+                Id::NONE
+            }
+        };
+        self.chunks
+            .push(Box::new(std::array::from_fn(|place| Slot::Vacant {
+                next: next(first + place as u32),
+            })));
+        self.vacant = Id(first);
     }
 
     pub(crate) fn remove(&mut self, id: Id) -> Entry<K> {
@@ -83,7 +87,7 @@ impl<K> Slab<K> {
         };
         self.vacant = id;
         self.len -= 1;
-        if self.len == 0 && self.chunks.len() > 1 {
+        if self.len == 0 && self.chunks.len() > 16 {
             // A storm has passed: its memory need not stay.
             *self = Self::new();
         }
@@ -98,15 +102,17 @@ impl<K> Slab<K> {
         }))
     }
 
+    #[inline]
     fn slot_mut(&mut self, id: Id) -> &mut Slot<K> {
         let (chunk, place) = id.split();
         &mut self.chunks[chunk][place]
     }
 }
 
-impl<K> std::ops::Index<Id> for Slab<K> {
+impl<K> Index<Id> for Slab<K> {
     type Output = Entry<K>;
 
+    #[inline]
     fn index(&self, id: Id) -> &Entry<K> {
         let (chunk, place) = id.split();
         match &self.chunks[chunk][place] {
@@ -116,7 +122,8 @@ impl<K> std::ops::Index<Id> for Slab<K> {
     }
 }
 
-impl<K> std::ops::IndexMut<Id> for Slab<K> {
+impl<K> IndexMut<Id> for Slab<K> {
+    #[inline]
     fn index_mut(&mut self, id: Id) -> &mut Entry<K> {
         match self.slot_mut(id) {
             Slot::Taken(entry) => entry,

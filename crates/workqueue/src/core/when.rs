@@ -44,6 +44,9 @@ impl<K> Core<K> {
     /// When a key runs because of an event now. `id` is new, waiting, or was just done.
     pub(super) fn event(&mut self, id: Id, now: Moment) -> (Moment, Reason) {
         let entry = &mut self.slab[id];
+        if entry.past.is_none() && self.options.debounce.is_none() {
+            return (now, Reason::Delayed);
+        }
         if let (BackOffEvents::Once { then_every }, Some(past)) =
             (self.options.back_off_events, &mut entry.past)
             && past.is_in_back_off(now)

@@ -89,5 +89,5 @@ fn flows_without_keys_are_forgotten() {
             script.core.done(id, || Moment::START);
         }
     }
-    assert_eq!(script.core.order.flows.known(), 0);
+    assert_eq!(script.core.order.lines.known(), 0);
 }
