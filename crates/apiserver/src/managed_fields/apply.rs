@@ -170,7 +170,7 @@ impl Attempt<'_> {
             let mut owned = owned.clone();
             strip(&mut owned.set);
             if new != *self.base {
-                owned.time = Some(self.writer.now.to_owned());
+                owned.time = self.writer.time();
             }
             managers.put(self.id.clone(), owned);
         }

@@ -39,3 +39,11 @@ pub(crate) struct Writer<'a> {
     /// The present in RFC 3339, whole seconds, UTC.
     pub(crate) now: &'a str,
 }
+
+impl Writer<'_> {
+    /// What the entry of a write shows as its time. Entries of `/scale` show none: the real server loses it when it maps
+    /// them from the fields of a `Scale` to those of the object.
+    fn time(&self) -> Option<String> {
+        (self.subresource != "scale").then(|| self.now.to_owned())
+    }
+}

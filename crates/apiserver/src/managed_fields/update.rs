@@ -85,7 +85,7 @@ pub(super) fn record(
         let owned = Owned {
             set,
             api_version: writer.api_version.to_owned(),
-            time: Some(writer.now.to_owned()),
+            time: writer.time(),
         };
         managers.put(id.clone(), owned);
     }

@@ -4,6 +4,7 @@ use json_patch::PatchOperation;
 use serde_json::Value;
 
 use super::rejected;
+use crate::schema::normalize_numbers;
 use crate::status::ApiError;
 
 /// Operations in one patch; each costs a walk of the object.
@@ -15,8 +16,9 @@ const MAX_OPERATIONS: usize = 10_000;
 /// 400 if the body is not a list of operations, 413 if it has more than 10,000, 422 without a word about the cause
 /// if an operation is unknown or malformed, its path is missing, or a test fails.
 pub(crate) fn json(target: &Value, patch: &[u8]) -> Result<Value, ApiError> {
-    let patch: Value = serde_json::from_slice(patch)
+    let mut patch: Value = serde_json::from_slice(patch)
         .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
+    normalize_numbers(&mut patch);
     let found = match patch {
         Value::Array(operations) => return apply(target, operations),
         Value::Null => return Ok(target.clone()),

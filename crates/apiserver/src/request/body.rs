@@ -10,6 +10,7 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
 use super::go_json;
+use crate::schema::normalize_numbers;
 use crate::status::ApiError;
 
 /// Largest body that is read, in bytes.
@@ -91,10 +92,13 @@ pub(crate) fn json(bytes: &[u8]) -> Result<Body, String> {
         .deserialize(&mut reader)
         .and_then(|value| reader.end().map(|()| value));
     match value {
-        Ok(value) => Ok(Body {
-            value,
-            strict: found.into_inner(),
-        }),
+        Ok(mut value) => {
+            normalize_numbers(&mut value);
+            Ok(Body {
+                value,
+                strict: found.into_inner(),
+            })
+        }
         Err(_) => Err(go_json::explain(&text)),
     }
 }
@@ -109,8 +113,9 @@ pub(crate) fn yaml(bytes: &[u8]) -> Result<Body, String> {
     let text = String::from_utf8_lossy(bytes);
     let options =
         serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins };
-    let value = serde_saphyr::from_str_with_options::<Value>(&text, options)
+    let mut value = serde_saphyr::from_str_with_options::<Value>(&text, options)
         .map_err(|error| format!("error converting YAML to JSON: yaml: {error}"))?;
+    normalize_numbers(&mut value);
     Ok(Body {
         value,
         strict: yaml_duplicate(&text).into_iter().collect(),
