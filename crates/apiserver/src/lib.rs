@@ -12,6 +12,7 @@ mod discovery;
 mod gc;
 mod managed_fields;
 mod namespaces;
+mod openapi;
 mod patch;
 mod path;
 mod protobuf;

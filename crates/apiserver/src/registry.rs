@@ -42,6 +42,8 @@ pub(crate) struct Custom {
     pub(crate) terminating: bool,
     /// Sent with every answer of a deprecated version.
     pub(crate) warning: Option<String>,
+    /// `openAPIV3Schema` of the version, to be published.
+    pub(crate) schema: Value,
 }
 
 impl Served {

@@ -27,7 +27,7 @@ pub(crate) fn definitions() -> &'static [(&'static str, &'static str)] {
 }
 
 /// All resources as (group version, JSON), in the order of discovery.
-pub(super) fn resources() -> impl Iterator<Item = (&'static str, &'static str)> {
+pub(crate) fn resources() -> impl Iterator<Item = (&'static str, &'static str)> {
     lines(include_str!("../../data/resources.txt"))
 }
 

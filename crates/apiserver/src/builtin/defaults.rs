@@ -129,7 +129,7 @@ pub(super) fn elements<'a>(object: &'a mut Value, key: &str) -> impl Iterator<It
 mod tests {
     use super::*;
 
-    fn check(kind: &str, spec: Value, expected: &Value) {
+    fn check(kind: &str, spec: &Value, expected: &Value) {
         let resource = super::super::served()
             .into_iter()
             .find(|(resource, _)| resource.kind == kind)
@@ -150,7 +150,7 @@ mod tests {
     fn workloads_have_the_recorded_defaults() {
         check(
             "Deployment",
-            json!({"selector": {}}),
+            &json!({"selector": {}}),
             &json!({
                 "selector": {}, "replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600,
                 "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}},
@@ -158,7 +158,7 @@ mod tests {
         );
         check(
             "Deployment",
-            json!({"selector": {}, "replicas": 0, "strategy": {"type": "Recreate"}}),
+            &json!({"selector": {}, "replicas": 0, "strategy": {"type": "Recreate"}}),
             &json!({
                 "selector": {}, "replicas": 0, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600,
                 "strategy": {"type": "Recreate"},
@@ -166,12 +166,12 @@ mod tests {
         );
         check(
             "ReplicaSet",
-            json!({"selector": {}}),
+            &json!({"selector": {}}),
             &json!({"selector": {}, "replicas": 1}),
         );
         check(
             "StatefulSet",
-            json!({
+            &json!({
                 "selector": {}, "serviceName": "svc",
                 "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}],
             }),
@@ -189,7 +189,7 @@ mod tests {
         );
         check(
             "DaemonSet",
-            json!({"selector": {}}),
+            &json!({"selector": {}}),
             &json!({
                 "selector": {}, "revisionHistoryLimit": 10,
                 "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}},

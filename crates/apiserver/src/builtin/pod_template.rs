@@ -178,7 +178,7 @@ fn downward_items(source: &mut Value) {
 mod tests {
     use super::*;
 
-    fn check(spec: Value, expected: &Value) {
+    fn check(spec: &Value, expected: &Value) {
         let mut template = json!({ "spec": spec });
         default(&mut template);
         let got = template["spec"].as_object_mut().unwrap();
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn containers_probes_and_ports_have_defaults() {
         check(
-            json!({"containers": [{
+            &json!({"containers": [{
                 "name": "c", "image": "x:1", "ports": [{"containerPort": 80}],
                 "env": [{"name": "A", "value": "b"}, {"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
                 "livenessProbe": {"httpGet": {"port": 80}, "periodSeconds": 5},
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn volumes_have_defaults() {
         check(
-            json!({"volumes": [
+            &json!({"volumes": [
                 {"name": "a"}, {"name": "b", "secret": {"secretName": "s"}}, {"name": "c", "hostPath": {"path": "/"}},
                 {"name": "d", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}},
             ]}),
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn the_old_name_of_the_service_account_follows_the_new() {
         let both = json!({"serviceAccount": "a", "serviceAccountName": "a"});
-        check(json!({"serviceAccount": "a"}), &both);
-        check(json!({"serviceAccountName": "a"}), &both);
+        check(&json!({"serviceAccount": "a"}), &both);
+        check(&json!({"serviceAccountName": "a"}), &both);
     }
 }

@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(errors, expected);
     }
 
-    fn deployment(selector: Value) -> Value {
+    fn deployment(selector: &Value) -> Value {
         json!({"spec": {
             "replicas": 1, "selector": selector,
             "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}},
@@ -186,13 +186,13 @@ mod tests {
     fn a_workload_selects_the_pods_it_makes() {
         check(
             "Deployment",
-            &deployment(json!({"matchLabels": {"app": "web"}})),
+            &deployment(&json!({"matchLabels": {"app": "web"}})),
             None,
             &[],
         );
         check(
             "Deployment",
-            &deployment(json!({"matchLabels": {"app": "other"}})),
+            &deployment(&json!({"matchLabels": {"app": "other"}})),
             None,
             &[
                 "spec.template.metadata.labels: Invalid value: {\"app\":\"web\"}: `selector` does not match template `labels`",
@@ -200,7 +200,7 @@ mod tests {
         );
         check(
             "Deployment",
-            &deployment(json!({})),
+            &deployment(&json!({})),
             None,
             &["spec.selector: Invalid value: {}: empty selector is invalid for deployment"],
         );
@@ -222,8 +222,8 @@ mod tests {
 
     #[test]
     fn selectors_stay() {
-        let old = deployment(json!({"matchLabels": {"app": "web"}}));
-        let mut new = deployment(json!({"matchLabels": {"app": "changed"}}));
+        let old = deployment(&json!({"matchLabels": {"app": "web"}}));
+        let mut new = deployment(&json!({"matchLabels": {"app": "changed"}}));
         new["spec"]["template"]["metadata"]["labels"] = json!({"app": "changed"});
         check(
             "Deployment",

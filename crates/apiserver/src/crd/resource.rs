@@ -45,6 +45,7 @@ fn served_version(definition: &Value, version: &Value, old: &Registry) -> Option
         accepted: definition["status"]["acceptedNames"].clone(),
         terminating: metadata::is_terminating(definition),
         warning: deprecation(definition, version),
+        schema: version["schema"]["openAPIV3Schema"].clone(),
     };
     let names = &custom.accepted;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

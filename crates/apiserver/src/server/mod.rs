@@ -4,6 +4,7 @@ mod body;
 mod dispatch;
 mod kubeconfig;
 mod listener;
+mod openapi;
 mod routes;
 mod service;
 mod state;

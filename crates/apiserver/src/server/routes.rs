@@ -1,4 +1,4 @@
-//! What is not a resource: discovery, health, version.
+//! What is not a resource: discovery, health, version, and the way to OpenAPI.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::body::ResponseBody;
 use super::dispatch::{not_found, text};
+use super::openapi;
 use crate::discovery;
 use crate::registry::Registry;
 use crate::request::accept::{Accept, Encoding};
@@ -29,6 +30,9 @@ pub(super) fn answer(registry: &Registry, route: &Route, head: &Parts) -> Respon
         Route::Root => Reply::value(200, Encoding::Json, &paths(registry)).into_response(),
         Route::Unknown | Route::OpenApiV2 => {
             Reply::value(404, Encoding::Json, &paths(registry)).into_response()
+        }
+        Route::OpenApi(path) if head.method == Method::GET || head.method == Method::HEAD => {
+            openapi::answer(registry, path, head)
         }
         _ if head.method != Method::GET => method_not_allowed(),
         Route::Version => Reply::value(200, Encoding::Json, &version()).into_response(),
