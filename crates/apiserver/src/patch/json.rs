@@ -10,11 +10,18 @@ use crate::status::ApiError;
 /// Operations in one patch; each costs a walk of the object.
 const MAX_OPERATIONS: usize = 10_000;
 
+/// Bytes that the `copy` operations of one patch may add: they could double an object again and again.
+const MAX_COPIED: usize = 3 << 20;
+
+/// Nesting that operations may build, as much as the JSON parser takes in a body: what reads objects recurses.
+const MAX_DEPTH: usize = 128;
+
 /// Applies a JSON patch.
 ///
 /// # Errors
-/// 400 if the body is not a list of operations, 413 if it has more than 10,000, 422 without a word about the cause
-/// if an operation is unknown or malformed, its path is missing, or a test fails.
+/// 400 if the body is not a list of operations, 413 if it has more than 10,000 or copies more than 3 MiB, 422 without a
+/// word about the cause if an operation is unknown or malformed, its path is missing, a test fails, or the result would
+/// be nested more than 128 levels deep.
 pub(crate) fn json(target: &Value, patch: &[u8]) -> Result<Value, ApiError> {
     let mut patch: Value = serde_json::from_slice(patch)
         .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
@@ -34,13 +41,14 @@ pub(crate) fn json(target: &Value, patch: &[u8]) -> Result<Value, ApiError> {
 
 fn apply(target: &Value, operations: Vec<Value>) -> Result<Value, ApiError> {
     if operations.len() > MAX_OPERATIONS {
-        let message = format!(
-            "Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
+        return Err(too_large(&format!(
+            "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
             operations.len()
-        );
-        return Err(ApiError::new(413, "RequestEntityTooLarge", message));
+        )));
     }
     let mut patched = target.clone();
+    let mut bound = DepthBound(depth(target));
+    let mut copied = 0;
     for operation in operations {
         let mut operation: PatchOperation = serde_json::from_value(operation).map_err(|_| rejected())?;
         if let PatchOperation::Replace(replace) = &operation
@@ -56,9 +64,66 @@ fn apply(target: &Value, operations: Vec<Value>) -> Result<Value, ApiError> {
                 value: replace.value.clone(),
             });
         }
+        bound.admit(&operation, &patched)?;
+        if let PatchOperation::Copy(copy) = &operation
+            && let Some(source) = patched.pointer(copy.from.as_str())
+        {
+            copied += source.to_string().len();
+            if copied > MAX_COPIED {
+                return Err(too_large(&format!(
+                    "Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the limit \
+                     {MAX_COPIED}"
+                )));
+            }
+        }
         json_patch::patch(&mut patched, std::slice::from_ref(&operation)).map_err(|_| rejected())?;
     }
     Ok(patched)
+}
+
+/// How deep an object can be nested at most, without looking at all of it after each operation.
+struct DepthBound(usize);
+
+impl DepthBound {
+    /// Takes note of an operation, or refuses it because it would nest too deep.
+    fn admit(&mut self, operation: &PatchOperation, patched: &Value) -> Result<(), ApiError> {
+        let (path, from, added) = match operation {
+            PatchOperation::Add(add) => (&add.path, None, depth(&add.value)),
+            PatchOperation::Replace(replace) => (&replace.path, None, depth(&replace.value)),
+            PatchOperation::Copy(copy) => (&copy.path, Some(&copy.from), self.0),
+            PatchOperation::Move(r#move) => (&r#move.path, Some(&r#move.from), self.0),
+            PatchOperation::Remove(_) | PatchOperation::Test(_) => return Ok(()),
+        };
+        let above = path.as_str().matches('/').count();
+        let mut reached = above + added;
+        if reached > MAX_DEPTH {
+            let source = from.and_then(|from| patched.pointer(from.as_str()));
+            reached = above + source.map_or(added, depth);
+            self.0 = depth(patched);
+        }
+        if reached > MAX_DEPTH {
+            return Err(rejected());
+        }
+        self.0 = self.0.max(reached);
+        Ok(())
+    }
+}
+
+/// Levels of nesting; a scalar has none.
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+fn too_large(why: &str) -> ApiError {
+    ApiError::new(
+        413,
+        "RequestEntityTooLarge",
+        format!("Request entity too large: {why}"),
+    )
 }
 
 #[cfg(test)]
@@ -140,5 +205,27 @@ mod tests {
             "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001"
         );
         assert_eq!(error.code(), 413);
+    }
+
+    #[test]
+    fn copies_can_neither_grow_nor_nest_without_bound() {
+        let doubling = vec![json!({"op": "copy", "from": "/spec", "path": "/spec/again"}); 5_000];
+        let error = patched(&json!(doubling).to_string()).unwrap_err();
+        assert!(error.starts_with("422 "), "{error}");
+        let wide: Vec<Value> = (0..5_000)
+            .map(|n| json!({"op": "copy", "from": "/spec", "path": format!("/spec/list/{n}")}))
+            .collect();
+        let error = patched(&json!(wide).to_string()).unwrap_err();
+        assert!(
+            error.starts_with(
+                "413 Request entity too large: Unable to complete the copy, the accumulated size increase"
+            ),
+            "{error}"
+        );
+        let mut chain = vec![json!({"op": "add", "path": "/a", "value": {}})];
+        chain.extend(
+            (1..40).map(|n| json!({"op": "copy", "from": "/a", "path": "/a".repeat(1 << n.min(12))})),
+        );
+        assert!(patched(&json!(chain).to_string()).is_err());
     }
 }

@@ -356,3 +356,20 @@ fn schema() -> impl Strategy<Value = Value> {
         ]
     })
 }
+
+#[test]
+fn every_builtin_definition_parses_and_starts_empty() {
+    let sources = crate::builtin::data::definitions();
+    let definitions = Arc::new(Definitions::new(sources));
+    for (name, _) in sources {
+        let schema = Schema::builtin(&definitions, name).unwrap();
+        if schema.root().kind() != Kind::Of(Type::Object) {
+            continue;
+        }
+        let mut empty = schema.empty_object();
+        assert_eq!(schema.unknown_fields(&empty), [""; 0], "{name}");
+        assert_eq!(schema.decode_error(&empty), None, "{name}");
+        schema.default(&mut empty);
+        schema.prune(&mut empty);
+    }
+}
