@@ -93,6 +93,10 @@ mod snapshot;
 mod sync;
 mod waiters;
 
+#[cfg(workqueue_loom)]
+#[doc(hidden)]
+pub use crate::sync::model;
+
 pub use crate::core::{Flow, Reason};
 pub use item::Item;
 pub use metrics::{Gauges, Metrics};

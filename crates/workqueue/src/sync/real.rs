@@ -1,6 +1,4 @@
-//! Everything the shell has of locks, wakers and timers, in one place.
-//!
-//! Nothing else in this crate synchronises or sleeps, so a model checker has one module to replace.
+//! A lock of `parking_lot`, the clock and timers of tokio.
 
 use std::future::poll_fn;
 use std::pin::pin;

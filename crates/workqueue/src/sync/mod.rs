@@ -1,0 +1,14 @@
+//! Everything the shell has of locks, wakers and timers, in one place.
+//!
+//! Nothing else in this crate synchronises or sleeps, so a model checker has one module to replace: `tests/loom.rs` runs the
+//! shell under all interleavings of its threads.
+
+#[cfg(workqueue_loom)]
+pub mod model;
+#[cfg(not(workqueue_loom))]
+mod real;
+
+#[cfg(workqueue_loom)]
+pub(crate) use model::{Mutex, called_or_until, now};
+#[cfg(not(workqueue_loom))]
+pub(crate) use real::{Mutex, called_or_until, now};

@@ -1,0 +1,71 @@
+//! Loom's lock, and a clock that stands still until a test moves it.
+//!
+//! Loom runs all threads of a model on one thread of the system and switches only where its own types are used, so the
+//! clock can live in a thread-local cell and adds no interleavings of its own.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use loom::sync::MutexGuard;
+use tokio::time::Instant;
+
+#[derive(Debug)]
+pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(loom::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0
+            .lock()
+            .expect("no thread of the model panicked with the lock")
+    }
+}
+
+thread_local! {
+    static EPOCH: Cell<Option<Instant>> = const { Cell::new(None) };
+    static ELAPSED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    static SLEEPING: RefCell<Vec<(Instant, Waker)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Puts the clock back and wakes nobody: to be called at the end of every execution of a model.
+pub fn reset() {
+    EPOCH.set(None);
+    ELAPSED.set(Duration::ZERO);
+    SLEEPING.take();
+}
+
+/// Lets time pass, and wakes those who slept until then.
+pub fn pass(time: Duration) {
+    ELAPSED.set(ELAPSED.get() + time);
+    let now = now();
+    let due: Vec<Waker> = SLEEPING.with_borrow_mut(|sleeping| {
+        let (due, later) = sleeping.drain(..).partition(|(until, _)| *until <= now);
+        *sleeping = later;
+        due.into_iter().map(|(_, waker)| waker).collect()
+    });
+    due.into_iter().for_each(Waker::wake);
+}
+
+pub(crate) fn now() -> Instant {
+    let epoch = EPOCH.get().unwrap_or_else(Instant::now);
+    EPOCH.set(Some(epoch));
+    epoch + ELAPSED.get()
+}
+
+pub(crate) async fn called_or_until(mut called: impl FnMut(&Waker) -> bool, deadline: Option<Instant>) {
+    poll_fn(|cx| {
+        if called(cx.waker()) || deadline.is_some_and(|deadline| deadline <= now()) {
+            return Poll::Ready(());
+        }
+        if let Some(deadline) = deadline {
+            SLEEPING.with_borrow_mut(|sleeping| sleeping.push((deadline, cx.waker().clone())));
+        }
+        Poll::Pending
+    })
+    .await;
+}
