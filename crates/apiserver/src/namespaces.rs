@@ -35,16 +35,17 @@ pub(crate) fn is_table(storage: &StorageKey) -> bool {
 
 /// Creates the namespaces that every cluster has.
 pub(crate) fn create_defaults(server: &Server) {
+    let Some(served) = server.registry().get("", "v1", "namespaces").cloned() else {
+        return;
+    };
     for name in DEFAULTS {
         let mut namespace = json!({
             "metadata": {"name": name, "uid": server.uid(), "creationTimestamp": server.clock.now_seconds()},
         });
         default(&mut namespace);
-        if let Some(served) = server.registry().get("", "v1", "namespaces") {
-            update::track_as(server, served, "kube-apiserver", "", None, &mut namespace);
-        }
+        update::track_as(server, &served, "kube-apiserver", "", None, &mut namespace);
         prepare_create(&mut namespace);
-        create::put_if_absent(server, &table(), &Key::new("", name), &namespace);
+        create::put_if_absent(server, &served, &Key::new("", name), &namespace);
     }
 }
 
@@ -78,13 +79,16 @@ pub(crate) fn prepare_create(namespace: &mut Value) {
     namespace["spec"] = json!({"finalizers": finalizers});
 }
 
-/// `spec.finalizers` is written by `/finalize` alone.
+/// `spec.finalizers` is written by `/finalize` alone, which writes nothing else.
 pub(crate) fn prepare_update(old: &Value, new: &mut Value, subresource: &str) {
     if subresource != "finalize" {
         new["spec"] = old["spec"].clone();
-    } else {
-        new["status"] = old["status"].clone();
+        return;
     }
+    let mut finalized = old.clone();
+    finalized["spec"] = new["spec"].clone();
+    finalized["metadata"]["managedFields"] = new["metadata"]["managedFields"].clone();
+    *new = finalized;
 }
 
 /// Whether nothing in `spec.finalizers` keeps the namespace.

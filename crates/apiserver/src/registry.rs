@@ -131,6 +131,7 @@ impl Served {
         match subresource {
             "" if self.resource.status => &["status"],
             "status" => &["metadata", "spec", "data"],
+            "finalize" => &["metadata", "status"],
             _ => &[],
         }
     }

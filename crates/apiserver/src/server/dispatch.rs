@@ -211,30 +211,23 @@ fn check_allowed(call: &Call, verb: Verb) -> Result<(), ApiError> {
     let resource = &call.served.resource;
     let refuse = || Err(call.not_allowed(verb.name()));
     if !call.path.subresource.is_empty() {
-        let known = match call.path.subresource.as_str() {
-            "status" => resource.status,
-            "scale" => resource.scale.is_some(),
+        let verbs: Option<Vec<&str>> = match call.path.subresource.as_str() {
+            "status" => resource.status.then(|| vec!["get", "update", "patch"]),
+            "scale" => resource.scale.as_ref().map(|_| vec!["get", "update", "patch"]),
             other => resource
                 .other_subresources
                 .iter()
-                .any(|subresource| subresource.name == other),
+                .find(|subresource| subresource.name == other)
+                .map(|subresource| subresource.verbs.iter().map(String::as_str).collect()),
         };
-        if !known {
-            return Err(if call.served.is_custom() {
-                call.not_found()
-            } else {
-                ApiError::new(
-                    404,
-                    "NotFound",
-                    "the server could not find the requested resource",
-                )
-                .with_details("", "", "")
-            });
-        }
-        return if matches!(verb, Verb::Get | Verb::Update | Verb::Patch) {
-            Ok(())
-        } else {
-            refuse()
+        return match verbs {
+            Some(verbs) if verbs.contains(&verb.name()) => Ok(()),
+            Some(_) => refuse(),
+            None if call.served.is_custom() => Err(call.not_found()),
+            None => {
+                let message = "the server could not find the requested resource";
+                Err(ApiError::new(404, "NotFound", message).with_details("", "", ""))
+            }
         };
     }
     if !resource.allows(verb.name()) {

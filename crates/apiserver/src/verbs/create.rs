@@ -5,11 +5,12 @@ use serde_json::Value;
 
 use super::reply::{self, Reply};
 use super::{Call, metadata, options, update};
+use crate::registry::Served;
 use crate::request::query::WriteOptions;
 use crate::resource::StorageKey;
 use crate::server::{Refused, Server};
 use crate::status::{ApiError, Cause};
-use crate::store::{Change, Document, Key, Store, Stored};
+use crate::store::{Change, Key, Store, Stored};
 
 /// Names tried for one `generateName`.
 const NAME_ATTEMPTS: usize = 8;
@@ -48,7 +49,17 @@ pub(crate) fn create(
 ) -> Result<Created, ApiError> {
     let served = std::sync::Arc::clone(&call.served);
     let namespace = metadata::text(&object, "namespace").to_owned();
-    check_namespace(call, &namespace)?;
+    let asked = [
+        metadata::text(&object, "name"),
+        metadata::text(&object, "generateName"),
+    ];
+    let asked = asked
+        .into_iter()
+        .find(|name| !name.is_empty())
+        .unwrap_or_default()
+        .to_owned();
+    call.server
+        .read(|store| check_namespace(call, store, &namespace, &asked))?;
     if let Some(custom) = &served.custom
         && custom.terminating
     {
@@ -134,7 +145,7 @@ fn prepare(
 fn commit(call: &Call, namespace: &str, object: &Value) -> Result<Option<std::sync::Arc<Stored>>, ApiError> {
     let key = Key::new(namespace, metadata::text(object, "name"));
     let change = Change::Put(call.served.document(object));
-    let guard = |store: &Store<StorageKey>| check_namespace_in(call, store, namespace);
+    let guard = |store: &Store<StorageKey>| check_namespace(call, store, namespace, key.name());
     match call
         .server
         .commit(call.served.storage(), &key, None, change, guard)
@@ -163,13 +174,13 @@ fn exists(call: &Call, namespace: &str, name: &str) -> ApiError {
     }
 }
 
-fn check_namespace(call: &Call, namespace: &str) -> Result<(), ApiError> {
-    call.server
-        .read(|store| check_namespace_in(call, store, namespace))
-}
-
 /// Objects can only be created in a namespace that exists and stays.
-fn check_namespace_in(call: &Call, store: &Store<StorageKey>, namespace: &str) -> Result<(), ApiError> {
+fn check_namespace(
+    call: &Call,
+    store: &Store<StorageKey>,
+    namespace: &str,
+    name: &str,
+) -> Result<(), ApiError> {
     if namespace.is_empty() {
         return Ok(());
     }
@@ -187,7 +198,7 @@ fn check_namespace_in(call: &Call, store: &Store<StorageKey>, namespace: &str) -
         message: format!("namespace {namespace} is being terminated"),
         field: "metadata.namespace".to_owned(),
     };
-    Err(forbidden(&resource.group, &resource.plural, &call.path.name, &why).with_causes(vec![cause]))
+    Err(forbidden(&resource.group, &resource.plural, name, &why).with_causes(vec![cause]))
 }
 
 /// 403 for an object.
@@ -211,10 +222,10 @@ fn terminating_definition(call: &Call, name: &str) -> ApiError {
 }
 
 /// Stores an object the server itself makes, such as a default namespace; nothing happens if it exists.
-pub(crate) fn put_if_absent(server: &Server, storage: &StorageKey, key: &Key, object: &Value) {
-    let change = Change::Put(Document::new(object, 0));
+pub(crate) fn put_if_absent(server: &Server, served: &Served, key: &Key, object: &Value) {
+    let change = Change::Put(served.document(object));
     // A conflict means that it exists, which is as good.
-    let _ = server.commit(storage, key, None, change, |_| {
+    let _ = server.commit(served.storage(), key, None, change, |_| {
         Ok::<(), std::convert::Infallible>(())
     });
 }
