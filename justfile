@@ -40,6 +40,18 @@ conformance-gaps *filter:
 conformance-update:
     UPDATE_PASSING=1 cargo test -p kube-apiserver-embedded --test conformance
 
+# the work queue's shell under all interleavings of its threads
+loom:
+    RUSTFLAGS="--cfg workqueue_loom" cargo test -p kube-workqueue --release --test loom --target-dir target/loom
+
+# the work queue against its model: some two million steps
+model:
+    WORKQUEUE_CASES=20000 cargo test -p kube-workqueue --lib any_sequence
+
+# the retry behaviour as tables and pictures
+figures *folder:
+    cargo run -p kube-workqueue --example backoff-figures -- {{folder}}
+
 # expectations in tests that changed on purpose; read the diff before committing it
 expect-update *arguments:
     UPDATE_EXPECT=1 cargo test {{arguments}}

@@ -16,7 +16,8 @@ use crate::Priority;
 /// | `workqueue_unfinished_work_seconds` | [`Gauges::unfinished`] |
 /// | `workqueue_longest_running_processor_seconds` | [`Gauges::longest_running`] |
 ///
-/// The queue calls these under its lock, so they must neither block nor call the queue: an atomic addition is meant.
+/// The queue calls these under its lock, so they must neither block nor panic nor call the queue: an atomic
+/// addition is meant.
 pub trait Metrics: Send + Sync {
     /// A key became ready. Adds of keys that are ready already do not count, and a delayed key counts when it is due.
     fn added(&self, priority: Priority);

@@ -6,7 +6,7 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-use kube_workqueue::{Item, ItemFastSlow, Options, Queue, Reason};
+use kube_workqueue::{Item, ItemFastSlow, Options, Queue, RateLimiter, Reason};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -167,6 +167,29 @@ async fn a_panic_while_processing_is_done_too() {
         std::panic::resume_unwind(Box::new("reconciler failed"));
     }));
     assert!(panicked.is_err());
+    queue.add("a");
+    assert_eq!(*timeout(SECOND, queue.get()).await.unwrap().unwrap(), "a");
+}
+
+/// Panics always.
+struct Faulty;
+
+impl RateLimiter<&'static str> for Faulty {
+    fn when(&mut self, _key: &&'static str, _now: Instant) -> Duration {
+        std::panic::resume_unwind(Box::new("a bug in a limiter"))
+    }
+
+    fn forget(&mut self, _key: &&'static str, _now: Instant) {}
+
+    fn num_requeues(&self, _key: &&'static str) -> u32 {
+        0
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limiter_that_panics_leaves_the_queue_as_it_was() {
+    let queue = Queue::new(Options::default().rate_limiter(Faulty));
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.add_rate_limited("a"))).is_err());
     queue.add("a");
     assert_eq!(*timeout(SECOND, queue.get()).await.unwrap().unwrap(), "a");
 }

@@ -203,12 +203,15 @@ impl<K: Clone + Eq + Hash> Core<K> {
         self.advance(now);
         let hash = self.hasher.hash_one(&key);
         let known = self.index.find(hash, |id| self.slab[*id].key == key).copied();
+        // Asked before anything changes: a limiter is the caller's code, and may panic.
+        let charged = (how.rate_limited && self.is_charged(known))
+            .then(|| self.options.rate_limiter.when(&key, now.instant(self.epoch)));
         let id = known.unwrap_or_else(|| self.insert(key, hash, how));
         let asked = match self.slab[id].state {
             // It runs anyway: only its class can change.
             State::Ready => None,
             _ if how.is_event() => None,
-            _ => self.asked_for(id, how, now),
+            _ => self.asked_for(id, how, charged, now),
         };
         if let (Some((at, _)), Some(metrics)) = (asked, self.metrics())
             && at > now

@@ -1,38 +1,51 @@
 //! When an added key may run: delays, back-off, and what events may do to both.
 
 use std::hash::Hash;
+use std::time::Duration;
 
 use super::entry::{Again, Past, Reason, State};
 use super::{Core, Id, Moment};
 use crate::options::{AddOptions, BackOffEvents, Debounce};
 
 impl<K> Core<K> {
-    /// The time that an add which is no event asks for; charges the rate limiter if it says that the key failed.
-    pub(super) fn asked_for(&mut self, id: Id, how: AddOptions, now: Moment) -> Option<(Moment, Reason)> {
+    /// Whether a failure of the key counts.
+    pub(super) fn is_charged(&self, known: Option<Id>) -> bool {
+        let Some(entry) = known.map(|id| &self.slab[id]) else {
+            return true;
+        };
+        match entry.state {
+            // It runs anyway: the budget of the others is not touched.
+            State::Ready => false,
+            // A run that was brought forward: its failure says nothing new, so count and time stay as they were.
+            State::Processing { .. } => entry.past.as_ref().is_none_or(|past| !past.early),
+            State::Waiting { .. } => true,
+        }
+    }
+
+    /// The time that an add which is no event asks for; `charged` is the limiter's answer if the failure counts.
+    pub(super) fn asked_for(
+        &mut self,
+        id: Id,
+        how: AddOptions,
+        charged: Option<Duration>,
+        now: Moment,
+    ) -> Option<(Moment, Reason)> {
         let after = how.after.map(|delay| (now.after(delay), Reason::Delayed));
         let failed = how
             .rate_limited
-            .then(|| (self.failed(id, now), Reason::RateLimited));
+            .then(|| (self.failed(id, charged, now), Reason::RateLimited));
         // Of two equal times the limiter's is named: it is the one that says that something is wrong.
         failed.into_iter().chain(after).min_by_key(|(at, _)| *at)
     }
 
-    /// Counts a failure and returns when the key may be tried again.
-    fn failed(&mut self, id: Id, now: Moment) -> Moment {
-        let once = matches!(self.options.back_off_events, BackOffEvents::Once { .. });
+    /// When a key that failed may be tried again; begins its back-off.
+    fn failed(&mut self, id: Id, charged: Option<Duration>, now: Moment) -> Moment {
         let entry = &mut self.slab[id];
-        if let (State::Processing { .. }, Some(past)) = (entry.state, &entry.past)
-            && past.early
-        {
-            // This run was brought forward: its failure says nothing new, so count and time stay as they were.
-            return past.back_off;
-        }
-        let until = now.after(
-            self.options
-                .rate_limiter
-                .when(&entry.key, now.instant(self.epoch)),
-        );
-        if once && until > now {
+        let Some(delay) = charged else {
+            return entry.past.as_ref().map_or(now, |past| past.back_off);
+        };
+        let until = now.after(delay);
+        if matches!(self.options.back_off_events, BackOffEvents::Once { .. }) && until > now {
             let past = entry.past.get_or_insert_with(|| Box::new(Past::NONE));
             if !past.is_in_back_off(now) {
                 (past.back_off, past.brought_forward) = (until, false);
