@@ -87,7 +87,12 @@ pub(crate) fn prepare_update(old: &Value, new: &mut Value, subresource: &str) {
     }
     let mut finalized = old.clone();
     finalized["spec"] = new["spec"].clone();
-    finalized["metadata"]["managedFields"] = new["metadata"]["managedFields"].clone();
+    match new["metadata"].get("managedFields") {
+        Some(entries) => finalized["metadata"]["managedFields"] = entries.clone(),
+        None => {
+            metadata::of(&mut finalized).remove("managedFields");
+        }
+    }
     *new = finalized;
 }
 

@@ -206,6 +206,7 @@ fn prepare(
         "resourceVersion".to_owned(),
         metadata::text(old, "resourceVersion").into(),
     );
+    metadata::restore(old, new);
     isolate(&served, &subresource, old, new);
     if let Some(warning) = metadata::deduplicate_owners(new) {
         call.warn(warning);
