@@ -75,8 +75,10 @@ pub(crate) fn apply(
         writer,
         reset,
     };
-    let outcome = match attempt.run(managers.clone(), force)? {
-        Err(mut conflicts) if writer.manager == last_applied::MANAGER => {
+    // Only `kubectl` may get a second attempt.
+    let again = (writer.manager == last_applied::MANAGER).then(|| managers.clone());
+    let outcome = match (attempt.run(managers, force)?, again) {
+        (Err(mut conflicts), Some(managers)) => {
             let allowed = last_applied::agreed_fields(ty, &base, writer.api_version);
             let disputed = conflicts.values().any(|set| {
                 let mut set = set.clone();
@@ -93,7 +95,7 @@ pub(crate) fn apply(
                 attempt.run(managers, true)?
             }
         }
-        outcome => outcome,
+        (outcome, _) => outcome,
     };
     let (mut object, managers) = outcome.map_err(|conflicts| conflict(&conflicts))?;
     if !schema.is_custom()
@@ -166,20 +168,26 @@ impl Attempt<'_> {
             return Ok(Err(conflicts));
         }
         take(&mut managers, &comparison, Some(&self.id));
-        if let Some(owned) = managers.get(&self.id) {
-            let mut owned = owned.clone();
+        if let Some(owned) = managers.get_mut(&self.id) {
             strip(&mut owned.set);
             if new != *self.base {
                 owned.time = self.writer.time();
             }
-            managers.put(self.id.clone(), owned);
         }
+        managers.drop_empty();
         Ok(Ok((new, managers)))
     }
 
     /// Removes what the applier gave `last` time and nobody gives now.
     fn prune(&self, merged: Value, last: &FieldSet, managers: &Managers) -> Value {
         let ty = self.ty;
+        let mut dropped = last.clone();
+        if let Some(owned) = managers.get(&self.id) {
+            dropped.subtract(&owned.set);
+        }
+        if dropped.is_empty() {
+            return merged;
+        }
         let last = with_declared_parents(ty, last);
         let mut claimed = FieldSet::default();
         for (_, owned) in managers.iter() {

@@ -1,16 +1,17 @@
 //! Whether an applied object has the types of its schema, in the words of structured-merge-diff.
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 use serde_json::Value;
 
+use super::set::PathElement;
 use super::typed::{Composite, Elements, Fields, Scalar, Shape, Ty};
 
 /// What is wrong with `object`; `None` if nothing is. Several errors share one text.
 pub(super) fn check(ty: Ty<'_>, object: &Value) -> Option<String> {
     let mut errors = Vec::new();
-    place(ty, object, "", &mut errors);
+    place(ty, object, &Trail::Root, &mut errors);
     match &*errors {
         [] => None,
         [one] => Some(one.clone()),
@@ -18,7 +19,26 @@ pub(super) fn check(ty: Ty<'_>, object: &Value) -> Option<String> {
     }
 }
 
-fn place(ty: Ty<'_>, value: &Value, path: &str, errors: &mut Vec<String>) {
+/// The way to a place, written out only where something is wrong.
+enum Trail<'a> {
+    Root,
+    Field(&'a Trail<'a>, &'a str),
+    Element(&'a Trail<'a>, &'a PathElement),
+    Index(&'a Trail<'a>, usize),
+}
+
+impl fmt::Display for Trail<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Self::Element(parent, element) => write!(f, "{parent}{element}"),
+            Self::Index(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
+fn place(ty: Ty<'_>, value: &Value, path: &Trail<'_>, errors: &mut Vec<String>) {
     if value.is_null() {
         return;
     }
@@ -32,7 +52,7 @@ fn place(ty: Ty<'_>, value: &Value, path: &str, errors: &mut Vec<String>) {
         (Shape::Atomic(Composite::List), Value::Array(items)) => {
             let ty = ty.items();
             for (index, item) in items.iter().enumerate() {
-                place(ty, item, &format!("{path}[{index}]"), errors);
+                place(ty, item, &Trail::Index(path, index), errors);
             }
             return;
         }
@@ -47,23 +67,28 @@ fn place(ty: Ty<'_>, value: &Value, path: &str, errors: &mut Vec<String>) {
     errors.push(format!("{path}: expected {expected}"));
 }
 
-fn map(fields: Fields<'_>, entries: &serde_json::Map<String, Value>, path: &str, errors: &mut Vec<String>) {
+fn map(
+    fields: Fields<'_>,
+    entries: &serde_json::Map<String, Value>,
+    path: &Trail<'_>,
+    errors: &mut Vec<String>,
+) {
     for (name, value) in entries {
-        let path = format!("{path}.{name}");
+        let path = &Trail::Field(path, name);
         match fields.field(name) {
-            Some(ty) => place(ty, value, &path, errors),
+            Some(ty) => place(ty, value, path, errors),
             None => errors.push(format!("{path}: field not declared in schema")),
         }
     }
 }
 
-fn list(elements: Elements<'_>, items: &[Value], path: &str, errors: &mut Vec<String>) {
+fn list(elements: Elements<'_>, items: &[Value], path: &Trail<'_>, errors: &mut Vec<String>) {
     let mut seen = BTreeSet::new();
     for (index, item) in items.iter().enumerate() {
         match elements.identity(item) {
             Err(error) => errors.push(format!("{path}: element {index}: {error}")),
             Ok(identity) => {
-                place(elements.ty(), item, &format!("{path}{identity}"), errors);
+                place(elements.ty(), item, &Trail::Element(path, &identity), errors);
                 if seen.contains(&identity) {
                     errors.push(format!("{path}: duplicate entries for key {identity}"));
                 } else {

@@ -121,6 +121,10 @@ impl Managers {
         self.0.is_empty()
     }
 
+    pub(super) fn get_mut(&mut self, id: &Id) -> Option<&mut Owned> {
+        self.0.get_mut(id)
+    }
+
     pub(super) fn get(&self, id: &Id) -> Option<&Owned> {
         self.0.get(id)
     }
@@ -132,6 +136,11 @@ impl Managers {
         } else {
             self.0.insert(id, owned);
         }
+    }
+
+    /// Removes entries without fields.
+    pub(super) fn drop_empty(&mut self) {
+        self.0.retain(|_, owned| !owned.set.is_empty());
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Id, &Owned)> {
