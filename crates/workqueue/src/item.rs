@@ -53,8 +53,10 @@ impl<K> Deref for Item<K> {
 
 impl<K> Drop for Item<K> {
     fn drop(&mut self) {
-        self.shared
-            .change(|inner| inner.core.done(self.id, || self.shared.now()));
+        drop(
+            self.shared
+                .change(|inner| inner.core.done(self.id, || self.shared.now())),
+        );
     }
 }
 

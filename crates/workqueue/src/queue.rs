@@ -1,6 +1,7 @@
 //! The handle to a queue.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use crate::item::Item;
 use crate::metrics::Gauges;
 use crate::options::{AddOptions, Options};
-use crate::shared::{Look, Seat, Shared};
+use crate::shared::{Seat, Shared};
 use crate::snapshot::{KeySnapshot, Waiting};
 
 /// A queue of keys to work on, each once at a time.
@@ -149,18 +150,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// goes to another waiter.
     #[doc(alias = "Get")]
     pub async fn get(&self) -> Option<Item<K>> {
-        let mut seat = Seat {
-            shared: &self.shared,
-            room: |inner| &mut inner.getters,
-            ticket: None,
-        };
-        loop {
-            match seat.look() {
-                Look::Found(item) => return Some(item),
-                Look::Finished => return None,
-                Look::Wait(alarm) => seat.wait(alarm).await,
-            }
-        }
+        let mut seat = Seat::of_getter(&self.shared);
+        poll_fn(|cx| seat.poll_item(cx)).await
     }
 
     /// Accepts no more keys. What is ready is still handed out, and a key that was added again while being processed
@@ -188,14 +179,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     #[doc(alias = "ShutDownWithDrain")]
     pub async fn shut_down_with_drain(&self) -> Vec<K> {
         let given_up = self.close(true);
-        let mut seat = Seat {
-            shared: &self.shared,
-            room: |inner| &mut inner.drainers,
-            ticket: None,
-        };
-        while !seat.is_drained() {
-            seat.wait(None).await;
-        }
+        let mut seat = Seat::of_drainer(&self.shared);
+        poll_fn(|cx| seat.poll_drained(cx)).await;
         given_up
     }
 

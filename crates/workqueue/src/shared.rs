@@ -2,14 +2,14 @@
 
 use std::hash::Hash;
 use std::sync::Arc;
-use std::task::Waker;
+use std::task::{Context, Poll, Waker, ready};
 
 use tokio::time::Instant;
 
 use crate::core::{Core, Moment, Taken};
 use crate::item::Item;
 use crate::options::Options;
-use crate::sync::{self, Mutex};
+use crate::sync::{self, Alarm, Mutex};
 use crate::waiters::{Ticket, Waiters};
 
 pub(crate) struct Shared<K> {
@@ -82,36 +82,49 @@ impl<K> Inner<K> {
 
 /// A task's place among those who wait; it is given up when the task stops waiting, for whatever reason.
 pub(crate) struct Seat<'q, K> {
-    pub(crate) shared: &'q Arc<Shared<K>>,
-    pub(crate) room: fn(&mut Inner<K>) -> &mut Waiters,
+    shared: &'q Arc<Shared<K>>,
+    room: fn(&mut Inner<K>) -> &mut Waiters,
     /// Taken only when there is something to wait for.
-    pub(crate) ticket: Option<Ticket>,
+    ticket: Option<Ticket>,
+    alarm: Alarm,
 }
 
 /// What a getter sees.
-pub(crate) enum Look<K> {
+enum Look<K> {
     Found(Item<K>),
     Finished,
-    /// Nothing yet: wait to be called, or until the alarm that this getter has to set.
+    /// Nothing yet: wait to be called, or until the alarm that this getter has to keep.
     Wait(Option<Instant>),
 }
 
-impl<K> Seat<'_, K> {
-    pub(crate) async fn wait(&self, alarm: Option<Instant>) {
-        let called = |waker: &Waker| {
-            self.ticket
-                .is_none_or(|ticket| (self.room)(&mut self.shared.inner.lock()).is_called(ticket, waker))
-        };
-        sync::called_or_until(called, alarm).await;
+impl<'q, K> Seat<'q, K> {
+    /// For a task in [`Queue::get`](crate::Queue::get).
+    pub(crate) fn of_getter(shared: &'q Arc<Shared<K>>) -> Self {
+        Self {
+            shared,
+            room: |inner| &mut inner.getters,
+            ticket: None,
+            alarm: Alarm::default(),
+        }
     }
 
-    pub(crate) fn is_drained(&mut self) -> bool {
-        let mut inner = self.shared.inner.lock();
-        let over = inner.core.is_drained() || !inner.core.is_draining();
-        if !over {
-            self.ticket = Some(inner.drainers.sit(self.ticket));
+    /// For a task in [`Queue::shut_down_with_drain`](crate::Queue::shut_down_with_drain).
+    pub(crate) fn of_drainer(shared: &'q Arc<Shared<K>>) -> Self {
+        Self {
+            shared,
+            room: |inner| &mut inner.drainers,
+            ticket: None,
+            alarm: Alarm::default(),
         }
-        over
+    }
+
+    pub(crate) fn poll_drained(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut inner = self.shared.inner.lock();
+        if inner.core.is_drained() || !inner.core.is_draining() {
+            return Poll::Ready(());
+        }
+        self.ticket = Some(inner.drainers.sit(self.ticket, cx.waker()));
+        Poll::Pending
     }
 
     fn leave(ticket: &mut Option<Ticket>, room: &mut Waiters) {
@@ -122,24 +135,30 @@ impl<K> Seat<'_, K> {
 }
 
 impl<K: Clone + Eq + Hash> Seat<'_, K> {
-    pub(crate) fn look(&mut self) -> Look<K> {
+    pub(crate) fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<Item<K>>> {
+        loop {
+            match self.look(cx.waker()) {
+                Look::Found(item) => return Poll::Ready(Some(item)),
+                Look::Finished => return Poll::Ready(None),
+                Look::Wait(alarm) => ready!(self.alarm.poll(alarm, cx)),
+            }
+        }
+    }
+
+    /// Takes a key, or sits down to be called with `waker`: under one lock, so that no call falls in between.
+    fn look(&mut self, waker: &Waker) -> Look<K> {
         let found = self.shared.change(|inner| {
             let taken = inner.core.take(|| self.shared.now());
+            if let Taken::Nothing = taken {
+                let ticket = inner.getters.sit(self.ticket, waker);
+                self.ticket = Some(ticket);
+                let alarm = inner.getters.set_alarm(ticket, inner.core.next_due());
+                return Err(Look::Wait(alarm.map(|alarm| alarm.instant(self.shared.epoch))));
+            }
+            Self::leave(&mut self.ticket, &mut inner.getters);
             match taken {
-                Taken::Nothing => {
-                    let ticket = inner.getters.sit(self.ticket);
-                    self.ticket = Some(ticket);
-                    let alarm = inner.getters.set_alarm(ticket, inner.core.next_due());
-                    Err(Look::Wait(alarm.map(|alarm| alarm.instant(self.shared.epoch))))
-                }
-                Taken::Finished => {
-                    Self::leave(&mut self.ticket, &mut inner.getters);
-                    Err(Look::Finished)
-                }
-                Taken::Key(id, key, priority) => {
-                    Self::leave(&mut self.ticket, &mut inner.getters);
-                    Ok((id, key, priority))
-                }
+                Taken::Key(id, key, priority) => Ok((id, key, priority)),
+                Taken::Nothing | Taken::Finished => Err(Look::Finished),
             }
         });
         match found {

@@ -41,26 +41,27 @@ impl Waiters {
         self.seats.is_empty()
     }
 
-    /// Takes a seat, or goes on sitting: from now on this waiter can be called (again).
-    pub(crate) fn sit(&mut self, ticket: Option<Ticket>) -> Ticket {
-        match ticket {
-            Some(ticket) => {
-                if let Some(seat) = self.seat(ticket) {
-                    self.called -= usize::from(std::mem::take(&mut seat.called));
-                }
-                ticket
+    /// Takes a seat, or goes on sitting: from now on this waiter can be called (again), by `waker`.
+    pub(crate) fn sit(&mut self, ticket: Option<Ticket>, waker: &Waker) -> Ticket {
+        let known =
+            ticket.and_then(|ticket| self.seats.binary_search_by_key(&ticket, |seat| seat.ticket).ok());
+        if let Some(place) = known {
+            let seat = &mut self.seats[place];
+            self.called -= usize::from(std::mem::take(&mut seat.called));
+            match &mut seat.waker {
+                Some(known) => known.clone_from(waker),
+                None => seat.waker = Some(waker.clone()),
             }
-            None => {
-                let ticket = Ticket(self.next);
-                self.next += 1;
-                self.seats.push(Seat {
-                    ticket,
-                    waker: None,
-                    called: false,
-                });
-                ticket
-            }
+            return seat.ticket;
         }
+        let ticket = Ticket(self.next);
+        self.next += 1;
+        self.seats.push(Seat {
+            ticket,
+            waker: Some(waker.clone()),
+            called: false,
+        });
+        ticket
     }
 
     /// Sets the alarm for `due` unless somebody has set one that is early enough; returns it if this waiter is to keep it.
@@ -77,17 +78,6 @@ impl Waiters {
             self.called -= usize::from(self.seats.remove(place).called);
         }
         self.alarm.take_if(|(keeper, _)| *keeper == ticket);
-    }
-
-    /// Whether the waiter was called; if not, `waker` is what it will be called with.
-    pub(crate) fn is_called(&mut self, ticket: Ticket, waker: &Waker) -> bool {
-        let Some(seat) = self.seat(ticket) else {
-            return true;
-        };
-        if !seat.called {
-            seat.waker.get_or_insert_with(|| waker.clone()).clone_from(waker);
-        }
-        seat.called
     }
 
     /// Calls whom there is work for: as many waiters as there are `runs`, and somebody to set the alarm if `due` needs one.
@@ -129,13 +119,5 @@ impl Waiters {
             self.called += 1;
         }
         seat.waker.take()
-    }
-
-    fn seat(&mut self, ticket: Ticket) -> Option<&mut Seat> {
-        let place = self
-            .seats
-            .binary_search_by_key(&ticket, |seat| seat.ticket)
-            .ok()?;
-        Some(&mut self.seats[place])
     }
 }

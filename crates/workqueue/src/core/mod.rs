@@ -123,8 +123,9 @@ impl<K> Core<K> {
         self.intake == Intake::Draining
     }
 
-    /// Ends the processing of `id`; what was asked for meanwhile takes effect.
-    pub(crate) fn done(&mut self, id: Id, now: impl Fn() -> Moment) {
+    /// Ends the processing of `id`; what was asked for meanwhile takes effect. Returns the key if it leaves the queue, so that
+    /// it is dropped outside the lock.
+    pub(crate) fn done(&mut self, id: Id, now: impl Fn() -> Moment) -> Option<K> {
         let entry = &mut self.slab[id];
         let State::Processing { again } = entry.state else {
             unreachable!("only a key handed out can be done")
@@ -135,7 +136,7 @@ impl<K> Core<K> {
         self.processing -= 1;
         self.order.take_back(id, &mut self.slab);
         match again {
-            None => drop(self.remove(id)),
+            None => Some(self.remove(id)),
             Some(again) => {
                 self.again -= 1;
                 let now = now();
@@ -145,6 +146,7 @@ impl<K> Core<K> {
                 let at = if self.is_shut_down() { now } else { at };
                 self.slab[id].priority = again.priority;
                 self.place(id, at, why, now);
+                None
             }
         }
     }

@@ -9,6 +9,6 @@ pub mod model;
 mod real;
 
 #[cfg(workqueue_loom)]
-pub(crate) use model::{Mutex, called_or_until, now};
+pub(crate) use model::{Alarm, Mutex, now};
 #[cfg(not(workqueue_loom))]
-pub(crate) use real::{Mutex, called_or_until, now};
+pub(crate) use real::{Alarm, Mutex, now};

@@ -4,8 +4,7 @@
 //! clock can live in a thread-local cell and adds no interleavings of its own.
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use loom::sync::MutexGuard;
@@ -57,15 +56,18 @@ pub(crate) fn now() -> Instant {
     epoch + ELAPSED.get()
 }
 
-pub(crate) async fn called_or_until(mut called: impl FnMut(&Waker) -> bool, deadline: Option<Instant>) {
-    poll_fn(|cx| {
-        if called(cx.waker()) || deadline.is_some_and(|deadline| deadline <= now()) {
+#[derive(Default)]
+pub(crate) struct Alarm;
+
+impl Alarm {
+    pub(crate) fn poll(&mut self, deadline: Option<Instant>, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(deadline) = deadline else {
+            return Poll::Pending;
+        };
+        if deadline <= now() {
             return Poll::Ready(());
         }
-        if let Some(deadline) = deadline {
-            SLEEPING.with_borrow_mut(|sleeping| sleeping.push((deadline, cx.waker().clone())));
-        }
+        SLEEPING.with_borrow_mut(|sleeping| sleeping.push((deadline, cx.waker().clone())));
         Poll::Pending
-    })
-    .await;
+    }
 }

@@ -1,10 +1,10 @@
 //! A lock of `parking_lot`, the clock and timers of tokio.
 
-use std::future::poll_fn;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 pub(crate) use parking_lot::Mutex;
 
@@ -12,22 +12,26 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Waits until `called` says that somebody called, or until `deadline` if there is one.
-///
-/// `called` is asked first, so a call that comes together with the deadline is not left standing.
-pub(crate) async fn called_or_until(mut called: impl FnMut(&Waker) -> bool, deadline: Option<Instant>) {
-    let called = poll_fn(|cx: &mut Context<'_>| {
-        if called(cx.waker()) {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
+/// A timer that exists only while somebody needs it.
+#[derive(Default)]
+pub(crate) struct Alarm(Option<Pin<Box<Sleep>>>);
+
+impl Alarm {
+    /// Ready when `deadline` has come; without one, never.
+    pub(crate) fn poll(&mut self, deadline: Option<Instant>, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(deadline) = deadline else {
+            self.0 = None;
+            return Poll::Pending;
+        };
+        let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        if sleep.deadline() != deadline {
+            sleep.as_mut().reset(deadline);
         }
-    });
-    match deadline {
-        None => called.await,
-        Some(deadline) => {
-            // The only outcome is "look again", so which of the two it was does not matter.
-            let _: Result<(), _> = tokio::time::timeout_at(deadline, pin!(called)).await;
+        let rung = sleep.as_mut().poll(cx);
+        if rung.is_ready() {
+            // A deadline years ahead rings early: whoever waits for it needs a new timer, not one that has rung.
+            self.0 = None;
         }
+        rung
     }
 }
