@@ -6,6 +6,7 @@
 use serde_json::{Map, Value};
 
 use crate::bindings::Bindings;
+use crate::entry_order;
 
 /// Request path, JSON path whose subtree is not compared, reason. A trailing `*` stands for any ending.
 const IGNORED: [(&str, &str, &str); 6] = [
@@ -120,14 +121,17 @@ impl<'a> Comparison<'a> {
                 got: actual.len().to_string(),
             });
         }
-        let order = |list: &[Value]| -> Vec<Value> {
-            let mut list = list.to_vec();
-            if UNORDERED.iter().any(|(unordered, _)| *unordered == path) {
-                list.sort_by_cached_key(ToString::to_string);
-            }
-            list
-        };
-        for (index, (expected, actual)) in order(expected).iter().zip(&order(actual)).enumerate() {
+        let (mut expected, mut actual) = (expected.to_vec(), actual.to_vec());
+        if UNORDERED.iter().any(|(unordered, _)| *unordered == path) {
+            expected.sort_by_cached_key(ToString::to_string);
+            actual.sort_by_cached_key(ToString::to_string);
+        }
+        if path.ends_with(".managedFields")
+            && let Some(adjusted) = entry_order::adjusted(&expected, &actual)
+        {
+            expected = adjusted;
+        }
+        for (index, (expected, actual)) in expected.iter().zip(&actual).enumerate() {
             self.values(&format!("{path}[{index}]"), expected, actual);
         }
     }

@@ -5,6 +5,7 @@
 
 mod bindings;
 mod comparison;
+mod entry_order;
 mod lists;
 mod player;
 mod template;

@@ -104,3 +104,22 @@ fn what_may_differ_is_not_compared() {
         &expect![""],
     );
 }
+
+#[test]
+fn managed_fields_come_in_the_order_of_their_times() {
+    let entry = |manager: &str, time: &str| json!({"manager": manager, "operation": "Update", "time": time});
+    let recorded = json!({"managedFields": [entry("z", "{{time}}"), entry("a", "{{time}}")]});
+    let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z");
+    let in_one_second = json!({"managedFields": [entry("a", early), entry("z", early)]});
+    check("/x", &recorded, &in_one_second, &expect![""]);
+    let out_of_order = json!({"managedFields": [entry("a", late), entry("z", early)]});
+    check(
+        "/x",
+        &recorded,
+        &out_of_order,
+        &expect![[r#"
+            $.managedFields[0].manager: "z" ≠ "a"
+            $.managedFields[1].manager: "a" ≠ "z"
+        "#]],
+    );
+}
