@@ -51,32 +51,55 @@ impl<K> Shared<K> {
         if inner.getters.is_empty() && inner.drainers.is_empty() {
             return result;
         }
-        let (calls, drained) = inner.calls();
+        let calls = inner.calls();
         drop(inner);
-        calls.into_iter().flatten().chain(drained).for_each(Waker::wake);
+        calls.wake();
         result
     }
 }
 
 impl<K> Inner<K> {
-    /// Whom to wake. Called after every change, because it is the state that says so and not the change.
-    fn calls(&mut self) -> ([Option<Waker>; 2], Vec<Waker>) {
+    /// Whom to wake. Asked after every change, because it is the state that says so and not the change.
+    fn calls(&mut self) -> Calls {
         // When all is finished every getter has something to learn: one calls the next.
         let runs = if self.core.is_finished() {
             usize::MAX
         } else {
             self.core.ready()
         };
-        let calls = self.getters.call(runs, self.core.next_due());
+        let [for_run, for_alarm] = self.getters.call(runs, self.core.next_due());
         let over = !self.drainers.is_empty() && (self.core.is_drained() || !self.core.is_draining());
-        (
-            calls,
-            if over {
-                self.drainers.call_all()
-            } else {
-                Vec::new()
-            },
-        )
+        let drained = if over {
+            self.drainers.call_all()
+        } else {
+            Vec::new()
+        };
+        Calls {
+            for_run,
+            for_alarm,
+            drained,
+        }
+    }
+}
+
+/// Tasks to wake as soon as the lock is free.
+struct Calls {
+    for_run: Option<Waker>,
+    for_alarm: Option<Waker>,
+    drained: Vec<Waker>,
+}
+
+impl Calls {
+    fn wake(self) {
+        if let Some(getter) = self.for_run {
+            getter.wake();
+        }
+        if let Some(keeper) = self.for_alarm {
+            keeper.wake();
+        }
+        for drainer in self.drained {
+            drainer.wake();
+        }
     }
 }
 
