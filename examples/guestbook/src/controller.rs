@@ -1,7 +1,5 @@
 //! The controller: makes the cluster match each Guestbook.
 
-use std::sync::Arc;
-
 use controller_runtime::{
     Action, Builder, Cached, Client, Context, Manager, Object, ObjectKey, Reconciler, has_finalizer,
     manager::DuplicateName, predicate::GenerationChanged, reconcile, set_condition,
@@ -55,9 +53,7 @@ pub struct GuestbookReconciler {
 
 /// A Guestbook's theme does not exist.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "theme {theme} not found: create ConfigMap {theme} in namespace {namespace}, or name another one in spec.theme"
-)]
+#[error("theme not found: create ConfigMap {namespace}/{theme}, or name another one in spec.theme")]
 struct ThemeNotFound {
     namespace: String,
     theme: String,
@@ -135,22 +131,50 @@ impl GuestbookReconciler {
         style: Option<&str>,
         cx: &Context,
     ) -> Result<(), reconcile::Error> {
-        let page = self.client.apply(&children::page(guestbook, style)?).await?;
-        tell(
+        self.apply_child(
             guestbook,
-            "ConfigMap",
-            before(&self.config_maps, &page).as_deref(),
-            &page,
+            &children::page(guestbook, style)?,
+            &self.config_maps,
             cx,
-        );
-        let deployment = self.client.apply(&children::deployment(guestbook)?).await?;
-        tell(
+        )
+        .await?;
+        self.apply_child(
             guestbook,
-            "Deployment",
-            before(&self.deployments, &deployment).as_deref(),
-            &deployment,
+            &children::deployment(guestbook)?,
+            &self.deployments,
             cx,
-        );
+        )
+        .await
+    }
+
+    /// Makes a child be as given, and records it if that changed anything.
+    async fn apply_child<K: Object>(
+        &self,
+        guestbook: &Guestbook,
+        child: &K,
+        cached: &Cached<K>,
+        cx: &Context,
+    ) -> Result<(), reconcile::Error> {
+        let before = ObjectKey::of(child).and_then(|key| cached.get(&key));
+        let after = self.client.apply(child).await?;
+        let kind = K::kind(&());
+        match before {
+            None => cx.events().normal(
+                guestbook,
+                &format!("{kind}Created"),
+                "Apply",
+                format!("{kind} created"),
+            ),
+            Some(before) if before.resource_version() != after.resource_version() => {
+                cx.events().normal(
+                    guestbook,
+                    &format!("{kind}Updated"),
+                    "Apply",
+                    format!("{kind} updated"),
+                );
+            }
+            Some(_) => {}
+        }
         Ok(())
     }
 
@@ -158,13 +182,14 @@ impl GuestbookReconciler {
     async fn archive(&self, guestbook: &Guestbook, cx: &Context) -> Result<Action, reconcile::Error> {
         if has_finalizer(guestbook, FINALIZER) {
             self.client.apply(&children::archive(guestbook)).await?;
-            self.client.remove_finalizer(guestbook, FINALIZER).await?;
-            cx.events().normal(
-                guestbook,
-                "Archived",
-                "Archive",
-                "the greeting is kept in a ConfigMap",
-            );
+            if self.client.remove_finalizer(guestbook, FINALIZER).await? {
+                cx.events().normal(
+                    guestbook,
+                    "Archived",
+                    "Archive",
+                    "the greeting is kept in a ConfigMap",
+                );
+            }
         }
         Ok(Action::done())
     }
@@ -196,24 +221,5 @@ impl GuestbookReconciler {
             self.client.apply_status(&key, &status).await?;
         }
         Ok(())
-    }
-}
-
-/// What we knew of an object before we wrote it.
-fn before<K: Object>(cached: &Cached<K>, written: &K) -> Option<Arc<K>> {
-    cached.get(&ObjectKey::of(written)?)
-}
-
-/// Records what an apply did to a child: nothing, if its version is the one we knew.
-fn tell<K: Object>(guestbook: &Guestbook, child: &str, before: Option<&K>, after: &K, cx: &Context) {
-    match before {
-        None => cx
-            .events()
-            .normal(guestbook, "Created", "Apply", format!("{child} created")),
-        Some(before) if before.resource_version() != after.resource_version() => {
-            cx.events()
-                .normal(guestbook, "Updated", "Apply", format!("{child} updated"));
-        }
-        Some(_) => {}
     }
 }

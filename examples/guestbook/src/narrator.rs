@@ -195,22 +195,20 @@ impl Reconciler for ShowEvents {
         let Some(event) = self.events.get(key) else {
             return Ok(Action::done());
         };
-        let Some(about) = event
+        let about = event
             .regarding
             .as_ref()
-            .filter(|about| about.kind.as_deref() == Some("Guestbook"))
-        else {
-            return Ok(Action::done());
-        };
-        let times = event
-            .series
-            .as_ref()
-            .map_or_else(String::new, |series| format!(" (×{})", series.count));
-        let text = |field: &Option<String>| field.clone().unwrap_or_default();
-        self.narrator.say(
-            &text(&about.name),
-            &format!("{}: {}{times}", text(&event.reason), text(&event.note)),
-        );
+            .filter(|about| about.kind.as_deref() == Some("Guestbook"));
+        if let Some(name) = about.and_then(|about| about.name.as_ref()) {
+            let times = event
+                .series
+                .as_ref()
+                .map_or_else(String::new, |series| format!(" (×{})", series.count));
+            self.narrator.say(
+                name,
+                &format!("{}{times}", event.note.as_deref().unwrap_or_default()),
+            );
+        }
         Ok(Action::done())
     }
 }

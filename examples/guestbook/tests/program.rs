@@ -9,6 +9,7 @@ use std::{
 };
 
 use kube_envtest::{Environment, Transport};
+use tempfile::TempDir;
 
 fn guestbook() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_guestbook"));
@@ -38,7 +39,7 @@ fn once_plays_to_the_end_and_says_so() {
         "create three Guestbooks",
         "welcome    replicas 3  Ready",
         "wedding    replicas 2  not ready: ThemeNotFound",
-        "ThemeNotFound: theme roses not found",
+        "wedding    theme not found: create ConfigMap default/roses",
         "museum     gone",
         "every Guestbook reached its state",
     ] {
@@ -94,33 +95,124 @@ impl Drop for Serving {
     }
 }
 
+/// `kubectl` against the program that serves; each request ends within half a minute, a watch too.
+struct Kubectl<'s> {
+    serving: &'s Serving,
+    home: TempDir,
+}
+
+impl<'s> Kubectl<'s> {
+    /// `None` where there is no kubectl.
+    fn find(serving: &'s Serving) -> Option<Self> {
+        if Command::new("kubectl")
+            .args(["version", "--client"])
+            .output()
+            .is_err()
+        {
+            eprintln!("skipped: kubectl is not installed");
+            return None;
+        }
+        Some(Self {
+            serving,
+            home: tempfile::tempdir().expect("a temporary folder"),
+        })
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("kubectl");
+        command
+            .args([
+                "--kubeconfig",
+                &self.serving.kubeconfig,
+                "--request-timeout",
+                "30s",
+            ])
+            .args(args);
+        command.env("HOME", self.home.path()); // it keeps a cache there
+        command
+    }
+
+    /// The first four columns of what it prints.
+    fn rows(&self, args: &[&str]) -> Vec<String> {
+        let output = self.command(args).output().expect("kubectl runs");
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        String::from_utf8_lossy(&output.stdout)
+            .lines()
+            .map(columns)
+            .collect()
+    }
+}
+
+fn columns(line: &str) -> String {
+    line.split_whitespace().take(4).collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 fn the_line_it_prints_works_and_sigterm_ends_it() {
     let serving = Serving::start();
-    if Command::new("kubectl")
-        .arg("version")
-        .arg("--client")
-        .output()
-        .is_err()
-    {
-        eprintln!("skipped: kubectl is not installed");
-        return serving.stop();
+    if let Some(kubectl) = Kubectl::find(&serving) {
+        let expected = [
+            "NAME REPLICAS READY REASON",
+            "wedding 2 True ChildrenExist",
+            "welcome 3 True ChildrenExist",
+        ];
+        assert_eq!(kubectl.rows(&["get", "guestbooks"]), expected);
     }
-    let home = tempfile::tempdir().expect("a temporary folder");
-    let listed = Command::new("kubectl")
-        .args(["--kubeconfig", &serving.kubeconfig, "get", "guestbooks"])
-        .env("HOME", home.path())
-        .output()
-        .expect("kubectl runs");
-    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
-    assert!(listed.status.success(), "{listed:?}");
-    let rows: Vec<Vec<&str>> = text
+    serving.stop();
+}
+
+#[test]
+fn kubectl_applies_watches_and_deletes_while_the_operator_works() {
+    let serving = Serving::start();
+    let Some(kubectl) = Kubectl::find(&serving) else {
+        return serving.stop();
+    };
+    let mut watch = kubectl.command(&["get", "guestbooks", "-w"]);
+    let mut watch = watch.stdout(Stdio::piped()).spawn().expect("kubectl runs");
+    let mut seen = BufReader::new(watch.stdout.take().expect("a pipe"))
         .lines()
-        .map(|line| line.split_whitespace().take(4).collect())
-        .collect();
-    assert_eq!(rows[0], ["NAME", "REPLICAS", "READY", "REASON"]);
-    assert_eq!(rows[1], ["wedding", "2", "True", "ChildrenExist"]);
-    assert_eq!(rows[2], ["welcome", "3", "True", "ChildrenExist"]);
+        .map_while(Result::ok);
+    let mut until = |row: &str| {
+        let mut before = Vec::new();
+        let found = seen.by_ref().map(|line| columns(&line)).find(|line| {
+            before.push(line.clone());
+            line == row
+        });
+        assert!(found.is_some(), "{row:?} is not among {before:#?}");
+    };
+    until("welcome 3 True ChildrenExist");
+
+    let file = kubectl.home.path().join("garden.yaml");
+    let path = file.to_str().expect("a path of text");
+    for (replicas, said) in [(1, "created"), (4, "configured"), (4, "unchanged")] {
+        let text = format!(
+            "apiVersion: example.com/v1\nkind: Guestbook\nmetadata: {{name: garden}}\n\
+             spec: {{greeting: Mind the roses, replicas: {replicas}}}\n"
+        );
+        fs::write(&file, text).expect("a file");
+        assert_eq!(
+            kubectl.rows(&["apply", "-f", path]),
+            [format!("guestbook.example.com/garden {said}")]
+        );
+        if said != "unchanged" {
+            until(&format!("garden {replicas} True ChildrenExist"));
+        }
+    }
+    let deployment = kubectl.rows(&["get", "deployment", "garden", "-o", "jsonpath={.spec.replicas}"]);
+    assert_eq!(deployment, ["4"]);
+    let deleted = kubectl.rows(&["delete", "guestbook", "garden"]);
+    assert_eq!(deleted, ["guestbook.example.com \"garden\" deleted"]);
+    let archive = kubectl.rows(&[
+        "get",
+        "configmap",
+        "garden-archive",
+        "-o",
+        "jsonpath={.data.greeting}",
+    ]);
+    assert_eq!(archive, ["Mind the roses"]);
+
+    watch.kill().expect("it still watches");
+    watch.wait().expect("it ends");
     serving.stop();
 }
 

@@ -14,7 +14,7 @@ pub fn has_finalizer<K: Object>(object: &K, finalizer: &str) -> bool {
 }
 
 impl Client {
-    /// Adds `finalizer`, so that a delete waits until it is removed. Does nothing if it is there.
+    /// Adds `finalizer`, so that a delete waits until it is removed. Returns whether it was missing.
     ///
     /// The object's version is a precondition, so that no finalizer added meanwhile is lost.
     ///
@@ -22,33 +22,35 @@ impl Client {
     ///
     /// The request failed; [`Error::is_conflict`] if `object` is not the present version.
     #[doc(alias = "AddFinalizer")]
-    pub async fn add_finalizer<K: Object>(&self, object: &K, finalizer: &str) -> Result<(), Error> {
+    pub async fn add_finalizer<K: Object>(&self, object: &K, finalizer: &str) -> Result<bool, Error> {
         if has_finalizer(object, finalizer) {
-            return Ok(());
+            return Ok(false);
         }
         let known = object.meta().finalizers.iter().flatten().map(String::as_str);
         self.set_finalizers(object, known.chain([finalizer]).collect())
-            .await
+            .await?;
+        Ok(true)
     }
 
-    /// Removes `finalizer`; if it was the last one of an object being deleted, the object goes. Does nothing if it
-    /// is not there.
+    /// Removes `finalizer`; if it was the last one of an object being deleted, the object goes. Returns whether it was
+    /// there: not so if the object itself is gone.
     ///
     /// # Errors
     ///
     /// The request failed; [`Error::is_conflict`] if `object` is not the present version.
     #[doc(alias = "RemoveFinalizer")]
-    pub async fn remove_finalizer<K: Object>(&self, object: &K, finalizer: &str) -> Result<(), Error> {
+    pub async fn remove_finalizer<K: Object>(&self, object: &K, finalizer: &str) -> Result<bool, Error> {
         if !has_finalizer(object, finalizer) {
-            return Ok(());
+            return Ok(false);
         }
         let known = object.meta().finalizers.iter().flatten().map(String::as_str);
         match self
             .set_finalizers(object, known.filter(|known| *known != finalizer).collect())
             .await
         {
-            Err(error) if error.is_not_found() => Ok(()), // it went without us
-            result => result,
+            Ok(()) => Ok(true),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
         }
     }
 

@@ -127,10 +127,13 @@ async fn a_finalizer_keeps_a_deleted_object_until_it_is_removed() {
         .await
         .unwrap();
     assert!(client.get(&key("a")).await.unwrap().is_none());
-    client
-        .remove_finalizer(&deleting, "example.com/one")
-        .await
-        .expect("what is gone needs no removal");
+    assert!(
+        !client
+            .remove_finalizer(&deleting, "example.com/one")
+            .await
+            .unwrap(),
+        "what is gone needs no removal"
+    );
 }
 
 #[tokio::test]
