@@ -95,7 +95,7 @@ impl Checker<'_> {
             self.errors.push(error);
         }
         if let Some(pattern) = schema["pattern"].as_str()
-            && let Err(error) = regex::Regex::new(pattern)
+            && let Err(error) = validate::Pattern::parse(pattern)
         {
             let why = format!(
                 "must be a valid regular expression, but isn't: error parsing regexp: {}",

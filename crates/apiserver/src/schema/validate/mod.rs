@@ -4,12 +4,14 @@
 //! name, missing ones after them. Uniqueness of sets and keyed lists is checked over the whole object at the end.
 
 mod formats;
+mod pattern;
 mod rules;
 mod text;
 mod unique;
 
 use serde_json::Value;
 
+pub(super) use pattern::Pattern;
 pub(super) use rules::Rules;
 
 use super::Cursor;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use regex::Regex;
 use serde_json::{Number, Value};
 
 use super::super::node::{Child, Kind, Node, Type};
 use super::super::parse;
+use super::pattern::Pattern;
 use super::text;
 use crate::path::Path;
 use crate::status::FieldError;
@@ -19,7 +19,7 @@ pub(in super::super) struct Rules {
     multiple_of: Option<f64>,
     max_length: Option<u64>,
     min_length: Option<u64>,
-    pattern: Option<Regex>,
+    pattern: Option<Pattern>,
     max_items: Option<u64>,
     min_items: Option<u64>,
     max_properties: Option<u64>,
@@ -78,7 +78,7 @@ impl Rules {
             // A pattern that does not compile was refused with the CRD.
             pattern: source["pattern"]
                 .as_str()
-                .and_then(|pattern| Regex::new(pattern).ok()),
+                .and_then(|pattern| Pattern::parse(pattern).ok()),
             max_items: count("maxItems"),
             min_items: count("minItems"),
             max_properties: count("maxProperties"),
@@ -103,8 +103,8 @@ impl Rules {
         } else if let Some(limit) = self.min_length.filter(|limit| length < *limit) {
             let rule = format!("be at least {limit} chars long");
             errors.push(text::should(path, &text::quoted(text), &rule));
-        } else if let Some(pattern) = self.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
-            let rule = format!("match '{}'", pattern.as_str());
+        } else if let Some(pattern) = self.pattern.as_ref().filter(|pattern| !pattern.matches(text)) {
+            let rule = format!("match '{}'", pattern.source());
             errors.push(text::should(path, &text::quoted(text), &rule));
         }
     }
