@@ -28,9 +28,7 @@ pub(super) fn answer(registry: &Registry, route: &Route, head: &Parts) -> Respon
     match route {
         Route::Health { endpoint, check } => health(endpoint, check.as_deref(), head).into_response(),
         Route::Root => Reply::value(200, Encoding::Json, &paths(registry)).into_response(),
-        Route::Unknown | Route::OpenApiV2 => {
-            Reply::value(404, Encoding::Json, &paths(registry)).into_response()
-        }
+        Route::Unknown | Route::OpenApiV2 => Reply::text(404, "404 page not found\n").into_response(),
         Route::OpenApi(path) if head.method == Method::GET || head.method == Method::HEAD => {
             openapi::answer(registry, path, head)
         }
