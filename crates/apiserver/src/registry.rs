@@ -126,6 +126,16 @@ impl Served {
         }
     }
 
+    /// The same for what an apply made of an object: nulls of custom kinds are not dropped but refused.
+    pub(crate) fn conform_applied(&self, object: &mut Value) {
+        if self.is_custom() {
+            self.schema.prune(object);
+            self.schema.default_applied(object);
+        } else {
+            self.conform(object);
+        }
+    }
+
     /// Fields of the top level that an endpoint does not write.
     pub(crate) fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
         match subresource {

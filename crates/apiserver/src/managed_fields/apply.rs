@@ -23,8 +23,7 @@ const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// Merges `applied` into `live` (`None`: a new object) and returns the result with its `managedFields`.
 ///
-/// The result equals `live` where nothing changes. An object or list whose last entry went is null in it: defaulting
-/// deals with nulls. `reset` is as for [`track_update`](super::track_update).
+/// The result equals `live` where nothing changes. `reset` is as for [`track_update`](super::track_update).
 ///
 /// # Errors
 /// 400 if `applied` has `managedFields`; 409 where it differs from what others own, unless `force`; 500 if it does not
@@ -150,7 +149,7 @@ impl Attempt<'_> {
             time: last.as_ref().and_then(|last| last.time.clone()),
         };
         managers.put(self.id.clone(), owned);
-        let new = match &last {
+        let mut new = match &last {
             Some(last) => self.prune(merged, &last.set, &managers),
             None => merged,
         };
@@ -175,6 +174,7 @@ impl Attempt<'_> {
             }
         }
         managers.drop_empty();
+        drop_emptied(&mut new, self.base);
         Ok(Ok((new, managers)))
     }
 
@@ -216,6 +216,21 @@ impl Attempt<'_> {
         dangling.subtract(&remaining(&without(&removed)));
         without(&dangling.intersection(&last))
     }
+}
+
+/// Objects and lists that became null because their last entry went are left out of the result.
+fn drop_emptied(new: &mut Value, base: &Value) {
+    let (Value::Object(new), Value::Object(base)) = (new, base) else {
+        return;
+    };
+    new.retain(|name, value| {
+        let before = base.get(name);
+        let emptied = value.is_null() && before.is_some_and(|before| before.is_object() || before.is_array());
+        if let Some(before) = before {
+            drop_emptied(value, before);
+        }
+        !emptied
+    });
 }
 
 fn conflict(conflicts: &Conflicts) -> ApiError {

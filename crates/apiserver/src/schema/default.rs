@@ -4,9 +4,18 @@ use serde_json::Value;
 
 use super::Cursor;
 
+/// What becomes of a null that may not be null and has no default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Nulls {
+    /// It goes, as in the body of a request.
+    Drop,
+    /// It stays, for validation to refuse it, as in an applied configuration.
+    Keep,
+}
+
 /// Fills in defaults. `metadata` is left alone: it has none, and its nulls are dealt with by
 /// [`super::coerce_metadata`].
-pub(super) fn default(schema: Cursor<'_>, value: &mut Value) {
+pub(super) fn default(schema: Cursor<'_>, value: &mut Value, nulls: Nulls) {
     match value {
         Value::Object(fields) => {
             for (name, property) in schema.properties() {
@@ -27,11 +36,11 @@ pub(super) fn default(schema: Cursor<'_>, value: &mut Value) {
                 };
                 if value.is_null() && !schema.nullable() {
                     let Some(replacement) = schema.default_value() else {
-                        return false;
+                        return nulls == Nulls::Keep;
                     };
                     *value = replacement.clone();
                 }
-                default(schema, value);
+                default(schema, value, nulls);
                 true
             });
         }
@@ -46,7 +55,7 @@ pub(super) fn default(schema: Cursor<'_>, value: &mut Value) {
                 {
                     *item = replacement.clone();
                 }
-                default(schema, item);
+                default(schema, item, nulls);
             }
         }
         _ => {}

@@ -138,7 +138,7 @@ fn coerce_one(object: &mut Map<String, Value>) -> Result<(), String> {
     if let Some(error) = go::metadata_error(schema, metadata) {
         return Err(error);
     }
-    super::default::default(schema, metadata);
+    super::default::default(schema, metadata, super::default::Nulls::Drop);
     let Value::Object(fields) = metadata else {
         object.remove("metadata");
         return Ok(());

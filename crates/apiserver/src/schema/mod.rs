@@ -96,7 +96,12 @@ impl Schema {
 
     /// Fills in defaults where the parent exists. A null that may not be null becomes the default, or goes.
     pub(crate) fn default(&self, object: &mut Value) {
-        default::default(self.root(), object);
+        default::default(self.root(), object, default::Nulls::Drop);
+    }
+
+    /// Fills in defaults in what an apply made of an object: a null without a default stays, and is an error.
+    pub(crate) fn default_applied(&self, object: &mut Value) {
+        default::default(self.root(), object, default::Nulls::Keep);
     }
 
     /// What is wrong with a new object of a custom kind, in the order and words of kube-apiserver.

@@ -217,7 +217,7 @@ fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply
         let mut object = merge(call, None, &applied, &manager, force)?;
         metadata::of(&mut object).remove("resourceVersion");
         metadata::reconcile_namespace(&call.served, &call.path.namespace, &mut object)?;
-        call.served.conform(&mut object);
+        call.served.conform_applied(&mut object);
         let created = create::create(call, object, options, Ownership::Applied);
         match created {
             Ok(created) => return created.reply(call, 201),
@@ -228,7 +228,7 @@ fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply
     }
     let changed = update::change(call, options, |call, old| {
         let mut new = merge(call, Some(old), &applied, &manager, force)?;
-        call.served.conform(&mut new);
+        call.served.conform_applied(&mut new);
         Ok((new, Ownership::Applied))
     })?;
     changed.reply(call)
