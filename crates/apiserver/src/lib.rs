@@ -1,9 +1,48 @@
 //! A Kubernetes API server inside your process.
-#![expect(
-    dead_code,
-    unused_imports,
-    reason = "skeleton: removed when the modules are wired together"
-)]
+//!
+//! It answers as kube-apiserver v1.36 does, as far as its recorded answers go, but it starts in milliseconds, needs
+//! neither etcd nor a socket, and follows tokio's time, paused time included. Use it where a test, an example or a
+//! development loop wants a real API and a cluster is too much.
+//!
+//! ```
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use kube::api::{Api, ListParams, PostParams};
+//! use kube_apiserver_embedded::{ApiServer, Options};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let server = ApiServer::start(Options::default());
+//! let client = kube::Client::new(server.service(), "default");
+//! let maps: Api<ConfigMap> = Api::default_namespaced(client);
+//! let mut map = ConfigMap::default();
+//! map.metadata.name = Some("settings".into());
+//! maps.create(&PostParams::default(), &map).await?;
+//! assert_eq!(maps.list(&ListParams::default()).await?.items.len(), 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # How it works
+//!
+//! One store holds everything: a revision counter, an ordered persistent map per stored resource, and the last events
+//! of each. A request is read, checked against the schema of its kind, and turned into a commit that compares the
+//! object's revision; what is expensive happens outside of the store's lock and starts over if the object changed
+//! meanwhile. A list is a snapshot, a watch a cursor into the history. Builtin and custom kinds take the same way.
+//!
+//! Modules in reading order: `store`, `request`, `verbs`, `registry` (what is served), `crd`, `server`; beside them
+//! `schema`, `managed_fields` and `patch`, pure functions of JSON values, and `builtin`, `discovery`, `openapi`, `table`,
+//! `selector`, what is particular to kinds and views.
+//!
+//! # Defaults and bounds
+//!
+//! Bodies have at most 3 MiB; a history keeps 10,000 events and 32 MiB per resource; a watch holds at most 64 KiB for its
+//! client, and one that falls behind its history ends; a write starts over at most 64 times.
+//!
+//! # What is not here
+//!
+//! Pods, services and roles are not served, nor admission webhooks, validation rules in CEL, access control, TLS, or
+//! persistence: the state is in memory and goes with the last handle. Everybody who reaches the server is admin, which is
+//! why it listens on loopback addresses only.
 
 mod builtin;
 mod clock;

@@ -36,6 +36,15 @@ impl Selection {
         if self.name.as_deref().is_some_and(|name| name != key.name()) {
             return false;
         }
+        // Told by the key alone, as when one object is watched among many.
+        if self.fields.name().is_some_and(|name| name != key.name())
+            || self
+                .fields
+                .namespace()
+                .is_some_and(|namespace| namespace != key.namespace())
+        {
+            return false;
+        }
         if self.labels.is_empty() && self.fields.is_empty() {
             return true;
         }

@@ -76,16 +76,6 @@ impl ApiError {
         self
     }
 
-    /// Adds `details.uid`.
-    #[must_use]
-    pub(crate) fn with_uid(mut self, uid: &str) -> Self {
-        self.0
-            .details
-            .get_or_insert_default()
-            .insert("uid".to_owned(), json!(uid));
-        self
-    }
-
     /// Adds `details.causes`; an empty list adds nothing.
     #[must_use]
     pub(crate) fn with_causes(mut self, causes: Vec<Cause>) -> Self {

@@ -13,7 +13,7 @@ mod scalar;
 mod validate;
 
 pub(crate) use data::{has_kind, message, message_of_kind};
-pub(crate) use kinds::{group_rank, schemas, served};
+pub(crate) use kinds::{group_rank, served};
 pub(crate) use message::{Count, Field, Message, Type};
 
 use serde_json::Value;

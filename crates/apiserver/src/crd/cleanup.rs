@@ -7,7 +7,7 @@ use super::{CLEANUP, all, commit, put};
 use crate::registry::Served;
 use crate::resource::StorageKey;
 use crate::server::Server;
-use crate::store::{Change, Document, Key};
+use crate::store::{Change, Key};
 use crate::verbs::metadata;
 
 /// Deletes the objects of definitions that are being deleted, and the definitions that have none left.

@@ -15,20 +15,12 @@ use serde_json::Value;
 use crate::registry::{Registry, Served};
 use crate::resource::StorageKey;
 use crate::server::{Refused, Server};
-use crate::store::{Change, Document, Key};
+use crate::store::{Change, Key};
 
 pub(crate) const GROUP: &str = "apiextensions.k8s.io";
 pub(crate) const PLURAL: &str = "customresourcedefinitions";
 /// Keeps a definition until its objects are gone.
 pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
-
-/// The table of definitions.
-pub(crate) fn table() -> StorageKey {
-    StorageKey {
-        group: GROUP.to_owned(),
-        plural: PLURAL.to_owned(),
-    }
-}
 
 pub(crate) fn is_table(storage: &StorageKey) -> bool {
     storage.group == GROUP && storage.plural == PLURAL

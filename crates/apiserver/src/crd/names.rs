@@ -7,9 +7,6 @@ use crate::registry::Served;
 use crate::server::Server;
 use crate::verbs::{metadata, update};
 
-/// The field manager of what the server writes into the status.
-pub(super) const MANAGER: &str = "kube-apiserver";
-
 /// Gives every definition the names that are free, and establishes those that got all of theirs.
 ///
 /// One pass may free names for the next, so passes are repeated while they change anything, at most as often as there

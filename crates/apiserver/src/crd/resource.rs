@@ -42,6 +42,7 @@ fn served_version(definition: &Value, version: &Value, old: &Registry) -> Option
         definition: metadata::text(definition, "name").to_owned(),
         uid: metadata::text(definition, "uid").to_owned(),
         generation: definition["metadata"]["generation"].as_i64().unwrap_or(0),
+        storage_version: storage_version(definition),
         accepted: definition["status"]["acceptedNames"].clone(),
         terminating: metadata::is_terminating(definition),
         warning: deprecation(definition, version),

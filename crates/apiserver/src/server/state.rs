@@ -108,11 +108,6 @@ impl Server {
         }
     }
 
-    /// Forgets the history of a table up to `revision`.
-    pub(crate) fn compact(&self, storage: &StorageKey, revision: u64) {
-        self.state.lock().store.compact(storage, revision);
-    }
-
     /// Applies a change if the object's revision is still `expected` and `guard` agrees, both under the lock.
     pub(crate) fn commit<E>(
         &self,

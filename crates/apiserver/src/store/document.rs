@@ -44,12 +44,14 @@ pub(crate) struct Document {
     tail: Bytes,
     /// Identifies the schema under which the object was complete when it was written.
     written_as: u64,
+    /// Identifies the version that was the one of the storage then.
+    stored_in: u64,
 }
 
 impl Document {
     /// Keeps `object` without the three fields above. An object without `metadata` gets an empty one.
-    /// `written_as` is any number by which the caller knows the schema again.
-    pub(crate) fn new(object: &Value, written_as: u64) -> Self {
+    /// `written_as` and `stored_in` are any numbers by which the caller knows schema and storage version again.
+    pub(crate) fn new(object: &Value, written_as: u64, stored_in: u64) -> Self {
         let empty = Map::new();
         let fields = object.as_object().unwrap_or(&empty);
         let metadata = fields
@@ -65,12 +67,18 @@ impl Document {
         Self {
             tail: Bytes::from(tail),
             written_as,
+            stored_in,
         }
     }
 
     /// The number it was made with.
     pub(crate) fn written_as(&self) -> u64 {
         self.written_as
+    }
+
+    /// The number of the storage version it was made with.
+    pub(crate) fn stored_in(&self) -> u64 {
+        self.stored_in
     }
 
     /// Bytes kept.
@@ -136,7 +144,7 @@ mod tests {
     fn the_three_fields_are_filled_in_when_sent() {
         let object = json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "a\"b", "resourceVersion": "9"}, "d": 1});
         let mut sent = Vec::new();
-        let document = Document::new(&object, 0);
+        let document = Document::new(&object, 0, 0);
         document.write(&mut sent, Some(&TypeMeta::new("g/v2", "X")), 7);
         assert_eq!(
             String::from_utf8(sent).unwrap(),
@@ -149,7 +157,7 @@ mod tests {
 
     #[test]
     fn an_object_without_anything_survives() {
-        let value = Document::new(&json!({}), 0).to_value(&TypeMeta::new("v1", "X"), 3);
+        let value = Document::new(&json!({}), 0, 0).to_value(&TypeMeta::new("v1", "X"), 3);
         assert_eq!(
             value,
             json!({"apiVersion": "v1", "kind": "X", "metadata": {"resourceVersion": "3"}})

@@ -89,8 +89,6 @@ pub(super) struct History {
     bytes: usize,
     /// All events after this revision are kept.
     floor: u64,
-    /// Revision of the newest event, also if it is no longer kept.
-    last: u64,
 }
 
 impl History {
@@ -100,7 +98,6 @@ impl History {
             events: VecDeque::new(),
             bytes: 0,
             floor: revision,
-            last: revision,
         }
     }
 
@@ -108,12 +105,7 @@ impl History {
         self.floor
     }
 
-    pub(super) fn last(&self) -> u64 {
-        self.last
-    }
-
     pub(super) fn push(&mut self, event: Arc<Event>, limits: HistoryLimits) {
-        self.last = event.revision;
         self.bytes += event.size();
         self.events.push_back(event);
         while self.events.len() > limits.events || self.bytes > limits.bytes {
@@ -121,18 +113,6 @@ impl History {
                 break;
             }
         }
-    }
-
-    /// Forgets events up to `revision`.
-    pub(super) fn compact(&mut self, revision: u64) {
-        while self
-            .events
-            .front()
-            .is_some_and(|event| event.revision <= revision)
-        {
-            self.drop_oldest();
-        }
-        self.floor = self.floor.max(revision);
     }
 
     /// The events after `revision`, oldest first.

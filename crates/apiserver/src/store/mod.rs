@@ -89,7 +89,8 @@ impl Snapshot {
         self.revision
     }
 
-    pub(crate) fn get(&self, key: &Key) -> Option<&Arc<Stored>> {
+    #[cfg(test)]
+    fn get(&self, key: &Key) -> Option<&Arc<Stored>> {
         self.objects.get(key)
     }
 
@@ -150,11 +151,6 @@ impl<T: Ord + Clone> Store<T> {
     /// The revision of the last commit.
     pub(crate) fn revision(&self) -> u64 {
         self.revision
-    }
-
-    /// The tables that were opened, in order.
-    pub(crate) fn tables(&self) -> impl Iterator<Item = &T> {
-        self.tables.keys()
     }
 
     /// Makes the table known. Its history begins now: older revisions of it are expired.
@@ -221,22 +217,9 @@ impl<T: Ord + Clone> Store<T> {
         }
     }
 
-    /// The revision of the table's last event, or of its opening.
-    pub(crate) fn last_change(&self, table: &T) -> u64 {
-        self.tables.get(table).map_or(0, |table| table.history.last())
-    }
-
     /// The oldest revision that [`events_after`](Self::events_after) can still start from.
     pub(crate) fn oldest(&self, table: &T) -> u64 {
         self.tables.get(table).map_or(0, |table| table.history.floor())
-    }
-
-    /// Forgets the history of the table up to `revision`.
-    pub(crate) fn compact(&mut self, table: &T, revision: u64) {
-        let revision = revision.min(self.revision);
-        if let Some(table) = self.tables.get_mut(table) {
-            table.history.compact(revision);
-        }
     }
 
     /// Applies the change if the object's revision is `expected` (`None`: there is no such object).

@@ -15,7 +15,7 @@ fn store(events: usize) -> Store<&'static str> {
 }
 
 fn document(size: u32) -> Document {
-    Document::new(&json!({"metadata": {}, "size": size}), 0)
+    Document::new(&json!({"metadata": {}, "size": size}), 0, 0)
 }
 
 fn put(store: &mut Store<&'static str>, name: &str, size: u32) -> u64 {
@@ -124,16 +124,6 @@ fn a_table_opened_late_has_no_history_before_its_opening() {
     store.open(&"late");
     assert_eq!(store.events_after(&"late", 1, 10).unwrap_err(), Expired);
     assert!(store.events_after(&"late", 2, 10).unwrap().is_empty());
-}
-
-#[test]
-fn a_compacted_history_is_expired_up_to_the_revision() {
-    let mut store = store(10);
-    put(&mut store, "a", 1);
-    put(&mut store, "a", 2);
-    store.compact(&TABLE, 2);
-    assert_eq!(store.events_after(&TABLE, 1, 10).unwrap_err(), Expired);
-    assert_eq!(store.events_after(&TABLE, 2, 10).unwrap().len(), 1);
 }
 
 proptest! {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::reply::{self, Reply};
-use super::{Call, metadata, options, update};
+use super::{Call, metadata, update};
 use crate::registry::Served;
 use crate::request::query::WriteOptions;
 use crate::resource::StorageKey;
@@ -19,7 +19,6 @@ const NAME_ATTEMPTS: usize = 8;
 pub(crate) fn run(call: &mut Call, body: &Bytes) -> Result<Reply, ApiError> {
     let options = WriteOptions::read(&call.query, "CreateOptions", false)?;
     let mut object = call.decode(body, options.field_validation)?;
-    options::check_custom_kind(&call.served, &object)?;
     metadata::reconcile_namespace(&call.served, &call.path.namespace.clone(), &mut object)?;
     let created = create(call, object, &options, update::Ownership::Tracked)?;
     created.reply(call, 201)

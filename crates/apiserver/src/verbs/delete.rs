@@ -12,7 +12,7 @@ use crate::request::query::{DeleteOptions, ListOptions, Propagation};
 use crate::selection::Selection;
 use crate::server::Refused;
 use crate::status::ApiError;
-use crate::store::{Change, Document, Stored};
+use crate::store::{Change, Stored};
 
 /// The finalizer that keeps an object until its dependents lost their references to it.
 pub(crate) const ORPHAN: &str = "orphan";

@@ -111,6 +111,7 @@ impl Call {
             options::Refusal::Unrecognized(why) => unrecognized(why),
             options::Refusal::Error(error) => error,
         })?;
+        options::check_custom_kind(&self.served, &object)?;
         options::complete_type(&self.served, &mut object);
         self.conform(&mut object, bytes, decoded.strict, validation)?;
         Ok(object)

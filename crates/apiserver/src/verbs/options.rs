@@ -74,7 +74,7 @@ pub(super) fn check_type(served: &Served, object: &Value) -> Result<(), Refusal>
         return Ok(());
     }
     let version = api_version.rsplit('/').next().unwrap_or_default();
-    let why = if crate::builtin::message_of_kind(&api_version, &kind).is_some() {
+    let why = if crate::builtin::has_kind(&api_version, &kind) {
         format!(
             "converting ({version}.{kind}) to ({}.{}): unknown conversion",
             internal_package(&served.resource.group),

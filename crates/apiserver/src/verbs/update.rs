@@ -6,13 +6,13 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::reply::{self, Reply};
-use super::{Call, RETRIES, create, metadata, options};
+use super::{Call, RETRIES, create, metadata};
 use crate::managed_fields::{self, Writer};
 use crate::registry::Served;
 use crate::request::query::{WriteOptions, revision};
 use crate::server::{Refused, Server};
 use crate::status::{ApiError, FieldError};
-use crate::store::{Change, Document, Stored};
+use crate::store::{Change, Stored};
 
 /// Who owns the fields of the new object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,6 @@ pub(crate) fn run(call: &mut Call, body: &Bytes) -> Result<Reply, ApiError> {
     check_name(call, &object)?;
     let namespace = call.path.namespace.clone();
     metadata::reconcile_namespace(&call.served, &namespace, &mut object)?;
-    options::check_custom_kind(&call.served, &object)?;
     let served = Arc::clone(&call.served);
     let uid = metadata::text(&object, "uid").to_owned();
     let exists = call
@@ -115,7 +114,7 @@ pub(crate) fn change(
         managed_fields::keep_times_of_no_op(&old, &mut new);
         let document = served.document(&new);
         // Comparing values rather than texts: an object stored under an older schema reads with its defaults.
-        if document.same(&stored.document) || new == old {
+        if (document.same(&stored.document) || new == old) && served.is_stored_as_wanted(&stored) {
             return Ok(Changed::Stored(stored));
         }
         let gone = metadata::is_terminating(&new)
@@ -251,7 +250,7 @@ fn isolate(served: &Served, subresource: &str, old: &Value, new: &mut Value) {
     }
 }
 
-/// A write of `/status` leaves the metadata of custom objects alone; builtin kinds only keep their labels.
+/// A write of `/status` leaves the metadata of custom objects alone; builtin kinds keep their labels, definitions nothing.
 fn keep_metadata(served: &Served, old: &Value, new: &mut Value) {
     let kept: &[&str] = if served.is_custom() {
         &[
@@ -261,6 +260,8 @@ fn keep_metadata(served: &Served, old: &Value, new: &mut Value) {
             "ownerReferences",
             "generateName",
         ]
+    } else if crate::crd::is_table(served.storage()) {
+        &[]
     } else {
         &["labels"]
     };

@@ -6,7 +6,6 @@ use super::{list, text};
 use crate::request::query::quote;
 use crate::schema::Schema;
 use crate::status::FieldError;
-use crate::table::JsonPath;
 
 /// Fields that selectors may name, at most.
 const SELECTABLE: usize = 8;
@@ -70,7 +69,7 @@ fn check_scale(scale: &Value, place: &str, errors: &mut Vec<FieldError>) {
             if required {
                 errors.push(FieldError::required(field, ""));
             }
-        } else if !is_simple_path(path) {
+        } else if !path.starts_with('.') {
             errors.push(FieldError::invalid(
                 field,
                 &quote(path),
@@ -87,10 +86,6 @@ fn check_scale(scale: &Value, place: &str, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::invalid(field, &quote(path), &detail));
         }
     }
-}
-
-fn is_simple_path(path: &str) -> bool {
-    path.starts_with('.') && JsonPath::parse(path).is_ok()
 }
 
 fn check_column(column: &Value, place: &str, errors: &mut Vec<FieldError>) {
@@ -117,7 +112,7 @@ fn check_column(column: &Value, place: &str, errors: &mut Vec<FieldError>) {
     let field = format!("{place}.JSONPath");
     if path.is_empty() {
         errors.push(FieldError::required(field, ""));
-    } else if !is_simple_path(path) {
+    } else if !path.starts_with('.') {
         errors.push(FieldError::invalid(
             field,
             &quote(path),

@@ -1,0 +1,111 @@
+//! The server on a socket: the library's listener and the program.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+
+use kube_apiserver_embedded::{ApiServer, ListenError, Options};
+
+/// One request on a connection of its own; the whole answer.
+fn ask(address: &str, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn get(address: &str, path: &str) -> String {
+    ask(
+        address,
+        &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_serves_until_it_is_shut_down() {
+    let server = ApiServer::start(Options::default());
+    let listener = server.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let address = listener.local_addr().to_string();
+    assert!(
+        listener
+            .kubeconfig()
+            .contains(&format!("server: \"http://{address}\""))
+    );
+    let asked = address.clone();
+    let answer = tokio::task::spawn_blocking(move || get(&asked, "/api/v1/namespaces/default"))
+        .await
+        .unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    // A watch is under way: the shutdown ends it instead of waiting for it.
+    let mut watch = TcpStream::connect(&address).unwrap();
+    watch
+        .write_all(b"GET /api/v1/namespaces?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n")
+        .unwrap();
+    let mut line = String::new();
+    let mut reader = BufReader::new(watch);
+    reader.read_line(&mut line).unwrap();
+    assert!(line.starts_with("HTTP/1.1 200"), "{line}");
+    listener.shutdown().await;
+    let mut rest = String::new();
+    reader.read_to_string(&mut rest).unwrap();
+    assert!(
+        rest.ends_with("0\r\n\r\n"),
+        "the stream of the watch ends cleanly: {rest}"
+    );
+    assert!(TcpStream::connect(&address).is_err());
+}
+
+#[tokio::test]
+async fn an_address_that_cannot_be_served_is_named() {
+    let server = ApiServer::start(Options::default());
+    let open = server.listen("0.0.0.0:0".parse().unwrap()).await.unwrap_err();
+    assert!(matches!(open, ListenError::NotLoopback(_)));
+    let first = server.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let taken = server.listen(first.local_addr()).await.unwrap_err();
+    assert_eq!(
+        taken.to_string(),
+        format!("cannot listen on {}: the address is in use", first.local_addr())
+    );
+}
+
+#[test]
+fn the_program_announces_itself_and_ends_on_sigterm() {
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    let mut program = Command::new(env!("CARGO_BIN_EXE_kube-apiserver-embedded"))
+        .args(["--listen", "127.0.0.1:0", "--profile", "dev", "--kubeconfig-out"])
+        .arg(&kubeconfig)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(program.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let address = line.trim_end().strip_prefix("ready http://").unwrap().to_owned();
+    assert!(get(&address, "/readyz").ends_with("ok"));
+    assert!(std::fs::read_to_string(&kubeconfig).unwrap().contains(&address));
+    Command::new("kill")
+        .args(["-TERM", &program.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(program.wait().unwrap().success());
+}
+
+#[test]
+fn a_port_in_use_is_one_line_that_names_it() {
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    let output = Command::new(env!("CARGO_BIN_EXE_kube-apiserver-embedded"))
+        .args(["--listen", &address])
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        text,
+        format!("error: cannot listen on {address}: the address is in use\n")
+    );
+}
