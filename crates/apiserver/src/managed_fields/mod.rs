@@ -2,8 +2,8 @@
 //!
 //! The algorithm is that of `structured-merge-diff` with the rules that apimachinery's `managedfields` puts around it:
 //!
-//! - [`track_update`] after a create, update or patch: what changed belongs to the writer.
-//! - [`apply`]: the applied object is merged into the live one; fields that the applier gave before and no longer gives
+//! - [`track_update()`] after a create, update or patch: what changed belongs to the writer.
+//! - [`apply()`]: the applied object is merged into the live one; fields that the applier gave before and no longer gives
 //!   go, unless somebody else has them; changing what others have is a conflict unless forced.
 //!
 //! All versions of a kind are taken to have the same fields, which holds for `conversion: None`.
