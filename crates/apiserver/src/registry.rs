@@ -225,6 +225,15 @@ impl Served {
         }
     }
 
+    /// What clients are told about an object that is accepted.
+    pub(crate) fn warnings(&self, object: &Value) -> Vec<String> {
+        if self.is_custom() {
+            Vec::new()
+        } else {
+            builtin::warnings(&self.resource, object)
+        }
+    }
+
     /// Whether an object whose finalizers are gone may go itself.
     pub(crate) fn deletable(&self, object: &Value) -> bool {
         !namespaces::is_table(self.storage()) || namespaces::is_finalized(object)

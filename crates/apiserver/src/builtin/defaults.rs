@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value, json};
 
-use super::pod_template;
+use super::{pod_template, prepare};
 
 /// Fills in the defaults of a kind after its fields were completed.
 pub(super) fn apply(group: &str, kind: &str, object: &mut Value) {
@@ -16,7 +16,10 @@ pub(super) fn apply(group: &str, kind: &str, object: &mut Value) {
             within(spec, "template", pod_template::default);
         }),
         ("apps", "StatefulSet") => within(object, "spec", stateful_set),
-        ("apps", "DaemonSet") => within(object, "spec", daemon_set),
+        ("apps", "DaemonSet") => {
+            prepare::count_templates(object);
+            within(object, "spec", daemon_set);
+        }
         _ => {}
     }
 }

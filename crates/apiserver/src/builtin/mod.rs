@@ -45,6 +45,11 @@ pub(crate) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) ->
     validate::validate(resource, new, old)
 }
 
+/// What clients are told about an object that is accepted.
+pub(crate) fn warnings(resource: &Resource, object: &Value) -> Vec<String> {
+    validate::warnings(resource, object)
+}
+
 /// Whether objects are stored in another version than `resource` serves.
 pub(crate) fn converts(resource: &Resource) -> bool {
     resource.group != resource.storage.group

@@ -31,6 +31,12 @@ pub(super) fn update(resource: &Resource, old: &Value, new: &mut Value) {
     }
 }
 
+/// Gives a DaemonSet its counter. Clients own it as if they had written it, since it comes with decoding.
+pub(super) fn count_templates(object: &mut Value) {
+    let generation = template_generation(object);
+    set_template_generation(object, generation);
+}
+
 fn is_daemon_set(resource: &Resource) -> bool {
     resource.group == "apps" && resource.kind == "DaemonSet"
 }

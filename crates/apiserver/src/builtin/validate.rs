@@ -15,6 +15,7 @@ pub(super) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) ->
         ("" | "events.k8s.io", "Event") => event::validate(resource, new, old.is_none()),
         ("", "ConfigMap" | "Secret") => kept_data(resource, new, old),
         ("apps", "Deployment" | "ReplicaSet" | "DaemonSet" | "StatefulSet") => workload(resource, new, old),
+        ("apps", "ControllerRevision") => controller_revision(new, old),
         _ => Vec::new(),
     }
 }
@@ -53,14 +54,7 @@ fn kept_data(resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<Field
 fn workload(resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let spec = &new["spec"];
     let mut errors = Vec::new();
-    let replicas = spec["replicas"].as_i64().unwrap_or_default();
-    if replicas < 0 {
-        errors.push(FieldError::invalid(
-            "spec.replicas",
-            &replicas.to_string(),
-            "must be greater than or equal to 0",
-        ));
-    }
+    errors.extend(not_negative(spec, "replicas"));
     let selector = &spec["selector"];
     let labels = &spec["template"]["metadata"]["labels"];
     if selector.is_null() {
@@ -92,10 +86,120 @@ fn workload(resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldE
         Some(_) => {}
     }
     errors.extend(containers(&spec["template"]["spec"]["containers"]));
+    if resource.kind == "Deployment" {
+        errors.extend(strategy(&spec["strategy"]));
+    }
+    for field in ["minReadySeconds", "revisionHistoryLimit"] {
+        errors.extend(not_negative(spec, field));
+    }
+    if resource.kind == "Deployment" {
+        errors.extend(deadline(spec));
+    }
     if let Some(old) = old {
         errors.extend(kept_spec(resource, &old["spec"], spec));
     }
     errors
+}
+
+fn not_negative(spec: &Value, field: &str) -> Option<FieldError> {
+    let number = spec[field].as_i64().filter(|number| *number < 0)?;
+    Some(FieldError::invalid(
+        format!("spec.{field}"),
+        &number.to_string(),
+        "must be greater than or equal to 0",
+    ))
+}
+
+/// Pods are replaced all at once, or within limits of which one lets something happen.
+fn strategy(strategy: &Value) -> Option<FieldError> {
+    const PATH: &str = "spec.strategy";
+    let rolling = &strategy["rollingUpdate"];
+    match strategy["type"].as_str().unwrap_or_default() {
+        "Recreate" if !rolling.is_null() => Some(FieldError::forbidden(
+            format!("{PATH}.rollingUpdate"),
+            "may not be specified when strategy `type` is 'Recreate'",
+        )),
+        "RollingUpdate" if is_none(&rolling["maxUnavailable"]) && is_none(&rolling["maxSurge"]) => {
+            Some(FieldError::invalid(
+                format!("{PATH}.rollingUpdate.maxUnavailable"),
+                &rolling["maxUnavailable"].to_string(),
+                "may not be 0 when `maxSurge` is 0",
+            ))
+        }
+        "Recreate" | "RollingUpdate" => None,
+        // The value is shown as the Go struct, whose unknown types have no limits.
+        other => Some(FieldError {
+            reason: "FieldValueNotSupported",
+            field: PATH.to_owned(),
+            message: format!(
+                "Unsupported value: {{\"Type\":{},\"RollingUpdate\":null}}: supported values: \"Recreate\", \
+                 \"RollingUpdate\"",
+                json!(other)
+            ),
+        }),
+    }
+}
+
+/// `0` or `0%`.
+fn is_none(limit: &Value) -> bool {
+    limit.as_str().map_or(limit.as_i64() == Some(0), |text| {
+        text.trim_end_matches('%') == "0"
+    })
+}
+
+/// Progress takes longer than a pod needs to count as ready. Zero is a mistake that Kubernetes lets pass elsewhere.
+fn deadline(spec: &Value) -> Option<FieldError> {
+    let deadline = spec["progressDeadlineSeconds"].as_i64()?;
+    let ready = spec["minReadySeconds"].as_i64().unwrap_or_default();
+    (ready >= 0 && deadline <= ready).then(|| {
+        FieldError::invalid(
+            "spec.progressDeadlineSeconds",
+            &deadline.to_string(),
+            "must be greater than minReadySeconds",
+        )
+    })
+}
+
+/// A revision is what a workload was, and stays that.
+fn controller_revision(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if let Some(number) = new["revision"].as_i64().filter(|number| *number < 0) {
+        let why = "must be greater than or equal to 0";
+        errors.push(FieldError::invalid("revision", &number.to_string(), why));
+    }
+    match old {
+        None if new["data"].is_null() => errors.push(FieldError::required("data", "data is mandatory")),
+        Some(old) if old["data"] != new["data"] || old["revision"] != new["revision"] => {
+            errors.push(FieldError::invalid(
+                "data",
+                &new["data"].to_string(),
+                "field is immutable",
+            ));
+        }
+        _ => {}
+    }
+    errors
+}
+
+/// What clients are told about an object that is accepted.
+pub(super) fn warnings(resource: &Resource, object: &Value) -> Vec<String> {
+    if resource.group != "apps" {
+        return Vec::new();
+    }
+    let spread = &object["spec"]["template"]["spec"]["topologySpreadConstraints"];
+    let constraints = spread.as_array().map_or(&[][..], Vec::as_slice);
+    let without = constraints
+        .iter()
+        .enumerate()
+        .filter(|(_, constraint)| constraint["labelSelector"].is_null());
+    without
+        .map(|(index, _)| {
+            format!(
+                "spec.template.spec.topologySpreadConstraints[{index}].labelSelector: a null labelSelector results in \
+                 matching no pod"
+            )
+        })
+        .collect()
 }
 
 /// Containers have a name and an image.
@@ -177,7 +281,7 @@ mod tests {
 
     fn deployment(selector: &Value) -> Value {
         json!({"spec": {
-            "replicas": 1, "selector": selector,
+            "replicas": 1, "selector": selector, "strategy": {"type": "Recreate"},
             "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}},
         }})
     }
@@ -217,6 +321,55 @@ mod tests {
                 "spec.template.metadata.labels: Invalid value: null: `selector` does not match template `labels`",
                 "spec.template.spec.containers: Required value",
             ],
+        );
+    }
+
+    #[test]
+    fn a_deployment_replaces_its_pods_in_a_way_that_can_end() {
+        for (strategy, expected) in [
+            (json!({"type": "Recreate"}), &[][..]),
+            (
+                json!({"type": "Recreate", "rollingUpdate": {}}),
+                &[
+                    "spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'",
+                ],
+            ),
+            (
+                json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": "0%"}}),
+                &[
+                    "spec.strategy.rollingUpdate.maxUnavailable: Invalid value: \"0%\": may not be 0 when `maxSurge` is 0",
+                ],
+            ),
+            (
+                json!({"type": "Nope"}),
+                &[
+                    "spec.strategy: Unsupported value: {\"Type\":\"Nope\",\"RollingUpdate\":null}: supported values: \
+                     \"Recreate\", \"RollingUpdate\"",
+                ],
+            ),
+        ] {
+            let mut object = deployment(&json!({"matchLabels": {"app": "web"}}));
+            object["spec"]["strategy"] = strategy;
+            check("Deployment", &object, None, expected);
+        }
+    }
+
+    #[test]
+    fn a_constraint_that_matches_nothing_is_told() {
+        let served = super::super::served();
+        let (resource, _) = served
+            .iter()
+            .find(|(resource, _)| resource.kind == "Deployment")
+            .unwrap();
+        let mut object = deployment(&json!({}));
+        object["spec"]["template"]["spec"]["topologySpreadConstraints"] =
+            json!([{"labelSelector": {}}, {"topologyKey": "zone"}]);
+        assert_eq!(
+            warnings(resource, &object),
+            [
+                "spec.template.spec.topologySpreadConstraints[1].labelSelector: a null labelSelector results in \
+                 matching no pod"
+            ]
         );
     }
 

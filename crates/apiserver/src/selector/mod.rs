@@ -4,7 +4,6 @@
 
 mod fields;
 mod labels;
-mod names;
 mod parse;
 
 pub(crate) use fields::FieldSelector;

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use super::labels::{Condition, Requirement};
-use super::names;
+use crate::verbs::names;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Token<'a> {

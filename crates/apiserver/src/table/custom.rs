@@ -42,7 +42,7 @@ fn column(definition: &Value) -> Column {
     }
 }
 
-/// A path that cannot be parsed gives empty cells: a definition is refused for it when it is written.
+/// A path that cannot be parsed gives empty cells: definitions are accepted with such paths.
 fn path(text: &str) -> Cell {
     JsonPath::parse(text).map_or(Cell::Builtin(|_, _| Value::Null), Cell::Path)
 }

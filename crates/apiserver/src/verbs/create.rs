@@ -137,6 +137,9 @@ fn prepare(
         let name = metadata::text(object, "name").to_owned();
         return Err(call.invalid(&name, errors));
     }
+    for warning in served.warnings(object) {
+        call.warn(warning);
+    }
     Ok(())
 }
 

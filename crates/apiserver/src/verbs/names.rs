@@ -51,7 +51,13 @@ pub(crate) fn subdomain(name: &str) -> Vec<String> {
 }
 
 pub(crate) fn label(name: &str) -> Vec<String> {
-    checked(name, 63, LABEL, is_label)
+    // What would be a subdomain has only dots too many.
+    let message = if name.split('.').all(is_label) {
+        "must not contain dots"
+    } else {
+        LABEL
+    };
+    checked(name, 63, message, is_label)
 }
 
 fn path_segment(name: &str, prefix: bool) -> Vec<String> {

@@ -224,11 +224,14 @@ fn prepare(
     errors.extend(update.iter().cloned());
     errors.extend(update);
     errors.extend(served.validate_update(old, new, &subresource));
-    if errors.is_empty() {
-        return Ok(());
+    if !errors.is_empty() {
+        let name = call.path.name.clone();
+        return Err(call.invalid(&name, errors));
     }
-    let name = call.path.name.clone();
-    Err(call.invalid(&name, errors))
+    for warning in served.warnings(new) {
+        call.warn(warning);
+    }
+    Ok(())
 }
 
 /// Keeps the parts that the endpoint does not write.
