@@ -118,10 +118,8 @@ fn nodes(server: &Server, registry: &Registry) -> Vec<Node> {
     for served in registry.one_per_table() {
         let snapshot = server.read(|store| store.snapshot(served.storage()));
         for (key, stored) in snapshot.range("", None) {
-            // Most objects neither have owners nor are being deleted: seen without parsing.
-            if stored.document.mentions("\"ownerReferences\"")
-                || stored.document.mentions("\"deletionTimestamp\"")
-            {
+            // Most objects neither have owners nor are being deleted, which is known without reading them.
+            if stored.document.is_owned() || stored.document.is_terminating() {
                 nodes.push(Node {
                     served: Arc::clone(&served),
                     key: key.clone(),

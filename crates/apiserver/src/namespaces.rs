@@ -132,8 +132,8 @@ pub(crate) async fn run(server: Arc<Server>) {
         };
         let snapshot = server.read(|store| store.snapshot(&table()));
         for (key, stored) in snapshot.range("", None) {
-            let namespace = namespaces.value(stored);
-            if metadata::is_terminating(&namespace) {
+            if stored.document.is_terminating() {
+                let namespace = namespaces.value(stored);
                 empty(&server, &namespaces, key, stored.revision, &namespace);
             }
         }

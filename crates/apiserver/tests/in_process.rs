@@ -184,3 +184,135 @@ async fn nothing_is_created_in_a_namespace_that_does_not_exist() {
         ["default", "kube-node-lease", "kube-public", "kube-system"]
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_apply_creates_shares_and_conflicts() {
+    let server = ApiServer::start(Options::default());
+    let api: Api<ConfigMap> = Api::default_namespaced(client(&server));
+    let apply = |manager: &str| PatchParams::apply(manager);
+    let map = |value: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": value}});
+    let created = api
+        .patch("a", &apply("one"), &Patch::Apply(map("1")))
+        .await
+        .unwrap();
+    let again = api
+        .patch("a", &apply("one"), &Patch::Apply(map("1")))
+        .await
+        .unwrap();
+    assert_eq!(again.resource_version(), created.resource_version());
+    api.patch("a", &apply("two"), &Patch::Apply(map("1")))
+        .await
+        .unwrap();
+    let error = api
+        .patch("a", &apply("two"), &Patch::Apply(map("2")))
+        .await
+        .unwrap_err();
+    let kube::Error::Api(status) = error else {
+        panic!("{error}")
+    };
+    assert_eq!(
+        (status.code, status.message.as_str()),
+        (
+            409,
+            "Apply failed with 1 conflict: conflict with \"one\": .data.k"
+        )
+    );
+    let forced = api
+        .patch("a", &apply("two").force(), &Patch::Apply(map("2")))
+        .await
+        .unwrap();
+    assert_eq!(forced.data.unwrap()["k"], "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_of_a_list_are_one_snapshot() {
+    let server = ApiServer::start(Options::default());
+    let api: Api<ConfigMap> = Api::default_namespaced(client(&server));
+    for name in ["a", "b", "c"] {
+        api.create(&PostParams::default(), &config_map(name, "1"))
+            .await
+            .unwrap();
+    }
+    let first = api.list(&ListParams::default().limit(2)).await.unwrap();
+    let token = first.metadata.continue_.clone().unwrap();
+    assert_eq!(first.metadata.remaining_item_count, Some(1));
+    api.delete("c", &DeleteParams::default()).await.unwrap();
+    api.create(&PostParams::default(), &config_map("d", "1"))
+        .await
+        .unwrap();
+    let second = api
+        .list(&ListParams::default().limit(2).continue_token(&token))
+        .await
+        .unwrap();
+    assert_eq!(
+        second.iter().map(ResourceExt::name_any).collect::<Vec<_>>(),
+        ["c"]
+    );
+    assert_eq!(second.metadata.resource_version, first.metadata.resource_version);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_holds_an_object_and_its_removal_lets_it_go() {
+    let server = ApiServer::start(Options::default());
+    let api: Api<ConfigMap> = Api::default_namespaced(client(&server));
+    let mut map = config_map("a", "1");
+    map.metadata.finalizers = Some(vec!["example.com/hold".into()]);
+    api.create(&PostParams::default(), &map).await.unwrap();
+    let marked = api
+        .delete("a", &DeleteParams::default())
+        .await
+        .unwrap()
+        .left()
+        .unwrap();
+    assert!(marked.metadata.deletion_timestamp.is_some());
+    let release = json!({"metadata": {"finalizers": null}});
+    let last = api
+        .patch("a", &PatchParams::default(), &Patch::Merge(release))
+        .await
+        .unwrap();
+    assert_eq!(last.resource_version(), marked.resource_version());
+    assert!(api.get_opt("a").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_seed_gives_the_same_identities() {
+    let mut runs = Vec::new();
+    for _ in 0..2 {
+        let server = ApiServer::start(
+            Options::default()
+                .seed(7)
+                .epoch("2026-01-01T00:00:00Z".parse().unwrap()),
+        );
+        let api: Api<ConfigMap> = Api::default_namespaced(client(&server));
+        let mut map = config_map("ignored", "1");
+        map.metadata.name = None;
+        map.metadata.generate_name = Some("x-".into());
+        runs.push(api.create(&PostParams::default(), &map).await.unwrap());
+    }
+    assert_eq!(runs[0], runs[1]);
+    assert!(runs[0].name_any().starts_with("x-"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_waits_ends_at_its_deadline_after_a_bookmark() {
+    let server = ApiServer::start(Options::default());
+    let api: Api<ConfigMap> = Api::default_namespaced(client(&server));
+    let elsewhere: Api<ConfigMap> = Api::namespaced(client(&server), "kube-system");
+    let started = tokio::time::Instant::now();
+    let mut events = api
+        .watch(&WatchParams::default().timeout(90), "5")
+        .await
+        .unwrap()
+        .boxed();
+    elsewhere
+        .create(&PostParams::default(), &config_map("moves-the-revision", "1"))
+        .await
+        .unwrap();
+    assert!(matches!(
+        events.next().await.unwrap().unwrap(),
+        WatchEvent::Bookmark(_)
+    ));
+    assert_eq!(started.elapsed().as_secs(), 60);
+    assert!(events.next().await.is_none());
+    assert_eq!(started.elapsed().as_secs(), 90);
+}

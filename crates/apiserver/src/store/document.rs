@@ -46,6 +46,10 @@ pub(crate) struct Document {
     written_as: u64,
     /// Identifies the version that was the one of the storage then.
     stored_in: u64,
+    /// Whether the object has owners, known without reading it.
+    owned: bool,
+    /// Whether the object is being deleted, known without reading it.
+    terminating: bool,
 }
 
 impl Document {
@@ -68,6 +72,13 @@ impl Document {
             tail: Bytes::from(tail),
             written_as,
             stored_in,
+            owned: metadata
+                .get("ownerReferences")
+                .and_then(Value::as_array)
+                .is_some_and(|owners| !owners.is_empty()),
+            terminating: metadata
+                .get("deletionTimestamp")
+                .is_some_and(|time| !time.is_null()),
         }
     }
 
@@ -104,12 +115,14 @@ impl Document {
         serde_json::from_slice(&text).expect("a document is JSON, because it was written from a value")
     }
 
-    /// Whether the text occurs in the object: a quick way to see that a field does not.
-    pub(crate) fn mentions(&self, text: &str) -> bool {
-        let needle = text.as_bytes();
-        self.tail
-            .windows(needle.len().max(1))
-            .any(|window| window == needle)
+    /// Whether the object has owners.
+    pub(crate) fn is_owned(&self) -> bool {
+        self.owned
+    }
+
+    /// Whether the object is being deleted.
+    pub(crate) fn is_terminating(&self) -> bool {
+        self.terminating
     }
 
     /// Whether both keep the same object.

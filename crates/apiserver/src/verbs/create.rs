@@ -166,7 +166,7 @@ fn exists(call: &Call, namespace: &str, name: &str) -> ApiError {
         .server
         .read(|store| store.get(call.served.storage(), &key).cloned());
     match old {
-        Some(old) if metadata::is_terminating(&call.served.value(&old)) => ApiError::new(
+        Some(old) if old.document.is_terminating() => ApiError::new(
             409,
             "AlreadyExists",
             format!("object is being deleted: {}", error.message()),
@@ -189,8 +189,7 @@ fn check_namespace(
     let Some(stored) = store.get(&crate::namespaces::table(), &Key::new("", namespace)) else {
         return Err(ApiError::not_found("", "namespaces", namespace));
     };
-    let object = stored.document.to_value(&call.served.kind, stored.revision);
-    if !metadata::is_terminating(&object) && object["status"]["phase"] != "Terminating" {
+    if !stored.document.is_terminating() {
         return Ok(());
     }
     let resource = &call.served.resource;

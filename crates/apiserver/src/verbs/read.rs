@@ -1,7 +1,5 @@
 //! GET: one object, or a list of them.
 
-use std::sync::Arc;
-
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
@@ -28,45 +26,31 @@ pub(crate) fn list(call: &Call) -> Result<Reply, ApiError> {
     let options = ListOptions::read(&call.query, false)?;
     let selection = Selection::parse(call, &options)?;
     let page = Page::read(call, &options)?;
-    let mut items: Vec<Arc<Stored>> = Vec::new();
-    let mut next: Option<&Key> = None;
+    let mut items: Vec<&Stored> = Vec::new();
+    let mut last: Option<&Key> = None;
+    let mut more = false;
     let mut rest = page.snapshot.range(&call.path.namespace, page.start.as_ref());
     for (key, stored) in rest.by_ref() {
         if !selection.matches(call, key, stored) {
             continue;
         }
-        if options
+        more = options
             .limit
-            .is_some_and(|limit| page.limited && items.len() == limit)
-        {
-            next = Some(key);
+            .is_some_and(|limit| page.limited && items.len() == limit);
+        if more {
             break;
         }
-        items.push(Arc::clone(stored));
+        items.push(stored);
+        last = Some(key);
     }
-    let remaining = next
-        .filter(|_| selection.is_everything())
-        .map(|_| rest.count() + 1);
     let meta = ListMeta {
         revision: page.snapshot.revision(),
-        continue_token: next.and_then(|_| {
-            let last = items.last()?;
-            let key = key_of(call, last);
-            Some(encode_token(&call.path.namespace, &key, page.snapshot.revision()))
-        }),
-        remaining,
+        continue_token: last
+            .filter(|_| more)
+            .map(|last| encode_token(&call.path.namespace, last, page.snapshot.revision())),
+        remaining: (more && selection.is_everything()).then(|| rest.count() + 1),
     };
-    let items: Vec<&Stored> = items.iter().map(AsRef::as_ref).collect();
     reply::list(call, &meta, &items)
-}
-
-/// The key under which an object is stored.
-fn key_of(call: &Call, stored: &Stored) -> Key {
-    let object = call.served.value(stored);
-    Key::new(
-        super::metadata::text(&object, "namespace"),
-        super::metadata::text(&object, "name"),
-    )
 }
 
 /// Which state of the collection is listed, and from where on.

@@ -1,0 +1,155 @@
+//! Profile dev: dependents follow their owners, namespaces are emptied, and nothing outlives the server. Time is paused:
+//! a wait that passes costs no time, and one that never does fails at once.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{
+    Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, PropagationPolicy,
+};
+use kube::{Client, Resource, ResourceExt};
+use kube_apiserver_embedded::{ApiServer, Options, Profile};
+use serde_json::json;
+
+fn start() -> (ApiServer, Client) {
+    let server = ApiServer::start(Options::default().profile(Profile::Dev));
+    let client = Client::new(server.service(), "default");
+    (server, client)
+}
+
+fn owned_by(name: &str, owner: &ConfigMap) -> ConfigMap {
+    let reference = OwnerReference {
+        block_owner_deletion: Some(true),
+        ..owner.owner_ref(&()).unwrap()
+    };
+    ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            owner_references: Some(vec![reference]),
+            ..ObjectMeta::default()
+        },
+        ..ConfigMap::default()
+    }
+}
+
+async fn create(api: &Api<ConfigMap>, map: &ConfigMap) -> ConfigMap {
+    api.create(&PostParams::default(), map).await.unwrap()
+}
+
+async fn named(api: &Api<ConfigMap>, name: &str) -> ConfigMap {
+    let map = ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..ConfigMap::default()
+    };
+    create(api, &map).await
+}
+
+async fn names(api: &Api<ConfigMap>) -> String {
+    // Controllers are woken by commits; they are done when the runtime is idle, which is when paused time moves.
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let names: Vec<String> = api
+        .list(&ListParams::default())
+        .await
+        .unwrap()
+        .iter()
+        .map(ResourceExt::name_any)
+        .collect();
+    names.join(" ")
+}
+
+#[tokio::test(start_paused = true)]
+async fn dependents_go_with_their_owner_level_by_level() {
+    let (_server, client) = start();
+    let api: Api<ConfigMap> = Api::default_namespaced(client);
+    let top = named(&api, "top").await;
+    let middle = create(&api, &owned_by("middle", &top)).await;
+    create(&api, &owned_by("bottom", &middle)).await;
+    named(&api, "unrelated").await;
+    api.delete("top", &DeleteParams::default()).await.unwrap();
+    assert_eq!(names(&api).await, "unrelated");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_deleted_in_the_foreground_waits_for_its_dependents() {
+    let (_server, client) = start();
+    let api: Api<ConfigMap> = Api::default_namespaced(client);
+    let owner = named(&api, "owner").await;
+    let mut dependent = owned_by("dependent", &owner);
+    dependent.metadata.finalizers = Some(vec!["example.com/hold".to_owned()]);
+    create(&api, &dependent).await;
+    let foreground = DeleteParams {
+        propagation_policy: Some(PropagationPolicy::Foreground),
+        ..DeleteParams::default()
+    };
+    api.delete("owner", &foreground).await.unwrap();
+    assert_eq!(names(&api).await, "dependent owner");
+    let release = json!({"metadata": {"finalizers": null}});
+    api.patch("dependent", &PatchParams::default(), &Patch::Merge(release))
+        .await
+        .unwrap();
+    assert_eq!(names(&api).await, "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphans_stay_without_their_reference() {
+    let (_server, client) = start();
+    let api: Api<ConfigMap> = Api::default_namespaced(client);
+    let owner = named(&api, "owner").await;
+    create(&api, &owned_by("dependent", &owner)).await;
+    let orphan = DeleteParams {
+        propagation_policy: Some(PropagationPolicy::Orphan),
+        ..DeleteParams::default()
+    };
+    api.delete("owner", &orphan).await.unwrap();
+    assert_eq!(names(&api).await, "dependent");
+    assert!(api.get("dependent").await.unwrap().owner_references().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_namespace_is_emptied_and_goes() {
+    let (_server, client) = start();
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespace = Namespace {
+        metadata: ObjectMeta {
+            name: Some("team".to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..Namespace::default()
+    };
+    namespaces
+        .create(&PostParams::default(), &namespace)
+        .await
+        .unwrap();
+    let api: Api<ConfigMap> = Api::namespaced(client, "team");
+    named(&api, "a").await;
+    namespaces.delete("team", &DeleteParams::default()).await.unwrap();
+    assert_eq!(names(&api).await, "");
+    assert!(namespaces.get_opt("team").await.unwrap().is_none());
+    let late = api
+        .create(&PostParams::default(), &ConfigMap::default())
+        .await
+        .unwrap_err();
+    assert!(matches!(late, kube::Error::Api(status) if status.code == 404));
+}
+
+#[tokio::test(start_paused = true)]
+async fn controllers_end_with_the_last_handle() {
+    let before = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let (server, client) = start();
+    let api: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    named(&api, "a").await;
+    drop(server);
+    // The client still answers: its service is a handle too.
+    assert_eq!(names(&api).await, "a");
+    drop((api, client));
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(
+        tokio::runtime::Handle::current().metrics().num_alive_tasks(),
+        before
+    );
+}
