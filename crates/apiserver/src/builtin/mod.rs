@@ -11,6 +11,7 @@ mod pod_template;
 mod prepare;
 mod scalar;
 mod validate;
+mod workload;
 
 pub(crate) use data::{has_kind, message, message_of_kind};
 pub(crate) use kinds::{group_rank, served};

@@ -1,0 +1,292 @@
+//! Table columns of builtin kinds, as `kubectl get` has shown them since the server makes them.
+
+mod event;
+mod workloads;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::resource::{Cell, Column};
+use crate::table::age::since_text;
+use crate::table::{AGE_DESCRIPTION, name_column};
+
+type CellFn = fn(&Value, Timestamp) -> Value;
+
+/// The columns of a kind; kinds without columns of their own show when they were created.
+pub(super) fn of(kind: &str) -> Vec<Column> {
+    let mut columns = vec![name_column()];
+    columns.extend(match kind {
+        "ConfigMap" => config_map(),
+        "ControllerRevision" => controller_revision(),
+        "DaemonSet" => workloads::daemon_set(),
+        "Deployment" => workloads::deployment(),
+        "Event" => return event::event(),
+        "Lease" => lease(),
+        "Namespace" => namespace(),
+        "ReplicaSet" => workloads::replica_set(),
+        "Secret" => secret(),
+        "ServiceAccount" => vec![age()],
+        "StatefulSet" => workloads::stateful_set(),
+        _ => vec![created_at()],
+    });
+    columns
+}
+
+fn column(name: &str, kind: &str, priority: i64, description: &str, cell: CellFn) -> Column {
+    Column {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        format: String::new(),
+        description: description.to_owned(),
+        priority,
+        cell: Cell::Builtin(cell),
+    }
+}
+
+fn string(name: &str, description: &str, cell: CellFn) -> Column {
+    column(name, "string", 0, description, cell)
+}
+
+fn integer(name: &str, description: &str, cell: CellFn) -> Column {
+    column(name, "integer", 0, description, cell)
+}
+
+fn wide(name: &str, description: &str, cell: CellFn) -> Column {
+    column(name, "string", 1, description, cell)
+}
+
+fn age() -> Column {
+    string("Age", AGE_DESCRIPTION, |object, now| {
+        json!(since_text(text_at(object, "/metadata/creationTimestamp"), now))
+    })
+}
+
+fn created_at() -> Column {
+    column("Created At", "date", 0, AGE_DESCRIPTION, |object, _| {
+        object
+            .pointer("/metadata/creationTimestamp")
+            .cloned()
+            .unwrap_or_default()
+    })
+}
+
+fn config_map() -> Vec<Column> {
+    let data = string(
+        "Data",
+        "Data contains the configuration data. Each key must consist of alphanumeric characters, '-', '_' or '.'. \
+         Values with non-UTF-8 byte sequences must use the BinaryData field. The keys stored in Data must not overlap \
+         with the keys in the BinaryData field, this is enforced during validation process.",
+        |object, _| json!(length(object, "/data") + length(object, "/binaryData")),
+    );
+    vec![data, age()]
+}
+
+fn secret() -> Vec<Column> {
+    vec![
+        string(
+            "Type",
+            "Used to facilitate programmatic handling of secret data. More info: \
+             https://kubernetes.io/docs/concepts/configuration/secret/#secret-types",
+            |object, _| text(object, "/type"),
+        ),
+        string(
+            "Data",
+            "Data contains the secret data. Each key must consist of alphanumeric characters, '-', '_' or '.'. The \
+             serialized form of the secret data is a base64 encoded string, representing the arbitrary (possibly \
+             non-string) data value here. Described in https://tools.ietf.org/html/rfc4648#section-4",
+            |object, _| json!(length(object, "/data")),
+        ),
+        age(),
+    ]
+}
+
+fn namespace() -> Vec<Column> {
+    let status = string("Status", "The status of the namespace", |object, _| {
+        text(object, "/status/phase")
+    });
+    vec![status, age()]
+}
+
+fn lease() -> Vec<Column> {
+    let holder = string(
+        "Holder",
+        "holderIdentity contains the identity of the holder of a current lease. If Coordinated Leader Election is used, \
+         the holder identity must be equal to the elected LeaseCandidate.metadata.name field.",
+        |object, _| text(object, "/spec/holderIdentity"),
+    );
+    vec![holder, age()]
+}
+
+fn controller_revision() -> Vec<Column> {
+    vec![
+        string("Controller", "Controller of the object", |object, _| {
+            let owners = object
+                .pointer("/metadata/ownerReferences")
+                .and_then(Value::as_array);
+            let controller = owners
+                .into_iter()
+                .flatten()
+                .find(|owner| owner["controller"] == true);
+            json!(controller.map_or("<none>".to_owned(), |owner| {
+                let kind = owner["kind"].as_str().unwrap_or_default().to_lowercase();
+                let group = owner["apiVersion"]
+                    .as_str()
+                    .and_then(|version| Some(version.split_once('/')?.0));
+                let kind = group.map_or(kind.clone(), |group| format!("{kind}.{group}"));
+                format!("{kind}/{}", owner["name"].as_str().unwrap_or_default())
+            }))
+        }),
+        string(
+            "Revision",
+            "Revision indicates the revision of the state represented by Data.",
+            |object, _| json!(number(object, "/revision")),
+        ),
+        age(),
+    ]
+}
+
+fn text_at<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
+    object.pointer(pointer)?.as_str()
+}
+
+fn text(object: &Value, pointer: &str) -> Value {
+    json!(text_at(object, pointer).unwrap_or_default())
+}
+
+fn first_text(object: &Value, pointers: &[&str]) -> Value {
+    let texts = pointers.iter().filter_map(|pointer| text_at(object, pointer));
+    json!(
+        texts
+            .into_iter()
+            .find(|text| !text.is_empty())
+            .unwrap_or_default()
+    )
+}
+
+fn number(object: &Value, pointer: &str) -> i64 {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_i64)
+        .unwrap_or_default()
+}
+
+fn length(object: &Value, pointer: &str) -> usize {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_object)
+        .map_or(0, serde_json::Map::len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(kind: &str, object: &Value, expected: &[(&str, Value)]) {
+        let now = "2026-01-01T00:01:00Z".parse().unwrap();
+        let cells: Vec<(String, Value)> = of(kind)
+            .into_iter()
+            .map(|column| match column.cell {
+                Cell::Builtin(cell) => (column.name, cell(object, now)),
+                Cell::Path(_) => unreachable!("builtin columns have no paths"),
+            })
+            .collect();
+        let cells: Vec<(&str, Value)> = cells.iter().map(|(name, cell)| (&**name, cell.clone())).collect();
+        assert_eq!(cells, expected);
+    }
+
+    #[test]
+    fn a_deployment_shows_its_replicas_and_containers() {
+        check(
+            "Deployment",
+            &json!({
+                "metadata": {"name": "web", "creationTimestamp": "2026-01-01T00:00:00Z"},
+                "spec": {
+                    "replicas": 3, "selector": {"matchLabels": {"app": "web"}},
+                    "template": {"spec": {"containers": [{"name": "a", "image": "x:1"}, {"name": "b", "image": "y"}]}},
+                },
+                "status": {"readyReplicas": 1, "updatedReplicas": 2},
+            }),
+            &[
+                ("Name", json!("web")),
+                ("Ready", json!("1/3")),
+                ("Up-to-date", json!(2)),
+                ("Available", json!(0)),
+                ("Age", json!("60s")),
+                ("Containers", json!("a,b")),
+                ("Images", json!("x:1,y")),
+                ("Selector", json!("app=web")),
+            ],
+        );
+    }
+
+    #[test]
+    fn config_maps_and_secrets_count_their_keys() {
+        check(
+            "ConfigMap",
+            &json!({"metadata": {"name": "a"}, "data": {"x": "", "y": ""}, "binaryData": {"z": ""}}),
+            &[
+                ("Name", json!("a")),
+                ("Data", json!(3)),
+                ("Age", json!("<unknown>")),
+            ],
+        );
+        check(
+            "Secret",
+            &json!({"metadata": {"name": "a"}, "type": "Opaque", "data": {"x": ""}}),
+            &[
+                ("Name", json!("a")),
+                ("Type", json!("Opaque")),
+                ("Data", json!(1)),
+                ("Age", json!("<unknown>")),
+            ],
+        );
+    }
+
+    #[test]
+    fn an_event_of_either_api_shows_what_happened() {
+        let expected = |last: &str, count: i64| {
+            [
+                ("Last Seen", json!(last)),
+                ("Type", json!("Normal")),
+                ("Reason", json!("Up")),
+                ("Object", json!("pod/p")),
+                ("Subobject", json!("")),
+                ("Source", json!("c, h")),
+                ("Message", json!("started")),
+                ("First Seen", json!("60s")),
+                ("Count", json!(count)),
+                ("Name", json!("e")),
+            ]
+        };
+        check(
+            "Event",
+            &json!({
+                "metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p"}, "type": "Normal",
+                "reason": "Up", "message": "started\n", "source": {"component": "c", "host": "h"}, "count": 4,
+                "firstTimestamp": "2026-01-01T00:00:00Z", "lastTimestamp": "2026-01-01T00:00:50Z",
+            }),
+            &expected("10s", 4),
+        );
+        check(
+            "Event",
+            &json!({
+                "metadata": {"name": "e"}, "regarding": {"kind": "Pod", "name": "p"}, "type": "Normal",
+                "reason": "Up", "note": "started", "reportingController": "c", "reportingInstance": "h",
+                "eventTime": "2026-01-01T00:00:00.000000Z",
+            }),
+            &expected("60s", 1),
+        );
+    }
+
+    #[test]
+    fn a_kind_without_columns_shows_when_it_was_created() {
+        check(
+            "CustomResourceDefinition",
+            &json!({"metadata": {"name": "x", "creationTimestamp": "2026-01-01T00:00:00Z"}}),
+            &[
+                ("Name", json!("x")),
+                ("Created At", json!("2026-01-01T00:00:00Z")),
+            ],
+        );
+    }
+}

@@ -1,0 +1,180 @@
+//! What is wrong with a workload: with what it selects, what it makes, and how it replaces it.
+
+use serde_json::{Value, json};
+
+use crate::resource::Resource;
+use crate::selector::LabelSelector;
+use crate::status::FieldError;
+
+/// A workload selects its own pods, for good.
+pub(super) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let spec = &new["spec"];
+    let mut errors = Vec::new();
+    errors.extend(not_negative(spec, "replicas"));
+    let selector = &spec["selector"];
+    let labels = &spec["template"]["metadata"]["labels"];
+    if selector.is_null() {
+        errors.push(FieldError::required("spec.selector", ""));
+    } else if is_empty(selector) {
+        // ReplicaSets say so too: their validation was copied.
+        let name = if resource.kind == "ReplicaSet" {
+            "deployment"
+        } else {
+            &resource.singular
+        };
+        let why = format!("empty selector is invalid for {name}");
+        errors.push(FieldError::invalid("spec.selector", "{}", &why));
+    }
+    match LabelSelector::from_object(selector) {
+        None => errors.push(FieldError::invalid(
+            "spec.selector",
+            &selector.to_string(),
+            "invalid label selector",
+        )),
+        Some(_) if is_empty(selector) => {}
+        Some(parsed) if parsed.is_empty() || !parsed.matches_labels(Some(labels)) => {
+            errors.push(FieldError::invalid(
+                "spec.template.metadata.labels",
+                &labels.to_string(),
+                "`selector` does not match template `labels`",
+            ));
+        }
+        Some(_) => {}
+    }
+    errors.extend(containers(&spec["template"]["spec"]["containers"]));
+    if resource.kind == "Deployment" {
+        errors.extend(strategy(&spec["strategy"]));
+    }
+    for field in ["minReadySeconds", "revisionHistoryLimit"] {
+        errors.extend(not_negative(spec, field));
+    }
+    if resource.kind == "Deployment" {
+        errors.extend(deadline(spec));
+    }
+    if let Some(old) = old {
+        errors.extend(kept_spec(resource, &old["spec"], spec));
+    }
+    errors
+}
+
+fn not_negative(spec: &Value, field: &str) -> Option<FieldError> {
+    let number = spec[field].as_i64().filter(|number| *number < 0)?;
+    Some(FieldError::invalid(
+        format!("spec.{field}"),
+        &number.to_string(),
+        "must be greater than or equal to 0",
+    ))
+}
+
+/// Pods are replaced all at once, or within limits of which one lets something happen.
+fn strategy(strategy: &Value) -> Option<FieldError> {
+    const PATH: &str = "spec.strategy";
+    let rolling = &strategy["rollingUpdate"];
+    match strategy["type"].as_str().unwrap_or_default() {
+        "Recreate" if !rolling.is_null() => Some(FieldError::forbidden(
+            format!("{PATH}.rollingUpdate"),
+            "may not be specified when strategy `type` is 'Recreate'",
+        )),
+        "RollingUpdate" if is_none(&rolling["maxUnavailable"]) && is_none(&rolling["maxSurge"]) => {
+            Some(FieldError::invalid(
+                format!("{PATH}.rollingUpdate.maxUnavailable"),
+                &rolling["maxUnavailable"].to_string(),
+                "may not be 0 when `maxSurge` is 0",
+            ))
+        }
+        "Recreate" | "RollingUpdate" => None,
+        // The value is shown as the Go struct, whose unknown types have no limits.
+        other => Some(FieldError {
+            reason: "FieldValueNotSupported",
+            field: PATH.to_owned(),
+            message: format!(
+                "Unsupported value: {{\"Type\":{},\"RollingUpdate\":null}}: supported values: \"Recreate\", \
+                 \"RollingUpdate\"",
+                json!(other)
+            ),
+        }),
+    }
+}
+
+/// `0` or `0%`.
+fn is_none(limit: &Value) -> bool {
+    limit.as_str().map_or(limit.as_i64() == Some(0), |text| {
+        text.trim_end_matches('%') == "0"
+    })
+}
+
+/// Progress takes longer than a pod needs to count as ready. Zero is a mistake that Kubernetes lets pass elsewhere.
+fn deadline(spec: &Value) -> Option<FieldError> {
+    let deadline = spec["progressDeadlineSeconds"].as_i64()?;
+    let ready = spec["minReadySeconds"].as_i64().unwrap_or_default();
+    (ready >= 0 && deadline <= ready).then(|| {
+        FieldError::invalid(
+            "spec.progressDeadlineSeconds",
+            &deadline.to_string(),
+            "must be greater than minReadySeconds",
+        )
+    })
+}
+
+/// Containers have a name and an image.
+fn containers(list: &Value) -> Vec<FieldError> {
+    const PATH: &str = "spec.template.spec.containers";
+    let containers = list.as_array().map_or(&[][..], Vec::as_slice);
+    if containers.is_empty() {
+        return vec![FieldError::required(PATH, "")];
+    }
+    let missing = |container: &Value, key: &str| container[key].as_str().unwrap_or_default().is_empty();
+    let mut errors = Vec::new();
+    for (index, container) in containers.iter().enumerate() {
+        for key in ["name", "image"] {
+            if missing(container, key) {
+                errors.push(FieldError::required(format!("{PATH}[{index}].{key}"), ""));
+            }
+        }
+    }
+    errors
+}
+
+/// Of a StatefulSet most of the spec stays, of other workloads the selector.
+fn kept_spec(resource: &Resource, old: &Value, new: &Value) -> Option<FieldError> {
+    const CHANGEABLE: [&str; 7] = [
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    ];
+    if resource.kind == "StatefulSet" {
+        let kept = |spec: &Value| {
+            let mut spec = spec.clone();
+            if let Some(fields) = spec.as_object_mut() {
+                fields.retain(|key, _| !CHANGEABLE.contains(&key.as_str()));
+            }
+            spec
+        };
+        return (kept(old) != kept(new)).then(|| {
+            let why = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
+                       'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and \
+                       'minReadySeconds' are forbidden";
+            FieldError::forbidden("spec", why)
+        });
+    }
+    (old["selector"] != new["selector"]).then(|| {
+        FieldError::invalid(
+            "spec.selector",
+            &new["selector"].to_string(),
+            "field is immutable",
+        )
+    })
+}
+
+fn is_empty(selector: &Value) -> bool {
+    let without = |key: &str| {
+        selector
+            .get(key)
+            .is_none_or(|part| part.is_null() || *part == json!({}) || *part == json!([]))
+    };
+    !selector.is_null() && without("matchLabels") && without("matchExpressions")
+}
