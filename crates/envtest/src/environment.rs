@@ -8,7 +8,8 @@ use crate::crd::{CrdError, install_crds, read_crds};
 
 /// A cluster for one test.
 ///
-/// Dropping it stops the server and everything that runs in it. Clients made from it get no answers afterwards.
+/// Dropping it stops the socket and the controllers of the server, and with the last in-process client goes the rest:
+/// such a client is a handle of the server.
 #[doc(alias = "envtest.Environment")]
 pub struct Environment {
     client: kube::Client,

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use tokio::time::{Duration, Instant, sleep};
+use tokio::time::{Duration, Instant, sleep, timeout_at};
 
 /// How often a condition is looked at.
 const INTERVAL: Duration = Duration::from_millis(10);
@@ -51,13 +51,17 @@ pub async fn eventually<T>(
     mut look: impl AsyncFnMut() -> Result<T, String>,
 ) -> Result<T, Unmet> {
     let deadline = Instant::now() + within;
-    loop {
-        match look().await {
-            Ok(value) => return Ok(value),
-            Err(last) if Instant::now() >= deadline => return Err(Unmet { last, within }),
-            Err(_) => sleep(INTERVAL).await,
+    let mut last = "the first look has not come to an end".to_owned();
+    let looked = timeout_at(deadline, async {
+        loop {
+            match look().await {
+                Ok(value) => return value,
+                Err(missing) => last = missing,
+            }
+            sleep(INTERVAL).await;
         }
-    }
+    });
+    looked.await.map_err(|_| Unmet { last, within })
 }
 
 #[cfg(test)]
@@ -71,5 +75,14 @@ mod tests {
         let unmet = unmet.expect_err("the condition is never true");
         assert_eq!(unmet.to_string(), "not so after 2s: no pods");
         assert_eq!(started.elapsed(), Duration::from_secs(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_that_hangs_is_given_up_too() {
+        let unmet = eventually::<()>(Duration::from_secs(2), std::future::pending).await;
+        assert_eq!(
+            unmet.expect_err("it hangs").last,
+            "the first look has not come to an end"
+        );
     }
 }
