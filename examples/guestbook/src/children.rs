@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use controller_runtime::{AlreadyOwned, set_controller_reference};
+use controller_runtime::{OwnerError, set_controller_reference};
 use k8s_openapi::{
     api::{
         apps::v1::{Deployment, DeploymentSpec},
@@ -18,7 +18,7 @@ use kube::ResourceExt;
 use crate::api::Guestbook;
 
 /// The page, as files.
-pub(crate) fn page(guestbook: &Guestbook, style: Option<&str>) -> Result<ConfigMap, AlreadyOwned> {
+pub(crate) fn page(guestbook: &Guestbook, style: Option<&str>) -> Result<ConfigMap, OwnerError> {
     let mut files = BTreeMap::from([("index.html".to_owned(), html(&guestbook.spec.greeting))]);
     files.extend(style.map(|style| ("style.css".to_owned(), style.to_owned())));
     let mut page = ConfigMap {
@@ -31,7 +31,7 @@ pub(crate) fn page(guestbook: &Guestbook, style: Option<&str>) -> Result<ConfigM
 }
 
 /// The web servers.
-pub(crate) fn deployment(guestbook: &Guestbook) -> Result<Deployment, AlreadyOwned> {
+pub(crate) fn deployment(guestbook: &Guestbook) -> Result<Deployment, OwnerError> {
     let labels = labels(guestbook);
     let container = Container {
         name: "web".to_owned(),

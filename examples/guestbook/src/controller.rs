@@ -1,8 +1,9 @@
 //! The controller: makes the cluster match each Guestbook.
 
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Manager, Object, ObjectKey, Reconciler, has_finalizer,
-    manager::DuplicateName, predicate::GenerationChanged, reconcile, set_condition,
+    Action, Builder, Cached, Client, Context, Kind, Manager, MapFn, Object, ObjectKey, Reconciler,
+    has_finalizer, is_controlled_by, manager::DuplicateName, predicate::GenerationChanged, reconcile,
+    set_condition,
 };
 use k8s_openapi::{
     api::{apps::v1::Deployment, core::v1::ConfigMap},
@@ -39,7 +40,24 @@ pub fn build(
         .with_predicate(GenerationChanged)
         .owns::<Deployment>()
         .owns::<ConfigMap>()
+        .watches(Kind::new(MapFn(dressed_by(manager.cached()))))
         .complete(reconciler)
+}
+
+/// The Guestbooks that a ConfigMap is the theme of.
+fn dressed_by(
+    guestbooks: Cached<Guestbook>,
+) -> impl Fn(&ConfigMap) -> Vec<ObjectKey<Guestbook>> + Send + Sync {
+    move |theme: &ConfigMap| {
+        let all = guestbooks.list();
+        let dressed = all.iter().filter(|guestbook| {
+            guestbook.spec.theme == theme.metadata.name
+                && guestbook.metadata.namespace == theme.metadata.namespace
+        });
+        dressed
+            .filter_map(|guestbook| ObjectKey::of(&**guestbook))
+            .collect()
+    }
 }
 
 /// Reconciles Guestbooks.
@@ -49,6 +67,13 @@ pub struct GuestbookReconciler {
     guestbooks: Cached<Guestbook>,
     config_maps: Cached<ConfigMap>,
     deployments: Cached<Deployment>,
+}
+
+/// Somebody else's object has the name that a child needs.
+#[derive(Debug, thiserror::Error)]
+#[error("{child} exists and is not ours: rename it or the Guestbook")]
+struct NameTaken {
+    child: String,
 }
 
 /// A Guestbook's theme does not exist.
@@ -156,6 +181,18 @@ impl GuestbookReconciler {
         cx: &Context,
     ) -> Result<(), reconcile::Error> {
         let before = ObjectKey::of(child).and_then(|key| cached.get(&key));
+        if let Some(stranger) = before
+            .as_deref()
+            .filter(|before| !is_controlled_by(*before, guestbook))
+        {
+            let child = format!(
+                "{} {}/{}",
+                K::kind(&()),
+                guestbook.namespace().unwrap_or_default(),
+                stranger.name_any()
+            );
+            return Err(NameTaken { child }.into());
+        }
         let after = self.client.apply(child).await?;
         let kind = K::kind(&());
         match before {

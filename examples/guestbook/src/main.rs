@@ -122,6 +122,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         if !args.once {
             narrator.plain(&invitation(&cluster));
             terminated().await?;
+            narrator.plain("stopping");
         }
         Ok(())
     };

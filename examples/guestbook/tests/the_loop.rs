@@ -117,11 +117,52 @@ async fn the_loop(transport: Transport) -> Vec<Duration> {
         .windows(2)
         .map(|pair| pair[1] - pair[0])
         .collect();
-    let mut theme = ConfigMap::default();
-    theme.metadata.namespace = Some("default".to_owned());
-    theme.metadata.name = Some("roses".to_owned());
-    client.create(&theme).await.expect("it is new");
+    client.create(&config_map("roses")).await.expect("it is new");
     ready(&client, "welcome").await;
+
+    // The theme changes: so does the page.
+    let style = json!({ "data": { "style.css": "h1 { color: crimson }" } });
+    client
+        .merge_patch(&key::<ConfigMap>("roses"), &style)
+        .await
+        .expect("it can be changed");
+    until("the page is dressed", async || {
+        let page = get::<ConfigMap>(&client, "welcome")
+            .await
+            .ok_or("there is none")?;
+        if page.data.iter().flatten().any(|(file, _)| file == "style.css") {
+            Ok(())
+        } else {
+            Err(format!("{page:?}"))
+        }
+    })
+    .await;
+
+    // Somebody else's object has the name of a child: it is left alone.
+    let mut theirs = config_map("taken");
+    theirs.data = Some([("mine".to_owned(), "yes".to_owned())].into());
+    client.create(&theirs).await.expect("it is new");
+    client.create(&guestbook("taken")).await.expect("it is new");
+    attempts.clear();
+    until("the operator refuses", async || match attempts.failed().len() {
+        0..3 => Err(format!("{:?}", attempts.failed())),
+        _ => Ok(()),
+    })
+    .await;
+    let theirs = get::<ConfigMap>(&client, "taken")
+        .await
+        .expect("it is left alone");
+    assert_eq!(
+        (
+            theirs.owner_references().len(),
+            theirs.data.map(|data| data.len())
+        ),
+        (0, Some(1))
+    );
+    client
+        .delete(&get::<Guestbook>(&client, "taken").await.expect("it exists"))
+        .await
+        .expect("it can be deleted");
 
     // The operator stops, the world goes on, another one starts: it converges.
     operator.stop().await.expect("it stops in order");
@@ -183,6 +224,13 @@ fn guestbook(name: &str) -> Guestbook {
     );
     guestbook.metadata.namespace = Some("default".to_owned());
     guestbook
+}
+
+fn config_map(name: &str) -> ConfigMap {
+    let mut map = ConfigMap::default();
+    map.metadata.namespace = Some("default".to_owned());
+    map.metadata.name = Some(name.to_owned());
+    map
 }
 
 fn key<K: controller_runtime::Object>(name: &str) -> ObjectKey<K>
