@@ -9,7 +9,7 @@ use crate::{
     object::{Object, ObjectKey, OwnableBy},
     predicate::Predicate,
     reconcile::Reconciler,
-    source::{Kind, Start},
+    source::{Attach, Kind},
 };
 
 /// Begins a controller.
@@ -78,7 +78,7 @@ pub struct ControllerBuilder<'m, K: Object> {
     name: String,
     options: Options<ObjectKey<K>>,
     own_kind: Kind<K, ObjectKey<K>>,
-    sources: Vec<Start<ObjectKey<K>>>,
+    sources: Vec<Attach<ObjectKey<K>>>,
 }
 
 impl<K: Object> ControllerBuilder<'_, K> {
@@ -101,7 +101,7 @@ impl<K: Object> ControllerBuilder<'_, K> {
     /// Reconciles what `source` asks for.
     #[doc(alias = "Watches")]
     pub fn watches<C: Object>(mut self, source: Kind<C, ObjectKey<K>>) -> Self {
-        self.sources.push(source.attach(self.manager.cache()));
+        self.sources.push(Box::new(|cache| source.attach(cache)));
         self
     }
 
@@ -123,10 +123,23 @@ impl<K: Object> ControllerBuilder<'_, K> {
     ///
     /// The manager has a controller of that name.
     pub fn complete(self, reconciler: impl Reconciler<Request = ObjectKey<K>>) -> Result<(), DuplicateName> {
-        let mut sources = vec![self.own_kind.attach(self.manager.cache())];
-        sources.extend(self.sources);
-        self.manager
-            .add(Controller::new(self.name, self.options, reconciler, sources))
+        let Self {
+            manager,
+            name,
+            options,
+            own_kind,
+            sources,
+        } = self;
+        manager.add(&name, |cache| {
+            let own_kind = own_kind.attach(cache);
+            let sources = sources.into_iter().map(|attach| attach(cache));
+            Controller::new(
+                &name,
+                options,
+                reconciler,
+                [own_kind].into_iter().chain(sources).collect(),
+            )
+        })
     }
 }
 

@@ -106,7 +106,8 @@ where
 
 /// Requests what a function makes of the object.
 ///
-/// An update is mapped twice, before and after, so that what an object no longer refers to is reconciled as well.
+/// An update is mapped twice, before and after, so that what an object no longer refers to is reconciled as well. Write the
+/// type of the argument (`|secret: &Secret| …`): it decides what is watched.
 #[doc(alias = "EnqueueRequestsFromMapFunc")]
 #[derive(Debug, Clone, Copy)]
 pub struct MapFn<F>(pub F);

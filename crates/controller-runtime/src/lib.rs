@@ -84,7 +84,9 @@ pub use kube_workqueue as workqueue;
 pub use self::{
     builder::{Builder, ControllerBuilder},
     cache::Cached,
-    client::{AlreadyOwned, Client, Error as ClientError, has_finalizer, set_controller_reference},
+    client::{
+        Client, Error as ClientError, OwnerError, has_finalizer, is_controlled_by, set_controller_reference,
+    },
     conditions::set_condition,
     event::Event,
     handler::{EventHandler, ForObject, ForOwner, MapFn},

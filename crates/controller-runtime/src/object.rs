@@ -19,6 +19,10 @@ use serde::{Serialize, de::DeserializeOwned};
 ///
 /// Implemented for every type that derives `kube::CustomResource` and for every type of `k8s-openapi` that can be
 /// read as a whole object. There is nothing to implement by hand.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a Kubernetes kind",
+    note = "a kind is a type of `k8s-openapi` or one that derives `kube::CustomResource`, with its derives of serde"
+)]
 pub trait Object:
     Resource<DynamicType = (), Scope: Scope>
     + Clone
@@ -149,7 +153,11 @@ impl<K: Object> ObjectKey<K> {
     /// `None` if it has no name, or no namespace although its kind is namespaced: no object read from an API server
     /// is like that, one made by hand may be.
     pub fn of(object: &K) -> Option<Self> {
-        let meta = object.meta();
+        Self::from_meta(object.meta())
+    }
+
+    /// The key in the given metadata.
+    pub(crate) fn from_meta(meta: &ObjectMeta) -> Option<Self> {
         Some(Self::new(K::Scope::namespace(meta)?, meta.name.as_deref()?))
     }
 

@@ -1,15 +1,26 @@
 //! Sources: where a controller's events come from.
 
+use std::{
+    panic::{self, AssertUnwindSafe},
+    sync::Arc,
+};
+
 use kube_workqueue::Queue;
 
 use crate::{
-    cache::Cache, event::Event, handler::EventHandler, object::Object, predicate::Predicate,
-    reconcile::Request,
+    cache::{Cache, Subscription},
+    client::name_of,
+    event::Event,
+    handler::EventHandler,
+    object::{Object, resource_name},
+    predicate::Predicate,
+    reconcile::{Request, panic_message},
 };
 
 /// All changes of one kind, through the manager's cache.
 ///
-/// Any number of controllers share one watch of the kind.
+/// Any number of controllers share one watch of the kind. A predicate or handler that panics costs its controller the
+/// event, which is logged as an error; everything else goes on.
 ///
 /// ```
 /// use controller_runtime::{Kind, MapFn, ObjectKey, predicate::LabelChanged};
@@ -43,23 +54,38 @@ impl<K: Object, R: Request> Kind<K, R> {
         self
     }
 
-    fn handle(&self, event: &Event<K>, queue: &Queue<R>) {
-        if self.predicates.iter().all(|predicate| predicate.test(event)) {
-            self.handler.handle(event, queue);
+    /// Hands the event on. A panic in user code costs this event, and nothing else.
+    fn handle(&self, event: &Event<K>, controller: &str, queue: &Queue<R>) {
+        let handled = panic::catch_unwind(AssertUnwindSafe(|| {
+            if self.predicates.iter().all(|predicate| predicate.test(event)) {
+                self.handler.handle(event, queue);
+            }
+        }));
+        if let Err(panic) = handled {
+            let object = event.object();
+            tracing::error!(
+                controller,
+                resource = resource_name::<K>(),
+                object = name_of(object),
+                "a predicate or handler panicked, and the event is lost: {}",
+                panic_message(&*panic)
+            );
         }
     }
 }
 
-/// Starts to fill a queue. Made before the manager starts, so that it knows what to watch.
-pub(crate) type Start<R> = Box<dyn FnOnce(&Queue<R>) + Send>;
+/// Declares a kind to the cache, before the manager starts.
+pub(crate) type Attach<R> = Box<dyn FnOnce(&Cache) -> Connect<R> + Send>;
+
+/// Begins to fill the queue of the controller of this name, until the subscription is dropped.
+pub(crate) type Connect<R> = Box<dyn FnOnce(&Arc<str>, &Queue<R>) -> Subscription + Send>;
 
 impl<K: Object, R: Request> Kind<K, R> {
-    /// Declares the kind to the cache.
-    pub(crate) fn attach(self, cache: &Cache) -> Start<R> {
+    pub(crate) fn attach(self, cache: &Cache) -> Connect<R> {
         let cached = cache.cached::<K>();
-        Box::new(move |queue| {
-            let queue = queue.clone();
-            cached.subscribe(move |event| self.handle(event, &queue));
+        Box::new(move |controller, queue| {
+            let (controller, queue) = (Arc::clone(controller), queue.clone());
+            cached.subscribe(move |event| self.handle(event, &controller, &queue))
         })
     }
 }

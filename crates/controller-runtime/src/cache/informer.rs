@@ -1,46 +1,32 @@
-//! The shell around [`ListWatch`]: asks the API server, keeps the store, tells the subscribers.
+//! All objects of one kind, and who wants to know of their changes.
 
-use std::sync::Arc;
-
-use futures::StreamExt;
-use http_body_util::BodyExt;
-use kube::{
-    client::Body,
-    core::{
-        Request as ApiRequest,
-        params::{ListParams, WatchParams},
-    },
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
 };
+
 use parking_lot::{Mutex, RwLock};
-use tokio::{
-    sync::watch,
-    time::{Duration, Instant, sleep, timeout_at},
-};
+use tokio::sync::watch;
 
-use super::{
-    list_watch::{Failure, Input, ListWatch, Step},
-    store::Store,
-    wire::{self, Line, Lines, Page, Rejected},
-};
+use super::store::Store;
 use crate::{
-    client::describe,
     event::Event,
-    object::{Object, ObjectKey, resource_name},
+    object::{Object, ObjectKey},
 };
-
-/// Objects per page of a list.
-const PAGE_SIZE: u32 = 500;
-
-/// How long a watch may stay open past the time at which the server should have ended it.
-const OVERDUE: Duration = Duration::from_secs(10);
 
 /// All objects of one kind, kept up to date while [`Informer::run`] runs.
 pub(crate) struct Informer<K: Object> {
     store: RwLock<Store<K>>,
     /// Held while events are delivered, so that every subscriber sees them in one order, and a late one sees the
     /// present first. Taken before `store`, never while it is held.
-    subscribers: Mutex<Vec<Subscriber<K>>>,
+    subscribers: Mutex<Subscribers<K>>,
     status: watch::Sender<Status>,
+}
+
+struct Subscribers<K: Object> {
+    /// In the order in which they subscribed.
+    all: BTreeMap<u64, Subscriber<K>>,
+    next: u64,
 }
 
 type Subscriber<K> = Box<dyn Fn(&Event<K>) + Send>;
@@ -57,7 +43,10 @@ impl<K: Object> Default for Informer<K> {
     fn default() -> Self {
         Self {
             store: RwLock::default(),
-            subscribers: Mutex::default(),
+            subscribers: Mutex::new(Subscribers {
+                all: BTreeMap::new(),
+                next: 0,
+            }),
             status: watch::Sender::default(),
         }
     }
@@ -86,10 +75,14 @@ impl<K: Object> Informer<K> {
         self.status.subscribe()
     }
 
-    /// Calls `subscriber` with the present, as initial creates in key order, and then with every event.
+    /// Calls `subscriber` with the present, as initial creates in key order, and then with every event, until the
+    /// subscription is dropped.
     ///
-    /// It is called where events are delivered and must not block.
-    pub(crate) fn subscribe(&self, subscriber: impl Fn(&Event<K>) + Send + 'static) {
+    /// It is called where events are delivered and must neither block nor panic.
+    pub(crate) fn subscribe(
+        self: &Arc<Self>,
+        subscriber: impl Fn(&Event<K>) + Send + 'static,
+    ) -> Subscription {
         let mut subscribers = self.subscribers.lock();
         for object in self.list(|_| true) {
             subscriber(&Event::Create {
@@ -97,253 +90,64 @@ impl<K: Object> Informer<K> {
                 in_initial_list: true,
             });
         }
-        subscribers.push(Box::new(subscriber));
-    }
-
-    /// Lists and watches until dropped.
-    ///
-    /// Dropping the future at any point leaves the store as it was last; running again brings it up to date.
-    pub(crate) async fn run(&self, client: &kube::Client, rng: fastrand::Rng) {
-        let mut machine = ListWatch::new(rng);
-        let mut listed = Vec::new();
-        let mut input = Input::Start;
-        loop {
-            input = match machine.step(input, Instant::now()) {
-                Step::Wait(delay) => {
-                    sleep(delay).await;
-                    Input::Waited
-                }
-                Step::List { continue_token } => self.list_page(client, continue_token, &mut listed).await,
-                Step::Watch {
-                    resource_version,
-                    timeout,
-                } => self.watch(client, &mut machine, &resource_version, timeout).await,
-            };
+        let id = subscribers.next;
+        subscribers.next += 1;
+        subscribers.all.insert(id, Box::new(subscriber));
+        // Weak, because a subscriber may hold a handle of the cache that it subscribes to.
+        let informer = Arc::downgrade(self);
+        Subscription {
+            end: Some(Box::new(move || Self::unsubscribe(&informer, id))),
         }
     }
 
-    async fn list_page(
-        &self,
-        client: &kube::Client,
-        token: Option<String>,
-        listed: &mut Vec<(ObjectKey<K>, K)>,
-    ) -> Input {
-        if token.is_none() {
-            listed.clear();
+    fn unsubscribe(informer: &Weak<Self>, id: u64) {
+        if let Some(informer) = informer.upgrade() {
+            // What the subscriber holds is dropped after the lock is released.
+            let _subscriber = informer.subscribers.lock().all.remove(&id);
         }
-        let params = ListParams {
-            limit: Some(PAGE_SIZE),
-            continue_token: token,
-            ..ListParams::default()
-        };
-        match fetch_page(client, &params).await {
-            Ok(page) => {
-                page.rejected.iter().for_each(report::<K>);
-                listed.extend(page.objects);
-                if page.continue_token.is_none() {
-                    let objects = std::mem::take(listed);
-                    self.update(|store| store.replace(objects));
-                    self.status.send_replace(Status {
-                        synced: true,
-                        error: None,
-                    });
-                }
-                Input::Page {
-                    resource_version: page.resource_version,
-                    continue_token: page.continue_token,
-                }
-            }
-            Err(problem) => Input::ListFailed(self.failed("list", problem)),
-        }
-    }
-
-    async fn watch(
-        &self,
-        client: &kube::Client,
-        machine: &mut ListWatch,
-        resource_version: &str,
-        timeout: Duration,
-    ) -> Input {
-        let started = Instant::now();
-        let mut progressed = false;
-        let result = self
-            .follow(client, machine, resource_version, timeout, &mut progressed)
-            .await;
-        match result {
-            // One second is what client-go takes for a very short watch.
-            Ok(()) => Input::WatchEnded {
-                progressed: progressed || started.elapsed() > Duration::from_secs(1),
-            },
-            Err(problem) => Input::WatchFailed(self.failed("watch", problem)),
-        }
-    }
-
-    /// Reads one watch to its end.
-    async fn follow(
-        &self,
-        client: &kube::Client,
-        machine: &mut ListWatch,
-        resource_version: &str,
-        timeout: Duration,
-        progressed: &mut bool,
-    ) -> Result<(), Problem> {
-        // The server ends the watch at the timeout. One that stays open beyond has died without a word.
-        let deadline = Instant::now() + timeout + OVERDUE;
-        let seconds = u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX);
-        let params = WatchParams {
-            timeout: Some(seconds),
-            ..WatchParams::default()
-        };
-        let request = collection::<K>().watch(&params, resource_version);
-        let mut body = open::<K>(client, request).await?.into_data_stream();
-        let mut lines = Lines::default();
-        loop {
-            let chunk = match timeout_at(deadline, body.next()).await {
-                Ok(Some(chunk)) => chunk.map_err(|error| Problem::transient(describe(&error)))?,
-                Ok(None) => return Ok(()),
-                Err(_) => {
-                    return Err(Problem::transient(
-                        "the watch died without being closed".to_owned(),
-                    ));
-                }
-            };
-            lines.push(&chunk).map_err(Problem::transient)?;
-            while let Some(line) = lines.next() {
-                let line = wire::line(&line).map_err(|error| Problem::transient(error.to_string()))?;
-                self.take(machine, line)?;
-                *progressed = true;
-            }
-        }
-    }
-
-    fn take(&self, machine: &mut ListWatch, line: Line<K>) -> Result<(), Problem> {
-        let version = |object: &K| object.meta().resource_version.clone().unwrap_or_default();
-        match line {
-            Line::Applied(key, object) => {
-                machine.saw(&version(&object));
-                self.update(|store| store.upsert(key, *object));
-            }
-            Line::Deleted(key, object) => {
-                machine.saw(&version(&object));
-                self.update(|store| store.remove(&key, *object));
-            }
-            Line::Bookmark(version) => machine.saw(&version),
-            Line::Rejected(rejected) => {
-                report::<K>(&rejected);
-                machine.saw(&rejected.resource_version);
-            }
-            Line::Error(status) => return Err(Problem::from_status::<K>(&status)),
-        }
-        self.status
-            .send_if_modified(|status| status.error.take().is_some());
-        Ok(())
     }
 
     /// Changes the store, then tells everybody.
-    fn update(&self, change: impl FnOnce(&mut Store<K>) -> Vec<Event<K>>) {
+    pub(super) fn update(&self, change: impl FnOnce(&mut Store<K>) -> Vec<Event<K>>) {
         let subscribers = self.subscribers.lock();
         let events = change(&mut self.store.write());
         for event in &events {
-            for subscriber in &*subscribers {
+            for subscriber in subscribers.all.values() {
                 subscriber(event);
             }
         }
     }
 
-    fn failed(&self, verb: &str, problem: Problem) -> Failure {
-        let Problem { failure, message } = problem;
-        if failure == Failure::Expired {
-            tracing::debug!(resource = resource_name::<K>(), "{verb}: {message}; listing anew");
-        } else {
-            tracing::warn!(resource = resource_name::<K>(), "{verb} failed: {message}");
-            self.status
-                .send_modify(|status| status.error = Some(format!("{verb}: {message}")));
+    /// A complete list has been taken over.
+    pub(super) fn synced(&self) {
+        self.status.send_replace(Status {
+            synced: true,
+            error: None,
+        });
+    }
+
+    /// The connection works.
+    pub(super) fn works(&self) {
+        self.status
+            .send_if_modified(|status| status.error.take().is_some());
+    }
+
+    /// Something went wrong.
+    pub(super) fn failed(&self, error: String) {
+        self.status.send_modify(|status| status.error = Some(error));
+    }
+}
+
+/// A place among the subscribers, given up when it is dropped.
+#[must_use = "dropping it ends the subscription"]
+pub(crate) struct Subscription {
+    end: Option<Box<dyn FnOnce() + Send + Sync>>,
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        if let Some(end) = self.end.take() {
+            end();
         }
-        failure
     }
-}
-
-/// Why a list or watch failed, for the machine and for a person.
-struct Problem {
-    failure: Failure,
-    message: String,
-}
-
-impl Problem {
-    fn transient(message: String) -> Self {
-        Self {
-            failure: Failure::Transient,
-            message,
-        }
-    }
-
-    fn from_status<K: Object>(status: &kube::core::Status) -> Self {
-        let failure = match status.code {
-            410 => Failure::Expired,
-            408 | 429 | 500..=599 => Failure::Transient,
-            _ => Failure::Refused,
-        };
-        let message = match status.code {
-            // An unknown resource is a page of text, an unknown object would be a Status.
-            404 if status.details.is_none() => format!(
-                "the API server does not serve {} {}: is its CustomResourceDefinition installed?",
-                resource_name::<K>(),
-                K::version(&())
-            ),
-            code => format!("{} ({code})", status.message),
-        };
-        Self { failure, message }
-    }
-}
-
-async fn fetch_page<K: Object>(client: &kube::Client, params: &ListParams) -> Result<Page<K>, Problem> {
-    let request = collection::<K>().list(params);
-    let body = open::<K>(client, request).await?;
-    let body = body
-        .collect()
-        .await
-        .map_err(|error| Problem::transient(describe(&error)))?;
-    wire::page(&body.to_bytes())
-        .map_err(|error| Problem::transient(format!("the answer is no list: {error}")))
-}
-
-/// All objects of the kind, in every namespace.
-fn collection<K: Object>() -> ApiRequest {
-    ApiRequest::new(K::url_path(&(), None))
-}
-
-/// Sends the request; the body of a good answer.
-async fn open<K: Object>(
-    client: &kube::Client,
-    request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
-) -> Result<Body, Problem> {
-    let request = request
-        .map_err(|error| Problem::transient(error.to_string()))?
-        .map(Body::from);
-    let response = client
-        .send(request)
-        .await
-        .map_err(|error| Problem::transient(describe(&error)))?;
-    let (parts, body) = response.into_parts();
-    if parts.status.is_success() {
-        return Ok(body);
-    }
-    let text = body
-        .collect()
-        .await
-        .map_err(|error| Problem::transient(describe(&error)))?;
-    Err(Problem::from_status::<K>(&wire::failure(
-        parts.status,
-        &text.to_bytes(),
-    )))
-}
-
-/// Tells of an object that cannot be read. The next version of it may be fine.
-fn report<K: Object>(rejected: &Rejected) {
-    let Rejected { key, error, .. } = rejected;
-    tracing::error!(
-        resource = resource_name::<K>(),
-        object = key,
-        "left out of the cache: {error}"
-    );
 }

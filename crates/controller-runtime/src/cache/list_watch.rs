@@ -5,8 +5,8 @@
 //!
 //! - list in pages, then watch from the list's version;
 //! - a watch that ends is taken up again from the last version seen; one that ends at once waits first;
-//! - a version the server no longer knows (410), at the start of a watch or within, leads back to a list: at once the
-//!   first time, after a wait if nothing was seen in between;
+//! - a version the server no longer knows (410), at the start of a watch or within, leads back to a list: at once if
+//!   that did not happen in the last ten seconds, otherwise after a wait;
 //! - any other refusal of a watch that is not a matter of load leads back to a list, after a wait;
 //! - a failed list starts over, after a wait that grows.
 
@@ -57,7 +57,7 @@ pub(crate) enum Failure {
     Expired,
     /// The server is overloaded or unreachable: the same request may succeed later.
     Transient,
-    /// The server refuses.
+    /// The server refuses, or its answer makes no sense: this request will not succeed.
     Refused,
 }
 
@@ -65,8 +65,8 @@ pub(crate) enum Failure {
 #[derive(Debug)]
 pub(crate) struct ListWatch {
     phase: Phase,
-    /// The last request met a version that was too old, and nothing has been seen since.
-    expired: bool,
+    /// When an expired version was last answered with a list at once.
+    relisted: Option<Instant>,
     backoff: Backoff,
     rng: fastrand::Rng,
 }
@@ -81,21 +81,28 @@ impl ListWatch {
     /// The shortest time for which a watch is asked to stay open; the longest is twice that.
     const WATCH_AT_LEAST: Duration = Duration::from_secs(300);
 
+    /// How often an expired version may lead to a list without a wait.
+    const RELIST_AT_ONCE_EVERY: Duration = Duration::from_secs(10);
+
     pub(crate) fn new(rng: fastrand::Rng) -> Self {
         Self {
             phase: Phase::Listing,
-            expired: false,
+            relisted: None,
             backoff: Backoff::default(),
             rng,
         }
     }
 
     /// Remembers the version of a watch event or bookmark, from which a later watch can go on.
-    pub(crate) fn saw(&mut self, version: &str) {
-        if let Phase::Watching { resource_version } = &mut self.phase {
+    ///
+    /// An object without a version tells nothing: a watch from no version would start at the present and miss what
+    /// happened before.
+    pub(crate) fn saw(&mut self, version: Option<&str>) {
+        if let (Phase::Watching { resource_version }, Some(version)) =
+            (&mut self.phase, version.filter(|v| !v.is_empty()))
+        {
             version.clone_into(resource_version);
         }
-        self.expired = false;
     }
 
     pub(crate) fn step(&mut self, input: Input, now: Instant) -> Step {
@@ -117,11 +124,14 @@ impl ListWatch {
             Input::ListFailed(Failure::Expired) | Input::WatchFailed(Failure::Expired) => {
                 self.phase = Phase::Listing;
                 // A server that finds every version too old must not be asked in a tight circle.
-                if std::mem::replace(&mut self.expired, true) {
-                    self.wait(now)
-                } else {
-                    self.resume()
+                if self
+                    .relisted
+                    .is_some_and(|at| now.duration_since(at) < Self::RELIST_AT_ONCE_EVERY)
+                {
+                    return self.wait(now);
                 }
+                self.relisted = Some(now);
+                self.resume()
             }
             Input::WatchFailed(Failure::Refused) => {
                 self.phase = Phase::Listing;
@@ -206,7 +216,9 @@ mod tests {
     fn a_watch_that_ends_goes_on_from_the_last_version_seen() {
         let mut machine = ListWatch::new(fastrand::Rng::with_seed(7));
         machine.step(page("5", None), Instant::now());
-        machine.saw("9");
+        machine.saw(Some("9"));
+        machine.saw(Some(""));
+        machine.saw(None);
         let step = machine.step(Input::WatchEnded { progressed: true }, Instant::now());
         assert!(matches!(step, Step::Watch { resource_version, .. } if resource_version == "9"));
     }
@@ -342,7 +354,7 @@ mod tests {
                 at_once = if progress { 0 } else { at_once + 1 };
                 prop_assert!(at_once <= 1, "two failures in a row were answered without a wait");
                 if let (Some(version), Phase::Watching { .. }) = (seen, &machine.phase) {
-                    machine.saw(&version.to_string());
+                    machine.saw(Some(&version.to_string()));
                     last = Some(version.to_string());
                 }
             }

@@ -9,6 +9,7 @@
 mod backoff;
 mod informer;
 mod list_watch;
+mod reflector;
 mod store;
 mod wire;
 
@@ -24,7 +25,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use self::informer::Informer;
-pub(crate) use self::informer::Status;
+pub(crate) use self::informer::{Status, Subscription};
 use crate::{
     event::Event,
     object::{Object, ObjectKey, resource_name},
@@ -34,6 +35,9 @@ use crate::{
 ///
 /// A handle: cheap to clone, made by [`Manager::cached`](crate::Manager::cached) before the manager runs. It is empty
 /// until the manager has started; within a reconcile it is complete as of some moment not long ago.
+///
+/// An object that does not fit `K` is reported in the log as an error. It keeps the state in which it was last read; if it
+/// never was, it is missing.
 ///
 /// ```no_run
 /// # use controller_runtime::{Manager, ObjectKey};
@@ -93,9 +97,10 @@ impl<K: Object> Cached<K> {
         self.len() == 0
     }
 
-    /// Calls `subscriber` with the present, as initial creates, and then with every event. It must not block.
-    pub(crate) fn subscribe(&self, subscriber: impl Fn(&Event<K>) + Send + 'static) {
-        self.informer.subscribe(subscriber);
+    /// Calls `subscriber` with the present, as initial creates, and then with every event, until the subscription is
+    /// dropped. It must neither block nor panic.
+    pub(crate) fn subscribe(&self, subscriber: impl Fn(&Event<K>) + Send + 'static) -> Subscription {
+        self.informer.subscribe(subscriber)
     }
 }
 

@@ -39,11 +39,21 @@ impl<K: Object> Store<K> {
 
     /// Takes over a complete list, and says what is different now.
     ///
-    /// Objects that did not change keep their `Arc`. What the list lacks was deleted while nobody looked. An object
-    /// under the same name with another uid is a delete and a create.
-    pub(crate) fn replace(&mut self, list: impl IntoIterator<Item = (ObjectKey<K>, K)>) -> Vec<Event<K>> {
+    /// Objects that did not change keep their `Arc`. What the list lacks was deleted while nobody looked; what it holds
+    /// in a form that cannot be read (`unreadable`) exists and stays as it was. An object under the same name with
+    /// another uid is a delete and a create.
+    pub(crate) fn replace(
+        &mut self,
+        list: impl IntoIterator<Item = (ObjectKey<K>, K)>,
+        unreadable: impl IntoIterator<Item = ObjectKey<K>>,
+    ) -> Vec<Event<K>> {
         let in_initial_list = !std::mem::replace(&mut self.filled, true);
         let mut before = std::mem::take(&mut self.objects);
+        for key in unreadable {
+            if let Some(held) = before.remove(&key) {
+                self.objects.insert(key, held);
+            }
+        }
         let mut events = Vec::new();
         for (key, object) in list {
             let stored = match before.remove(&key) {
@@ -71,15 +81,21 @@ impl<K: Object> Store<K> {
         events
     }
 
-    /// Removes a deleted object, of which `last` is the last state; no event if it was not held.
-    pub(crate) fn remove(&mut self, key: &ObjectKey<K>, last: K) -> Vec<Event<K>> {
-        match self.objects.remove(key) {
-            Some(_) => vec![Event::Delete {
+    /// Removes a deleted object, whose last state is `last` if that could be read; no event if it was not held.
+    pub(crate) fn remove(&mut self, key: &ObjectKey<K>, last: Option<K>) -> Vec<Event<K>> {
+        let Some(held) = self.objects.remove(key) else {
+            return Vec::new();
+        };
+        vec![match last {
+            Some(last) => Event::Delete {
                 object: Arc::new(last),
                 state_unknown: false,
-            }],
-            None => Vec::new(),
-        }
+            },
+            None => Event::Delete {
+                object: held,
+                state_unknown: true,
+            },
+        }]
     }
 
     /// Notes how `new` came to stand where `old` stood.
@@ -166,14 +182,21 @@ mod tests {
     fn step(store: &mut Store<ConfigMap>, command: &str) -> Vec<Event<ConfigMap>> {
         let mut words = command.split_whitespace();
         match words.next().expect("a command") {
-            "list" => store.replace(words.map(object)),
+            "list" => {
+                let (unreadable, list): (Vec<_>, Vec<_>) = words.partition(|word| word.starts_with('?'));
+                let unreadable = unreadable.iter().map(|word| ObjectKey::new("ns", &word[1..]));
+                store.replace(list.into_iter().map(object), unreadable)
+            }
+            "lost" => words
+                .flat_map(|name| store.remove(&ObjectKey::new("ns", name), None))
+                .collect(),
             "put" => words
                 .map(object)
                 .flat_map(|(key, object)| store.upsert(key, object))
                 .collect(),
             "del" => words
                 .map(object)
-                .flat_map(|(key, object)| store.remove(&key, object))
+                .flat_map(|(key, object)| store.remove(&key, Some(object)))
                 .collect(),
             other => panic!("unknown command {other}"),
         }
@@ -224,6 +247,19 @@ mod tests {
                 list a@1: initial a@1
                 list a!new@5: vanished a@1, create a!new@5
                 put a!newer@9: vanished a!new@5, create a!newer@9
+            "#]],
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_stays_as_it_was_until_it_is_deleted() {
+        check(
+            "list a@1 b@1; list ?a b@1 ?new; lost a; lost a",
+            &expect![[r#"
+                list a@1 b@1: initial a@1, initial b@1
+                list ?a b@1 ?new: 
+                lost a: vanished a@1
+                lost a: 
             "#]],
         );
     }

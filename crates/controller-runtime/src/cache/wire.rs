@@ -1,12 +1,12 @@
 //! Lists and watch streams as they come over the wire.
 //!
-//! Each object is decoded by itself, so that one that does not fit its type is reported and left out, and the kind
-//! goes on. Field ownership (`managedFields`, often half of an object) is dropped: no controller reads it.
+//! Each object is decoded by itself, so that one that does not fit its type is reported, and the kind goes on. Field ownership (`managedFields`, often half of an object) is dropped: no controller reads it.
 
 use bytes::{Bytes, BytesMut};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{Status, response::StatusSummary};
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use crate::object::{Object, ObjectKey};
 
@@ -16,7 +16,7 @@ pub(crate) struct Page<K: Object> {
     pub(crate) objects: Vec<(ObjectKey<K>, K)>,
     pub(crate) resource_version: String,
     pub(crate) continue_token: Option<String>,
-    pub(crate) rejected: Vec<Rejected>,
+    pub(crate) rejected: Vec<Rejected<K>>,
 }
 
 /// One line of a watch.
@@ -26,20 +26,22 @@ pub(crate) enum Line<K: Object> {
     Applied(ObjectKey<K>, Box<K>),
     /// The object was deleted; this is its last state.
     Deleted(ObjectKey<K>, Box<K>),
+    /// The object was added or modified, and does not fit its type.
+    Rejected(Rejected<K>),
+    /// The object was deleted, and its last state does not fit its type.
+    DeletedRejected(Rejected<K>),
     /// Nothing changed up to this version.
-    Bookmark(String),
+    Bookmark(Option<String>),
     /// The server ends the watch.
     Error(Box<Status>),
-    /// An object that does not fit its type.
-    Rejected(Rejected),
 }
 
 /// An object that could not be decoded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Rejected {
-    /// Its key, as far as it could be read.
-    pub(crate) key: String,
-    pub(crate) resource_version: String,
+#[derive(Debug)]
+pub(crate) struct Rejected<K: Object> {
+    /// Its key, if its metadata has one.
+    pub(crate) key: Option<ObjectKey<K>>,
+    pub(crate) resource_version: Option<String>,
     pub(crate) error: String,
 }
 
@@ -93,59 +95,58 @@ pub(crate) fn line<K: Object>(line: &[u8]) -> Result<Line<K>, serde_json::Error>
         object: &'a RawValue,
     }
     let raw: Raw<'_> = serde_json::from_slice(line)?;
-    let decoded = match raw.kind {
-        "ADDED" | "MODIFIED" => object(raw.object).map(|(key, object)| Line::Applied(key, Box::new(object))),
-        "DELETED" => object(raw.object).map(|(key, object)| Line::Deleted(key, Box::new(object))),
-        "BOOKMARK" => return Ok(Line::Bookmark(identity(raw.object).resource_version)),
-        "ERROR" => return serde_json::from_str(raw.object.get()).map(|status| Line::Error(Box::new(status))),
-        other => {
-            return Err(serde::de::Error::custom(format_args!(
-                "unknown type of watch event {other:?}"
-            )));
-        }
-    };
-    Ok(decoded.unwrap_or_else(Line::Rejected))
+    match raw.kind {
+        "ADDED" | "MODIFIED" => Ok(match object(raw.object) {
+            Ok((key, object)) => Line::Applied(key, Box::new(object)),
+            Err(rejected) => Line::Rejected(rejected),
+        }),
+        "DELETED" => Ok(match object(raw.object) {
+            Ok((key, object)) => Line::Deleted(key, Box::new(object)),
+            Err(rejected) => Line::DeletedRejected(rejected),
+        }),
+        "BOOKMARK" => Ok(Line::Bookmark(
+            Rejected::<K>::read(raw.object, String::new()).resource_version,
+        )),
+        "ERROR" => serde_json::from_str(raw.object.get()).map(|status| Line::Error(Box::new(status))),
+        other => Err(serde::de::Error::custom(format_args!(
+            "unknown type of watch event {other:?}"
+        ))),
+    }
 }
 
-fn object<K: Object>(raw: &RawValue) -> Result<(ObjectKey<K>, K), Rejected> {
-    let rejected = |error: String| Rejected {
-        error,
-        ..identity(raw)
-    };
-    let mut object: K = serde_json::from_str(raw.get()).map_err(|error| rejected(error.to_string()))?;
+fn object<K: Object>(raw: &RawValue) -> Result<(ObjectKey<K>, K), Rejected<K>> {
+    let mut object: K =
+        serde_json::from_str(raw.get()).map_err(|error| Rejected::read(raw, error.to_string()))?;
     object.meta_mut().managed_fields = None;
     match ObjectKey::of(&object) {
         Some(key) => Ok((key, object)),
-        None => Err(rejected(
-            "it has no name, or no namespace although its kind is namespaced".to_owned(),
-        )),
+        None => {
+            let missing = "it has no name, or no namespace although its kind is namespaced";
+            Err(Rejected::read(raw, missing.to_owned()))
+        }
     }
 }
 
-/// What can be told of an object without its type.
-fn identity(raw: &RawValue) -> Rejected {
-    #[derive(Deserialize, Default)]
-    struct Partial {
-        #[serde(default)]
-        metadata: Meta,
-    }
-    #[derive(Deserialize, Default)]
-    #[serde(rename_all = "camelCase", default)]
-    struct Meta {
-        namespace: String,
-        name: String,
-        resource_version: String,
-    }
-    let Partial { metadata } = serde_json::from_str(raw.get()).unwrap_or_default();
-    let key = if metadata.namespace.is_empty() {
-        metadata.name
-    } else {
-        format!("{}/{}", metadata.namespace, metadata.name)
-    };
-    Rejected {
-        key,
-        resource_version: metadata.resource_version,
-        error: String::new(),
+impl<K: Object> Rejected<K> {
+    /// What can be told of an object without its type. Whatever is not as expected counts as missing.
+    fn read(raw: &RawValue, error: String) -> Self {
+        let object: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+        let field = |name: &str| {
+            object["metadata"][name]
+                .as_str()
+                .filter(|text| !text.is_empty())
+                .map(str::to_owned)
+        };
+        let meta = ObjectMeta {
+            namespace: field("namespace"),
+            name: field("name"),
+            ..ObjectMeta::default()
+        };
+        Self {
+            key: ObjectKey::from_meta(&meta),
+            resource_version: field("resourceVersion"),
+            error,
+        }
     }
 }
 
@@ -229,9 +230,13 @@ mod tests {
         let names: Vec<_> = page.objects.iter().map(|(key, _)| key.to_string()).collect();
         assert_eq!(names, ["ns/good"]);
         assert!(page.objects[0].1.metadata.managed_fields.is_none());
-        let rejected: Vec<_> = page.rejected.iter().map(|r| &*r.key).collect();
-        assert_eq!(rejected, ["ns/bad", "homeless"]);
-        assert_eq!(page.rejected[0].resource_version, "3");
+        let rejected: Vec<_> = page
+            .rejected
+            .iter()
+            .map(|rejected| rejected.key.clone())
+            .collect();
+        assert_eq!(rejected, [Some(ObjectKey::new("ns", "bad")), None]);
+        assert_eq!(page.rejected[0].resource_version.as_deref(), Some("3"));
     }
 
     #[test]
@@ -243,10 +248,18 @@ mod tests {
         assert!(matches!(read("ADDED", object), Ok(Line::Applied(key, _)) if key.name() == "a"));
         assert!(matches!(read("MODIFIED", object), Ok(Line::Applied(..))));
         assert!(matches!(read("DELETED", object), Ok(Line::Deleted(..))));
-        assert!(matches!(read("BOOKMARK", object), Ok(Line::Bookmark(version)) if version == "3"));
+        assert!(matches!(read("BOOKMARK", object), Ok(Line::Bookmark(Some(version))) if version == "3"));
         assert!(matches!(
             read("ADDED", r#"{"metadata":{"name":5}}"#),
             Ok(Line::Rejected(_))
+        ));
+        assert!(matches!(
+            read("DELETED", r#"{"metadata":{"name":5}}"#),
+            Ok(Line::DeletedRejected(_))
+        ));
+        assert!(matches!(
+            read("BOOKMARK", r#"{"metadata":null}"#),
+            Ok(Line::Bookmark(None))
         ));
         let gone = r#"{"kind":"Status","status":"Failure","code":410,"reason":"Expired","message":"old"}"#;
         assert!(matches!(read("ERROR", gone), Ok(Line::Error(status)) if status.code == 410));

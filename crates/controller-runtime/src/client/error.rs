@@ -5,7 +5,8 @@ use crate::object::{Object, resource_name};
 
 /// A request to the API server that failed.
 ///
-/// Says what was tried, on which object, and what came back. The cause is a [`kube::Error`].
+/// Says in one line what was tried, on which object, and what came back: [`Error::as_kube`], which as a
+/// [`source`](StdError::source) would say the same again.
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -21,12 +22,10 @@ impl Error {
     }
 
     /// An error that kept the request from being made.
-    pub(crate) fn not_sent<K: Object>(verb: &'static str, object: &K, source: serde_json::Error) -> Self {
-        Self::new(
-            verb,
-            format!("{} {}", resource_name::<K>(), name_of(object)),
-            kube::Error::SerdeError(source),
-        )
+    pub(crate) fn not_sent<K: Object>(verb: &'static str, object: &K, reason: &str) -> Self {
+        let reason = kube::core::request::Error::Validation(reason.to_owned());
+        let object = format!("{} {}", resource_name::<K>(), name_of(object));
+        Self::new(verb, object, kube::Error::BuildRequest(reason))
     }
 
     /// The HTTP code of the API server's answer; `None` if there was no answer.
@@ -47,10 +46,22 @@ impl Error {
         }
     }
 
-    /// There is no such object, or no such kind.
+    /// The answer, or what there was instead of one.
+    #[must_use]
+    pub fn as_kube(&self) -> &kube::Error {
+        &self.0.source
+    }
+
+    /// There is no such object.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
-        self.code() == Some(404)
+        matches!(&self.0.source, kube::Error::Api(status) if status.code == 404 && names_object(status))
+    }
+
+    /// There is no such kind: is its CustomResourceDefinition installed?
+    #[must_use]
+    pub fn is_not_served(&self) -> bool {
+        matches!(&self.0.source, kube::Error::Api(status) if status.code == 404 && !names_object(status))
     }
 
     /// The object is not in the state that the request expected: read it again and decide anew.
@@ -69,6 +80,12 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { verb, object, source } = &*self.0;
+        if self.is_not_served() {
+            return write!(
+                f,
+                "{verb} {object}: the API server does not serve this kind: is its CustomResourceDefinition installed?"
+            );
+        }
         write!(f, "{verb} {object}: {}", describe(source))
     }
 }
@@ -79,10 +96,14 @@ impl fmt::Debug for Error {
     }
 }
 
-impl StdError for Error {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.source.source()
-    }
+impl StdError for Error {}
+
+/// Whether a 404 is about an object: one about an unknown resource names none.
+fn names_object(status: &kube::core::Status) -> bool {
+    status
+        .details
+        .as_ref()
+        .is_some_and(|details| !details.name.is_empty())
 }
 
 /// What a `kube` error says, once, without the layers that repeat it.
@@ -94,6 +115,7 @@ pub(crate) fn describe(error: &kube::Error) -> String {
         kube::Error::Api(status) => format!("{} ({} {})", status.message.trim(), status.code, status.reason),
         kube::Error::Service(source) => format!("the API server did not answer: {}", innermost(&**source)),
         kube::Error::HyperError(source) => format!("the API server did not answer: {}", innermost(source)),
+        kube::Error::BuildRequest(kube::core::request::Error::Validation(reason)) => reason.clone(),
         other => other.to_string(),
     }
 }

@@ -18,9 +18,9 @@ pub(crate) use self::error::describe;
 pub use self::{
     error::Error,
     finalizer::has_finalizer,
-    owner::{AlreadyOwned, set_controller_reference},
+    owner::{OwnerError, is_controlled_by, set_controller_reference},
 };
-use crate::object::{Object, ObjectKey, resource_name};
+use crate::object::{Object, ObjectKey, Scope, resource_name};
 
 /// Reads and writes objects in the name of one field manager.
 ///
@@ -87,8 +87,9 @@ impl Client {
             field_manager: Some(self.field_manager.to_string()),
             ..PostParams::default()
         };
-        let body = serde_json::to_vec(object).map_err(|source| Error::not_sent("create", object, source))?;
-        let request = collection::<K>(object.meta().namespace.as_deref()).create(&params, body);
+        let body = serde_json::to_vec(object)
+            .map_err(|error| Error::not_sent("create", object, &error.to_string()))?;
+        let request = collection::<K>(check_namespace("create", object)?).create(&params, body);
         self.send::<K, K>("create", name_of(object), request).await
     }
 
@@ -103,8 +104,8 @@ impl Client {
     /// The request failed, or the object has no name.
     #[doc(alias = "CreateOrUpdate")]
     pub async fn apply<K: Object>(&self, object: &K) -> Result<K, Error> {
-        let mut body =
-            serde_json::to_value(object).map_err(|source| Error::not_sent("apply", object, source))?;
+        let mut body = serde_json::to_value(object)
+            .map_err(|error| Error::not_sent("apply", object, &error.to_string()))?;
         if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
         }
@@ -202,16 +203,22 @@ fn collection<K: Object>(namespace: Option<&str>) -> ApiRequest {
     ApiRequest::new(K::url_path(&(), namespace))
 }
 
+/// The object's key, which a request about it needs.
 fn key_of<K: Object>(verb: &'static str, object: &K) -> Result<ObjectKey<K>, Error> {
-    ObjectKey::of(object).ok_or_else(|| {
-        let missing = "metadata.name and, for a namespaced kind, metadata.namespace must be set";
-        let source = kube::Error::BuildRequest(kube::core::request::Error::Validation(missing.to_owned()));
-        Error::new(
+    check_namespace(verb, object)?;
+    ObjectKey::of(object).ok_or_else(|| Error::not_sent(verb, object, "metadata.name must be set"))
+}
+
+/// The namespace in which a request about the object goes.
+fn check_namespace<'o, K: Object>(verb: &'static str, object: &'o K) -> Result<Option<&'o str>, Error> {
+    match K::Scope::namespace(object.meta()) {
+        Some(_) => Ok(object.meta().namespace.as_deref()),
+        None => Err(Error::not_sent(
             verb,
-            format!("{} {}", resource_name::<K>(), name_of(object)),
-            source,
-        )
-    })
+            object,
+            "metadata.namespace must be set: the kind is namespaced",
+        )),
+    }
 }
 
 /// Namespace and name for a message, as far as they are set.

@@ -1,20 +1,38 @@
-use crate::object::{Object, ObjectKey, OwnableBy, resource_name};
+use super::name_of;
+use crate::object::{Object, OwnableBy, resource_name};
 
-/// The object has a controller already, and may have only one.
+/// Why one object cannot become the controller of another.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{object} is already controlled by {controller}")]
 #[non_exhaustive]
-pub struct AlreadyOwned {
-    /// Resource and key of the object.
-    pub object: String,
-    /// Kind and name of its controller.
-    pub controller: String,
+pub enum OwnerError {
+    /// The object has a controller already, and may have only one.
+    #[error("{object} is already controlled by {controller}")]
+    AlreadyOwned {
+        /// Resource and key of the object.
+        object: String,
+        /// Kind and name of its controller.
+        controller: String,
+    },
+    /// The owner is in another namespace: the garbage collector would take it for absent and delete the object.
+    #[error("{object} cannot be owned by {owner}, which is in another namespace")]
+    OtherNamespace {
+        /// Resource and key of the object.
+        object: String,
+        /// Resource and key of the owner.
+        owner: String,
+    },
+    /// The owner has no name or no uid: it does not come from an API server.
+    #[error("{owner} has no uid: only an object read from the API server can own another one")]
+    NotStored {
+        /// Resource and key of the owner.
+        owner: String,
+    },
 }
 
 /// Makes `owner` the controller of `object`: `object` is deleted after it, and its events reconcile it.
 ///
 /// The reference is matched by uid, so an owner made anew under the same name is another owner. Does nothing to an
-/// object that `owner` controls already, and nothing for an owner without name or uid, which is not stored anywhere.
+/// object that `owner` controls already.
 ///
 /// ```
 /// use controller_runtime::set_controller_reference;
@@ -25,7 +43,7 @@ pub struct AlreadyOwned {
 /// let mut config = ConfigMap::default();
 /// set_controller_reference(&owner, &mut config)?;
 /// assert_eq!(config.metadata.owner_references.unwrap()[0].controller, Some(true));
-/// # Ok::<(), controller_runtime::AlreadyOwned>(())
+/// # Ok::<(), controller_runtime::OwnerError>(())
 /// ```
 ///
 /// A namespaced owner of a cluster-scoped object does not compile:
@@ -38,23 +56,36 @@ pub struct AlreadyOwned {
 ///
 /// # Errors
 ///
-/// Another object controls `object`.
+/// Another object controls `object`; `owner` is in another namespace, or is not stored anywhere.
 #[doc(alias = "SetControllerReference")]
-pub fn set_controller_reference<O: Object, K: Object>(owner: &O, object: &mut K) -> Result<(), AlreadyOwned>
+pub fn set_controller_reference<O: Object, K: Object>(owner: &O, object: &mut K) -> Result<(), OwnerError>
 where
     K::Scope: OwnableBy<O::Scope>,
 {
+    let named = |resource: String, name: String| format!("{resource} {name}");
+    let (owner_named, object_named) = (
+        || named(resource_name::<O>(), name_of(owner)),
+        named(resource_name::<K>(), name_of(object)),
+    );
     let Some(reference) = owner.controller_owner_ref(&()) else {
-        return Ok(());
+        return Err(OwnerError::NotStored { owner: owner_named() });
     };
-    let name = ObjectKey::of(object).map_or_else(String::new, |key| key.to_string());
+    // An owner without a namespace may own objects in every one.
+    let namespaces = (&owner.meta().namespace, &object.meta().namespace);
+    if matches!(namespaces, (Some(owner), Some(object)) if owner != object) {
+        return Err(OwnerError::OtherNamespace {
+            object: object_named,
+            owner: owner_named(),
+        });
+    }
     let references = object.meta_mut().owner_references.get_or_insert_default();
     match references.iter_mut().find(|known| known.controller == Some(true)) {
         Some(known) if known.uid == reference.uid => {}
         Some(known) => {
-            return Err(AlreadyOwned {
-                object: format!("{} {name}", resource_name::<K>()),
-                controller: format!("{} {}", known.kind, known.name),
+            let controller = format!("{} {}", known.kind, known.name);
+            return Err(OwnerError::AlreadyOwned {
+                object: object_named,
+                controller,
             });
         }
         None => {
@@ -63,6 +94,15 @@ where
         }
     }
     Ok(())
+}
+
+/// Whether `owner`, by its uid, is the controller of `object`.
+#[must_use]
+#[doc(alias = "IsControlledBy")]
+pub fn is_controlled_by<K: Object, O: Object>(object: &K, owner: &O) -> bool {
+    let references = object.meta().owner_references.iter().flatten();
+    let mut controllers = references.filter(|reference| reference.controller == Some(true));
+    controllers.any(|reference| owner.meta().uid.as_ref() == Some(&reference.uid))
 }
 
 #[cfg(test)]
@@ -103,5 +143,20 @@ mod tests {
         let references = object.metadata.owner_references.expect("references");
         assert_eq!(references.len(), 1);
         assert_eq!(references[0].controller, Some(true));
+    }
+
+    #[test]
+    fn an_owner_must_be_stored_and_in_the_same_namespace() {
+        let mut object = ConfigMap::default();
+        object.metadata.namespace = Some("ns".to_owned());
+        object.metadata.name = Some("c".to_owned());
+        let error = set_controller_reference(&Secret::default(), &mut object).expect_err("it has no uid");
+        assert!(matches!(error, OwnerError::NotStored { .. }), "{error}");
+        let mut stranger = owner("a", "1");
+        stranger.metadata.namespace = Some("other".to_owned());
+        let error = set_controller_reference(&stranger, &mut object).expect_err("another namespace");
+        let told = "configmaps ns/c cannot be owned by secrets other/a, which is in another namespace";
+        assert_eq!(error.to_string(), told);
+        assert!(!is_controlled_by(&object, &stranger));
     }
 }

@@ -11,10 +11,11 @@ use tokio_util::sync::CancellationToken;
 pub use self::options::Options;
 use self::worker::Worker;
 use crate::{
+    cache::Subscription,
     clock::Clock,
     reconcile::{Action, Context, Error, Reconciler, Request},
     recorder::Recorder,
-    source::Start,
+    source::Connect,
 };
 
 /// A controller that has not been started.
@@ -22,15 +23,15 @@ pub(crate) struct Controller<R: Request> {
     name: Arc<str>,
     options: Options<R>,
     reconciler: Arc<dyn DynReconciler<R>>,
-    sources: Vec<Start<R>>,
+    sources: Vec<Connect<R>>,
 }
 
 impl<R: Request> Controller<R> {
     pub(crate) fn new(
-        name: String,
+        name: &str,
         options: Options<R>,
         reconciler: impl Reconciler<Request = R>,
-        sources: Vec<Start<R>>,
+        sources: Vec<Connect<R>>,
     ) -> Self {
         Self {
             name: Arc::from(name),
@@ -52,7 +53,7 @@ pub(crate) struct Surroundings {
 
 /// A controller of some request type.
 pub(crate) trait AnyController: Send {
-    fn name(&self) -> Arc<str>;
+    fn name(&self) -> &str;
 
     /// Connects the sources and hands out the workers, each of which runs until the manager drains.
     fn start(self: Box<Self>, surroundings: Surroundings) -> Started;
@@ -60,6 +61,8 @@ pub(crate) trait AnyController: Send {
 
 /// A controller whose sources fill the queue.
 pub(crate) struct Started {
+    /// They fill the queue as long as they are held.
+    pub(crate) subscriptions: Vec<Subscription>,
     pub(crate) workers: Vec<Pin<Box<dyn Future<Output = ()> + Send>>>,
     pub(crate) in_work: InWork,
 }
@@ -68,8 +71,8 @@ pub(crate) struct Started {
 pub(crate) type InWork = Box<dyn Fn() -> Vec<String> + Send + Sync>;
 
 impl<R: Request> AnyController for Controller<R> {
-    fn name(&self) -> Arc<str> {
-        Arc::clone(&self.name)
+    fn name(&self) -> &str {
+        &self.name
     }
 
     fn start(self: Box<Self>, mut surroundings: Surroundings) -> Started {
@@ -85,9 +88,10 @@ impl<R: Request> AnyController for Controller<R> {
             workers = options.max_concurrent_reconciles,
             "starting workers"
         );
-        for start in sources {
-            start(&queue);
-        }
+        let subscriptions = sources
+            .into_iter()
+            .map(|connect| connect(&name, &queue))
+            .collect();
         let workers: Vec<_> = (0..options.max_concurrent_reconciles.get())
             .map(|_| {
                 Arc::new(Worker {
@@ -105,6 +109,7 @@ impl<R: Request> AnyController for Controller<R> {
             .collect();
         let observed = workers.clone();
         Started {
+            subscriptions,
             workers: workers.into_iter().map(Worker::into_future).collect(),
             in_work: Box::new(move || observed.iter().filter_map(|worker| worker.in_work()).collect()),
         }

@@ -1,17 +1,18 @@
 //! The worker: takes a request, reconciles it, tells the queue what becomes of it.
 
-use std::{any::Any, future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc, time::Duration};
+use std::{future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use kube_workqueue::Queue;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::DynReconciler;
 use crate::{
     clock::Clock,
-    reconcile::{Context, Next, Outcome, Request, settle},
+    reconcile::{Context, Next, Outcome, Request, panic_message, settle},
     recorder::Recorder,
 };
 
@@ -42,11 +43,12 @@ impl<R: Request> Worker<R> {
             };
             let Some(item) = item else { return };
             *self.current.lock() = Some(item.key().clone());
-            let outcome = self.reconcile(item.key()).await;
-            settle(&self.queue, item.key(), &outcome);
+            self.reconcile(item.key()).await;
             *self.current.lock() = None;
             // The guard goes last: whatever was added above is handed out only now.
             drop(item);
+            // A reconciler that never waits must not keep the runtime from anything else, a stop included.
+            tokio::task::coop::consume_budget().await;
         }
     }
 
@@ -63,7 +65,8 @@ impl<R: Request> Worker<R> {
             .map(|request| format!("{}: {request:?}", self.controller))
     }
 
-    async fn reconcile(&self, request: &R) -> Outcome {
+    /// Reconciles once, and settles what becomes of the request.
+    async fn reconcile(&self, request: &R) {
         let cx = Context {
             attempt: self.queue.num_requeues(request),
             recorder: self.recorder.clone(),
@@ -71,7 +74,8 @@ impl<R: Request> Worker<R> {
             clock: self.clock,
         };
         let id = uuid::Builder::from_random_bytes(self.rng.lock().u128(..).to_be_bytes()).into_uuid();
-        let span = tracing::info_span!(
+        // At this level, so that an error names its request however little is logged.
+        let span = tracing::error_span!(
             "reconcile",
             controller = &*self.controller,
             request = ?request,
@@ -80,11 +84,15 @@ impl<R: Request> Worker<R> {
         );
         async {
             let outcome = self.attempt(request, &cx).await;
-            log(&outcome);
-            outcome
+            settle(&self.queue, request, &outcome);
+            let retry = self
+                .queue
+                .when(request)
+                .map(|waiting| waiting.until.saturating_duration_since(Instant::now()));
+            log(&outcome, retry.unwrap_or_default());
         }
         .instrument(span)
-        .await
+        .await;
     }
 
     async fn attempt(&self, request: &R, cx: &Context) -> Outcome {
@@ -98,31 +106,23 @@ impl<R: Request> Worker<R> {
         };
         match returned {
             Ok(result) => Outcome::Returned(result),
-            Err(panic) => Outcome::Panicked(message_of(&*panic)),
+            Err(panic) => Outcome::Panicked(panic_message(&*panic).to_owned()),
         }
     }
 }
 
-fn log(outcome: &Outcome) {
+fn log(outcome: &Outcome, retry: Duration) {
     match outcome {
         Outcome::Returned(Ok(action)) => match action.0 {
             Next::Done => tracing::debug!("reconcile successful"),
-            Next::Requeue => tracing::debug!("reconcile done, requeueing"),
+            Next::Requeue => tracing::debug!("reconcile done, requeueing in {retry:?}"),
             Next::RequeueAfter(delay) => tracing::debug!("reconcile done, requeueing after {delay:?}"),
         },
         Outcome::Returned(Err(error)) if error.is_terminal() => {
             tracing::error!("reconciler error, not retried: {error:#}");
         }
-        Outcome::Returned(Err(error)) => tracing::error!("reconciler error: {error:#}"),
-        Outcome::Panicked(message) => tracing::error!("reconciler panicked: {message}"),
-        Outcome::TimedOut => tracing::error!("reconcile took longer than its timeout and was stopped"),
+        Outcome::Returned(Err(error)) => tracing::error!("reconciler error, retried in {retry:?}: {error:#}"),
+        Outcome::Panicked(message) => tracing::error!("reconciler panicked, retried in {retry:?}: {message}"),
+        Outcome::TimedOut => tracing::error!("reconcile stopped at its timeout, retried in {retry:?}"),
     }
-}
-
-/// What a panic said.
-fn message_of(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("(no message)")
-        .to_owned()
 }

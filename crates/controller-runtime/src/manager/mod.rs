@@ -50,6 +50,7 @@ pub struct Manager {
     controllers: Mutex<Vec<Box<dyn AnyController>>>,
     options: Options,
     state: watch::Sender<State>,
+    was_ready: watch::Sender<bool>,
 }
 
 impl Manager {
@@ -62,6 +63,7 @@ impl Manager {
             controllers: Mutex::default(),
             options,
             state: watch::Sender::new(State::Built),
+            was_ready: watch::Sender::new(false),
         }
     }
 
@@ -79,13 +81,13 @@ impl Manager {
         self.cache.cached()
     }
 
-    /// Becomes done when the manager is [`State::Ready`].
+    /// Becomes done when the manager has become [`State::Ready`].
     ///
     /// # Errors
     ///
-    /// The manager stopped or was dropped before it became ready.
+    /// The manager stopped or was dropped before that.
     pub fn ready(&self) -> impl Future<Output = Result<(), NeverReady>> + Send + use<> {
-        state::wait_until_ready(self.state.subscribe())
+        state::wait_until_ready(self.was_ready.subscribe())
     }
 
     /// The state, now and as it changes.
@@ -94,19 +96,19 @@ impl Manager {
         self.state.subscribe()
     }
 
-    pub(crate) fn cache(&self) -> &Cache {
-        &self.cache
-    }
-
-    /// Takes a controller, to be started with the others.
-    pub(crate) fn add(&self, controller: impl AnyController + 'static) -> Result<(), DuplicateName> {
+    /// Takes a controller, to be started with the others. Nothing is watched for one that is refused.
+    pub(crate) fn add<C: AnyController + 'static>(
+        &self,
+        name: &str,
+        make: impl FnOnce(&Cache) -> C,
+    ) -> Result<(), DuplicateName> {
         let mut controllers = self.controllers.lock();
-        if controllers.iter().any(|known| known.name() == controller.name()) {
+        if controllers.iter().any(|known| known.name() == name) {
             return Err(DuplicateName {
-                name: controller.name().to_string(),
+                name: name.to_owned(),
             });
         }
-        controllers.push(Box::new(controller));
+        controllers.push(Box::new(make(&self.cache)));
         Ok(())
     }
 }

@@ -1,15 +1,15 @@
 //! One run of a manager, from the first list to the last drained reconcile.
 
-use std::{future::Future, pin::pin, sync::Arc, time::Duration};
+use std::{fmt, future::Future, pin::pin, sync::Arc, time::Duration};
 
-use tokio::{task::JoinSet, time::timeout};
+use tokio::{sync::watch, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{Manager, Shutdown, State};
 use crate::{
-    cache::{AnyInformer, Status},
+    cache::{AnyInformer, Status, Subscription},
     clock::Clock,
-    controller::{AnyController, InWork, Started, Surroundings},
+    controller::{AnyController, InWork, Surroundings},
     recorder::Recorder,
 };
 
@@ -17,7 +17,9 @@ use crate::{
 const FLUSH: Duration = Duration::from_secs(2);
 
 /// Why a manager's run failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+///
+/// Its `Debug` form is the message as well, because that is what a `main` that returns it prints.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A cache did not become complete in time.
@@ -48,24 +50,26 @@ pub enum Error {
     },
 }
 
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl Manager {
     /// Runs until `shutdown` is done, then drains.
     ///
     /// # Cancellation
     ///
-    /// Dropping the future stops everything where it stands, as a crash would; it leaves no task behind.
+    /// Dropping the future stops everything, as a crash would: no task is left behind, and every reconcile in work is
+    /// dropped at its next `.await`. On a runtime with several threads that may be a moment later, so a manager started
+    /// right after may meet the end of such a reconcile. [`State::Stopped`] after a shutdown is free of that.
     ///
     /// # Errors
     ///
     /// A cache did not become complete in time, or reconciles did not finish in time.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
-        let result = self.run_until(shutdown).await;
-        self.state.send_replace(State::Stopped);
-        result
-    }
-
-    async fn run_until(&self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
-        let mut shutdown = pin!(shutdown);
+        let _stopped = Stopped(&self.state);
         let mut rng = self.options.rng();
         let kube = self.client.kube();
 
@@ -76,40 +80,64 @@ impl Manager {
         for informer in &informers {
             caches.spawn(Arc::clone(informer).run(kube.clone(), rng.fork()));
         }
+        let result = self.work(shutdown, &informers, &mut caches, rng).await;
+        caches.shutdown().await;
+        result
+    }
+
+    /// From the first list to the last drained reconcile.
+    async fn work(
+        &self,
+        shutdown: impl Future<Output = ()>,
+        informers: &[Arc<dyn AnyInformer>],
+        caches: &mut JoinSet<()>,
+        mut rng: fastrand::Rng,
+    ) -> Result<(), Error> {
+        let mut shutdown = pin!(shutdown);
         tokio::select! {
             // A shutdown during the start must not wait for caches that may never become complete.
             biased;
             () = &mut shutdown => return Ok(()),
-            ended = next_end(&mut caches, "a cache") => return Err(ended),
-            synced = all_synced(&informers, self.options.cache_sync_timeout) => synced?,
+            ended = next_end(caches, "a cache") => return Err(ended),
+            synced = all_synced(informers, self.options.cache_sync_timeout) => synced?,
         }
 
         let clock = Clock::start();
         let instance = format!("{}-{:08x}", self.options.name, rng.u32(..));
-        let (recorder, publisher) = Recorder::new(kube.clone(), instance, rng.fork(), clock);
-        let mut publishing = JoinSet::new();
-        publishing.spawn(publisher.run());
+        let (recorder, publisher) = Recorder::new(self.client.kube().clone(), instance, rng.fork(), clock);
+        let (mut publishing, last_events) = (JoinSet::new(), CancellationToken::new());
+        publishing.spawn(publisher.run(last_events.clone()));
         let mut crew = Crew::default();
         for controller in std::mem::take(&mut *self.controllers.lock()) {
             crew.start(controller, recorder.clone(), rng.fork(), clock);
         }
-        drop(recorder);
         self.state.send_replace(State::Ready);
+        self.was_ready.send_replace(true);
 
         let ended = tokio::select! {
+            biased;
             () = shutdown => None,
-            ended = next_end(&mut caches, "a cache") => Some(ended),
+            ended = next_end(caches, "a cache") => Some(ended),
             ended = next_end(&mut crew.workers, "a worker") => Some(ended),
+            ended = next_end(&mut publishing, "the writer of events") => Some(ended),
         };
 
         self.state.send_replace(State::Draining);
         let drained = crew.drain(self.options.graceful_shutdown_timeout).await;
-        caches.shutdown().await;
-        // The workers held the last recorders, so the publisher ends when it has written what waits.
+        last_events.cancel();
         if timeout(FLUSH, publishing.join_next()).await.is_err() {
             tracing::warn!("events that waited to be written were lost at the shutdown");
         }
         ended.map_or(drained, Err)
+    }
+}
+
+/// Says that a manager has stopped, however it did.
+struct Stopped<'m>(&'m watch::Sender<State>);
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        self.0.send_replace(State::Stopped);
     }
 }
 
@@ -118,6 +146,7 @@ impl Manager {
 struct Crew {
     workers: JoinSet<()>,
     in_work: Vec<InWork>,
+    subscriptions: Vec<Subscription>,
     draining: CancellationToken,
 }
 
@@ -130,27 +159,35 @@ impl Crew {
         clock: Clock,
     ) {
         let draining = self.draining.clone();
-        let Started { workers, in_work } = controller.start(Surroundings {
+        let started = controller.start(Surroundings {
             recorder,
             draining,
             rng,
             clock,
         });
-        for worker in workers {
+        for worker in started.workers {
             self.workers.spawn(worker);
         }
-        self.in_work.push(in_work);
+        self.in_work.push(started.in_work);
+        self.subscriptions.extend(started.subscriptions);
     }
 
     /// Lets the workers finish what they do, as long as `shutdown` allows, and stops them.
     async fn drain(mut self, shutdown: Shutdown) -> Result<(), Error> {
+        self.subscriptions.clear();
         self.draining.cancel();
         let limit = match shutdown {
             Shutdown::Immediate => Duration::ZERO,
             Shutdown::Within(limit) => limit,
             Shutdown::Unbounded => Duration::MAX,
         };
-        let finished = async { while self.workers.join_next().await.is_some() {} };
+        let finished = async {
+            while let Some(end) = self.workers.join_next().await {
+                if let Err(error) = end {
+                    tracing::error!("a worker ended unexpectedly: {error}");
+                }
+            }
+        };
         let result = match timeout(limit, finished).await {
             Err(_) if shutdown != Shutdown::Immediate => {
                 let unfinished = self.in_work.iter().flat_map(|in_work| in_work()).collect();

@@ -22,10 +22,11 @@ pub enum State {
 #[non_exhaustive]
 pub struct NeverReady;
 
-/// Waits for [`State::Ready`].
-pub(super) async fn wait_until_ready(mut state: watch::Receiver<State>) -> Result<(), NeverReady> {
-    match state.wait_for(|state| *state >= State::Ready).await {
-        Ok(state) if *state == State::Ready => Ok(()),
-        _ => Err(NeverReady),
-    }
+/// Waits until the manager has been ready, also if it is not any more.
+pub(super) async fn wait_until_ready(mut was_ready: watch::Receiver<bool>) -> Result<(), NeverReady> {
+    was_ready
+        .wait_for(|ready| *ready)
+        .await
+        .map(|_| ())
+        .map_err(|_| NeverReady)
 }

@@ -26,7 +26,7 @@ impl Action {
     }
 
     /// The request is reconciled again after `delay`, or earlier if an event asks for it. Earlier failures are
-    /// forgotten, and no rate limit applies.
+    /// forgotten, and no rate limit applies: a delay of zero comes back at once, each time.
     pub const fn requeue_after(delay: Duration) -> Self {
         Self(Next::RequeueAfter(delay))
     }

@@ -13,7 +13,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// How many runs of this request have failed since its last success: 0 in the first.
+    /// How many runs of this request since its last success have failed or asked for [`Action::requeue`](super::Action::requeue): 0 in the
+    /// first.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.attempt

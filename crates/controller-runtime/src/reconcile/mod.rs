@@ -5,7 +5,7 @@ mod context;
 mod error;
 mod outcome;
 
-use std::{fmt, future::Future, hash::Hash};
+use std::{any::Any, fmt, future::Future, hash::Hash};
 
 pub use self::{action::Action, context::Context, error::Error};
 pub(crate) use self::{
@@ -68,4 +68,11 @@ pub trait Reconciler: Send + Sync + 'static {
         request: &Self::Request,
         cx: &Context,
     ) -> impl Future<Output = Result<Action, Error>> + Send;
+}
+
+/// What a panic said.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("(no message)")
 }

@@ -5,25 +5,34 @@
 
 mod series;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use k8s_openapi::{
-    api::{core::v1::ObjectReference, events::v1::Event},
+    api::{
+        core::v1::ObjectReference,
+        events::v1::{Event, EventSeries},
+    },
     apimachinery::pkg::apis::meta::v1::MicroTime,
-    jiff::Timestamp,
 };
 use kube::{
     Api,
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::json;
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::mpsc::{self, error::TrySendError},
+    time::{Duration, Instant, timeout},
+};
+use tokio_util::sync::CancellationToken;
 
 use self::series::{Publish, Series};
-use crate::{clock::Clock, object::Object};
+use crate::{client::describe, clock::Clock, object::Object};
 
 /// How many events may wait to be written.
 const CAPACITY: usize = 1000;
@@ -33,7 +42,7 @@ const CAPACITY: usize = 1000;
 /// Cheap to clone; a reconciler finds one in its [`Context`](crate::Context).
 ///
 /// The same event about the same object again within six minutes raises the count of the first one instead of making
-/// another.
+/// another. The first ten repetitions are written at once, later ones whenever the count has doubled.
 #[derive(Debug, Clone)]
 #[doc(alias = "EventRecorder")]
 pub struct Recorder {
@@ -118,13 +127,23 @@ impl Recorder {
             action: action.to_owned(),
             note,
         };
-        if self.queue.try_send(record).is_err() {
-            let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
-            tracing::warn!(
-                controller = &*self.controller,
-                dropped,
-                "event {reason} dropped: too many wait to be written"
-            );
+        match self.queue.try_send(record) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_)) => {
+                let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
+                let controller = &*self.controller;
+                tracing::warn!(
+                    controller,
+                    dropped,
+                    "event {reason} dropped: too many wait to be written"
+                );
+            }
+            Err(TrySendError::Closed(_)) => {
+                tracing::debug!(
+                    controller = &*self.controller,
+                    "event {reason} dropped: the manager has stopped"
+                );
+            }
         }
     }
 }
@@ -139,65 +158,74 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    /// Writes until every recorder is gone and the queue is empty.
+    /// Writes until it is told which events are the last: those recorded before `last` is cancelled.
     ///
     /// Dropping the future loses the events that wait.
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(mut self, last: CancellationToken) {
         let mut series = Series::default();
-        while let Some(record) = self.records.recv().await {
-            let suffix = self.rng.u64(..);
-            let now = self.clock.now();
-            let result = match series.observe(&record, Instant::now(), suffix) {
-                Publish::Create { name } => self.create(record, name, now).await,
-                Publish::Repeat { name, count } => {
-                    self.repeat(namespace_of(&record.regarding), &name, count, now)
-                        .await
+        loop {
+            let record = tokio::select! {
+                biased;
+                () = last.cancelled(), if !self.records.is_closed() => {
+                    self.records.close();
+                    continue;
                 }
+                record = self.records.recv() => record,
             };
-            if let Err(error) = result {
-                tracing::warn!("event not written: {}", crate::client::describe(&error));
-            }
+            let Some(record) = record else { return };
+            self.publish(&mut series, &record).await;
         }
     }
 
-    async fn create(&self, record: Record, name: String, now: Timestamp) -> Result<(), kube::Error> {
-        let namespace = namespace_of(&record.regarding).to_owned();
+    async fn publish(&mut self, series: &mut Series, record: &Record) {
+        let suffix = self.rng.u64(..);
+        let written = match series.observe(record, Instant::now(), suffix) {
+            Publish::Create { name } => self.create(record, &name, 1).await,
+            Publish::Repeat { name, count } => match self.repeat(record, &name, count).await {
+                // Events live for an hour or so: the series outlived the one it began with.
+                Err(kube::Error::Api(status)) if status.code == 404 => {
+                    self.create(record, &name, count).await
+                }
+                result => result,
+            },
+            Publish::Later => return,
+        };
+        if let Err(error) = written {
+            tracing::warn!("event not written: {}", describe(&error));
+            series.forget(record);
+        }
+    }
+
+    async fn create(&self, record: &Record, name: &str, count: u32) -> Result<(), kube::Error> {
+        let now = MicroTime(self.clock.now());
+        let namespace = namespace_of(&record.regarding);
         let mut event = Event::default();
-        event.metadata.name = Some(name);
-        event.metadata.namespace = Some(namespace.clone());
-        event.event_time = Some(MicroTime(now));
+        event.metadata.name = Some(name.to_owned());
+        event.metadata.namespace = Some(namespace.to_owned());
+        event.event_time = Some(now.clone());
         event.reporting_controller = Some(record.controller.to_string());
         event.reporting_instance = Some(self.instance.clone());
         event.type_ = Some(format!("{:?}", record.kind));
-        event.reason = Some(record.reason);
-        event.action = Some(record.action);
-        event.note = Some(record.note);
-        event.regarding = Some(record.regarding);
-        self.events(&namespace)
-            .create(&PostParams::default(), &event)
-            .await
-            .map(|_| ())
+        event.reason = Some(record.reason.clone());
+        event.action = Some(record.action.clone());
+        event.note = Some(record.note.clone());
+        event.regarding = Some(record.regarding.clone());
+        event.series = (count > 1).then(|| EventSeries {
+            count: count.try_into().unwrap_or(i32::MAX),
+            last_observed_time: now,
+        });
+        let (events, params) = (self.events(namespace), PostParams::default());
+        within(events.create(&params, &event)).await
     }
 
-    async fn repeat(
-        &self,
-        namespace: &str,
-        name: &str,
-        count: u32,
-        now: Timestamp,
-    ) -> Result<(), kube::Error> {
-        let last = MicroTime(now);
-        let patch = json!({ "series": { "count": count, "lastObservedTime": last } });
-        let params = PatchParams::default();
-        match self
-            .events(namespace)
-            .patch(name, &params, &Patch::Merge(patch))
-            .await
-        {
-            // The first event outlived its time to live: the next repetition after the series ends makes a new one.
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-            result => result.map(|_| ()),
-        }
+    async fn repeat(&self, record: &Record, name: &str, count: u32) -> Result<(), kube::Error> {
+        let last = MicroTime(self.clock.now());
+        let patch = Patch::Merge(json!({ "series": { "count": count, "lastObservedTime": last } }));
+        let (events, params) = (
+            self.events(namespace_of(&record.regarding)),
+            PatchParams::default(),
+        );
+        within(events.patch(name, &params, &patch)).await
     }
 
     fn events(&self, namespace: &str) -> Api<Event> {
@@ -208,4 +236,13 @@ impl Publisher {
 /// Where events about the object are kept: with it, or in `default` for cluster-scoped ones.
 fn namespace_of(regarding: &ObjectReference) -> &str {
     regarding.namespace.as_deref().unwrap_or("default")
+}
+
+/// One event must not keep the others waiting for long.
+async fn within(write: impl Future<Output = Result<Event, kube::Error>>) -> Result<(), kube::Error> {
+    const LIMIT: Duration = Duration::from_secs(10);
+    match timeout(LIMIT, write).await {
+        Ok(written) => written.map(|_| ()),
+        Err(elapsed) => Err(kube::Error::Service(elapsed.into())),
+    }
 }

@@ -9,7 +9,7 @@ use super::{EventType, Record};
 /// How long an event may stay away and still count as the same, as in client-go.
 const ENDS_AFTER: Duration = Duration::from_secs(6 * 60);
 
-/// How many events are remembered; beyond, what was seen longest ago is forgotten.
+/// How many events are remembered; beyond, the one seen longest ago is forgotten.
 const CAPACITY: usize = 1000;
 
 /// The events of the last minutes.
@@ -19,7 +19,7 @@ pub(super) struct Series {
 }
 
 /// What makes two events the same. The note is not part of it: it often holds a number that changes.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Identity {
     controller: String,
     object: [Option<String>; 5],
@@ -42,6 +42,8 @@ pub(super) enum Publish {
     Create { name: String },
     /// The event of this name has now been seen `count` times.
     Repeat { name: String, count: u32 },
+    /// Nothing: a later repetition will tell the count.
+    Later,
 }
 
 impl Series {
@@ -52,6 +54,9 @@ impl Series {
         if let Some(known) = self.known.get_mut(&identity) {
             known.count = known.count.saturating_add(1);
             known.last = now;
+            if !is_told(known.count) {
+                return Publish::Later;
+            }
             return Publish::Repeat {
                 name: known.name.clone(),
                 count: known.count,
@@ -75,10 +80,26 @@ impl Series {
         Publish::Create { name }
     }
 
-    fn forget_oldest(&mut self) {
-        let oldest = self.known.values().map(|known| known.last).min();
-        self.known.retain(|_, known| Some(known.last) != oldest);
+    /// Starts over with this event: it could not be written.
+    pub(super) fn forget(&mut self, record: &Record) {
+        self.known.remove(&Identity::of(record));
     }
+
+    fn forget_oldest(&mut self) {
+        let oldest = self
+            .known
+            .iter()
+            .min_by_key(|(_, known)| known.last)
+            .map(|(identity, _)| identity.clone());
+        if let Some(oldest) = oldest {
+            self.known.remove(&oldest);
+        }
+    }
+}
+
+/// Whether a count is worth a write: a request that fails for ever must not write for ever at the rate of its retries.
+fn is_told(count: u32) -> bool {
+    count <= 10 || count.is_power_of_two()
 }
 
 impl Identity {
@@ -127,6 +148,7 @@ mod tests {
         match publish {
             Publish::Create { .. } => 1,
             Publish::Repeat { count, .. } => *count,
+            Publish::Later => 0,
         }
     }
 
@@ -171,5 +193,23 @@ mod tests {
             "o0 was forgotten"
         );
         assert_eq!(count(&series.observe(&record("o2", "R"), at, 0)), 2, "o2 was not");
+    }
+
+    #[test]
+    fn a_storm_is_told_ten_times_and_then_at_every_doubling() {
+        let (mut series, now) = (Series::default(), Instant::now());
+        let told: Vec<u32> = (0..1000)
+            .map(|_| count(&series.observe(&record("a", "R"), now, 1)))
+            .filter(|count| *count > 0)
+            .collect();
+        assert_eq!(told, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 16, 32, 64, 128, 256, 512]);
+    }
+
+    #[test]
+    fn an_event_that_could_not_be_written_is_new_again() {
+        let (mut series, now) = (Series::default(), Instant::now());
+        series.observe(&record("a", "R"), now, 1);
+        series.forget(&record("a", "R"));
+        assert_eq!(count(&series.observe(&record("a", "R"), now, 2)), 1);
     }
 }

@@ -1,80 +1,40 @@
 //! The cache over a connection that misbehaves.
 
 use std::{
-    future::Future,
-    pin::Pin,
-    sync::{Arc, Mutex},
-    task::{Context, Poll},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
     time::Duration,
 };
 
-use controller_runtime::{Builder, Client, Manager, manager::Options};
-use http::{Request, Response, StatusCode};
-use kube::client::Body;
+use controller_runtime::{Builder, Client, Event, Manager, manager::Options};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube_envtest::{Environment, eventually};
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
-use crate::support::{Notes, Running, Widget, environment, key, settle, widget};
+use crate::{
+    faults::{Fault, expired, faulty, line},
+    support::{Notes, Running, Widget, environment, key, settle, widget},
+};
 
-/// What becomes of a request.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Fault {
-    Pass,
-    Gone,
-    Unavailable,
-}
-
-/// A client to the environment's server whose requests pass `judge` first; it sees the path and query.
-fn faulty(env: &Environment, judge: impl FnMut(&str) -> Fault + Send + 'static) -> kube::Client {
-    let service = Faulty {
-        inner: env.client(),
-        judge: Arc::new(Mutex::new(judge)),
-    };
-    kube::Client::new(service, "default")
-}
-
-type Judge = dyn FnMut(&str) -> Fault + Send;
-
-struct Faulty {
-    inner: kube::Client,
-    judge: Arc<Mutex<Judge>>,
-}
-
-impl tower_service::Service<Request<Body>> for Faulty {
-    type Response = Response<Body>;
-    type Error = kube::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, kube::Error>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), kube::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let path = request
-            .uri()
-            .path_and_query()
-            .map_or_else(String::new, ToString::to_string);
-        let fault = (self.judge.lock().unwrap())(&path);
-        let inner = self.inner.clone();
-        Box::pin(async move {
-            let (code, reason) = match fault {
-                Fault::Pass => return inner.send(request).await,
-                Fault::Gone => (StatusCode::GONE, "Expired"),
-                Fault::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable"),
-            };
-            let status = json!({
-                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-                "message": "a fault of the test", "reason": reason, "code": code.as_u16(),
-            });
-            let mut response = Response::new(Body::from(status.to_string().into_bytes()));
-            *response.status_mut() = code;
-            Ok(response)
-        })
-    }
-}
+const DAY: Duration = Duration::from_secs(24 * 3600);
 
 fn manager(client: kube::Client) -> Manager {
     Manager::new(client, Options::new("test").seed(1))
+}
+
+/// Widget `a` at a version, of a size that may not fit its type.
+fn raw(version: &str, size: &Value) -> Value {
+    json!({
+        "apiVersion": "example.com/v1", "kind": "Widget", "spec": { "size": size },
+        "metadata": { "name": "a", "namespace": "default", "uid": "u", "resourceVersion": version },
+    })
+}
+
+fn list(version: &str, items: &[Value]) -> String {
+    json!({ "metadata": { "resourceVersion": version }, "items": items }).to_string()
 }
 
 #[tokio::test(start_paused = true)]
@@ -85,10 +45,10 @@ async fn a_list_that_fails_is_tried_again_until_it_succeeds() {
         .await
         .unwrap();
     let mut failures = 3;
-    let client = faulty(&env, move |_| {
+    let client = faulty(env.client(), move |_| {
         failures -= 1;
         if failures >= 0 {
-            Fault::Unavailable
+            Fault::Refuse(503, "ServiceUnavailable")
         } else {
             Fault::Pass
         }
@@ -100,25 +60,18 @@ async fn a_list_that_fails_is_tried_again_until_it_succeeds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn http_410_at_the_start_of_a_watch_leads_to_a_new_list_whose_differences_are_events() {
+async fn http_410_at_the_start_of_a_watch_leads_to_a_new_list_whose_differences_are_reconciled() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let doomed = client.create(&widget("doomed", 1)).await.unwrap();
     client.create(&widget("kept", 1)).await.unwrap();
-    // Between the first list and the first watch something happens, and then the version is too old.
-    let (meddle, mut meddled) = tokio::sync::mpsc::unbounded_channel();
-    let mut watches = 0;
-    let faulty = faulty(&env, move |path| {
-        if !path.contains("watch=true") || !path.contains("widgets") {
-            return Fault::Pass;
-        }
-        watches += 1;
-        if watches == 1 {
-            meddle.send(()).unwrap();
-            Fault::Gone
-        } else {
-            Fault::Pass
-        }
+    // No watch succeeds until something has happened; then the version of the first one is too old.
+    let happened = Arc::new(AtomicUsize::new(0));
+    let told = Arc::clone(&happened);
+    let faulty = faulty(env.client(), move |seen| match seen.is_watch() {
+        true if told.load(SeqCst) == 0 => Fault::Refuse(503, "ServiceUnavailable"),
+        true if told.fetch_add(1, SeqCst) == 1 => Fault::Refuse(410, "Expired"),
+        _ => Fault::Pass,
     });
     let manager = manager(faulty);
     let notes = Notes::done();
@@ -128,10 +81,14 @@ async fn http_410_at_the_start_of_a_watch_leads_to_a_new_list_whose_differences_
         .unwrap();
     let widgets = manager.cached::<Widget>();
     let _running = Running::start(manager).await;
-    meddled.recv().await.unwrap();
+    settle().await;
+    assert_eq!(notes.names(), ["doomed", "kept"]);
+    notes.clear();
+
     client.delete(&doomed).await.unwrap();
     client.create(&widget("new", 1)).await.unwrap();
-    eventually(Duration::from_secs(60), async || {
+    happened.store(1, SeqCst);
+    eventually(Duration::from_secs(120), async || {
         let names: Vec<_> = widgets
             .list()
             .iter()
@@ -146,25 +103,21 @@ async fn http_410_at_the_start_of_a_watch_leads_to_a_new_list_whose_differences_
     .await
     .unwrap();
     settle().await;
-    let names = notes.names();
-    for name in ["doomed", "new"] {
-        assert!(names.iter().any(|noted| noted == name), "{name} in {names:?}");
-    }
+    let mut names = notes.names();
+    names.sort();
+    assert_eq!(names, ["doomed", "new"], "what did not change is left alone");
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_failing_kind_does_not_hold_up_another() {
-    use k8s_openapi::api::core::v1::ConfigMap;
     let env = environment().await;
     let mut listed = false;
     // After its first list, everything about ConfigMaps fails for good.
-    let faulty = faulty(&env, move |path| {
-        let first = !listed;
-        if !path.contains("configmaps") {
+    let faulty = faulty(env.client(), move |seen| {
+        if !seen.is_about("configmaps") || !std::mem::replace(&mut listed, true) {
             return Fault::Pass;
         }
-        listed = true;
-        if first { Fault::Pass } else { Fault::Unavailable }
+        Fault::Refuse(403, "Forbidden")
     });
     let manager = manager(faulty);
     let notes = Notes::done();
@@ -181,7 +134,7 @@ async fn one_failing_kind_does_not_hold_up_another() {
             .merge_patch(&key("a"), &json!({ "spec": { "size": size } }))
             .await
             .unwrap();
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        sleep(Duration::from_millis(200)).await;
     }
     assert!(
         notes.names().len() >= 200,
@@ -193,11 +146,14 @@ async fn one_failing_kind_does_not_hold_up_another() {
 #[tokio::test(start_paused = true)]
 async fn a_kind_is_listed_and_watched_once_however_many_read_it() {
     let env = environment().await;
-    let lists = Arc::new(Mutex::new(0));
-    let counted = Arc::clone(&lists);
-    let client = faulty(&env, move |path| {
-        if path.contains("widgets") && !path.contains("watch=true") {
-            *counted.lock().unwrap() += 1;
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&requests);
+    let client = faulty(env.client(), move |seen| {
+        if seen.is_about("widgets") {
+            noted
+                .lock()
+                .unwrap()
+                .push(if seen.is_watch() { "watch" } else { "list" });
         }
         Fault::Pass
     });
@@ -212,5 +168,238 @@ async fn a_kind_is_listed_and_watched_once_however_many_read_it() {
     let _handle = manager.cached::<Widget>();
     let _running = Running::start(manager).await;
     settle().await;
-    assert_eq!(*lists.lock().unwrap(), 1);
+    assert_eq!(*requests.lock().unwrap(), ["list", "watch"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_or_list_that_is_never_answered_is_given_up() {
+    for hangs in ["the first watch", "the second list"] {
+        let env = environment().await;
+        let (mut lists, mut watches) = (0, 0);
+        let client = faulty(env.client(), move |seen| {
+            if !seen.is_about("widgets") {
+                return Fault::Pass;
+            }
+            let count = if seen.is_watch() { &mut watches } else { &mut lists };
+            *count += 1;
+            match (hangs, lists, watches) {
+                ("the first watch", _, 1) => Fault::Hang,
+                ("the second list", 1, 1) => Fault::Answer(expired()),
+                ("the second list", 2, 1) => Fault::Hang,
+                _ => Fault::Pass,
+            }
+        });
+        let manager = manager(client);
+        let widgets = manager.cached::<Widget>();
+        let _running = Running::start(manager).await;
+        settle().await;
+        Client::new(env.client(), "test")
+            .create(&widget("late", 1))
+            .await
+            .unwrap();
+        sleep(Duration::from_secs(70)).await;
+        assert_eq!(widgets.len(), 1, "{hangs} hangs");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_dies_without_a_word_is_found() {
+    let env = environment().await;
+    let mut dead = false;
+    let client = faulty(env.client(), move |seen| {
+        if seen.is_watch() && !std::mem::replace(&mut dead, true) {
+            Fault::Open(vec![])
+        } else {
+            Fault::Pass
+        }
+    });
+    let manager = manager(client);
+    let widgets = manager.cached::<Widget>();
+    let _running = Running::start(manager).await;
+    Client::new(env.client(), "test")
+        .create(&widget("late", 1))
+        .await
+        .unwrap();
+    // A watch is asked to last ten minutes at most.
+    sleep(Duration::from_secs(10 * 60 + 15)).await;
+    assert_eq!(widgets.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_object_goes_also_if_its_last_state_cannot_be_read() {
+    let env = Environment::builder().start().await.unwrap();
+    let client = faulty(env.client(), |seen| match seen.is_watch() {
+        false => Fault::Answer(list("5", &[raw("4", &json!(1))])),
+        true => Fault::Open(vec![
+            line("MODIFIED", &raw("6", &json!("big"))),
+            line("DELETED", &raw("7", &json!("big"))),
+        ]),
+    });
+    let manager = manager(client);
+    let notes = Notes::done();
+    Builder::managed_by(&manager)
+        .for_kind::<Widget>()
+        .complete(notes.clone())
+        .unwrap();
+    let widgets = manager.cached::<Widget>();
+    let _running = Running::start(manager).await;
+    settle().await;
+    assert!(widgets.is_empty());
+    assert!(!notes.names().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_becomes_unreadable_is_not_taken_for_deleted() {
+    let env = Environment::builder().start().await.unwrap();
+    let mut lists = 0;
+    let client = faulty(env.client(), move |seen| {
+        if seen.is_watch() {
+            return if lists == 1 {
+                Fault::Answer(expired())
+            } else {
+                Fault::Open(vec![])
+            };
+        }
+        lists += 1;
+        let size = if lists == 1 { json!(1) } else { json!("big") };
+        Fault::Answer(list(&format!("5{lists}"), &[raw(&format!("4{lists}"), &size)]))
+    });
+    let manager = manager(client);
+    let deletes = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&deletes);
+    let count = move |event: &Event<Widget>| {
+        counted.fetch_add(usize::from(matches!(event, Event::Delete { .. })), SeqCst);
+        true
+    };
+    Builder::managed_by(&manager)
+        .for_kind::<Widget>()
+        .with_predicate(count)
+        .complete(Notes::done())
+        .unwrap();
+    let widgets = manager.cached::<Widget>();
+    let _running = Running::start(manager).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!((widgets.len(), deletes.load(SeqCst)), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_without_a_version_does_not_make_the_watch_forget_where_it_was() {
+    let env = Environment::builder().start().await.unwrap();
+    let versions = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&versions);
+    let client = faulty(env.client(), move |seen| {
+        if !seen.is_watch() {
+            return Fault::Answer(list("5", &[]));
+        }
+        let version = seen
+            .path
+            .split("resourceVersion=")
+            .nth(1)
+            .unwrap_or_default()
+            .to_owned();
+        noted.lock().unwrap().push(version);
+        match noted.lock().unwrap().len() {
+            1 => Fault::Answer(
+                line(
+                    "ADDED",
+                    &json!({ "metadata": { "name": "a", "namespace": null } }),
+                ) + "\n",
+            ),
+            _ => Fault::Open(vec![]),
+        }
+    });
+    let manager = manager(client);
+    let _widgets = manager.cached::<Widget>();
+    let _running = Running::start(manager).await;
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(*versions.lock().unwrap(), ["5", "5"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_finds_every_version_too_old_is_not_asked_in_a_tight_circle() {
+    let env = Environment::builder().start().await.unwrap();
+    let lists = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&lists);
+    let client = faulty(env.client(), move |seen| {
+        if seen.is_watch() {
+            let bookmark = line("BOOKMARK", &json!({ "metadata": { "resourceVersion": "6" } }));
+            return Fault::Open(vec![bookmark, expired()]);
+        }
+        counted.fetch_add(1, SeqCst);
+        Fault::Answer(list("5", &[]))
+    });
+    let manager = manager(client);
+    let _widgets = manager.cached::<Widget>();
+    let _running = Running::start(manager).await;
+    sleep(Duration::from_secs(3600)).await;
+    assert!(
+        lists.load(SeqCst) < 400,
+        "{} lists in an hour",
+        lists.load(SeqCst)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_a_predicate_costs_one_event() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    client.create(&widget("bad", 1)).await.unwrap();
+    let manager = manager(env.client());
+    let notes = Notes::done();
+    let fussy =
+        |event: &Event<Widget>| event.object().metadata.name.as_deref() != Some("bad") || panic!("a bug");
+    Builder::managed_by(&manager)
+        .for_kind::<Widget>()
+        .with_predicate(fussy)
+        .complete(notes.clone())
+        .unwrap();
+    let running = Running::start(manager).await;
+    client.create(&widget("good", 1)).await.unwrap();
+    settle().await;
+    assert_eq!(notes.names(), ["good"]);
+    running.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_manager_leaves_nothing_in_memory_also_if_handlers_hold_its_caches() {
+    let env = environment().await;
+    let manager = manager(env.client());
+    let (alive, widgets) = (Arc::new(()), manager.cached::<Widget>());
+    let held = Arc::clone(&alive);
+    let nosy = move |_: &Event<Widget>| {
+        let _ = (&held, widgets.len());
+        true
+    };
+    Builder::managed_by(&manager)
+        .for_kind::<Widget>()
+        .with_predicate(nosy)
+        .complete(Notes::done())
+        .unwrap();
+    let running = Running::start(manager).await;
+    assert_eq!(Arc::strong_count(&alive), 2);
+    running.stop().await.unwrap();
+    assert_eq!(Arc::strong_count(&alive), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_day_of_silence_is_a_handful_of_requests() {
+    let env = environment().await;
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&requests);
+    let client = faulty(env.client(), move |_| {
+        counted.fetch_add(1, SeqCst);
+        Fault::Pass
+    });
+    let manager = manager(client);
+    let _widgets = manager.cached::<Widget>();
+    let _running = Running::start(manager).await;
+    let started = Instant::now();
+    sleep(DAY).await;
+    assert_eq!(started.elapsed(), DAY);
+    // One list, and a watch every five to ten minutes.
+    assert!(
+        (144..290).contains(&requests.load(SeqCst)),
+        "{} requests",
+        requests.load(SeqCst)
+    );
 }

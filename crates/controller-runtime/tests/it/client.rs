@@ -147,3 +147,37 @@ async fn keys_of_cluster_scoped_kinds_have_no_namespace() {
         .unwrap();
     assert!(default.is_some());
 }
+
+#[tokio::test]
+async fn a_kind_that_is_not_served_is_not_an_object_that_is_gone() {
+    let env = kube_envtest::Environment::builder().start().await.unwrap();
+    let client = Client::new(env.client(), "test");
+    let error = client.get(&key("a")).await.unwrap_err();
+    assert!(error.is_not_served() && !error.is_not_found());
+    assert_eq!(
+        error.to_string(),
+        "get widgets.example.com default/a: the API server does not serve this kind: is its \
+         CustomResourceDefinition installed?"
+    );
+    assert!(client.delete(&widget("a", 1)).await.is_err());
+}
+
+#[tokio::test]
+async fn what_cannot_be_sent_is_said_before() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    let mut homeless = config_map("a");
+    homeless.metadata.namespace = None;
+    let told = "metadata.namespace must be set: the kind is namespaced";
+    for error in [
+        client.create(&homeless).await.unwrap_err(),
+        client.apply(&homeless).await.unwrap_err(),
+    ] {
+        assert!(error.to_string().ends_with(told), "{error}");
+    }
+    let mut generated = config_map("");
+    generated.metadata.name = None;
+    generated.metadata.generate_name = Some("settings-".to_owned());
+    let created = client.create(&generated).await.unwrap();
+    assert!(created.metadata.name.unwrap().starts_with("settings-"));
+}

@@ -1,10 +1,20 @@
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use controller_runtime::{Action, Client, Context, ObjectKey, Reconciler, reconcile};
+use controller_runtime::{
+    Action, Builder, Client, Context, Manager, ObjectKey, Reconciler, Recorder, manager::Options, reconcile,
+};
 use k8s_openapi::api::events::v1::Event;
 use kube::{Api, api::ListParams};
 
-use crate::support::{Widget, environment, run, widget};
+use tokio::time::Instant;
+
+use crate::{
+    faults::{Fault, faulty},
+    support::{Running, Widget, environment, run, widget},
+};
 
 /// Records the same event at each of four attempts, and another at the last.
 struct Complains;
@@ -70,4 +80,56 @@ async fn events_are_written_and_repetitions_are_counted() {
             row("Warning", "Broken", "attempt 0", 4)
         ]
     );
+}
+
+/// Records an event each minute, and keeps its recorder.
+struct Reports(Arc<Mutex<Option<Recorder>>>);
+
+impl Reconciler for Reports {
+    type Request = ObjectKey<Widget>;
+
+    async fn reconcile(&self, key: &ObjectKey<Widget>, cx: &Context) -> Result<Action, reconcile::Error> {
+        let mut about = widget(key.name(), 1);
+        about.metadata.uid = Some("u1".to_owned());
+        cx.events().normal(&about, "Fine", "Look", "nothing new");
+        *self.0.lock().unwrap() = Some(cx.events().clone());
+        Ok(Action::requeue_after(Duration::from_secs(60)))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_could_not_be_written_is_made_up_for_and_a_kept_recorder_delays_no_stop() {
+    let env = environment().await;
+    Client::new(env.client(), "test")
+        .create(&widget("a", 1))
+        .await
+        .unwrap();
+    let mut posts = 0;
+    let client = faulty(env.client(), move |seen| {
+        posts += usize::from(seen.method == http::Method::POST);
+        match posts {
+            1 => Fault::Refuse(500, "InternalError"),
+            _ => Fault::Pass,
+        }
+    });
+    let manager = Manager::new(client, Options::new("test").seed(1));
+    let kept = Arc::default();
+    Builder::managed_by(&manager)
+        .for_kind::<Widget>()
+        .complete(Reports(Arc::clone(&kept)))
+        .unwrap();
+    let running = Running::start(manager).await;
+    tokio::time::sleep(Duration::from_secs(5 * 60)).await;
+
+    let events: Api<Event> = Api::namespaced(env.client(), "default");
+    let found = events.list(&ListParams::default()).await.unwrap().items;
+    let counts: Vec<_> = found
+        .iter()
+        .map(|event| event.series.as_ref().map_or(1, |series| series.count))
+        .collect();
+    assert_eq!(counts, [5], "six were recorded, and the first was lost");
+    let stopping = Instant::now();
+    running.stop().await.unwrap();
+    assert_eq!(stopping.elapsed(), Duration::ZERO);
+    assert!(kept.lock().unwrap().is_some());
 }

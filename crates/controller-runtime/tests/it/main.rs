@@ -5,5 +5,6 @@ mod cache;
 mod client;
 mod controller;
 mod events;
+mod faults;
 mod manager;
 mod support;

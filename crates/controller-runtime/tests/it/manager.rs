@@ -1,14 +1,24 @@
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
 use controller_runtime::{
     Action, Builder, Client, Context, Manager, ObjectKey, Reconciler,
     manager::{Error, Options, Shutdown, State},
     reconcile,
 };
+use k8s_openapi::api::core::v1::Secret;
 use kube_envtest::Environment;
 use tokio::time::Instant;
 
-use crate::support::{Notes, Running, Widget, environment, key, manager, run, settle, widget};
+use crate::{
+    faults::{Fault, faulty},
+    support::{Notes, Running, Widget, environment, key, manager, run, settle, widget},
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_is_not_served_ends_the_start_with_its_name_and_the_cure() {
@@ -45,7 +55,7 @@ async fn an_api_server_that_cannot_be_reached_is_named_as_the_reason() {
     let client = kube::Client::try_from(config).unwrap();
     let manager = Manager::new(
         client,
-        Options::new("test").cache_sync_timeout(Duration::from_millis(50)),
+        Options::new("test").cache_sync_timeout(Duration::from_secs(2)),
     );
     let _widgets = manager.cached::<Widget>();
     let error = manager
@@ -185,4 +195,72 @@ async fn a_manager_dropped_while_it_runs_stops_like_a_crash_and_another_one_goes
     assert_eq!(second.names(), ["a", "b"]);
     running.stop().await.unwrap();
     assert!(client.get(&key("b")).await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn however_a_manager_ends_its_state_says_so_and_no_task_is_left() {
+    let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let env = environment().await;
+    let before = alive();
+
+    let stopped_early = manager(&env);
+    let (_widgets, state) = (stopped_early.cached::<Widget>(), stopped_early.state());
+    stopped_early.run(std::future::ready(())).await.unwrap();
+    assert_eq!((*state.borrow(), alive()), (State::Stopped, before));
+
+    let dropped = manager(&env);
+    let (_widgets, state) = (dropped.cached::<Widget>(), dropped.state());
+    drop(Running::start(dropped).await);
+    settle().await;
+    assert_eq!((*state.borrow(), alive()), (State::Stopped, before));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_that_was_ready_was_ready_also_after_its_end() {
+    let env = environment().await;
+    let manager = manager(&env);
+    let (ready, later) = (manager.ready(), manager.ready());
+    manager.run(async { ready.await.unwrap() }).await.unwrap();
+    later.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_reconciler_that_never_waits_does_not_keep_the_manager_from_stopping() {
+    let env = environment().await;
+    Client::new(env.client(), "test")
+        .create(&widget("a", 1))
+        .await
+        .unwrap();
+    let manager = manager(&env);
+    let busy = Notes::new(|_, _| Ok(Action::requeue_after(Duration::ZERO)));
+    Builder::managed_by(&manager)
+        .for_kind::<Widget>()
+        .complete(busy.clone())
+        .unwrap();
+    let ready = manager.ready();
+    manager.run(async { ready.await.unwrap() }).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_watched_for_a_controller_that_was_refused() {
+    let env = environment().await;
+    let secrets = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&secrets);
+    let client = faulty(env.client(), move |seen| {
+        counted.fetch_add(usize::from(seen.is_about("secrets")), SeqCst);
+        Fault::Pass
+    });
+    let manager = Manager::new(client, Options::new("test"));
+    Builder::managed_by(&manager)
+        .for_kind::<Widget>()
+        .complete(Notes::done())
+        .unwrap();
+    Builder::managed_by(&manager)
+        .for_kind::<Widget>()
+        .owns::<Secret>()
+        .complete(Notes::done())
+        .unwrap_err();
+    let _running = Running::start(manager).await;
+    settle().await;
+    assert_eq!(secrets.load(SeqCst), 0);
 }

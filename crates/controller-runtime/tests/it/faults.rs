@@ -1,0 +1,130 @@
+//! A connection that misbehaves as told.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use http::{Method, Request, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
+use kube::client::Body;
+use serde_json::json;
+
+/// What becomes of a request.
+pub(crate) enum Fault {
+    /// The server answers it.
+    Pass,
+    /// It is refused with this code and reason.
+    Refuse(u16, &'static str),
+    /// It is never answered.
+    Hang,
+    /// It is answered with this text.
+    Answer(String),
+    /// It is answered with these lines, and the answer never ends.
+    Open(Vec<String>),
+}
+
+/// What a judge sees of a request.
+pub(crate) struct Seen {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+}
+
+impl Seen {
+    pub(crate) fn is_watch(&self) -> bool {
+        self.path.contains("watch=true")
+    }
+
+    /// A list or watch of the resource.
+    pub(crate) fn is_about(&self, resource: &str) -> bool {
+        self.path.contains(resource)
+    }
+}
+
+/// `client` behind a judge who decides what becomes of each request.
+pub(crate) fn faulty(
+    client: kube::Client,
+    judge: impl FnMut(&Seen) -> Fault + Send + 'static,
+) -> kube::Client {
+    kube::Client::new(
+        Faulty {
+            client,
+            judge: Arc::new(Mutex::new(judge)),
+        },
+        "default",
+    )
+}
+
+/// A line of a watch.
+pub(crate) fn line(kind: &str, object: &serde_json::Value) -> String {
+    json!({ "type": kind, "object": object }).to_string()
+}
+
+/// The line that says that a version is too old.
+pub(crate) fn expired() -> String {
+    line("ERROR", &status(410, "Expired"))
+}
+
+fn status(code: u16, reason: &str) -> serde_json::Value {
+    json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "a fault of the test", "reason": reason, "code": code,
+    })
+}
+
+struct Faulty {
+    client: kube::Client,
+    judge: Arc<Mutex<dyn FnMut(&Seen) -> Fault + Send>>,
+}
+
+type AnyBody = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
+
+impl tower_service::Service<Request<Body>> for Faulty {
+    type Response = Response<AnyBody>;
+    type Error = kube::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, kube::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), kube::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let path = request
+            .uri()
+            .path_and_query()
+            .map_or_else(String::new, ToString::to_string);
+        let seen = Seen {
+            method: request.method().clone(),
+            path,
+        };
+        let fault = (self.judge.lock().unwrap())(&seen);
+        let client = self.client.clone();
+        Box::pin(async move {
+            let lines = |text: String| stream::iter([Ok(Frame::data(Bytes::from(text)))]);
+            let body = match fault {
+                Fault::Hang => std::future::pending().await,
+                Fault::Pass => {
+                    let response = client.send(request).await?;
+                    return Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()));
+                }
+                Fault::Refuse(code, reason) => {
+                    let body = StreamBody::new(lines(status(code, reason).to_string())).boxed_unsync();
+                    let mut response = Response::new(body);
+                    *response.status_mut() = StatusCode::from_u16(code).unwrap();
+                    return Ok(response);
+                }
+                Fault::Answer(text) => StreamBody::new(lines(text)).boxed_unsync(),
+                Fault::Open(texts) => {
+                    let texts = texts.into_iter().map(|text| text + "\n").collect();
+                    StreamBody::new(lines(texts).chain(stream::pending())).boxed_unsync()
+                }
+            };
+            Ok(Response::new(body))
+        })
+    }
+}
