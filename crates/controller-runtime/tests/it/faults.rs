@@ -77,9 +77,11 @@ fn status(code: u16, reason: &str) -> serde_json::Value {
     })
 }
 
+type Judge = dyn FnMut(&Seen) -> Fault + Send;
+
 struct Faulty {
     client: kube::Client,
-    judge: Arc<Mutex<dyn FnMut(&Seen) -> Fault + Send>>,
+    judge: Arc<Mutex<Judge>>,
 }
 
 type AnyBody = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
