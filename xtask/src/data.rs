@@ -40,11 +40,7 @@ pub(crate) fn write(from: &Path, modules: &Path, to: &Path) -> Result<String> {
     for (name, text) in files {
         let path = to.join(name);
         std::fs::write(&path, &text).map_err(|error| format!("{}: {error}", path.display()))?;
-        report.push(format!(
-            "{name}: {} entries, {} bytes",
-            text.lines().count(),
-            text.len()
-        ));
+        report.push(format!("{name}: {} entries, {} bytes", text.lines().count(), text.len()));
     }
     Ok(report.join("\n"))
 }
@@ -74,10 +70,7 @@ fn definitions(folder: &Path) -> Result<BTreeMap<String, Value>> {
             if let Some(other) = all.get(name)
                 && *other != schema
             {
-                return Err(format!(
-                    "{}: {name} differs from another document",
-                    path.display()
-                ));
+                return Err(format!("{}: {name} differs from another document", path.display()));
             }
             all.insert(name.clone(), schema);
         }
@@ -132,9 +125,7 @@ fn resources(
             rows.push((group_version.clone(), Value::Object(row)));
         }
     }
-    Ok(lines(
-        rows.iter().map(|(group_version, row)| (group_version, row)),
-    ))
+    Ok(lines(rows.iter().map(|(group_version, row)| (group_version, row))))
 }
 
 /// The schema that says it is the one of this kind.
@@ -148,9 +139,7 @@ fn definition_of<'a>(
     definitions
         .iter()
         .find(|(_, schema)| {
-            schema["x-kubernetes-group-version-kind"]
-                .as_array()
-                .is_some_and(|kinds| kinds.contains(&wanted))
+            schema["x-kubernetes-group-version-kind"].as_array().is_some_and(|kinds| kinds.contains(&wanted))
         })
         .map(|(name, _)| name)
 }
@@ -188,10 +177,7 @@ fn read(path: &Path) -> Result<Value> {
 }
 
 fn strings(value: &Value, key: &str) -> Result<BTreeMap<String, String>> {
-    object(&value[key], key)?
-        .iter()
-        .map(|(name, value)| Ok((name.clone(), text(value, name)?)))
-        .collect()
+    object(&value[key], key)?.iter().map(|(name, value)| Ok((name.clone(), text(value, name)?))).collect()
 }
 
 fn object<'a>(value: &'a Value, what: &str) -> Result<&'a Map<String, Value>> {
@@ -203,8 +189,5 @@ fn array<'a>(value: &'a Value, what: &str) -> Result<&'a Vec<Value>> {
 }
 
 fn text(value: &Value, what: &str) -> Result<String> {
-    value
-        .as_str()
-        .map(str::to_owned)
-        .ok_or_else(|| format!("{what}: not a string"))
+    value.as_str().map(str::to_owned).ok_or_else(|| format!("{what}: not a string"))
 }

@@ -18,10 +18,7 @@ pub(crate) fn pointers(modules: &Path) -> Result<BTreeSet<(String, String)>, Str
             std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
         let mut message = String::new();
         for line in source.lines() {
-            if let Some(name) = line
-                .strip_prefix("type ")
-                .and_then(|rest| rest.strip_suffix(" struct {"))
-            {
+            if let Some(name) = line.strip_prefix("type ").and_then(|rest| rest.strip_suffix(" struct {")) {
                 message = format!("{package}.{name}");
             } else if line == "}" {
                 message.clear();
@@ -63,11 +60,7 @@ fn go_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
         let entries = std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         for entry in entries {
             let path = entry.map_err(|error| error.to_string())?.path();
-            let name = path
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if path.is_dir() {
                 folders.push(path);
             } else if name.starts_with("types") && name.ends_with(".go") {

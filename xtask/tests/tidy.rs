@@ -18,10 +18,7 @@ fn libraries_choose_no_version_of_k8s_openapi() {
     let mut offences = Offences::default();
     for package in packages().iter().filter(|package| package.is_library()) {
         if package.dependencies.iter().any(chooses) {
-            offences.add(
-                &package.manifest,
-                "[dependencies] of a library: k8s-openapi has a version feature",
-            );
+            offences.add(&package.manifest, "[dependencies] of a library: k8s-openapi has a version feature");
         }
     }
     offences.assert_none();
@@ -34,38 +31,20 @@ fn crates_depend_only_on_what_lies_below_them() {
     let forbidden = [
         (
             "kube-workqueue",
-            [
-                "kube",
-                "k8s-openapi",
-                "controller-runtime",
-                "kube-apiserver-embedded",
-                "kube-envtest",
-            ]
-            .as_slice(),
+            ["kube", "k8s-openapi", "controller-runtime", "kube-apiserver-embedded", "kube-envtest"]
+                .as_slice(),
         ),
-        (
-            "kube-apiserver-embedded",
-            &["controller-runtime", "kube-workqueue", "kube-envtest"],
-        ),
+        ("kube-apiserver-embedded", &["controller-runtime", "kube-workqueue", "kube-envtest"]),
         ("kube-envtest", &["controller-runtime", "kube-workqueue"]),
         ("controller-runtime", &["kube-apiserver-embedded", "kube-envtest"]),
     ];
     let mut offences = Offences::default();
     for package in packages() {
-        let banned = forbidden
-            .iter()
-            .find(|(name, _)| *name == package.name)
-            .map_or(&[][..], |(_, banned)| banned);
-        for dependency in package
-            .dependencies
-            .iter()
-            .filter(|dependency| !dependency.is_dev)
-        {
+        let banned =
+            forbidden.iter().find(|(name, _)| *name == package.name).map_or(&[][..], |(_, banned)| banned);
+        for dependency in package.dependencies.iter().filter(|dependency| !dependency.is_dev) {
             if banned.contains(&&*dependency.name) {
-                offences.add(
-                    &package.manifest,
-                    &format!("must not depend on {}", dependency.name),
-                );
+                offences.add(&package.manifest, &format!("must not depend on {}", dependency.name));
             }
         }
     }
@@ -89,17 +68,10 @@ fn there_is_one_tls_stack() {
 #[test]
 fn rust_in_the_readme_is_a_doc_test_of_at_most_40_lines() {
     let included = |file: &PathBuf| read(file).contains("#[doc = include_str!(\"../../../README.md\")]");
-    assert!(
-        files("crates", "rs").iter().any(included),
-        "README.md: no crate has it as a doc test"
-    );
+    assert!(files("crates", "rs").iter().any(included), "README.md: no crate has it as a doc test");
     let readme = read(&root().join("README.md"));
     for block in readme.split("```rust").skip(1) {
-        let lines = block
-            .lines()
-            .skip(1)
-            .take_while(|line| !line.starts_with("```"))
-            .count();
+        let lines = block.lines().skip(1).take_while(|line| !line.starts_with("```")).count();
         assert!(lines <= 40, "README.md: a block of Rust has {lines} lines");
     }
 }
@@ -119,9 +91,7 @@ fn the_test_command_of_the_documents_is_the_one_of_ci() {
 #[test]
 fn documents_state_the_minimum_rust_version_of_cargo_toml() {
     let manifest = read(&root().join("Cargo.toml"));
-    let stated = manifest
-        .lines()
-        .find_map(|line| line.strip_prefix("rust-version = \"")?.strip_suffix('"'));
+    let stated = manifest.lines().find_map(|line| line.strip_prefix("rust-version = \"")?.strip_suffix('"'));
     let stated = stated.expect("Cargo.toml states a rust-version");
     for document in ["README.md", "CONTRIBUTING.md"] {
         assert!(
@@ -137,10 +107,7 @@ fn links_between_documents_lead_to_files() {
     let mut offences = Offences::default();
     for document in files("", "md") {
         let text = read(&document);
-        let targets = text
-            .split("](")
-            .skip(1)
-            .filter_map(|rest| rest.split([')', ' ', '#']).next());
+        let targets = text.split("](").skip(1).filter_map(|rest| rest.split([')', ' ', '#']).next());
         for target in targets.filter(|target| !target.is_empty() && !target.contains(':')) {
             if !document.with_file_name("").join(target).exists() {
                 offences.add(&document, &format!("{target} does not exist"));
@@ -155,9 +122,7 @@ fn links_between_documents_lead_to_files() {
 fn crates_and_folders_of_modules_begin_with_their_purpose() {
     let mut offences = Offences::default();
     for file in files("", "rs") {
-        let heads = ["lib.rs", "main.rs", "mod.rs"]
-            .iter()
-            .any(|name| file.ends_with(name));
+        let heads = ["lib.rs", "main.rs", "mod.rs"].iter().any(|name| file.ends_with(name));
         if heads && !read(&file).starts_with("//! ") {
             offences.add(&file, "does not begin with `//! ` and a sentence");
         }
@@ -172,22 +137,14 @@ fn no_notes_to_self_remain() {
     let checkout = root();
     let this_file = checkout.join("xtask/tests/tidy.rs");
     let mut offences = Offences::default();
-    for file in ["rs", "md", "toml", "yml", "yaml"]
-        .iter()
-        .flat_map(|extension| files("", extension))
-    {
+    for file in ["rs", "md", "toml", "yml", "yaml"].iter().flat_map(|extension| files("", extension)) {
         if file == this_file {
             continue;
         }
         for (index, line) in read(&file).lines().enumerate() {
-            let notes = ["TODO", "FIXME", "XXX", "HACK", "#[ignore"]
-                .iter()
-                .filter(|note| line.contains(**note));
-            let paths = home
-                .iter()
-                .copied()
-                .chain(checkout.to_str())
-                .filter(|path| line.contains(path));
+            let notes =
+                ["TODO", "FIXME", "XXX", "HACK", "#[ignore"].iter().filter(|note| line.contains(**note));
+            let paths = home.iter().copied().chain(checkout.to_str()).filter(|path| line.contains(path));
             for found in notes.copied().chain(paths) {
                 offences.add(&file, &format!("line {}: {found}", index + 1));
             }
@@ -217,10 +174,7 @@ impl Package {
 
 fn packages() -> Vec<Package> {
     let arguments = ["metadata", "--no-deps", "--offline", "--format-version", "1"];
-    let output = Command::new(env!("CARGO"))
-        .args(arguments)
-        .current_dir(root())
-        .output();
+    let output = Command::new(env!("CARGO")).args(arguments).current_dir(root()).output();
     let output = output.expect("cargo, which runs this test, runs");
     let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -236,19 +190,12 @@ fn packages() -> Vec<Package> {
         dependencies: list(&value["dependencies"]).iter().map(dependency).collect(),
     };
     let packages: Vec<Package> = list(&metadata["packages"]).iter().map(package).collect();
-    assert!(
-        packages.len() > 1,
-        "cargo metadata: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(packages.len() > 1, "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
     packages
 }
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("xtask is a folder of the repository")
-        .to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the repository").to_owned()
 }
 
 fn read(file: &Path) -> String {
@@ -264,10 +211,7 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
             std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         for entry in entries {
             let path = entry.expect("a folder can be read to its end").path();
-            let name = path
-                .file_name()
-                .and_then(|name| name.to_str())
-                .unwrap_or_default();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if path.is_dir() && name != "target" && !name.starts_with('.') {
                 folders.push(path);
             } else if path.extension().is_some_and(|found| found == extension) {

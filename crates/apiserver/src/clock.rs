@@ -21,17 +21,12 @@ impl Clock {
             reason = "the one reading of the system clock, documented above"
         )]
         let epoch = epoch.unwrap_or_else(Timestamp::now);
-        Self {
-            epoch,
-            started: Instant::now(),
-        }
+        Self { epoch, started: Instant::now() }
     }
 
     /// The present.
     pub(crate) fn now(&self) -> Timestamp {
-        self.epoch
-            .saturating_add(self.started.elapsed())
-            .unwrap_or(Timestamp::MAX)
+        self.epoch.saturating_add(self.started.elapsed()).unwrap_or(Timestamp::MAX)
     }
 
     /// The present as `metadata.creationTimestamp` has it: whole seconds, UTC.

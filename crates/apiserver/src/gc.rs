@@ -48,9 +48,7 @@ impl Node {
     }
 
     fn owners(&self) -> &[Value] {
-        self.object["metadata"]["ownerReferences"]
-            .as_array()
-            .map_or(&[], Vec::as_slice)
+        self.object["metadata"]["ownerReferences"].as_array().map_or(&[], Vec::as_slice)
     }
 
     fn waits_for(&self, finalizer: &str) -> bool {
@@ -76,19 +74,12 @@ fn pass(server: &Server) {
     let mut dependents: BTreeMap<&str, Vec<&Node>> = BTreeMap::new();
     for node in &nodes {
         for owner in node.owners() {
-            dependents
-                .entry(owner["uid"].as_str().unwrap_or_default())
-                .or_default()
-                .push(node);
+            dependents.entry(owner["uid"].as_str().unwrap_or_default()).or_default().push(node);
         }
     }
     for node in &nodes {
         if node.waits_for(ORPHAN) {
-            orphan(
-                server,
-                node,
-                dependents.get(node.uid()).map_or(&[], Vec::as_slice),
-            );
+            orphan(server, node, dependents.get(node.uid()).map_or(&[], Vec::as_slice));
         } else if node.waits_for(FOREGROUND) {
             let blocking = dependents
                 .get(node.uid())
@@ -134,10 +125,7 @@ fn nodes(server: &Server, registry: &Registry) -> Vec<Node> {
 
 /// Whether `dependent` keeps the owner from going.
 fn blocks(dependent: &Node, uid: &str) -> bool {
-    dependent
-        .owners()
-        .iter()
-        .any(|owner| owner["uid"] == uid && owner["blockOwnerDeletion"] == true)
+    dependent.owners().iter().any(|owner| owner["uid"] == uid && owner["blockOwnerDeletion"] == true)
 }
 
 /// Takes the owner's references away from its dependents, then its finalizer.
@@ -189,18 +177,11 @@ fn collect(server: &Server, registry: &Registry, node: &Node, dependents: &BTree
         .owners()
         .iter()
         .map(|owner| {
-            (
-                find(server, registry, node, owner),
-                owner["uid"].as_str().unwrap_or_default().to_owned(),
-            )
+            (find(server, registry, node, owner), owner["uid"].as_str().unwrap_or_default().to_owned())
         })
         .collect();
-    let with = |wanted: Owner| {
-        states
-            .iter()
-            .filter(move |(state, _)| *state == wanted)
-            .map(|(_, uid)| uid.clone())
-    };
+    let with =
+        |wanted: Owner| states.iter().filter(move |(state, _)| *state == wanted).map(|(_, uid)| uid.clone());
     if with(Owner::Unknown).next().is_some() {
         return;
     }
@@ -230,10 +211,7 @@ fn collect(server: &Server, registry: &Registry, node: &Node, dependents: &BTree
 fn unblock(server: &Server, node: &Node) -> bool {
     let mut object = node.object.clone();
     let owners = object["metadata"]["ownerReferences"].as_array_mut();
-    let blocking = owners
-        .into_iter()
-        .flatten()
-        .filter(|owner| owner["blockOwnerDeletion"] == true);
+    let blocking = owners.into_iter().flatten().filter(|owner| owner["blockOwnerDeletion"] == true);
     let mut any = false;
     for owner in blocking {
         owner["blockOwnerDeletion"] = json!(false);
@@ -246,10 +224,8 @@ fn unblock(server: &Server, node: &Node) -> bool {
 }
 
 fn delete(server: &Server, node: &Node, foreground: bool) {
-    let mut finalizers: Vec<String> = metadata::finalizers(&node.object)
-        .into_iter()
-        .map(str::to_owned)
-        .collect();
+    let mut finalizers: Vec<String> =
+        metadata::finalizers(&node.object).into_iter().map(str::to_owned).collect();
     if foreground && !finalizers.iter().any(|finalizer| finalizer == FOREGROUND) {
         finalizers.push(FOREGROUND.to_owned());
     }
@@ -269,9 +245,7 @@ fn delete(server: &Server, node: &Node, foreground: bool) {
 /// Looks an owner up by kind and name, in the namespace of its dependent if the kind has namespaces.
 fn find(server: &Server, registry: &Registry, node: &Node, owner: &Value) -> Owner {
     let text = |field: &str| owner[field].as_str().unwrap_or_default();
-    let (group, version) = text("apiVersion")
-        .split_once('/')
-        .unwrap_or(("", text("apiVersion")));
+    let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
     let Some(served) = registry.by_kind(group, version, text("kind")) else {
         return Owner::Unknown;
     };
@@ -279,11 +253,7 @@ fn find(server: &Server, registry: &Registry, node: &Node, owner: &Value) -> Own
         // A cluster-scoped object cannot be owned by one in a namespace: nobody knows which one is meant.
         return Owner::Unknown;
     }
-    let namespace = if served.resource.namespaced {
-        node.namespace()
-    } else {
-        ""
-    };
+    let namespace = if served.resource.namespaced { node.namespace() } else { "" };
     let key = Key::new(namespace, text("name"));
     let Some(stored) = server.read(|store| store.get(served.storage(), &key).cloned()) else {
         return Owner::Absent;
@@ -308,13 +278,9 @@ fn put(server: &Server, node: &Node, object: &Value) -> bool {
 
 /// `false` if the object changed meanwhile; that was a commit, so another pass follows.
 fn commit(server: &Server, node: &Node, change: Change) -> bool {
-    let done = server.commit(
-        node.served.storage(),
-        &node.key,
-        Some(node.revision),
-        change,
-        |_| Ok::<(), std::convert::Infallible>(()),
-    );
+    let done = server.commit(node.served.storage(), &node.key, Some(node.revision), change, |_| {
+        Ok::<(), std::convert::Infallible>(())
+    });
     let done = !matches!(done, Err(Refused::Conflict));
     if done {
         crate::crd::after_write(server, node.served.storage());

@@ -23,10 +23,7 @@ const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// The table of namespaces.
 pub(crate) fn table() -> StorageKey {
-    StorageKey {
-        group: String::new(),
-        plural: "namespaces".to_owned(),
-    }
+    StorageKey { group: String::new(), plural: "namespaces".to_owned() }
 }
 
 pub(crate) fn is_table(storage: &StorageKey) -> bool {
@@ -55,9 +52,7 @@ pub(crate) fn default(namespace: &mut Value) {
     if name.is_empty() {
         return;
     }
-    let labels = metadata::of(namespace)
-        .entry("labels")
-        .or_insert_with(|| json!({}));
+    let labels = metadata::of(namespace).entry("labels").or_insert_with(|| json!({}));
     if !labels.is_object() {
         *labels = json!({});
     }
@@ -69,10 +64,7 @@ pub(crate) fn default(namespace: &mut Value) {
 pub(crate) fn prepare_create(namespace: &mut Value) {
     default(namespace);
     namespace["status"] = json!({"phase": "Active"});
-    let mut finalizers = namespace["spec"]["finalizers"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
+    let mut finalizers = namespace["spec"]["finalizers"].as_array().cloned().unwrap_or_default();
     if !finalizers.contains(&json!(FINALIZER)) {
         finalizers.push(json!(FINALIZER));
     }
@@ -98,20 +90,13 @@ pub(crate) fn prepare_update(old: &Value, new: &mut Value, subresource: &str) {
 
 /// Whether nothing in `spec.finalizers` keeps the namespace.
 pub(crate) fn is_finalized(namespace: &Value) -> bool {
-    namespace["spec"]["finalizers"]
-        .as_array()
-        .is_none_or(Vec::is_empty)
+    namespace["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty)
 }
 
 /// 403 for the namespaces that must stay.
 pub(crate) fn admit_delete(name: &str) -> Result<(), ApiError> {
     if PROTECTED.contains(&name) {
-        return Err(create::forbidden(
-            "",
-            "namespaces",
-            name,
-            "this namespace may not be deleted",
-        ));
+        return Err(create::forbidden("", "namespaces", name, "this namespace may not be deleted"));
     }
     Ok(())
 }
@@ -165,11 +150,7 @@ fn empty(server: &Server, namespaces: &Served, key: &Key, revision: u64, namespa
             .filter(|finalizer| **finalizer != FINALIZER)
             .cloned()
             .collect();
-        next["spec"] = if rest.is_empty() {
-            json!({})
-        } else {
-            json!({"finalizers": rest})
-        };
+        next["spec"] = if rest.is_empty() { json!({}) } else { json!({"finalizers": rest}) };
     }
     let gone = is_finalized(&next) && metadata::finalizers(&next).is_empty();
     let change = if gone {
@@ -184,15 +165,12 @@ fn empty(server: &Server, namespaces: &Served, key: &Key, revision: u64, namespa
 }
 
 fn has_finalizer(namespace: &Value) -> bool {
-    namespace["spec"]["finalizers"]
-        .as_array()
-        .is_some_and(|list| list.contains(&json!(FINALIZER)))
+    namespace["spec"]["finalizers"].as_array().is_some_and(|list| list.contains(&json!(FINALIZER)))
 }
 
 fn commit(server: &Server, served: &Served, key: &Key, revision: u64, change: Change) {
-    let done = server.commit(served.storage(), key, Some(revision), change, |_| {
-        Ok::<(), std::convert::Infallible>(())
-    });
+    let done = server
+        .commit(served.storage(), key, Some(revision), change, |_| Ok::<(), std::convert::Infallible>(()));
     if !matches!(done, Err(Refused::Conflict)) {
         crate::crd::after_write(server, served.storage());
     }
@@ -207,11 +185,7 @@ struct Left {
 
 fn delete_contents(server: &Server, served: &Served, namespace: &str, left: &mut Vec<Left>) {
     let snapshot = server.read(|store| store.snapshot(served.storage()));
-    let mut held = Left {
-        resource: String::new(),
-        count: 0,
-        finalizers: Vec::new(),
-    };
+    let mut held = Left { resource: String::new(), count: 0, finalizers: Vec::new() };
     for (key, stored) in snapshot.range(namespace, None) {
         let mut object = served.value(stored);
         let finalizers = metadata::finalizers(&object);
@@ -226,13 +200,7 @@ fn delete_contents(server: &Server, served: &Served, namespace: &str, left: &mut
             fields.insert("deletionTimestamp".to_owned(), json!(server.clock.now_seconds()));
             fields.insert("deletionGracePeriodSeconds".to_owned(), json!(0));
             metadata::raise_generation(&mut object);
-            commit(
-                server,
-                served,
-                key,
-                stored.revision,
-                Change::Put(served.document(&object)),
-            );
+            commit(server, served, key, stored.revision, Change::Put(served.document(&object)));
         }
     }
     if held.count > 0 {
@@ -245,10 +213,8 @@ fn delete_contents(server: &Server, served: &Served, namespace: &str, left: &mut
 
 /// The five conditions that say how far the deletion is.
 fn set_conditions(server: &Server, namespace: &mut Value, left: &[Left]) {
-    let remaining: Vec<String> = left
-        .iter()
-        .map(|held| format!("{} has {} resource instances", held.resource, held.count))
-        .collect();
+    let remaining: Vec<String> =
+        left.iter().map(|held| format!("{} has {} resource instances", held.resource, held.count)).collect();
     let mut counts: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
     for finalizer in left.iter().flat_map(|held| &held.finalizers) {
         *counts.entry(finalizer).or_default() += 1;
@@ -295,22 +261,12 @@ fn set_conditions(server: &Server, namespace: &mut Value, left: &[Left]) {
                 "All content-preserving finalizers finished".to_owned(),
             )
         } else {
-            let message = format!(
-                "Some content in the namespace has finalizers remaining: {}",
-                finalizers.join(", ")
-            );
-            (
-                "NamespaceFinalizersRemaining",
-                true,
-                "SomeFinalizersRemain",
-                message,
-            )
+            let message =
+                format!("Some content in the namespace has finalizers remaining: {}", finalizers.join(", "));
+            ("NamespaceFinalizersRemaining", true, "SomeFinalizersRemain", message)
         },
     ];
-    let old = namespace["status"]["conditions"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
+    let old = namespace["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let conditions: Vec<Value> = rows
         .into_iter()
         .map(|(kind, status, reason, message)| {

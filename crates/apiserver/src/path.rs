@@ -20,10 +20,7 @@ enum Step<'a> {
 impl<'a> Path<'a> {
     /// The object itself.
     pub(crate) fn root() -> Self {
-        Self {
-            parent: None,
-            step: Step::Root,
-        }
+        Self { parent: None, step: Step::Root }
     }
 
     /// `path.name`
@@ -52,10 +49,7 @@ impl<'a> Path<'a> {
     }
 
     fn with(&'a self, step: Step<'a>) -> Self {
-        Self {
-            parent: Some(self),
-            step,
-        }
+        Self { parent: Some(self), step }
     }
 }
 

@@ -111,14 +111,10 @@ impl Served {
 
     /// Identifies the storage version; all builtin kinds have one for good.
     fn storage_version(&self) -> u64 {
-        let name = self
-            .custom
-            .as_ref()
-            .map_or("", |custom| custom.storage_version.as_str());
+        let name = self.custom.as_ref().map_or("", |custom| custom.storage_version.as_str());
         // FNV-1a: any function that tells names apart will do.
-        name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        })
+        name.bytes()
+            .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
     }
 
     /// Why `object` is not a value of this kind at all, in the decoder's words.
@@ -227,11 +223,7 @@ impl Served {
 
     /// What clients are told about an object that is accepted.
     pub(crate) fn warnings(&self, object: &Value) -> Vec<String> {
-        if self.is_custom() {
-            Vec::new()
-        } else {
-            builtin::warnings(&self.resource, object)
-        }
+        if self.is_custom() { Vec::new() } else { builtin::warnings(&self.resource, object) }
     }
 
     /// Whether an object whose finalizers are gone may go itself.
@@ -241,11 +233,7 @@ impl Served {
 
     /// Refuses to delete what must stay.
     pub(crate) fn admit_delete(&self, call: &Call, _object: &Value) -> Result<(), ApiError> {
-        if namespaces::is_table(self.storage()) {
-            namespaces::admit_delete(&call.path.name)
-        } else {
-            Ok(())
-        }
+        if namespaces::is_table(self.storage()) { namespaces::admit_delete(&call.path.name) } else { Ok(()) }
     }
 
     /// Whether something other than finalizers keeps a deleted object for now.
@@ -305,11 +293,7 @@ impl Registry {
 
     pub(crate) fn add(&mut self, served: Arc<Served>) {
         let resource = &served.resource;
-        let name = (
-            resource.group.clone(),
-            resource.version.clone(),
-            resource.plural.clone(),
-        );
+        let name = (resource.group.clone(), resource.version.clone(), resource.plural.clone());
         self.served.insert(name, served);
     }
 
@@ -317,16 +301,13 @@ impl Registry {
     pub(crate) fn without_custom(&self) -> Self {
         let served = self.served.iter().filter(|(_, served)| !served.is_custom());
         Self {
-            served: served
-                .map(|(name, served)| (name.clone(), Arc::clone(served)))
-                .collect(),
+            served: served.map(|(name, served)| (name.clone(), Arc::clone(served))).collect(),
             builtin_groups: self.builtin_groups.clone(),
         }
     }
 
     pub(crate) fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Served>> {
-        self.served
-            .get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
+        self.served.get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
     }
 
     /// The resource with this kind, in whichever of the versions it is served.
@@ -344,10 +325,7 @@ impl Registry {
     /// One resource per table, that with the first version.
     pub(crate) fn one_per_table(&self) -> Vec<Arc<Served>> {
         let mut seen = BTreeSet::new();
-        self.all()
-            .filter(|served| seen.insert(served.storage().clone()))
-            .cloned()
-            .collect()
+        self.all().filter(|served| seen.insert(served.storage().clone())).cloned().collect()
     }
 
     pub(crate) fn tables(&self) -> BTreeSet<&StorageKey> {

@@ -43,11 +43,7 @@ pub(crate) struct Resource {
 impl Resource {
     /// `v1`, `apps/v1`.
     pub(crate) fn api_version(&self) -> String {
-        if self.group.is_empty() {
-            self.version.clone()
-        } else {
-            format!("{}/{}", self.group, self.version)
-        }
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
     /// Whether the main endpoint answers `verb` (`get list watch create update patch delete deletecollection`).
@@ -154,9 +150,6 @@ pub(crate) enum NameRule {
     /// RFC 1035 label (starts with a letter).
     Label1035,
     /// Anything that can be a segment of a URL path.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the rule of roles, which are not served yet")
-    )]
+    #[cfg_attr(not(test), expect(dead_code, reason = "the rule of roles, which are not served yet"))]
     PathSegment,
 }

@@ -38,10 +38,7 @@ impl Selection {
         }
         // Told by the key alone, as when one object is watched among many.
         if self.fields.name().is_some_and(|name| name != key.name())
-            || self
-                .fields
-                .namespace()
-                .is_some_and(|namespace| namespace != key.namespace())
+            || self.fields.namespace().is_some_and(|namespace| namespace != key.namespace())
         {
             return false;
         }

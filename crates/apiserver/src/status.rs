@@ -83,11 +83,9 @@ impl ApiError {
         if !causes.is_empty() {
             let causes = causes.into_iter().map(|cause| {
                 let mut entry = Map::new();
-                for (key, value) in [
-                    ("reason", cause.reason),
-                    ("message", &*cause.message),
-                    ("field", &*cause.field),
-                ] {
+                for (key, value) in
+                    [("reason", cause.reason), ("message", &*cause.message), ("field", &*cause.field)]
+                {
                     if !value.is_empty() {
                         entry.insert(key.to_owned(), json!(value));
                     }
@@ -102,10 +100,7 @@ impl ApiError {
     /// Adds `details.retryAfterSeconds`.
     #[must_use]
     pub(crate) fn with_retry_after(mut self, seconds: u64) -> Self {
-        self.0
-            .details
-            .get_or_insert_default()
-            .insert("retryAfterSeconds".to_owned(), json!(seconds));
+        self.0.details.get_or_insert_default().insert("retryAfterSeconds".to_owned(), json!(seconds));
         self
     }
 
@@ -149,30 +144,20 @@ impl ApiError {
 
     /// 404 for an object. `resource` is the plural.
     pub(crate) fn not_found(group: &str, resource: &str, name: &str) -> Self {
-        Self::new(
-            404,
-            "NotFound",
-            format!("{} \"{name}\" not found", qualified(resource, group)),
-        )
-        .with_details(name, group, resource)
+        Self::new(404, "NotFound", format!("{} \"{name}\" not found", qualified(resource, group)))
+            .with_details(name, group, resource)
     }
 
     /// 409 for a create of an object that exists.
     pub(crate) fn already_exists(group: &str, resource: &str, name: &str) -> Self {
-        Self::new(
-            409,
-            "AlreadyExists",
-            format!("{} \"{name}\" already exists", qualified(resource, group)),
-        )
-        .with_details(name, group, resource)
+        Self::new(409, "AlreadyExists", format!("{} \"{name}\" already exists", qualified(resource, group)))
+            .with_details(name, group, resource)
     }
 
     /// 409 for a write whose precondition failed. `what` is the plural resource, or the kind for preconditions of a delete.
     pub(crate) fn conflict(group: &str, what: &str, name: &str, why: &str) -> Self {
-        let message = format!(
-            "Operation cannot be fulfilled on {} \"{name}\": {why}",
-            qualified(what, group)
-        );
+        let message =
+            format!("Operation cannot be fulfilled on {} \"{name}\": {why}", qualified(what, group));
         Self::new(409, "Conflict", message).with_details(name, group, what)
     }
 
@@ -189,23 +174,15 @@ impl ApiError {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
         };
-        Self::new(
-            422,
-            "Invalid",
-            format!("{} \"{name}\" is invalid: {list}", qualified(kind, group)),
-        )
-        .with_details(name, group, kind)
-        .with_causes(errors.into_iter().map(FieldError::into_cause).collect())
+        Self::new(422, "Invalid", format!("{} \"{name}\" is invalid: {list}", qualified(kind, group)))
+            .with_details(name, group, kind)
+            .with_causes(errors.into_iter().map(FieldError::into_cause).collect())
     }
 }
 
 /// `widgets.example.com`, or `pods` for the core group.
 fn qualified(resource: &str, group: &str) -> String {
-    if group.is_empty() {
-        resource.to_owned()
-    } else {
-        format!("{resource}.{group}")
-    }
+    if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
 }
 
 /// What is wrong with one field, in the words of `k8s.io/apimachinery/pkg/util/validation/field`.
@@ -222,43 +199,24 @@ pub(crate) struct FieldError {
 impl FieldError {
     /// `Required value: detail`
     pub(crate) fn required(field: impl Into<String>, detail: &str) -> Self {
-        let message = if detail.is_empty() {
-            "Required value".to_owned()
-        } else {
-            format!("Required value: {detail}")
-        };
-        Self {
-            reason: "FieldValueRequired",
-            field: field.into(),
-            message,
-        }
+        let message =
+            if detail.is_empty() { "Required value".to_owned() } else { format!("Required value: {detail}") };
+        Self { reason: "FieldValueRequired", field: field.into(), message }
     }
 
     /// `Invalid value: <value>: detail`; `shown` is the value as Go prints it (strings quoted).
     pub(crate) fn invalid(field: impl Into<String>, shown: &str, detail: &str) -> Self {
         let message = format!("Invalid value: {shown}: {detail}");
-        Self {
-            reason: "FieldValueInvalid",
-            field: field.into(),
-            message,
-        }
+        Self { reason: "FieldValueInvalid", field: field.into(), message }
     }
 
     /// `Forbidden: detail`
     pub(crate) fn forbidden(field: impl Into<String>, detail: &str) -> Self {
-        Self {
-            reason: "FieldValueForbidden",
-            field: field.into(),
-            message: format!("Forbidden: {detail}"),
-        }
+        Self { reason: "FieldValueForbidden", field: field.into(), message: format!("Forbidden: {detail}") }
     }
 
     fn into_cause(self) -> Cause {
-        Cause {
-            reason: self.reason,
-            message: self.message,
-            field: self.field,
-        }
+        Cause { reason: self.reason, message: self.message, field: self.field }
     }
 }
 

@@ -20,10 +20,7 @@ fn start() -> (ApiServer, Client) {
 }
 
 fn owned_by(name: &str, owner: &ConfigMap) -> ConfigMap {
-    let reference = OwnerReference {
-        block_owner_deletion: Some(true),
-        ..owner.owner_ref(&()).unwrap()
-    };
+    let reference = OwnerReference { block_owner_deletion: Some(true), ..owner.owner_ref(&()).unwrap() };
     ConfigMap {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
@@ -40,10 +37,7 @@ async fn create(api: &Api<ConfigMap>, map: &ConfigMap) -> ConfigMap {
 
 async fn named(api: &Api<ConfigMap>, name: &str) -> ConfigMap {
     let map = ConfigMap {
-        metadata: ObjectMeta {
-            name: Some(name.to_owned()),
-            ..ObjectMeta::default()
-        },
+        metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
         ..ConfigMap::default()
     };
     create(api, &map).await
@@ -52,13 +46,8 @@ async fn named(api: &Api<ConfigMap>, name: &str) -> ConfigMap {
 async fn names(api: &Api<ConfigMap>) -> String {
     // Controllers are woken by commits; they are done when the runtime is idle, which is when paused time moves.
     tokio::time::sleep(Duration::from_millis(1)).await;
-    let names: Vec<String> = api
-        .list(&ListParams::default())
-        .await
-        .unwrap()
-        .iter()
-        .map(ResourceExt::name_any)
-        .collect();
+    let names: Vec<String> =
+        api.list(&ListParams::default()).await.unwrap().iter().map(ResourceExt::name_any).collect();
     names.join(" ")
 }
 
@@ -82,16 +71,12 @@ async fn an_owner_deleted_in_the_foreground_waits_for_its_dependents() {
     let mut dependent = owned_by("dependent", &owner);
     dependent.metadata.finalizers = Some(vec!["example.com/hold".to_owned()]);
     create(&api, &dependent).await;
-    let foreground = DeleteParams {
-        propagation_policy: Some(PropagationPolicy::Foreground),
-        ..DeleteParams::default()
-    };
+    let foreground =
+        DeleteParams { propagation_policy: Some(PropagationPolicy::Foreground), ..DeleteParams::default() };
     api.delete("owner", &foreground).await.unwrap();
     assert_eq!(names(&api).await, "dependent owner");
     let release = json!({"metadata": {"finalizers": null}});
-    api.patch("dependent", &PatchParams::default(), &Patch::Merge(release))
-        .await
-        .unwrap();
+    api.patch("dependent", &PatchParams::default(), &Patch::Merge(release)).await.unwrap();
     assert_eq!(names(&api).await, "");
 }
 
@@ -101,10 +86,8 @@ async fn orphans_stay_without_their_reference() {
     let api: Api<ConfigMap> = Api::default_namespaced(client);
     let owner = named(&api, "owner").await;
     create(&api, &owned_by("dependent", &owner)).await;
-    let orphan = DeleteParams {
-        propagation_policy: Some(PropagationPolicy::Orphan),
-        ..DeleteParams::default()
-    };
+    let orphan =
+        DeleteParams { propagation_policy: Some(PropagationPolicy::Orphan), ..DeleteParams::default() };
     api.delete("owner", &orphan).await.unwrap();
     assert_eq!(names(&api).await, "dependent");
     assert!(api.get("dependent").await.unwrap().owner_references().is_empty());
@@ -115,25 +98,16 @@ async fn a_deleted_namespace_is_emptied_and_goes() {
     let (_server, client) = start();
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let namespace = Namespace {
-        metadata: ObjectMeta {
-            name: Some("team".to_owned()),
-            ..ObjectMeta::default()
-        },
+        metadata: ObjectMeta { name: Some("team".to_owned()), ..ObjectMeta::default() },
         ..Namespace::default()
     };
-    namespaces
-        .create(&PostParams::default(), &namespace)
-        .await
-        .unwrap();
+    namespaces.create(&PostParams::default(), &namespace).await.unwrap();
     let api: Api<ConfigMap> = Api::namespaced(client, "team");
     named(&api, "a").await;
     namespaces.delete("team", &DeleteParams::default()).await.unwrap();
     assert_eq!(names(&api).await, "");
     assert!(namespaces.get_opt("team").await.unwrap().is_none());
-    let late = api
-        .create(&PostParams::default(), &ConfigMap::default())
-        .await
-        .unwrap_err();
+    let late = api.create(&PostParams::default(), &ConfigMap::default()).await.unwrap_err();
     assert!(matches!(late, kube::Error::Api(status) if status.code == 404));
 }
 
@@ -148,8 +122,5 @@ async fn controllers_end_with_the_last_handle() {
     assert_eq!(names(&api).await, "a");
     drop((api, client));
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert_eq!(
-        tokio::runtime::Handle::current().metrics().num_alive_tasks(),
-        before
-    );
+    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), before);
 }

@@ -96,9 +96,7 @@ fn a_watch_that_is_not_read_costs_nothing_and_ends_when_its_history_is_gone() {
     run(async {
         let server = ApiServer::start(Options::default());
         let mut service = server.service();
-        let request = Request::get(format!("{MAPS}?watch=1"))
-            .body(Full::new(Bytes::new()))
-            .unwrap();
+        let request = Request::get(format!("{MAPS}?watch=1")).body(Full::new(Bytes::new())).unwrap();
         let mut watch = service.call(request).await.unwrap().into_body();
         let body = br#"{"metadata":{"name":"a"},"data":{"k":"v"}}"#;
         let large = "x".repeat(64 << 10);

@@ -56,26 +56,17 @@ fn widget(name: &str, spec: &serde_json::Value) -> DynamicObject {
 async fn an_object_goes_through_its_life() {
     let server = ApiServer::start(Options::default());
     let api: Api<ConfigMap> = Api::default_namespaced(client(&server));
-    let created = api
-        .create(&PostParams::default(), &config_map("a", "1"))
-        .await
-        .unwrap();
+    let created = api.create(&PostParams::default(), &config_map("a", "1")).await.unwrap();
     assert!(created.uid().is_some());
     let mut read = api.get("a").await.unwrap();
     assert_eq!(read.resource_version(), created.resource_version());
     read.data.as_mut().unwrap().insert("more".into(), "2".into());
     let updated = api.replace("a", &PostParams::default(), &read).await.unwrap();
     assert_ne!(updated.resource_version(), created.resource_version());
-    let stale = api
-        .replace("a", &PostParams::default(), &created)
-        .await
-        .unwrap_err();
+    let stale = api.replace("a", &PostParams::default(), &created).await.unwrap_err();
     assert!(matches!(stale, kube::Error::Api(status) if status.code == 409));
     let patch = json!({"data": {"k": null}});
-    let patched = api
-        .patch("a", &PatchParams::default(), &Patch::Merge(patch))
-        .await
-        .unwrap();
+    let patched = api.patch("a", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     assert_eq!(patched.data.unwrap().keys().collect::<Vec<_>>(), ["more"]);
     assert_eq!(api.list(&ListParams::default()).await.unwrap().items.len(), 1);
     api.delete("a", &DeleteParams::default()).await.unwrap();
@@ -87,36 +78,18 @@ async fn a_definition_serves_its_resource_when_it_is_answered() {
     let server = ApiServer::start(Options::default());
     let client = client(&server);
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    definitions
-        .create(&PostParams::default(), &widgets())
-        .await
-        .unwrap();
+    definitions.create(&PostParams::default(), &widgets()).await.unwrap();
     let api = widget_api(client);
-    let created = api
-        .create(&PostParams::default(), &widget("w", &json!({})))
-        .await
-        .unwrap();
+    let created = api.create(&PostParams::default(), &widget("w", &json!({}))).await.unwrap();
     assert_eq!(created.data["spec"]["size"], 3);
     assert_eq!(created.metadata.generation, Some(1));
     let status = json!({"status": {"ready": true}, "spec": {"size": 9}});
-    let patched = api
-        .patch_status("w", &PatchParams::default(), &Patch::Merge(status))
-        .await
-        .unwrap();
+    let patched = api.patch_status("w", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
     assert_eq!(patched.data["status"]["ready"], true);
     assert_eq!(patched.data["spec"]["size"], 3);
     assert_eq!(patched.metadata.generation, Some(1));
-    definitions
-        .delete("widgets.example.com", &DeleteParams::default())
-        .await
-        .unwrap();
-    assert!(
-        definitions
-            .get_opt("widgets.example.com")
-            .await
-            .unwrap()
-            .is_none()
-    );
+    definitions.delete("widgets.example.com", &DeleteParams::default()).await.unwrap();
+    assert!(definitions.get_opt("widgets.example.com").await.unwrap().is_none());
     // The path is gone, not only the object: kube-apiserver answers this in plain text.
     let error = api.get("w").await.unwrap_err();
     assert!(matches!(error, kube::Error::Api(status) if status.code == 404));
@@ -126,24 +99,10 @@ async fn a_definition_serves_its_resource_when_it_is_answered() {
 async fn a_watch_follows_writes() {
     let server = ApiServer::start(Options::default());
     let api: Api<ConfigMap> = Api::default_namespaced(client(&server));
-    api.create(&PostParams::default(), &config_map("before", "1"))
-        .await
-        .unwrap();
-    let version = api
-        .list(&ListParams::default())
-        .await
-        .unwrap()
-        .metadata
-        .resource_version
-        .unwrap();
-    let mut events = api
-        .watch(&WatchParams::default(), &version)
-        .await
-        .unwrap()
-        .boxed();
-    api.create(&PostParams::default(), &config_map("a", "1"))
-        .await
-        .unwrap();
+    api.create(&PostParams::default(), &config_map("before", "1")).await.unwrap();
+    let version = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+    let mut events = api.watch(&WatchParams::default(), &version).await.unwrap().boxed();
+    api.create(&PostParams::default(), &config_map("a", "1")).await.unwrap();
     api.delete("before", &DeleteParams::default()).await.unwrap();
     let mut seen = Vec::new();
     for _ in 0..2 {
@@ -160,29 +119,13 @@ async fn a_watch_follows_writes() {
 async fn nothing_is_created_in_a_namespace_that_does_not_exist() {
     let server = ApiServer::start(Options::default());
     let api: Api<ConfigMap> = Api::namespaced(client(&server), "nowhere");
-    let error = api
-        .create(&PostParams::default(), &config_map("a", "1"))
-        .await
-        .unwrap_err();
-    let kube::Error::Api(status) = error else {
-        panic!("{error}")
-    };
-    assert_eq!(
-        (status.code, status.message.as_str()),
-        (404, "namespaces \"nowhere\" not found")
-    );
+    let error = api.create(&PostParams::default(), &config_map("a", "1")).await.unwrap_err();
+    let kube::Error::Api(status) = error else { panic!("{error}") };
+    assert_eq!((status.code, status.message.as_str()), (404, "namespaces \"nowhere\" not found"));
     let namespaces: Api<Namespace> = Api::all(client(&server));
-    let names: Vec<String> = namespaces
-        .list(&ListParams::default())
-        .await
-        .unwrap()
-        .iter()
-        .map(ResourceExt::name_any)
-        .collect();
-    assert_eq!(
-        names,
-        ["default", "kube-node-lease", "kube-public", "kube-system"]
-    );
+    let names: Vec<String> =
+        namespaces.list(&ListParams::default()).await.unwrap().iter().map(ResourceExt::name_any).collect();
+    assert_eq!(names, ["default", "kube-node-lease", "kube-public", "kube-system"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,36 +134,17 @@ async fn an_apply_creates_shares_and_conflicts() {
     let api: Api<ConfigMap> = Api::default_namespaced(client(&server));
     let apply = |manager: &str| PatchParams::apply(manager);
     let map = |value: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": value}});
-    let created = api
-        .patch("a", &apply("one"), &Patch::Apply(map("1")))
-        .await
-        .unwrap();
-    let again = api
-        .patch("a", &apply("one"), &Patch::Apply(map("1")))
-        .await
-        .unwrap();
+    let created = api.patch("a", &apply("one"), &Patch::Apply(map("1"))).await.unwrap();
+    let again = api.patch("a", &apply("one"), &Patch::Apply(map("1"))).await.unwrap();
     assert_eq!(again.resource_version(), created.resource_version());
-    api.patch("a", &apply("two"), &Patch::Apply(map("1")))
-        .await
-        .unwrap();
-    let error = api
-        .patch("a", &apply("two"), &Patch::Apply(map("2")))
-        .await
-        .unwrap_err();
-    let kube::Error::Api(status) = error else {
-        panic!("{error}")
-    };
+    api.patch("a", &apply("two"), &Patch::Apply(map("1"))).await.unwrap();
+    let error = api.patch("a", &apply("two"), &Patch::Apply(map("2"))).await.unwrap_err();
+    let kube::Error::Api(status) = error else { panic!("{error}") };
     assert_eq!(
         (status.code, status.message.as_str()),
-        (
-            409,
-            "Apply failed with 1 conflict: conflict with \"one\": .data.k"
-        )
+        (409, "Apply failed with 1 conflict: conflict with \"one\": .data.k")
     );
-    let forced = api
-        .patch("a", &apply("two").force(), &Patch::Apply(map("2")))
-        .await
-        .unwrap();
+    let forced = api.patch("a", &apply("two").force(), &Patch::Apply(map("2"))).await.unwrap();
     assert_eq!(forced.data.unwrap()["k"], "2");
 }
 
@@ -229,25 +153,15 @@ async fn pages_of_a_list_are_one_snapshot() {
     let server = ApiServer::start(Options::default());
     let api: Api<ConfigMap> = Api::default_namespaced(client(&server));
     for name in ["a", "b", "c"] {
-        api.create(&PostParams::default(), &config_map(name, "1"))
-            .await
-            .unwrap();
+        api.create(&PostParams::default(), &config_map(name, "1")).await.unwrap();
     }
     let first = api.list(&ListParams::default().limit(2)).await.unwrap();
     let token = first.metadata.continue_.clone().unwrap();
     assert_eq!(first.metadata.remaining_item_count, Some(1));
     api.delete("c", &DeleteParams::default()).await.unwrap();
-    api.create(&PostParams::default(), &config_map("d", "1"))
-        .await
-        .unwrap();
-    let second = api
-        .list(&ListParams::default().limit(2).continue_token(&token))
-        .await
-        .unwrap();
-    assert_eq!(
-        second.iter().map(ResourceExt::name_any).collect::<Vec<_>>(),
-        ["c"]
-    );
+    api.create(&PostParams::default(), &config_map("d", "1")).await.unwrap();
+    let second = api.list(&ListParams::default().limit(2).continue_token(&token)).await.unwrap();
+    assert_eq!(second.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), ["c"]);
     assert_eq!(second.metadata.resource_version, first.metadata.resource_version);
 }
 
@@ -258,18 +172,10 @@ async fn a_finalizer_holds_an_object_and_its_removal_lets_it_go() {
     let mut map = config_map("a", "1");
     map.metadata.finalizers = Some(vec!["example.com/hold".into()]);
     api.create(&PostParams::default(), &map).await.unwrap();
-    let marked = api
-        .delete("a", &DeleteParams::default())
-        .await
-        .unwrap()
-        .left()
-        .unwrap();
+    let marked = api.delete("a", &DeleteParams::default()).await.unwrap().left().unwrap();
     assert!(marked.metadata.deletion_timestamp.is_some());
     let release = json!({"metadata": {"finalizers": null}});
-    let last = api
-        .patch("a", &PatchParams::default(), &Patch::Merge(release))
-        .await
-        .unwrap();
+    let last = api.patch("a", &PatchParams::default(), &Patch::Merge(release)).await.unwrap();
     assert_eq!(last.resource_version(), marked.resource_version());
     assert!(api.get_opt("a").await.unwrap().is_none());
 }
@@ -278,11 +184,8 @@ async fn a_finalizer_holds_an_object_and_its_removal_lets_it_go() {
 async fn the_same_seed_gives_the_same_identities() {
     let mut runs = Vec::new();
     for _ in 0..2 {
-        let server = ApiServer::start(
-            Options::default()
-                .seed(7)
-                .epoch("2026-01-01T00:00:00Z".parse().unwrap()),
-        );
+        let server =
+            ApiServer::start(Options::default().seed(7).epoch("2026-01-01T00:00:00Z".parse().unwrap()));
         let api: Api<ConfigMap> = Api::default_namespaced(client(&server));
         let mut map = config_map("ignored", "1");
         map.metadata.name = None;
@@ -299,19 +202,9 @@ async fn a_watch_that_waits_ends_at_its_deadline_after_a_bookmark() {
     let api: Api<ConfigMap> = Api::default_namespaced(client(&server));
     let elsewhere: Api<ConfigMap> = Api::namespaced(client(&server), "kube-system");
     let started = tokio::time::Instant::now();
-    let mut events = api
-        .watch(&WatchParams::default().timeout(90), "5")
-        .await
-        .unwrap()
-        .boxed();
-    elsewhere
-        .create(&PostParams::default(), &config_map("moves-the-revision", "1"))
-        .await
-        .unwrap();
-    assert!(matches!(
-        events.next().await.unwrap().unwrap(),
-        WatchEvent::Bookmark(_)
-    ));
+    let mut events = api.watch(&WatchParams::default().timeout(90), "5").await.unwrap().boxed();
+    elsewhere.create(&PostParams::default(), &config_map("moves-the-revision", "1")).await.unwrap();
+    assert!(matches!(events.next().await.unwrap().unwrap(), WatchEvent::Bookmark(_)));
     assert_eq!(started.elapsed().as_secs(), 60);
     assert!(events.next().await.is_none());
     assert_eq!(started.elapsed().as_secs(), 90);

@@ -17,10 +17,7 @@ fn ask(address: &str, request: &str) -> String {
 }
 
 fn get(address: &str, path: &str) -> String {
-    ask(
-        address,
-        &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
-    )
+    ask(address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -28,21 +25,14 @@ async fn a_listener_serves_until_it_is_shut_down() {
     let server = ApiServer::start(Options::default());
     let listener = server.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = listener.local_addr().to_string();
-    assert!(
-        listener
-            .kubeconfig()
-            .contains(&format!("server: \"http://{address}\""))
-    );
+    assert!(listener.kubeconfig().contains(&format!("server: \"http://{address}\"")));
     let asked = address.clone();
-    let answer = tokio::task::spawn_blocking(move || get(&asked, "/api/v1/namespaces/default"))
-        .await
-        .unwrap();
+    let answer =
+        tokio::task::spawn_blocking(move || get(&asked, "/api/v1/namespaces/default")).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     // A watch is under way: the shutdown ends it instead of waiting for it.
     let mut watch = TcpStream::connect(&address).unwrap();
-    watch
-        .write_all(b"GET /api/v1/namespaces?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n")
-        .unwrap();
+    watch.write_all(b"GET /api/v1/namespaces?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut line = String::new();
     let mut reader = BufReader::new(watch);
     reader.read_line(&mut line).unwrap();
@@ -50,10 +40,7 @@ async fn a_listener_serves_until_it_is_shut_down() {
     listener.shutdown().await;
     let mut rest = String::new();
     reader.read_to_string(&mut rest).unwrap();
-    assert!(
-        rest.ends_with("0\r\n\r\n"),
-        "the stream of the watch ends cleanly: {rest}"
-    );
+    assert!(rest.ends_with("0\r\n\r\n"), "the stream of the watch ends cleanly: {rest}");
     assert!(TcpStream::connect(&address).is_err());
 }
 
@@ -64,10 +51,7 @@ async fn an_address_that_cannot_be_served_is_named() {
     assert!(matches!(open, ListenError::NotLoopback(_)));
     let first = server.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let taken = server.listen(first.local_addr()).await.unwrap_err();
-    assert_eq!(
-        taken.to_string(),
-        format!("cannot listen on {}: the address is in use", first.local_addr())
-    );
+    assert_eq!(taken.to_string(), format!("cannot listen on {}: the address is in use", first.local_addr()));
 }
 
 #[test]
@@ -81,16 +65,11 @@ fn the_program_announces_itself_and_ends_on_sigterm() {
         .spawn()
         .unwrap();
     let mut line = String::new();
-    BufReader::new(program.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    BufReader::new(program.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let address = line.trim_end().strip_prefix("ready http://").unwrap().to_owned();
     assert!(get(&address, "/readyz").ends_with("ok"));
     assert!(std::fs::read_to_string(&kubeconfig).unwrap().contains(&address));
-    Command::new("kill")
-        .args(["-TERM", &program.id().to_string()])
-        .status()
-        .unwrap();
+    Command::new("kill").args(["-TERM", &program.id().to_string()]).status().unwrap();
     assert!(program.wait().unwrap().success());
 }
 
@@ -104,8 +83,5 @@ fn a_port_in_use_is_one_line_that_names_it() {
         .unwrap();
     assert!(!output.status.success());
     let text = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(
-        text,
-        format!("error: cannot listen on {address}: the address is in use\n")
-    );
+    assert_eq!(text, format!("error: cannot listen on {address}: the address is in use\n"));
 }

@@ -123,31 +123,18 @@ impl<K: Object> ControllerBuilder<'_, K> {
     ///
     /// The manager has a controller of that name.
     pub fn complete(self, reconciler: impl Reconciler<Request = ObjectKey<K>>) -> Result<(), DuplicateName> {
-        let Self {
-            manager,
-            name,
-            options,
-            own_kind,
-            sources,
-        } = self;
+        let Self { manager, name, options, own_kind, sources } = self;
         manager.add(&name, |cache| {
             let own_kind = own_kind.attach(cache);
             let sources = sources.into_iter().map(|attach| attach(cache));
-            Controller::new(
-                &name,
-                options,
-                reconciler,
-                [own_kind].into_iter().chain(sources).collect(),
-            )
+            Controller::new(&name, options, reconciler, [own_kind].into_iter().chain(sources).collect())
         })
     }
 }
 
 impl<K: Object> fmt::Debug for ControllerBuilder<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ControllerBuilder")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
+        f.debug_struct("ControllerBuilder").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

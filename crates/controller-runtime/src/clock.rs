@@ -20,15 +20,10 @@ impl Clock {
             reason = "the one reading of the system clock, documented above"
         )]
         let epoch = Timestamp::now();
-        Self {
-            epoch,
-            started: Instant::now(),
-        }
+        Self { epoch, started: Instant::now() }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        self.epoch
-            .saturating_add(self.started.elapsed())
-            .unwrap_or(Timestamp::MAX)
+        self.epoch.saturating_add(self.started.elapsed()).unwrap_or(Timestamp::MAX)
     }
 }

@@ -56,27 +56,18 @@ impl<O: Object> ForOwner<O> {
     /// Requests the owner that is marked as the controller.
     #[must_use]
     pub fn controller() -> Self {
-        Self {
-            owners: Owners::Controller,
-            kind: PhantomData,
-        }
+        Self { owners: Owners::Controller, kind: PhantomData }
     }
 
     /// Requests every owner of the kind.
     #[must_use]
     #[doc(alias = "MatchEveryOwner")]
     pub fn every() -> Self {
-        Self {
-            owners: Owners::Every,
-            kind: PhantomData,
-        }
+        Self { owners: Owners::Every, kind: PhantomData }
     }
 
     fn matches(&self, reference: &OwnerReference) -> bool {
-        let group = reference
-            .api_version
-            .split_once('/')
-            .map_or("", |(group, _)| group);
+        let group = reference.api_version.split_once('/').map_or("", |(group, _)| group);
         group == O::group(&())
             && reference.kind == O::kind(&())
             && (self.owners == Owners::Every || reference.controller == Some(true))
@@ -92,10 +83,7 @@ where
         let owners: BTreeSet<ObjectKey<O>> = states
             .filter_map(|object| Some((ObjectKey::of(object)?, object.meta().owner_references.as_ref()?)))
             .flat_map(|(key, references)| {
-                references
-                    .iter()
-                    .filter(|r| self.matches(r))
-                    .map(move |r| key.owner(&r.name))
+                references.iter().filter(|r| self.matches(r)).map(move |r| key.owner(&r.name))
             })
             .collect();
         for owner in owners {

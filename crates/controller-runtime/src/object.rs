@@ -141,11 +141,7 @@ type Namespace<K> = <<K as Resource>::Scope as Scope>::Namespace;
 impl<K: Object> ObjectKey<K> {
     /// The key of the object `name`, in `namespace` (`()` for cluster-scoped kinds).
     pub fn new(namespace: impl Into<Namespace<K>>, name: impl Into<Arc<str>>) -> Self {
-        Self {
-            namespace: namespace.into(),
-            name: name.into(),
-            kind: PhantomData,
-        }
+        Self { namespace: namespace.into(), name: name.into(), kind: PhantomData }
     }
 
     /// The key of `object`.
@@ -186,11 +182,7 @@ impl<K: Object> ObjectKey<K> {
 
 impl<K: Object> Clone for ObjectKey<K> {
     fn clone(&self) -> Self {
-        Self {
-            namespace: self.namespace.clone(),
-            name: Arc::clone(&self.name),
-            kind: PhantomData,
-        }
+        Self { namespace: self.namespace.clone(), name: Arc::clone(&self.name), kind: PhantomData }
     }
 }
 
@@ -210,9 +202,7 @@ impl<K: Object> PartialOrd for ObjectKey<K> {
 
 impl<K: Object> Ord for ObjectKey<K> {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.namespace
-            .cmp(&other.namespace)
-            .then_with(|| self.name.cmp(&other.name))
+        self.namespace.cmp(&other.namespace).then_with(|| self.name.cmp(&other.name))
     }
 }
 
@@ -241,11 +231,7 @@ impl<K: Object> fmt::Debug for ObjectKey<K> {
 /// `deployments.apps`, or `configmaps` for the core group: how messages name a resource.
 pub(crate) fn resource_name<K: Object>() -> String {
     let (plural, group) = (K::plural(&()), K::group(&()));
-    if group.is_empty() {
-        plural.into_owned()
-    } else {
-        format!("{plural}.{group}")
-    }
+    if group.is_empty() { plural.into_owned() } else { format!("{plural}.{group}") }
 }
 
 #[cfg(test)]
@@ -267,10 +253,7 @@ mod tests {
 
     #[test]
     fn key_of_a_namespaced_object_needs_namespace_and_name() {
-        assert_eq!(
-            ObjectKey::of(&config_map(Some("a"), Some("b"))),
-            Some(ObjectKey::new("a", "b"))
-        );
+        assert_eq!(ObjectKey::of(&config_map(Some("a"), Some("b"))), Some(ObjectKey::new("a", "b")));
         assert_eq!(ObjectKey::of(&config_map(None, Some("b"))), None);
         assert_eq!(ObjectKey::of(&config_map(Some("a"), None)), None);
     }
@@ -292,9 +275,6 @@ mod tests {
     fn a_cluster_scoped_owner_has_no_namespace() {
         let child = ObjectKey::<ConfigMap>::new("a", "b");
         assert_eq!(child.owner::<Node>("n"), ObjectKey::<Node>::new((), "n"));
-        assert_eq!(
-            child.owner::<ConfigMap>("n"),
-            ObjectKey::<ConfigMap>::new("a", "n")
-        );
+        assert_eq!(child.owner::<ConfigMap>("n"), ObjectKey::<ConfigMap>::new("a", "n"));
     }
 }

@@ -128,10 +128,7 @@ mod tests {
     }
 
     fn update(old: &serde_json::Value, new: &serde_json::Value) -> Event<Deployment> {
-        Event::Update {
-            old: deployment(old),
-            new: deployment(new),
-        }
+        Event::Update { old: deployment(old), new: deployment(new) }
     }
 
     #[test]
@@ -161,14 +158,8 @@ mod tests {
     fn creates_deletes_and_generics_always_pass() {
         let object = deployment(&json!({ "generation": 1 }));
         for event in [
-            Event::Create {
-                object: Arc::clone(&object),
-                in_initial_list: true,
-            },
-            Event::Delete {
-                object: Arc::clone(&object),
-                state_unknown: false,
-            },
+            Event::Create { object: Arc::clone(&object), in_initial_list: true },
+            Event::Delete { object: Arc::clone(&object), state_unknown: false },
             Event::Generic { object },
         ] {
             assert!(GenerationChanged.test(&event), "{event:?}");

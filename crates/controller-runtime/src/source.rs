@@ -41,10 +41,7 @@ pub struct Kind<K: Object, R: Request> {
 impl<K: Object, R: Request> Kind<K, R> {
     /// Hands every change of the kind to `handler`.
     pub fn new(handler: impl EventHandler<K, R>) -> Self {
-        Self {
-            handler: Box::new(handler),
-            predicates: Vec::new(),
-        }
+        Self { handler: Box::new(handler), predicates: Vec::new() }
     }
 
     /// Hands on only what `predicate` passes, in addition to the predicates given before.

@@ -69,19 +69,13 @@ pub fn read_crds(path: &Path) -> Result<Vec<CustomResourceDefinition>, CrdError>
     if !path.is_dir() {
         let crds = read_file(path)?;
         if crds.is_empty() {
-            return Err(CrdError::Parse {
-                path: path.to_owned(),
-                reason: "there is none in it".to_owned(),
-            });
+            return Err(CrdError::Parse { path: path.to_owned(), reason: "there is none in it".to_owned() });
         }
         return Ok(crds);
     }
     let entries = fs::read_dir(path).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
     let mut files: Vec<PathBuf> = entries.map_err(unreadable(path))?;
-    files.retain(|file| {
-        file.extension()
-            .is_some_and(|ext| ext == "yaml" || ext == "yml" || ext == "json")
-    });
+    files.retain(|file| file.extension().is_some_and(|ext| ext == "yaml" || ext == "yml" || ext == "json"));
     files.sort();
     let mut crds = Vec::new();
     for file in files {
@@ -92,10 +86,7 @@ pub fn read_crds(path: &Path) -> Result<Vec<CustomResourceDefinition>, CrdError>
 
 fn read_file(path: &Path) -> Result<Vec<CustomResourceDefinition>, CrdError> {
     let text = fs::read_to_string(path).map_err(unreadable(path))?;
-    let problem = |reason: String| CrdError::Parse {
-        path: path.to_owned(),
-        reason,
-    };
+    let problem = |reason: String| CrdError::Parse { path: path.to_owned(), reason };
     let documents: Vec<Value> =
         // The first line says what and where, the others quote the file.
         serde_saphyr::from_multiple(&text)
@@ -110,10 +101,7 @@ fn read_file(path: &Path) -> Result<Vec<CustomResourceDefinition>, CrdError> {
 }
 
 fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> CrdError {
-    |source| CrdError::Read {
-        path: path.to_owned(),
-        source,
-    }
+    |source| CrdError::Read { path: path.to_owned(), source }
 }
 
 /// Installs definitions, or brings them up to date, and waits until their kinds are served.
@@ -129,50 +117,27 @@ pub async fn install_crds(client: &kube::Client, crds: &[CustomResourceDefinitio
     for crd in crds {
         let name = crd.name_any();
         let applied = api.patch(&name, &params, &Patch::Apply(crd)).await;
-        applied.map_err(|error| CrdError::Refused {
-            name,
-            reason: text_of(&error),
-        })?;
+        applied.map_err(|error| CrdError::Refused { name, reason: text_of(&error) })?;
     }
     for crd in crds {
         let name = crd.name_any();
         let established = eventually(ESTABLISHED_WITHIN, async || established(&api, &name).await).await;
-        established.map_err(|unmet| CrdError::NotEstablished {
-            name,
-            reason: unmet.last,
-        })?;
+        established.map_err(|unmet| CrdError::NotEstablished { name, reason: unmet.last })?;
     }
     Ok(())
 }
 
 async fn established(api: &Api<CustomResourceDefinition>, name: &str) -> Result<(), String> {
     let crd = api.get(name).await.map_err(|error| text_of(&error))?;
-    let conditions = crd
-        .status
-        .and_then(|status| status.conditions)
-        .unwrap_or_default();
-    if conditions
-        .iter()
-        .any(|condition| condition.type_ == "Established" && condition.status == "True")
-    {
+    let conditions = crd.status.and_then(|status| status.conditions).unwrap_or_default();
+    if conditions.iter().any(|condition| condition.type_ == "Established" && condition.status == "True") {
         return Ok(());
     }
     let conditions: Vec<String> = conditions
         .iter()
-        .map(|c| {
-            format!(
-                "{}={} ({})",
-                c.type_,
-                c.status,
-                c.message.as_deref().unwrap_or_default()
-            )
-        })
+        .map(|c| format!("{}={} ({})", c.type_, c.status, c.message.as_deref().unwrap_or_default()))
         .collect();
-    Err(if conditions.is_empty() {
-        "it has no conditions yet".to_owned()
-    } else {
-        conditions.join(", ")
-    })
+    Err(if conditions.is_empty() { "it has no conditions yet".to_owned() } else { conditions.join(", ") })
 }
 
 /// The server's words, or the error's.
@@ -197,11 +162,7 @@ mod tests {
     fn a_folder_is_read_in_the_order_of_its_file_names_and_other_kinds_are_passed_over() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         write(folder.path(), "2.yaml", &CRD.replace("as.", "second."));
-        write(
-            folder.path(),
-            "1.yml",
-            &format!("kind: Namespace\n---\n{}", CRD.replace("as.", "first.")),
-        );
+        write(folder.path(), "1.yml", &format!("kind: Namespace\n---\n{}", CRD.replace("as.", "first.")));
         write(folder.path(), "notes.txt", "not: [yaml");
         let crds = read_crds(folder.path()).expect("a readable folder");
         assert_eq!(
@@ -215,11 +176,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         write(folder.path(), "bad.yaml", "kind: [");
         write(folder.path(), "other.yaml", "kind: Namespace\n");
-        for (file, what) in [
-            ("bad.yaml", "does not hold"),
-            ("other.yaml", "there is none in it"),
-            ("no.yaml", "cannot read"),
-        ] {
+        for (file, what) in
+            [("bad.yaml", "does not hold"), ("other.yaml", "there is none in it"), ("no.yaml", "cannot read")]
+        {
             let error = read_crds(&folder.path().join(file)).expect_err(file).to_string();
             assert!(error.contains(file) && error.contains(what), "{error}");
         }

@@ -122,11 +122,7 @@ impl Builder {
             }
         };
         install_crds(&client, &crds).await?;
-        Ok(Environment {
-            client,
-            server,
-            listener,
-        })
+        Ok(Environment { client, server, listener })
     }
 }
 
@@ -134,9 +130,7 @@ impl Builder {
 async fn client_of(listener: &Listener) -> Result<kube::Client, StartError> {
     let kubeconfig = Kubeconfig::from_yaml(&listener.kubeconfig()).map_err(kube::Error::InferKubeconfig)?;
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    Ok(kube::Client::try_from(
-        config.map_err(kube::Error::InferKubeconfig)?,
-    )?)
+    Ok(kube::Client::try_from(config.map_err(kube::Error::InferKubeconfig)?)?)
 }
 
 /// Why an environment did not start.

@@ -80,9 +80,6 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_look_that_hangs_is_given_up_too() {
         let unmet = eventually::<()>(Duration::from_secs(2), std::future::pending).await;
-        assert_eq!(
-            unmet.expect_err("it hangs").last,
-            "the first look has not come to an end"
-        );
+        assert_eq!(unmet.expect_err("it hangs").last, "the first look has not come to an end");
     }
 }

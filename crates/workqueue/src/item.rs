@@ -22,12 +22,7 @@ pub struct Item<K> {
 
 impl<K> Item<K> {
     pub(crate) fn new(id: Id, key: K, priority: Priority, shared: Arc<Shared<K>>) -> Self {
-        Self {
-            key,
-            priority,
-            id,
-            shared,
-        }
+        Self { key, priority, id, shared }
     }
 
     /// The key to work on.
@@ -53,10 +48,7 @@ impl<K> Deref for Item<K> {
 
 impl<K> Drop for Item<K> {
     fn drop(&mut self) {
-        drop(
-            self.shared
-                .change(|inner| inner.core.done(self.id, || self.shared.now())),
-        );
+        drop(self.shared.change(|inner| inner.core.done(self.id, || self.shared.now())));
     }
 }
 

@@ -60,9 +60,7 @@ pub enum BackOffEvents {
 
 impl Default for BackOffEvents {
     fn default() -> Self {
-        Self::Once {
-            then_every: Duration::from_secs(30),
-        }
+        Self::Once { then_every: Duration::from_secs(30) }
     }
 }
 

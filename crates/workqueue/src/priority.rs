@@ -54,9 +54,6 @@ pub struct Ageing {
 impl Default for Ageing {
     fn default() -> Self {
         const FOUR: NonZeroU32 = NonZeroU32::new(4).expect("four is not zero");
-        Self {
-            after: Duration::from_secs(1),
-            every: FOUR,
-        }
+        Self { after: Duration::from_secs(1), every: FOUR }
     }
 }

@@ -25,9 +25,7 @@ impl<K> Queue<K> {
     /// An empty queue.
     #[must_use]
     pub fn new(options: Options<K>) -> Self {
-        Self {
-            shared: Arc::new(Shared::new(options)),
-        }
+        Self { shared: Arc::new(Shared::new(options)) }
     }
 
     /// How many keys are ready and not yet handed out. Keys that wait or are being processed do not count.
@@ -109,10 +107,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     pub fn when(&self, key: &K) -> Option<Waiting> {
         let now = self.shared.now();
         let (until, why) = self.shared.inner.lock().core.when(key, now)?;
-        Some(Waiting {
-            until: until.instant(self.shared.epoch),
-            why,
-        })
+        Some(Waiting { until: until.instant(self.shared.epoch), why })
     }
 
     /// All keys of the queue, in no particular order.
@@ -122,9 +117,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// comes back may be seen twice or not at all.
     pub fn snapshot(&self) -> impl Iterator<Item = KeySnapshot<K>> + use<K> {
         let shared = Arc::clone(&self.shared);
-        (0..)
-            .map_while(move |page| shared.inner.lock().core.page(page, shared.now()))
-            .flatten()
+        (0..).map_while(move |page| shared.inner.lock().core.page(page, shared.now())).flatten()
     }
 
     /// Forgets the failures of `key`: it succeeded, or will not be tried again. Where it is in the queue does not change.
@@ -198,9 +191,7 @@ impl<K: Clone + Eq + Hash + Send + 'static> Default for Queue<K> {
 
 impl<K> Clone for Queue<K> {
     fn clone(&self) -> Self {
-        Self {
-            shared: Arc::clone(&self.shared),
-        }
+        Self { shared: Arc::clone(&self.shared) }
     }
 }
 

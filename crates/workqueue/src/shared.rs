@@ -30,14 +30,7 @@ impl<K> Shared<K> {
     pub(crate) fn new(options: Options<K>) -> Self {
         let epoch = sync::now();
         let core = Core::new(options, epoch);
-        Self {
-            epoch,
-            inner: Mutex::new(Inner {
-                core,
-                getters: Waiters::new(),
-                drainers: Waiters::new(),
-            }),
-        }
+        Self { epoch, inner: Mutex::new(Inner { core, getters: Waiters::new(), drainers: Waiters::new() }) }
     }
 
     pub(crate) fn now(&self) -> Moment {
@@ -62,23 +55,11 @@ impl<K> Inner<K> {
     /// Whom to wake. Asked after every change, because it is the state that says so and not the change.
     fn calls(&mut self) -> Calls {
         // When all is finished every getter has something to learn: one calls the next.
-        let runs = if self.core.is_finished() {
-            usize::MAX
-        } else {
-            self.core.ready()
-        };
+        let runs = if self.core.is_finished() { usize::MAX } else { self.core.ready() };
         let [for_run, for_alarm] = self.getters.call(runs, self.core.next_due());
         let over = !self.drainers.is_empty() && (self.core.is_drained() || !self.core.is_draining());
-        let drained = if over {
-            self.drainers.call_all()
-        } else {
-            Vec::new()
-        };
-        Calls {
-            for_run,
-            for_alarm,
-            drained,
-        }
+        let drained = if over { self.drainers.call_all() } else { Vec::new() };
+        Calls { for_run, for_alarm, drained }
     }
 }
 
@@ -123,22 +104,12 @@ enum Look<K> {
 impl<'q, K> Seat<'q, K> {
     /// For a task in [`Queue::get`](crate::Queue::get).
     pub(crate) fn of_getter(shared: &'q Arc<Shared<K>>) -> Self {
-        Self {
-            shared,
-            room: |inner| &mut inner.getters,
-            ticket: None,
-            alarm: Alarm::default(),
-        }
+        Self { shared, room: |inner| &mut inner.getters, ticket: None, alarm: Alarm::default() }
     }
 
     /// For a task in [`Queue::shut_down_with_drain`](crate::Queue::shut_down_with_drain).
     pub(crate) fn of_drainer(shared: &'q Arc<Shared<K>>) -> Self {
-        Self {
-            shared,
-            room: |inner| &mut inner.drainers,
-            ticket: None,
-            alarm: Alarm::default(),
-        }
+        Self { shared, room: |inner| &mut inner.drainers, ticket: None, alarm: Alarm::default() }
     }
 
     pub(crate) fn poll_drained(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -194,8 +165,7 @@ impl<K: Clone + Eq + Hash> Seat<'_, K> {
 impl<K> Drop for Seat<'_, K> {
     fn drop(&mut self) {
         if self.ticket.is_some() {
-            self.shared
-                .change(|inner| Self::leave(&mut self.ticket, (self.room)(inner)));
+            self.shared.change(|inner| Self::leave(&mut self.ticket, (self.room)(inner)));
         }
     }
 }

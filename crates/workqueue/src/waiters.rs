@@ -28,12 +28,7 @@ struct Seat {
 
 impl Waiters {
     pub(crate) fn new() -> Self {
-        Self {
-            seats: Vec::new(),
-            next: 0,
-            called: 0,
-            alarm: None,
-        }
+        Self { seats: Vec::new(), next: 0, called: 0, alarm: None }
     }
 
     #[inline]
@@ -56,11 +51,7 @@ impl Waiters {
         }
         let ticket = Ticket(self.next);
         self.next += 1;
-        self.seats.push(Seat {
-            ticket,
-            waker: Some(waker.clone()),
-            called: false,
-        });
+        self.seats.push(Seat { ticket, waker: Some(waker.clone()), called: false });
         ticket
     }
 
@@ -107,9 +98,7 @@ impl Waiters {
 
     /// Calls everybody.
     pub(crate) fn call_all(&mut self) -> Vec<Waker> {
-        (0..self.seats.len())
-            .filter_map(|place| self.ring(place))
-            .collect()
+        (0..self.seats.len()).filter_map(|place| self.ring(place)).collect()
     }
 
     fn ring(&mut self, place: usize) -> Option<Waker> {

@@ -27,10 +27,7 @@ fn exponential() -> ItemExponentialFailure<u32> {
 /// The worker loop of controller-runtime before v0.7 came back a second after each error.
 fn legacy() -> MaxOf<u32> {
     let one_second = ItemFastSlow::new(SECOND, SECOND, 0);
-    MaxOf::new([
-        Box::new(exponential()) as Box<dyn RateLimiter<u32>>,
-        Box::new(one_second),
-    ])
+    MaxOf::new([Box::new(exponential()) as Box<dyn RateLimiter<u32>>, Box::new(one_second)])
 }
 
 #[tokio::test(start_paused = true)]
@@ -46,16 +43,10 @@ async fn delays_of_one_key_double_from_5_ms_to_655_36_s_and_end_at_1000_s() {
 #[tokio::test(start_paused = true)]
 async fn one_key_is_retried_seven_times_in_the_first_second() {
     let retries = fail(exponential(), 1, 2311 * SECOND).await;
-    let expected = [
-        0.005, 0.015, 0.035, 0.075, 0.155, 0.315, 0.635, 1.275, 2.555, 5.115, 10.235, 20.475,
-    ];
+    let expected = [0.005, 0.015, 0.035, 0.075, 0.155, 0.315, 0.635, 1.275, 2.555, 5.115, 10.235, 20.475];
     assert_eq!(seconds(&retries.at[..12]), expected);
     assert_eq!(retries.per_second(1), [7]);
-    assert_eq!(
-        seconds(&retries.at[17..]),
-        [1310.715, 2310.715],
-        "the 18th and the 19th"
-    );
+    assert_eq!(seconds(&retries.at[17..]), [1310.715, 2310.715], "the 18th and the 19th");
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,10 +177,7 @@ async fn of_three_delays_the_shortest_makes_the_key_ready_once() {
     }
     drop(queue.get().await);
     assert_eq!(start.elapsed(), 5 * SECOND);
-    assert!(
-        timeout(60 * SECOND, queue.get()).await.is_err(),
-        "it is ready once"
-    );
+    assert!(timeout(60 * SECOND, queue.get()).await.is_err(), "it is ready once");
 
     queue.add_after("three", 3 * SECOND);
     queue.add_after("one", SECOND);
@@ -217,10 +205,7 @@ async fn three_queues_under_one_bucket_together_keep_its_figures() {
     let queues = [3334, 3333, 3333].map(|keys| fail(bucket.clone(), keys, span));
     let [one, two, three] = queues;
     let (one, two, three) = tokio::join!(one, two, three);
-    let mut all: Vec<Duration> = [one, two, three]
-        .into_iter()
-        .flat_map(|retries| retries.at)
-        .collect();
+    let mut all: Vec<Duration> = [one, two, three].into_iter().flat_map(|retries| retries.at).collect();
     all.sort_unstable();
     let all = simulation::Retries { at: all };
     let mut expected = [10; 20];

@@ -58,11 +58,7 @@ impl Watched {
     }
 
     fn assert_nothing_lost(&self) {
-        assert_eq!(
-            self.seen.load(SeqCst),
-            self.changes.load(SeqCst),
-            "a change was not followed by a run"
-        );
+        assert_eq!(self.seen.load(SeqCst), self.changes.load(SeqCst), "a change was not followed by a run");
     }
 }
 

@@ -21,13 +21,7 @@ impl Recorder {
 
     fn check(&self, expected: &Expect) {
         expected.assert_eq(
-            &self
-                .0
-                .lock()
-                .expect("no test panicked with it")
-                .drain(..)
-                .collect::<Vec<_>>()
-                .join(", "),
+            &self.0.lock().expect("no test panicked with it").drain(..).collect::<Vec<_>>().join(", "),
         );
     }
 }
@@ -78,9 +72,7 @@ async fn waiting_and_working_times_are_those_of_the_states() {
     advance(5 * SECOND).await;
     queue.add_rate_limited("a");
     drop(item);
-    recorder.check(&expect![
-        "retried, added normal, waited normal 2s, retried, worked 5s"
-    ]);
+    recorder.check(&expect!["retried, added normal, waited normal 2s, retried, worked 5s"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,10 +89,7 @@ async fn gauges_are_computed_when_somebody_asks() {
     advance(SECOND).await;
     let gauges = queue.gauges();
     assert_eq!(gauges.depth, [0, 4, 0]);
-    assert_eq!(
-        (gauges.unfinished, gauges.longest_running),
-        (3 * SECOND, 2 * SECOND)
-    );
+    assert_eq!((gauges.unfinished, gauges.longest_running), (3 * SECOND, 2 * SECOND));
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,12 +110,7 @@ async fn a_snapshot_says_of_every_key_where_it_is_and_why() {
                 _ => unreachable!("there are three states"),
             };
             let flow = key.flow.as_ref().map_or("-", Flow::as_str);
-            format!(
-                "{} flow {flow} {} failures {} {state}",
-                key.key,
-                key.priority.as_str(),
-                key.failures
-            )
+            format!("{} flow {flow} {} failures {} {state}", key.key, key.priority.as_str(), key.failures)
         })
         .collect();
     keys.sort_unstable();

@@ -37,10 +37,7 @@ async fn get_waits_until_a_delayed_key_is_due_and_no_longer() {
     let (queue, start) = (Queue::default(), Instant::now());
     queue.add_after("a", 5 * SECOND);
     let waiting = queue.when(&"a").unwrap();
-    assert_eq!(
-        (waiting.until - start, waiting.why),
-        (5 * SECOND, Reason::Delayed)
-    );
+    assert_eq!((waiting.until - start, waiting.why), (5 * SECOND, Reason::Delayed));
     assert_eq!(*queue.get().await.unwrap(), "a");
     assert_eq!(start.elapsed(), 5 * SECOND);
     assert_eq!(queue.when(&"a"), None);
@@ -83,12 +80,7 @@ async fn every_due_key_finds_its_own_waiting_getter() {
     for key in ["a", "b", "c", "d"] {
         queue.add_after(key, SECOND);
     }
-    let mut keys: Vec<&str> = tasks
-        .join_all()
-        .await
-        .iter()
-        .map(|item| **item.as_ref().unwrap())
-        .collect();
+    let mut keys: Vec<&str> = tasks.join_all().await.iter().map(|item| **item.as_ref().unwrap()).collect();
     keys.sort_unstable();
     assert_eq!(keys, ["a", "b", "c", "d"]);
     assert_eq!(start.elapsed(), SECOND);
@@ -102,9 +94,7 @@ async fn dropping_the_getter_that_was_called_passes_the_key_to_the_next() {
     assert!(is_pending(first.as_mut()).await && is_pending(second.as_mut()).await);
     queue.add("a"); // calls the second, which came last
     drop(second);
-    let item = timeout(SECOND, first)
-        .await
-        .expect("the first getter is called instead");
+    let item = timeout(SECOND, first).await.expect("the first getter is called instead");
     assert_eq!(*item.unwrap(), "a");
 }
 
@@ -118,15 +108,7 @@ async fn dropping_the_getter_that_keeps_the_alarm_passes_it_to_the_next() {
     tasks.spawn(getter(&queue));
     yield_now().await;
     drop(keeper);
-    assert_eq!(
-        *timeout(60 * SECOND, tasks.join_next())
-            .await
-            .unwrap()
-            .unwrap()
-            .unwrap()
-            .unwrap(),
-        "a"
-    );
+    assert_eq!(*timeout(60 * SECOND, tasks.join_next()).await.unwrap().unwrap().unwrap().unwrap(), "a");
     assert_eq!(start.elapsed(), SECOND);
 }
 
@@ -209,10 +191,7 @@ async fn len_counts_ready_keys_only() {
 #[tokio::test(start_paused = true)]
 async fn failures_are_counted_until_forgotten() {
     let fast_slow = ItemFastSlow::new(SECOND, 10 * SECOND, 1);
-    let (queue, start) = (
-        Queue::new(Options::default().rate_limiter(fast_slow)),
-        Instant::now(),
-    );
+    let (queue, start) = (Queue::new(Options::default().rate_limiter(fast_slow)), Instant::now());
     queue.add_rate_limited("a");
     let item = queue.get().await.unwrap();
     assert_eq!((start.elapsed(), queue.num_requeues(&"a")), (SECOND, 1));
@@ -234,13 +213,7 @@ async fn shutdown_releases_every_waiting_getter() {
     }
     yield_now().await;
     assert!(queue.shut_down().is_empty());
-    assert!(
-        timeout(SECOND, tasks.join_all())
-            .await
-            .unwrap()
-            .iter()
-            .all(Option::is_none)
-    );
+    assert!(timeout(SECOND, tasks.join_all()).await.unwrap().iter().all(Option::is_none));
     assert!(queue.is_shut_down());
     queue.add("a");
     assert!(queue.get().await.is_none());
@@ -300,9 +273,7 @@ async fn shutdown_ends_the_waiting_of_drain() {
     let mut drain = pin!(queue.shut_down_with_drain());
     assert!(is_pending(drain.as_mut()).await);
     queue.shut_down();
-    timeout(SECOND, drain)
-        .await
-        .expect("the item is not done, and nobody waits for it");
+    timeout(SECOND, drain).await.expect("the item is not done, and nobody waits for it");
 }
 
 #[tokio::test(start_paused = true)]
@@ -314,9 +285,7 @@ async fn dropping_drain_leaves_the_queue_shut_down() {
     assert!(queue.is_shut_down());
     drop(item);
     assert!(queue.get().await.is_none());
-    timeout(SECOND, queue.shut_down_with_drain())
-        .await
-        .expect("nothing is left to wait for");
+    timeout(SECOND, queue.shut_down_with_drain()).await.expect("nothing is left to wait for");
 }
 
 /// Random work by eight tasks: no key is lost, none runs beside itself, and the last add of each is followed by a run
@@ -341,11 +310,7 @@ async fn every_last_add_is_followed_by_a_run_and_no_key_runs_beside_itself() {
         workers.spawn(async move {
             while let Some(item) = queue.get().await {
                 let key: &Key = &keys[*item];
-                assert!(
-                    !key.running.swap(true, SeqCst),
-                    "key {} runs beside itself",
-                    *item
-                );
+                assert!(!key.running.swap(true, SeqCst), "key {} runs beside itself", *item);
                 let added = key.added.load(SeqCst);
                 if added.is_multiple_of(3) {
                     yield_now().await;
@@ -361,9 +326,8 @@ async fn every_last_add_is_followed_by_a_run_and_no_key_runs_beside_itself() {
         producers.spawn(async move {
             let mut random: u64 = seed + 1;
             for _ in 0..KEYS * 100 / 8 {
-                random = random
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1_442_695_040_888_963_407);
+                random =
+                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 let key = (random >> 33) as usize % KEYS;
                 keys[key].added.fetch_add(1, SeqCst);
                 match random >> 62 {
@@ -377,10 +341,7 @@ async fn every_last_add_is_followed_by_a_run_and_no_key_runs_beside_itself() {
         });
     }
     producers.join_all().await;
-    while keys
-        .iter()
-        .any(|key| key.seen.load(SeqCst) != key.added.load(SeqCst))
-    {
+    while keys.iter().any(|key| key.seen.load(SeqCst) != key.added.load(SeqCst)) {
         yield_now().await;
     }
     assert!(queue.shut_down_with_drain().await.is_empty());

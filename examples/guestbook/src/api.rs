@@ -6,10 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A page where visitors leave a word, served by a Deployment.
-#[expect(
-    clippy::duplicated_attributes,
-    reason = "each printer column has the same attributes"
-)]
+#[expect(clippy::duplicated_attributes, reason = "each printer column has the same attributes")]
 #[derive(CustomResource, Deserialize, Serialize, Clone, Debug, PartialEq, JsonSchema)]
 #[kube(
     group = "example.com",
@@ -73,10 +70,7 @@ impl Guestbook {
         if status.observed_generation != self.metadata.generation {
             return None;
         }
-        status
-            .conditions
-            .iter()
-            .find(|condition| condition.type_ == "Ready")
+        status.conditions.iter().find(|condition| condition.type_ == "Ready")
     }
 
     /// Whether the children exist as the present spec wants them.

@@ -21,11 +21,7 @@ use crate::api::Guestbook;
 pub(crate) fn page(guestbook: &Guestbook, style: Option<&str>) -> Result<ConfigMap, OwnerError> {
     let mut files = BTreeMap::from([("index.html".to_owned(), html(&guestbook.spec.greeting))]);
     files.extend(style.map(|style| ("style.css".to_owned(), style.to_owned())));
-    let mut page = ConfigMap {
-        metadata: child_meta(guestbook),
-        data: Some(files),
-        ..ConfigMap::default()
-    };
+    let mut page = ConfigMap { metadata: child_meta(guestbook), data: Some(files), ..ConfigMap::default() };
     set_controller_reference(guestbook, &mut page)?;
     Ok(page)
 }
@@ -36,10 +32,7 @@ pub(crate) fn deployment(guestbook: &Guestbook) -> Result<Deployment, OwnerError
     let container = Container {
         name: "web".to_owned(),
         image: Some("nginx:1.29".to_owned()),
-        ports: Some(vec![ContainerPort {
-            container_port: 80,
-            ..ContainerPort::default()
-        }]),
+        ports: Some(vec![ContainerPort { container_port: 80, ..ContainerPort::default() }]),
         volume_mounts: Some(vec![VolumeMount {
             name: "page".to_owned(),
             mount_path: "/usr/share/nginx/html".to_owned(),
@@ -59,15 +52,9 @@ pub(crate) fn deployment(guestbook: &Guestbook) -> Result<Deployment, OwnerError
         metadata: child_meta(guestbook),
         spec: Some(DeploymentSpec {
             replicas: Some(guestbook.spec.replicas),
-            selector: LabelSelector {
-                match_labels: Some(labels.clone()),
-                ..LabelSelector::default()
-            },
+            selector: LabelSelector { match_labels: Some(labels.clone()), ..LabelSelector::default() },
             template: PodTemplateSpec {
-                metadata: Some(ObjectMeta {
-                    labels: Some(labels),
-                    ..ObjectMeta::default()
-                }),
+                metadata: Some(ObjectMeta { labels: Some(labels), ..ObjectMeta::default() }),
                 spec: Some(PodSpec {
                     containers: vec![container],
                     volumes: Some(vec![page]),
@@ -84,15 +71,9 @@ pub(crate) fn deployment(guestbook: &Guestbook) -> Result<Deployment, OwnerError
 
 /// What is kept of a Guestbook that goes. It has no owner, so it stays.
 pub(crate) fn archive(guestbook: &Guestbook) -> ConfigMap {
-    let mut archive = ConfigMap {
-        metadata: child_meta(guestbook),
-        ..ConfigMap::default()
-    };
+    let mut archive = ConfigMap { metadata: child_meta(guestbook), ..ConfigMap::default() };
     archive.metadata.name = Some(format!("{}-archive", guestbook.name_any()));
-    archive.data = Some(BTreeMap::from([(
-        "greeting".to_owned(),
-        guestbook.spec.greeting.clone(),
-    )]));
+    archive.data = Some(BTreeMap::from([("greeting".to_owned(), guestbook.spec.greeting.clone())]));
     archive
 }
 
@@ -114,10 +95,7 @@ fn labels(guestbook: &Guestbook) -> BTreeMap<String, String> {
 
 /// A greeting comes from a user: what HTML takes for markup is written as text.
 fn html(greeting: &str) -> String {
-    let greeting = greeting
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;");
+    let greeting = greeting.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     format!("<!doctype html>\n<link rel=\"stylesheet\" href=\"style.css\">\n<h1>{greeting}</h1>\n")
 }
 
@@ -127,11 +105,7 @@ mod tests {
     use crate::api::GuestbookSpec;
 
     fn guestbook() -> Guestbook {
-        let spec = GuestbookSpec {
-            greeting: "<Hello> & welcome".to_owned(),
-            replicas: 2,
-            theme: None,
-        };
+        let spec = GuestbookSpec { greeting: "<Hello> & welcome".to_owned(), replicas: 2, theme: None };
         let mut guestbook = Guestbook::new("welcome", spec);
         guestbook.metadata.namespace = Some("default".to_owned());
         guestbook.metadata.uid = Some("u1".to_owned());
@@ -152,11 +126,7 @@ mod tests {
     fn a_greeting_cannot_smuggle_markup_into_the_page() {
         let page = page(&guestbook(), Some("h1 {}")).expect("a fresh object has no other controller");
         let files = page.data.expect("files");
-        assert!(
-            files["index.html"].contains("&lt;Hello&gt; &amp; welcome"),
-            "{}",
-            files["index.html"]
-        );
+        assert!(files["index.html"].contains("&lt;Hello&gt; &amp; welcome"), "{}", files["index.html"]);
         assert_eq!(files["style.css"], "h1 {}");
     }
 }

@@ -40,26 +40,17 @@ impl Cluster {
     ///
     /// The address is taken, or the kubeconfig cannot be written.
     pub async fn embedded(address: SocketAddr) -> anyhow::Result<Self> {
-        let environment = Environment::builder()
-            .transport(Transport::Tcp(address))
-            .crd::<Guestbook>()
-            .start()
-            .await?;
+        let environment =
+            Environment::builder().transport(Transport::Tcp(address)).crd::<Guestbook>().start().await?;
         let folder = tempfile::Builder::new().prefix("guestbook-").tempdir()?;
         let kubeconfig = folder.path().join("kubeconfig");
-        let listener = environment
-            .listener()
-            .context("an environment over TCP has a listener")?;
+        let listener = environment.listener().context("an environment over TCP has a listener")?;
         fs::write(&kubeconfig, listener.kubeconfig())
             .map_err(|error| anyhow::anyhow!("cannot write {}: {error}", kubeconfig.display()))?;
         let client = environment.client();
         Ok(Self {
             client,
-            embedded: Some(Embedded {
-                kubeconfig,
-                _environment: environment,
-                _folder: folder,
-            }),
+            embedded: Some(Embedded { kubeconfig, _environment: environment, _folder: folder }),
         })
     }
 
@@ -69,19 +60,15 @@ impl Cluster {
     ///
     /// The kubeconfig cannot be read or lacks the context, the API server cannot be reached or refuses.
     pub async fn existing(kubeconfig: Option<&Path>, context: Option<String>) -> anyhow::Result<Self> {
-        let options = KubeConfigOptions {
-            context,
-            ..KubeConfigOptions::default()
-        };
+        let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
         let file = match kubeconfig {
             Some(path) => Kubeconfig::read_from(path),
             None => Kubeconfig::read(),
         };
         let shown = kubeconfig.map_or_else(|| "the kubeconfig".to_owned(), |path| path.display().to_string());
         let usable = |error| anyhow::anyhow!("cannot use {shown}: {error}");
-        let config = kube::Config::from_custom_kubeconfig(file.map_err(usable)?, &options)
-            .await
-            .map_err(usable)?;
+        let config =
+            kube::Config::from_custom_kubeconfig(file.map_err(usable)?, &options).await.map_err(usable)?;
         let url = config.cluster_url.clone();
         let client = kube::Client::try_from(config)?;
         if let Err(error) = client.apiserver_version().await {
@@ -91,10 +78,7 @@ impl Cluster {
             );
         }
         install_crds(&client, &[Guestbook::crd()]).await?;
-        Ok(Self {
-            client,
-            embedded: None,
-        })
+        Ok(Self { client, embedded: None })
     }
 }
 

@@ -54,9 +54,7 @@ fn dressed_by(
             guestbook.spec.theme == theme.metadata.name
                 && guestbook.metadata.namespace == theme.metadata.namespace
         });
-        dressed
-            .filter_map(|guestbook| ObjectKey::of(&**guestbook))
-            .collect()
+        dressed.filter_map(|guestbook| ObjectKey::of(&**guestbook)).collect()
     }
 }
 
@@ -99,10 +97,8 @@ impl Reconciler for GuestbookReconciler {
         let style = match self.style(&guestbook) {
             Ok(style) => style,
             Err(missing) => {
-                cx.events()
-                    .warning(&*guestbook, "ThemeNotFound", "ReadTheme", missing.to_string());
-                self.set_ready(&guestbook, cx, "False", "ThemeNotFound", &missing.to_string())
-                    .await?;
+                cx.events().warning(&*guestbook, "ThemeNotFound", "ReadTheme", missing.to_string());
+                self.set_ready(&guestbook, cx, "False", "ThemeNotFound", &missing.to_string()).await?;
                 return Err(missing.into()); // tried again, each time a little later
             }
         };
@@ -138,15 +134,8 @@ impl GuestbookReconciler {
         };
         let namespace = guestbook.namespace().unwrap_or_default();
         match self.config_maps.get(&ObjectKey::new(&*namespace, &**theme)) {
-            Some(config) => Ok(config
-                .data
-                .as_ref()
-                .and_then(|files| files.get("style.css"))
-                .cloned()),
-            None => Err(ThemeNotFound {
-                namespace,
-                theme: theme.clone(),
-            }),
+            Some(config) => Ok(config.data.as_ref().and_then(|files| files.get("style.css")).cloned()),
+            None => Err(ThemeNotFound { namespace, theme: theme.clone() }),
         }
     }
 
@@ -156,20 +145,8 @@ impl GuestbookReconciler {
         style: Option<&str>,
         cx: &Context,
     ) -> Result<(), reconcile::Error> {
-        self.apply_child(
-            guestbook,
-            &children::page(guestbook, style)?,
-            &self.config_maps,
-            cx,
-        )
-        .await?;
-        self.apply_child(
-            guestbook,
-            &children::deployment(guestbook)?,
-            &self.deployments,
-            cx,
-        )
-        .await
+        self.apply_child(guestbook, &children::page(guestbook, style)?, &self.config_maps, cx).await?;
+        self.apply_child(guestbook, &children::deployment(guestbook)?, &self.deployments, cx).await
     }
 
     /// Makes a child be as given, and records it if that changed anything.
@@ -181,10 +158,7 @@ impl GuestbookReconciler {
         cx: &Context,
     ) -> Result<(), reconcile::Error> {
         let before = ObjectKey::of(child).and_then(|key| cached.get(&key));
-        if let Some(stranger) = before
-            .as_deref()
-            .filter(|before| !is_controlled_by(*before, guestbook))
-        {
+        if let Some(stranger) = before.as_deref().filter(|before| !is_controlled_by(*before, guestbook)) {
             let child = format!(
                 "{} {}/{}",
                 K::kind(&()),
@@ -196,19 +170,11 @@ impl GuestbookReconciler {
         let after = self.client.apply(child).await?;
         let kind = K::kind(&());
         match before {
-            None => cx.events().normal(
-                guestbook,
-                &format!("{kind}Created"),
-                "Apply",
-                format!("{kind} created"),
-            ),
+            None => {
+                cx.events().normal(guestbook, &format!("{kind}Created"), "Apply", format!("{kind} created"))
+            }
             Some(before) if before.resource_version() != after.resource_version() => {
-                cx.events().normal(
-                    guestbook,
-                    &format!("{kind}Updated"),
-                    "Apply",
-                    format!("{kind} updated"),
-                );
+                cx.events().normal(guestbook, &format!("{kind}Updated"), "Apply", format!("{kind} updated"));
             }
             Some(_) => {}
         }
@@ -220,12 +186,7 @@ impl GuestbookReconciler {
         if has_finalizer(guestbook, FINALIZER) {
             self.client.apply(&children::archive(guestbook)).await?;
             if self.client.remove_finalizer(guestbook, FINALIZER).await? {
-                cx.events().normal(
-                    guestbook,
-                    "Archived",
-                    "Archive",
-                    "the greeting is kept in a ConfigMap",
-                );
+                cx.events().normal(guestbook, "Archived", "Archive", "the greeting is kept in a ConfigMap");
             }
         }
         Ok(Action::done())

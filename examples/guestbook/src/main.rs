@@ -67,18 +67,10 @@ async fn main() -> ExitCode {
 /// `RUST_LOG` decides. Without it the operator on a cluster logs, and beside the play, which tells all, nothing does.
 fn init_logs(args: &Args) {
     // What the client says of a failed connection, the error at the end says better.
-    let default = if args.on_existing_cluster() && !args.demo {
-        "info,kube_client=off"
-    } else {
-        "off"
-    };
+    let default = if args.on_existing_cluster() && !args.demo { "info,kube_client=off" } else { "off" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let colours = io::stderr().is_terminal();
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(colours)
-        .init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colours).init();
 }
 
 async fn run(args: Args) -> anyhow::Result<()> {
@@ -86,11 +78,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
     if args.once && !plays {
         anyhow::bail!("--once ends after the play, and an existing cluster sees no play without --demo");
     }
-    let cast = if plays {
-        Some(Cast::read(&args.guestbooks)?)
-    } else {
-        None
-    };
+    let cast = if plays { Some(Cast::read(&args.guestbooks)?) } else { None };
     let narrator = Narrator::new();
     let cluster = if args.on_existing_cluster() {
         Cluster::existing(args.kubeconfig.as_deref(), args.context.clone()).await?

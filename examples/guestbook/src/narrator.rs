@@ -31,10 +31,7 @@ struct Inner {
 #[derive(Debug)]
 enum Display {
     Lines,
-    Terminal {
-        all: MultiProgress,
-        bars: Mutex<BTreeMap<String, ProgressBar>>,
-    },
+    Terminal { all: MultiProgress, bars: Mutex<BTreeMap<String, ProgressBar>> },
 }
 
 impl Narrator {
@@ -49,10 +46,7 @@ impl Narrator {
         } else {
             Display::Lines
         };
-        Self(Arc::new(Inner {
-            started: Instant::now(),
-            display,
-        }))
+        Self(Arc::new(Inner { started: Instant::now(), display }))
     }
 
     /// Says what the play does now.
@@ -75,10 +69,7 @@ impl Narrator {
     }
 
     fn line(&self, text: &str) {
-        self.plain(&format!(
-            "{:>8.3}s {text}",
-            self.0.started.elapsed().as_secs_f64()
-        ));
+        self.plain(&format!("{:>8.3}s {text}", self.0.started.elapsed().as_secs_f64()));
     }
 
     /// Shows the present state of an object; `None` when it is gone.
@@ -108,10 +99,7 @@ impl Narrator {
     /// Leaves the display in its last state.
     pub fn finish(&self) {
         if let Display::Terminal { bars, .. } = &self.0.display {
-            bars.lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .values()
-                .for_each(ProgressBar::abandon);
+            bars.lock().unwrap_or_else(PoisonError::into_inner).values().for_each(ProgressBar::abandon);
         }
     }
 
@@ -121,21 +109,13 @@ impl Narrator {
     ///
     /// The manager has a narrator.
     pub fn listen(&self, manager: &Manager) -> Result<(), DuplicateName> {
-        Builder::managed_by(manager)
-            .for_kind::<Guestbook>()
-            .named("narrate-guestbooks")
-            .complete(ShowGuestbooks {
-                narrator: self.clone(),
-                guestbooks: manager.cached(),
-                shown: Mutex::default(),
-            })?;
+        Builder::managed_by(manager).for_kind::<Guestbook>().named("narrate-guestbooks").complete(
+            ShowGuestbooks { narrator: self.clone(), guestbooks: manager.cached(), shown: Mutex::default() },
+        )?;
         Builder::managed_by(manager)
             .for_kind::<Event>()
             .named("narrate-events")
-            .complete(ShowEvents {
-                narrator: self.clone(),
-                events: manager.cached(),
-            })
+            .complete(ShowEvents { narrator: self.clone(), events: manager.cached() })
     }
 }
 
@@ -195,19 +175,11 @@ impl Reconciler for ShowEvents {
         let Some(event) = self.events.get(key) else {
             return Ok(Action::done());
         };
-        let about = event
-            .regarding
-            .as_ref()
-            .filter(|about| about.kind.as_deref() == Some("Guestbook"));
+        let about = event.regarding.as_ref().filter(|about| about.kind.as_deref() == Some("Guestbook"));
         if let Some(name) = about.and_then(|about| about.name.as_ref()) {
-            let times = event
-                .series
-                .as_ref()
-                .map_or_else(String::new, |series| format!(" (×{})", series.count));
-            self.narrator.say(
-                name,
-                &format!("{}{times}", event.note.as_deref().unwrap_or_default()),
-            );
+            let times =
+                event.series.as_ref().map_or_else(String::new, |series| format!(" (×{})", series.count));
+            self.narrator.say(name, &format!("{}{times}", event.note.as_deref().unwrap_or_default()));
         }
         Ok(Action::done())
     }

@@ -42,15 +42,10 @@ impl Cast {
     /// three of them.
     pub fn read(folder: &Path) -> anyhow::Result<Self> {
         let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
-        let mut files = entries
-            .map(|entry| Ok(entry?.path()))
-            .collect::<std::io::Result<Vec<PathBuf>>>()?;
+        let mut files = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<PathBuf>>>()?;
         files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
         files.sort();
-        let guestbooks = files
-            .iter()
-            .map(|file| read_guestbook(file))
-            .collect::<anyhow::Result<Vec<_>>>()?;
+        let guestbooks = files.iter().map(|file| read_guestbook(file)).collect::<anyhow::Result<Vec<_>>>()?;
         let found = guestbooks.len();
         let guestbooks = guestbooks.try_into().ok().with_context(|| {
             format!(
@@ -67,10 +62,7 @@ fn read_guestbook(file: &Path) -> anyhow::Result<DynamicObject> {
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
     let value: Value = serde_saphyr::from_str(&text).map_err(|error| {
         let error = error.to_string(); // the first line says what and where, the others quote the file
-        anyhow::anyhow!(
-            "{shown} is not YAML: {}",
-            error.lines().next().unwrap_or_default()
-        )
+        anyhow::anyhow!("{shown} is not YAML: {}", error.lines().next().unwrap_or_default())
     })?;
     let (kind, version) = (value["kind"].as_str(), value["apiVersion"].as_str());
     if (kind, version) != (Some("Guestbook"), Some("example.com/v1")) {
@@ -118,10 +110,7 @@ pub async fn run(
     stage.until_ready(&scaled).await?;
     stage.until_replicas(&scaled, 3).await?;
 
-    narrator.step(&format!(
-        "break {}: name a theme that does not exist",
-        broken.name_any()
-    ));
+    narrator.step(&format!("break {}: name a theme that does not exist", broken.name_any()));
     stage.delete_theme().await?;
     broken.data["spec"]["theme"] = json!(THEME);
     stage.apply(&broken).await?;
@@ -147,21 +136,14 @@ struct Stage {
 impl Stage {
     async fn apply(&self, guestbook: &DynamicObject) -> anyhow::Result<()> {
         let name = guestbook.name_any();
-        let applied = self
-            .objects
-            .patch(&name, &as_player(), &Patch::Apply(guestbook))
-            .await;
-        applied
-            .map_err(|error| failed("apply Guestbook", &name, &error))
-            .map(|_| ())
+        let applied = self.objects.patch(&name, &as_player(), &Patch::Apply(guestbook)).await;
+        applied.map_err(|error| failed("apply Guestbook", &name, &error)).map(|_| ())
     }
 
     async fn delete(&self, guestbook: &DynamicObject) -> anyhow::Result<()> {
         let name = guestbook.name_any();
         let deleted = self.guestbooks.delete(&name, &DeleteParams::default()).await;
-        deleted
-            .map_err(|error| failed("delete Guestbook", &name, &error))
-            .map(|_| ())
+        deleted.map_err(|error| failed("delete Guestbook", &name, &error)).map(|_| ())
     }
 
     /// An earlier play on this cluster may have left it.
@@ -177,33 +159,20 @@ impl Stage {
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": THEME },
             "data": { "style.css": "h1 { color: crimson }" },
         });
-        let created = self
-            .config_maps
-            .patch(THEME, &as_player(), &Patch::Apply(theme))
-            .await;
-        created
-            .map_err(|error| failed("create ConfigMap", THEME, &error))
-            .map(|_| ())
+        let created = self.config_maps.patch(THEME, &as_player(), &Patch::Apply(theme)).await;
+        created.map_err(|error| failed("create ConfigMap", THEME, &error)).map(|_| ())
     }
 
     async fn until_ready(&self, guestbook: &DynamicObject) -> anyhow::Result<()> {
         let name = &*guestbook.name_any();
         let ready = eventually(PATIENCE, async || {
-            let guestbook = self
-                .guestbooks
-                .get(name)
-                .await
-                .map_err(|error| error.to_string())?;
+            let guestbook = self.guestbooks.get(name).await.map_err(|error| error.to_string())?;
             if guestbook.is_ready() {
                 return Ok(());
             }
-            Err(guestbook
-                .ready()
-                .map_or("not reconciled yet".to_owned(), |ready| ready.message.clone()))
+            Err(guestbook.ready().map_or("not reconciled yet".to_owned(), |ready| ready.message.clone()))
         });
-        ready
-            .await
-            .with_context(|| format!("Guestbook {name} is not ready"))
+        ready.await.with_context(|| format!("Guestbook {name} is not ready"))
     }
 
     /// Waits until the controller has met the missing theme, and has tried again a few times.
@@ -214,61 +183,33 @@ impl Stage {
             self.guestbooks.namespace().unwrap_or_default(),
         );
         let failing = eventually(PATIENCE, async || {
-            let guestbook = self
-                .guestbooks
-                .get(name)
-                .await
-                .map_err(|error| error.to_string())?;
-            if guestbook
-                .ready()
-                .is_none_or(|ready| ready.reason != "ThemeNotFound")
-            {
+            let guestbook = self.guestbooks.get(name).await.map_err(|error| error.to_string())?;
+            if guestbook.ready().is_none_or(|ready| ready.reason != "ThemeNotFound") {
                 return Err("its condition does not say that the theme is missing".to_owned());
             }
-            let events = events
-                .list(&Default::default())
-                .await
-                .map_err(|error| error.to_string())?;
+            let events = events.list(&Default::default()).await.map_err(|error| error.to_string())?;
             let about = |event: &k8s_openapi::api::events::v1::Event| {
                 event.reason.as_deref() == Some("ThemeNotFound")
                     && event.regarding.as_ref().and_then(|object| object.uid.clone()) == guestbook.uid()
             };
-            let failures = events
-                .items
-                .iter()
-                .filter(|event| about(event))
-                .filter_map(|event| event.series.as_ref());
+            let failures =
+                events.items.iter().filter(|event| about(event)).filter_map(|event| event.series.as_ref());
             match failures.map(|series| series.count).max() {
                 Some(count) if count >= FAILURES => Ok(()),
-                count => Err(format!(
-                    "its controller has reported {} failures",
-                    count.unwrap_or(0)
-                )),
+                count => Err(format!("its controller has reported {} failures", count.unwrap_or(0))),
             }
         });
-        failing
-            .await
-            .with_context(|| format!("Guestbook {name} does not fail"))
+        failing.await.with_context(|| format!("Guestbook {name} does not fail"))
     }
 
     async fn until_replicas(&self, guestbook: &DynamicObject, wanted: i32) -> anyhow::Result<()> {
         let name = &*guestbook.name_any();
         let scaled = eventually(PATIENCE, async || {
-            let deployment = self
-                .deployments
-                .get(name)
-                .await
-                .map_err(|error| error.to_string())?;
+            let deployment = self.deployments.get(name).await.map_err(|error| error.to_string())?;
             let replicas = deployment.spec.and_then(|spec| spec.replicas);
-            if replicas == Some(wanted) {
-                Ok(())
-            } else {
-                Err(format!("it asks for {replicas:?} replicas"))
-            }
+            if replicas == Some(wanted) { Ok(()) } else { Err(format!("it asks for {replicas:?} replicas")) }
         });
-        scaled
-            .await
-            .with_context(|| format!("Deployment {name} is not scaled"))
+        scaled.await.with_context(|| format!("Deployment {name} is not scaled"))
     }
 
     /// Waits until the Guestbook and its children are gone, and its archive is there.
@@ -277,29 +218,15 @@ impl Stage {
         let archive = format!("{name}-archive");
         let gone = eventually(PATIENCE, async || {
             let found = |what: &str, there: bool| {
-                if there {
-                    Err(format!("{what} is still there"))
-                } else {
-                    Ok(())
-                }
+                if there { Err(format!("{what} is still there")) } else { Ok(()) }
             };
             let text = |error: kube::Error| error.to_string();
-            found(
-                "the Guestbook",
-                self.guestbooks.get_opt(name).await.map_err(text)?.is_some(),
-            )?;
-            found(
-                "its Deployment",
-                self.deployments.get_opt(name).await.map_err(text)?.is_some(),
-            )?;
-            found(
-                "its ConfigMap",
-                self.config_maps.get_opt(name).await.map_err(text)?.is_some(),
-            )?;
+            found("the Guestbook", self.guestbooks.get_opt(name).await.map_err(text)?.is_some())?;
+            found("its Deployment", self.deployments.get_opt(name).await.map_err(text)?.is_some())?;
+            found("its ConfigMap", self.config_maps.get_opt(name).await.map_err(text)?.is_some())?;
             self.config_maps.get(&archive).await.map_err(text).map(|_| ())
         });
-        gone.await
-            .with_context(|| format!("Guestbook {name} is not gone"))
+        gone.await.with_context(|| format!("Guestbook {name} is not gone"))
     }
 }
 

@@ -56,20 +56,12 @@ struct Serving {
 
 impl Serving {
     fn start() -> Self {
-        let mut child = guestbook()
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the program starts");
+        let mut child = guestbook().stdout(Stdio::piped()).spawn().expect("the program starts");
         let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         let kubeconfig = lines
             .map_while(Result::ok)
             .find_map(|line| {
-                Some(
-                    line.strip_prefix("try: kubectl --kubeconfig ")?
-                        .split(' ')
-                        .next()?
-                        .to_owned(),
-                )
+                Some(line.strip_prefix("try: kubectl --kubeconfig ")?.split(' ').next()?.to_owned())
             })
             .expect("it tells of its kubeconfig");
         Self { child, kubeconfig }
@@ -77,10 +69,7 @@ impl Serving {
 
     fn stop(mut self) {
         let pid = self.child.id().to_string();
-        let sent = Command::new("kill")
-            .args(["-TERM", &pid])
-            .status()
-            .expect("kill runs");
+        let sent = Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
         assert!(sent.success());
         assert!(self.child.wait().expect("it ends").success());
         assert!(!Path::new(&self.kubeconfig).exists(), "it leaves no file behind");
@@ -104,30 +93,16 @@ struct Kubectl<'s> {
 impl<'s> Kubectl<'s> {
     /// `None` where there is no kubectl.
     fn find(serving: &'s Serving) -> Option<Self> {
-        if Command::new("kubectl")
-            .args(["version", "--client"])
-            .output()
-            .is_err()
-        {
+        if Command::new("kubectl").args(["version", "--client"]).output().is_err() {
             eprintln!("skipped: kubectl is not installed");
             return None;
         }
-        Some(Self {
-            serving,
-            home: tempfile::tempdir().expect("a temporary folder"),
-        })
+        Some(Self { serving, home: tempfile::tempdir().expect("a temporary folder") })
     }
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new("kubectl");
-        command
-            .args([
-                "--kubeconfig",
-                &self.serving.kubeconfig,
-                "--request-timeout",
-                "30s",
-            ])
-            .args(args);
+        command.args(["--kubeconfig", &self.serving.kubeconfig, "--request-timeout", "30s"]).args(args);
         command.env("HOME", self.home.path()); // it keeps a cache there
         command
     }
@@ -136,10 +111,7 @@ impl<'s> Kubectl<'s> {
     fn rows(&self, args: &[&str]) -> Vec<String> {
         let output = self.command(args).output().expect("kubectl runs");
         assert!(output.status.success(), "{args:?}: {output:?}");
-        String::from_utf8_lossy(&output.stdout)
-            .lines()
-            .map(columns)
-            .collect()
+        String::from_utf8_lossy(&output.stdout).lines().map(columns).collect()
     }
 }
 
@@ -151,11 +123,8 @@ fn columns(line: &str) -> String {
 fn the_line_it_prints_works_and_sigterm_ends_it() {
     let serving = Serving::start();
     if let Some(kubectl) = Kubectl::find(&serving) {
-        let expected = [
-            "NAME REPLICAS READY REASON",
-            "wedding 2 True ChildrenExist",
-            "welcome 3 True ChildrenExist",
-        ];
+        let expected =
+            ["NAME REPLICAS READY REASON", "wedding 2 True ChildrenExist", "welcome 3 True ChildrenExist"];
         assert_eq!(kubectl.rows(&["get", "guestbooks"]), expected);
     }
     serving.stop();
@@ -169,9 +138,7 @@ fn kubectl_applies_watches_and_deletes_while_the_operator_works() {
     };
     let mut watch = kubectl.command(&["get", "guestbooks", "-w"]);
     let mut watch = watch.stdout(Stdio::piped()).spawn().expect("kubectl runs");
-    let mut seen = BufReader::new(watch.stdout.take().expect("a pipe"))
-        .lines()
-        .map_while(Result::ok);
+    let mut seen = BufReader::new(watch.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
     let mut until = |row: &str| {
         let mut before = Vec::new();
         let found = seen.by_ref().map(|line| columns(&line)).find(|line| {
@@ -190,10 +157,7 @@ fn kubectl_applies_watches_and_deletes_while_the_operator_works() {
              spec: {{greeting: Mind the roses, replicas: {replicas}}}\n"
         );
         fs::write(&file, text).expect("a file");
-        assert_eq!(
-            kubectl.rows(&["apply", "-f", path]),
-            [format!("guestbook.example.com/garden {said}")]
-        );
+        assert_eq!(kubectl.rows(&["apply", "-f", path]), [format!("guestbook.example.com/garden {said}")]);
         if said != "unchanged" {
             until(&format!("garden {replicas} True ChildrenExist"));
         }
@@ -202,13 +166,7 @@ fn kubectl_applies_watches_and_deletes_while_the_operator_works() {
     assert_eq!(deployment, ["4"]);
     let deleted = kubectl.rows(&["delete", "guestbook", "garden"]);
     assert_eq!(deleted, ["guestbook.example.com \"garden\" deleted"]);
-    let archive = kubectl.rows(&[
-        "get",
-        "configmap",
-        "garden-archive",
-        "-o",
-        "jsonpath={.data.greeting}",
-    ]);
+    let archive = kubectl.rows(&["get", "configmap", "garden-archive", "-o", "jsonpath={.data.greeting}"]);
     assert_eq!(archive, ["Mind the roses"]);
 
     watch.kill().expect("it still watches");
@@ -221,21 +179,12 @@ fn bad_files_are_named() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().to_str().expect("a path of text");
     let text = failure(&["--once", "--guestbooks", path]);
-    assert!(
-        text.contains(path) && text.contains("needs three Guestbooks"),
-        "{text}"
-    );
+    assert!(text.contains(path) && text.contains("needs three Guestbooks"), "{text}");
 
     for (yaml, told) in [
         ("spec: [", "is not YAML"),
-        (
-            "kind: Gadget\napiVersion: v1\n",
-            "holds Gadget (v1): put a Guestbook (example.com/v1) there",
-        ),
-        (
-            "kind: Guestbook\napiVersion: example.com/v1\nspec: {greeting: hi}\n",
-            "has no metadata.name",
-        ),
+        ("kind: Gadget\napiVersion: v1\n", "holds Gadget (v1): put a Guestbook (example.com/v1) there"),
+        ("kind: Guestbook\napiVersion: example.com/v1\nspec: {greeting: hi}\n", "has no metadata.name"),
     ] {
         fs::write(folder.path().join("bad.yaml"), yaml).expect("a file");
         let text = failure(&["--once", "--guestbooks", path]);
@@ -246,29 +195,16 @@ fn bad_files_are_named() {
 #[test]
 fn a_spec_that_the_api_server_refuses_is_told_in_its_words() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    for (name, spec) in [
-        ("a", "greeting: hi"),
-        ("b", "{greeting: hi, replicas: 99}"),
-        ("c", "greeting: hi"),
-    ] {
+    for (name, spec) in [("a", "greeting: hi"), ("b", "{greeting: hi, replicas: 99}"), ("c", "greeting: hi")]
+    {
         let text = format!(
             "kind: Guestbook\napiVersion: example.com/v1\nmetadata: {{name: {name}}}\nspec: {{{spec}}}\n"
         );
-        fs::write(
-            folder.path().join(format!("{name}.yaml")),
-            text.replace("{{", "{").replace("}}", "}"),
-        )
-        .expect("a file");
+        fs::write(folder.path().join(format!("{name}.yaml")), text.replace("{{", "{").replace("}}", "}"))
+            .expect("a file");
     }
-    let text = failure(&[
-        "--once",
-        "--guestbooks",
-        folder.path().to_str().expect("a path of text"),
-    ]);
-    assert!(
-        text.contains("Guestbook b") && text.contains("spec.replicas"),
-        "{text}"
-    );
+    let text = failure(&["--once", "--guestbooks", folder.path().to_str().expect("a path of text")]);
+    assert!(text.contains("Guestbook b") && text.contains("spec.replicas"), "{text}");
 }
 
 #[test]
@@ -288,10 +224,8 @@ fn a_cluster_that_cannot_be_reached_is_named() {
     let text = failure(&["--kubeconfig", missing.to_str().expect("a path of text")]);
     assert!(text.contains("none"), "{text}");
 
-    let closed = std::net::TcpListener::bind("127.0.0.1:0")
-        .expect("a free port")
-        .local_addr()
-        .expect("an address");
+    let closed =
+        std::net::TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("an address");
     let kubeconfig = folder.path().join("kubeconfig");
     let text = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
@@ -301,10 +235,7 @@ fn a_cluster_that_cannot_be_reached_is_named() {
     fs::write(&kubeconfig, text).expect("a file");
     let kubeconfig = kubeconfig.to_str().expect("a path of text");
     let text = failure(&["--kubeconfig", kubeconfig]);
-    assert!(
-        text.contains(&closed.to_string()) && text.contains("refused"),
-        "{text}"
-    );
+    assert!(text.contains(&closed.to_string()) && text.contains("refused"), "{text}");
     let text = failure(&["--kubeconfig", kubeconfig, "--context", "nowhere"]);
     assert!(text.contains("nowhere"), "{text}");
     let text = failure(&["--kubeconfig", kubeconfig, "--once"]);
@@ -314,31 +245,17 @@ fn a_cluster_that_cannot_be_reached_is_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn on_a_cluster_it_plays_when_asked_to_and_can_play_again() {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let cluster = Environment::builder()
-        .transport(Transport::Tcp(address))
-        .start()
-        .await
-        .expect("a server starts");
+    let cluster =
+        Environment::builder().transport(Transport::Tcp(address)).start().await.expect("a server starts");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let kubeconfig = folder.path().join("kubeconfig");
     fs::write(&kubeconfig, cluster.listener().expect("it listens").kubeconfig()).expect("a file");
     for _ in 0..2 {
         let kubeconfig = kubeconfig.clone();
-        let play = move || {
-            run(&[
-                "--kubeconfig",
-                kubeconfig.to_str().expect("a path of text"),
-                "--demo",
-                "--once",
-            ])
-        };
-        let output = tokio::task::spawn_blocking(play)
-            .await
-            .expect("it does not panic");
+        let play =
+            move || run(&["--kubeconfig", kubeconfig.to_str().expect("a path of text"), "--demo", "--once"]);
+        let output = tokio::task::spawn_blocking(play).await.expect("it does not panic");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(
-            output.status.success() && text.contains("every Guestbook reached its state"),
-            "{output:?}"
-        );
+        assert!(output.status.success() && text.contains("every Guestbook reached its state"), "{output:?}");
     }
 }

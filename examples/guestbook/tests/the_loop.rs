@@ -31,10 +31,7 @@ async fn the_loop_in_process_with_exact_times() {
 #[tokio::test]
 async fn the_loop_over_tcp() {
     let gaps = the_loop(Transport::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))).await;
-    for (gap, least) in gaps
-        .iter()
-        .zip([5, 10, 20, 40, 80, 160].map(Duration::from_millis))
-    {
+    for (gap, least) in gaps.iter().zip([5, 10, 20, 40, 80, 160].map(Duration::from_millis)) {
         assert!(*gap >= least, "{gaps:?}");
     }
 }
@@ -55,43 +52,28 @@ async fn the_loop(transport: Transport) -> Vec<Duration> {
     client.create(&guestbook("welcome")).await.expect("it is new");
     ready(&client, "welcome").await;
     assert_eq!(replicas(&client, "welcome").await, Some(1));
-    let page = get::<ConfigMap>(&client, "welcome")
-        .await
-        .expect("the page exists");
+    let page = get::<ConfigMap>(&client, "welcome").await.expect("the page exists");
     assert_eq!(page.owner_references()[0].name, "welcome");
     let held = get::<Guestbook>(&client, "welcome").await.expect("it exists");
     assert_eq!(held.finalizers(), [FINALIZER]);
 
     // A child is deleted: it is made anew.
-    let deployment = get::<Deployment>(&client, "welcome")
-        .await
-        .expect("the deployment exists");
+    let deployment = get::<Deployment>(&client, "welcome").await.expect("the deployment exists");
     client.delete(&deployment).await.expect("it can be deleted");
     until("the deployment is made anew", async || {
-        let now = get::<Deployment>(&client, "welcome")
-            .await
-            .ok_or("there is none")?;
-        if now.uid() == deployment.uid() {
-            Err("it is the old one".to_owned())
-        } else {
-            Ok(())
-        }
+        let now = get::<Deployment>(&client, "welcome").await.ok_or("there is none")?;
+        if now.uid() == deployment.uid() { Err("it is the old one".to_owned()) } else { Ok(()) }
     })
     .await;
 
     // The spec changes: so does the child.
     client
-        .merge_patch(
-            &key::<Guestbook>("welcome"),
-            &json!({ "spec": { "replicas": 3 } }),
-        )
+        .merge_patch(&key::<Guestbook>("welcome"), &json!({ "spec": { "replicas": 3 } }))
         .await
         .expect("it can be scaled");
-    until("three replicas", async || {
-        match replicas(&client, "welcome").await {
-            Some(3) => Ok(()),
-            other => Err(format!("{other:?}")),
-        }
+    until("three replicas", async || match replicas(&client, "welcome").await {
+        Some(3) => Ok(()),
+        other => Err(format!("{other:?}")),
     })
     .await;
     ready(&client, "welcome").await;
@@ -99,10 +81,7 @@ async fn the_loop(transport: Transport) -> Vec<Duration> {
     // Something is missing: the reconcile fails, and is retried later and later, until it is there.
     attempts.clear();
     client
-        .merge_patch(
-            &key::<Guestbook>("welcome"),
-            &json!({ "spec": { "theme": "roses" } }),
-        )
+        .merge_patch(&key::<Guestbook>("welcome"), &json!({ "spec": { "theme": "roses" } }))
         .await
         .expect("it can be changed");
     until("seven failures", async || match attempts.failed().len() {
@@ -112,24 +91,15 @@ async fn the_loop(transport: Transport) -> Vec<Duration> {
     .await;
     let unready = get::<Guestbook>(&client, "welcome").await.expect("it exists");
     assert_eq!(unready.ready().map(|ready| &*ready.reason), Some("ThemeNotFound"));
-    let gaps = attempts
-        .failed()
-        .windows(2)
-        .map(|pair| pair[1] - pair[0])
-        .collect();
+    let gaps = attempts.failed().windows(2).map(|pair| pair[1] - pair[0]).collect();
     client.create(&config_map("roses")).await.expect("it is new");
     ready(&client, "welcome").await;
 
     // The theme changes: so does the page.
     let style = json!({ "data": { "style.css": "h1 { color: crimson }" } });
-    client
-        .merge_patch(&key::<ConfigMap>("roses"), &style)
-        .await
-        .expect("it can be changed");
+    client.merge_patch(&key::<ConfigMap>("roses"), &style).await.expect("it can be changed");
     until("the page is dressed", async || {
-        let page = get::<ConfigMap>(&client, "welcome")
-            .await
-            .ok_or("there is none")?;
+        let page = get::<ConfigMap>(&client, "welcome").await.ok_or("there is none")?;
         if page.data.iter().flatten().any(|(file, _)| file == "style.css") {
             Ok(())
         } else {
@@ -149,16 +119,8 @@ async fn the_loop(transport: Transport) -> Vec<Duration> {
         _ => Ok(()),
     })
     .await;
-    let theirs = get::<ConfigMap>(&client, "taken")
-        .await
-        .expect("it is left alone");
-    assert_eq!(
-        (
-            theirs.owner_references().len(),
-            theirs.data.map(|data| data.len())
-        ),
-        (0, Some(1))
-    );
+    let theirs = get::<ConfigMap>(&client, "taken").await.expect("it is left alone");
+    assert_eq!((theirs.owner_references().len(), theirs.data.map(|data| data.len())), (0, Some(1)));
     client
         .delete(&get::<Guestbook>(&client, "taken").await.expect("it exists"))
         .await
@@ -167,21 +129,16 @@ async fn the_loop(transport: Transport) -> Vec<Duration> {
     // The operator stops, the world goes on, another one starts: it converges.
     operator.stop().await.expect("it stops in order");
     client
-        .merge_patch(
-            &key::<Guestbook>("welcome"),
-            &json!({ "spec": { "replicas": 5 } }),
-        )
+        .merge_patch(&key::<Guestbook>("welcome"), &json!({ "spec": { "replicas": 5 } }))
         .await
         .expect("it can be scaled");
     client.create(&guestbook("museum")).await.expect("it is new");
     assert_eq!(replicas(&client, "welcome").await, Some(3));
     let operator = Operator::start(&env, &attempts).await;
     ready(&client, "museum").await;
-    until("five replicas", async || {
-        match replicas(&client, "welcome").await {
-            Some(5) => Ok(()),
-            other => Err(format!("{other:?}")),
-        }
+    until("five replicas", async || match replicas(&client, "welcome").await {
+        Some(5) => Ok(()),
+        other => Err(format!("{other:?}")),
     })
     .await;
 
@@ -194,34 +151,20 @@ async fn the_loop(transport: Transport) -> Vec<Duration> {
             get::<Deployment>(&client, "welcome").await.is_some(),
             get::<ConfigMap>(&client, "welcome").await.is_some(),
         ];
-        if left.contains(&true) {
-            Err(format!("guestbook, deployment, page: {left:?}"))
-        } else {
-            Ok(())
-        }
+        if left.contains(&true) { Err(format!("guestbook, deployment, page: {left:?}")) } else { Ok(()) }
     })
     .await;
-    let archive = get::<ConfigMap>(&client, "welcome-archive")
-        .await
-        .expect("the finalizer archives the greeting");
+    let archive =
+        get::<ConfigMap>(&client, "welcome-archive").await.expect("the finalizer archives the greeting");
     assert_eq!(archive.data.expect("data")["greeting"], "Welcome!");
-    assert!(
-        get::<Deployment>(&client, "museum").await.is_some(),
-        "the other one is left alone"
-    );
+    assert!(get::<Deployment>(&client, "museum").await.is_some(), "the other one is left alone");
     operator.stop().await.expect("it stops in order");
     gaps
 }
 
 fn guestbook(name: &str) -> Guestbook {
-    let mut guestbook = Guestbook::new(
-        name,
-        GuestbookSpec {
-            greeting: "Welcome!".to_owned(),
-            replicas: 1,
-            theme: None,
-        },
-    );
+    let mut guestbook =
+        Guestbook::new(name, GuestbookSpec { greeting: "Welcome!".to_owned(), replicas: 1, theme: None });
     guestbook.metadata.namespace = Some("default".to_owned());
     guestbook
 }
@@ -254,19 +197,13 @@ async fn replicas(client: &Client, name: &str) -> Option<i32> {
 async fn ready(client: &Client, name: &str) {
     until("it is ready", async || {
         let guestbook = get::<Guestbook>(client, name).await.ok_or("it does not exist")?;
-        if guestbook.is_ready() {
-            Ok(())
-        } else {
-            Err(format!("{:?}", guestbook.status))
-        }
+        if guestbook.is_ready() { Ok(()) } else { Err(format!("{:?}", guestbook.status)) }
     })
     .await;
 }
 
 async fn until(what: &str, look: impl AsyncFnMut() -> Result<(), String>) {
-    eventually(Duration::from_secs(20), look)
-        .await
-        .unwrap_or_else(|unmet| panic!("{what}: {unmet}"));
+    eventually(Duration::from_secs(20), look).await.unwrap_or_else(|unmet| panic!("{what}: {unmet}"));
 }
 
 /// The Guestbook operator, running in the background.
@@ -278,10 +215,7 @@ struct Operator {
 impl Operator {
     async fn start(env: &Environment, attempts: &Attempts) -> Self {
         let manager = Manager::new(env.client(), Options::new("guestbook-operator").seed(1));
-        let reconciler = Attempted {
-            inner: GuestbookReconciler::new(&manager),
-            attempts: attempts.clone(),
-        };
+        let reconciler = Attempted { inner: GuestbookReconciler::new(&manager), attempts: attempts.clone() };
         controller::build(&manager, reconciler).expect("it is the only controller");
         let (stop, mut task, ready) = (CancellationToken::new(), JoinSet::new(), manager.ready());
         let stopped = stop.clone();
@@ -292,11 +226,7 @@ impl Operator {
 
     async fn stop(mut self) -> Result<(), manager::Error> {
         self.stop.cancel();
-        self.task
-            .join_next()
-            .await
-            .expect("one task was spawned")
-            .expect("it does not panic")
+        self.task.join_next().await.expect("one task was spawned").expect("it does not panic")
     }
 }
 
@@ -306,17 +236,11 @@ struct Attempts(Arc<Mutex<Vec<Instant>>>);
 
 impl Attempts {
     fn failed(&self) -> Vec<Instant> {
-        self.0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clone()
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
     fn clear(&self) {
-        self.0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clear();
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
     }
 }
 
@@ -332,11 +256,7 @@ impl Reconciler for Attempted {
     async fn reconcile(&self, key: &ObjectKey<Guestbook>, cx: &Context) -> Result<Action, reconcile::Error> {
         let result = self.inner.reconcile(key, cx).await;
         if result.is_err() {
-            self.attempts
-                .0
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .push(Instant::now());
+            self.attempts.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(Instant::now());
         }
         result
     }

@@ -58,10 +58,7 @@ async fn run(arguments: Arguments) -> Result<(), String> {
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
         .map_err(|error| format!("cannot wait for SIGTERM: {error}"))?;
     let server = ApiServer::start(Options::default().profile(profile).seed(arguments.seed));
-    let listener = server
-        .listen(arguments.listen)
-        .await
-        .map_err(|error| error.to_string())?;
+    let listener = server.listen(arguments.listen).await.map_err(|error| error.to_string())?;
     if let Some(path) = &arguments.kubeconfig_out {
         std::fs::write(path, listener.kubeconfig())
             .map_err(|error| format!("cannot write the kubeconfig {}: {error}", path.display()))?;

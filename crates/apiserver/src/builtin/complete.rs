@@ -43,11 +43,7 @@ fn complete_field(field: &Field, object: &mut Map<String, Value>) {
         (Count::Map, Value::Object(map)) => map.values_mut().for_each(|value| element(field.kind, value)),
         _ => {}
     }
-    if !field.always
-        && object
-            .get(field.name)
-            .is_some_and(|value| is_left_out(field, value))
-    {
+    if !field.always && object.get(field.name).is_some_and(|value| is_left_out(field, value)) {
         object.remove(field.name);
     }
 }
@@ -192,20 +188,12 @@ mod tests {
             json!({"containers": [], "volumes": [], "nodeSelector": {}, "securityContext": {}, "tolerations": null}),
             &json!({"containers": [], "securityContext": {}}),
         );
-        check(
-            "core.v1.Volume",
-            json!({"name": "v", "emptyDir": {}}),
-            &json!({"name": "v", "emptyDir": {}}),
-        );
+        check("core.v1.Volume", json!({"name": "v", "emptyDir": {}}), &json!({"name": "v", "emptyDir": {}}));
     }
 
     #[test]
     fn nulls_in_maps_and_lists_are_zeros() {
-        check(
-            "core.v1.ConfigMap",
-            json!({"data": {"y": null}}),
-            &json!({"metadata": {}, "data": {"y": ""}}),
-        );
+        check("core.v1.ConfigMap", json!({"data": {"y": null}}), &json!({"metadata": {}, "data": {"y": ""}}));
         check(
             "core.v1.PodSpec",
             json!({"containers": [null]}),

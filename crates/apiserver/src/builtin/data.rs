@@ -10,11 +10,8 @@ use super::message::Message;
 static DEFINITIONS: LazyLock<Table> =
     LazyLock::new(|| Table::new(include_str!("../../data/definitions.txt")));
 static KINDS: LazyLock<Table> = LazyLock::new(|| Table::new(include_str!("../../data/message-kinds.txt")));
-static MESSAGES: LazyLock<Vec<Message>> = LazyLock::new(|| {
-    lines(include_str!("../../data/messages.txt"))
-        .map(Message::new)
-        .collect()
-});
+static MESSAGES: LazyLock<Vec<Message>> =
+    LazyLock::new(|| lines(include_str!("../../data/messages.txt")).map(Message::new).collect());
 
 /// The text of the OpenAPI schema `name`, e.g. `io.k8s.api.apps.v1.Deployment`.
 pub(crate) fn definition(name: &str) -> Option<&'static str> {
@@ -33,9 +30,7 @@ pub(crate) fn resources() -> impl Iterator<Item = (&'static str, &'static str)> 
 
 /// The protobuf message (and Go struct) `name`, e.g. `apps.v1.Deployment`.
 pub(crate) fn message(name: &str) -> Option<&'static Message> {
-    let found = MESSAGES
-        .binary_search_by(|message| message.name().cmp(name))
-        .ok()?;
+    let found = MESSAGES.binary_search_by(|message| message.name().cmp(name)).ok()?;
     Some(&MESSAGES[found])
 }
 
@@ -83,11 +78,7 @@ mod tests {
         for message in MESSAGES.iter() {
             for field in message.fields() {
                 if let super::super::message::Type::Message(name) = field.kind {
-                    assert!(
-                        super::message(name).is_some(),
-                        "{}: no message {name}",
-                        message.name()
-                    );
+                    assert!(super::message(name).is_some(), "{}: no message {name}", message.name());
                 }
             }
         }

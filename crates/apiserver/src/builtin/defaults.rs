@@ -34,9 +34,7 @@ fn within(object: &mut Value, key: &str, change: impl FnOnce(&mut Value)) {
 /// Sets what is absent. Go's defaulting treats the empty string as absent too.
 pub(super) fn set(object: &mut Value, key: &str, value: Value) {
     if let Value::Object(fields) = object {
-        let present = fields
-            .get(key)
-            .is_some_and(|value| !value.is_null() && *value != "");
+        let present = fields.get(key).is_some_and(|value| !value.is_null() && *value != "");
         if !present {
             fields.insert(key.to_owned(), value);
         }
@@ -68,10 +66,7 @@ fn deployment(spec: &mut Value) {
     set(spec, "revisionHistoryLimit", json!(10));
     set(spec, "progressDeadlineSeconds", json!(600));
     within(spec, "strategy", |strategy| {
-        rolling_update(
-            strategy,
-            &[("maxUnavailable", json!("25%")), ("maxSurge", json!("25%"))],
-        );
+        rolling_update(strategy, &[("maxUnavailable", json!("25%")), ("maxSurge", json!("25%"))]);
     });
     within(spec, "template", pod_template::default);
 }
@@ -133,11 +128,8 @@ mod tests {
     use super::*;
 
     fn check(kind: &str, spec: &Value, expected: &Value) {
-        let resource = super::super::served()
-            .into_iter()
-            .find(|(resource, _)| resource.kind == kind)
-            .unwrap()
-            .0;
+        let resource =
+            super::super::served().into_iter().find(|(resource, _)| resource.kind == kind).unwrap().0;
         let mut object = json!({ "metadata": {"name": "x"}, "spec": spec });
         super::super::conform(&resource, &mut object);
         let mut got = object["spec"].clone();
@@ -167,11 +159,7 @@ mod tests {
                 "strategy": {"type": "Recreate"},
             }),
         );
-        check(
-            "ReplicaSet",
-            &json!({"selector": {}}),
-            &json!({"selector": {}, "replicas": 1}),
-        );
+        check("ReplicaSet", &json!({"selector": {}}), &json!({"selector": {}, "replicas": 1}));
         check(
             "StatefulSet",
             &json!({
@@ -204,19 +192,14 @@ mod tests {
     fn plain_text_of_a_secret_becomes_data() {
         let mut object = json!({"data": {"a": "Yg==", "b": "Yg=="}, "stringData": {"a": "hunter2"}});
         apply("", "Secret", &mut object);
-        assert_eq!(
-            object,
-            json!({"data": {"a": "aHVudGVyMg==", "b": "Yg=="}, "type": "Opaque"})
-        );
+        assert_eq!(object, json!({"data": {"a": "aHVudGVyMg==", "b": "Yg=="}, "type": "Opaque"}));
     }
 
     #[test]
     fn what_is_not_of_the_type_is_left_alone() {
-        for mut object in [
-            json!("x"),
-            json!({"spec": 5}),
-            json!({"spec": {"strategy": [], "template": {"spec": 1}}}),
-        ] {
+        for mut object in
+            [json!("x"), json!({"spec": 5}), json!({"spec": {"strategy": [], "template": {"spec": 1}}})]
+        {
             apply("apps", "Deployment", &mut object);
         }
     }

@@ -52,17 +52,11 @@ pub(super) fn validate(resource: &Resource, event: &Value, create: bool) -> Vec<
     let new_api = resource.group == "events.k8s.io";
     let regarding = if new_api { "regarding" } else { "involvedObject" };
     let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let (namespace, about) = (
-        text("/metadata/namespace"),
-        text(&format!("/{regarding}/namespace")),
-    );
+    let (namespace, about) = (text("/metadata/namespace"), text(&format!("/{regarding}/namespace")));
     let mut errors = Vec::new();
     // Cluster-scoped objects have their events in the namespace "default".
-    let fits = if about.is_empty() {
-        namespace.is_empty() || namespace == "default"
-    } else {
-        about == namespace
-    };
+    let fits =
+        if about.is_empty() { namespace.is_empty() || namespace == "default" } else { about == namespace };
     if !fits {
         errors.push(FieldError::invalid(
             "involvedObject.namespace",
@@ -72,11 +66,7 @@ pub(super) fn validate(resource: &Resource, event: &Value, create: bool) -> Vec<
     }
     let has_time = event.get("eventTime").is_some_and(|time| !time.is_null());
     if has_time || (new_api && create) {
-        let reporter = if new_api {
-            "reportingController"
-        } else {
-            "reportingComponent"
-        };
+        let reporter = if new_api { "reportingController" } else { "reportingComponent" };
         errors.extend(described(event, reporter));
     }
     if new_api && create {
@@ -85,11 +75,7 @@ pub(super) fn validate(resource: &Resource, event: &Value, create: bool) -> Vec<
         }
         let kind = text("/type");
         if kind != "Normal" && kind != "Warning" {
-            errors.push(FieldError::invalid(
-                "type",
-                "\"\"",
-                &format!("has invalid value: {kind}"),
-            ));
+            errors.push(FieldError::invalid("type", "\"\"", &format!("has invalid value: {kind}")));
         }
         for (field, name) in [
             ("firstTimestamp", "deprecatedFirstTimestamp"),
@@ -106,12 +92,7 @@ pub(super) fn validate(resource: &Resource, event: &Value, create: bool) -> Vec<
 
 /// Who reported, what was done, and why: required, and short.
 fn described<'a>(event: &'a Value, reporter: &'a str) -> impl Iterator<Item = FieldError> + 'a {
-    let limits = [
-        (reporter, 0),
-        ("reportingInstance", 128),
-        ("action", 128),
-        ("reason", 128),
-    ];
+    let limits = [(reporter, 0), ("reportingInstance", 128), ("action", 128), ("reason", 128)];
     limits.into_iter().filter_map(|(field, limit)| {
         let text = event.get(field).and_then(Value::as_str).unwrap_or_default();
         if text.is_empty() {
@@ -133,9 +114,8 @@ mod tests {
 
     fn resource(group: &str) -> Arc<Resource> {
         let served = super::super::served();
-        let found = served
-            .into_iter()
-            .find(|(resource, _)| resource.kind == "Event" && resource.group == group);
+        let found =
+            served.into_iter().find(|(resource, _)| resource.kind == "Event" && resource.group == group);
         found.unwrap().0
     }
 
@@ -163,18 +143,11 @@ mod tests {
 
     #[test]
     fn an_event_is_in_the_namespace_of_what_it_is_about() {
-        for (namespace, about, fits) in [
-            ("a", "a", true),
-            ("a", "b", false),
-            ("default", "", true),
-            ("a", "", false),
-        ] {
+        for (namespace, about, fits) in
+            [("a", "a", true), ("a", "b", false), ("default", "", true), ("a", "", false)]
+        {
             let event = json!({"metadata": {"namespace": namespace}, "involvedObject": {"namespace": about}});
-            assert_eq!(
-                validate(&resource(""), &event, true).is_empty(),
-                fits,
-                "{namespace} {about}"
-            );
+            assert_eq!(validate(&resource(""), &event, true).is_empty(), fits, "{namespace} {about}");
         }
     }
 

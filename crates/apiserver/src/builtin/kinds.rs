@@ -36,10 +36,7 @@ const RULES: Rules = Rules {
     custom: false,
 };
 
-const WORKLOAD: Rules = Rules {
-    generation: Generation::Spec,
-    ..RULES
-};
+const WORKLOAD: Rules = Rules { generation: Generation::Spec, ..RULES };
 
 const fn kind(group_version: &'static str, plural: &'static str, rules: Rules) -> Kind {
     Kind {
@@ -56,29 +53,12 @@ const fn kind(group_version: &'static str, plural: &'static str, rules: Rules) -
 /// In no particular order: discovery has its own.
 static KINDS: &[Kind] = &[
     kind("v1", "configmaps", RULES),
-    kind(
-        "v1",
-        "serviceaccounts",
-        Rules {
-            returns_deleted_object: true,
-            ..RULES
-        },
-    ),
-    Kind {
-        selectable: || vec![field("type", &["type"])],
-        ..kind("v1", "secrets", RULES)
-    },
+    kind("v1", "serviceaccounts", Rules { returns_deleted_object: true, ..RULES }),
+    Kind { selectable: || vec![field("type", &["type"])], ..kind("v1", "secrets", RULES) },
     Kind {
         subresources: &["finalize"],
         selectable: || vec![field("status.phase", &["status.phase"])],
-        ..kind(
-            "v1",
-            "namespaces",
-            Rules {
-                name: NameRule::Label,
-                ..RULES
-            },
-        )
+        ..kind("v1", "namespaces", Rules { name: NameRule::Label, ..RULES })
     },
     Kind {
         selectable: || event_fields("involvedObject", "reportingComponent"),
@@ -92,47 +72,24 @@ static KINDS: &[Kind] = &[
     kind(
         "coordination.k8s.io/v1",
         "leases",
-        Rules {
-            unconditional_update: false,
-            create_on_update: true,
-            ..RULES
-        },
+        Rules { unconditional_update: false, create_on_update: true, ..RULES },
     ),
     Kind {
         scale: true,
-        ..kind(
-            "apps/v1",
-            "deployments",
-            Rules {
-                generation: Generation::SpecOrAnnotations,
-                ..RULES
-            },
-        )
+        ..kind("apps/v1", "deployments", Rules { generation: Generation::SpecOrAnnotations, ..RULES })
     },
-    Kind {
-        scale: true,
-        ..kind("apps/v1", "replicasets", WORKLOAD)
-    },
-    Kind {
-        scale: true,
-        ..kind("apps/v1", "statefulsets", WORKLOAD)
-    },
+    Kind { scale: true, ..kind("apps/v1", "replicasets", WORKLOAD) },
+    Kind { scale: true, ..kind("apps/v1", "statefulsets", WORKLOAD) },
     kind("apps/v1", "daemonsets", WORKLOAD),
     kind("apps/v1", "controllerrevisions", RULES),
     kind(
         "apiextensions.k8s.io/v1",
         "customresourcedefinitions",
-        Rules {
-            unconditional_update: false,
-            ..WORKLOAD
-        },
+        Rules { unconditional_update: false, ..WORKLOAD },
     ),
 ];
 
-const EVENT: Rules = Rules {
-    create_on_update: true,
-    ..RULES
-};
+const EVENT: Rules = Rules { create_on_update: true, ..RULES };
 
 /// A row of `resources.txt`, as discovery has it.
 #[derive(Deserialize)]
@@ -194,10 +151,7 @@ pub(crate) fn group_rank(group: &str) -> usize {
         .map(|(group_version, _)| group_version.split_once('/').map_or("", |(group, _)| group))
         .collect();
     groups.dedup();
-    groups
-        .iter()
-        .position(|known| *known == group)
-        .unwrap_or(groups.len())
+    groups.iter().position(|known| *known == group).unwrap_or(groups.len())
 }
 
 impl Kind {
@@ -206,10 +160,7 @@ impl Kind {
     }
 
     fn resource(&self, row: Row) -> Resource {
-        let (group, version) = self
-            .group_version
-            .split_once('/')
-            .unwrap_or(("", self.group_version));
+        let (group, version) = self.group_version.split_once('/').unwrap_or(("", self.group_version));
         let other_subresources = row
             .subresources
             .iter()
@@ -265,24 +216,13 @@ fn field(label: &str, paths: &[&str]) -> SelectableField {
 
 /// Both versions of Event select the same fields under different names.
 fn event_fields(regarding: &str, reporter: &str) -> Vec<SelectableField> {
-    let mut fields: Vec<SelectableField> = [
-        "kind",
-        "namespace",
-        "name",
-        "uid",
-        "apiVersion",
-        "resourceVersion",
-        "fieldPath",
-    ]
-    .iter()
-    .map(|name| format!("{regarding}.{name}"))
-    .map(|label| field(&label, &[&label]))
-    .collect();
-    fields.extend([
-        field("reason", &["reason"]),
-        field("type", &["type"]),
-        field(reporter, &[reporter]),
-    ]);
+    let mut fields: Vec<SelectableField> =
+        ["kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"]
+            .iter()
+            .map(|name| format!("{regarding}.{name}"))
+            .map(|label| field(&label, &[&label]))
+            .collect();
+    fields.extend([field("reason", &["reason"]), field("type", &["type"]), field(reporter, &[reporter])]);
     if regarding == "involvedObject" {
         fields.push(field("source", &["source.component", reporter]));
     }
@@ -327,11 +267,8 @@ mod tests {
                 resource.status || resource.scale.is_some() || !resource.other_subresources.is_empty()
             })
             .map(|(resource, _)| {
-                let other: Vec<&str> = resource
-                    .other_subresources
-                    .iter()
-                    .map(|sub| sub.name.as_str())
-                    .collect();
+                let other: Vec<&str> =
+                    resource.other_subresources.iter().map(|sub| sub.name.as_str()).collect();
                 format!(
                     "{} status={} scale={} {}",
                     resource.plural,

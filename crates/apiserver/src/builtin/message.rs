@@ -60,11 +60,7 @@ pub(crate) enum Type {
 
 impl Message {
     pub(super) fn new((name, source): (&'static str, &'static str)) -> Self {
-        Self {
-            name,
-            source,
-            fields: OnceLock::new(),
-        }
+        Self { name, source, fields: OnceLock::new() }
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -146,12 +142,7 @@ mod tests {
         let shown: Vec<String> = message
             .fields()
             .iter()
-            .map(|f| {
-                format!(
-                    "{} {} {:?} {:?} {} {}",
-                    f.number, f.name, f.count, f.kind, f.always, f.pointer
-                )
-            })
+            .map(|f| format!("{} {} {:?} {:?} {} {}", f.number, f.name, f.count, f.kind, f.always, f.pointer))
             .collect();
         assert_eq!(
             shown,

@@ -37,11 +37,7 @@ fn service_account(spec: &mut Value) {
 
 fn container(container: &mut Value) {
     let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
-    let policy = if is_latest(image) {
-        "Always"
-    } else {
-        "IfNotPresent"
-    };
+    let policy = if is_latest(image) { "Always" } else { "IfNotPresent" };
     set(container, "imagePullPolicy", json!(policy));
     set(container, "terminationMessagePath", json!("/dev/termination-log"));
     set(container, "terminationMessagePolicy", json!("File"));
@@ -110,10 +106,7 @@ fn field_reference(reference: &mut Value) {
 }
 
 fn volume(volume: &mut Value) {
-    if volume
-        .as_object()
-        .is_some_and(|fields| fields.keys().all(|key| key == "name"))
-    {
+    if volume.as_object().is_some_and(|fields| fields.keys().all(|key| key == "name")) {
         volume["emptyDir"] = json!({});
     }
     let Some(fields) = volume.as_object_mut() else {

@@ -65,10 +65,7 @@ mod tests {
     #[test]
     fn a_daemon_set_counts_its_templates() {
         let served = super::super::served();
-        let (resource, _) = served
-            .iter()
-            .find(|(resource, _)| resource.kind == "DaemonSet")
-            .unwrap();
+        let (resource, _) = served.iter().find(|(resource, _)| resource.kind == "DaemonSet").unwrap();
         let shown = |object: &Value| object["metadata"]["annotations"][TEMPLATE_GENERATION].clone();
         let mut first = json!({"metadata": {}, "spec": {"template": {}}});
         super::super::conform(resource, &mut first);

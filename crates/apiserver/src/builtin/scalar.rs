@@ -54,18 +54,8 @@ enum Suffix {
     Exponent,
 }
 
-const DECIMAL: [(&str, i32); 10] = [
-    ("n", -9),
-    ("u", -6),
-    ("m", -3),
-    ("", 0),
-    ("k", 3),
-    ("M", 6),
-    ("G", 9),
-    ("T", 12),
-    ("P", 15),
-    ("E", 18),
-];
+const DECIMAL: [(&str, i32); 10] =
+    [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
 /// `None` for what is no quantity, or has more digits than are of use to anyone.
@@ -74,9 +64,7 @@ fn canonical_quantity(text: &str) -> Option<String> {
         Some(rest) => (text.starts_with('-'), rest),
         None => (false, text),
     };
-    let end = unsigned
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(unsigned.len());
+    let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
     let (number, suffix) = unsigned.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = format!("{whole}{fraction}");
@@ -111,9 +99,8 @@ fn canonical_quantity(text: &str) -> Option<String> {
     let sign = if negative { "-" } else { "" };
     if kind == Suffix::Binary
         && exponent >= 0
-        && let Some(value) = 10i128
-            .checked_pow(exponent.unsigned_abs())
-            .and_then(|power| mantissa.checked_mul(power))
+        && let Some(value) =
+            10i128.checked_pow(exponent.unsigned_abs()).and_then(|power| mantissa.checked_mul(power))
         && value >= 1024
     {
         let (mut value, mut place) = (value, 0);

@@ -28,11 +28,7 @@ fn kept_data(resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<Field
         return errors;
     };
     if resource.kind == "Secret" && new["type"] != old["type"] {
-        errors.push(FieldError::invalid(
-            "type",
-            &new["type"].to_string(),
-            "field is immutable",
-        ));
+        errors.push(FieldError::invalid("type", &new["type"].to_string(), "field is immutable"));
     }
     if old["immutable"] == true {
         let mut kept = |field: &str| {
@@ -61,11 +57,7 @@ fn controller_revision(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     match old {
         None if new["data"].is_null() => errors.push(FieldError::required("data", "data is mandatory")),
         Some(old) if old["data"] != new["data"] || old["revision"] != new["revision"] => {
-            errors.push(FieldError::invalid(
-                "data",
-                &new["data"].to_string(),
-                "field is immutable",
-            ));
+            errors.push(FieldError::invalid("data", &new["data"].to_string(), "field is immutable"));
         }
         _ => {}
     }
@@ -79,10 +71,8 @@ pub(super) fn warnings(resource: &Resource, object: &Value) -> Vec<String> {
     }
     let spread = &object["spec"]["template"]["spec"]["topologySpreadConstraints"];
     let constraints = spread.as_array().map_or(&[][..], Vec::as_slice);
-    let without = constraints
-        .iter()
-        .enumerate()
-        .filter(|(_, constraint)| constraint["labelSelector"].is_null());
+    let without =
+        constraints.iter().enumerate().filter(|(_, constraint)| constraint["labelSelector"].is_null());
     without
         .map(|(index, _)| {
             format!(
@@ -102,10 +92,7 @@ mod tests {
     fn check(kind: &str, new: &Value, old: Option<&Value>, expected: &[&str]) {
         let served = super::super::served();
         let (resource, _) = served.iter().find(|(resource, _)| resource.kind == kind).unwrap();
-        let errors: Vec<String> = validate(resource, new, old)
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let errors: Vec<String> = validate(resource, new, old).iter().map(ToString::to_string).collect();
         assert_eq!(errors, expected);
     }
 
@@ -118,12 +105,7 @@ mod tests {
 
     #[test]
     fn a_workload_selects_the_pods_it_makes() {
-        check(
-            "Deployment",
-            &deployment(&json!({"matchLabels": {"app": "web"}})),
-            None,
-            &[],
-        );
+        check("Deployment", &deployment(&json!({"matchLabels": {"app": "web"}})), None, &[]);
         check(
             "Deployment",
             &deployment(&json!({"matchLabels": {"app": "other"}})),
@@ -187,10 +169,7 @@ mod tests {
     #[test]
     fn a_constraint_that_matches_nothing_is_told() {
         let served = super::super::served();
-        let (resource, _) = served
-            .iter()
-            .find(|(resource, _)| resource.kind == "Deployment")
-            .unwrap();
+        let (resource, _) = served.iter().find(|(resource, _)| resource.kind == "Deployment").unwrap();
         let mut object = deployment(&json!({}));
         object["spec"]["template"]["spec"]["topologySpreadConstraints"] =
             json!([{"labelSelector": {}}, {"topologyKey": "zone"}]);
@@ -219,12 +198,7 @@ mod tests {
     #[test]
     fn what_is_immutable_stays() {
         let old = json!({"data": {"k": "v"}, "immutable": true, "type": "Opaque"});
-        check(
-            "ConfigMap",
-            &json!({"data": {"k": "v"}, "immutable": true}),
-            Some(&old),
-            &[],
-        );
+        check("ConfigMap", &json!({"data": {"k": "v"}, "immutable": true}), Some(&old), &[]);
         check(
             "ConfigMap",
             &json!({"data": {"k": "w"}}),

@@ -17,20 +17,14 @@ pub(super) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) ->
         errors.push(FieldError::required("spec.selector", ""));
     } else if is_empty(selector) {
         // ReplicaSets say so too: their validation was copied.
-        let name = if resource.kind == "ReplicaSet" {
-            "deployment"
-        } else {
-            &resource.singular
-        };
+        let name = if resource.kind == "ReplicaSet" { "deployment" } else { &resource.singular };
         let why = format!("empty selector is invalid for {name}");
         errors.push(FieldError::invalid("spec.selector", "{}", &why));
     }
     match LabelSelector::from_object(selector) {
-        None => errors.push(FieldError::invalid(
-            "spec.selector",
-            &selector.to_string(),
-            "invalid label selector",
-        )),
+        None => {
+            errors.push(FieldError::invalid("spec.selector", &selector.to_string(), "invalid label selector"))
+        }
         Some(_) if is_empty(selector) => {}
         Some(parsed) if parsed.is_empty() || !parsed.matches_labels(Some(labels)) => {
             errors.push(FieldError::invalid(
@@ -98,9 +92,7 @@ fn strategy(strategy: &Value) -> Option<FieldError> {
 
 /// `0` or `0%`.
 fn is_none(limit: &Value) -> bool {
-    limit.as_str().map_or(limit.as_i64() == Some(0), |text| {
-        text.trim_end_matches('%') == "0"
-    })
+    limit.as_str().map_or(limit.as_i64() == Some(0), |text| text.trim_end_matches('%') == "0")
 }
 
 /// Progress takes longer than a pod needs to count as ready. Zero is a mistake that Kubernetes lets pass elsewhere.
@@ -161,20 +153,13 @@ fn kept_spec(resource: &Resource, old: &Value, new: &Value) -> Option<FieldError
             FieldError::forbidden("spec", why)
         });
     }
-    (old["selector"] != new["selector"]).then(|| {
-        FieldError::invalid(
-            "spec.selector",
-            &new["selector"].to_string(),
-            "field is immutable",
-        )
-    })
+    (old["selector"] != new["selector"])
+        .then(|| FieldError::invalid("spec.selector", &new["selector"].to_string(), "field is immutable"))
 }
 
 fn is_empty(selector: &Value) -> bool {
     let without = |key: &str| {
-        selector
-            .get(key)
-            .is_none_or(|part| part.is_null() || *part == json!({}) || *part == json!([]))
+        selector.get(key).is_none_or(|part| part.is_null() || *part == json!({}) || *part == json!([]))
     };
     !selector.is_null() && without("matchLabels") && without("matchExpressions")
 }

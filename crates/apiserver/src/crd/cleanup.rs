@@ -22,27 +22,14 @@ pub(super) fn run(server: &Server, served: &Served) {
 fn finish(server: &Server, served: &Served, key: &Key, mut revision: u64, definition: &Value) {
     let mut definition = definition.clone();
     let storage = StorageKey {
-        group: definition["spec"]["group"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned(),
-        plural: definition["status"]["acceptedNames"]["plural"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned(),
+        group: definition["spec"]["group"].as_str().unwrap_or_default().to_owned(),
+        plural: definition["status"]["acceptedNames"]["plural"].as_str().unwrap_or_default().to_owned(),
     };
     let established = condition(&definition, "Established") == "True";
     if established && reason(&definition) == "InstanceDeletionPending" {
         let mut next = definition.clone();
         let message = "CustomResource deletion is in progress";
-        set_condition(
-            server,
-            &mut next,
-            "Terminating",
-            "True",
-            "InstanceDeletionInProgress",
-            message,
-        );
+        set_condition(server, &mut next, "Terminating", "True", "InstanceDeletionInProgress", message);
         track(server, served, &definition, &mut next);
         if !put(server, served, key, revision, &next) {
             return;
@@ -82,12 +69,7 @@ fn reason(definition: &Value) -> &str {
 
 /// Deletes every object of a table, and marks those that finalizers hold.
 fn delete_instances(server: &Server, storage: &StorageKey) {
-    let Some(served) = server
-        .registry()
-        .all()
-        .find(|served| served.storage() == storage)
-        .cloned()
-    else {
+    let Some(served) = server.registry().all().find(|served| served.storage() == storage).cloned() else {
         return;
     };
     let snapshot = server.read(|store| store.snapshot(storage));

@@ -65,9 +65,8 @@ fn put(server: &Server, served: &Served, key: &Key, expected: u64, definition: &
 }
 
 fn commit(server: &Server, served: &Served, key: &Key, expected: u64, change: Change) -> bool {
-    let outcome = server.commit(served.storage(), key, Some(expected), change, |_| {
-        Ok::<(), std::convert::Infallible>(())
-    });
+    let outcome = server
+        .commit(served.storage(), key, Some(expected), change, |_| Ok::<(), std::convert::Infallible>(()));
     !matches!(outcome, Err(Refused::Conflict))
 }
 
@@ -95,11 +94,7 @@ fn renew_registry(server: &Server, served: &Served) {
     }
     let gone: Vec<StorageKey> = {
         let kept = new.tables();
-        affected
-            .iter()
-            .filter(|storage| !kept.contains(storage))
-            .cloned()
-            .collect()
+        affected.iter().filter(|storage| !kept.contains(storage)).cloned().collect()
     };
     server.set_registry(new, &affected);
     for storage in gone {

@@ -37,14 +37,7 @@ pub(super) fn settle(server: &Server, served: &Served) {
                 && !metadata::is_terminating(&definition)
             {
                 let why = "the initial names have been accepted";
-                set_condition(
-                    server,
-                    &mut next,
-                    "Established",
-                    "True",
-                    "InitialNamesAccepted",
-                    why,
-                );
+                set_condition(server, &mut next, "Established", "True", "InitialNamesAccepted", why);
                 track(server, served, &definition, &mut next);
                 changed |= put(server, served, &key, stored.revision, &next);
             }
@@ -70,9 +63,7 @@ pub(super) fn condition<'a>(definition: &'a Value, kind: &str) -> &'a str {
 }
 
 fn conditions(definition: &Value) -> &[Value] {
-    definition["status"]["conditions"]
-        .as_array()
-        .map_or(&[], Vec::as_slice)
+    definition["status"]["conditions"].as_array().map_or(&[], Vec::as_slice)
 }
 
 /// Sets a condition; the time changes only with the status.
@@ -115,42 +106,25 @@ impl Used {
         let mut used = Self::default();
         for other in others.iter().filter(|other| other["spec"]["group"] == group) {
             let names = &other["status"]["acceptedNames"];
-            let text = |field: &str| {
-                names[field]
-                    .as_str()
-                    .filter(|name| !name.is_empty())
-                    .map(str::to_owned)
-            };
-            used.resources
-                .extend(["plural", "singular"].into_iter().filter_map(text));
+            let text = |field: &str| names[field].as_str().filter(|name| !name.is_empty()).map(str::to_owned);
+            used.resources.extend(["plural", "singular"].into_iter().filter_map(text));
             used.resources.extend(texts(&names["shortNames"]));
-            used.kinds
-                .extend(["kind", "listKind"].into_iter().filter_map(text));
+            used.kinds.extend(["kind", "listKind"].into_iter().filter_map(text));
         }
         used
     }
 }
 
 fn texts(list: &Value) -> Vec<String> {
-    list.as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .map(str::to_owned)
-        .collect()
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// Accepts the requested names that nobody else has, and says so in the conditions.
 fn accept_names(server: &Server, definition: &mut Value, others: &[Value]) {
-    let group = definition["spec"]["group"]
-        .as_str()
-        .unwrap_or_default()
-        .to_owned();
+    let group = definition["spec"]["group"].as_str().unwrap_or_default().to_owned();
     let requested = definition["spec"]["names"].clone();
-    let mut accepted: Map<String, Value> = definition["status"]["acceptedNames"]
-        .as_object()
-        .cloned()
-        .unwrap_or_default();
+    let mut accepted: Map<String, Value> =
+        definition["status"]["acceptedNames"].as_object().cloned().unwrap_or_default();
     let used = Used::by(others, &group);
     let mut conflict: Option<(&str, String)> = None;
     for (field, reason, taken) in [

@@ -13,10 +13,7 @@ pub(crate) fn default(definition: &mut Value) {
     };
     if spec["names"].is_object() {
         let kind = spec["names"]["kind"].as_str().unwrap_or_default().to_owned();
-        for (field, value) in [
-            ("singular", kind.to_lowercase()),
-            ("listKind", format!("{kind}List")),
-        ] {
+        for (field, value) in [("singular", kind.to_lowercase()), ("listKind", format!("{kind}List"))] {
             if !kind.is_empty() && spec["names"][field].as_str().is_none_or(str::is_empty) {
                 spec["names"][field] = json!(value);
             }
@@ -44,10 +41,7 @@ pub(crate) fn prepare_create(definition: &mut Value) {
 /// The version of the storage joins those that objects may be stored in.
 pub(crate) fn prepare_update(definition: &mut Value) {
     default(definition);
-    let storage: Vec<String> = storage_versions(definition)
-        .into_iter()
-        .map(str::to_owned)
-        .collect();
+    let storage: Vec<String> = storage_versions(definition).into_iter().map(str::to_owned).collect();
     if !definition["status"].is_object() {
         definition["status"] = json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}});
     }
@@ -56,9 +50,8 @@ pub(crate) fn prepare_update(definition: &mut Value) {
         *stored = json!([]);
     }
     for version in storage {
-        if let Some(list) = stored
-            .as_array_mut()
-            .filter(|list| !list.iter().any(|known| *known == version.as_str()))
+        if let Some(list) =
+            stored.as_array_mut().filter(|list| !list.iter().any(|known| *known == version.as_str()))
         {
             list.push(json!(version));
         }
@@ -79,10 +72,8 @@ pub(crate) fn mark_deleted(server: &Server, definition: &mut Value, first: bool)
         metadata::of(definition).insert("deletionGracePeriodSeconds".to_owned(), json!(0));
         return;
     }
-    let mut finalizers: Vec<String> = metadata::finalizers(definition)
-        .into_iter()
-        .map(str::to_owned)
-        .collect();
+    let mut finalizers: Vec<String> =
+        metadata::finalizers(definition).into_iter().map(str::to_owned).collect();
     if !finalizers.iter().any(|finalizer| finalizer == CLEANUP) {
         finalizers.push(CLEANUP.to_owned());
     }

@@ -12,29 +12,16 @@ use crate::verbs::metadata;
 use crate::{discovery, table};
 
 /// Discovery lists the verbs of custom resources in this order.
-const VERBS: [&str; 8] = [
-    "delete",
-    "deletecollection",
-    "get",
-    "list",
-    "patch",
-    "create",
-    "update",
-    "watch",
-];
+const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
 /// The served resources of an established definition. One that `old` serves already in the same way is kept.
 pub(super) fn resources(definition: &Value, old: &Registry) -> Vec<Arc<Served>> {
     if condition(definition, "Established") != "True" {
         return Vec::new();
     }
-    let versions = definition["spec"]["versions"]
-        .as_array()
-        .map_or(&[][..], Vec::as_slice);
+    let versions = definition["spec"]["versions"].as_array().map_or(&[][..], Vec::as_slice);
     let served = versions.iter().filter(|version| version["served"] == true);
-    served
-        .filter_map(|version| served_version(definition, version, old))
-        .collect()
+    served.filter_map(|version| served_version(definition, version, old)).collect()
 }
 
 fn served_version(definition: &Value, version: &Value, old: &Registry) -> Option<Arc<Served>> {
@@ -50,14 +37,7 @@ fn served_version(definition: &Value, version: &Value, old: &Registry) -> Option
     };
     let names = &custom.accepted;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let texts = |value: &Value| {
-        value
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(text)
-            .collect::<Vec<_>>()
-    };
+    let texts = |value: &Value| value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>();
     let group = text(&definition["spec"]["group"]);
     let plural = text(&names["plural"]);
     let name = text(&version["name"]);
@@ -77,10 +57,7 @@ fn served_version(definition: &Value, version: &Value, old: &Registry) -> Option
     let subresources = &version["subresources"];
     let status = subresources.get("status").is_some_and(|status| !status.is_null());
     let resource = Resource {
-        storage: StorageKey {
-            group: group.clone(),
-            plural: plural.clone(),
-        },
+        storage: StorageKey { group: group.clone(), plural: plural.clone() },
         storage_version_hash: discovery::storage_version_hash(
             &group,
             &storage_version(definition),
@@ -97,10 +74,7 @@ fn served_version(definition: &Value, version: &Value, old: &Registry) -> Option
         categories: texts(&names["categories"]),
         verbs: VERBS.iter().map(|verb| (*verb).to_owned()).collect(),
         status,
-        scale: subresources
-            .get("scale")
-            .filter(|scale| scale.is_object())
-            .map(scale_paths),
+        scale: subresources.get("scale").filter(|scale| scale.is_object()).map(scale_paths),
         other_subresources: Vec::new(),
         columns: table::custom::columns(version),
         selectable: selectable(version),
@@ -113,11 +87,7 @@ fn served_version(definition: &Value, version: &Value, old: &Registry) -> Option
             custom: true,
         },
     };
-    Some(Arc::new(Served::new(
-        Arc::new(resource),
-        schema.ok()?,
-        Some(custom),
-    )))
+    Some(Arc::new(Served::new(Arc::new(resource), schema.ok()?, Some(custom))))
 }
 
 fn storage_version(definition: &Value) -> String {
@@ -164,10 +134,7 @@ fn replacement(spec: &Value, version: &Value) -> Option<String> {
 
 /// `.spec.replicas` as keys.
 fn path(text: &str) -> Vec<String> {
-    text.split('.')
-        .filter(|key| !key.is_empty())
-        .map(str::to_owned)
-        .collect()
+    text.split('.').filter(|key| !key.is_empty()).map(str::to_owned).collect()
 }
 
 fn scale_paths(scale: &Value) -> ScalePaths {
@@ -175,10 +142,7 @@ fn scale_paths(scale: &Value) -> ScalePaths {
     ScalePaths {
         spec_replicas: at("specReplicasPath"),
         status_replicas: at("statusReplicasPath"),
-        selector: scale["labelSelectorPath"]
-            .as_str()
-            .filter(|text| !text.is_empty())
-            .map(path),
+        selector: scale["labelSelectorPath"].as_str().filter(|text| !text.is_empty()).map(path),
     }
 }
 

@@ -51,10 +51,7 @@ pub(crate) fn update(old: &Value, new: &Value) -> Vec<FieldError> {
         errors.push(immutable("spec.group".to_owned(), &after["group"]));
     }
     if before["names"]["plural"] != after["names"]["plural"] {
-        errors.push(immutable(
-            "spec.names.plural".to_owned(),
-            &after["names"]["plural"],
-        ));
+        errors.push(immutable("spec.names.plural".to_owned(), &after["names"]["plural"]));
     }
     check_stored_versions(new, &mut errors);
     errors
@@ -111,23 +108,12 @@ fn check_spec(spec: &Value, errors: &mut Vec<FieldError>) {
             ));
         }
     }
-    errors.extend(one_of(
-        "spec.scope",
-        text(spec, "scope"),
-        &["Cluster", "Namespaced"],
-    ));
+    errors.extend(one_of("spec.scope", text(spec, "scope"), &["Cluster", "Namespaced"]));
     let versions = list(spec, "versions");
     check_version_names(versions, errors);
-    let storage = versions
-        .iter()
-        .filter(|version| version["storage"] == true)
-        .count();
+    let storage = versions.iter().filter(|version| version["storage"] == true).count();
     if storage != 1 {
-        let shown = if spec["versions"].is_null() {
-            Value::Null
-        } else {
-            json!(versions)
-        };
+        let shown = if spec["versions"].is_null() { Value::Null } else { json!(versions) };
         let detail = "must have exactly one version marked as storage version";
         errors.push(FieldError::invalid("spec.versions", &shown.to_string(), detail));
     }
@@ -146,20 +132,12 @@ fn check_version_names(versions: &[Value], errors: &mut Vec<FieldError>) {
         let name = text(version, "name");
         if seen.contains(&name) {
             let detail = "must contain unique version names";
-            errors.push(FieldError::invalid(
-                "spec.versions",
-                &json!(versions).to_string(),
-                detail,
-            ));
+            errors.push(FieldError::invalid("spec.versions", &json!(versions).to_string(), detail));
             break;
         }
         seen.push(name);
         for error in label_1035(name) {
-            errors.push(FieldError::invalid(
-                format!("spec.versions[{index}].name"),
-                &quote(name),
-                &error,
-            ));
+            errors.push(FieldError::invalid(format!("spec.versions[{index}].name"), &quote(name), &error));
         }
     }
 }
@@ -177,11 +155,7 @@ fn check_names(requested: &Value, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::required(place, ""));
             continue;
         }
-        let wrong = label_1035(&if is_kind {
-            name.to_lowercase()
-        } else {
-            name.to_owned()
-        });
+        let wrong = label_1035(&if is_kind { name.to_lowercase() } else { name.to_owned() });
         if wrong.is_empty() {
             continue;
         }
@@ -206,11 +180,7 @@ fn check_names(requested: &Value, errors: &mut Vec<FieldError>) {
     let (kind, list_kind) = (text(requested, "kind"), text(requested, "listKind"));
     if !kind.is_empty() && kind == list_kind {
         let detail = "kind and listKind may not be the same";
-        errors.push(FieldError::invalid(
-            "spec.names.listKind",
-            &quote(list_kind),
-            detail,
-        ));
+        errors.push(FieldError::invalid("spec.names.listKind", &quote(list_kind), detail));
     }
 }
 
@@ -234,10 +204,6 @@ fn check_stored_versions(definition: &Value, errors: &mut Vec<FieldError>) {
              until a storage migration ensures no data remains persisted in {version} and removes {version} from \
              status.storedVersions"
         );
-        errors.push(FieldError::invalid(
-            format!("status.storedVersions[{index}]"),
-            &quote(version),
-            &detail,
-        ));
+        errors.push(FieldError::invalid(format!("status.storedVersions[{index}]"), &quote(version), &detail));
     }
 }

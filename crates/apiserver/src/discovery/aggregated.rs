@@ -39,11 +39,7 @@ pub(crate) fn aggregated(resources: &[Arc<Resource>], core: bool) -> Value {
         .into_iter()
         .filter(|group| group.name.is_empty() == core)
         .map(|group| {
-            let metadata = if core {
-                json!({})
-            } else {
-                json!({ "name": group.name })
-            };
+            let metadata = if core { json!({}) } else { json!({ "name": group.name }) };
             let versions: Vec<Value> = group.versions.iter().map(version_entry).collect();
             json!({ "metadata": metadata, "versions": versions })
         })
@@ -54,11 +50,7 @@ pub(crate) fn aggregated(resources: &[Arc<Resource>], core: bool) -> Value {
 }
 
 fn version_entry(version: &Version) -> Value {
-    let resources: Vec<Value> = version
-        .resources
-        .iter()
-        .map(|resource| resource_entry(resource))
-        .collect();
+    let resources: Vec<Value> = version.resources.iter().map(|resource| resource_entry(resource)).collect();
     json!({ "version": version.name, "resources": resources, "freshness": "Current" })
 }
 
@@ -68,10 +60,8 @@ fn resource_entry(resource: &Resource) -> Value {
         "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
         "singularResource": resource.singular, "verbs": resource.verbs,
     });
-    let subresources: Vec<Value> = subresources(resource)
-        .iter()
-        .map(|sub| sub_entry(resource, sub))
-        .collect();
+    let subresources: Vec<Value> =
+        subresources(resource).iter().map(|sub| sub_entry(resource, sub)).collect();
     for (key, list) in [
         ("shortNames", json!(resource.short_names)),
         ("categories", json!(resource.categories)),

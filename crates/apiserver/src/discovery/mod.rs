@@ -41,18 +41,12 @@ pub(crate) fn groups(resources: &[Arc<Resource>]) -> Vec<Group> {
         let group = position_or_insert(
             &mut groups,
             |group| group.name == resource.group,
-            || Group {
-                name: resource.group.clone(),
-                versions: Vec::new(),
-            },
+            || Group { name: resource.group.clone(), versions: Vec::new() },
         );
         let version = position_or_insert(
             &mut group.versions,
             |version| version.name == resource.version,
-            || Version {
-                name: resource.version.clone(),
-                resources: Vec::new(),
-            },
+            || Version { name: resource.version.clone(), resources: Vec::new() },
         );
         version.resources.push(Arc::clone(resource));
     }
@@ -84,20 +78,15 @@ pub(crate) fn core_versions(address: &str) -> Value {
 
 /// `/apis`
 pub(crate) fn group_list(resources: &[Arc<Resource>]) -> Value {
-    let groups: Vec<Value> = groups(resources)
-        .iter()
-        .filter(|group| !group.name.is_empty())
-        .map(group_entry)
-        .collect();
+    let groups: Vec<Value> =
+        groups(resources).iter().filter(|group| !group.name.is_empty()).map(group_entry).collect();
     json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })
 }
 
 /// `/apis/<group>`; `None` if nothing of it is served.
 pub(crate) fn group(resources: &[Arc<Resource>], name: &str) -> Option<Value> {
     let groups = groups(resources);
-    let group = groups
-        .iter()
-        .find(|group| group.name == name && !name.is_empty())?;
+    let group = groups.iter().find(|group| group.name == name && !name.is_empty())?;
     let mut document = group_entry(group);
     document["kind"] = json!("APIGroup");
     document["apiVersion"] = json!("v1");
@@ -127,11 +116,8 @@ pub(crate) fn resource_list(resources: &[Arc<Resource>], group: &str, version: &
         .resources
         .iter()
         .flat_map(|resource| {
-            std::iter::once(main_entry(resource)).chain(
-                subresources(resource)
-                    .into_iter()
-                    .map(|sub| sub_entry(resource, &sub)),
-            )
+            std::iter::once(main_entry(resource))
+                .chain(subresources(resource).into_iter().map(|sub| sub_entry(resource, &sub)))
         })
         .collect();
     let mut list = json!({ "kind": "APIResourceList", "groupVersion": group_version, "resources": entries });
@@ -147,10 +133,7 @@ fn main_entry(resource: &Resource) -> Value {
         "name": resource.plural, "singularName": resource.singular, "namespaced": resource.namespaced,
         "kind": resource.kind, "verbs": resource.verbs,
     });
-    for (key, list) in [
-        ("shortNames", &resource.short_names),
-        ("categories", &resource.categories),
-    ] {
+    for (key, list) in [("shortNames", &resource.short_names), ("categories", &resource.categories)] {
         if !list.is_empty() {
             entry[key] = json!(list);
         }
@@ -205,12 +188,10 @@ pub(crate) fn storage_version_hash(group: &str, version: &str, kind: &str) -> St
 /// The tag of a document, without the quotes that the header `ETag` wants.
 pub(crate) fn etag(document: &[u8]) -> String {
     use std::fmt::Write as _;
-    Sha512::digest(document)
-        .iter()
-        .fold(String::with_capacity(128), |mut text, byte| {
-            let _ = write!(text, "{byte:02X}");
-            text
-        })
+    Sha512::digest(document).iter().fold(String::with_capacity(128), |mut text, byte| {
+        let _ = write!(text, "{byte:02X}");
+        text
+    })
 }
 
 #[cfg(test)]

@@ -3,16 +3,7 @@ use crate::resource::{Generation, NameRule, Rules, ScalePaths, StorageKey};
 use super::*;
 
 fn custom(group: &str, version: &str, plural: &str, kind: &str) -> Arc<Resource> {
-    let verbs = [
-        "delete",
-        "deletecollection",
-        "get",
-        "list",
-        "patch",
-        "create",
-        "update",
-        "watch",
-    ];
+    let verbs = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
     Arc::new(Resource {
         group: group.to_owned(),
         version: version.to_owned(),
@@ -24,10 +15,7 @@ fn custom(group: &str, version: &str, plural: &str, kind: &str) -> Arc<Resource>
         short_names: vec!["th".to_owned(), "tng".to_owned()],
         categories: vec!["all".to_owned(), "golden".to_owned()],
         verbs: verbs.map(str::to_owned).to_vec(),
-        storage: StorageKey {
-            group: group.to_owned(),
-            plural: plural.to_owned(),
-        },
+        storage: StorageKey { group: group.to_owned(), plural: plural.to_owned() },
         storage_version_hash: storage_version_hash(group, version, kind),
         status: true,
         scale: Some(ScalePaths {
@@ -50,20 +38,12 @@ fn custom(group: &str, version: &str, plural: &str, kind: &str) -> Arc<Resource>
 }
 
 fn builtin_resources() -> Vec<Arc<Resource>> {
-    builtin::served()
-        .into_iter()
-        .map(|(resource, _)| resource)
-        .collect()
+    builtin::served().into_iter().map(|(resource, _)| resource).collect()
 }
 
 #[test]
 fn a_custom_kind_is_listed_with_its_subresources() {
-    let resources = [custom(
-        "cr-discovery-documents.example.com",
-        "v1",
-        "things",
-        "Thing",
-    )];
+    let resources = [custom("cr-discovery-documents.example.com", "v1", "things", "Thing")];
     assert_eq!(
         resource_list(&resources, "cr-discovery-documents.example.com", "v1").unwrap(),
         json!({
@@ -139,9 +119,7 @@ fn groups_are_in_the_order_of_a_kube_apiserver() {
         .iter()
         .map(|group| {
             let versions = group["versions"].as_array().unwrap().iter();
-            let versions: Vec<&str> = versions
-                .map(|version| version["version"].as_str().unwrap())
-                .collect();
+            let versions: Vec<&str> = versions.map(|version| version["version"].as_str().unwrap()).collect();
             format!("{} {}", group["name"].as_str().unwrap(), versions.join(","))
         })
         .collect();

@@ -45,20 +45,9 @@ pub(crate) fn apply(
     let mut managers = Managers::decode(&base).unwrap_or_default();
     remove_entries(&mut base);
     if managers.is_empty() && !is_new {
-        let writer = Writer {
-            manager: BEFORE_FIRST_APPLY,
-            ..*writer
-        };
+        let writer = Writer { manager: BEFORE_FIRST_APPLY, ..*writer };
         let id = Id::new(&writer, Operation::Update);
-        record(
-            &mut managers,
-            ty,
-            &schema.empty_object(),
-            &base,
-            &id,
-            &writer,
-            reset,
-        );
+        record(&mut managers, ty, &schema.empty_object(), &base, &id, &writer, reset);
     }
     if let Some(error) = check(ty, applied) {
         return Err(ApiError::internal(format!(
@@ -66,14 +55,7 @@ pub(crate) fn apply(
             describe(applied)
         )));
     }
-    let attempt = Attempt {
-        ty,
-        base: &base,
-        applied,
-        id: Id::new(writer, Operation::Apply),
-        writer,
-        reset,
-    };
+    let attempt = Attempt { ty, base: &base, applied, id: Id::new(writer, Operation::Apply), writer, reset };
     // Only `kubectl` may get a second attempt.
     let again = (writer.manager == last_applied::MANAGER).then(|| managers.clone());
     let outcome = match (attempt.run(managers, force)?, again) {
@@ -258,14 +240,8 @@ fn conflict(conflicts: &Conflicts) -> ApiError {
 /// `ns/name; apps/v1, Kind=Deployment`
 fn describe(object: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (namespace, name) = (
-        text(&object["metadata"]["namespace"]),
-        text(&object["metadata"]["name"]),
-    );
+    let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
     let api_version = text(&object["apiVersion"]);
     let slash = if api_version.contains('/') { "" } else { "/" };
-    format!(
-        "{namespace}/{name}; {slash}{api_version}, Kind={}",
-        text(&object["kind"])
-    )
+    format!("{namespace}/{name}; {slash}{api_version}, Kind={}", text(&object["kind"]))
 }

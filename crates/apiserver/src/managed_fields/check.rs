@@ -111,10 +111,7 @@ fn scalar_error(scalar: Scalar, value: &Value) -> Option<String> {
     }
     Some(match scalar {
         Scalar::Numeric => format!("numeric (int or float), got {}", go_type(value)),
-        Scalar::String => format!(
-            "string, got &value.valueUnstructured{{Value:{}}}",
-            go_syntax(value)
-        ),
+        Scalar::String => format!("string, got &value.valueUnstructured{{Value:{}}}", go_syntax(value)),
         Scalar::Boolean => format!("boolean, got &{{{}}}", go(value)),
         Scalar::Untyped => format!("any scalar, got &{{{}}}", go(value)),
     })
@@ -165,10 +162,8 @@ fn go_syntax(value: &Value) -> String {
             format!("[]interface {{}}{{{}}}", items.join(", "))
         }
         Value::Object(fields) => {
-            let fields: Vec<String> = fields
-                .iter()
-                .map(|(name, value)| format!("{name:?}:{}", go_syntax(value)))
-                .collect();
+            let fields: Vec<String> =
+                fields.iter().map(|(name, value)| format!("{name:?}:{}", go_syntax(value))).collect();
             format!("map[string]interface {{}}{{{}}}", fields.join(", "))
         }
     }

@@ -36,17 +36,8 @@ impl Comparison {
 
 /// Compares two objects.
 pub(super) fn compare(ty: Ty<'_>, old: &Value, new: &Value) -> Comparison {
-    let Place {
-        added,
-        removed,
-        modified,
-        ..
-    } = place(ty, Some(old), Some(new));
-    Comparison {
-        added: added.below,
-        removed: removed.below,
-        modified: modified.below,
-    }
+    let Place { added, removed, modified, .. } = place(ty, Some(old), Some(new));
+    Comparison { added: added.below, removed: removed.below, modified: modified.below }
 }
 
 /// The comparison of one place.
@@ -156,26 +147,16 @@ impl Place {
             let compared = match (&*old, &*new) {
                 ([] | [_], [] | [_]) => place(ty, old.first().copied(), new.first().copied()),
                 // Duplicates are one thing: it changes, gives way to a single element, or replaces one.
-                ([_, _, ..], [_, _, ..]) => Place {
-                    modified: Node {
-                        member: old != new,
-                        ..Node::default()
-                    },
-                    ..Place::default()
-                },
+                ([_, _, ..], [_, _, ..]) => {
+                    Place { modified: Node { member: old != new, ..Node::default() }, ..Place::default() }
+                }
                 ([_, _, ..], _) => {
-                    let mut compared = new
-                        .first()
-                        .map(|new| place(ty, None, Some(new)))
-                        .unwrap_or_default();
+                    let mut compared = new.first().map(|new| place(ty, None, Some(new))).unwrap_or_default();
                     compared.removed.member = true;
                     compared
                 }
                 (_, _) => {
-                    let mut compared = old
-                        .first()
-                        .map(|old| place(ty, Some(old), None))
-                        .unwrap_or_default();
+                    let mut compared = old.first().map(|old| place(ty, Some(old), None)).unwrap_or_default();
                     compared.added.member = true;
                     compared
                 }
@@ -185,12 +166,7 @@ impl Place {
     }
 
     fn attach(&mut self, element: impl FnOnce() -> PathElement, place: Place) {
-        let Place {
-            added,
-            removed,
-            modified,
-            ..
-        } = place;
+        let Place { added, removed, modified, .. } = place;
         if added.is_empty() && removed.is_empty() && modified.is_empty() {
             return;
         }

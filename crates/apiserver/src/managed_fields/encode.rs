@@ -33,10 +33,7 @@ pub(crate) fn decode(json: &Value) -> Option<FieldSet> {
 
 fn decode_node(json: &Value, depth: usize) -> Option<Node> {
     let fields = json.as_object().filter(|_| depth < MAX_DEPTH)?;
-    let mut node = Node {
-        member: fields.is_empty() || fields.contains_key("."),
-        below: FieldSet::default(),
-    };
+    let mut node = Node { member: fields.is_empty() || fields.contains_key("."), below: FieldSet::default() };
     for (name, below) in fields {
         if name != "." {
             node.below.insert(element(name)?, decode_node(below, depth + 1)?);
@@ -105,13 +102,9 @@ mod tests {
 
     #[test]
     fn what_is_no_set_is_refused() {
-        for fields in [
-            json!({"bogus": {}}),
-            json!({"f:a": 1}),
-            json!([]),
-            json!({"k:1": {}}),
-            json!({"i:x": {}}),
-        ] {
+        for fields in
+            [json!({"bogus": {}}), json!({"f:a": 1}), json!([]), json!({"k:1": {}}), json!({"i:x": {}})]
+        {
             assert_eq!(decode(&fields), None, "{fields}");
         }
         let mut deep = json!({});
@@ -128,10 +121,7 @@ mod tests {
     }
 
     fn element() -> impl Strategy<Value = PathElement> {
-        let value = prop_oneof![
-            (0i64..12).prop_map(Value::from),
-            "[ab\"]{0,2}".prop_map(Value::from)
-        ];
+        let value = prop_oneof![(0i64..12).prop_map(Value::from), "[ab\"]{0,2}".prop_map(Value::from)];
         prop_oneof![
             "[ab.:]{0,2}".prop_map(PathElement::Field),
             value.clone().prop_map(PathElement::Value),

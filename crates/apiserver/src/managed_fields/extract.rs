@@ -40,10 +40,7 @@ fn list(elements: Elements<'_>, items: &[Value]) -> Node {
     let mut found: BTreeMap<PathElement, Option<&Value>> = BTreeMap::new();
     for item in items {
         if let Ok(identity) = elements.identity(item) {
-            found
-                .entry(identity)
-                .and_modify(|first| *first = None)
-                .or_insert(Some(item));
+            found.entry(identity).and_modify(|first| *first = None).or_insert(Some(item));
         }
     }
     let mut all = Node::default();

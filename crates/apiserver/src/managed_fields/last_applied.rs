@@ -35,24 +35,16 @@ pub(super) fn agreed_fields(ty: Ty<'_>, live: &Value, api_version: &str) -> Fiel
 
 /// Keeps an annotation that is there in step with `applied`.
 pub(super) fn renew(object: &mut Value, applied: &Value) {
-    let Some(annotation) = object
-        .pointer_mut("/metadata/annotations")
-        .and_then(|all| all.get_mut(ANNOTATION))
+    let Some(annotation) =
+        object.pointer_mut("/metadata/annotations").and_then(|all| all.get_mut(ANNOTATION))
     else {
         return;
     };
     let mut recorded = applied.clone();
     remove_entries(&mut recorded);
-    if let Some(annotations) = recorded
-        .pointer_mut("/metadata/annotations")
-        .and_then(Value::as_object_mut)
-    {
+    if let Some(annotations) = recorded.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
         annotations.remove(ANNOTATION);
     }
     let text = format!("{recorded}\n");
-    *annotation = Value::String(if text.len() > MAX_ANNOTATIONS {
-        String::new()
-    } else {
-        text
-    });
+    *annotation = Value::String(if text.len() > MAX_ANNOTATIONS { String::new() } else { text });
 }

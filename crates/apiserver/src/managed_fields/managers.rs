@@ -42,12 +42,7 @@ pub(super) struct Id {
 impl Id {
     pub(super) fn new(writer: &Writer<'_>, operation: Operation) -> Self {
         Self {
-            manager: if writer.manager.is_empty() {
-                "unknown"
-            } else {
-                writer.manager
-            }
-            .to_owned(),
+            manager: if writer.manager.is_empty() { "unknown" } else { writer.manager }.to_owned(),
             operation,
             version: match operation {
                 Operation::Apply => String::new(),
@@ -158,9 +153,8 @@ impl Managers {
     /// Merges the oldest Update entries of a version into one while there are too many.
     pub(super) fn cap(&mut self) {
         let updates = self.0.iter().filter(|(id, _)| id.operation == Operation::Update);
-        let mut oldest: Vec<(Option<String>, Id)> = updates
-            .map(|(id, owned)| (owned.time.clone(), id.clone()))
-            .collect();
+        let mut oldest: Vec<(Option<String>, Id)> =
+            updates.map(|(id, owned)| (owned.time.clone(), id.clone())).collect();
         let mut count = oldest.len();
         oldest.sort();
         let mut first_of_version: BTreeMap<String, Id> = BTreeMap::new();
@@ -193,11 +187,7 @@ impl Managers {
 
 /// The `metadata` of an object, made if it is missing.
 pub(super) fn metadata(object: &mut Value) -> Option<&mut Map<String, Value>> {
-    object
-        .as_object_mut()?
-        .entry("metadata")
-        .or_insert_with(|| Value::Object(Map::new()))
-        .as_object_mut()
+    object.as_object_mut()?.entry("metadata").or_insert_with(|| Value::Object(Map::new())).as_object_mut()
 }
 
 fn decode_entry(entry: &Value) -> Option<(Id, Owned)> {
@@ -228,11 +218,7 @@ fn decode_entry(entry: &Value) -> Option<(Id, Owned)> {
         },
         subresource: text("subresource"),
     };
-    let owned = Owned {
-        set,
-        api_version,
-        time,
-    };
+    let owned = Owned { set, api_version, time };
     Some((id, owned))
 }
 

@@ -54,9 +54,7 @@ fn merge_map(fields: Fields<'_>, live: &mut Value, applied: &Value) -> Result<()
 /// Elements in the order of `new`; those that only `old` has keep their place among their neighbours.
 fn merge_list(elements: Elements<'_>, old: Vec<Value>, new: &[Value]) -> Result<Vec<Value>, String> {
     let identity = |(index, item): (usize, &Value)| {
-        elements
-            .identity(item)
-            .map_err(|error| format!(": element {index}: {error}"))
+        elements.identity(item).map_err(|error| format!(": element {index}: {error}"))
     };
     let old_ids: Vec<PathElement> = old.iter().enumerate().map(identity).collect::<Result<_, _>>()?;
     let new_ids: Vec<PathElement> = new.iter().enumerate().map(identity).collect::<Result<_, _>>()?;
@@ -64,10 +62,7 @@ fn merge_list(elements: Elements<'_>, old: Vec<Value>, new: &[Value]) -> Result<
     // Of duplicates none is merged with: which one would be meant?
     let mut old_index: BTreeMap<&PathElement, Option<usize>> = BTreeMap::new();
     for (index, id) in old_ids.iter().enumerate() {
-        old_index
-            .entry(id)
-            .and_modify(|first| *first = None)
-            .or_insert(Some(index));
+        old_index.entry(id).and_modify(|first| *first = None).or_insert(Some(index));
     }
     let mut old: Vec<Option<Value>> = old.into_iter().map(Some).collect();
     let mut shared: VecDeque<&PathElement> = new_ids.iter().filter(|id| old_index.contains_key(id)).collect();
@@ -100,11 +95,7 @@ fn merge_list(elements: Elements<'_>, old: Vec<Value>, new: &[Value]) -> Result<
         if r < new.len() {
             let id = &new_ids[r];
             merged[r] = true;
-            let present = old_index
-                .get(id)
-                .copied()
-                .flatten()
-                .and_then(|index| old[index].take());
+            let present = old_index.get(id).copied().flatten().and_then(|index| old[index].take());
             out.push(match present {
                 Some(mut item) => {
                     merge(elements.ty(), &mut item, &new[r]).map_err(|error| format!("{id}{error}"))?;

@@ -25,11 +25,7 @@ pub(super) fn remove(ty: Ty<'_>, value: &mut Value, set: &FieldSet) {
         }
         (Shape::List(elements), Value::Array(items)) => {
             items.retain_mut(|item| {
-                let Some(node) = elements
-                    .identity(item)
-                    .ok()
-                    .and_then(|identity| set.get(&identity))
-                else {
+                let Some(node) = elements.identity(item).ok().and_then(|identity| set.get(&identity)) else {
                     return true;
                 };
                 if node.member {

@@ -41,9 +41,7 @@ impl Ord for PathElement {
                 let entries = a.iter().zip(b).map(|((a_name, a_value), (b_name, b_value))| {
                     a_name.cmp(b_name).then_with(|| compare_values(a_value, b_value))
                 });
-                entries
-                    .fold(Ordering::Equal, Ordering::then)
-                    .then_with(|| a.len().cmp(&b.len()))
+                entries.fold(Ordering::Equal, Ordering::then).then_with(|| a.len().cmp(&b.len()))
             }
             (Self::Value(a), Self::Value(b)) => compare_values(a, b),
             (Self::Index(a), Self::Index(b)) => a.cmp(b),
@@ -122,10 +120,7 @@ pub(crate) struct Node {
 impl Node {
     /// A place that is in the set.
     pub(crate) fn member() -> Self {
-        Self {
-            member: true,
-            below: FieldSet::default(),
-        }
+        Self { member: true, below: FieldSet::default() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

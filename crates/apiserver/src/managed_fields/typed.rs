@@ -168,9 +168,7 @@ impl<'a> Elements<'a> {
                         return Ok(PathElement::Value(element.clone()));
                     }
                 };
-                return Err(format!(
-                    "associative list without keys has an element that's {problem}"
-                ));
+                return Err(format!("associative list without keys has an element that's {problem}"));
             }
         };
         let fields = match element {

@@ -51,15 +51,7 @@ pub(crate) fn track_update(
     };
     let ty = Ty::Schema(schema.root());
     managers.adjust(|_, set| reconcile(ty, set));
-    record(
-        &mut managers,
-        ty,
-        old,
-        new,
-        &Id::new(writer, Operation::Update),
-        writer,
-        reset,
-    );
+    record(&mut managers, ty, old, new, &Id::new(writer, Operation::Update), writer, reset);
     managers.encode(new);
 }
 
@@ -82,11 +74,7 @@ pub(super) fn record(
         if let Some(previous) = managers.get(id) {
             set.merge(previous.set.clone());
         }
-        let owned = Owned {
-            set,
-            api_version: writer.api_version.to_owned(),
-            time: writer.time(),
-        };
+        let owned = Owned { set, api_version: writer.api_version.to_owned(), time: writer.time() };
         managers.put(id.clone(), owned);
     }
     managers.cap();
@@ -171,9 +159,7 @@ pub(crate) fn keep_times_of_no_op(old: &Value, new: &mut Value) {
         _ => Vec::new(),
     };
     let same_fields = |a: &Map<String, Value>, b: &Map<String, Value>, except: &str| {
-        a.iter()
-            .filter(|(name, _)| *name != except)
-            .eq(b.iter().filter(|(name, _)| *name != except))
+        a.iter().filter(|(name, _)| *name != except).eq(b.iter().filter(|(name, _)| *name != except))
     };
     let (Value::Object(old_fields), Value::Object(new_fields)) = (old, &*new) else {
         return;

@@ -24,11 +24,7 @@ pub(crate) struct Published<'a> {
 impl Published<'_> {
     /// The document that describes it: `api/v1`, `apis/apps/v1`.
     fn path(&self) -> String {
-        let prefix = if self.resource.group.is_empty() {
-            "api"
-        } else {
-            "apis"
-        };
+        let prefix = if self.resource.group.is_empty() { "api" } else { "apis" };
         format!("{prefix}/{}", self.resource.api_version())
     }
 
@@ -65,12 +61,7 @@ pub(crate) fn hash(published: &[Published<'_>], path: &str) -> Option<String> {
     let mut input = String::new();
     for described in published.iter().filter(|resource| resource.path() == path) {
         let resource = described.resource;
-        for part in [
-            &resource.plural,
-            &resource.singular,
-            &resource.kind,
-            &resource.list_kind,
-        ] {
+        for part in [&resource.plural, &resource.singular, &resource.kind, &resource.list_kind] {
             input.push_str(part);
             input.push('\n');
         }
@@ -93,11 +84,8 @@ pub(crate) fn hash(published: &[Published<'_>], path: &str) -> Option<String> {
 
 /// The document at `path`, such as `apis/apps/v1`; `None` if there is none.
 pub(crate) fn document(published: &[Published<'_>], path: &str) -> Option<Value> {
-    let described: Vec<Published<'_>> = published
-        .iter()
-        .filter(|resource| resource.path() == path)
-        .copied()
-        .collect();
+    let described: Vec<Published<'_>> =
+        published.iter().filter(|resource| resource.path() == path).copied().collect();
     let first = described.first()?;
     let mut all = Map::new();
     all.insert(format!("/{path}/"), paths::of_group_version(first.resource));

@@ -52,23 +52,11 @@ pub(super) fn of_group_version(resource: &Resource) -> Value {
 
 /// Adds the paths of a resource; `schema` is the name of its schema.
 pub(super) fn of_resource(resource: &Resource, schema: &str, paths: &mut Map<String, Value>) {
-    let describe = Describe {
-        resource,
-        schema,
-        api: Api::of(resource),
-    };
-    let prefix = if resource.group.is_empty() {
-        "/api"
-    } else {
-        "/apis"
-    };
+    let describe = Describe { resource, schema, api: Api::of(resource) };
+    let prefix = if resource.group.is_empty() { "/api" } else { "/apis" };
     let root = format!("{prefix}/{}", resource.api_version());
     let plural = &resource.plural;
-    let scoped = if resource.namespaced {
-        "/namespaces/{namespace}"
-    } else {
-        ""
-    };
+    let scoped = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
     if resource.namespaced {
         let list = describe.list("list", "ForAllNamespaces", &reference(&format!("{schema}List")));
         describe.add(paths, format!("{root}/{plural}"), vec![("get", list)]);
@@ -241,11 +229,8 @@ impl Describe<'_> {
     }
 
     fn subresource(&self, subresource: &Subresource) -> Vec<(&'static str, Operation)> {
-        let schema = if subresource.kind == "Scale" {
-            "io.k8s.api.autoscaling.v1.Scale"
-        } else {
-            self.schema
-        };
+        let schema =
+            if subresource.kind == "Scale" { "io.k8s.api.autoscaling.v1.Scale" } else { self.schema };
         let name = camel_case(&subresource.name, true);
         let mut operations: Vec<(&'static str, Operation)> = subresource
             .verbs
@@ -266,15 +251,8 @@ impl Describe<'_> {
     fn of_verb(&self, verb: &str, suffix: &str, object: &Value) -> Option<(&'static str, Operation)> {
         Some(match verb {
             "get" => {
-                let parameters: &[&'static str] = if self.api.custom {
-                    &["resourceVersion"]
-                } else {
-                    &[]
-                };
-                (
-                    "get",
-                    self.operation("read", "get", suffix, &[200], object, parameters),
-                )
+                let parameters: &[&'static str] = if self.api.custom { &["resourceVersion"] } else { &[] };
+                ("get", self.operation("read", "get", suffix, &[200], object, parameters))
             }
             "update" => {
                 let mut replace = self.operation("replace", "put", suffix, &[200, 201], object, &WRITE);
@@ -323,21 +301,10 @@ impl Describe<'_> {
         parameters: &[&'static str],
     ) -> Operation {
         let resource = self.resource;
-        let collection = if action == "deletecollection" {
-            "Collection"
-        } else {
-            ""
-        };
+        let collection = if action == "deletecollection" { "Collection" } else { "" };
         let everywhere = suffix.ends_with("ForAllNamespaces");
-        let scope = if resource.namespaced && !everywhere {
-            "Namespaced"
-        } else {
-            ""
-        };
-        let id = format!(
-            "{verb}{}{collection}{scope}{}{suffix}",
-            self.api.name, resource.kind
-        );
+        let scope = if resource.namespaced && !everywhere { "Namespaced" } else { "" };
+        let id = format!("{verb}{}{collection}{scope}{}{suffix}", self.api.name, resource.kind);
         Operation {
             value: json!({
                 "operationId": id, "tags": [self.api.tag], "x-kubernetes-action": action,
@@ -350,11 +317,8 @@ impl Describe<'_> {
     }
 
     fn body(&self, operation: &mut Operation, schema: &Value) {
-        let types: &[&str] = if self.api.custom {
-            &["application/json", "application/yaml"]
-        } else {
-            &["*/*"]
-        };
+        let types: &[&str] =
+            if self.api.custom { &["application/json", "application/yaml"] } else { &["*/*"] };
         operation.value["requestBody"] = json!({ "content": content(types, schema), "required": true });
     }
 
@@ -365,10 +329,7 @@ impl Describe<'_> {
 }
 
 fn query(name: &str) -> Value {
-    let kind = TYPED
-        .iter()
-        .find(|(typed, _)| *typed == name)
-        .map_or("string", |(_, kind)| kind);
+    let kind = TYPED.iter().find(|(typed, _)| *typed == name).map_or("string", |(_, kind)| kind);
     json!({ "in": "query", "name": name, "schema": { "type": kind, "uniqueItems": true } })
 }
 
@@ -396,8 +357,6 @@ fn responses(api: &Api, codes: &[u16], schema: &Value, stream: bool) -> Value {
 }
 
 fn content(types: &[&str], schema: &Value) -> Value {
-    let content = types
-        .iter()
-        .map(|media| ((*media).to_owned(), json!({ "schema": schema })));
+    let content = types.iter().map(|media| ((*media).to_owned(), json!({ "schema": schema })));
     Value::Object(content.collect())
 }

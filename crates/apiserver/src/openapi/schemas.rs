@@ -94,10 +94,7 @@ fn object_of(custom: &Published<'_>, schema: &Value) -> Value {
                 ),
             );
         }
-        fields.insert(
-            "x-kubernetes-group-version-kind".to_owned(),
-            kinds(custom, &custom.resource.kind),
-        );
+        fields.insert("x-kubernetes-group-version-kind".to_owned(), kinds(custom, &custom.resource.kind));
     }
     published
 }

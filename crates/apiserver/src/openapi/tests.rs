@@ -4,21 +4,13 @@ use super::*;
 use crate::builtin;
 
 fn builtin_resources() -> Vec<Arc<Resource>> {
-    builtin::served()
-        .into_iter()
-        .map(|(resource, _)| resource)
-        .collect()
+    builtin::served().into_iter().map(|(resource, _)| resource).collect()
 }
 
 fn builtin_document(path: &str) -> Value {
     let resources = builtin_resources();
-    let published: Vec<Published<'_>> = resources
-        .iter()
-        .map(|resource| Published {
-            resource,
-            schema: None,
-        })
-        .collect();
+    let published: Vec<Published<'_>> =
+        resources.iter().map(|resource| Published { resource, schema: None }).collect();
     document(&published, path).unwrap()
 }
 
@@ -59,12 +51,7 @@ fn a_builtin_group_has_the_recorded_operations() {
 
 #[test]
 fn a_document_holds_every_schema_it_refers_to() {
-    for path in [
-        "api/v1",
-        "apis/apps/v1",
-        "apis/apiextensions.k8s.io/v1",
-        "apis/events.k8s.io/v1",
-    ] {
+    for path in ["api/v1", "apis/apps/v1", "apis/apiextensions.k8s.io/v1", "apis/events.k8s.io/v1"] {
         let document = builtin_document(path);
         let schemas = document["components"]["schemas"].as_object().unwrap();
         let text = document.to_string();
@@ -85,11 +72,7 @@ fn kubectl_finds_what_it_asks_for_in_the_patch_of_a_kind() {
         json!({"group": "apps", "version": "v1", "kind": "Deployment"})
     );
     let parameters = patch["parameters"].as_array().unwrap();
-    assert!(
-        parameters
-            .iter()
-            .any(|parameter| parameter["name"] == "fieldValidation")
-    );
+    assert!(parameters.iter().any(|parameter| parameter["name"] == "fieldValidation"));
     assert!(patch["requestBody"]["content"]["application/strategic-merge-patch+json"].is_object());
     let scale = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale"]["patch"];
     assert_eq!(scale["x-kubernetes-group-version-kind"]["kind"], "Scale");
@@ -112,18 +95,11 @@ fn widgets() -> Resource {
 fn a_custom_kind_is_published_with_the_fields_of_every_object() {
     let resource = widgets();
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object"}}});
-    let published = [Published {
-        resource: &resource,
-        schema: Some(&schema),
-    }];
+    let published = [Published { resource: &resource, schema: Some(&schema) }];
     let document = document(&published, "apis/example.com/v1").unwrap();
     let widget = &document["components"]["schemas"]["com.example.v1.Widget"];
     assert_eq!(
-        widget["properties"]
-            .as_object()
-            .unwrap()
-            .keys()
-            .collect::<Vec<_>>(),
+        widget["properties"].as_object().unwrap().keys().collect::<Vec<_>>(),
         ["apiVersion", "kind", "metadata", "spec"]
     );
     assert_eq!(
@@ -136,16 +112,8 @@ fn a_custom_kind_is_published_with_the_fields_of_every_object() {
     let patch = &document["paths"][path]["patch"];
     assert_eq!(patch["operationId"], "patchExampleComV1NamespacedWidget");
     assert_eq!(
-        patch["requestBody"]["content"]
-            .as_object()
-            .unwrap()
-            .keys()
-            .collect::<Vec<_>>(),
-        [
-            "application/apply-patch+yaml",
-            "application/json-patch+json",
-            "application/merge-patch+json"
-        ]
+        patch["requestBody"]["content"].as_object().unwrap().keys().collect::<Vec<_>>(),
+        ["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"]
     );
     assert!(document["paths"][format!("{path}/status")]["put"].is_object());
 }
@@ -154,10 +122,7 @@ fn a_custom_kind_is_published_with_the_fields_of_every_object() {
 fn the_hash_changes_with_the_schema_and_only_then() {
     let resource = widgets();
     let hash_of = |schema: &Value| {
-        let published = [Published {
-            resource: &resource,
-            schema: Some(schema),
-        }];
+        let published = [Published { resource: &resource, schema: Some(schema) }];
         let found = hash(&published, "apis/example.com/v1").unwrap();
         let index = index(&published);
         assert_eq!(

@@ -119,11 +119,7 @@ fn depth(value: &Value) -> usize {
 }
 
 fn too_large(why: &str) -> ApiError {
-    ApiError::new(
-        413,
-        "RequestEntityTooLarge",
-        format!("Request entity too large: {why}"),
-    )
+    ApiError::new(413, "RequestEntityTooLarge", format!("Request entity too large: {why}"))
 }
 
 #[cfg(test)]
@@ -189,11 +185,7 @@ mod tests {
             patched(r#"{"not":"a list"}"#).unwrap_err(),
             "400 error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
         );
-        assert!(
-            patched("[")
-                .unwrap_err()
-                .starts_with("400 error decoding patch: ")
-        );
+        assert!(patched("[").unwrap_err().starts_with("400 error decoding patch: "));
     }
 
     #[test]

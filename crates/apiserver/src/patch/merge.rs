@@ -46,40 +46,20 @@ mod tests {
     #[test]
     fn examples_of_rfc_7386_hold() {
         check(&json!({"a": "b"}), &json!({"a": "c"}), &json!({"a": "c"}));
-        check(
-            &json!({"a": "b"}),
-            &json!({"b": "c"}),
-            &json!({"a": "b", "b": "c"}),
-        );
+        check(&json!({"a": "b"}), &json!({"b": "c"}), &json!({"a": "b", "b": "c"}));
         check(&json!({"a": "b"}), &json!({"a": null}), &json!({}));
-        check(
-            &json!({"a": "b", "b": "c"}),
-            &json!({"a": null}),
-            &json!({"b": "c"}),
-        );
+        check(&json!({"a": "b", "b": "c"}), &json!({"a": null}), &json!({"b": "c"}));
         check(&json!({"a": ["b"]}), &json!({"a": "c"}), &json!({"a": "c"}));
         check(&json!({"a": "c"}), &json!({"a": ["b"]}), &json!({"a": ["b"]}));
-        check(
-            &json!({"a": {"b": "c"}}),
-            &json!({"a": {"b": "d", "c": null}}),
-            &json!({"a": {"b": "d"}}),
-        );
-        check(
-            &json!({"a": [{"b": "c"}]}),
-            &json!({"a": [1]}),
-            &json!({"a": [1]}),
-        );
+        check(&json!({"a": {"b": "c"}}), &json!({"a": {"b": "d", "c": null}}), &json!({"a": {"b": "d"}}));
+        check(&json!({"a": [{"b": "c"}]}), &json!({"a": [1]}), &json!({"a": [1]}));
         check(&json!(["a", "b"]), &json!(["c", "d"]), &json!(["c", "d"]));
         check(&json!({"a": "b"}), &json!(["c"]), &json!(["c"]));
         check(&json!({"a": "foo"}), &json!(null), &json!(null));
         check(&json!({"a": "foo"}), &json!("bar"), &json!("bar"));
         check(&json!({"e": null}), &json!({"a": 1}), &json!({"a": 1, "e": null}));
         check(&json!([1, 2]), &json!({"a": "b", "c": null}), &json!({"a": "b"}));
-        check(
-            &json!({}),
-            &json!({"a": {"bb": {"c": null}}}),
-            &json!({"a": {"bb": {}}}),
-        );
+        check(&json!({}), &json!({"a": {"bb": {"c": null}}}), &json!({"a": {"bb": {}}}));
     }
 
     proptest! {

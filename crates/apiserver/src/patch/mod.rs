@@ -14,10 +14,6 @@ use crate::status::ApiError;
 
 /// 422 without a word about the cause.
 fn rejected() -> ApiError {
-    ApiError::new(
-        422,
-        "Invalid",
-        "the server rejected our request due to an error in our request",
-    )
-    .with_details("", "", "")
+    ApiError::new(422, "Invalid", "the server rejected our request due to an error in our request")
+        .with_details("", "", "")
 }

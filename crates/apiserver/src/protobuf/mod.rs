@@ -23,14 +23,8 @@ const MAGIC: &[u8] = b"k8s\0";
 const MAX_DEPTH: usize = 100;
 
 /// Kinds of requests rather than objects: defined once, and sent under the apiVersion of any group.
-const OPTIONS: [&str; 6] = [
-    "CreateOptions",
-    "DeleteOptions",
-    "GetOptions",
-    "ListOptions",
-    "PatchOptions",
-    "UpdateOptions",
-];
+const OPTIONS: [&str; 6] =
+    ["CreateOptions", "DeleteOptions", "GetOptions", "ListOptions", "PatchOptions", "UpdateOptions"];
 
 /// Decodes a body into JSON with `apiVersion` and `kind`.
 ///
@@ -44,19 +38,11 @@ fn decode_body(body: &[u8]) -> Result<Value> {
     let Some(envelope) = body.strip_prefix(MAGIC) else {
         return Err("it does not start with the bytes 6b 38 73 00".into());
     };
-    let Envelope {
-        api_version,
-        kind,
-        raw,
-    } = Envelope::read(envelope)?;
+    let Envelope { api_version, kind, raw } = Envelope::read(envelope)?;
     if kind.is_empty() {
         return Err("Object 'Kind' is missing in the type meta".into());
     }
-    let table_version = if OPTIONS.contains(&kind) {
-        "v1"
-    } else {
-        api_version
-    };
+    let table_version = if OPTIONS.contains(&kind) { "v1" } else { api_version };
     let Some(message) = builtin::message_of_kind(table_version, kind) else {
         return Err(format!("no kind \"{kind}\" is registered for version \"{api_version}\"").into());
     };
@@ -144,9 +130,7 @@ fn decode_field(field: &Field, wire: Wire<'_>, object: &mut Map<String, Value>, 
             Ok(())
         }
         (Count::List, kind) => {
-            let list = object
-                .entry(field.name)
-                .or_insert_with(|| Value::Array(Vec::new()));
+            let list = object.entry(field.name).or_insert_with(|| Value::Array(Vec::new()));
             let Value::Array(list) = list else {
                 return Err("a list and a single value".into());
             };
@@ -170,9 +154,7 @@ fn decode_field(field: &Field, wire: Wire<'_>, object: &mut Map<String, Value>, 
                     _ => {}
                 }
             }
-            let map = object
-                .entry(field.name)
-                .or_insert_with(|| Value::Object(Map::new()));
+            let map = object.entry(field.name).or_insert_with(|| Value::Object(Map::new()));
             if let Value::Object(map) = map {
                 map.insert(key, value);
             }

@@ -40,10 +40,7 @@ fn put_bytes(out: &mut Vec<u8>, number: u64, bytes: &[u8]) {
 }
 
 fn encode(object: &Value) -> Vec<u8> {
-    let (api_version, kind) = (
-        object["apiVersion"].as_str().unwrap(),
-        object["kind"].as_str().unwrap(),
-    );
+    let (api_version, kind) = (object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap());
     let message = builtin::message_of_kind(api_version, kind).unwrap();
     envelope(api_version, kind, &encode_message(message, object))
 }
@@ -54,11 +51,7 @@ fn encode_message(message: &Message, object: &Value) -> Vec<u8> {
         let value = &object[field.name];
         match (field.count, field.kind, value) {
             (Count::One, Type::Message(name), _) if field.name.is_empty() => {
-                put_bytes(
-                    &mut out,
-                    field.number,
-                    &encode_message(find(name).unwrap(), object),
-                );
+                put_bytes(&mut out, field.number, &encode_message(find(name).unwrap(), object));
             }
             // Plain values are always on the wire, zero or not.
             (Count::One, Type::Int32 | Type::Int64 | Type::Bool, Value::Null) if !field.pointer => {
@@ -124,26 +117,13 @@ fn encode_value(out: &mut Vec<u8>, number: u64, kind: Type, value: &Value) {
             }
             Value::Array(list) => {
                 for schema in list {
-                    encode_value(
-                        &mut inner,
-                        2,
-                        Type::Message("apiextensions.v1.JSONSchemaProps"),
-                        schema,
-                    );
+                    encode_value(&mut inner, 2, Type::Message("apiextensions.v1.JSONSchemaProps"), schema);
                 }
             }
             schema => {
-                let number = if matches!(kind, Type::OneOf(name) if name.ends_with("OrBool")) {
-                    2
-                } else {
-                    1
-                };
-                encode_value(
-                    &mut inner,
-                    number,
-                    Type::Message("apiextensions.v1.JSONSchemaProps"),
-                    schema,
-                );
+                let number =
+                    if matches!(kind, Type::OneOf(name) if name.ends_with("OrBool")) { 2 } else { 1 };
+                encode_value(&mut inner, number, Type::Message("apiextensions.v1.JSONSchemaProps"), schema);
             }
         },
         Type::Message(name) => inner = encode_message(find(name).unwrap(), value),
@@ -254,14 +234,8 @@ fn packed_and_single_numbers_are_the_same_list() {
 
 #[test]
 fn what_is_not_a_body_says_why() {
-    assert_eq!(
-        error(b"{}"),
-        "invalid protobuf body: it does not start with the bytes 6b 38 73 00"
-    );
-    assert_eq!(
-        error(MAGIC),
-        "invalid protobuf body: Object 'Kind' is missing in the type meta"
-    );
+    assert_eq!(error(b"{}"), "invalid protobuf body: it does not start with the bytes 6b 38 73 00");
+    assert_eq!(error(MAGIC), "invalid protobuf body: Object 'Kind' is missing in the type meta");
     assert_eq!(
         error(&envelope("example.com/v1", "Thing", b"")),
         "invalid protobuf body: no kind \"Thing\" is registered for version \"example.com/v1\""
@@ -292,11 +266,7 @@ fn a_body_nested_too_deep_is_refused() {
         schema.clone_from(&body);
     }
     assert_eq!(
-        error(&envelope(
-            "apiextensions.k8s.io/v1",
-            "CustomResourceDefinition",
-            &body
-        )),
+        error(&envelope("apiextensions.k8s.io/v1", "CustomResourceDefinition", &body)),
         "invalid protobuf body: apiextensions.v1.JSONSchemaProps.not: messages are nested more than 100 levels deep"
     );
 }

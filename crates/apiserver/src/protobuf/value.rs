@@ -74,9 +74,7 @@ fn double(wire: Wire<'_>) -> Result<Value> {
         #[expect(clippy::cast_possible_truncation, reason = "whole, and below 2^53")]
         return Ok(Value::from(float as i64));
     }
-    Number::from_f64(float)
-        .map(Value::Number)
-        .ok_or_else(|| "not a finite number".into())
+    Number::from_f64(float).map(Value::Number).ok_or_else(|| "not a finite number".into())
 }
 
 /// Seconds 1, nanoseconds 2; an empty message is the zero time.
@@ -131,11 +129,7 @@ fn int_or_string(buffer: &[u8]) -> Result<Value> {
             _ => {}
         }
     }
-    Ok(if is_string {
-        Value::from(text)
-    } else {
-        Value::from(number)
-    })
+    Ok(if is_string { Value::from(text) } else { Value::from(number) })
 }
 
 /// One field of JSON text, which itself is bounded in depth by the JSON parser.
@@ -150,9 +144,7 @@ fn json(buffer: &[u8]) -> Result<Option<Value>> {
     if text.is_empty() {
         return Ok(None);
     }
-    serde_json::from_slice(text)
-        .map(Some)
-        .map_err(|error| format!("not JSON ({error})").into())
+    serde_json::from_slice(text).map(Some).map_err(|error| format!("not JSON ({error})").into())
 }
 
 fn strings(buffer: &[u8]) -> Result<Value> {

@@ -12,10 +12,7 @@ pub(super) struct Malformed {
 
 impl<T: Into<String>> From<T> for Malformed {
     fn from(why: T) -> Self {
-        Self {
-            field: String::new(),
-            why: why.into(),
-        }
+        Self { field: String::new(), why: why.into() }
     }
 }
 
@@ -97,13 +94,11 @@ impl<'a> Reader<'a> {
     }
 
     fn take(&mut self, length: u64) -> Result<&'a [u8]> {
-        let taken = usize::try_from(length)
-            .ok()
-            .and_then(|length| self.rest.split_at_checked(length));
+        let taken = usize::try_from(length).ok().and_then(|length| self.rest.split_at_checked(length));
         let Some((taken, rest)) = taken else {
             let left = self.rest.len();
             return Err(
-                format!("unexpected end of the body: a value of {length} bytes, {left} bytes left").into(),
+                format!("unexpected end of the body: a value of {length} bytes, {left} bytes left").into()
             );
         };
         self.rest = rest;
@@ -135,15 +130,9 @@ mod tests {
     #[test]
     fn the_four_wire_types_are_read() {
         assert_eq!(check(&[0x08, 0x96, 0x01]), Ok(vec![(1, Wire::Varint(150))]));
-        assert_eq!(
-            check(&[0x12, 0x02, b'h', b'i']),
-            Ok(vec![(2, Wire::Bytes(b"hi"))])
-        );
+        assert_eq!(check(&[0x12, 0x02, b'h', b'i']), Ok(vec![(2, Wire::Bytes(b"hi"))]));
         assert_eq!(check(&[0x1d, 1, 0, 0, 0]), Ok(vec![(3, Wire::Fixed32(1))]));
-        assert_eq!(
-            check(&[0x21, 1, 0, 0, 0, 0, 0, 0, 0]),
-            Ok(vec![(4, Wire::Fixed64(1))])
-        );
+        assert_eq!(check(&[0x21, 1, 0, 0, 0, 0, 0, 0, 0]), Ok(vec![(4, Wire::Fixed64(1))]));
         assert_eq!(
             check(&[0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]),
             Ok(vec![(1, Wire::Varint(u64::MAX))])
@@ -156,18 +145,9 @@ mod tests {
             (&[0x08][..], "unexpected end of the body in a varint"),
             (&[0x00, 0x00], "illegal field number 0"),
             (&[0x0b], "field 1 has the unsupported wire type 3"),
-            (
-                &[0x0a, 0x05, b'h'],
-                "unexpected end of the body: a value of 5 bytes, 1 bytes left",
-            ),
-            (
-                &[0x09, 1, 2],
-                "unexpected end of the body: a value of 8 bytes, 2 bytes left",
-            ),
-            (
-                &[0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02],
-                "varint overflow",
-            ),
+            (&[0x0a, 0x05, b'h'], "unexpected end of the body: a value of 5 bytes, 1 bytes left"),
+            (&[0x09, 1, 2], "unexpected end of the body: a value of 8 bytes, 2 bytes left"),
+            (&[0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02], "varint overflow"),
         ] {
             assert_eq!(check(buffer), Err(error.into()));
         }

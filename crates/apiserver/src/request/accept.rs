@@ -42,11 +42,7 @@ pub(crate) struct Accept {
 
 impl Accept {
     /// JSON, the whole object.
-    pub(crate) const JSON: Self = Self {
-        encoding: Encoding::Json,
-        view: View::Object,
-        view_version: "v1",
-    };
+    pub(crate) const JSON: Self = Self { encoding: Encoding::Json, view: View::Object, view_version: "v1" };
 
     /// Picks the first range of `header` that can be served; higher `q` first.
     ///
@@ -66,10 +62,7 @@ impl Accept {
                 continue;
             }
             let Some(shape) = range.parameter("as") else {
-                return Ok(Self {
-                    encoding,
-                    ..Self::JSON
-                });
+                return Ok(Self { encoding, ..Self::JSON });
             };
             let view_version = match (range.parameter("g"), range.parameter("v")) {
                 (Some("meta.k8s.io"), Some("v1")) => "v1",
@@ -82,11 +75,7 @@ impl Accept {
                 "PartialObjectMetadataList" => View::MetadataList,
                 _ => continue,
             };
-            return Ok(Self {
-                encoding,
-                view,
-                view_version,
-            });
+            return Ok(Self { encoding, view, view_version });
         }
         Err(not_acceptable(custom))
     }
@@ -121,10 +110,7 @@ pub(crate) struct MediaRange<'a> {
 
 impl MediaRange<'_> {
     pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
-        self.parameters
-            .iter()
-            .find(|(known, _)| *known == name)
-            .map(|(_, value)| *value)
+        self.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 
     fn quality(&self) -> f32 {
@@ -147,10 +133,7 @@ pub(crate) fn ranges(header: &str) -> Vec<MediaRange<'_>> {
                 .filter_map(|part| part.split_once('='))
                 .map(|(name, value)| (name.trim(), value.trim().trim_matches('"')))
                 .collect();
-            MediaRange {
-                media_type,
-                parameters,
-            }
+            MediaRange { media_type, parameters }
         })
         .collect();
     ranges.sort_by(|a, b| b.quality().total_cmp(&a.quality()));
@@ -178,15 +161,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_written_is_406() {
-        assert_eq!(
-            Accept::negotiate(Some("text/html"), false).unwrap_err().code(),
-            406
-        );
-        assert_eq!(
-            Accept::negotiate(Some("application/cbor"), true)
-                .unwrap_err()
-                .code(),
-            406
-        );
+        assert_eq!(Accept::negotiate(Some("text/html"), false).unwrap_err().code(), 406);
+        assert_eq!(Accept::negotiate(Some("application/cbor"), true).unwrap_err().code(), 406);
     }
 }

@@ -71,12 +71,7 @@ impl Format {
 
 /// A `Content-Type` without its parameters.
 pub(crate) fn media_type(content_type: Option<&str>) -> &str {
-    content_type
-        .unwrap_or_default()
-        .split(';')
-        .next()
-        .unwrap_or_default()
-        .trim()
+    content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim()
 }
 
 /// Reads JSON. The error is Go's message.
@@ -84,20 +79,12 @@ pub(crate) fn json(bytes: &[u8]) -> Result<Body, String> {
     let found = RefCell::new(Vec::new());
     let text = String::from_utf8_lossy(bytes);
     let mut reader = serde_json::Deserializer::from_str(&text);
-    let seed = Strict {
-        path: Path::Root,
-        found: &found,
-    };
-    let value = seed
-        .deserialize(&mut reader)
-        .and_then(|value| reader.end().map(|()| value));
+    let seed = Strict { path: Path::Root, found: &found };
+    let value = seed.deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
     match value {
         Ok(mut value) => {
             normalize_numbers(&mut value);
-            Ok(Body {
-                value,
-                strict: found.into_inner(),
-            })
+            Ok(Body { value, strict: found.into_inner() })
         }
         Err(_) => Err(go_json::explain(&text)),
     }
@@ -116,10 +103,7 @@ pub(crate) fn yaml(bytes: &[u8]) -> Result<Body, String> {
     let mut value = serde_saphyr::from_str_with_options::<Value>(&text, options)
         .map_err(|error| format!("error converting YAML to JSON: yaml: {error}"))?;
     normalize_numbers(&mut value);
-    Ok(Body {
-        value,
-        strict: yaml_duplicate(&text).into_iter().collect(),
-    })
+    Ok(Body { value, strict: yaml_duplicate(&text).into_iter().collect() })
 }
 
 /// The first duplicate key of a YAML text.
@@ -130,11 +114,7 @@ fn yaml_duplicate(text: &str) -> Option<String> {
         return None;
     };
     let key = key.clone().unwrap_or_default();
-    Some(format!(
-        "line {}: key {} already set in map",
-        location.line(),
-        Value::from(key)
-    ))
+    Some(format!("line {}: key {} already set in map", location.line(), Value::from(key)))
 }
 
 /// What strict decoding says about duplicate and unknown fields as one text; YAML's own complaints have a heading.
@@ -158,11 +138,7 @@ pub(crate) fn in_document_order(bytes: &[u8], mut paths: Vec<String>) -> Vec<Str
         let found = RefCell::new(Vec::new());
         let text = String::from_utf8_lossy(bytes);
         let mut reader = serde_json::Deserializer::from_str(&text);
-        let seed = Order {
-            path: Path::Root,
-            wanted: &paths,
-            found: &found,
-        };
+        let seed = Order { path: Path::Root, wanted: &paths, found: &found };
         // A text that is not JSON leaves the order as it is.
         if seed.deserialize(&mut reader).is_ok() {
             let order = found.into_inner();
@@ -261,10 +237,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
         let mut list = Vec::new();
         while let Some(item) = {
             let path = Path::Item(&self.path, list.len());
-            items.next_element_seed(Strict {
-                path,
-                found: self.found,
-            })?
+            items.next_element_seed(Strict { path, found: self.found })?
         } {
             list.push(item);
         }
@@ -282,10 +255,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
                     found.push(text);
                 }
             }
-            let value = fields.next_value_seed(Strict {
-                path,
-                found: self.found,
-            })?;
+            let value = fields.next_value_seed(Strict { path, found: self.found })?;
             object.insert(name, value);
         }
         Ok(Value::Object(object))
@@ -341,13 +311,7 @@ impl<'de> Visitor<'de> for Order<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         let mut index = 0;
-        while items
-            .next_element_seed(Order {
-                path: Path::Item(&self.path, index),
-                ..self
-            })?
-            .is_some()
-        {
+        while items.next_element_seed(Order { path: Path::Item(&self.path, index), ..self })?.is_some() {
             index += 1;
         }
         Ok(())
@@ -377,11 +341,7 @@ mod tests {
         assert_eq!(body.value, json!({"spec": {"x": 1}, "l": [{"a": 1}]}));
         assert_eq!(
             body.strict,
-            [
-                r#"duplicate field "spec.size""#,
-                r#"duplicate field "l[0].a""#,
-                r#"duplicate field "spec""#
-            ]
+            [r#"duplicate field "spec.size""#, r#"duplicate field "l[0].a""#, r#"duplicate field "spec""#]
         );
     }
 
@@ -402,10 +362,7 @@ mod tests {
     #[test]
     fn broken_bodies_are_explained_and_excerpted() {
         assert!(json(b"{\"a\":").unwrap_err().contains("unexpected end"));
-        assert_eq!(
-            json("[".repeat(100_000).as_bytes()).unwrap_err(),
-            "exceeded max depth"
-        );
+        assert_eq!(json("[".repeat(100_000).as_bytes()).unwrap_err(), "exceeded max depth");
         assert!(yaml(b"a: [").is_err());
         assert_eq!(excerpt(b"[]"), "5b5d");
         assert_eq!(excerpt(b""), "<empty>");
@@ -414,10 +371,7 @@ mod tests {
 
     #[test]
     fn yaml_and_bytes_that_are_not_utf8_are_read() {
-        assert_eq!(
-            yaml(b"a: 1\nb: [x, 'y']\n").unwrap().value,
-            json!({"a": 1, "b": ["x", "y"]})
-        );
+        assert_eq!(yaml(b"a: 1\nb: [x, 'y']\n").unwrap().value, json!({"a": 1, "b": ["x", "y"]}));
         assert_eq!(json(b"\"\xff\"").unwrap().value, json!("\u{fffd}"));
     }
 }

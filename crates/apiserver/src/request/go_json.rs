@@ -8,10 +8,7 @@ const MAX_DEPTH: usize = 128;
 
 /// The message for a text that is not JSON. A text that is JSON after all was nested too deeply for this server.
 pub(crate) fn explain(text: &str) -> String {
-    let mut scanner = Scanner {
-        rest: text.chars(),
-        depth: 0,
-    };
+    let mut scanner = Scanner { rest: text.chars(), depth: 0 };
     match scanner.document() {
         Err(message) => message,
         Ok(()) => "exceeded max depth".to_owned(),
@@ -43,9 +40,7 @@ impl Scanner<'_> {
     }
 
     fn next_visible(&mut self) -> Option<char> {
-        self.rest
-            .by_ref()
-            .find(|c| !matches!(c, ' ' | '\t' | '\r' | '\n'))
+        self.rest.by_ref().find(|c| !matches!(c, ' ' | '\t' | '\r' | '\n'))
     }
 
     fn value(&mut self) -> Scan {
@@ -206,29 +201,17 @@ mod tests {
     fn messages_are_those_of_go() {
         for (text, message) in [
             ("", "unexpected end of JSON input"),
-            (
-                "{not",
-                "invalid character 'n' looking for beginning of object key string",
-            ),
+            ("{not", "invalid character 'n' looking for beginning of object key string"),
             ("{\"a\" 1}", "invalid character '1' after object key"),
-            (
-                "{\"a\":1,}",
-                "invalid character '}' looking for beginning of object key string",
-            ),
-            (
-                "{\"a\":1 \"b\"",
-                "invalid character '\"' after object key:value pair",
-            ),
+            ("{\"a\":1,}", "invalid character '}' looking for beginning of object key string"),
+            ("{\"a\":1 \"b\"", "invalid character '\"' after object key:value pair"),
             ("[1 2]", "invalid character '2' after array element"),
             ("[1,]", "invalid character ']' looking for beginning of value"),
             ("nul1", "invalid character '1' in literal null (expecting 'l')"),
             ("{} x", "invalid character 'x' after top-level value"),
             ("01", "invalid character '1' after top-level value"),
             ("-x", "invalid character 'x' in numeric literal"),
-            (
-                "1.x",
-                "invalid character 'x' after decimal point in numeric literal",
-            ),
+            ("1.x", "invalid character 'x' after decimal point in numeric literal"),
             ("\"\\q\"", "invalid character 'q' in string escape code"),
             ("\"\n\"", r"invalid character '\n' in string literal"),
         ] {

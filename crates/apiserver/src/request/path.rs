@@ -63,15 +63,11 @@ impl Route {
         match segments.as_slice() {
             ["api"] => Self::CoreVersions,
             ["apis"] => Self::Groups,
-            ["api", version] => Self::GroupVersion {
-                group: String::new(),
-                version: (*version).to_owned(),
-            },
+            ["api", version] => Self::GroupVersion { group: String::new(), version: (*version).to_owned() },
             ["apis", group] => Self::Group((*group).to_owned()),
-            ["apis", group, version] => Self::GroupVersion {
-                group: (*group).to_owned(),
-                version: (*version).to_owned(),
-            },
+            ["apis", group, version] => {
+                Self::GroupVersion { group: (*group).to_owned(), version: (*version).to_owned() }
+            }
             ["api", version, rest @ ..] => Self::resource("", version, rest),
             ["apis", group, version, rest @ ..] => Self::resource(group, version, rest),
             ["openapi", "v2"] => Self::OpenApiV2,
@@ -86,14 +82,8 @@ impl Route {
     }
 
     fn resource(group: &str, version: &str, rest: &[&str]) -> Self {
-        let malformed = || Self::Malformed {
-            group: group.to_owned(),
-            version: version.to_owned(),
-        };
-        if rest
-            .iter()
-            .any(|segment| segment.is_empty() || segment.contains('/'))
-        {
+        let malformed = || Self::Malformed { group: group.to_owned(), version: version.to_owned() };
+        if rest.iter().any(|segment| segment.is_empty() || segment.contains('/')) {
             return malformed();
         }
         let (watch_prefix, rest) = match rest {
@@ -159,18 +149,12 @@ mod tests {
 
     #[test]
     fn resources_are_found_in_and_outside_of_namespaces() {
-        check(
-            "/api/v1/pods",
-            expect!["group= version=v1 ns= plural=pods name= sub="],
-        );
+        check("/api/v1/pods", expect!["group= version=v1 ns= plural=pods name= sub="]);
         check(
             "/apis/apps/v1/namespaces/a/deployments/web/scale",
             expect!["group=apps version=v1 ns=a plural=deployments name=web sub=scale"],
         );
-        check(
-            "/api/v1/namespaces/a",
-            expect!["group= version=v1 ns= plural=namespaces name=a sub="],
-        );
+        check("/api/v1/namespaces/a", expect!["group= version=v1 ns= plural=namespaces name=a sub="]);
         check(
             "/api/v1/namespaces/a/finalize",
             expect!["group= version=v1 ns= plural=namespaces name=a sub=finalize"],
@@ -183,18 +167,9 @@ mod tests {
 
     #[test]
     fn spellings_that_lead_nowhere_are_told_apart() {
-        check(
-            "/apis/g/v1//things",
-            expect![[r#"Malformed { group: "g", version: "v1" }"#]],
-        );
-        check(
-            "/apis/g/v1/namespaces/x",
-            expect![[r#"Malformed { group: "g", version: "v1" }"#]],
-        );
-        check(
-            "/apis/g/v1/a%2fb",
-            expect![[r#"Malformed { group: "g", version: "v1" }"#]],
-        );
+        check("/apis/g/v1//things", expect![[r#"Malformed { group: "g", version: "v1" }"#]]);
+        check("/apis/g/v1/namespaces/x", expect![[r#"Malformed { group: "g", version: "v1" }"#]]);
+        check("/apis/g/v1/a%2fb", expect![[r#"Malformed { group: "g", version: "v1" }"#]]);
         check("/apis/g/", expect![[r#"Group("g")"#]]);
         check("/metrics", expect!["Unknown"]);
         check("//", expect!["Root"]);

@@ -31,10 +31,7 @@ impl Query {
 
     /// The first value of a parameter.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0
-            .iter()
-            .find(|(known, _)| known == name)
-            .map(|(_, value)| value.as_str())
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     /// The first value, empty if there is none.
@@ -43,17 +40,12 @@ impl Query {
     }
 
     pub(crate) fn all(&self, name: &str) -> Vec<String> {
-        self.0
-            .iter()
-            .filter(|(known, _)| known == name)
-            .map(|(_, value)| value.clone())
-            .collect()
+        self.0.iter().filter(|(known, _)| known == name).map(|(_, value)| value.clone()).collect()
     }
 
     /// Go's reading of a boolean parameter: present means true, unless it says `false` or `0`.
     pub(crate) fn flag(&self, name: &str) -> Option<bool> {
-        self.get(name)
-            .map(|value| !(value.eq_ignore_ascii_case("false") || value == "0"))
+        self.get(name).map(|value| !(value.eq_ignore_ascii_case("false") || value == "0"))
     }
 
     /// An integer parameter; an empty one is absent.
@@ -117,16 +109,10 @@ impl WriteOptions {
         let field_manager = query.text("fieldManager").to_owned();
         if kind == "PatchOptions" {
             if !apply && force.is_some() {
-                errors.push(FieldError::forbidden(
-                    "force",
-                    "may not be specified for non-apply patch",
-                ));
+                errors.push(FieldError::forbidden("force", "may not be specified for non-apply patch"));
             }
             if apply && field_manager.is_empty() {
-                errors.push(FieldError::required(
-                    "fieldManager",
-                    "is required for apply patch",
-                ));
+                errors.push(FieldError::required("fieldManager", "is required for apply patch"));
             }
         }
         if field_manager.len() > 128 {
@@ -137,11 +123,7 @@ impl WriteOptions {
             });
         } else if let Some((at, bad)) = field_manager.char_indices().find(|(_, c)| !printable(*c)) {
             let detail = format!("invalid character {} (at position {at})", go_char(bad));
-            errors.push(FieldError::invalid(
-                "fieldManager",
-                &quote(&field_manager),
-                &detail,
-            ));
+            errors.push(FieldError::invalid("fieldManager", &quote(&field_manager), &detail));
         }
         let dry_run = dry_run(&query.all("dryRun"), &mut errors);
         let field_validation = match query.text("fieldValidation") {
@@ -155,12 +137,7 @@ impl WriteOptions {
             }
         };
         if errors.is_empty() {
-            Ok(Self {
-                dry_run,
-                field_manager,
-                field_validation,
-                force,
-            })
+            Ok(Self { dry_run, field_manager, field_validation, force })
         } else {
             Err(invalid_options(kind, errors))
         }
@@ -179,11 +156,7 @@ fn go_char(c: char) -> String {
 fn dry_run(values: &[String], errors: &mut Vec<FieldError>) -> bool {
     if values.iter().any(|value| value != "All") {
         let shown: Vec<String> = values.iter().map(|value| quote(value)).collect();
-        errors.push(unsupported(
-            "dryRun",
-            &format!("[{}]", shown.join(",")),
-            r#""All""#,
-        ));
+        errors.push(unsupported("dryRun", &format!("[{}]", shown.join(",")), r#""All""#));
     }
     values.iter().any(|value| value == "All")
 }
@@ -200,10 +173,7 @@ pub(crate) enum Propagation {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DeleteOptions {
     pub(crate) dry_run: bool,
-    #[expect(
-        dead_code,
-        reason = "pods, the kind that is deleted gracefully, are not served yet"
-    )]
+    #[expect(dead_code, reason = "pods, the kind that is deleted gracefully, are not served yet")]
     pub(crate) grace_period_seconds: Option<i64>,
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
@@ -227,27 +197,15 @@ impl DeleteOptions {
             let dry: Vec<String> = body
                 .get("dryRun")
                 .and_then(Value::as_array)
-                .map(|values| {
-                    values
-                        .iter()
-                        .map(|v| v.as_str().unwrap_or_default().to_owned())
-                        .collect()
-                })
+                .map(|values| values.iter().map(|v| v.as_str().unwrap_or_default().to_owned()).collect())
                 .unwrap_or_default();
             let orphan = body.get("orphanDependents").and_then(Value::as_bool);
             (text(body.get("propagationPolicy")), orphan, options, dry)
         } else {
-            let options = Self {
-                grace_period_seconds: query.integer("gracePeriodSeconds")?,
-                ..Self::default()
-            };
+            let options =
+                Self { grace_period_seconds: query.integer("gracePeriodSeconds")?, ..Self::default() };
             let policy = query.get("propagationPolicy").map(str::to_owned);
-            (
-                policy,
-                query.flag("orphanDependents"),
-                options,
-                query.all("dryRun"),
-            )
+            (policy, query.flag("orphanDependents"), options, query.all("dryRun"))
         };
         if let (Some(policy), Some(_)) = (&policy, orphan_dependents) {
             errors.push(FieldError::invalid(
@@ -269,11 +227,7 @@ impl DeleteOptions {
         };
         options.orphan_dependents = orphan_dependents;
         options.dry_run = dry_run(&dry, &mut errors);
-        if errors.is_empty() {
-            Ok(options)
-        } else {
-            Err(invalid_options("DeleteOptions", errors))
-        }
+        if errors.is_empty() { Ok(options) } else { Err(invalid_options("DeleteOptions", errors)) }
     }
 }
 
@@ -303,14 +257,10 @@ pub(crate) struct ListOptions {
 impl ListOptions {
     /// Reads and checks the options; `watch` decides which combinations are allowed.
     pub(crate) fn read(query: &Query, watch: bool) -> Result<Self, ApiError> {
-        let limit = query
-            .integer("limit")?
-            .and_then(|limit| usize::try_from(limit).ok())
-            .filter(|limit| *limit > 0);
-        let timeout_seconds = query
-            .integer("timeoutSeconds")?
-            .and_then(|s| u64::try_from(s).ok())
-            .filter(|s| *s > 0);
+        let limit =
+            query.integer("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
+        let timeout_seconds =
+            query.integer("timeoutSeconds")?.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0);
         let resource_version = query.text("resourceVersion").to_owned();
         let continue_token = query.text("continue").to_owned();
         let matching = query.text("resourceVersionMatch");

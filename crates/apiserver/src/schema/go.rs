@@ -8,26 +8,16 @@ use super::node::{Kind, Type};
 /// Why a builtin object does not decode; `None` if it does. Only the first error counts, as in Go.
 pub(super) fn decode_error(schema: Cursor<'_>, object: &Value) -> Option<String> {
     let owner = schema.definition_name().map_or("", type_name);
-    Decoder {
-        owner,
-        path: Vec::new(),
-    }
-    .check(schema, object)
+    Decoder { owner, path: Vec::new() }.check(schema, object)
 }
 
 /// The same for `metadata` on its own.
 pub(super) fn metadata_error(schema: Cursor<'_>, metadata: &Value) -> Option<String> {
     if !metadata.is_object() && !metadata.is_null() {
         let found = json_type(metadata);
-        return Some(format!(
-            "json: cannot unmarshal {found} into Go value of type v1.ObjectMeta"
-        ));
+        return Some(format!("json: cannot unmarshal {found} into Go value of type v1.ObjectMeta"));
     }
-    Decoder {
-        owner: "ObjectMeta",
-        path: Vec::new(),
-    }
-    .check(schema, metadata)
+    Decoder { owner: "ObjectMeta", path: Vec::new() }.check(schema, metadata)
 }
 
 /// Walks to the first mismatch. Go names the struct that holds the field, and the field's path without indexes.
@@ -54,9 +44,7 @@ impl<'a> Decoder<'a> {
                 if let Some(name) = schema.definition_name() {
                     self.owner = type_name(name);
                 }
-                let error = fields
-                    .iter()
-                    .find_map(|(name, value)| self.field(schema, name, value));
+                let error = fields.iter().find_map(|(name, value)| self.field(schema, name, value));
                 if error.is_none() {
                     self.owner = outer;
                 }
@@ -107,10 +95,7 @@ fn string_error(schema: Cursor<'_>, text: &str) -> Option<String> {
 /// Where Go's decoder stops; `None` if it does not. Line breaks are skipped.
 fn illegal_base64(text: &str) -> Option<usize> {
     let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
-    let mut bytes = text
-        .bytes()
-        .enumerate()
-        .filter(|(_, byte)| !matches!(byte, b'\r' | b'\n'));
+    let mut bytes = text.bytes().enumerate().filter(|(_, byte)| !matches!(byte, b'\r' | b'\n'));
     let mut in_group = 0;
     while let Some((at, byte)) = bytes.next() {
         if is_digit(byte) {

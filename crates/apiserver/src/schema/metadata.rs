@@ -61,12 +61,8 @@ static OBJECT_META: LazyLock<Arc<Node>> = LazyLock::new(|| {
     })))
 });
 
-static STRING: LazyLock<Arc<Node>> = LazyLock::new(|| {
-    Arc::new(Node {
-        kind: Kind::Of(Type::String),
-        ..Node::default()
-    })
-});
+static STRING: LazyLock<Arc<Node>> =
+    LazyLock::new(|| Arc::new(Node { kind: Kind::Of(Type::String), ..Node::default() }));
 
 /// Whether a field of an object says which kind it is.
 pub(super) fn is_type_meta(name: &str) -> bool {
@@ -77,13 +73,9 @@ pub(super) fn is_type_meta(name: &str) -> bool {
 /// what `metadata` holds is not its to say.
 pub(super) fn declare(node: &mut Node) {
     for name in ["apiVersion", "kind"] {
-        node.properties
-            .entry(name.to_owned())
-            .or_insert_with(|| Child::inline(Arc::clone(&STRING)));
+        node.properties.entry(name.to_owned()).or_insert_with(|| Child::inline(Arc::clone(&STRING)));
     }
-    let restricted = node
-        .properties
-        .insert("metadata".to_owned(), Child::inline(Arc::clone(&OBJECT_META)));
+    let restricted = node.properties.insert("metadata".to_owned(), Child::inline(Arc::clone(&OBJECT_META)));
     node.metadata_rules = Some(restricted);
 }
 
@@ -130,11 +122,7 @@ fn coerce_one(object: &mut Map<String, Value>) -> Result<(), String> {
     };
     let definitions = Definitions::none();
     let child = Child::inline(Arc::clone(&OBJECT_META));
-    let schema = Cursor {
-        definitions: &definitions,
-        child: &child,
-        node: &OBJECT_META,
-    };
+    let schema = Cursor { definitions: &definitions, child: &child, node: &OBJECT_META };
     if let Some(error) = go::metadata_error(schema, metadata) {
         return Err(error);
     }

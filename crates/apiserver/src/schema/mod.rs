@@ -41,12 +41,7 @@ impl Schema {
     /// Parsing happens on first use, definition by definition.
     pub(crate) fn builtin(definitions: &Arc<Definitions>, name: &str) -> Option<Arc<Self>> {
         let root = Child::definition(definitions.index(name)?);
-        Some(Arc::new(Self {
-            definitions: Arc::clone(definitions),
-            root,
-            custom: false,
-            has_rules: false,
-        }))
+        Some(Arc::new(Self { definitions: Arc::clone(definitions), root, custom: false, has_rules: false }))
     }
 
     /// The schema of a custom kind. The root gains `apiVersion`, `kind` and `metadata`.
@@ -61,12 +56,7 @@ impl Schema {
         }
         let definitions = Arc::new(Definitions::none());
         let root = Child::inline(Arc::new(parse::custom_root(open_api_v3_schema)));
-        Ok(Arc::new(Self {
-            definitions,
-            root,
-            custom: true,
-            has_rules: mentions_rules(open_api_v3_schema),
-        }))
+        Ok(Arc::new(Self { definitions, root, custom: true, has_rules: mentions_rules(open_api_v3_schema) }))
     }
 
     /// Whether this is the schema of a custom kind, whose objects are validated by schema and stay as they were sent;
@@ -150,11 +140,7 @@ impl Schema {
 
     /// An object without content, the starting point of a create: of a builtin kind as Go serializes the empty struct.
     pub(crate) fn empty_object(&self) -> Value {
-        if self.custom {
-            Value::Object(Map::new())
-        } else {
-            go::empty(self.root())
-        }
+        if self.custom { Value::Object(Map::new()) } else { go::empty(self.root()) }
     }
 }
 
@@ -178,11 +164,7 @@ pub(crate) struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     fn at(self, child: &'a Child) -> Self {
-        Self {
-            definitions: self.definitions,
-            child,
-            node: self.definitions.resolve(child),
-        }
+        Self { definitions: self.definitions, child, node: self.definitions.resolve(child) }
     }
 
     /// The declared property of this name.
@@ -193,9 +175,7 @@ impl<'a> Cursor<'a> {
     /// All declared properties, by name.
     pub(crate) fn properties(self) -> impl Iterator<Item = (&'a str, Self)> {
         let node = self.node;
-        node.properties
-            .iter()
-            .map(move |(name, child)| (name.as_str(), self.at(child)))
+        node.properties.iter().map(move |(name, child)| (name.as_str(), self.at(child)))
     }
 
     /// The schema of values under undeclared names.
@@ -275,9 +255,7 @@ impl<'a> Cursor<'a> {
 
     /// The name of the builtin definition, e.g. `io.k8s.api.core.v1.Container`.
     fn definition_name(self) -> Option<&'a str> {
-        self.child
-            .definition_index()
-            .map(|index| self.definitions.name(index))
+        self.child.definition_index().map(|index| self.definitions.name(index))
     }
 }
 

@@ -139,12 +139,7 @@ impl Child {
     }
 
     fn new(target: Target) -> Self {
-        Self {
-            target,
-            default: None,
-            atomic_map: None,
-            patch: PatchStrategy::default(),
-        }
+        Self { target, default: None, atomic_map: None, patch: PatchStrategy::default() }
     }
 
     pub(super) fn definition_index(&self) -> Option<usize> {
@@ -174,14 +169,8 @@ impl Definitions {
     /// Definitions as (name, JSON), sorted by name: `components.schemas` of an OpenAPI v3 document. They are a part of
     /// the program.
     pub(crate) fn new(sources: &[(&'static str, &'static str)]) -> Self {
-        let entries = sources.iter().map(|(name, source)| Definition {
-            name,
-            source,
-            node: OnceLock::new(),
-        });
-        Self {
-            entries: entries.collect(),
-        }
+        let entries = sources.iter().map(|(name, source)| Definition { name, source, node: OnceLock::new() });
+        Self { entries: entries.collect() }
     }
 
     pub(super) fn none() -> Self {

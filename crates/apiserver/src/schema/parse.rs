@@ -13,31 +13,18 @@ use super::validate::Rules;
 
 /// A named builtin schema.
 pub(super) fn definition(name: &str, definitions: &Definitions) -> Node {
-    let parser = Parser {
-        definitions: Some(definitions),
-    };
+    let parser = Parser { definitions: Some(definitions) };
     match name.rsplit('.').next() {
         // These say `type: object`, or nothing, and mean: JSON as it comes.
-        Some("RawExtension" | "FieldsV1" | "JSON" | "JSONSchemaPropsOrStringArray") => Node {
-            kind: Kind::Opaque,
-            preserve_unknown: true,
-            ..Node::default()
-        },
+        Some("RawExtension" | "FieldsV1" | "JSON" | "JSONSchemaPropsOrStringArray") => {
+            Node { kind: Kind::Opaque, preserve_unknown: true, ..Node::default() }
+        }
         // A schema, or something else than an object.
         Some("JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray") => {
-            let schema = name
-                .split("Or")
-                .next()
-                .and_then(|schema| definitions.source(schema));
-            Node {
-                kind: Kind::Opaque,
-                ..schema.map(|schema| parser.node(&schema)).unwrap_or_default()
-            }
+            let schema = name.split("Or").next().and_then(|schema| definitions.source(schema));
+            Node { kind: Kind::Opaque, ..schema.map(|schema| parser.node(&schema)).unwrap_or_default() }
         }
-        _ => definitions
-            .source(name)
-            .map(|source| parser.node(&source))
-            .unwrap_or_default(),
+        _ => definitions.source(name).map(|source| parser.node(&source)).unwrap_or_default(),
     }
 }
 
@@ -59,15 +46,12 @@ struct Parser<'a> {
 
 impl Parser<'_> {
     fn child(&self, source: &Value) -> Child {
-        let reference = source["$ref"]
-            .as_str()
-            .or_else(|| match source["allOf"].as_array() {
-                Some(all) if all.len() == 1 => all[0]["$ref"].as_str(),
-                _ => None,
-            });
-        let target = reference
-            .and_then(|path| path.rsplit('/').next())
-            .and_then(|name| self.definitions?.index(name));
+        let reference = source["$ref"].as_str().or_else(|| match source["allOf"].as_array() {
+            Some(all) if all.len() == 1 => all[0]["$ref"].as_str(),
+            _ => None,
+        });
+        let target =
+            reference.and_then(|path| path.rsplit('/').next()).and_then(|name| self.definitions?.index(name));
         match target {
             None => Child::inline(Arc::new(self.node(source))),
             Some(index) => {
@@ -88,10 +72,7 @@ impl Parser<'_> {
             nullable: flag("nullable"),
             preserve_unknown: flag("x-kubernetes-preserve-unknown-fields"),
             embedded_resource: flag("x-kubernetes-embedded-resource"),
-            items: source
-                .get("items")
-                .filter(|items| items.is_object())
-                .map(|items| self.child(items)),
+            items: source.get("items").filter(|items| items.is_object()).map(|items| self.child(items)),
             default: source.get("default").cloned(),
             required: strings(&source["required"]),
             list_type: list_type(source),
@@ -101,10 +82,8 @@ impl Parser<'_> {
             ..Node::default()
         };
         if let Some(properties) = source["properties"].as_object() {
-            node.properties = properties
-                .iter()
-                .map(|(name, property)| (name.clone(), self.child(property)))
-                .collect();
+            node.properties =
+                properties.iter().map(|(name, property)| (name.clone(), self.child(property))).collect();
         }
         match source.get("additionalProperties") {
             Some(schema @ Value::Object(_)) => node.additional = Some(self.child(schema)),
@@ -127,10 +106,7 @@ fn kind(source: &Value) -> Kind {
     };
     let mixed = source["x-kubernetes-int-or-string"] == true
         || source["format"] == "int-or-string"
-        || declared.is_none()
-            && source["oneOf"]
-                .as_array()
-                .is_some_and(|types| is_scalar_choice(types));
+        || declared.is_none() && source["oneOf"].as_array().is_some_and(|types| is_scalar_choice(types));
     match declared {
         _ if mixed => Kind::IntOrString,
         Some(declared) => Kind::Of(declared),
@@ -144,12 +120,8 @@ fn kind(source: &Value) -> Kind {
 fn is_scalar_choice(types: &[Value]) -> bool {
     types.len() == 2
         && types.iter().any(|choice| choice["type"] == "string")
-        && types
-            .iter()
-            .all(|choice| matches!(choice["type"].as_str(), Some("string" | "integer" | "number")))
-        && types
-            .iter()
-            .all(|choice| choice.as_object().is_some_and(|choice| choice.len() == 1))
+        && types.iter().all(|choice| matches!(choice["type"].as_str(), Some("string" | "integer" | "number")))
+        && types.iter().all(|choice| choice.as_object().is_some_and(|choice| choice.len() == 1))
 }
 
 fn list_type(source: &Value) -> ListType {
@@ -165,11 +137,7 @@ fn patch(source: &Value) -> PatchStrategy {
         merge_key: source["x-kubernetes-patch-merge-key"].as_str().map(str::to_owned),
         ..PatchStrategy::default()
     };
-    for strategy in source["x-kubernetes-patch-strategy"]
-        .as_str()
-        .unwrap_or_default()
-        .split(',')
-    {
+    for strategy in source["x-kubernetes-patch-strategy"].as_str().unwrap_or_default().split(',') {
         match strategy {
             "merge" => patch.merge = true,
             "retainKeys" => patch.retain_keys = true,
@@ -181,10 +149,5 @@ fn patch(source: &Value) -> PatchStrategy {
 }
 
 fn strings(list: &Value) -> Vec<String> {
-    list.as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .map(str::to_owned)
-        .collect()
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }

@@ -19,10 +19,7 @@ pub(super) fn check(schema: &Value, path: &str) -> Vec<FieldError> {
         errors.push(FieldError::required(path, "schemas are required"));
         return errors;
     }
-    let mut checker = Checker {
-        prefix: path,
-        errors: &mut errors,
-    };
+    let mut checker = Checker { prefix: path, errors: &mut errors };
     checker.unsupported(schema, &Path::root());
     checker.structural(schema, Level::Root, &Path::root());
     checker.defaults(schema, &Path::root());
@@ -57,8 +54,7 @@ impl Checker<'_> {
 
     fn invalid(&mut self, path: &Path<'_>, value: &Value, why: &str) {
         let place = self.place(path);
-        self.errors
-            .push(FieldError::invalid(place, &value.to_string(), why));
+        self.errors.push(FieldError::invalid(place, &value.to_string(), why));
     }
 
     fn required(&mut self, path: &Path<'_>, why: &str) {
@@ -72,14 +68,7 @@ impl Checker<'_> {
             let why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
             self.forbidden(&path.field("uniqueItems"), why);
         }
-        for keyword in [
-            "$ref",
-            "additionalItems",
-            "definitions",
-            "dependencies",
-            "id",
-            "patternProperties",
-        ] {
+        for keyword in ["$ref", "additionalItems", "definitions", "dependencies", "id", "patternProperties"] {
             let used = match schema.get(keyword) {
                 None | Some(Value::Null) => false,
                 Some(Value::String(text)) => !text.is_empty(),
@@ -134,9 +123,7 @@ impl Checker<'_> {
                     return;
                 };
                 for (index, key) in keys.iter().enumerate() {
-                    let property = key
-                        .as_str()
-                        .and_then(|key| schema["items"]["properties"].get(key));
+                    let property = key.as_str().and_then(|key| schema["items"]["properties"].get(key));
                     if property.is_none() {
                         let why = "entries must all be names of item properties";
                         self.invalid(&keys_path.index(index), key, why);
@@ -145,10 +132,7 @@ impl Checker<'_> {
             }
             Some("atomic" | "set") | None => {
                 if keys.is_some_and(|keys| !keys.is_empty()) {
-                    self.forbidden(
-                        &keys_path,
-                        "must not be specified if x-kubernetes-list-type is not map",
-                    );
+                    self.forbidden(&keys_path, "must not be specified if x-kubernetes-list-type is not map");
                 }
             }
             Some(_) => {
@@ -186,10 +170,7 @@ impl Checker<'_> {
             if additional.is_object() {
                 self.structural(additional, Level::Field, &place);
             }
-            if schema["properties"]
-                .as_object()
-                .is_some_and(|properties| !properties.is_empty())
-            {
+            if schema["properties"].as_object().is_some_and(|properties| !properties.is_empty()) {
                 self.forbidden(&place, "additionalProperties and properties are mutual exclusive");
             }
         }
@@ -224,9 +205,8 @@ impl Checker<'_> {
         if level == Level::Root && !kind.is_empty() && kind != "object" {
             self.invalid(&type_path, &schema["type"], "must be object at the root");
         }
-        let has_properties = schema["properties"]
-            .as_object()
-            .is_some_and(|properties| !properties.is_empty());
+        let has_properties =
+            schema["properties"].as_object().is_some_and(|properties| !properties.is_empty());
         if embedded && !preserves && !has_properties {
             let why = "must not be empty if x-kubernetes-embedded-resource is true without \
                        x-kubernetes-preserve-unknown-fields";
@@ -251,11 +231,7 @@ impl Checker<'_> {
                 && property["type"] != "string"
             {
                 let found = property["type"].as_str().unwrap_or_default().to_owned();
-                self.invalid(
-                    &path.key(name).field("type"),
-                    &Value::String(found),
-                    "must be string",
-                );
+                self.invalid(&path.key(name).field("type"), &Value::String(found), "must be string");
             }
         }
         let Some(metadata) = properties.get("metadata") else {
@@ -285,11 +261,8 @@ impl Checker<'_> {
             let place = path.field("default");
             let definitions = Definitions::none();
             let child = Child::inline(Arc::new(parse::standalone(schema)));
-            let cursor = Cursor {
-                definitions: &definitions,
-                child: &child,
-                node: definitions.resolve(&child),
-            };
+            let cursor =
+                Cursor { definitions: &definitions, child: &child, node: definitions.resolve(&child) };
             let mut pruned = default.clone();
             prune::prune(cursor, &mut pruned);
             if pruned == *default {
@@ -301,9 +274,7 @@ impl Checker<'_> {
                     };
                     // Without a path of its own a message starts with "in body".
                     error.message =
-                        error
-                            .message
-                            .replacen(":  in body", &format!(": {} in body", error.field), 1);
+                        error.message.replacen(":  in body", &format!(": {} in body", error.field), 1);
                     self.errors.push(error);
                 }
             } else {
@@ -316,24 +287,14 @@ impl Checker<'_> {
 
 fn only_restricts_names(metadata: &Value) -> bool {
     let structural = ["type", "properties"];
-    let validations = [
-        "description",
-        "title",
-        "required",
-        "maxProperties",
-        "minProperties",
-        "x-kubernetes-validations",
-    ];
+    let validations =
+        ["description", "title", "required", "maxProperties", "minProperties", "x-kubernetes-validations"];
     let own = metadata.as_object().is_some_and(|fields| {
-        fields
-            .keys()
-            .all(|key| structural.contains(&&**key) || validations.contains(&&**key))
+        fields.keys().all(|key| structural.contains(&&**key) || validations.contains(&&**key))
     });
     let empty = Map::new();
     let properties = metadata["properties"].as_object().unwrap_or(&empty);
-    own && properties
-        .keys()
-        .all(|name| matches!(name.as_str(), "name" | "generateName"))
+    own && properties.keys().all(|name| matches!(name.as_str(), "name" | "generateName"))
 }
 
 /// Calls `f` for the schemas that describe parts of the value.

@@ -107,11 +107,7 @@ fn defaults_fill_what_is_absent_where_the_parent_exists() {
         "list": {"type": "array", "items": {"type": "object", "properties": {"p": {"type": "string", "default": "TCP"}}}},
     }));
     check_default(&schema, &json!({}), &json!({}));
-    check_default(
-        &schema,
-        &json!({"spec": {}}),
-        &json!({"spec": {"size": 3, "made": {"a": 5}}}),
-    );
+    check_default(&schema, &json!({"spec": {}}), &json!({"spec": {"size": 3, "made": {"a": 5}}}));
     check_default(
         &schema,
         &json!({"spec": {"size": 1, "nested": {}, "list": [{}, {"p": "UDP"}]}}),
@@ -168,10 +164,7 @@ fn metadata_is_what_go_keeps_of_it() {
         &json!({"generation": "x"}),
         Err("json: cannot unmarshal string into Go struct field ObjectMeta.generation of type int64"),
     );
-    check_metadata(
-        &json!([]),
-        Err("json: cannot unmarshal array into Go value of type v1.ObjectMeta"),
-    );
+    check_metadata(&json!([]), Err("json: cannot unmarshal array into Go value of type v1.ObjectMeta"));
     check_metadata(
         &json!({"creationTimestamp": "not a time"}),
         Err(
@@ -224,10 +217,7 @@ fn definitions_may_refer_to_themselves() {
 
 #[test]
 fn an_empty_builtin_object_has_its_structs_and_lists() {
-    assert_eq!(
-        builtin().empty_object(),
-        json!({"children": null, "spec": {"name": ""}})
-    );
+    assert_eq!(builtin().empty_object(), json!({"children": null, "spec": {"name": ""}}));
 }
 
 #[test]
@@ -256,10 +246,7 @@ fn a_schema_that_is_not_structural_is_refused() {
         assert_eq!(texts, expected, "{schema}");
     };
     let spec = |spec: Value| json!({"type": "object", "properties": {"spec": spec}});
-    check(
-        json!({}),
-        &["s.type: Required value: must not be empty at the root"],
-    );
+    check(json!({}), &["s.type: Required value: must not be empty at the root"]);
     check(
         spec(json!({})),
         &["s.properties[spec].type: Required value: must not be empty for specified object fields"],
@@ -345,12 +332,8 @@ fn schema() -> impl Strategy<Value = Value> {
     ];
     leaf.prop_recursive(3, 16, 3, |inner| {
         prop_oneof![
-            inner
-                .clone()
-                .prop_map(|items| json!({"type": "array", "items": items})),
-            inner
-                .clone()
-                .prop_map(|values| json!({"type": "object", "additionalProperties": values})),
+            inner.clone().prop_map(|items| json!({"type": "array", "items": items})),
+            inner.clone().prop_map(|values| json!({"type": "object", "additionalProperties": values})),
             prop::collection::btree_map("[abc]", inner, 1..3)
                 .prop_map(|properties| json!({"type": "object", "properties": properties})),
         ]

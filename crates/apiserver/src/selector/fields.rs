@@ -63,18 +63,13 @@ impl FieldSelector {
     }
 
     fn demanded(&self, label: &str) -> Option<&str> {
-        let term = self
-            .terms
-            .iter()
-            .find(|term| term.equal && term.field.label == label)?;
+        let term = self.terms.iter().find(|term| term.equal && term.field.label == label)?;
         Some(&term.value)
     }
 
     /// Whether it selects `object`, which is in the version of the resource the selector was read for.
     pub(crate) fn matches(&self, object: &Value) -> bool {
-        self.terms
-            .iter()
-            .all(|term| (value_of(&term.field, object) == term.value) == term.equal)
+        self.terms.iter().all(|term| (value_of(&term.field, object) == term.value) == term.equal)
     }
 }
 
@@ -115,9 +110,7 @@ fn unescape(value: &str) -> Result<String, String> {
             '\\' => match characters.next() {
                 Some(escaped @ ('\\' | ',' | '=')) => plain.push(escaped),
                 Some(other) => {
-                    return Err(format!(
-                        "invalid field selector: invalid escape sequence: \\{other}"
-                    ));
+                    return Err(format!("invalid field selector: invalid escape sequence: \\{other}"));
                 }
                 None => return Err("invalid field selector: invalid escape sequence: \\".to_owned()),
             },
@@ -136,11 +129,7 @@ fn find(resource: &Resource, label: &str) -> Option<SelectableField> {
             paths: vec![label.split('.').map(str::to_owned).collect()],
             absent: "",
         }),
-        _ => resource
-            .selectable
-            .iter()
-            .find(|field| field.label == label)
-            .cloned(),
+        _ => resource.selectable.iter().find(|field| field.label == label).cloned(),
     }
 }
 
@@ -181,9 +170,7 @@ mod tests {
 
     fn selects(selector: &str, object: &Value) -> bool {
         let namespaces = resource("namespaces");
-        FieldSelector::parse(selector, &namespaces)
-            .unwrap()
-            .matches(object)
+        FieldSelector::parse(selector, &namespaces).unwrap().matches(object)
     }
 
     fn error(plural: &str, selector: &str) -> String {
@@ -229,18 +216,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_understood_says_so_in_the_servers_words() {
-        assert_eq!(
-            error("configmaps", "bogus"),
-            "invalid selector: 'bogus'; can't understand 'bogus'"
-        );
+        assert_eq!(error("configmaps", "bogus"), "invalid selector: 'bogus'; can't understand 'bogus'");
         assert_eq!(
             error("configmaps", "data.k=v"),
             "\"data.k\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
         );
-        assert_eq!(
-            error("namespaces", "spec.x=v"),
-            "field label not supported: spec.x"
-        );
+        assert_eq!(error("namespaces", "spec.x=v"), "field label not supported: spec.x");
         assert_eq!(
             error("configmaps", r"metadata.name=\x"),
             r"invalid field selector: invalid escape sequence: \x"

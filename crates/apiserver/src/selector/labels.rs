@@ -42,9 +42,7 @@ impl LabelSelector {
     /// # Errors
     /// 400 with the server's text for what cannot be understood.
     pub(crate) fn parse(text: &str) -> Result<Self, ApiError> {
-        parse::requirements(text)
-            .map(|requirements| Self { requirements })
-            .map_err(ApiError::bad_request)
+        parse::requirements(text).map(|requirements| Self { requirements }).map_err(ApiError::bad_request)
     }
 
     /// Reads a `LabelSelector` object as builtin kinds have it. `None` if an operator is unknown, or has not the values
@@ -53,16 +51,12 @@ impl LabelSelector {
         let mut requirements = Vec::new();
         for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
             let value = value.as_str().unwrap_or_default().to_owned();
-            requirements.push(Requirement {
-                key: key.clone(),
-                condition: Condition::Equals(value),
-            });
+            requirements.push(Requirement { key: key.clone(), condition: Condition::Equals(value) });
         }
         for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
             let values = expression["values"].as_array().into_iter().flatten();
-            let values: BTreeSet<String> = values
-                .filter_map(|value| Some(value.as_str()?.to_owned()))
-                .collect();
+            let values: BTreeSet<String> =
+                values.filter_map(|value| Some(value.as_str()?.to_owned())).collect();
             let condition = match (expression["operator"].as_str()?, values.is_empty()) {
                 ("In", false) => Condition::In(values),
                 ("NotIn", false) => Condition::NotIn(values),
@@ -70,10 +64,7 @@ impl LabelSelector {
                 ("DoesNotExist", true) => Condition::Absent,
                 _ => return None,
             };
-            requirements.push(Requirement {
-                key: expression["key"].as_str()?.to_owned(),
-                condition,
-            });
+            requirements.push(Requirement { key: expression["key"].as_str()?.to_owned(), condition });
         }
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
         Some(Self { requirements })
@@ -92,9 +83,7 @@ impl LabelSelector {
     /// Whether it selects an object with these labels.
     pub(crate) fn matches_labels(&self, labels: Option<&Value>) -> bool {
         self.requirements.iter().all(|requirement| {
-            let label = labels
-                .and_then(|labels| labels.get(&requirement.key))
-                .and_then(Value::as_str);
+            let label = labels.and_then(|labels| labels.get(&requirement.key)).and_then(Value::as_str);
             requirement.condition.holds(label)
         })
     }
@@ -119,9 +108,7 @@ impl Condition {
 /// The text of a `LabelSelector` object, as a scale's `status.selector` and Tables have it; empty if it selects
 /// everything.
 pub(crate) fn label_selector_text(selector: &Value) -> String {
-    LabelSelector::from_object(selector)
-        .map(|selector| selector.to_string())
-        .unwrap_or_default()
+    LabelSelector::from_object(selector).map(|selector| selector.to_string()).unwrap_or_default()
 }
 
 impl fmt::Display for LabelSelector {

@@ -45,43 +45,30 @@ type Result<T> = std::result::Result<T, String>;
 /// Parses a selector. The texts of errors are part of the API.
 pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>> {
     let tokens = scan(text);
-    let mut parser = Parser {
-        tokens: &tokens,
-        at: 0,
-    };
+    let mut parser = Parser { tokens: &tokens, at: 0 };
     let mut requirements = Vec::new();
     loop {
         match parser.peek() {
             Token::Word(_) | Token::Symbol("!") => {
-                let requirement = parser
-                    .requirement()
-                    .map_err(|error| format!("unable to parse requirement: {error}"))?;
+                let requirement =
+                    parser.requirement().map_err(|error| format!("unable to parse requirement: {error}"))?;
                 requirements.push(requirement);
                 match parser.next() {
                     Token::End => return Ok(requirements),
                     Token::Symbol(",") => match parser.peek() {
                         Token::Word(_) | Token::Symbol("!") => {}
                         other => {
-                            return Err(format!(
-                                "found '{}', expected: identifier after ','",
-                                other.text()
-                            ));
+                            return Err(format!("found '{}', expected: identifier after ','", other.text()));
                         }
                     },
                     other => {
-                        return Err(format!(
-                            "found '{}', expected: ',' or 'end of string'",
-                            other.text()
-                        ));
+                        return Err(format!("found '{}', expected: ',' or 'end of string'", other.text()));
                     }
                 }
             }
             Token::End => return Ok(requirements),
             other => {
-                return Err(format!(
-                    "found '{}', expected: !, identifier, or 'end of string'",
-                    other.text()
-                ));
+                return Err(format!("found '{}', expected: !, identifier, or 'end of string'", other.text()));
             }
         }
     }
@@ -100,11 +87,7 @@ fn scan(text: &str) -> Vec<Token<'_>> {
             return tokens;
         };
         let length = if is_symbol(first) {
-            if rest.starts_with("==") || rest.starts_with("!=") {
-                2
-            } else {
-                1
-            }
+            if rest.starts_with("==") || rest.starts_with("!=") { 2 } else { 1 }
         } else {
             rest.find(|c| is_symbol(c) || is_space(c)).unwrap_or(rest.len())
         };
@@ -126,9 +109,7 @@ struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     fn peek(&self) -> Token<'a> {
-        self.tokens
-            .get(self.at)
-            .map_or(Token::End, |token| token.as_word())
+        self.tokens.get(self.at).map_or(Token::End, |token| token.as_word())
     }
 
     fn next(&mut self) -> Token<'a> {
@@ -172,10 +153,7 @@ impl<'a> Parser<'a> {
             Token::Symbol(">") => Condition::Greater(integer(&self.value()?)?),
             Token::Symbol("<") => Condition::Less(integer(&self.value()?)?),
             other => {
-                return Err(format!(
-                    "found '{}', expected: in, notin, =, ==, !=, gt, lt",
-                    other.text()
-                ));
+                return Err(format!("found '{}', expected: in, notin, =, ==, !=, gt, lt", other.text()));
             }
         };
         match &condition {
@@ -210,10 +188,7 @@ impl<'a> Parser<'a> {
             }
             Token::Word(_) | Token::Symbol(",") => self.list(&mut values)?,
             other => {
-                return Err(format!(
-                    "found '{}', expected: ',', ')' or identifier",
-                    other.text()
-                ));
+                return Err(format!("found '{}', expected: ',', ')' or identifier", other.text()));
             }
         }
         match self.next() {
@@ -293,40 +268,19 @@ mod tests {
     #[test]
     fn what_cannot_be_understood_says_so_in_the_servers_words() {
         for (text, error) in [
-            (
-                "app in web",
-                "unable to parse requirement: found 'web' expected: '('",
-            ),
+            ("app in web", "unable to parse requirement: found 'web' expected: '('"),
             ("=web", "found '=', expected: !, identifier, or 'end of string'"),
             ("app=bad value", "found 'value', expected: ',' or 'end of string'"),
-            (
-                "a b",
-                "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",
-            ),
+            ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
             ("a,", "found '', expected: identifier after ','"),
             ("a,,b", "found ',', expected: identifier after ','"),
             ("!", "unable to parse requirement: found '', expected: identifier"),
             ("!a=b", "found '=', expected: ',' or 'end of string'"),
-            (
-                "a=(b)",
-                "unable to parse requirement: found '(', expected: identifier",
-            ),
-            (
-                "a in (b",
-                "unable to parse requirement: found '', expected: ',' or ')'",
-            ),
-            (
-                "a in (b c)",
-                "unable to parse requirement: found 'c', expected: ',' or ')'",
-            ),
-            (
-                "a in (=)",
-                "unable to parse requirement: found '=', expected: ',', ')' or identifier",
-            ),
-            (
-                "a in (b,=)",
-                "unable to parse requirement: found '=', expected: ',', or identifier",
-            ),
+            ("a=(b)", "unable to parse requirement: found '(', expected: identifier"),
+            ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
+            ("a in (b c)", "unable to parse requirement: found 'c', expected: ',' or ')'"),
+            ("a in (=)", "unable to parse requirement: found '=', expected: ',', ')' or identifier"),
+            ("a in (b,=)", "unable to parse requirement: found '=', expected: ',', or identifier"),
             (
                 "a>b",
                 "unable to parse requirement: values[0]: Invalid value: \"b\": for 'Gt', 'Lt' operators, the value must \

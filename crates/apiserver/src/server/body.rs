@@ -36,10 +36,7 @@ impl ResponseBody {
 impl fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Inner::Full(bytes) => f
-                .debug_tuple("Full")
-                .field(&bytes.as_ref().map_or(0, Bytes::len))
-                .finish(),
+            Inner::Full(bytes) => f.debug_tuple("Full").field(&bytes.as_ref().map_or(0, Bytes::len)).finish(),
             Inner::Watch(_) => f.write_str("Watch"),
         }
     }

@@ -91,12 +91,8 @@ fn failure(accept: Option<&str>, error: &ApiError) -> Reply {
 /// 404 below a group: a `Status` where builtin kinds live, plain text elsewhere.
 pub(super) fn not_found(registry: &Registry, group: &str) -> Reply {
     if registry.is_builtin_group(group) {
-        let error = ApiError::new(
-            404,
-            "NotFound",
-            "the server could not find the requested resource",
-        )
-        .with_details("", "", "");
+        let error = ApiError::new(404, "NotFound", "the server could not find the requested resource")
+            .with_details("", "", "");
         Reply::error(Accept::JSON.encoding, &error)
     } else {
         Reply::text(404, "404 page not found\n")
@@ -185,12 +181,7 @@ where
         user_agent: text(&head.headers, header::USER_AGENT).unwrap_or_default(),
         warnings: Vec::new(),
     };
-    if let Some(warning) = call
-        .served
-        .custom
-        .as_ref()
-        .and_then(|custom| custom.warning.clone())
-    {
+    if let Some(warning) = call.served.custom.as_ref().and_then(|custom| custom.warning.clone()) {
         call.warn(warning);
     }
     check_allowed(&call, verb)?;
@@ -270,19 +261,11 @@ where
         }
         Verb::Update => {
             let body = read_body(body).await?;
-            if scale {
-                verbs::scale::put(call, &body)
-            } else {
-                verbs::update::run(call, &body)
-            }
+            if scale { verbs::scale::put(call, &body) } else { verbs::update::run(call, &body) }
         }
         Verb::Patch => {
             let body = read_body(body).await?;
-            if scale {
-                verbs::scale::patch(call, &body)
-            } else {
-                verbs::patch::run(call, &body)
-            }
+            if scale { verbs::scale::patch(call, &body) } else { verbs::patch::run(call, &body) }
         }
         Verb::Delete => {
             let body = read_body(body).await?;
@@ -318,11 +301,7 @@ where
         Ok(bytes.freeze())
     };
     timeout(BODY_TIMEOUT, read).await.unwrap_or_else(|_| {
-        Err(ApiError::new(
-            504,
-            "Timeout",
-            "Timeout: request did not complete within the allotted timeout",
-        ))
+        Err(ApiError::new(504, "Timeout", "Timeout: request did not complete within the allotted timeout"))
     })
 }
 
@@ -336,10 +315,7 @@ async fn wait_for_revision(call: &Call, verb: Verb) -> Result<(), ApiError> {
         return Ok(());
     }
     let mut commits = call.server.commits();
-    if timeout(FRESHNESS_TIMEOUT, commits.wait_for(|now| *now >= wanted))
-        .await
-        .is_ok()
-    {
+    if timeout(FRESHNESS_TIMEOUT, commits.wait_for(|now| *now >= wanted)).await.is_ok() {
         return Ok(());
     }
     let current = call.server.read(crate::store::Store::revision);
@@ -349,18 +325,12 @@ async fn wait_for_revision(call: &Call, verb: Verb) -> Result<(), ApiError> {
         field: String::new(),
     };
     let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
-    Err(ApiError::new(504, "Timeout", message)
-        .with_causes(vec![cause])
-        .with_retry_after(1))
+    Err(ApiError::new(504, "Timeout", message).with_causes(vec![cause]).with_retry_after(1))
 }
 
 /// A header as text; several lines of it are one list.
 pub(super) fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
-    let values: Vec<&str> = headers
-        .get_all(name)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .collect();
+    let values: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
     (!values.is_empty()).then(|| values.join(","))
 }
 
@@ -372,10 +342,7 @@ fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
         } else {
             warning.clone()
         };
-        let visible: String = shown
-            .chars()
-            .map(|c| if c.is_control() { ' ' } else { c })
-            .collect();
+        let visible: String = shown.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let quoted = visible.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
             headers.append(header::WARNING, value);

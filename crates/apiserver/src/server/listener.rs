@@ -66,11 +66,7 @@ impl Listener {
         let closing = watch::Sender::new(false);
         let mut tasks = JoinSet::new();
         tasks.spawn(accept(socket, service, closing.subscribe()));
-        Ok(Self {
-            address,
-            closing,
-            tasks,
-        })
+        Ok(Self { address, closing, tasks })
     }
 
     /// The address, with the port that was picked if 0 was asked for.

@@ -92,9 +92,7 @@ struct Core {
 
 impl fmt::Debug for ApiServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ApiServer")
-            .field("profile", &self.core.server.profile)
-            .finish_non_exhaustive()
+        f.debug_struct("ApiServer").field("profile", &self.core.server.profile).finish_non_exhaustive()
     }
 }
 
@@ -104,38 +102,22 @@ impl ApiServer {
     /// # Panics
     /// Outside of a tokio runtime whose time is enabled.
     #[must_use]
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "options are stored whole as they grow"
-    )]
+    #[expect(clippy::needless_pass_by_value, reason = "options are stored whole as they grow")]
     pub fn start(options: Options) -> Self {
         let clock = Clock::start(options.epoch);
         let builtin = crate::builtin::served();
         let registry = Registry::builtin(
-            builtin
-                .into_iter()
-                .map(|(resource, schema)| Served::new(resource, schema, None))
-                .collect(),
+            builtin.into_iter().map(|(resource, schema)| Served::new(resource, schema, None)).collect(),
         );
-        let server = Arc::new(Server::new(
-            options.profile,
-            options.seed,
-            clock,
-            HistoryLimits::default(),
-            registry,
-        ));
+        let server =
+            Arc::new(Server::new(options.profile, options.seed, clock, HistoryLimits::default(), registry));
         crate::namespaces::create_defaults(&server);
         let mut controllers = JoinSet::new();
         if options.profile == Profile::Dev {
             controllers.spawn(crate::gc::run(Arc::clone(&server)));
             controllers.spawn(crate::namespaces::run(Arc::clone(&server)));
         }
-        Self {
-            core: Arc::new(Core {
-                server,
-                _controllers: Mutex::new(controllers),
-            }),
-        }
+        Self { core: Arc::new(Core { server, _controllers: Mutex::new(controllers) }) }
     }
 
     /// The server as a tower service, for clients in the same process.

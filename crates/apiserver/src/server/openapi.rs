@@ -24,20 +24,14 @@ pub(super) fn answer(registry: &Registry, path: &str, head: &Parts) -> Response<
     if path.is_empty() {
         let index = openapi::index(&published);
         let tag = discovery::etag(index.to_string().as_bytes());
-        return tagged(
-            Reply::value(200, Encoding::Json, &index).into_response(),
-            &tag,
-            head,
-        );
+        return tagged(Reply::value(200, Encoding::Json, &index).into_response(), &tag, head);
     }
     let Some(hash) = openapi::hash(&published, path) else {
         let mut response = Reply::text(404, "").into_response();
         response.headers_mut().remove(header::CONTENT_TYPE);
         return response;
     };
-    let wanted = Query::parse(head.uri.query().unwrap_or_default())
-        .get("hash")
-        .map(ToString::to_string);
+    let wanted = Query::parse(head.uri.query().unwrap_or_default()).get("hash").map(ToString::to_string);
     if wanted.as_ref().is_some_and(|wanted| *wanted != hash) {
         let mut response = Reply::bytes(301, "application/json", "").into_response();
         let location = format!("/openapi/v3/{path}?hash={hash}");
@@ -50,11 +44,7 @@ pub(super) fn answer(registry: &Registry, path: &str, head: &Parts) -> Response<
     let response = Reply::value(200, Encoding::Json, &document).into_response();
     let mut response = tagged(response, &hash, head);
     if wanted.is_some() {
-        set(
-            response.headers_mut(),
-            header::CACHE_CONTROL,
-            "public, immutable, max-age=31536000",
-        );
+        set(response.headers_mut(), header::CACHE_CONTROL, "public, immutable, max-age=31536000");
     }
     response
 }

@@ -46,10 +46,7 @@ fn method_not_allowed() -> Response<ResponseBody> {
 
 /// Discovery documents: of everything at once where the client asks for that, else of a group or a version.
 fn discover(registry: &Registry, route: &Route, head: &Parts) -> Response<ResponseBody> {
-    let resources: Vec<Arc<Resource>> = registry
-        .all()
-        .map(|served| Arc::clone(&served.resource))
-        .collect();
+    let resources: Vec<Arc<Resource>> = registry.all().map(|served| Arc::clone(&served.resource)).collect();
     let accept = text(&head.headers, header::ACCEPT).unwrap_or_default();
     if let Route::CoreVersions | Route::Groups = route
         && discovery::wants_aggregated(&accept)
@@ -64,18 +61,15 @@ fn discover(registry: &Registry, route: &Route, head: &Parts) -> Response<Respon
         Route::CoreVersions => (Some(discovery::core_versions(ADDRESS)), ""),
         Route::Groups => (Some(discovery::group_list(&resources)), ""),
         Route::Group(group) => (discovery::group(&resources, group), group.as_str()),
-        Route::GroupVersion { group, version } => (
-            discovery::resource_list(&resources, group, version),
-            group.as_str(),
-        ),
+        Route::GroupVersion { group, version } => {
+            (discovery::resource_list(&resources, group, version), group.as_str())
+        }
         _ => (None, "-"),
     };
     match document {
         Some(document) => {
             let mut response = Reply::value(200, encoding, &document).into_response();
-            response
-                .headers_mut()
-                .insert(header::VARY, HeaderValue::from_static("Accept"));
+            response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
             response
         }
         None => not_found(registry, group).into_response(),
@@ -110,11 +104,7 @@ fn health(endpoint: &str, check: Option<&str>, head: &Parts) -> Reply {
             let excluded = query.all("exclude");
             let mut lines = String::new();
             for name in CHECKS {
-                let verdict = if excluded.iter().any(|other| other == name) {
-                    "excluded: ok"
-                } else {
-                    "ok"
-                };
+                let verdict = if excluded.iter().any(|other| other == name) { "excluded: ok" } else { "ok" };
                 lines.push_str(&format!("[+]{name} {verdict}\n"));
             }
             Reply::text(200, &format!("{lines}{endpoint} check passed\n"))
@@ -127,22 +117,11 @@ fn health(endpoint: &str, check: Option<&str>, head: &Parts) -> Reply {
 
 /// What `/` lists.
 fn paths(registry: &Registry) -> Value {
-    let resources: Vec<Arc<Resource>> = registry
-        .all()
-        .map(|served| Arc::clone(&served.resource))
-        .collect();
+    let resources: Vec<Arc<Resource>> = registry.all().map(|served| Arc::clone(&served.resource)).collect();
     let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
-    for group in discovery::groups(&resources)
-        .iter()
-        .filter(|group| !group.name.is_empty())
-    {
+    for group in discovery::groups(&resources).iter().filter(|group| !group.name.is_empty()) {
         paths.push(format!("/apis/{}", group.name));
-        paths.extend(
-            group
-                .versions
-                .iter()
-                .map(|version| format!("/apis/{}/{}", group.name, version.name)),
-        );
+        paths.extend(group.versions.iter().map(|version| format!("/apis/{}/{}", group.name, version.name)));
     }
     for endpoint in ["healthz", "livez", "readyz"] {
         paths.push(format!("/{endpoint}"));

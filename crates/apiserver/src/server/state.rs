@@ -57,10 +57,7 @@ impl Server {
             clock,
             random: Mutex::new(fastrand::Rng::with_seed(seed)),
             committed: watch::Sender::new(store.revision()),
-            state: Mutex::new(State {
-                store,
-                wakers: BTreeMap::new(),
-            }),
+            state: Mutex::new(State { store, wakers: BTreeMap::new() }),
             registry: RwLock::new(Arc::new(registry)),
             definitions: Mutex::new(()),
         }
@@ -76,10 +73,7 @@ impl Server {
         *self.registry.write() = Arc::new(registry);
         let wakers: Vec<_> = {
             let state = self.state.lock();
-            affected
-                .iter()
-                .filter_map(|storage| state.wakers.get(storage).cloned())
-                .collect()
+            affected.iter().filter_map(|storage| state.wakers.get(storage).cloned()).collect()
         };
         for waker in wakers {
             waker.send_replace(());
@@ -120,10 +114,7 @@ impl Server {
         let (event, waker) = {
             let mut state = self.state.lock();
             guard(&state.store).map_err(Refused::Because)?;
-            let event = state
-                .store
-                .commit(storage, key, expected, change)
-                .map_err(|_| Refused::Conflict)?;
+            let event = state.store.commit(storage, key, expected, change).map_err(|_| Refused::Conflict)?;
             (event, state.wakers.get(storage).cloned())
         };
         // Woken outside of the lock: the first thing a watcher does is to take it.
@@ -137,11 +128,7 @@ impl Server {
     /// Becomes ready after each commit to the table.
     pub(crate) fn changes(&self, storage: &StorageKey) -> watch::Receiver<()> {
         let mut state = self.state.lock();
-        state
-            .wakers
-            .entry(storage.clone())
-            .or_insert_with(|| watch::Sender::new(()))
-            .subscribe()
+        state.wakers.entry(storage.clone()).or_insert_with(|| watch::Sender::new(())).subscribe()
     }
 
     /// Becomes ready after each commit to any table.
@@ -159,9 +146,7 @@ impl Server {
     pub(crate) fn name_suffix(&self) -> String {
         const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
         let mut random = self.random.lock();
-        (0..5)
-            .map(|_| char::from(ALPHABET[random.usize(..ALPHABET.len())]))
-            .collect()
+        (0..5).map(|_| char::from(ALPHABET[random.usize(..ALPHABET.len())])).collect()
     }
 
     /// A number below `bound`, which must be positive.

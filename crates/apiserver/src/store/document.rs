@@ -25,16 +25,8 @@ pub(crate) struct TypeMeta {
 
 impl TypeMeta {
     pub(crate) fn new(api_version: &str, kind: &str) -> Self {
-        let prefix = format!(
-            "{{\"kind\":{},\"apiVersion\":{},",
-            quoted(kind),
-            quoted(api_version)
-        );
-        Self {
-            api_version: api_version.to_owned(),
-            kind: kind.to_owned(),
-            prefix: prefix.into_bytes(),
-        }
+        let prefix = format!("{{\"kind\":{},\"apiVersion\":{},", quoted(kind), quoted(api_version));
+        Self { api_version: api_version.to_owned(), kind: kind.to_owned(), prefix: prefix.into_bytes() }
     }
 }
 
@@ -58,10 +50,7 @@ impl Document {
     pub(crate) fn new(object: &Value, written_as: u64, stored_in: u64) -> Self {
         let empty = Map::new();
         let fields = object.as_object().unwrap_or(&empty);
-        let metadata = fields
-            .get("metadata")
-            .and_then(Value::as_object)
-            .unwrap_or(&empty);
+        let metadata = fields.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
         let mut tail = Vec::with_capacity(512);
         write_members(&mut tail, metadata, &["resourceVersion"]);
         tail.push(b'}');
@@ -76,9 +65,7 @@ impl Document {
                 .get("ownerReferences")
                 .and_then(Value::as_array)
                 .is_some_and(|owners| !owners.is_empty()),
-            terminating: metadata
-                .get("deletionTimestamp")
-                .is_some_and(|time| !time.is_null()),
+            terminating: metadata.get("deletionTimestamp").is_some_and(|time| !time.is_null()),
         }
     }
 
@@ -171,9 +158,6 @@ mod tests {
     #[test]
     fn an_object_without_anything_survives() {
         let value = Document::new(&json!({}), 0, 0).to_value(&TypeMeta::new("v1", "X"), 3);
-        assert_eq!(
-            value,
-            json!({"apiVersion": "v1", "kind": "X", "metadata": {"resourceVersion": "3"}})
-        );
+        assert_eq!(value, json!({"apiVersion": "v1", "kind": "X", "metadata": {"resourceVersion": "3"}}));
     }
 }

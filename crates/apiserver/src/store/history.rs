@@ -19,10 +19,7 @@ pub(crate) struct HistoryLimits {
 
 impl Default for HistoryLimits {
     fn default() -> Self {
-        Self {
-            events: 10_000,
-            bytes: 32 << 20,
-        }
+        Self { events: 10_000, bytes: 32 << 20 }
     }
 }
 
@@ -53,13 +50,7 @@ impl Event {
         before: Option<Arc<Stored>>,
         after: Option<Arc<Stored>>,
     ) -> Self {
-        Self {
-            revision,
-            key,
-            before,
-            after,
-            sent: Mutex::new(Vec::new()),
-        }
+        Self { revision, key, before, after, sent: Mutex::new(Vec::new()) }
     }
 
     /// Bytes this event keeps alive: both states and one serialised form.
@@ -94,11 +85,7 @@ pub(super) struct History {
 impl History {
     /// A history that begins at `revision`.
     pub(super) fn new(revision: u64) -> Self {
-        Self {
-            events: VecDeque::new(),
-            bytes: 0,
-            floor: revision,
-        }
+        Self { events: VecDeque::new(), bytes: 0, floor: revision }
     }
 
     pub(super) fn floor(&self) -> u64 {

@@ -104,11 +104,7 @@ impl Snapshot {
         namespace: &str,
         start: Option<&Key>,
     ) -> impl Iterator<Item = (&'a Key, &'a Arc<Stored>)> + use<'a> {
-        let prefix = if namespace.is_empty() {
-            String::new()
-        } else {
-            format!("{namespace}/")
-        };
+        let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
         let first = match start {
             Some(start) if start.as_str() > prefix.as_str() => start.clone(),
             _ => Key::from_text(&prefix),
@@ -141,11 +137,7 @@ pub(crate) struct Store<T> {
 impl<T: Ord + Clone> Store<T> {
     /// An empty store at revision 1, so that no list ever shows revision 0, which means "any" to clients.
     pub(crate) fn new(limits: HistoryLimits) -> Self {
-        Self {
-            revision: 1,
-            tables: BTreeMap::new(),
-            limits,
-        }
+        Self { revision: 1, tables: BTreeMap::new(), limits }
     }
 
     /// The revision of the last commit.
@@ -156,10 +148,9 @@ impl<T: Ord + Clone> Store<T> {
     /// Makes the table known. Its history begins now: older revisions of it are expired.
     pub(crate) fn open(&mut self, table: &T) {
         let revision = self.revision;
-        self.tables.entry(table.clone()).or_insert_with(|| Table {
-            objects: Objects::new(),
-            history: History::new(revision),
-        });
+        self.tables
+            .entry(table.clone())
+            .or_insert_with(|| Table { objects: Objects::new(), history: History::new(revision) });
     }
 
     /// Forgets the table with its objects and its history, without events.
@@ -173,15 +164,8 @@ impl<T: Ord + Clone> Store<T> {
 
     /// The table as it is now; empty if it was never opened.
     pub(crate) fn snapshot(&self, table: &T) -> Snapshot {
-        let objects = self
-            .tables
-            .get(table)
-            .map(|table| table.objects.clone())
-            .unwrap_or_default();
-        Snapshot {
-            revision: self.revision,
-            objects,
-        }
+        let objects = self.tables.get(table).map(|table| table.objects.clone()).unwrap_or_default();
+        Snapshot { revision: self.revision, objects }
     }
 
     /// The table as it was at `revision`, which must not be in the future.
@@ -189,10 +173,7 @@ impl<T: Ord + Clone> Store<T> {
     /// The cost grows with the number of events of the table since then: history is undone, not kept twice.
     pub(crate) fn snapshot_at(&self, table: &T, revision: u64) -> Result<Snapshot, Expired> {
         let Some(table) = self.tables.get(table) else {
-            return Ok(Snapshot {
-                revision,
-                objects: Objects::new(),
-            });
+            return Ok(Snapshot { revision, objects: Objects::new() });
         };
         let mut objects = table.objects.clone();
         for event in table.history.after(revision)?.rev() {

@@ -6,10 +6,7 @@ use super::*;
 const TABLE: &str = "things";
 
 fn store(events: usize) -> Store<&'static str> {
-    let mut store = Store::new(HistoryLimits {
-        events,
-        bytes: 1 << 20,
-    });
+    let mut store = Store::new(HistoryLimits { events, bytes: 1 << 20 });
     store.open(&TABLE);
     store
 }
@@ -21,10 +18,7 @@ fn document(size: u32) -> Document {
 fn put(store: &mut Store<&'static str>, name: &str, size: u32) -> u64 {
     let key = Key::new("ns", name);
     let expected = store.get(&TABLE, &key).map(|stored| stored.revision);
-    store
-        .commit(&TABLE, &key, expected, Change::Put(document(size)))
-        .unwrap()
-        .revision
+    store.commit(&TABLE, &key, expected, Change::Put(document(size))).unwrap().revision
 }
 
 fn names(snapshot: &Snapshot) -> String {
@@ -41,19 +35,9 @@ fn a_commit_that_expects_another_revision_changes_nothing() {
     put(&mut store, "a", 1);
     let key = Key::new("ns", "a");
     for wrong in [None, Some(1), Some(99)] {
-        assert_eq!(
-            store
-                .commit(&TABLE, &key, wrong, Change::Put(document(2)))
-                .unwrap_err(),
-            Conflict
-        );
+        assert_eq!(store.commit(&TABLE, &key, wrong, Change::Put(document(2))).unwrap_err(), Conflict);
     }
-    assert_eq!(
-        store
-            .commit(&TABLE, &Key::new("ns", "z"), None, Change::Delete)
-            .unwrap_err(),
-        Conflict
-    );
+    assert_eq!(store.commit(&TABLE, &Key::new("ns", "z"), None, Change::Delete).unwrap_err(), Conflict);
     assert_eq!(store.revision(), 2);
     assert_eq!(names(&store.snapshot(&TABLE)), "ns/a@2");
 }
@@ -62,9 +46,7 @@ fn a_commit_that_expects_another_revision_changes_nothing() {
 fn keys_order_as_in_etcd() {
     let mut store = store(10);
     for namespace in ["a", "a-b", "a.b", "b"] {
-        store
-            .commit(&TABLE, &Key::new(namespace, "x"), None, Change::Put(document(0)))
-            .unwrap();
+        store.commit(&TABLE, &Key::new(namespace, "x"), None, Change::Put(document(0))).unwrap();
     }
     assert_eq!(names(&store.snapshot(&TABLE)), "a-b/x@3 a.b/x@4 a/x@2 b/x@5");
     let snapshot = store.snapshot(&TABLE);
@@ -79,9 +61,7 @@ fn a_snapshot_does_not_see_later_commits_and_an_old_one_can_be_taken_later() {
     let then = store.snapshot(&TABLE);
     put(&mut store, "b", 1);
     put(&mut store, "a", 2);
-    store
-        .commit(&TABLE, &Key::new("ns", "b"), Some(3), Change::Delete)
-        .unwrap();
+    store.commit(&TABLE, &Key::new("ns", "b"), Some(3), Change::Delete).unwrap();
     assert_eq!(names(&then), "ns/a@2");
     assert_eq!(names(&store.snapshot_at(&TABLE, 2).unwrap()), "ns/a@2");
     assert_eq!(names(&store.snapshot_at(&TABLE, 3).unwrap()), "ns/a@2 ns/b@3");
@@ -100,21 +80,12 @@ fn history_is_bounded_in_number_and_in_bytes() {
     assert_eq!(few.events_after(&TABLE, 8, 10).unwrap().len(), 3);
     assert_eq!(few.snapshot_at(&TABLE, 7).unwrap_err(), Expired);
 
-    let mut small = Store::new(HistoryLimits {
-        events: 1000,
-        bytes: 2000,
-    });
+    let mut small = Store::new(HistoryLimits { events: 1000, bytes: 2000 });
     small.open(&TABLE);
     for size in 0..100 {
         put(&mut small, "a", size);
     }
-    assert!(
-        small
-            .events_after(&TABLE, small.oldest(&TABLE), 1000)
-            .unwrap()
-            .len()
-            < 8
-    );
+    assert!(small.events_after(&TABLE, small.oldest(&TABLE), 1000).unwrap().len() < 8);
 }
 
 #[test]

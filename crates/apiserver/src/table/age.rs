@@ -17,9 +17,7 @@ pub(crate) fn since(time: Timestamp, now: Timestamp) -> String {
 pub(crate) fn since_text(time: Option<&str>, now: Timestamp) -> String {
     match time.unwrap_or_default() {
         "" | "null" => "<unknown>".to_owned(),
-        text => text
-            .parse()
-            .map_or_else(|_| "<invalid>".to_owned(), |time| since(time, now)),
+        text => text.parse().map_or_else(|_| "<invalid>".to_owned(), |time| since(time, now)),
     }
 }
 

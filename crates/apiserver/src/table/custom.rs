@@ -56,11 +56,7 @@ pub(super) fn cell(kind: &str, path: &JsonPath, object: &Value, now: Timestamp) 
         (_, Value::Null) => Value::Null,
         ("string", value) => json!(printed(value)),
         ("integer", Value::Number(number)) => number.as_i64().map_or_else(
-            || {
-                number
-                    .as_f64()
-                    .map_or(Value::Null, |float| json!(truncated(float)))
-            },
+            || number.as_f64().map_or(Value::Null, |float| json!(truncated(float))),
             Value::from,
         ),
         ("number", Value::Number(number)) => json!(number),
@@ -71,10 +67,7 @@ pub(super) fn cell(kind: &str, path: &JsonPath, object: &Value, now: Timestamp) 
 }
 
 /// Whole part of a number, cut to 64 bits.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "casts saturate, and so does the cell"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "casts saturate, and so does the cell")]
 fn truncated(float: f64) -> i64 {
     float as i64
 }
@@ -83,11 +76,9 @@ fn truncated(float: f64) -> i64 {
 fn printed(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Array(_) | Value::Object(_) => value
-            .to_string()
-            .replace('<', "\\u003c")
-            .replace('>', "\\u003e")
-            .replace('&', "\\u0026"),
+        Value::Array(_) | Value::Object(_) => {
+            value.to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+        }
         scalar => scalar.to_string(),
     }
 }
@@ -164,17 +155,11 @@ mod tests {
             {"name": "A", "type": "string", "jsonPath": ".spec.a"},
             {"name": "B", "type": "string", "jsonPath": ".spec.b", "description": "what b is"},
         ]});
-        let descriptions: Vec<String> = columns(&own)
-            .into_iter()
-            .skip(1)
-            .map(|column| column.description)
-            .collect();
+        let descriptions: Vec<String> =
+            columns(&own).into_iter().skip(1).map(|column| column.description).collect();
         assert_eq!(
             descriptions,
-            [
-                "Custom resource definition column (in JSONPath format): .spec.a",
-                "what b is"
-            ]
+            ["Custom resource definition column (in JSONPath format): .spec.a", "what b is"]
         );
     }
 }

@@ -61,10 +61,7 @@ impl JsonPath {
     /// # Errors
     /// Says at which character the path cannot be understood.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let mut parser = Parser {
-            text,
-            rest: text.trim(),
-        };
+        let mut parser = Parser { text, rest: text.trim() };
         let steps = parser.steps()?;
         if !parser.rest.is_empty() {
             return Err(parser.error());
@@ -92,9 +89,9 @@ fn first<'a>(steps: &[Step], value: &'a Value) -> Option<&'a Value> {
         Step::Union(parts) => parts
             .iter()
             .find_map(|part| first(std::slice::from_ref(part), value).and_then(|found| first(rest, found))),
-        Step::Slice { from, to, step } => slice(value.as_array()?, *from, *to, *step)
-            .into_iter()
-            .find_map(|element| first(rest, element)),
+        Step::Slice { from, to, step } => {
+            slice(value.as_array()?, *from, *to, *step).into_iter().find_map(|element| first(rest, element))
+        }
         Step::Filter(filter) => value
             .as_array()?
             .iter()
@@ -241,11 +238,8 @@ impl<'a> Parser<'a> {
         let mut parts = Vec::new();
         loop {
             self.eat_spaces();
-            let part = if self.rest.starts_with(['\'', '"']) {
-                Step::Field(self.quoted()?)
-            } else {
-                self.slice()?
-            };
+            let part =
+                if self.rest.starts_with(['\'', '"']) { Step::Field(self.quoted()?) } else { self.slice()? };
             parts.push(part);
             self.eat_spaces();
             if self.eat("]") {
@@ -268,18 +262,10 @@ impl<'a> Parser<'a> {
             let from = from.ok_or_else(|| self.error())?;
             // -1 is the last element, whose end has no number of its own.
             let to = (from != -1).then(|| from.saturating_add(1));
-            return Ok(Step::Slice {
-                from: Some(from),
-                to,
-                step: 1,
-            });
+            return Ok(Step::Slice { from: Some(from), to, step: 1 });
         }
         let to = self.integer();
-        let step = if self.eat(":") {
-            self.integer().unwrap_or(1)
-        } else {
-            1
-        };
+        let step = if self.eat(":") { self.integer().unwrap_or(1) } else { 1 };
         if step < 1 {
             return Err(self.error());
         }
@@ -287,10 +273,7 @@ impl<'a> Parser<'a> {
     }
 
     fn integer(&mut self) -> Option<i64> {
-        let end = self
-            .rest
-            .find(|c: char| !c.is_ascii_digit() && c != '-')
-            .unwrap_or(self.rest.len());
+        let end = self.rest.find(|c: char| !c.is_ascii_digit() && c != '-').unwrap_or(self.rest.len());
         let number = self.rest[..end].parse().ok()?;
         self.rest = &self.rest[end..];
         Some(number)
@@ -423,14 +406,9 @@ mod tests {
     #[test]
     fn what_is_missing_is_nothing() {
         let object = json!({"spec": {"list": []}});
-        for path in [
-            ".spec.size",
-            ".a.b.c",
-            ".spec.list[0]",
-            ".spec.list[*]",
-            ".spec.list[?(@.a==1)].b",
-            ".spec[0]",
-        ] {
+        for path in
+            [".spec.size", ".a.b.c", ".spec.list[0]", ".spec.list[*]", ".spec.list[?(@.a==1)].b", ".spec[0]"]
+        {
             assert_eq!(JsonPath::parse(path).unwrap().first(&object), None, "{path}");
         }
     }
@@ -439,16 +417,10 @@ mod tests {
     fn what_is_no_path_says_where() {
         for (path, error) in [
             (".spec.list[", r#"unexpected "" at position 11 of ".spec.list[""#),
-            (
-                ".spec.list[a]",
-                r#"unexpected "a]" at position 11 of ".spec.list[a]""#,
-            ),
+            (".spec.list[a]", r#"unexpected "a]" at position 11 of ".spec.list[a]""#),
             (".spec..", r#"unexpected "" at position 7 of ".spec..""#),
             ("spec", r#"unexpected "spec" at position 0 of "spec""#),
-            (
-                ".a[?(@.b=)]",
-                r#"unexpected "=)]" at position 8 of ".a[?(@.b=)]""#,
-            ),
+            (".a[?(@.b=)]", r#"unexpected "=)]" at position 8 of ".a[?(@.b=)]""#),
         ] {
             assert_eq!(JsonPath::parse(path).unwrap_err(), error, "{path}");
         }

@@ -58,10 +58,7 @@ pub(crate) fn table<'a>(
     metadata: &Value,
     options: Options,
 ) -> Value {
-    let rows: Vec<Value> = objects
-        .into_iter()
-        .map(|object| row(resource, object, options))
-        .collect();
+    let rows: Vec<Value> = objects.into_iter().map(|object| row(resource, object, options)).collect();
     let columns = options.with_columns.then(|| definitions(&resource.columns));
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1",
@@ -131,10 +128,7 @@ pub(crate) fn name_column() -> Column {
         description: NAME_DESCRIPTION.to_owned(),
         priority: 0,
         cell: Cell::Builtin(|object, _| {
-            object
-                .pointer("/metadata/name")
-                .cloned()
-                .unwrap_or_else(|| json!(""))
+            object.pointer("/metadata/name").cloned().unwrap_or_else(|| json!(""))
         }),
     }
 }

@@ -48,26 +48,16 @@ pub(crate) fn create(
 ) -> Result<Created, ApiError> {
     let served = std::sync::Arc::clone(&call.served);
     let namespace = metadata::text(&object, "namespace").to_owned();
-    let asked = [
-        metadata::text(&object, "name"),
-        metadata::text(&object, "generateName"),
-    ];
-    let asked = asked
-        .into_iter()
-        .find(|name| !name.is_empty())
-        .unwrap_or_default()
-        .to_owned();
-    call.server
-        .read(|store| check_namespace(call, store, &namespace, &asked))?;
+    let asked = [metadata::text(&object, "name"), metadata::text(&object, "generateName")];
+    let asked = asked.into_iter().find(|name| !name.is_empty()).unwrap_or_default().to_owned();
+    call.server.read(|store| check_namespace(call, store, &namespace, &asked))?;
     if let Some(custom) = &served.custom
         && custom.terminating
     {
         return Err(terminating_definition(call, metadata::text(&object, "name")));
     }
     if !metadata::text(&object, "resourceVersion").is_empty() {
-        return Err(ApiError::internal(
-            "resourceVersion should not be set on objects to be created",
-        ));
+        return Err(ApiError::internal("resourceVersion should not be set on objects to be created"));
     }
     metadata::begin(call, &mut object);
     metadata::of(&mut object).remove("resourceVersion");
@@ -81,9 +71,7 @@ pub(crate) fn create(
         prepare(call, &mut candidate, options, ownership)?;
         if options.dry_run {
             let key = Key::new(&namespace, metadata::text(&candidate, "name"));
-            let taken = call
-                .server
-                .read(|store| store.get(served.storage(), &key).is_some());
+            let taken = call.server.read(|store| store.get(served.storage(), &key).is_some());
             if !taken {
                 return Ok(Created::DryRun(candidate));
             }
@@ -99,14 +87,9 @@ pub(crate) fn create(
     error = ApiError::new(
         409,
         "AlreadyExists",
-        format!(
-            "{}, the server was not able to generate a unique name for the object",
-            error.message()
-        ),
+        format!("{}, the server was not able to generate a unique name for the object", error.message()),
     );
-    Err(error
-        .with_details("", &served.resource.group, &served.resource.plural)
-        .with_retry_after(1))
+    Err(error.with_details("", &served.resource.group, &served.resource.plural).with_retry_after(1))
 }
 
 /// Everything that is set and checked before the commit.
@@ -148,10 +131,7 @@ fn commit(call: &Call, namespace: &str, object: &Value) -> Result<Option<std::sy
     let key = Key::new(namespace, metadata::text(object, "name"));
     let change = Change::Put(call.served.document(object));
     let guard = |store: &Store<StorageKey>| check_namespace(call, store, namespace, key.name());
-    match call
-        .server
-        .commit(call.served.storage(), &key, None, change, guard)
-    {
+    match call.server.commit(call.served.storage(), &key, None, change, guard) {
         Ok(event) => Ok(event.after.clone()),
         Err(Refused::Conflict) => Ok(None),
         Err(Refused::Because(error)) => Err(error),
@@ -162,16 +142,12 @@ fn exists(call: &Call, namespace: &str, name: &str) -> ApiError {
     let resource = &call.served.resource;
     let error = ApiError::already_exists(&resource.group, &resource.plural, name);
     let key = Key::new(namespace, name);
-    let old = call
-        .server
-        .read(|store| store.get(call.served.storage(), &key).cloned());
+    let old = call.server.read(|store| store.get(call.served.storage(), &key).cloned());
     match old {
-        Some(old) if old.document.is_terminating() => ApiError::new(
-            409,
-            "AlreadyExists",
-            format!("object is being deleted: {}", error.message()),
-        )
-        .with_details(name, &resource.group, &resource.plural),
+        Some(old) if old.document.is_terminating() => {
+            ApiError::new(409, "AlreadyExists", format!("object is being deleted: {}", error.message()))
+                .with_details(name, &resource.group, &resource.plural)
+        }
         _ => error,
     }
 }
@@ -204,15 +180,8 @@ fn check_namespace(
 
 /// 403 for an object.
 pub(crate) fn forbidden(group: &str, plural: &str, name: &str, why: &str) -> ApiError {
-    let resource = if group.is_empty() {
-        plural.to_owned()
-    } else {
-        format!("{plural}.{group}")
-    };
-    let message = format!(
-        "{resource} {} is forbidden: {why}",
-        crate::request::query::quote(name)
-    );
+    let resource = if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") };
+    let message = format!("{resource} {} is forbidden: {why}", crate::request::query::quote(name));
     ApiError::new(403, "Forbidden", message).with_details(name, group, plural)
 }
 
@@ -226,7 +195,5 @@ fn terminating_definition(call: &Call, name: &str) -> ApiError {
 pub(crate) fn put_if_absent(server: &Server, served: &Served, key: &Key, object: &Value) {
     let change = Change::Put(served.document(object));
     // A conflict means that it exists, which is as good.
-    let _ = server.commit(served.storage(), key, None, change, |_| {
-        Ok::<(), std::convert::Infallible>(())
-    });
+    let _ = server.commit(served.storage(), key, None, change, |_| Ok::<(), std::convert::Infallible>(()));
 }

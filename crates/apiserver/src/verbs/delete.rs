@@ -48,11 +48,7 @@ pub(crate) fn run_collection(call: &mut Call, bytes: &Bytes) -> Result<Reply, Ap
             Err(error) => return Err(error),
         }
     }
-    let meta = ListMeta {
-        revision: snapshot.revision(),
-        continue_token: None,
-        remaining: None,
-    };
+    let meta = ListMeta { revision: snapshot.revision(), continue_token: None, remaining: None };
     let items: Vec<&Stored> = deleted.iter().map(AsRef::as_ref).collect();
     reply::list(call, &meta, &items)
 }
@@ -84,9 +80,7 @@ pub(crate) fn delete(call: &mut Call, options: &DeleteOptions) -> Result<Reply, 
     let served = Arc::clone(&call.served);
     let key = call.key();
     for _ in 0..RETRIES {
-        let stored = call
-            .server
-            .read(|store| store.get(served.storage(), &key).cloned());
+        let stored = call.server.read(|store| store.get(served.storage(), &key).cloned());
         let stored = stored.ok_or_else(|| call.not_found())?;
         let old = served.value(&stored);
         check_preconditions(call, options, &old)?;
@@ -105,11 +99,7 @@ pub(crate) fn delete(call: &mut Call, options: &DeleteOptions) -> Result<Reply, 
         let (change, code) = if held {
             (
                 Change::Put(served.document(&new)),
-                if options.orphan_dependents == Some(false) {
-                    202
-                } else {
-                    200
-                },
+                if options.orphan_dependents == Some(false) { 202 } else { 200 },
             )
         } else {
             (Change::Delete, 200)
@@ -120,13 +110,10 @@ pub(crate) fn delete(call: &mut Call, options: &DeleteOptions) -> Result<Reply, 
         if options.dry_run {
             return answer(call, code, &change, &new, stored.revision);
         }
-        let commit = call.server.commit(
-            served.storage(),
-            &key,
-            Some(stored.revision),
-            clone(&change),
-            |_| Ok::<_, ApiError>(()),
-        );
+        let commit =
+            call.server.commit(served.storage(), &key, Some(stored.revision), clone(&change), |_| {
+                Ok::<_, ApiError>(())
+            });
         match commit {
             Ok(event) => {
                 crate::crd::after_write(&call.server, served.storage());
@@ -161,14 +148,8 @@ fn answer(call: &Call, code: u16, change: &Change, new: &Value, revision: u64) -
 
 fn check_preconditions(call: &Call, options: &DeleteOptions, old: &Value) -> Result<(), ApiError> {
     let resource = &call.served.resource;
-    let refuse = |why: String| {
-        Err(ApiError::conflict(
-            &resource.group,
-            &resource.kind,
-            &call.path.name,
-            &why,
-        ))
-    };
+    let refuse =
+        |why: String| Err(ApiError::conflict(&resource.group, &resource.kind, &call.path.name, &why));
     let actual = metadata::text(old, "uid");
     if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != actual) {
         return refuse(format!(
@@ -177,11 +158,7 @@ fn check_preconditions(call: &Call, options: &DeleteOptions, old: &Value) -> Res
         ));
     }
     let actual = metadata::text(old, "resourceVersion");
-    if let Some(version) = options
-        .resource_version
-        .as_deref()
-        .filter(|version| *version != actual)
-    {
+    if let Some(version) = options.resource_version.as_deref().filter(|version| *version != actual) {
         return refuse(format!(
             "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({actual}). \
              The object might have been modified"
@@ -227,10 +204,7 @@ fn mark(call: &Call, object: &mut Value, first: bool) {
         return;
     }
     let fields = metadata::of(object);
-    fields.insert(
-        "deletionTimestamp".to_owned(),
-        json!(call.server.clock.now_seconds()),
-    );
+    fields.insert("deletionTimestamp".to_owned(), json!(call.server.clock.now_seconds()));
     fields.insert("deletionGracePeriodSeconds".to_owned(), json!(0));
     metadata::raise_generation(object);
 }

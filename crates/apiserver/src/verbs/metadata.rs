@@ -44,12 +44,9 @@ pub(crate) fn is_terminating(object: &Value) -> bool {
 
 /// The finalizers of an object.
 pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
-    let list = object
-        .get("metadata")
-        .and_then(|metadata| metadata.get("finalizers"))
-        .and_then(Value::as_array);
-    list.map(|list| list.iter().filter_map(Value::as_str).collect())
-        .unwrap_or_default()
+    let list =
+        object.get("metadata").and_then(|metadata| metadata.get("finalizers")).and_then(Value::as_array);
+    list.map(|list| list.iter().filter_map(Value::as_str).collect()).unwrap_or_default()
 }
 
 /// Sets a list field of `metadata`, or removes it if the list is empty.
@@ -76,11 +73,7 @@ pub(crate) fn reconcile_namespace(
         metadata.remove("namespace");
         return Ok(());
     }
-    match metadata
-        .get("namespace")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-    {
+    match metadata.get("namespace").and_then(Value::as_str).unwrap_or_default() {
         "" => {
             metadata.insert("namespace".to_owned(), json!(namespace));
             Ok(())
@@ -95,19 +88,11 @@ pub(crate) fn reconcile_namespace(
 /// What the server sets on a new object.
 pub(crate) fn begin(call: &Call, object: &mut Value) {
     let metadata = of(object);
-    for wiped in [
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "selfLink",
-        "generation",
-    ] {
+    for wiped in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
         metadata.remove(wiped);
     }
     metadata.insert("uid".to_owned(), json!(call.server.uid()));
-    metadata.insert(
-        "creationTimestamp".to_owned(),
-        json!(call.server.clock.now_seconds()),
-    );
+    metadata.insert("creationTimestamp".to_owned(), json!(call.server.clock.now_seconds()));
     if call.served.resource.rules.generation != Generation::Never {
         metadata.insert("generation".to_owned(), json!(1));
     }
@@ -131,38 +116,20 @@ pub(crate) fn validate(served: &Served, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let rules = served.resource.rules;
     let generate = text(object, "generateName");
-    for error in if generate.is_empty() {
-        Vec::new()
-    } else {
-        names::name(rules.name, generate, true)
-    } {
-        errors.push(FieldError::invalid(
-            "metadata.generateName",
-            &quote(generate),
-            &error,
-        ));
+    for error in if generate.is_empty() { Vec::new() } else { names::name(rules.name, generate, true) } {
+        errors.push(FieldError::invalid("metadata.generateName", &quote(generate), &error));
     }
     let name = text(object, "name");
     if name.is_empty() {
-        errors.push(FieldError::required(
-            "metadata.name",
-            "name or generateName is required",
-        ));
+        errors.push(FieldError::required("metadata.name", "name or generateName is required"));
     } else {
         for error in names::name(rules.name, name, false) {
             errors.push(FieldError::invalid("metadata.name", &quote(name), &error));
         }
     }
-    if let Some(generation) = object["metadata"]["generation"]
-        .as_i64()
-        .filter(|generation| *generation < 0)
-    {
+    if let Some(generation) = object["metadata"]["generation"].as_i64().filter(|generation| *generation < 0) {
         let detail = "must be greater than or equal to 0";
-        errors.push(FieldError::invalid(
-            "metadata.generation",
-            &generation.to_string(),
-            detail,
-        ));
+        errors.push(FieldError::invalid("metadata.generation", &generation.to_string(), detail));
     }
     validate_contents(served, &object["metadata"], &mut errors);
     errors
@@ -170,13 +137,7 @@ pub(crate) fn validate(served: &Served, object: &Value) -> Vec<FieldError> {
 
 /// Labels, annotations, owner references and finalizers.
 fn validate_contents(served: &Served, metadata: &Value, errors: &mut Vec<FieldError>) {
-    let entries = |field: &str| {
-        metadata
-            .get(field)
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-    };
+    let entries = |field: &str| metadata.get(field).and_then(Value::as_object).into_iter().flatten();
     for (key, value) in entries("labels") {
         for error in names::qualified(key) {
             errors.push(FieldError::invalid("metadata.labels", &quote(key), &error));
@@ -209,11 +170,7 @@ fn validate_contents(served: &Served, metadata: &Value, errors: &mut Vec<FieldEr
         .unwrap_or_default();
     for finalizer in &finalizers {
         for error in names::qualified(finalizer) {
-            errors.push(FieldError::invalid(
-                "metadata.finalizers",
-                &quote(finalizer),
-                &error,
-            ));
+            errors.push(FieldError::invalid("metadata.finalizers", &quote(finalizer), &error));
         }
     }
     if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
@@ -234,17 +191,9 @@ fn validate_contents(served: &Served, metadata: &Value, errors: &mut Vec<FieldEr
 }
 
 fn validate_owners(metadata: &Value, errors: &mut Vec<FieldError>) {
-    let owners = metadata
-        .get("ownerReferences")
-        .and_then(Value::as_array)
-        .map_or(&[][..], Vec::as_slice);
-    let field = |owner: &Value, name: &str| {
-        owner
-            .get(name)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
+    let owners = metadata.get("ownerReferences").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let field =
+        |owner: &Value, name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let mut controller: Option<String> = None;
     for owner in owners {
         let api_version = field(owner, "apiVersion");
@@ -314,10 +263,7 @@ pub(crate) fn restore(old: &Value, new: &mut Value) {
         };
     }
     for field in ["uid", "name", "namespace"] {
-        let empty = metadata
-            .get(field)
-            .and_then(Value::as_str)
-            .is_none_or(str::is_empty);
+        let empty = metadata.get(field).and_then(Value::as_str).is_none_or(str::is_empty);
         if let (true, Some(value)) = (empty, before.get(field)) {
             metadata.insert(field.to_owned(), value.clone());
         }
@@ -329,10 +275,8 @@ pub(crate) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if is_terminating(old) {
         let known = finalizers(old);
-        let added: Vec<&str> = finalizers(new)
-            .into_iter()
-            .filter(|finalizer| !known.contains(finalizer))
-            .collect();
+        let added: Vec<&str> =
+            finalizers(new).into_iter().filter(|finalizer| !known.contains(finalizer)).collect();
         if !added.is_empty() {
             let detail = format!(
                 "no new finalizers can be added if the object is being deleted, found new finalizers {}",
@@ -341,22 +285,13 @@ pub(crate) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
             errors.push(FieldError::forbidden("metadata.finalizers", &detail));
         }
     }
-    for field in [
-        "name",
-        "namespace",
-        "uid",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-    ] {
+    for field in
+        ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"]
+    {
         let (before, after) = (old["metadata"].get(field), new["metadata"].get(field));
         if before != after {
             let shown = after.map_or_else(|| "null".to_owned(), Value::to_string);
-            errors.push(FieldError::invalid(
-                format!("metadata.{field}"),
-                &shown,
-                "field is immutable",
-            ));
+            errors.push(FieldError::invalid(format!("metadata.{field}"), &shown, "field is immutable"));
         }
     }
     errors

@@ -75,11 +75,7 @@ impl Call {
         while !name.is_char_boundary(end) {
             end -= 1;
         }
-        if end == 0 {
-            "unknown".to_owned()
-        } else {
-            name[..end].to_owned()
-        }
+        if end == 0 { "unknown".to_owned() } else { name[..end].to_owned() }
     }
 
     /// The object in the body of a create or an update, checked against the endpoint, without unknown fields, and with
@@ -101,10 +97,9 @@ impl Call {
             body::Format::Protobuf if self.served.is_custom() => {
                 return Err(body::unsupported(&["application/json", "application/yaml"]));
             }
-            body::Format::Protobuf => body::Body {
-                value: crate::protobuf::decode(bytes)?,
-                strict: Vec::new(),
-            },
+            body::Format::Protobuf => {
+                body::Body { value: crate::protobuf::decode(bytes)?, strict: Vec::new() }
+            }
         };
         let mut object = decoded.value;
         options::check_type(&self.served, &object).map_err(|refusal| match refusal {
@@ -135,11 +130,7 @@ impl Call {
                 // Go structs are decoded field by field, schemas are walked in the order of names.
                 unknown = body::in_document_order(bytes, unknown);
             }
-            strict.extend(
-                unknown
-                    .into_iter()
-                    .map(|path| format!("unknown field \"{path}\"")),
-            );
+            strict.extend(unknown.into_iter().map(|path| format!("unknown field \"{path}\"")));
             if validation == FieldValidation::Strict && !strict.is_empty() {
                 let why = body::strict_error(&strict);
                 return Err(self.cannot_be_handled(&format!("strict decoding error: {why}")));

@@ -52,11 +52,7 @@ pub(crate) fn subdomain(name: &str) -> Vec<String> {
 
 pub(crate) fn label(name: &str) -> Vec<String> {
     // What would be a subdomain has only dots too many.
-    let message = if name.split('.').all(is_label) {
-        "must not contain dots"
-    } else {
-        LABEL
-    };
+    let message = if name.split('.').all(is_label) { "must not contain dots" } else { LABEL };
     checked(name, 63, message, is_label)
 }
 
@@ -97,11 +93,9 @@ pub(crate) fn qualified(name: &str) -> Vec<String> {
     };
     match prefix {
         Some("") => errors.push("prefix part must be non-empty".to_owned()),
-        Some(prefix) => errors.extend(
-            subdomain(prefix)
-                .into_iter()
-                .map(|error| format!("prefix part {error}")),
-        ),
+        Some(prefix) => {
+            errors.extend(subdomain(prefix).into_iter().map(|error| format!("prefix part {error}")))
+        }
         None => {}
     }
     if part.is_empty() {
@@ -131,9 +125,7 @@ fn is_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     bytes.first().is_some_and(u8::is_ascii_alphanumeric)
         && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
-        && bytes
-            .iter()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
+        && bytes.iter().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
 }
 
 #[cfg(test)]

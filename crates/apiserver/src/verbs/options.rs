@@ -43,14 +43,10 @@ pub(super) fn check_type(served: &Served, object: &Value) -> Result<(), Refusal>
     let expected = &served.kind;
     if served.is_custom() {
         if kind.is_empty() {
-            return Err(Refusal::Unrecognized(format!(
-                "Object 'Kind' is missing in '{object}'"
-            )));
+            return Err(Refusal::Unrecognized(format!("Object 'Kind' is missing in '{object}'")));
         }
         if api_version.matches('/').count() > 1 {
-            return Err(Refusal::Unrecognized(format!(
-                "unexpected GroupVersion string: {api_version}"
-            )));
+            return Err(Refusal::Unrecognized(format!("unexpected GroupVersion string: {api_version}")));
         }
         if api_version != expected.api_version {
             return Err(Refusal::Error(ApiError::bad_request(format!(
@@ -60,16 +56,8 @@ pub(super) fn check_type(served: &Served, object: &Value) -> Result<(), Refusal>
         }
         return Ok(());
     }
-    let api_version = if api_version.is_empty() {
-        expected.api_version.clone()
-    } else {
-        api_version
-    };
-    let kind = if kind.is_empty() {
-        expected.kind.clone()
-    } else {
-        kind
-    };
+    let api_version = if api_version.is_empty() { expected.api_version.clone() } else { api_version };
+    let kind = if kind.is_empty() { expected.kind.clone() } else { kind };
     if api_version == expected.api_version && kind == expected.kind {
         return Ok(());
     }
@@ -115,11 +103,7 @@ pub(super) fn complete_type(served: &Served, object: &mut Value) {
 
 /// The name of the Go package that holds a group's internal types.
 fn internal_package(group: &str) -> &str {
-    if group.is_empty() {
-        "core"
-    } else {
-        group.split('.').next().unwrap_or_default()
-    }
+    if group.is_empty() { "core" } else { group.split('.').next().unwrap_or_default() }
 }
 
 /// What Go calls a JSON value.

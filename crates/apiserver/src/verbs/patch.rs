@@ -41,10 +41,8 @@ impl Kind {
             APPLY => Ok(Self::Apply),
             STRATEGIC if !custom => Ok(Self::Strategic),
             "application/apply-patch+cbor" => {
-                Err(
-                    ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
-                        .with_details("", "", ""),
-                )
+                Err(ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+                    .with_details("", "", ""))
             }
             _ if custom => Err(body::unsupported(&[JSON, MERGE, APPLY])),
             _ => Err(body::unsupported(&[JSON, MERGE, STRATEGIC, APPLY])),
@@ -81,11 +79,7 @@ impl Patch {
         if kind == Kind::Json {
             return Ok(Self::Json(bytes.clone()));
         }
-        let context = if kind == Kind::Strategic {
-            ""
-        } else {
-            "error decoding patch: "
-        };
+        let context = if kind == Kind::Strategic { "" } else { "error decoding patch: " };
         let decoded = body::json(bytes).map_err(|why| ApiError::bad_request(format!("{context}{why}")))?;
         if !decoded.value.is_object() {
             return Err(ApiError::bad_request(format!(
@@ -124,12 +118,7 @@ impl Patch {
 fn check_identity(call: &mut Call, new: &Value) -> Result<(), ApiError> {
     let served = Arc::clone(&call.served);
     if served.is_custom() {
-        let text = |field: &str| {
-            new.get(field)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
-        };
+        let text = |field: &str| new.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
         let mut errors = Vec::new();
@@ -178,11 +167,7 @@ fn conform(
     if validation != FieldValidation::Ignore {
         let mut strict = patch.strict();
         strict.extend(
-            served
-                .schema
-                .unknown_fields(new)
-                .into_iter()
-                .map(|path| format!("unknown field \"{path}\"")),
+            served.schema.unknown_fields(new).into_iter().map(|path| format!("unknown field \"{path}\"")),
         );
         if validation == FieldValidation::Strict && !strict.is_empty() {
             return Err(refuse(&format!("strict decoding error: {}", strict.join(", "))));
@@ -201,9 +186,7 @@ fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply
     let manager = call.manager(options);
     let force = options.force.unwrap_or(false);
     let subresource = call.path.subresource.clone();
-    let exists = call
-        .server
-        .read(|store| store.get(call.served.storage(), &call.key()).is_some());
+    let exists = call.server.read(|store| store.get(call.served.storage(), &call.key()).is_some());
     if !exists {
         if !subresource.is_empty() {
             return Err(call.not_found());
@@ -255,9 +238,7 @@ fn read_applied(call: &mut Call, bytes: &Bytes, validation: FieldValidation) -> 
     if api_version != call.served.kind.api_version || kind != call.served.kind.kind {
         // Go prints group and version around a slash, whether there is a group or not.
         let slash = if api_version.contains('/') { "" } else { "/" };
-        return Err(ApiError::bad_request(format!(
-            "invalid object type: {slash}{api_version}, Kind={kind}"
-        )));
+        return Err(ApiError::bad_request(format!("invalid object type: {slash}{api_version}, Kind={kind}")));
     }
     update::check_name(call, &object)?;
     // Checked, but not filled in: what the client left out it does not apply, and messages quote it as it is.
@@ -266,10 +247,7 @@ fn read_applied(call: &mut Call, bytes: &Bytes, validation: FieldValidation) -> 
     if !call.served.resource.namespaced {
         object = located;
     }
-    if object["metadata"]
-        .get("managedFields")
-        .is_some_and(|fields| !fields.is_null())
-    {
+    if object["metadata"].get("managedFields").is_some_and(|fields| !fields.is_null()) {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
     Ok(object)

@@ -14,9 +14,7 @@ use crate::store::{Key, Snapshot, Stored};
 /// Answers one object.
 pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
     revision(call.query.text("resourceVersion")).map_err(ApiError::internal)?;
-    let stored = call
-        .server
-        .read(|store| store.get(call.served.storage(), &call.key()).cloned());
+    let stored = call.server.read(|store| store.get(call.served.storage(), &call.key()).cloned());
     let stored = stored.ok_or_else(|| call.not_found())?;
     reply::stored(call, 200, &stored)
 }
@@ -34,9 +32,7 @@ pub(crate) fn list(call: &Call) -> Result<Reply, ApiError> {
         if !selection.matches(call, key, stored) {
             continue;
         }
-        more = options
-            .limit
-            .is_some_and(|limit| page.limited && items.len() == limit);
+        more = options.limit.is_some_and(|limit| page.limited && items.len() == limit);
         if more {
             break;
         }
@@ -82,11 +78,7 @@ impl Page {
                     .read(|store| store.snapshot_at(storage, revision.min(store.revision())))
                     .map_err(|_| expired(call, &token.start))?,
             };
-            return Ok(Self {
-                snapshot,
-                start: Some(token.start),
-                limited: true,
-            });
+            return Ok(Self { snapshot, start: Some(token.start), limited: true });
         }
         let exact = match (options.revision_match, wanted) {
             (Some(RevisionMatch::Exact), Some(wanted)) => Some(wanted),
@@ -95,22 +87,13 @@ impl Page {
         };
         let snapshot = match exact {
             None => call.server.read(|store| store.snapshot(storage)),
-            Some(revision) => call
-                .server
-                .read(|store| store.snapshot_at(storage, revision))
-                .map_err(|_| {
-                    ApiError::new(
-                        410,
-                        "Expired",
-                        "The resourceVersion for the provided list is too old.",
-                    )
-                })?,
+            Some(revision) => {
+                call.server.read(|store| store.snapshot_at(storage, revision)).map_err(|_| {
+                    ApiError::new(410, "Expired", "The resourceVersion for the provided list is too old.")
+                })?
+            }
         };
-        Ok(Self {
-            snapshot,
-            start: None,
-            limited: wanted != Some(0),
-        })
+        Ok(Self { snapshot, start: None, limited: wanted != Some(0) })
     }
 }
 
@@ -135,18 +118,11 @@ fn encode(call: &Call, start: &Key) -> String {
 /// The token that continues after `last`.
 fn encode_token(namespace: &str, last: &Key, revision: u64) -> String {
     // The first key after it: no name contains a NUL.
-    token_text(
-        namespace,
-        &format!("{}\0", last.as_str()),
-        i64::try_from(revision).unwrap_or(i64::MAX),
-    )
+    token_text(namespace, &format!("{}\0", last.as_str()), i64::try_from(revision).unwrap_or(i64::MAX))
 }
 
 fn token_text(namespace: &str, start: &str, revision: i64) -> String {
-    let relative = start
-        .strip_prefix(namespace)
-        .unwrap_or(start)
-        .trim_start_matches('/');
+    let relative = start.strip_prefix(namespace).unwrap_or(start).trim_start_matches('/');
     let token = json!({"v": "meta.k8s.io/v1", "rv": revision, "start": format!("/{relative}")});
     URL_SAFE_NO_PAD.encode(token.to_string())
 }
@@ -159,9 +135,7 @@ struct Token {
 
 fn decode_token(text: &str, namespace: &str) -> Result<Token, String> {
     let invalid = |why: &str| format!("continue key is not valid: {why}");
-    let bytes = URL_SAFE_NO_PAD
-        .decode(text)
-        .or_else(|error| STANDARD_NO_PAD.decode(text).map_err(|_| error));
+    let bytes = URL_SAFE_NO_PAD.decode(text).or_else(|error| STANDARD_NO_PAD.decode(text).map_err(|_| error));
     let bytes = bytes.map_err(|error| {
         let at = match error {
             base64::DecodeError::InvalidByte(at, _)
@@ -175,15 +149,11 @@ fn decode_token(text: &str, namespace: &str) -> Result<Token, String> {
         .map_err(|_| invalid(&crate::request::body::json(&bytes).err().unwrap_or_default()))?;
     let version = token.get("v").and_then(Value::as_str).unwrap_or_default();
     if version != "meta.k8s.io/v1" {
-        return Err(invalid(&format!(
-            "server does not recognize this encoded version {version}"
-        )));
+        return Err(invalid(&format!("server does not recognize this encoded version {version}")));
     }
     let revision = token.get("rv").and_then(Value::as_i64).unwrap_or(0);
     if revision == 0 {
-        return Err(invalid(
-            "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
-        ));
+        return Err(invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)"));
     }
     let start = token.get("start").and_then(Value::as_str).unwrap_or_default();
     if start.is_empty() {
@@ -193,15 +163,8 @@ fn decode_token(text: &str, namespace: &str) -> Result<Token, String> {
         return Err(invalid(start));
     }
     let relative = start.trim_start_matches('/');
-    let start = if namespace.is_empty() {
-        relative.to_owned()
-    } else {
-        format!("{namespace}/{relative}")
-    };
-    Ok(Token {
-        revision: u64::try_from(revision).ok(),
-        start: Key::from_text(&start),
-    })
+    let start = if namespace.is_empty() { relative.to_owned() } else { format!("{namespace}/{relative}") };
+    Ok(Token { revision: u64::try_from(revision).ok(), start: Key::from_text(&start) })
 }
 
 #[cfg(test)]
@@ -210,11 +173,9 @@ mod tests {
 
     #[test]
     fn tokens_go_round() {
-        for (namespace, key) in [
-            ("ns", Key::new("ns", "a")),
-            ("", Key::new("ns", "a")),
-            ("", Key::new("", "a")),
-        ] {
+        for (namespace, key) in
+            [("ns", Key::new("ns", "a")), ("", Key::new("ns", "a")), ("", Key::new("", "a"))]
+        {
             let token = decode_token(&encode_token(namespace, &key, 7), namespace).unwrap();
             assert_eq!(token.revision, Some(7));
             assert_eq!(token.start.as_str(), format!("{}\0", key.as_str()));
@@ -224,14 +185,8 @@ mod tests {
     #[test]
     fn broken_tokens_are_explained() {
         for (token, why) in [
-            (
-                "notatoken",
-                "continue key is not valid: illegal base64 data at input byte 8",
-            ),
-            (
-                "e30",
-                "continue key is not valid: server does not recognize this encoded version ",
-            ),
+            ("notatoken", "continue key is not valid: illegal base64 data at input byte 8"),
+            ("e30", "continue key is not valid: server does not recognize this encoded version "),
         ] {
             assert_eq!(decode_token(token, "").err().unwrap(), why);
         }

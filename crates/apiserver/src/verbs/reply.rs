@@ -24,12 +24,7 @@ pub(crate) struct Reply {
 
 impl Reply {
     pub(crate) fn bytes(code: u16, content_type: &'static str, bytes: impl Into<Bytes>) -> Self {
-        Self {
-            code,
-            content_type,
-            body: ResponseBody::full(bytes),
-            retry_after: None,
-        }
+        Self { code, content_type, body: ResponseBody::full(bytes), retry_after: None }
     }
 
     pub(crate) fn text(code: u16, text: &str) -> Self {
@@ -56,10 +51,7 @@ impl Reply {
             http::StatusCode::from_u16(self.code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
-        headers.insert(
-            header::CACHE_CONTROL,
-            HeaderValue::from_static("no-cache, private"),
-        );
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
@@ -73,9 +65,7 @@ pub(crate) fn stored(call: &Call, code: u16, stored: &Stored) -> Result<Reply, A
     if accept.view == View::Object && accept.encoding == Encoding::Json && call.served.reads_as_stored(stored)
     {
         let mut bytes = Vec::with_capacity(stored.document.len() + 128);
-        stored
-            .document
-            .write(&mut bytes, Some(&call.served.kind), stored.revision);
+        stored.document.write(&mut bytes, Some(&call.served.kind), stored.revision);
         return Ok(Reply::bytes(code, "application/json", bytes));
     }
     object(call, code, call.served.value(stored))
@@ -187,16 +177,10 @@ pub(crate) fn list(call: &Call, meta: &ListMeta, items: &[&Stored]) -> Result<Re
             })
         }
         View::MetadataList => {
-            let items: Vec<Value> = objects
-                .iter()
-                .map(|object| partial_metadata(accept, object))
-                .collect();
+            let items: Vec<Value> = objects.iter().map(|object| partial_metadata(accept, object)).collect();
             // Go's nil slice: only the list of a custom resource without objects has it.
-            let items = if items.is_empty() && served.is_custom() {
-                Value::Null
-            } else {
-                Value::Array(items)
-            };
+            let items =
+                if items.is_empty() && served.is_custom() { Value::Null } else { Value::Array(items) };
             let mut metadata = meta.to_json(served);
             drop_empty_continue(&mut metadata);
             json!({
@@ -233,11 +217,7 @@ fn drop_empty_continue(metadata: &mut Value) {
 }
 
 fn go_package(group: &str) -> &str {
-    if group.is_empty() {
-        "core"
-    } else {
-        group.split('.').next().unwrap_or_default()
-    }
+    if group.is_empty() { "core" } else { group.split('.').next().unwrap_or_default() }
 }
 
 impl Call {
@@ -249,11 +229,7 @@ impl Call {
         with_columns: bool,
     ) -> Result<Value, ApiError> {
         let include = table::IncludeObject::parse(self.query.text("includeObject"))?;
-        let options = table::Options {
-            include,
-            now: self.server.clock.now(),
-            with_columns,
-        };
+        let options = table::Options { include, now: self.server.clock.now(), with_columns };
         let mut table = table::table(&self.served.resource, objects, metadata, options);
         if self.accept.view_version != "v1" {
             table["apiVersion"] = json!(format!("meta.k8s.io/{}", self.accept.view_version));

@@ -15,9 +15,7 @@ use crate::status::{ApiError, FieldError};
 
 /// Answers the scale of an object.
 pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
-    let stored = call
-        .server
-        .read(|store| store.get(call.served.storage(), &call.key()).cloned());
+    let stored = call.server.read(|store| store.get(call.served.storage(), &call.key()).cloned());
     let stored = stored.ok_or_else(|| call.not_found())?;
     let scale = view(call, &call.served.value(&stored))?;
     reply::object(call, 200, scale)
@@ -61,20 +59,12 @@ pub(crate) fn patch(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
 
 /// Applies a scale: the replicas of the object belong to the applier from then on.
 fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply, ApiError> {
-    let applied = body::yaml(bytes)
-        .map_err(|why| ApiError::bad_request(format!("error decoding YAML: {why}")))?
-        .value;
+    let applied =
+        body::yaml(bytes).map_err(|why| ApiError::bad_request(format!("error decoding YAML: {why}")))?.value;
     let text = |field: &str| applied.get(field).and_then(Value::as_str).unwrap_or_default();
     if text("apiVersion") != "autoscaling/v1" || text("kind") != "Scale" {
-        let version = if text("apiVersion").is_empty() {
-            "/"
-        } else {
-            text("apiVersion")
-        };
-        return Err(ApiError::bad_request(format!(
-            "invalid object type: {version}, Kind={}",
-            text("kind")
-        )));
+        let version = if text("apiVersion").is_empty() { "/" } else { text("apiVersion") };
+        return Err(ApiError::bad_request(format!("invalid object type: {version}, Kind={}", text("kind"))));
     }
     update::check_name(call, &applied)?;
     let manager = call.manager(options);
@@ -156,20 +146,13 @@ fn write(
 
 fn negative(call: &Call, replicas: &Value) -> ApiError {
     if call.served.is_custom() {
-        let field = format!(
-            ".{}",
-            paths(call)
-                .map(|paths| paths.spec_replicas.join("."))
-                .unwrap_or_default()
-        );
+        let field =
+            format!(".{}", paths(call).map(|paths| paths.spec_replicas.join(".")).unwrap_or_default());
         let error = FieldError::invalid(field, &replicas.to_string(), "should be a non-negative integer");
         return call.invalid(&call.path.name.clone(), vec![error]);
     }
-    let error = FieldError::invalid(
-        "spec.replicas",
-        &replicas.to_string(),
-        "must be greater than or equal to 0",
-    );
+    let error =
+        FieldError::invalid("spec.replicas", &replicas.to_string(), "must be greater than or equal to 0");
     ApiError::invalid("autoscaling", "Scale", &call.path.name, vec![error])
 }
 
@@ -182,12 +165,7 @@ fn answer(call: &Call, changed: &Changed) -> Result<Reply, ApiError> {
 }
 
 fn paths(call: &Call) -> Result<Arc<ScalePaths>, ApiError> {
-    call.served
-        .resource
-        .scale
-        .clone()
-        .map(Arc::new)
-        .ok_or_else(|| call.not_found())
+    call.served.resource.scale.clone().map(Arc::new).ok_or_else(|| call.not_found())
 }
 
 /// The object as a `Scale`.
@@ -195,9 +173,7 @@ fn view(call: &Call, object: &Value) -> Result<Value, ApiError> {
     let paths = paths(call)?;
     if call.served.is_custom() && find(object, &paths.spec_replicas).is_none() {
         let path = paths.spec_replicas.join(".");
-        return Err(ApiError::internal(format!(
-            "the spec replicas field \".{path}\" does not exist"
-        )));
+        return Err(ApiError::internal(format!("the spec replicas field \".{path}\" does not exist")));
     }
     view_or_zero(call, object)
 }

@@ -49,9 +49,7 @@ pub(crate) fn run(call: &mut Call, body: &Bytes) -> Result<Reply, ApiError> {
     metadata::reconcile_namespace(&call.served, &namespace, &mut object)?;
     let served = Arc::clone(&call.served);
     let uid = metadata::text(&object, "uid").to_owned();
-    let exists = call
-        .server
-        .read(|store| store.get(served.storage(), &call.key()).is_some());
+    let exists = call.server.read(|store| store.get(served.storage(), &call.key()).is_some());
     if !exists && served.resource.rules.create_on_update && call.path.subresource.is_empty() {
         if !metadata::text(&object, "resourceVersion").is_empty() {
             return Err(call.conflict(
@@ -103,9 +101,7 @@ pub(crate) fn change(
     let served = Arc::clone(&call.served);
     let key = call.key();
     for _ in 0..RETRIES {
-        let stored = call
-            .server
-            .read(|store| store.get(served.storage(), &key).cloned());
+        let stored = call.server.read(|store| store.get(served.storage(), &key).cloned());
         let stored = stored.ok_or_else(|| call.not_found())?;
         let old = served.value(&stored);
         let (mut new, ownership) = transform(call, &old)?;
@@ -119,24 +115,15 @@ pub(crate) fn change(
         }
         let gone = metadata::is_terminating(&new)
             && metadata::finalizers(&new).is_empty()
-            && new["metadata"]["deletionGracePeriodSeconds"]
-                .as_i64()
-                .unwrap_or(0)
-                == 0
+            && new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
             && served.deletable(&new);
         if options.dry_run {
             return Ok(Changed::Value(new));
         }
-        let change = if gone {
-            Change::Delete
-        } else {
-            Change::Put(document)
-        };
+        let change = if gone { Change::Delete } else { Change::Put(document) };
         let commit = call
             .server
-            .commit(served.storage(), &key, Some(stored.revision), change, |_| {
-                Ok::<_, ApiError>(())
-            });
+            .commit(served.storage(), &key, Some(stored.revision), change, |_| Ok::<_, ApiError>(()));
         match commit {
             Ok(event) => {
                 crate::crd::after_write(&call.server, served.storage());
@@ -181,12 +168,7 @@ fn check_revision(call: &Call, stored: &Stored, new: &Value) -> Result<(), ApiEr
             let resource = &call.served.resource;
             let error =
                 FieldError::invalid("metadata.resourceVersion", "0", "must be specified for an update");
-            Err(ApiError::invalid(
-                &resource.group,
-                &resource.plural,
-                &call.path.name,
-                vec![error],
-            ))
+            Err(ApiError::invalid(&resource.group, &resource.plural, &call.path.name, vec![error]))
         }
     }
 }
@@ -201,10 +183,7 @@ fn prepare(
 ) -> Result<(), ApiError> {
     let served = Arc::clone(&call.served);
     let subresource = call.path.subresource.clone();
-    metadata::of(new).insert(
-        "resourceVersion".to_owned(),
-        metadata::text(old, "resourceVersion").into(),
-    );
+    metadata::of(new).insert("resourceVersion".to_owned(), metadata::text(old, "resourceVersion").into());
     metadata::restore(old, new);
     isolate(&served, &subresource, old, new);
     if let Some(warning) = metadata::deduplicate_owners(new) {
@@ -256,13 +235,7 @@ fn isolate(served: &Served, subresource: &str, old: &Value, new: &mut Value) {
 /// A write of `/status` leaves the metadata of custom objects alone; builtin kinds keep their labels, definitions nothing.
 fn keep_metadata(served: &Served, old: &Value, new: &mut Value) {
     let kept: &[&str] = if served.is_custom() {
-        &[
-            "labels",
-            "annotations",
-            "finalizers",
-            "ownerReferences",
-            "generateName",
-        ]
+        &["labels", "annotations", "finalizers", "ownerReferences", "generateName"]
     } else if crate::crd::is_table(served.storage()) {
         &[]
     } else {
@@ -285,14 +258,7 @@ pub(crate) fn track(
     options: &WriteOptions,
     subresource: &str,
 ) {
-    track_as(
-        &call.server,
-        &call.served,
-        &call.manager(options),
-        subresource,
-        old,
-        new,
-    );
+    track_as(&call.server, &call.served, &call.manager(options), subresource, old, new);
 }
 
 /// Gives what changed to a manager, be it a client's or one of the server's own.
@@ -305,19 +271,8 @@ pub(crate) fn track_as(
     new: &mut Value,
 ) {
     let now = server.clock.now_seconds();
-    let writer = Writer {
-        manager,
-        subresource,
-        api_version: &served.kind.api_version,
-        now: &now,
-    };
-    managed_fields::track_update(
-        &served.schema,
-        old,
-        new,
-        &writer,
-        served.reset_fields(subresource),
-    );
+    let writer = Writer { manager, subresource, api_version: &served.kind.api_version, now: &now };
+    managed_fields::track_update(&served.schema, old, new, &writer, served.reset_fields(subresource));
 }
 
 impl Call {

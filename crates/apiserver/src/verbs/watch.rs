@@ -40,17 +40,14 @@ pub(crate) fn run(call: Call, closing: Option<Closing>) -> Result<Reply, ApiErro
     let selection = Selection::parse(&call, &options)?;
     let wanted = revision(&options.resource_version).map_err(ApiError::internal)?;
     // An absent revision and 0 both mean: show what is there, then go on.
-    let initial = options
-        .send_initial_events
-        .unwrap_or(matches!(wanted, None | Some(0)));
+    let initial = options.send_initial_events.unwrap_or(matches!(wanted, None | Some(0)));
     let end_bookmark = options.bookmarks
         && (options.send_initial_events == Some(true)
             || (options.send_initial_events.is_none() && wanted.is_none()));
     let storage = call.served.storage();
     let changes = call.server.changes(storage);
-    let (snapshot, now, oldest) = call
-        .server
-        .read(|store| (store.snapshot(storage), store.revision(), store.oldest(storage)));
+    let (snapshot, now, oldest) =
+        call.server.read(|store| (store.snapshot(storage), store.revision(), store.oldest(storage)));
     let cursor = match wanted {
         Some(wanted) if !initial && wanted != 0 => wanted,
         _ => now,
@@ -77,11 +74,7 @@ pub(crate) fn run(call: Call, closing: Option<Closing>) -> Result<Reply, ApiErro
         call,
     };
     if !initial && cursor < oldest {
-        let error = ApiError::new(
-            410,
-            "Expired",
-            format!("too old resource version: {cursor} ({oldest})"),
-        );
+        let error = ApiError::new(410, "Expired", format!("too old resource version: {cursor} ({oldest})"));
         watch.fail(&error);
     }
     let content_type = match watch.call.accept.encoding {
@@ -92,12 +85,7 @@ pub(crate) fn run(call: Call, closing: Option<Closing>) -> Result<Reply, ApiErro
         let chunk = watch.next().await?;
         Some((chunk, watch))
     });
-    Ok(Reply {
-        code: 200,
-        content_type,
-        body: ResponseBody::stream(stream),
-        retry_after: None,
-    })
+    Ok(Reply { code: 200, content_type, body: ResponseBody::stream(stream), retry_after: None })
 }
 
 /// When the next bookmark is due: regularly, and shortly before the end.
@@ -209,10 +197,7 @@ impl Watch {
         let initial = self.initial.take()?;
         let mut out = Vec::new();
         let mut next = None;
-        for (key, stored) in initial
-            .snapshot
-            .range(&self.call.path.namespace, initial.next.as_ref())
-        {
+        for (key, stored) in initial.snapshot.range(&self.call.path.namespace, initial.next.as_ref()) {
             if out.len() >= CHUNK {
                 next = Some(key.clone());
                 break;
@@ -223,10 +208,7 @@ impl Watch {
             }
         }
         if next.is_some() {
-            self.initial = Some(Initial {
-                snapshot: initial.snapshot,
-                next,
-            });
+            self.initial = Some(Initial { snapshot: initial.snapshot, next });
         }
         (!out.is_empty()).then(|| Bytes::from(out))
     }
@@ -236,10 +218,8 @@ impl Watch {
         loop {
             let storage = self.call.served.storage();
             let cursor = self.cursor;
-            let (events, now) = self
-                .call
-                .server
-                .read(|store| (store.events_after(storage, cursor, BATCH), store.revision()));
+            let (events, now) =
+                self.call.server.read(|store| (store.events_after(storage, cursor, BATCH), store.revision()));
             let events = events?;
             if events.is_empty() {
                 self.cursor = self.cursor.max(now);
@@ -273,9 +253,7 @@ impl Watch {
             return None;
         }
         let matches = |stored: &Option<Arc<Stored>>| {
-            stored
-                .as_ref()
-                .is_some_and(|stored| self.selection.matches(&self.call, &event.key, stored))
+            stored.as_ref().is_some_and(|stored| self.selection.matches(&self.call, &event.key, stored))
         };
         let (before, after) = (matches(&event.before), matches(&event.after));
         // An object that leaves the selection is deleted as far as this client is concerned, with its last content in it.
@@ -316,9 +294,7 @@ impl Watch {
         if plain && self.call.served.reads_as_stored(stored) {
             let mut line = Vec::with_capacity(stored.document.len() + 160);
             line.extend_from_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
-            stored
-                .document
-                .write(&mut line, Some(&self.call.served.kind), revision);
+            stored.document.write(&mut line, Some(&self.call.served.kind), revision);
             line.extend_from_slice(b"}\n");
             return Bytes::from(line);
         }
@@ -337,9 +313,7 @@ impl Watch {
                 // `includeObject` was checked when the watch began.
                 let metadata = json!({"resourceVersion": revision.to_string()});
                 let first = std::mem::take(&mut self.first_row);
-                self.call
-                    .table(&objects, &metadata, first)
-                    .unwrap_or_else(|error| error.to_json())
+                self.call.table(&objects, &metadata, first).unwrap_or_else(|error| error.to_json())
             }
         }
     }
@@ -367,15 +341,7 @@ impl Watch {
         let mut object = json!({"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata});
         if !self.call.served.is_custom() && self.call.accept.view == View::Object {
             // A typed server writes an empty object of the kind.
-            for (name, value) in self
-                .call
-                .served
-                .schema
-                .empty_object()
-                .as_object()
-                .into_iter()
-                .flatten()
-            {
+            for (name, value) in self.call.served.schema.empty_object().as_object().into_iter().flatten() {
                 if object.get(name).is_none() {
                     object[name] = value.clone();
                 }

@@ -23,13 +23,8 @@ pub(crate) struct Bindings {
 impl Bindings {
     /// Bindings that are known before the first answer.
     pub(crate) fn new(fixed: &[(&str, &str)]) -> Self {
-        let values = fixed
-            .iter()
-            .map(|(label, value)| ((*label).to_owned(), (*value).to_owned()));
-        Self {
-            values: values.collect(),
-            owners: BTreeMap::new(),
-        }
+        let values = fixed.iter().map(|(label, value)| ((*label).to_owned(), (*value).to_owned()));
+        Self { values: values.collect(), owners: BTreeMap::new() }
     }
 
     /// The text with the values of its placeholders; what is not bound stays as it is.
@@ -70,8 +65,7 @@ impl Bindings {
             }
             self.values.insert(label.to_owned(), value.to_owned());
             if DISTINCT.contains(&kind) {
-                self.owners
-                    .insert((kind.to_owned(), value.to_owned()), label.to_owned());
+                self.owners.insert((kind.to_owned(), value.to_owned()), label.to_owned());
             }
         }
         Ok(())
@@ -89,18 +83,14 @@ impl Bindings {
         };
         let placeholder = match first {
             Part::Literal(literal) => {
-                return text
-                    .strip_prefix(literal)
-                    .is_some_and(|text| self.solve(rest, text, captured));
+                return text.strip_prefix(literal).is_some_and(|text| self.solve(rest, text, captured));
             }
             Part::Placeholder(placeholder) => *placeholder,
         };
         if let Some(value) = self.values.get(placeholder.label)
             && !LATEST.contains(&placeholder.kind)
         {
-            return text
-                .strip_prefix(value.as_str())
-                .is_some_and(|text| self.solve(rest, text, captured));
+            return text.strip_prefix(value.as_str()).is_some_and(|text| self.solve(rest, text, captured));
         }
         let ends = text.char_indices().map(|(at, _)| at).skip(1).chain([text.len()]);
         for end in ends.collect::<Vec<_>>().into_iter().rev() {
@@ -127,9 +117,7 @@ impl Bindings {
         }
         for (other, taken) in earlier {
             if other.label == label && *taken != value && !LATEST.contains(&kind) {
-                return Err(format!(
-                    "{{{{{label}}}}} twice in one text, as {taken} and {value}"
-                ));
+                return Err(format!("{{{{{label}}}}} twice in one text, as {taken} and {value}"));
             }
             if other.kind == kind && other.label != label && *taken == value && DISTINCT.contains(&kind) {
                 return Err(format!("this value is already {{{{{}}}}}", other.label));
@@ -146,10 +134,6 @@ impl Bindings {
         let number = |label: &'a String| Some((label.as_str(), self.values.get(label)?.parse().ok()?));
         let bound: Vec<(&str, u64)> = rising.iter().filter_map(number).collect();
         let falls = |pair: &&[(&str, u64)]| pair[0].1 > pair[1].1;
-        bound
-            .windows(2)
-            .filter(falls)
-            .map(|pair| [pair[0], pair[1]])
-            .collect()
+        bound.windows(2).filter(falls).map(|pair| [pair[0], pair[1]]).collect()
     }
 }

@@ -19,10 +19,8 @@ const IGNORED: [(&str, &str, &str); 6] = [
 ];
 
 /// Lists in which the order says nothing, and why.
-const UNORDERED: [(&str, &str); 1] = [(
-    "$.details.causes",
-    "conflicts of several managers are collected in a hash map",
-)];
+const UNORDERED: [(&str, &str); 1] =
+    [("$.details.causes", "conflicts of several managers are collected in a hash map")];
 
 /// One departure from the recorded answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,11 +43,7 @@ pub(crate) struct Comparison<'a> {
 impl<'a> Comparison<'a> {
     pub(crate) fn new(bindings: &'a mut Bindings, request_path: &'a str) -> Self {
         let request_path = request_path.split('?').next().unwrap_or_default();
-        Self {
-            bindings,
-            request_path,
-            found: Vec::new(),
-        }
+        Self { bindings, request_path, found: Vec::new() }
     }
 
     pub(crate) fn into_differences(self) -> Vec<Difference> {
@@ -82,11 +76,7 @@ impl<'a> Comparison<'a> {
             if !why.is_empty() {
                 got = format!("{got} ({why})");
             }
-            self.found.push(Difference {
-                path: path.to_owned(),
-                expected,
-                got,
-            });
+            self.found.push(Difference { path: path.to_owned(), expected, got });
         }
     }
 
@@ -141,15 +131,10 @@ impl<'a> Comparison<'a> {
         if self.is_ignored(path) {
             return;
         }
-        let expected = expected.map_or("(absent)".to_owned(), |value| {
-            shorten(&self.bindings.expand(&value.to_string()))
-        });
+        let expected = expected
+            .map_or("(absent)".to_owned(), |value| shorten(&self.bindings.expand(&value.to_string())));
         let got = actual.map_or("(absent)".to_owned(), |value| shorten(&value.to_string()));
-        self.found.push(Difference {
-            path: path.to_owned(),
-            expected,
-            got,
-        });
+        self.found.push(Difference { path: path.to_owned(), expected, got });
     }
 
     fn is_ignored(&self, path: &str) -> bool {
@@ -196,20 +181,12 @@ fn shorten(text: &str) -> String {
 
 /// Both texts, quoted; long ones from a little before the first difference on.
 fn around_first_difference(expected: &str, actual: &str) -> (String, String) {
-    let same = expected
-        .chars()
-        .zip(actual.chars())
-        .take_while(|(a, b)| a == b)
-        .count();
+    let same = expected.chars().zip(actual.chars()).take_while(|(a, b)| a == b).count();
     let is_long = expected.len().max(actual.len()) > WIDTH;
     let start = if is_long { same.saturating_sub(60) } else { 0 };
     let window = |text: &str| {
         let rest: String = text.chars().skip(start).collect();
-        format!(
-            "{}{}",
-            if start > 0 { "…" } else { "" },
-            Value::from(shorten(&rest))
-        )
+        format!("{}{}", if start > 0 { "…" } else { "" }, Value::from(shorten(&rest)))
     };
     (window(expected), window(actual))
 }

@@ -12,12 +12,8 @@ pub(crate) fn adjusted(expected: &[Value], actual: &[Value]) -> Option<Vec<Value
     if expected.len() != actual.len() || !actual.is_sorted_by_key(rank) {
         return None;
     }
-    let same = |entry: &Value| {
-        expected
-            .iter()
-            .find(|expected| identity(expected) == identity(entry))
-            .cloned()
-    };
+    let same =
+        |entry: &Value| expected.iter().find(|expected| identity(expected) == identity(entry)).cloned();
     actual.iter().map(same).collect()
 }
 

@@ -54,15 +54,8 @@ impl Lists {
             }
             lists.passing.insert(name.to_owned());
         }
-        match lists
-            .passing
-            .iter()
-            .chain(lists.deferred.keys())
-            .find(|name| !is_scenario(name))
-        {
-            Some(name) => Err(format!(
-                "passing.txt or deferred.txt: there is no scenario {name}"
-            )),
+        match lists.passing.iter().chain(lists.deferred.keys()).find(|name| !is_scenario(name)) {
+            Some(name) => Err(format!("passing.txt or deferred.txt: there is no scenario {name}")),
             None => Ok(lists),
         }
     }
@@ -98,17 +91,12 @@ impl Lists {
         write(
             "deferred.txt",
             "# Scenarios that wait for a later issue, and what they need.",
-            self.deferred
-                .into_iter()
-                .map(|(name, reason)| format!("{name}: {reason}"))
-                .collect(),
+            self.deferred.into_iter().map(|(name, reason)| format!("{name}: {reason}")).collect(),
         )
     }
 }
 
 /// Without comments and empty lines.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
-    text.lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+    text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
 }

@@ -49,10 +49,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     let lists = Lists::load(&folder, |name| transcripts.contains_key(name))?;
     let suite = Suite {
         folder,
-        transcripts: transcripts
-            .into_iter()
-            .map(|(name, one)| (name, Arc::new(one)))
-            .collect(),
+        transcripts: transcripts.into_iter().map(|(name, one)| (name, Arc::new(one))).collect(),
         lists,
     };
     let conclusion = libtest_mimic::run(arguments, suite.trials());
@@ -121,10 +118,7 @@ impl Suite {
             println!("added to passing.txt: {}", passing.join(" "));
             return self.lists.require(passing, &self.folder);
         }
-        println!(
-            "may be added to passing.txt, which UPDATE_PASSING=1 does: {}",
-            passing.join(" ")
-        );
+        println!("may be added to passing.txt, which UPDATE_PASSING=1 does: {}", passing.join(" "));
         Ok(())
     }
 }
@@ -141,19 +135,11 @@ enum Way {
 /// Plays a scenario on a server of its own.
 fn play(transcript: &Transcript, way: Way) -> Result<(), Failed> {
     // These two were recorded beside the controllers that the others had to do without.
-    let has_controllers = ["gc/", "namespaces/"]
-        .iter()
-        .any(|folder| transcript.name.starts_with(folder));
-    let profile = if has_controllers {
-        Profile::Dev
-    } else {
-        Profile::Envtest
-    };
+    let has_controllers = ["gc/", "namespaces/"].iter().any(|folder| transcript.name.starts_with(folder));
+    let profile = if has_controllers { Profile::Dev } else { Profile::Envtest };
     let is_paused = matches!(way, Way::InProcess);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(is_paused)
-        .build()?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(is_paused).build()?;
     let failures = runtime.block_on(async {
         let server = ApiServer::start(Options::default().profile(profile));
         match way {
@@ -161,12 +147,7 @@ fn play(transcript: &Transcript, way: Way) -> Result<(), Failed> {
             Way::Tcp => {
                 let listener = server.listen(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
                 let address = listener.local_addr();
-                Ok(player::play(
-                    &Transport::over(Tcp::new(address)),
-                    transcript,
-                    &address.to_string(),
-                )
-                .await)
+                Ok(player::play(&Transport::over(Tcp::new(address)), transcript, &address.to_string()).await)
             }
         }
     });

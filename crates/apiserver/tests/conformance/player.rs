@@ -71,11 +71,7 @@ struct Context<'a> {
 impl Player<'_> {
     async fn create_namespace(&mut self, name: &str) -> bool {
         let path = "/api/v1/namespaces";
-        let context = Context {
-            step: "0",
-            method: "POST",
-            path,
-        };
+        let context = Context { step: "0", method: "POST", path };
         let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         let request = HttpRequest::post(path).header("Content-Type", "application/json");
         let Some(answer) = self.send(&context, request, body.to_string()).await else {
@@ -86,10 +82,7 @@ impl Player<'_> {
             return false;
         };
         if status != 201 {
-            self.note(
-                &context,
-                vec![difference("$", "a new namespace", &format!("{status} {text}"))],
-            );
+            self.note(&context, vec![difference("$", "a new namespace", &format!("{status} {text}"))]);
         }
         status == 201
     }
@@ -111,21 +104,13 @@ impl Player<'_> {
     }
 
     async fn exchange(&mut self, step: &str, request: &Request, response: &Response) -> Option<()> {
-        let context = Context {
-            step,
-            method: &request.method,
-            path: &request.path,
-        };
+        let context = Context { step, method: &request.method, path: &request.path };
         let answer = self.request(&context, request).await?;
         self.compare_whole(&context, response, answer).await
     }
 
     async fn wait(&mut self, step: &str, wait: &Wait) -> Option<()> {
-        let context = Context {
-            step,
-            method: &wait.method,
-            path: &wait.path,
-        };
+        let context = Context { step, method: &wait.method, path: &wait.path };
         let (place, wanted) = &wait.until;
         let deadline = Instant::now() + Duration::from_secs(wait.seconds);
         loop {
@@ -155,18 +140,8 @@ impl Player<'_> {
     }
 
     async fn watch(&mut self, step: &str, watch: &Watch) -> Option<()> {
-        let Watch {
-            request,
-            during,
-            count,
-            seconds,
-            response,
-        } = watch;
-        let context = Context {
-            step,
-            method: &request.method,
-            path: &request.path,
-        };
+        let Watch { request, during, count, seconds, response } = watch;
+        let context = Context { step, method: &request.method, path: &request.path };
         let answer = self.request(&context, request).await?;
         let inner = format!("{step}.");
         let Some(expected) = response.events.as_ref().filter(|_| answer.status == 200) else {
@@ -199,14 +174,7 @@ impl Player<'_> {
             difference("resource versions", &expected, &high_value.to_string())
         });
         let falls = falls.collect();
-        self.note(
-            &Context {
-                step: "end",
-                method: "order of",
-                path: "resource versions",
-            },
-            falls,
-        );
+        self.note(&Context { step: "end", method: "order of", path: "resource versions" }, falls);
     }
 
     fn compare_head(
@@ -222,11 +190,7 @@ impl Player<'_> {
             &media_type(expected.content_type.as_deref().unwrap_or_default()),
             &answer.content_type(),
         );
-        let warnings: Vec<String> = expected
-            .warnings
-            .iter()
-            .map(|header| warning_text(header))
-            .collect();
+        let warnings: Vec<String> = expected.warnings.iter().map(|header| warning_text(header)).collect();
         comparison.values("warnings", &warnings.into(), &answer.warnings().into());
         comparison.into_differences()
     }
@@ -251,9 +215,7 @@ impl Player<'_> {
     }
 
     async fn request(&mut self, context: &Context<'_>, request: &Request) -> Option<Answer> {
-        let mut builder = HttpRequest::builder()
-            .method(&*request.method)
-            .uri(self.path(&request.path));
+        let mut builder = HttpRequest::builder().method(&*request.method).uri(self.path(&request.path));
         if !request.headers.contains_key("Accept") {
             builder = builder.header("Accept", "application/json");
         }
@@ -265,22 +227,15 @@ impl Player<'_> {
         if let Some(content_type) = &request.content_type {
             builder = builder.header("Content-Type", content_type);
         }
-        let body = request
-            .body
-            .as_ref()
-            .map_or_else(String::new, |body| self.body(body.get()));
+        let body = request.body.as_ref().map_or_else(String::new, |body| self.body(body.get()));
         self.send(context, builder, body).await
     }
 
     /// The path with bound values percent-encoded, as a client would have to.
     fn path(&self, path: &str) -> String {
-        const UNRESERVED: &percent_encoding::AsciiSet = &NON_ALPHANUMERIC
-            .remove(b'-')
-            .remove(b'.')
-            .remove(b'_')
-            .remove(b'~');
-        self.bindings
-            .expand_with(path, |value| utf8_percent_encode(value, UNRESERVED).to_string())
+        const UNRESERVED: &percent_encoding::AsciiSet =
+            &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+        self.bindings.expand_with(path, |value| utf8_percent_encode(value, UNRESERVED).to_string())
     }
 
     /// A body in the transcript is JSON to be sent as such, or a JSON string that holds the body.
@@ -302,12 +257,9 @@ impl Player<'_> {
         request: http::request::Builder,
         body: String,
     ) -> Option<Answer> {
-        let request = request
-            .body(Full::new(Bytes::from(body)))
-            .map_err(|error| error.to_string());
+        let request = request.body(Full::new(Bytes::from(body))).map_err(|error| error.to_string());
         let transport = self.transport;
-        self.answered(context, async { transport.send(request?).await })
-            .await
+        self.answered(context, async { transport.send(request?).await }).await
     }
 
     async fn text(&mut self, context: &Context<'_>, answer: Answer) -> Option<String> {
@@ -333,21 +285,13 @@ impl Player<'_> {
         let request = format!("{} {}", context.method, self.bindings.expand(context.path));
         for difference in differences {
             let (step, request) = (context.step.to_owned(), request.clone());
-            self.failures.push(Failure {
-                step,
-                request,
-                difference,
-            });
+            self.failures.push(Failure { step, request, difference });
         }
     }
 }
 
 fn difference(path: &str, expected: &str, got: &str) -> Difference {
-    Difference {
-        path: path.to_owned(),
-        expected: expected.to_owned(),
-        got: got.to_owned(),
-    }
+    Difference { path: path.to_owned(), expected: expected.to_owned(), got: got.to_owned() }
 }
 
 /// The value at a dotted path in which numbers index lists; null if there is none.
@@ -357,8 +301,6 @@ fn look_up(body: &Value, dotted: &str) -> Value {
         Value::Object(object) => object.get(part).cloned(),
         _ => None,
     };
-    let found = dotted
-        .split('.')
-        .try_fold(body.clone(), |value, part| step(&value, part));
+    let found = dotted.split('.').try_fold(body.clone(), |value, part| step(&value, part));
     found.unwrap_or(Value::Null)
 }

@@ -22,10 +22,7 @@ pub(crate) struct Tcp {
 
 impl Tcp {
     pub(crate) fn new(address: SocketAddr) -> Self {
-        Self {
-            address,
-            client: Client::builder(TokioExecutor::new()).build_http(),
-        }
+        Self { address, client: Client::builder(TokioExecutor::new()).build_http() }
     }
 }
 

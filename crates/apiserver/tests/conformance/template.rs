@@ -70,11 +70,8 @@ pub(crate) fn fits(kind: &str, value: &str) -> Option<bool> {
 /// Compares character by character, `0` standing for any digit.
 fn has_shape(value: &str, shape: &str) -> bool {
     value.len() == shape.len()
-        && value
-            .bytes()
-            .zip(shape.bytes())
-            .all(|(byte, wanted)| match wanted {
-                b'0' => byte.is_ascii_digit(),
-                _ => byte == wanted,
-            })
+        && value.bytes().zip(shape.bytes()).all(|(byte, wanted)| match wanted {
+            b'0' => byte.is_ascii_digit(),
+            _ => byte == wanted,
+        })
 }

@@ -127,26 +127,14 @@ impl TryFrom<StepFields> for Step {
     fn try_from(fields: StepFields) -> Result<Self, Self::Error> {
         match fields {
             StepFields {
-                request: Some(request),
-                response: Some(response),
-                wait: None,
-                watch: None,
-                ..
+                request: Some(request), response: Some(response), wait: None, watch: None, ..
             } => Ok(Self::Exchange { request, response }),
-            StepFields {
-                request: None,
-                response: None,
-                wait: Some(wait),
-                watch: None,
-                ..
-            } => Ok(Self::Wait(wait)),
-            StepFields {
-                request: None,
-                response: None,
-                wait: None,
-                watch: Some(watch),
-                ..
-            } => Ok(Self::Watch(watch)),
+            StepFields { request: None, response: None, wait: Some(wait), watch: None, .. } => {
+                Ok(Self::Wait(wait))
+            }
+            StepFields { request: None, response: None, wait: None, watch: Some(watch), .. } => {
+                Ok(Self::Watch(watch))
+            }
             _ => Err("a step is a request with its response, a wait, or a watch"),
         }
     }

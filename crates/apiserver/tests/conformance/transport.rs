@@ -33,11 +33,7 @@ impl Transport {
                 let response = service.call(request).await.map_err(|error| error.to_string())?;
                 let (head, body) = response.into_parts();
                 let body = body.map_err(|error| error.to_string()).boxed_unsync();
-                Ok(Answer {
-                    status: head.status.as_u16(),
-                    headers: head.headers,
-                    body,
-                })
+                Ok(Answer { status: head.status.as_u16(), headers: head.headers, body })
             }
             .boxed()
         }))
@@ -70,9 +66,7 @@ impl Answer {
     /// The texts of the warnings, as `299 text`.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let headers = self.headers.get_all(header::WARNING).into_iter();
-        headers
-            .map(|value| warning_text(&String::from_utf8_lossy(value.as_bytes())))
-            .collect()
+        headers.map(|value| warning_text(&String::from_utf8_lossy(value.as_bytes()))).collect()
     }
 
     /// The whole body.
@@ -117,9 +111,7 @@ pub(crate) fn json_or_text(text: &str) -> Value {
 /// A content type in one spelling, without its charset.
 pub(crate) fn media_type(header: &str) -> String {
     let parts = header.split(';').map(str::trim);
-    let kept: Vec<&str> = parts
-        .filter(|part| !part.to_ascii_lowercase().starts_with("charset="))
-        .collect();
+    let kept: Vec<&str> = parts.filter(|part| !part.to_ascii_lowercase().starts_with("charset=")).collect();
     kept.join(";")
 }
 
@@ -129,18 +121,11 @@ pub(crate) fn warning_text(header: &str) -> String {
     let (Some(code), Some(_agent), Some(quoted)) = (pieces.next(), pieces.next(), pieces.next()) else {
         return header.to_owned();
     };
-    let inner = quoted
-        .strip_prefix('"')
-        .and_then(|rest| rest.strip_suffix('"'))
-        .unwrap_or(quoted);
+    let inner = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(quoted);
     let mut text = format!("{code} ");
     let mut characters = inner.chars();
     while let Some(character) = characters.next() {
-        let escaped = if character == '\\' {
-            characters.next()
-        } else {
-            None
-        };
+        let escaped = if character == '\\' { characters.next() } else { None };
         text.push(escaped.unwrap_or(character));
     }
     text

@@ -51,15 +51,9 @@ async fn get_prints_the_columns_of_the_definition() {
             {"colour":"green","replicas":1}"#]]
         .assert_eq(&said.concat().replace("service/kubernetes\n", ""));
         let yaml = kubectl.run("get widget round -o yaml").await;
-        assert!(
-            yaml.starts_with("apiVersion: example.com/v1\nkind: Widget\n"),
-            "{yaml}"
-        );
+        assert!(yaml.starts_with("apiVersion: example.com/v1\nkind: Widget\n"), "{yaml}");
         let error = kubectl.fail("get widget square", "").await;
-        assert_eq!(
-            error,
-            "Error from server (NotFound): widgets.example.com \"square\" not found\n"
-        );
+        assert_eq!(error, "Error from server (NotFound): widgets.example.com \"square\" not found\n");
     }
 }
 
@@ -81,24 +75,12 @@ async fn get_with_watch_shows_a_change() {
 async fn server_side_apply_names_the_manager_it_conflicts_with() {
     for kubectl in Session::all_with_widgets().await {
         let apply = "apply --server-side --field-manager";
-        let said = kubectl
-            .pipe(&format!("{apply}=ann -f -"), &widget("round", "green"))
-            .await;
+        let said = kubectl.pipe(&format!("{apply}=ann -f -"), &widget("round", "green")).await;
         assert_eq!(said, "widget.example.com/round serverside-applied\n");
-        let error = kubectl
-            .fail(&format!("{apply}=bob -f -"), &widget("round", "blue"))
-            .await;
+        let error = kubectl.fail(&format!("{apply}=bob -f -"), &widget("round", "blue")).await;
         assert!(error.contains("conflict with \"ann\": .spec.colour"), "{error}");
-        kubectl
-            .pipe(
-                &format!("{apply}=bob --force-conflicts -f -"),
-                &widget("round", "blue"),
-            )
-            .await;
-        assert_eq!(
-            kubectl.run("get widget round -o jsonpath={.spec.colour}").await,
-            "blue"
-        );
+        kubectl.pipe(&format!("{apply}=bob --force-conflicts -f -"), &widget("round", "blue")).await;
+        assert_eq!(kubectl.run("get widget round -o jsonpath={.spec.colour}").await, "blue");
     }
 }
 
@@ -134,18 +116,10 @@ async fn wait_sees_conditions_and_deletion() {
     for kubectl in Session::all_with_widgets().await {
         kubectl.pipe("apply -f -", &widget("round", "green")).await;
         let ready = "'{\"status\":{\"conditions\":[{\"type\":\"Ready\",\"status\":\"True\"}]}}'";
-        kubectl
-            .run(&format!(
-                "patch widget round --subresource=status --type=merge -p {ready}"
-            ))
-            .await;
+        kubectl.run(&format!("patch widget round --subresource=status --type=merge -p {ready}")).await;
         let said = [
-            kubectl
-                .run("wait --for=condition=Ready widget/round --timeout=10s")
-                .await,
-            kubectl
-                .run("wait --for=jsonpath={.spec.colour}=green widget/round --timeout=10s")
-                .await,
+            kubectl.run("wait --for=condition=Ready widget/round --timeout=10s").await,
+            kubectl.run("wait --for=jsonpath={.spec.colour}=green widget/round --timeout=10s").await,
             kubectl.run("delete widget round --wait=true").await,
             kubectl.run("wait --for=delete widget/round --timeout=10s").await,
         ];
@@ -164,19 +138,12 @@ async fn describe_and_diff_show_the_object() {
         kubectl.pipe("apply -f -", &widget("round", "green")).await;
         let said = kubectl.run("describe widget round").await;
         let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
-        for part in [
-            "Name: round Namespace: default",
-            "Spec: Colour: green Replicas: 1",
-            "Events: <none>",
-        ] {
+        for part in ["Name: round Namespace: default", "Spec: Colour: green Replicas: 1", "Events: <none>"] {
             assert!(words.contains(part), "`{part}` is not in\n{said}");
         }
         // The exit code of a diff that found something is 1, of one that went wrong above that.
         let diff = kubectl.output("diff -f -", &widget("round", "blue")).await;
-        let (said, error) = (
-            String::from_utf8_lossy(&diff.stdout),
-            String::from_utf8_lossy(&diff.stderr),
-        );
+        let (said, error) = (String::from_utf8_lossy(&diff.stdout), String::from_utf8_lossy(&diff.stderr));
         assert_eq!(diff.status.code(), Some(1), "{said}{error}");
         assert!(said.contains("-  colour: green\n+  colour: blue\n"), "{said}");
     }
@@ -189,9 +156,7 @@ async fn an_object_that_the_schema_forbids_is_refused_in_plain_words() {
         let reason =
             "spec.colour: Invalid value: \"ab\": spec.colour in body should be at least 3 chars long";
         assert!(error.contains(reason), "{error}");
-        let error = kubectl
-            .fail("apply -f -", &widget("round", "green, size: 3"))
-            .await;
+        let error = kubectl.fail("apply -f -", &widget("round", "green, size: 3")).await;
         assert!(error.contains("unknown field \"spec.size\""), "{error}");
     }
 }
@@ -222,9 +187,7 @@ async fn builtin_kinds_are_created_read_and_deleted() {
             table.starts_with("NAME   READY   UP-TO-DATE   AVAILABLE   AGE\ntill   0/5     0            0 "),
             "{table}"
         );
-        kubectl
-            .run("delete deployment till -n shop --cascade=orphan")
-            .await;
+        kubectl.run("delete deployment till -n shop --cascade=orphan").await;
         kubectl.run("delete configmap prices -n shop").await;
         assert_eq!(
             kubectl
@@ -251,15 +214,9 @@ async fn builtin_kinds_are_applied_twice_and_patched_strategically() {
         let said = [
             kubectl.pipe("apply -f -", &manifest("web:1")).await,
             kubectl.pipe("apply -f -", &manifest("web:2")).await,
-            kubectl
-                .pipe("apply --server-side --force-conflicts -f -", &manifest("web:2"))
-                .await,
-            kubectl
-                .run(&format!("patch deployment web -p {containers}"))
-                .await,
-            kubectl
-                .run("get deployment web -o jsonpath={.spec.template.spec.containers[*].image}")
-                .await,
+            kubectl.pipe("apply --server-side --force-conflicts -f -", &manifest("web:2")).await,
+            kubectl.run(&format!("patch deployment web -p {containers}")).await,
+            kubectl.run("get deployment web -o jsonpath={.spec.template.spec.containers[*].image}").await,
         ];
         expect![[r#"
             deployment.apps/web created
@@ -279,15 +236,9 @@ async fn builtin_kinds_are_applied_twice_and_patched_strategically() {
 async fn an_unknown_kind_and_broken_yaml_are_refused() {
     for kubectl in Session::all().await {
         let error = kubectl
-            .fail(
-                "create --validate=false -f -",
-                "apiVersion: v1\nkind: Gadget\nmetadata: {name: x}\n",
-            )
+            .fail("create --validate=false -f -", "apiVersion: v1\nkind: Gadget\nmetadata: {name: x}\n")
             .await;
-        assert!(
-            error.contains("no matches for kind \"Gadget\" in version \"v1\""),
-            "{error}"
-        );
+        assert!(error.contains("no matches for kind \"Gadget\" in version \"v1\""), "{error}");
         let broken = kubectl.file("broken.yaml", "apiVersion: v1\nkind: [\n");
         let error = kubectl.fail(&format!("create -f {broken}"), "").await;
         assert!(error.contains("broken.yaml"), "{error}");
@@ -298,21 +249,13 @@ async fn an_unknown_kind_and_broken_yaml_are_refused() {
 async fn explain_and_api_resources_read_the_published_schemas() {
     for kubectl in Session::all_with_widgets().await {
         let said = kubectl.run("explain widget.spec.colour").await;
-        assert!(
-            said.contains("GROUP:      example.com") && said.contains("The colour, in words."),
-            "{said}"
-        );
+        assert!(said.contains("GROUP:      example.com") && said.contains("The colour, in words."), "{said}");
         let said = kubectl.run("explain deployment.spec.replicas").await;
         assert!(said.contains("FIELD: replicas <integer>"), "{said}");
-        let said = kubectl
-            .run("api-resources --api-group=example.com --no-headers")
-            .await;
+        let said = kubectl.run("api-resources --api-group=example.com --no-headers").await;
         let words: Vec<&str> = said.split_whitespace().collect();
         assert_eq!(words, ["widgets", "wd", "example.com/v1", "true", "Widget"]);
         let said = kubectl.run("api-versions").await;
-        assert!(
-            said.contains("apps/v1\n") && said.contains("example.com/v1\n"),
-            "{said}"
-        );
+        assert!(said.contains("apps/v1\n") && said.contains("example.com/v1\n"), "{said}");
     }
 }

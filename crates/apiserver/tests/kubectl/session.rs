@@ -45,9 +45,7 @@ impl Session {
         let sessions = Self::all().await;
         for session in &sessions {
             session.pipe("apply -f -", include_str!("widgets.yaml")).await;
-            session
-                .run("wait --for=condition=Established crd/widgets.example.com --timeout=10s")
-                .await;
+            session.run("wait --for=condition=Established crd/widgets.example.com --timeout=10s").await;
         }
         sessions
     }
@@ -58,12 +56,7 @@ impl Session {
         let listener = server.listen(address).await.expect("a free port is to be had");
         let home = tempfile::tempdir().expect("a folder for temporary files is to be had");
         std::fs::write(home.path().join("config"), listener.kubeconfig()).expect("it can be written to");
-        Self {
-            kubectl,
-            home,
-            _listener: listener,
-            _server: server,
-        }
+        Self { kubectl, home, _listener: listener, _server: server }
     }
 
     /// Writes a file that commands can name by its path.
@@ -82,24 +75,14 @@ impl Session {
     pub(crate) async fn pipe(&self, arguments: &str, input: &str) -> String {
         let output = self.output(arguments, input).await;
         let (out, error) = (text(&output.stdout), text(&output.stderr));
-        assert!(
-            output.status.success(),
-            "{} {arguments}: {}\n{out}{error}",
-            self.name(),
-            output.status
-        );
+        assert!(output.status.success(), "{} {arguments}: {}\n{out}{error}", self.name(), output.status);
         out
     }
 
     /// Standard error of a command that must fail.
     pub(crate) async fn fail(&self, arguments: &str, input: &str) -> String {
         let output = self.output(arguments, input).await;
-        assert!(
-            !output.status.success(),
-            "{} {arguments}: succeeded\n{}",
-            self.name(),
-            text(&output.stdout)
-        );
+        assert!(!output.status.success(), "{} {arguments}: succeeded\n{}", self.name(), text(&output.stdout));
         text(&output.stderr)
     }
 
@@ -123,11 +106,7 @@ impl Session {
 
     /// Starts a command that runs until it is stopped, such as `get --watch`.
     pub(crate) fn follow(&self, arguments: &str) -> Following {
-        let mut child = self
-            .command(arguments)
-            .stdin(Stdio::null())
-            .spawn()
-            .expect("kubectl can be started");
+        let mut child = self.command(arguments).stdin(Stdio::null()).spawn().expect("kubectl can be started");
         let lines = BufReader::new(child.stdout.take().expect("standard output is piped")).lines();
         Following { child, lines }
     }
@@ -191,12 +170,7 @@ fn kubectls() -> Vec<PathBuf> {
         let Ok(entries) = std::fs::read_dir(folder) else {
             continue; // PATH may name folders that do not exist
         };
-        found.extend(
-            entries
-                .flatten()
-                .map(|entry| entry.path())
-                .filter(|path| is_kubectl(path)),
-        );
+        found.extend(entries.flatten().map(|entry| entry.path()).filter(|path| is_kubectl(path)));
     }
     found.sort();
     // The same file reached by two folders is one kubectl.
@@ -206,10 +180,7 @@ fn kubectls() -> Vec<PathBuf> {
 
 /// `kubectl`, `kubectl.1.33` or `kubectl-v1.33`, but not a plugin such as `kubectl-neat`.
 fn is_kubectl(path: &Path) -> bool {
-    let name = path
-        .file_name()
-        .and_then(|name| name.to_str())
-        .unwrap_or_default();
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let Some(version) = name.strip_prefix("kubectl") else {
         return false;
     };

@@ -19,15 +19,10 @@ impl Backoff {
 
     /// The wait after a failure at `now`.
     pub(crate) fn failed(&mut self, now: Instant, rng: &mut fastrand::Rng) -> Duration {
-        if self
-            .last_failure
-            .is_some_and(|last| now.duration_since(last) > Self::RESET_AFTER)
-        {
+        if self.last_failure.is_some_and(|last| now.duration_since(last) > Self::RESET_AFTER) {
             self.failures = 0;
         }
-        let doubled = Self::FIRST
-            .saturating_mul(1 << self.failures.min(16))
-            .min(Self::LONGEST);
+        let doubled = Self::FIRST.saturating_mul(1 << self.failures.min(16)).min(Self::LONGEST);
         self.failures = self.failures.saturating_add(1);
         self.last_failure = Some(now);
         doubled.mul_f64(1.0 + rng.f64())
@@ -43,11 +38,7 @@ mod tests {
         let (mut backoff, mut rng, now) = (Backoff::default(), fastrand::Rng::with_seed(1), Instant::now());
         for base in [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0] {
             let delay = backoff.failed(now, &mut rng).as_secs_f64();
-            assert!(
-                (base..base * 2.0).contains(&delay),
-                "{delay} is not in [{base}, {})",
-                base * 2.0
-            );
+            assert!((base..base * 2.0).contains(&delay), "{delay} is not in [{base}, {})", base * 2.0);
         }
     }
 

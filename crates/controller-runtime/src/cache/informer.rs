@@ -43,10 +43,7 @@ impl<K: Object> Default for Informer<K> {
     fn default() -> Self {
         Self {
             store: RwLock::default(),
-            subscribers: Mutex::new(Subscribers {
-                all: BTreeMap::new(),
-                next: 0,
-            }),
+            subscribers: Mutex::new(Subscribers { all: BTreeMap::new(), next: 0 }),
             status: watch::Sender::default(),
         }
     }
@@ -59,12 +56,7 @@ impl<K: Object> Informer<K> {
 
     /// The objects that `keep` wants, in key order.
     pub(crate) fn list(&self, keep: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
-        self.store
-            .read()
-            .objects()
-            .filter(|object| keep(object))
-            .cloned()
-            .collect()
+        self.store.read().objects().filter(|object| keep(object)).cloned().collect()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -85,19 +77,14 @@ impl<K: Object> Informer<K> {
     ) -> Subscription {
         let mut subscribers = self.subscribers.lock();
         for object in self.list(|_| true) {
-            subscriber(&Event::Create {
-                object,
-                in_initial_list: true,
-            });
+            subscriber(&Event::Create { object, in_initial_list: true });
         }
         let id = subscribers.next;
         subscribers.next += 1;
         subscribers.all.insert(id, Box::new(subscriber));
         // Weak, because a subscriber may hold a handle of the cache that it subscribes to.
         let informer = Arc::downgrade(self);
-        Subscription {
-            end: Some(Box::new(move || Self::unsubscribe(&informer, id))),
-        }
+        Subscription { end: Some(Box::new(move || Self::unsubscribe(&informer, id))) }
     }
 
     fn unsubscribe(informer: &Weak<Self>, id: u64) {
@@ -120,16 +107,12 @@ impl<K: Object> Informer<K> {
 
     /// A complete list has been taken over.
     pub(super) fn synced(&self) {
-        self.status.send_replace(Status {
-            synced: true,
-            error: None,
-        });
+        self.status.send_replace(Status { synced: true, error: None });
     }
 
     /// The connection works.
     pub(super) fn works(&self) {
-        self.status
-            .send_if_modified(|status| status.error.take().is_some());
+        self.status.send_if_modified(|status| status.error.take().is_some());
     }
 
     /// Something went wrong.

@@ -22,10 +22,7 @@ pub(crate) enum Step {
     /// List one page; with no token, the first one.
     List { continue_token: Option<String> },
     /// Watch from this version for at most this long.
-    Watch {
-        resource_version: String,
-        timeout: Duration,
-    },
+    Watch { resource_version: String, timeout: Duration },
     /// Wait, then ask again with [`Input::Waited`].
     Wait(Duration),
 }
@@ -38,10 +35,7 @@ pub(crate) enum Input {
     /// The wait is over.
     Waited,
     /// A page arrived.
-    Page {
-        resource_version: String,
-        continue_token: Option<String>,
-    },
+    Page { resource_version: String, continue_token: Option<String> },
     /// A page did not.
     ListFailed(Failure),
     /// The watch ended: it had `progressed` if it delivered anything or stayed open for a while.
@@ -85,12 +79,7 @@ impl ListWatch {
     const RELIST_AT_ONCE_EVERY: Duration = Duration::from_secs(10);
 
     pub(crate) fn new(rng: fastrand::Rng) -> Self {
-        Self {
-            phase: Phase::Listing,
-            relisted: None,
-            backoff: Backoff::default(),
-            rng,
-        }
+        Self { phase: Phase::Listing, relisted: None, backoff: Backoff::default(), rng }
     }
 
     /// Remembers the version of a watch event or bookmark, from which a later watch can go on.
@@ -108,26 +97,15 @@ impl ListWatch {
     pub(crate) fn step(&mut self, input: Input, now: Instant) -> Step {
         match input {
             Input::Start | Input::Waited | Input::WatchEnded { progressed: true } => self.resume(),
-            Input::Page {
-                continue_token: Some(token),
-                ..
-            } => Step::List {
-                continue_token: Some(token),
-            },
-            Input::Page {
-                resource_version,
-                continue_token: None,
-            } => {
+            Input::Page { continue_token: Some(token), .. } => Step::List { continue_token: Some(token) },
+            Input::Page { resource_version, continue_token: None } => {
                 self.phase = Phase::Watching { resource_version };
                 self.resume()
             }
             Input::ListFailed(Failure::Expired) | Input::WatchFailed(Failure::Expired) => {
                 self.phase = Phase::Listing;
                 // A server that finds every version too old must not be asked in a tight circle.
-                if self
-                    .relisted
-                    .is_some_and(|at| now.duration_since(at) < Self::RELIST_AT_ONCE_EVERY)
-                {
+                if self.relisted.is_some_and(|at| now.duration_since(at) < Self::RELIST_AT_ONCE_EVERY) {
                     return self.wait(now);
                 }
                 self.relisted = Some(now);
@@ -172,13 +150,8 @@ mod tests {
         for (name, input) in inputs {
             let step = match machine.step(input.clone(), now) {
                 Step::List { continue_token: None } => "list".to_owned(),
-                Step::List {
-                    continue_token: Some(token),
-                } => format!("list from {token}"),
-                Step::Watch {
-                    resource_version,
-                    timeout,
-                } => {
+                Step::List { continue_token: Some(token) } => format!("list from {token}"),
+                Step::Watch { resource_version, timeout } => {
                     assert!((300..600).contains(&timeout.as_secs()), "{timeout:?}");
                     format!("watch from {resource_version}")
                 }
@@ -190,20 +163,13 @@ mod tests {
     }
 
     fn page(version: &str, token: Option<&str>) -> Input {
-        Input::Page {
-            resource_version: version.into(),
-            continue_token: token.map(Into::into),
-        }
+        Input::Page { resource_version: version.into(), continue_token: token.map(Into::into) }
     }
 
     #[test]
     fn pages_are_listed_to_the_end_before_the_watch() {
         check(
-            &[
-                ("start", Input::Start),
-                ("page", page("5", Some("t1"))),
-                ("last page", page("5", None)),
-            ],
+            &[("start", Input::Start), ("page", page("5", Some("t1"))), ("last page", page("5", None))],
             &expect![[r#"
                 start -> list
                 page -> list from t1
@@ -226,10 +192,7 @@ mod tests {
     #[test]
     fn an_expired_version_leads_back_to_a_list_at_once() {
         check(
-            &[
-                ("page", page("5", None)),
-                ("watch gone", Input::WatchFailed(Failure::Expired)),
-            ],
+            &[("page", page("5", None)), ("watch gone", Input::WatchFailed(Failure::Expired))],
             &expect![[r#"
                 page -> watch from 5
                 watch gone -> list
@@ -260,10 +223,7 @@ mod tests {
     #[test]
     fn an_expired_continue_token_starts_the_list_over() {
         check(
-            &[
-                ("page", page("5", Some("t1"))),
-                ("token gone", Input::ListFailed(Failure::Expired)),
-            ],
+            &[("page", page("5", Some("t1"))), ("token gone", Input::ListFailed(Failure::Expired))],
             &expect![[r#"
                 page -> list from t1
                 token gone -> list
@@ -312,11 +272,7 @@ mod tests {
     }
 
     fn inputs() -> impl Strategy<Value = Input> {
-        let failure = prop_oneof![
-            Just(Failure::Expired),
-            Just(Failure::Transient),
-            Just(Failure::Refused)
-        ];
+        let failure = prop_oneof![Just(Failure::Expired), Just(Failure::Transient), Just(Failure::Refused)];
         prop_oneof![
             Just(Input::Waited),
             (1..9u8, any::<bool>())

@@ -76,12 +76,7 @@ impl<K: Object> Cached<K> {
             return Vec::new();
         };
         self.informer.list(|object| {
-            object
-                .meta()
-                .owner_references
-                .iter()
-                .flatten()
-                .any(|reference| reference.uid == *uid)
+            object.meta().owner_references.iter().flatten().any(|reference| reference.uid == *uid)
         })
     }
 
@@ -106,18 +101,13 @@ impl<K: Object> Cached<K> {
 
 impl<K: Object> Clone for Cached<K> {
     fn clone(&self) -> Self {
-        Self {
-            informer: Arc::clone(&self.informer),
-        }
+        Self { informer: Arc::clone(&self.informer) }
     }
 }
 
 impl<K: Object> fmt::Debug for Cached<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cached")
-            .field("resource", &resource_name::<K>())
-            .field("len", &self.len())
-            .finish()
+        f.debug_struct("Cached").field("resource", &resource_name::<K>()).field("len", &self.len()).finish()
     }
 }
 
@@ -132,28 +122,19 @@ impl Cache {
     pub(crate) fn cached<K: Object>(&self) -> Cached<K> {
         let mut informers = self.informers.lock();
         let id = TypeId::of::<K>();
-        let informer = informers
-            .iter()
-            .find(|(known, _)| *known == id)
-            .map(|(_, informer)| Arc::clone(informer));
+        let informer =
+            informers.iter().find(|(known, _)| *known == id).map(|(_, informer)| Arc::clone(informer));
         let informer = informer.unwrap_or_else(|| {
             let new: Arc<dyn AnyInformer> = Arc::new(Informer::<K>::default());
             informers.push((id, Arc::clone(&new)));
             new
         });
-        let informer = informer
-            .as_any()
-            .downcast()
-            .expect("the informer of a type id is of that type");
+        let informer = informer.as_any().downcast().expect("the informer of a type id is of that type");
         Cached { informer }
     }
 
     pub(crate) fn informers(&self) -> Vec<Arc<dyn AnyInformer>> {
-        self.informers
-            .lock()
-            .iter()
-            .map(|(_, informer)| Arc::clone(informer))
-            .collect()
+        self.informers.lock().iter().map(|(_, informer)| Arc::clone(informer)).collect()
     }
 }
 

@@ -48,10 +48,9 @@ impl<K: Object> Informer<K> {
                     Input::Waited
                 }
                 Step::List { continue_token } => self.list_page(client, continue_token, &mut listed).await,
-                Step::Watch {
-                    resource_version,
-                    timeout,
-                } => self.watch(client, &mut machine, &resource_version, timeout).await,
+                Step::Watch { resource_version, timeout } => {
+                    self.watch(client, &mut machine, &resource_version, timeout).await
+                }
             };
         }
     }
@@ -60,28 +59,19 @@ impl<K: Object> Informer<K> {
         if token.is_none() {
             *listed = Listed::default();
         }
-        let params = ListParams {
-            limit: Some(PAGE_SIZE),
-            continue_token: token,
-            ..ListParams::default()
-        };
+        let params = ListParams { limit: Some(PAGE_SIZE), continue_token: token, ..ListParams::default() };
         let page = timeout(ANSWER_WITHIN, fetch_page::<K>(client, &params)).await;
         match page.unwrap_or_else(|_| Err(Problem::silence())) {
             Ok(page) => {
                 page.rejected.iter().for_each(report);
-                listed
-                    .unreadable
-                    .extend(page.rejected.into_iter().filter_map(|rejected| rejected.key));
+                listed.unreadable.extend(page.rejected.into_iter().filter_map(|rejected| rejected.key));
                 listed.objects.extend(page.objects);
                 if page.continue_token.is_none() {
                     let Listed { objects, unreadable } = std::mem::take(listed);
                     self.update(|store| store.replace(objects, unreadable));
                     self.synced();
                 }
-                Input::Page {
-                    resource_version: page.resource_version,
-                    continue_token: page.continue_token,
-                }
+                Input::Page { resource_version: page.resource_version, continue_token: page.continue_token }
             }
             Err(problem) => Input::ListFailed(self.tell("list", problem)),
         }
@@ -96,13 +86,8 @@ impl<K: Object> Informer<K> {
     ) -> Input {
         let started = Instant::now();
         let mut progressed = false;
-        match self
-            .follow(client, machine, resource_version, timeout, &mut progressed)
-            .await
-        {
-            Ok(()) => Input::WatchEnded {
-                progressed: progressed || started.elapsed() > VERY_SHORT,
-            },
+        match self.follow(client, machine, resource_version, timeout, &mut progressed).await {
+            Ok(()) => Input::WatchEnded { progressed: progressed || started.elapsed() > VERY_SHORT },
             Err(problem) => Input::WatchFailed(self.tell("watch", problem)),
         }
     }
@@ -119,24 +104,17 @@ impl<K: Object> Informer<K> {
         // The server ends the watch in time. One that stays open beyond has died without a word.
         let deadline = Instant::now() + lasts + OVERDUE;
         let seconds = u32::try_from(lasts.as_secs()).unwrap_or(u32::MAX);
-        let params = WatchParams {
-            timeout: Some(seconds),
-            ..WatchParams::default()
-        };
+        let params = WatchParams { timeout: Some(seconds), ..WatchParams::default() };
         let request = collection::<K>().watch(&params, resource_version);
         let body = timeout(ANSWER_WITHIN, open::<K>(client, request)).await;
-        let mut body = body
-            .unwrap_or_else(|_| Err(Problem::silence()))?
-            .into_data_stream();
+        let mut body = body.unwrap_or_else(|_| Err(Problem::silence()))?.into_data_stream();
         let mut lines = Lines::default();
         loop {
             let chunk = match timeout_at(deadline, body.next()).await {
                 Ok(Some(chunk)) => chunk.map_err(|error| Problem::transient(describe(&error)))?,
                 Ok(None) => return Ok(()),
                 Err(_) => {
-                    return Err(Problem::transient(
-                        "the watch died without being closed".to_owned(),
-                    ));
+                    return Err(Problem::transient("the watch died without being closed".to_owned()));
                 }
             };
             lines.push(&chunk).map_err(Problem::refused)?;
@@ -195,10 +173,7 @@ struct Listed<K: Object> {
 
 impl<K: Object> Default for Listed<K> {
     fn default() -> Self {
-        Self {
-            objects: Vec::new(),
-            unreadable: Vec::new(),
-        }
+        Self { objects: Vec::new(), unreadable: Vec::new() }
     }
 }
 
@@ -210,24 +185,15 @@ struct Problem {
 
 impl Problem {
     fn transient(message: String) -> Self {
-        Self {
-            failure: Failure::Transient,
-            message,
-        }
+        Self { failure: Failure::Transient, message }
     }
 
     fn refused(message: String) -> Self {
-        Self {
-            failure: Failure::Refused,
-            message,
-        }
+        Self { failure: Failure::Refused, message }
     }
 
     fn silence() -> Self {
-        Self::transient(format!(
-            "the API server did not answer within {} s",
-            ANSWER_WITHIN.as_secs()
-        ))
+        Self::transient(format!("the API server did not answer within {} s", ANSWER_WITHIN.as_secs()))
     }
 
     fn from_status<K: Object>(status: &kube::core::Status) -> Self {
@@ -251,10 +217,7 @@ impl Problem {
 async fn fetch_page<K: Object>(client: &kube::Client, params: &ListParams) -> Result<Page<K>, Problem> {
     let request = collection::<K>().list(params);
     let body = open::<K>(client, request).await?;
-    let body = body
-        .collect()
-        .await
-        .map_err(|error| Problem::transient(describe(&error)))?;
+    let body = body.collect().await.map_err(|error| Problem::transient(describe(&error)))?;
     wire::page(&body.to_bytes()).map_err(|error| Problem::refused(format!("the answer is no list: {error}")))
 }
 
@@ -268,25 +231,14 @@ async fn open<K: Object>(
     client: &kube::Client,
     request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
 ) -> Result<Body, Problem> {
-    let request = request
-        .map_err(|error| Problem::refused(error.to_string()))?
-        .map(Body::from);
-    let response = client
-        .send(request)
-        .await
-        .map_err(|error| Problem::transient(describe(&error)))?;
+    let request = request.map_err(|error| Problem::refused(error.to_string()))?.map(Body::from);
+    let response = client.send(request).await.map_err(|error| Problem::transient(describe(&error)))?;
     let (parts, body) = response.into_parts();
     if parts.status.is_success() {
         return Ok(body);
     }
-    let text = body
-        .collect()
-        .await
-        .map_err(|error| Problem::transient(describe(&error)))?;
-    Err(Problem::from_status::<K>(&wire::failure(
-        parts.status,
-        &text.to_bytes(),
-    )))
+    let text = body.collect().await.map_err(|error| Problem::transient(describe(&error)))?;
+    Err(Problem::from_status::<K>(&wire::failure(parts.status, &text.to_bytes())))
 }
 
 /// Tells of an object that cannot be read. The next version of it may be fine.

@@ -17,10 +17,7 @@ pub(crate) struct Store<K: Object> {
 
 impl<K: Object> Default for Store<K> {
     fn default() -> Self {
-        Self {
-            objects: BTreeMap::new(),
-            filled: false,
-        }
+        Self { objects: BTreeMap::new(), filled: false }
     }
 }
 
@@ -62,10 +59,7 @@ impl<K: Object> Store<K> {
             };
             self.objects.insert(key, stored);
         }
-        events.extend(before.into_values().map(|object| Event::Delete {
-            object,
-            state_unknown: true,
-        }));
+        events.extend(before.into_values().map(|object| Event::Delete { object, state_unknown: true }));
         events
     }
 
@@ -87,14 +81,8 @@ impl<K: Object> Store<K> {
             return Vec::new();
         };
         vec![match last {
-            Some(last) => Event::Delete {
-                object: Arc::new(last),
-                state_unknown: false,
-            },
-            None => Event::Delete {
-                object: held,
-                state_unknown: true,
-            },
+            Some(last) => Event::Delete { object: Arc::new(last), state_unknown: false },
+            None => Event::Delete { object: held, state_unknown: true },
         }]
     }
 
@@ -107,20 +95,11 @@ impl<K: Object> Store<K> {
     ) -> Arc<K> {
         match old {
             Some(old) if old.meta().uid == new.meta().uid => {
-                events.push(Event::Update {
-                    old,
-                    new: Arc::clone(&new),
-                });
+                events.push(Event::Update { old, new: Arc::clone(&new) });
             }
             replaced => {
-                events.extend(replaced.map(|object| Event::Delete {
-                    object,
-                    state_unknown: true,
-                }));
-                events.push(Event::Create {
-                    object: Arc::clone(&new),
-                    in_initial_list,
-                });
+                events.extend(replaced.map(|object| Event::Delete { object, state_unknown: true }));
+                events.push(Event::Create { object: Arc::clone(&new), in_initial_list });
             }
         }
         new
@@ -154,26 +133,16 @@ mod tests {
         let meta = &object.metadata;
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
         let (name, uid) = (text(&meta.name), text(&meta.uid));
-        let uid = if uid == name {
-            String::new()
-        } else {
-            format!("!{uid}")
-        };
+        let uid = if uid == name { String::new() } else { format!("!{uid}") };
         format!("{name}{uid}@{}", text(&meta.resource_version))
     }
 
     fn describe(event: &Event<ConfigMap>) -> String {
         match event {
-            Event::Create {
-                object,
-                in_initial_list: true,
-            } => format!("initial {}", version(object)),
+            Event::Create { object, in_initial_list: true } => format!("initial {}", version(object)),
             Event::Create { object, .. } => format!("create {}", version(object)),
             Event::Update { old, new } => format!("update {} {}", version(old), version(new)),
-            Event::Delete {
-                object,
-                state_unknown: true,
-            } => format!("vanished {}", version(object)),
+            Event::Delete { object, state_unknown: true } => format!("vanished {}", version(object)),
             Event::Delete { object, .. } => format!("delete {}", version(object)),
             Event::Generic { .. } => unreachable!("a store makes no generic events"),
         }
@@ -187,17 +156,9 @@ mod tests {
                 let unreadable = unreadable.iter().map(|word| ObjectKey::new("ns", &word[1..]));
                 store.replace(list.into_iter().map(object), unreadable)
             }
-            "lost" => words
-                .flat_map(|name| store.remove(&ObjectKey::new("ns", name), None))
-                .collect(),
-            "put" => words
-                .map(object)
-                .flat_map(|(key, object)| store.upsert(key, object))
-                .collect(),
-            "del" => words
-                .map(object)
-                .flat_map(|(key, object)| store.remove(&key, Some(object)))
-                .collect(),
+            "lost" => words.flat_map(|name| store.remove(&ObjectKey::new("ns", name), None)).collect(),
+            "put" => words.map(object).flat_map(|(key, object)| store.upsert(key, object)).collect(),
+            "del" => words.map(object).flat_map(|(key, object)| store.remove(&key, Some(object))).collect(),
             other => panic!("unknown command {other}"),
         }
     }
@@ -270,10 +231,7 @@ mod tests {
         step(&mut store, "list a@1");
         let before = Arc::clone(store.get(&ObjectKey::new("ns", "a")).expect("a"));
         step(&mut store, "list a@1 b@2");
-        assert!(Arc::ptr_eq(
-            &before,
-            store.get(&ObjectKey::new("ns", "a")).expect("a")
-        ));
+        assert!(Arc::ptr_eq(&before, store.get(&ObjectKey::new("ns", "a")).expect("a")));
     }
 
     proptest! {

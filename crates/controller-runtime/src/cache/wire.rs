@@ -104,13 +104,9 @@ pub(crate) fn line<K: Object>(line: &[u8]) -> Result<Line<K>, serde_json::Error>
             Ok((key, object)) => Line::Deleted(key, Box::new(object)),
             Err(rejected) => Line::DeletedRejected(rejected),
         }),
-        "BOOKMARK" => Ok(Line::Bookmark(
-            Rejected::<K>::read(raw.object, String::new()).resource_version,
-        )),
+        "BOOKMARK" => Ok(Line::Bookmark(Rejected::<K>::read(raw.object, String::new()).resource_version)),
         "ERROR" => serde_json::from_str(raw.object.get()).map(|status| Line::Error(Box::new(status))),
-        other => Err(serde::de::Error::custom(format_args!(
-            "unknown type of watch event {other:?}"
-        ))),
+        other => Err(serde::de::Error::custom(format_args!("unknown type of watch event {other:?}"))),
     }
 }
 
@@ -131,22 +127,10 @@ impl<K: Object> Rejected<K> {
     /// What can be told of an object without its type. Whatever is not as expected counts as missing.
     fn read(raw: &RawValue, error: String) -> Self {
         let object: Value = serde_json::from_str(raw.get()).unwrap_or_default();
-        let field = |name: &str| {
-            object["metadata"][name]
-                .as_str()
-                .filter(|text| !text.is_empty())
-                .map(str::to_owned)
-        };
-        let meta = ObjectMeta {
-            namespace: field("namespace"),
-            name: field("name"),
-            ..ObjectMeta::default()
-        };
-        Self {
-            key: ObjectKey::from_meta(&meta),
-            resource_version: field("resourceVersion"),
-            error,
-        }
+        let field =
+            |name: &str| object["metadata"][name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        let meta = ObjectMeta { namespace: field("namespace"), name: field("name"), ..ObjectMeta::default() };
+        Self { key: ObjectKey::from_meta(&meta), resource_version: field("resourceVersion"), error }
     }
 }
 
@@ -182,10 +166,7 @@ impl Lines {
     /// A line is longer than 32 MiB.
     pub(crate) fn push(&mut self, chunk: &Bytes) -> Result<(), String> {
         if self.buffer.len() + chunk.len() > Self::LONGEST {
-            return Err(format!(
-                "a watch event is longer than {} MiB",
-                Self::LONGEST >> 20
-            ));
+            return Err(format!("a watch event is longer than {} MiB", Self::LONGEST >> 20));
         }
         self.buffer.extend_from_slice(chunk);
         Ok(())
@@ -194,10 +175,7 @@ impl Lines {
     /// The next complete line that is not blank.
     pub(crate) fn next(&mut self) -> Option<Bytes> {
         loop {
-            let Some(end) = self.buffer[self.searched..]
-                .iter()
-                .position(|byte| *byte == b'\n')
-            else {
+            let Some(end) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') else {
                 self.searched = self.buffer.len();
                 return None;
             };
@@ -230,11 +208,7 @@ mod tests {
         let names: Vec<_> = page.objects.iter().map(|(key, _)| key.to_string()).collect();
         assert_eq!(names, ["ns/good"]);
         assert!(page.objects[0].1.metadata.managed_fields.is_none());
-        let rejected: Vec<_> = page
-            .rejected
-            .iter()
-            .map(|rejected| rejected.key.clone())
-            .collect();
+        let rejected: Vec<_> = page.rejected.iter().map(|rejected| rejected.key.clone()).collect();
         assert_eq!(rejected, [Some(ObjectKey::new("ns", "bad")), None]);
         assert_eq!(page.rejected[0].resource_version.as_deref(), Some("3"));
     }
@@ -249,18 +223,9 @@ mod tests {
         assert!(matches!(read("MODIFIED", object), Ok(Line::Applied(..))));
         assert!(matches!(read("DELETED", object), Ok(Line::Deleted(..))));
         assert!(matches!(read("BOOKMARK", object), Ok(Line::Bookmark(Some(version))) if version == "3"));
-        assert!(matches!(
-            read("ADDED", r#"{"metadata":{"name":5}}"#),
-            Ok(Line::Rejected(_))
-        ));
-        assert!(matches!(
-            read("DELETED", r#"{"metadata":{"name":5}}"#),
-            Ok(Line::DeletedRejected(_))
-        ));
-        assert!(matches!(
-            read("BOOKMARK", r#"{"metadata":null}"#),
-            Ok(Line::Bookmark(None))
-        ));
+        assert!(matches!(read("ADDED", r#"{"metadata":{"name":5}}"#), Ok(Line::Rejected(_))));
+        assert!(matches!(read("DELETED", r#"{"metadata":{"name":5}}"#), Ok(Line::DeletedRejected(_))));
+        assert!(matches!(read("BOOKMARK", r#"{"metadata":null}"#), Ok(Line::Bookmark(None))));
         let gone = r#"{"kind":"Status","status":"Failure","code":410,"reason":"Expired","message":"old"}"#;
         assert!(matches!(read("ERROR", gone), Ok(Line::Error(status)) if status.code == 410));
         assert!(read("RENAMED", object).is_err());
@@ -292,9 +257,6 @@ mod tests {
         let mut lines = Lines::default();
         let chunk = Bytes::from(vec![b'x'; 20 << 20]);
         lines.push(&chunk).expect("20 MiB are accepted");
-        assert_eq!(
-            lines.push(&chunk),
-            Err("a watch event is longer than 32 MiB".to_owned())
-        );
+        assert_eq!(lines.push(&chunk), Err("a watch event is longer than 32 MiB".to_owned()));
     }
 }

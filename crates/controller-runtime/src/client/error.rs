@@ -100,10 +100,7 @@ impl StdError for Error {}
 
 /// Whether a 404 is about an object: one about an unknown resource names none.
 fn names_object(status: &kube::core::Status) -> bool {
-    status
-        .details
-        .as_ref()
-        .is_some_and(|details| !details.name.is_empty())
+    status.details.as_ref().is_some_and(|details| !details.name.is_empty())
 }
 
 /// What a `kube` error says, once, without the layers that repeat it.

@@ -5,12 +5,7 @@ use crate::object::Object;
 
 /// Whether `finalizer` keeps the object from going.
 pub fn has_finalizer<K: Object>(object: &K, finalizer: &str) -> bool {
-    object
-        .meta()
-        .finalizers
-        .iter()
-        .flatten()
-        .any(|known| known == finalizer)
+    object.meta().finalizers.iter().flatten().any(|known| known == finalizer)
 }
 
 impl Client {
@@ -27,8 +22,7 @@ impl Client {
             return Ok(false);
         }
         let known = object.meta().finalizers.iter().flatten().map(String::as_str);
-        self.set_finalizers(object, known.chain([finalizer]).collect())
-            .await?;
+        self.set_finalizers(object, known.chain([finalizer]).collect()).await?;
         Ok(true)
     }
 
@@ -44,10 +38,7 @@ impl Client {
             return Ok(false);
         }
         let known = object.meta().finalizers.iter().flatten().map(String::as_str);
-        match self
-            .set_finalizers(object, known.filter(|known| *known != finalizer).collect())
-            .await
-        {
+        match self.set_finalizers(object, known.filter(|known| *known != finalizer).collect()).await {
             Ok(()) => Ok(true),
             Err(error) if error.is_not_found() => Ok(false),
             Err(error) => Err(error),

@@ -51,10 +51,7 @@ pub struct Client {
 impl Client {
     /// A client that writes as `field_manager`, the name under which the API server notes who set which field.
     pub fn new(kube: kube::Client, field_manager: impl Into<Arc<str>>) -> Self {
-        Self {
-            kube,
-            field_manager: field_manager.into(),
-        }
+        Self { kube, field_manager: field_manager.into() }
     }
 
     /// The client below, for what this one does not offer.
@@ -83,10 +80,8 @@ impl Client {
     ///
     /// The request failed; [`Error::is_already_exists`] if there is one under that name.
     pub async fn create<K: Object>(&self, object: &K) -> Result<K, Error> {
-        let params = PostParams {
-            field_manager: Some(self.field_manager.to_string()),
-            ..PostParams::default()
-        };
+        let params =
+            PostParams { field_manager: Some(self.field_manager.to_string()), ..PostParams::default() };
         let body = serde_json::to_vec(object)
             .map_err(|error| Error::not_sent("create", object, &error.to_string()))?;
         let request = collection::<K>(check_namespace("create", object)?).create(&params, body);
@@ -136,8 +131,7 @@ impl Client {
             &self.apply_params(),
             &Patch::Apply(body),
         );
-        self.send::<K, K>("apply status of", key.to_string(), request)
-            .await
+        self.send::<K, K>("apply status of", key.to_string(), request).await
     }
 
     /// Changes the given fields by a JSON merge patch (RFC 7386), whatever the object's version. Returns the object
@@ -148,10 +142,8 @@ impl Client {
     /// The request failed; [`Error::is_conflict`] if the patch holds a `metadata.resourceVersion` that is not the
     /// present one.
     pub async fn merge_patch<K: Object>(&self, key: &ObjectKey<K>, patch: &Value) -> Result<K, Error> {
-        let params = PatchParams {
-            field_manager: Some(self.field_manager.to_string()),
-            ..PatchParams::default()
-        };
+        let params =
+            PatchParams { field_manager: Some(self.field_manager.to_string()), ..PatchParams::default() };
         let request = collection::<K>(key.namespace()).patch(key.name(), &params, &Patch::Merge(patch));
         self.send::<K, K>("patch", key.to_string(), request).await
     }
@@ -166,10 +158,7 @@ impl Client {
     /// The request failed; [`Error::is_conflict`] if another object has taken the name.
     pub async fn delete<K: Object>(&self, object: &K) -> Result<(), Error> {
         let key = key_of("delete", object)?;
-        let preconditions = Preconditions {
-            uid: object.meta().uid.clone(),
-            resource_version: None,
-        };
+        let preconditions = Preconditions { uid: object.meta().uid.clone(), resource_version: None };
         let params = DeleteParams::background().preconditions(preconditions);
         let request = collection::<K>(key.namespace()).delete(key.name(), &params);
         match self.send::<K, Value>("delete", key.to_string(), request).await {
@@ -213,22 +202,14 @@ fn key_of<K: Object>(verb: &'static str, object: &K) -> Result<ObjectKey<K>, Err
 fn check_namespace<'o, K: Object>(verb: &'static str, object: &'o K) -> Result<Option<&'o str>, Error> {
     match K::Scope::namespace(object.meta()) {
         Some(_) => Ok(object.meta().namespace.as_deref()),
-        None => Err(Error::not_sent(
-            verb,
-            object,
-            "metadata.namespace must be set: the kind is namespaced",
-        )),
+        None => Err(Error::not_sent(verb, object, "metadata.namespace must be set: the kind is namespaced")),
     }
 }
 
 /// Namespace and name for a message, as far as they are set.
 pub(crate) fn name_of<K: Object>(object: &K) -> String {
     let meta = object.meta();
-    let name = meta
-        .name
-        .as_deref()
-        .or(meta.generate_name.as_deref())
-        .unwrap_or("(without a name)");
+    let name = meta.name.as_deref().or(meta.generate_name.as_deref()).unwrap_or("(without a name)");
     match &meta.namespace {
         Some(namespace) => format!("{namespace}/{name}"),
         None => name.to_owned(),
@@ -237,8 +218,6 @@ pub(crate) fn name_of<K: Object>(object: &K) -> String {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
-            .field("field_manager", &self.field_manager)
-            .finish_non_exhaustive()
+        f.debug_struct("Client").field("field_manager", &self.field_manager).finish_non_exhaustive()
     }
 }

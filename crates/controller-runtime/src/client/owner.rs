@@ -63,30 +63,22 @@ where
     K::Scope: OwnableBy<O::Scope>,
 {
     let named = |resource: String, name: String| format!("{resource} {name}");
-    let (owner_named, object_named) = (
-        || named(resource_name::<O>(), name_of(owner)),
-        named(resource_name::<K>(), name_of(object)),
-    );
+    let (owner_named, object_named) =
+        (|| named(resource_name::<O>(), name_of(owner)), named(resource_name::<K>(), name_of(object)));
     let Some(reference) = owner.controller_owner_ref(&()) else {
         return Err(OwnerError::NotStored { owner: owner_named() });
     };
     // An owner without a namespace may own objects in every one.
     let namespaces = (&owner.meta().namespace, &object.meta().namespace);
     if matches!(namespaces, (Some(owner), Some(object)) if owner != object) {
-        return Err(OwnerError::OtherNamespace {
-            object: object_named,
-            owner: owner_named(),
-        });
+        return Err(OwnerError::OtherNamespace { object: object_named, owner: owner_named() });
     }
     let references = object.meta_mut().owner_references.get_or_insert_default();
     match references.iter_mut().find(|known| known.controller == Some(true)) {
         Some(known) if known.uid == reference.uid => {}
         Some(known) => {
             let controller = format!("{} {}", known.kind, known.name);
-            return Err(OwnerError::AlreadyOwned {
-                object: object_named,
-                controller,
-            });
+            return Err(OwnerError::AlreadyOwned { object: object_named, controller });
         }
         None => {
             references.retain(|known| known.uid != reference.uid);
@@ -129,10 +121,7 @@ mod tests {
         assert_eq!(object.metadata.owner_references.as_ref().map(Vec::len), Some(1));
 
         let error = set_controller_reference(&owner("a", "2"), &mut object).expect_err("another uid");
-        assert_eq!(
-            error.to_string(),
-            "configmaps ns/c is already controlled by Secret a"
-        );
+        assert_eq!(error.to_string(), "configmaps ns/c is already controlled by Secret a");
     }
 
     #[test]

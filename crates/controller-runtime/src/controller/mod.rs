@@ -33,12 +33,7 @@ impl<R: Request> Controller<R> {
         reconciler: impl Reconciler<Request = R>,
         sources: Vec<Connect<R>>,
     ) -> Self {
-        Self {
-            name: Arc::from(name),
-            options,
-            reconciler: Arc::new(reconciler),
-            sources,
-        }
+        Self { name: Arc::from(name), options, reconciler: Arc::new(reconciler), sources }
     }
 }
 
@@ -76,22 +71,10 @@ impl<R: Request> AnyController for Controller<R> {
     }
 
     fn start(self: Box<Self>, mut surroundings: Surroundings) -> Started {
-        let Self {
-            name,
-            options,
-            reconciler,
-            sources,
-        } = *self;
+        let Self { name, options, reconciler, sources } = *self;
         let queue = Queue::new(options.queue);
-        tracing::info!(
-            controller = &*name,
-            workers = options.max_concurrent_reconciles,
-            "starting workers"
-        );
-        let subscriptions = sources
-            .into_iter()
-            .map(|connect| connect(&name, &queue))
-            .collect();
+        tracing::info!(controller = &*name, workers = options.max_concurrent_reconciles, "starting workers");
+        let subscriptions = sources.into_iter().map(|connect| connect(&name, &queue)).collect();
         let workers: Vec<_> = (0..options.max_concurrent_reconciles.get())
             .map(|_| {
                 Arc::new(Worker {

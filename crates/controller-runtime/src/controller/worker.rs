@@ -59,10 +59,7 @@ impl<R: Request> Worker<R> {
 
     /// Controller and request of the reconcile in work.
     pub(super) fn in_work(&self) -> Option<String> {
-        self.current
-            .lock()
-            .as_ref()
-            .map(|request| format!("{}: {request:?}", self.controller))
+        self.current.lock().as_ref().map(|request| format!("{}: {request:?}", self.controller))
     }
 
     /// Reconciles once, and settles what becomes of the request.

@@ -104,9 +104,7 @@ impl Manager {
     ) -> Result<(), DuplicateName> {
         let mut controllers = self.controllers.lock();
         if controllers.iter().any(|known| known.name() == name) {
-            return Err(DuplicateName {
-                name: name.to_owned(),
-            });
+            return Err(DuplicateName { name: name.to_owned() });
         }
         controllers.push(Box::new(make(&self.cache)));
         Ok(())

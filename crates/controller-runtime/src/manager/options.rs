@@ -67,7 +67,6 @@ impl Options {
             clippy::disallowed_methods,
             reason = "the one place without a seed, unless the options hold one"
         )]
-        self.seed
-            .map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed)
+        self.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed)
     }
 }

@@ -159,12 +159,7 @@ impl Crew {
         clock: Clock,
     ) {
         let draining = self.draining.clone();
-        let started = controller.start(Surroundings {
-            recorder,
-            draining,
-            rng,
-            clock,
-        });
+        let started = controller.start(Surroundings { recorder, draining, rng, clock });
         for worker in started.workers {
             self.workers.spawn(worker);
         }
@@ -191,10 +186,7 @@ impl Crew {
         let result = match timeout(limit, finished).await {
             Err(_) if shutdown != Shutdown::Immediate => {
                 let unfinished = self.in_work.iter().flat_map(|in_work| in_work()).collect();
-                Err(Error::ShutdownTimeout {
-                    unfinished,
-                    timeout: limit,
-                })
+                Err(Error::ShutdownTimeout { unfinished, timeout: limit })
             }
             _ => Ok(()),
         };
@@ -218,11 +210,7 @@ async fn all_synced(informers: &[Arc<dyn AnyInformer>], limit: Duration) -> Resu
         let Status { synced, error } = informer.status().borrow().clone();
         if !synced {
             let reason = error.unwrap_or_else(|| "the API server has not answered yet".to_owned());
-            return Err(Error::CacheSync {
-                resource: informer.resource(),
-                timeout: limit,
-                reason,
-            });
+            return Err(Error::CacheSync { resource: informer.resource(), timeout: limit, reason });
         }
     }
     Ok(()) // the last one came in at the last moment
@@ -234,10 +222,7 @@ async fn next_end(tasks: &mut JoinSet<()>, task: &str) -> Error {
         None => std::future::pending().await,
         Some(end) => {
             let reason = end.map_or_else(|error| error.to_string(), |()| "it returned".to_owned());
-            Error::TaskEnded {
-                task: task.to_owned(),
-                reason,
-            }
+            Error::TaskEnded { task: task.to_owned(), reason }
         }
     }
 }

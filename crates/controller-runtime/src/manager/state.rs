@@ -24,9 +24,5 @@ pub struct NeverReady;
 
 /// Waits until the manager has been ready, also if it is not any more.
 pub(super) async fn wait_until_ready(mut was_ready: watch::Receiver<bool>) -> Result<(), NeverReady> {
-    was_ready
-        .wait_for(|ready| *ready)
-        .await
-        .map(|_| ())
-        .map_err(|_| NeverReady)
+    was_ready.wait_for(|ready| *ready).await.map(|_| ()).map_err(|_| NeverReady)
 }

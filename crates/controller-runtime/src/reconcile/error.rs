@@ -34,19 +34,13 @@ enum Retry {
 impl Error {
     /// An error that is retried with back-off, from an error or a message.
     pub fn new(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self {
-            source: error.into(),
-            retry: Retry::WithBackOff,
-        }
+        Self { source: error.into(), retry: Retry::WithBackOff }
     }
 
     /// An error that no retry can mend: the request waits for the next event.
     #[doc(alias = "TerminalError")]
     pub fn terminal(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self {
-            source: error.into(),
-            retry: Retry::Never,
-        }
+        Self { source: error.into(), retry: Retry::Never }
     }
 
     /// Whether retrying is pointless.

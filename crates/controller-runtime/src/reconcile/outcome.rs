@@ -54,10 +54,7 @@ mod tests {
         let now = Instant::now();
         settle(&queue, item.key(), &outcome);
         drop(item);
-        (
-            queue.when(&"a").map(|waiting| waiting.until - now),
-            queue.num_requeues(&"a"),
-        )
+        (queue.when(&"a").map(|waiting| waiting.until - now), queue.num_requeues(&"a"))
     }
 
     fn failed(error: Error) -> Outcome {

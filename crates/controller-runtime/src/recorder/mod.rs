@@ -78,29 +78,13 @@ impl Recorder {
         clock: Clock,
     ) -> (Self, Publisher) {
         let (queue, records) = mpsc::channel(CAPACITY);
-        let recorder = Self {
-            controller: Arc::from(""),
-            queue,
-            dropped: Arc::default(),
-        };
-        (
-            recorder,
-            Publisher {
-                client,
-                instance,
-                records,
-                rng,
-                clock,
-            },
-        )
+        let recorder = Self { controller: Arc::from(""), queue, dropped: Arc::default() };
+        (recorder, Publisher { client, instance, records, rng, clock })
     }
 
     /// The same recorder in the name of a controller.
     pub(crate) fn named(&self, controller: &str) -> Self {
-        Self {
-            controller: Arc::from(controller),
-            ..self.clone()
-        }
+        Self { controller: Arc::from(controller), ..self.clone() }
     }
 
     /// Records that things go as they should. `reason` and `action` are single words in `CamelCase`, e.g. `Scaled`
@@ -132,11 +116,7 @@ impl Recorder {
             Err(TrySendError::Full(_)) => {
                 let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
                 let controller = &*self.controller;
-                tracing::warn!(
-                    controller,
-                    dropped,
-                    "event {reason} dropped: too many wait to be written"
-                );
+                tracing::warn!(controller, dropped, "event {reason} dropped: too many wait to be written");
             }
             Err(TrySendError::Closed(_)) => {
                 tracing::debug!(
@@ -210,10 +190,8 @@ impl Publisher {
         event.action = Some(record.action.clone());
         event.note = Some(record.note.clone());
         event.regarding = Some(record.regarding.clone());
-        event.series = (count > 1).then(|| EventSeries {
-            count: count.try_into().unwrap_or(i32::MAX),
-            last_observed_time: now,
-        });
+        event.series = (count > 1)
+            .then(|| EventSeries { count: count.try_into().unwrap_or(i32::MAX), last_observed_time: now });
         let (events, params) = (self.events(namespace), PostParams::default());
         within(events.create(&params, &event)).await
     }
@@ -221,10 +199,7 @@ impl Publisher {
     async fn repeat(&self, record: &Record, name: &str, count: u32) -> Result<(), kube::Error> {
         let last = MicroTime(self.clock.now());
         let patch = Patch::Merge(json!({ "series": { "count": count, "lastObservedTime": last } }));
-        let (events, params) = (
-            self.events(namespace_of(&record.regarding)),
-            PatchParams::default(),
-        );
+        let (events, params) = (self.events(namespace_of(&record.regarding)), PatchParams::default());
         within(events.patch(name, &params, &patch)).await
     }
 

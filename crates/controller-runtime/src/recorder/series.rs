@@ -48,8 +48,7 @@ pub(super) enum Publish {
 
 impl Series {
     pub(super) fn observe(&mut self, record: &Record, now: Instant, suffix: u64) -> Publish {
-        self.known
-            .retain(|_, known| now.duration_since(known.last) <= ENDS_AFTER);
+        self.known.retain(|_, known| now.duration_since(known.last) <= ENDS_AFTER);
         let identity = Identity::of(record);
         if let Some(known) = self.known.get_mut(&identity) {
             known.count = known.count.saturating_add(1);
@@ -57,26 +56,13 @@ impl Series {
             if !is_told(known.count) {
                 return Publish::Later;
             }
-            return Publish::Repeat {
-                name: known.name.clone(),
-                count: known.count,
-            };
+            return Publish::Repeat { name: known.name.clone(), count: known.count };
         }
         if self.known.len() == CAPACITY {
             self.forget_oldest();
         }
-        let name = format!(
-            "{}.{suffix:016x}",
-            record.regarding.name.as_deref().unwrap_or_default()
-        );
-        self.known.insert(
-            identity,
-            Known {
-                name: name.clone(),
-                count: 1,
-                last: now,
-            },
-        );
+        let name = format!("{}.{suffix:016x}", record.regarding.name.as_deref().unwrap_or_default());
+        self.known.insert(identity, Known { name: name.clone(), count: 1, last: now });
         Publish::Create { name }
     }
 
@@ -86,11 +72,8 @@ impl Series {
     }
 
     fn forget_oldest(&mut self) {
-        let oldest = self
-            .known
-            .iter()
-            .min_by_key(|(_, known)| known.last)
-            .map(|(identity, _)| identity.clone());
+        let oldest =
+            self.known.iter().min_by_key(|(_, known)| known.last).map(|(identity, _)| identity.clone());
         if let Some(oldest) = oldest {
             self.known.remove(&oldest);
         }
@@ -168,14 +151,8 @@ mod tests {
     fn a_series_ends_after_six_quiet_minutes() {
         let (mut series, now) = (Series::default(), Instant::now());
         series.observe(&record("a", "R"), now, 1);
-        assert_eq!(
-            count(&series.observe(&record("a", "R"), now + Duration::from_secs(360), 2)),
-            2
-        );
-        assert_eq!(
-            count(&series.observe(&record("a", "R"), now + Duration::from_secs(721), 3)),
-            1
-        );
+        assert_eq!(count(&series.observe(&record("a", "R"), now + Duration::from_secs(360), 2)), 2);
+        assert_eq!(count(&series.observe(&record("a", "R"), now + Duration::from_secs(721), 3)), 1);
     }
 
     #[test]
@@ -187,11 +164,7 @@ mod tests {
         }
         assert_eq!(series.known.len(), CAPACITY);
         let at = now + Duration::from_secs(1);
-        assert_eq!(
-            count(&series.observe(&record("o0", "R"), at, 0)),
-            1,
-            "o0 was forgotten"
-        );
+        assert_eq!(count(&series.observe(&record("o0", "R"), at, 0)), 1, "o0 was forgotten");
         assert_eq!(count(&series.observe(&record("o2", "R"), at, 0)), 2, "o2 was not");
     }
 

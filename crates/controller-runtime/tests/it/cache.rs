@@ -40,18 +40,11 @@ fn list(version: &str, items: &[Value]) -> String {
 #[tokio::test(start_paused = true)]
 async fn a_list_that_fails_is_tried_again_until_it_succeeds() {
     let env = environment().await;
-    Client::new(env.client(), "test")
-        .create(&widget("a", 1))
-        .await
-        .unwrap();
+    Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
     let mut failures = 3;
     let client = faulty(env.client(), move |_| {
         failures -= 1;
-        if failures >= 0 {
-            Fault::Refuse(503, "ServiceUnavailable")
-        } else {
-            Fault::Pass
-        }
+        if failures >= 0 { Fault::Refuse(503, "ServiceUnavailable") } else { Fault::Pass }
     });
     let manager = manager(client);
     let widgets = manager.cached::<Widget>();
@@ -75,10 +68,7 @@ async fn http_410_at_the_start_of_a_watch_leads_to_a_new_list_whose_differences_
     });
     let manager = manager(faulty);
     let notes = Notes::done();
-    Builder::managed_by(&manager)
-        .for_kind::<Widget>()
-        .complete(notes.clone())
-        .unwrap();
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
     let widgets = manager.cached::<Widget>();
     let _running = Running::start(manager).await;
     settle().await;
@@ -89,16 +79,8 @@ async fn http_410_at_the_start_of_a_watch_leads_to_a_new_list_whose_differences_
     client.create(&widget("new", 1)).await.unwrap();
     happened.store(1, SeqCst);
     eventually(Duration::from_secs(120), async || {
-        let names: Vec<_> = widgets
-            .list()
-            .iter()
-            .filter_map(|widget| widget.metadata.name.clone())
-            .collect();
-        if names == ["kept", "new"] {
-            Ok(())
-        } else {
-            Err(format!("{names:?}"))
-        }
+        let names: Vec<_> = widgets.list().iter().filter_map(|widget| widget.metadata.name.clone()).collect();
+        if names == ["kept", "new"] { Ok(()) } else { Err(format!("{names:?}")) }
     })
     .await
     .unwrap();
@@ -121,26 +103,15 @@ async fn one_failing_kind_does_not_hold_up_another() {
     });
     let manager = manager(faulty);
     let notes = Notes::done();
-    Builder::managed_by(&manager)
-        .for_kind::<Widget>()
-        .owns::<ConfigMap>()
-        .complete(notes.clone())
-        .unwrap();
+    Builder::managed_by(&manager).for_kind::<Widget>().owns::<ConfigMap>().complete(notes.clone()).unwrap();
     let _running = Running::start(manager).await;
     let client = Client::new(env.client(), "test");
     client.create(&widget("a", 0)).await.unwrap();
     for size in 1..=200 {
-        client
-            .merge_patch(&key("a"), &json!({ "spec": { "size": size } }))
-            .await
-            .unwrap();
+        client.merge_patch(&key("a"), &json!({ "spec": { "size": size } })).await.unwrap();
         sleep(Duration::from_millis(200)).await;
     }
-    assert!(
-        notes.names().len() >= 200,
-        "{} reconciles in 40 s",
-        notes.names().len()
-    );
+    assert!(notes.names().len() >= 200, "{} reconciles in 40 s", notes.names().len());
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,20 +121,13 @@ async fn a_kind_is_listed_and_watched_once_however_many_read_it() {
     let noted = Arc::clone(&requests);
     let client = faulty(env.client(), move |seen| {
         if seen.is_about("widgets") {
-            noted
-                .lock()
-                .unwrap()
-                .push(if seen.is_watch() { "watch" } else { "list" });
+            noted.lock().unwrap().push(if seen.is_watch() { "watch" } else { "list" });
         }
         Fault::Pass
     });
     let manager = manager(client);
     for name in ["one", "two", "three"] {
-        Builder::managed_by(&manager)
-            .for_kind::<Widget>()
-            .named(name)
-            .complete(Notes::done())
-            .unwrap();
+        Builder::managed_by(&manager).for_kind::<Widget>().named(name).complete(Notes::done()).unwrap();
     }
     let _handle = manager.cached::<Widget>();
     let _running = Running::start(manager).await;
@@ -193,10 +157,7 @@ async fn a_watch_or_list_that_is_never_answered_is_given_up() {
         let widgets = manager.cached::<Widget>();
         let _running = Running::start(manager).await;
         settle().await;
-        Client::new(env.client(), "test")
-            .create(&widget("late", 1))
-            .await
-            .unwrap();
+        Client::new(env.client(), "test").create(&widget("late", 1)).await.unwrap();
         sleep(Duration::from_secs(70)).await;
         assert_eq!(widgets.len(), 1, "{hangs} hangs");
     }
@@ -207,19 +168,12 @@ async fn a_watch_that_dies_without_a_word_is_found() {
     let env = environment().await;
     let mut dead = false;
     let client = faulty(env.client(), move |seen| {
-        if seen.is_watch() && !std::mem::replace(&mut dead, true) {
-            Fault::Open(vec![])
-        } else {
-            Fault::Pass
-        }
+        if seen.is_watch() && !std::mem::replace(&mut dead, true) { Fault::Open(vec![]) } else { Fault::Pass }
     });
     let manager = manager(client);
     let widgets = manager.cached::<Widget>();
     let _running = Running::start(manager).await;
-    Client::new(env.client(), "test")
-        .create(&widget("late", 1))
-        .await
-        .unwrap();
+    Client::new(env.client(), "test").create(&widget("late", 1)).await.unwrap();
     // A watch is asked to last ten minutes at most.
     sleep(Duration::from_secs(10 * 60 + 15)).await;
     assert_eq!(widgets.len(), 1);
@@ -237,10 +191,7 @@ async fn a_deleted_object_goes_also_if_its_last_state_cannot_be_read() {
     });
     let manager = manager(client);
     let notes = Notes::done();
-    Builder::managed_by(&manager)
-        .for_kind::<Widget>()
-        .complete(notes.clone())
-        .unwrap();
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
     let widgets = manager.cached::<Widget>();
     let _running = Running::start(manager).await;
     settle().await;
@@ -254,11 +205,7 @@ async fn an_object_that_becomes_unreadable_is_not_taken_for_deleted() {
     let mut lists = 0;
     let client = faulty(env.client(), move |seen| {
         if seen.is_watch() {
-            return if lists == 1 {
-                Fault::Answer(expired())
-            } else {
-                Fault::Open(vec![])
-            };
+            return if lists == 1 { Fault::Answer(expired()) } else { Fault::Open(vec![]) };
         }
         lists += 1;
         let size = if lists == 1 { json!(1) } else { json!("big") };
@@ -271,11 +218,7 @@ async fn an_object_that_becomes_unreadable_is_not_taken_for_deleted() {
         counted.fetch_add(usize::from(matches!(event, Event::Delete { .. })), SeqCst);
         true
     };
-    Builder::managed_by(&manager)
-        .for_kind::<Widget>()
-        .with_predicate(count)
-        .complete(Notes::done())
-        .unwrap();
+    Builder::managed_by(&manager).for_kind::<Widget>().with_predicate(count).complete(Notes::done()).unwrap();
     let widgets = manager.cached::<Widget>();
     let _running = Running::start(manager).await;
     sleep(Duration::from_secs(60)).await;
@@ -291,19 +234,11 @@ async fn an_object_without_a_version_does_not_make_the_watch_forget_where_it_was
         if !seen.is_watch() {
             return Fault::Answer(list("5", &[]));
         }
-        let version = seen
-            .path
-            .split("resourceVersion=")
-            .nth(1)
-            .unwrap_or_default()
-            .to_owned();
+        let version = seen.path.split("resourceVersion=").nth(1).unwrap_or_default().to_owned();
         noted.lock().unwrap().push(version);
         match noted.lock().unwrap().len() {
             1 => Fault::Answer(
-                line(
-                    "ADDED",
-                    &json!({ "metadata": { "name": "a", "namespace": null } }),
-                ) + "\n",
+                line("ADDED", &json!({ "metadata": { "name": "a", "namespace": null } })) + "\n",
             ),
             _ => Fault::Open(vec![]),
         }
@@ -332,11 +267,7 @@ async fn a_server_that_finds_every_version_too_old_is_not_asked_in_a_tight_circl
     let _widgets = manager.cached::<Widget>();
     let _running = Running::start(manager).await;
     sleep(Duration::from_secs(3600)).await;
-    assert!(
-        lists.load(SeqCst) < 400,
-        "{} lists in an hour",
-        lists.load(SeqCst)
-    );
+    assert!(lists.load(SeqCst) < 400, "{} lists in an hour", lists.load(SeqCst));
 }
 
 #[tokio::test(start_paused = true)]
@@ -348,11 +279,7 @@ async fn a_panic_in_a_predicate_costs_one_event() {
     let notes = Notes::done();
     let fussy =
         |event: &Event<Widget>| event.object().metadata.name.as_deref() != Some("bad") || panic!("a bug");
-    Builder::managed_by(&manager)
-        .for_kind::<Widget>()
-        .with_predicate(fussy)
-        .complete(notes.clone())
-        .unwrap();
+    Builder::managed_by(&manager).for_kind::<Widget>().with_predicate(fussy).complete(notes.clone()).unwrap();
     let running = Running::start(manager).await;
     client.create(&widget("good", 1)).await.unwrap();
     settle().await;
@@ -370,11 +297,7 @@ async fn a_stopped_manager_leaves_nothing_in_memory_also_if_handlers_hold_its_ca
         let _ = (&held, widgets.len());
         true
     };
-    Builder::managed_by(&manager)
-        .for_kind::<Widget>()
-        .with_predicate(nosy)
-        .complete(Notes::done())
-        .unwrap();
+    Builder::managed_by(&manager).for_kind::<Widget>().with_predicate(nosy).complete(Notes::done()).unwrap();
     let running = Running::start(manager).await;
     assert_eq!(Arc::strong_count(&alive), 2);
     running.stop().await.unwrap();
@@ -397,9 +320,5 @@ async fn a_day_of_silence_is_a_handful_of_requests() {
     sleep(DAY).await;
     assert_eq!(started.elapsed(), DAY);
     // One list, and a watch every five to ten minutes.
-    assert!(
-        (144..290).contains(&requests.load(SeqCst)),
-        "{} requests",
-        requests.load(SeqCst)
-    );
+    assert!((144..290).contains(&requests.load(SeqCst)), "{} requests", requests.load(SeqCst));
 }

@@ -9,22 +9,14 @@ async fn apply_creates_changes_and_takes_away_what_it_gave_before() {
     let (client, other) = (Client::new(env.client(), "one"), Client::new(env.client(), "two"));
     let data = |pairs: &[(&str, &str)]| {
         let mut map = config_map("settings");
-        map.data = Some(
-            pairs
-                .iter()
-                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-                .collect(),
-        );
+        map.data = Some(pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect());
         map
     };
     client.apply(&data(&[("a", "1"), ("b", "2")])).await.unwrap();
     other.apply(&data(&[("c", "3")])).await.unwrap();
     let applied = client.apply(&data(&[("a", "9")])).await.unwrap();
     let left: Vec<_> = applied.data.unwrap().into_iter().collect();
-    assert_eq!(
-        left,
-        [("a".to_owned(), "9".to_owned()), ("c".to_owned(), "3".to_owned())]
-    );
+    assert_eq!(left, [("a".to_owned(), "9".to_owned()), ("c".to_owned(), "3".to_owned())]);
 }
 
 #[tokio::test]
@@ -41,14 +33,8 @@ async fn apply_status_writes_the_status_alone() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     client.create(&widget("a", 7)).await.unwrap();
-    let written = client
-        .apply_status(&key("a"), &WidgetStatus { seen: 7 })
-        .await
-        .unwrap();
-    assert_eq!(
-        (written.spec.size, written.status),
-        (7, Some(WidgetStatus { seen: 7 }))
-    );
+    let written = client.apply_status(&key("a"), &WidgetStatus { seen: 7 }).await.unwrap();
+    assert_eq!((written.spec.size, written.status), (7, Some(WidgetStatus { seen: 7 })));
     assert_eq!(written.metadata.generation, Some(1));
 }
 
@@ -63,16 +49,10 @@ async fn errors_name_the_verb_and_the_object_and_can_be_asked() {
         error.to_string(),
         "create widgets.example.com default/a: widgets.example.com \"a\" already exists (409 AlreadyExists)"
     );
-    let error = client
-        .apply_status(&key("b"), &WidgetStatus { seen: 1 })
-        .await
-        .unwrap_err();
+    let error = client.apply_status(&key("b"), &WidgetStatus { seen: 1 }).await.unwrap_err();
     assert!(error.is_not_found(), "{error}");
     let error = client.apply(&ConfigMap::default()).await.unwrap_err();
-    assert!(
-        error.to_string().contains("configmaps (without a name)"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("configmaps (without a name)"), "{error}");
     assert_eq!(error.code(), None);
 }
 
@@ -104,34 +84,18 @@ async fn a_finalizer_keeps_a_deleted_object_until_it_is_removed() {
     let client = Client::new(env.client(), "test");
     let created = client.create(&widget("a", 1)).await.unwrap();
     client.add_finalizer(&created, "example.com/one").await.unwrap();
-    let error = client
-        .add_finalizer(&created, "example.com/two")
-        .await
-        .unwrap_err();
-    assert!(
-        error.is_conflict(),
-        "an old version must not overwrite the finalizers: {error}"
-    );
+    let error = client.add_finalizer(&created, "example.com/two").await.unwrap_err();
+    assert!(error.is_conflict(), "an old version must not overwrite the finalizers: {error}");
 
     let held: Widget = client.get(&key("a")).await.unwrap().unwrap();
     assert!(has_finalizer(&held, "example.com/one"));
     client.delete(&held).await.unwrap();
-    let deleting = client
-        .get(&key("a"))
-        .await
-        .unwrap()
-        .expect("the finalizer holds it");
+    let deleting = client.get(&key("a")).await.unwrap().expect("the finalizer holds it");
     assert!(deleting.metadata.deletion_timestamp.is_some());
-    client
-        .remove_finalizer(&deleting, "example.com/one")
-        .await
-        .unwrap();
+    client.remove_finalizer(&deleting, "example.com/one").await.unwrap();
     assert!(client.get(&key("a")).await.unwrap().is_none());
     assert!(
-        !client
-            .remove_finalizer(&deleting, "example.com/one")
-            .await
-            .unwrap(),
+        !client.remove_finalizer(&deleting, "example.com/one").await.unwrap(),
         "what is gone needs no removal"
     );
 }
@@ -141,10 +105,7 @@ async fn keys_of_cluster_scoped_kinds_have_no_namespace() {
     use k8s_openapi::api::core::v1::Namespace;
     let env = environment().await;
     let client = Client::new(env.client(), "test");
-    let default = client
-        .get(&ObjectKey::<Namespace>::new((), "default"))
-        .await
-        .unwrap();
+    let default = client.get(&ObjectKey::<Namespace>::new((), "default")).await.unwrap();
     assert!(default.is_some());
 }
 
@@ -169,10 +130,7 @@ async fn what_cannot_be_sent_is_said_before() {
     let mut homeless = config_map("a");
     homeless.metadata.namespace = None;
     let told = "metadata.namespace must be set: the kind is namespaced";
-    for error in [
-        client.create(&homeless).await.unwrap_err(),
-        client.apply(&homeless).await.unwrap_err(),
-    ] {
+    for error in [client.create(&homeless).await.unwrap_err(), client.apply(&homeless).await.unwrap_err()] {
         assert!(error.to_string().ends_with(told), "{error}");
     }
     let mut generated = config_map("");

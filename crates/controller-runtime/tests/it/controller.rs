@@ -37,10 +37,7 @@ async fn creates_changes_and_deletes_are_reconciled() {
     let created = client(&env).create(&widget("a", 1)).await.unwrap();
     settle().await;
     assert_eq!(notes.names().len(), 1);
-    client(&env)
-        .merge_patch(&key("a"), &json!({ "spec": { "size": 2 } }))
-        .await
-        .unwrap();
+    client(&env).merge_patch(&key("a"), &json!({ "spec": { "size": 2 } })).await.unwrap();
     settle().await;
     assert_eq!(notes.names().len(), 2);
     client(&env).delete(&created).await.unwrap();
@@ -74,11 +71,7 @@ async fn a_mapped_object_reconciles_what_it_named_before_and_what_it_names_now()
     let manager = manager(&env);
     let notes = Notes::done();
     let target = |map: &ConfigMap| {
-        let target = map
-            .metadata
-            .labels
-            .as_ref()
-            .and_then(|labels| labels.get("for").cloned());
+        let target = map.metadata.labels.as_ref().and_then(|labels| labels.get("for").cloned());
         target.map(|name| key(&name))
     };
     Builder::managed_by(&manager)
@@ -93,10 +86,7 @@ async fn a_mapped_object_reconciles_what_it_named_before_and_what_it_names_now()
     settle().await;
     assert_eq!(notes.names(), ["x"]);
     let map_key = ObjectKey::<ConfigMap>::new("default", "map");
-    client(&env)
-        .merge_patch(&map_key, &json!({ "metadata": { "labels": { "for": "y" } } }))
-        .await
-        .unwrap();
+    client(&env).merge_patch(&map_key, &json!({ "metadata": { "labels": { "for": "y" } } })).await.unwrap();
     settle().await;
     assert_eq!(notes.names(), ["x", "x", "y"]);
 }
@@ -115,16 +105,10 @@ async fn what_a_predicate_refuses_is_not_reconciled() {
     client(&env).create(&widget("a", 1)).await.unwrap();
     settle().await;
     notes.clear();
-    client(&env)
-        .merge_patch(&key("a"), &json!({ "metadata": { "labels": { "x": "y" } } }))
-        .await
-        .unwrap();
+    client(&env).merge_patch(&key("a"), &json!({ "metadata": { "labels": { "x": "y" } } })).await.unwrap();
     settle().await;
     assert!(notes.names().is_empty());
-    client(&env)
-        .merge_patch(&key("a"), &json!({ "spec": { "size": 5 } }))
-        .await
-        .unwrap();
+    client(&env).merge_patch(&key("a"), &json!({ "spec": { "size": 5 } })).await.unwrap();
     settle().await;
     assert_eq!(notes.names(), ["a"]);
 }
@@ -132,39 +116,29 @@ async fn what_a_predicate_refuses_is_not_reconciled() {
 #[tokio::test(start_paused = true)]
 async fn failures_are_retried_after_5_10_20_40_milliseconds_and_success_starts_over() {
     let env = environment().await;
-    let notes = Notes::new(|_, attempt| {
-        if attempt < 6 {
-            Err("not yet".into_error())
-        } else {
-            Ok(Action::done())
-        }
-    });
+    let notes =
+        Notes::new(|_, attempt| if attempt < 6 { Err("not yet".into_error()) } else { Ok(Action::done()) });
     let _running = run(&env, notes.clone()).await;
     client(&env).create(&widget("a", 1)).await.unwrap();
-    eventually(SOON, async || {
-        if notes.names().len() == 7 {
-            Ok(())
-        } else {
-            Err(format!("{:?}", notes.names()))
-        }
-    })
+    eventually(
+        SOON,
+        async || {
+            if notes.names().len() == 7 { Ok(()) } else { Err(format!("{:?}", notes.names())) }
+        },
+    )
     .await
     .unwrap();
     let millis = |ms| Duration::from_millis(ms);
     assert_eq!(notes.gaps(), [5, 10, 20, 40, 80, 160].map(millis));
 
     notes.clear();
-    client(&env)
-        .merge_patch(&key("a"), &json!({ "spec": { "size": 2 } }))
-        .await
-        .unwrap();
-    eventually(SOON, async || {
-        if notes.names().len() == 7 {
-            Ok(())
-        } else {
-            Err(format!("{:?}", notes.names()))
-        }
-    })
+    client(&env).merge_patch(&key("a"), &json!({ "spec": { "size": 2 } })).await.unwrap();
+    eventually(
+        SOON,
+        async || {
+            if notes.names().len() == 7 { Ok(()) } else { Err(format!("{:?}", notes.names())) }
+        },
+    )
     .await
     .unwrap();
     assert_eq!(notes.gaps(), [5, 10, 20, 40, 80, 160].map(millis));
@@ -178,10 +152,7 @@ async fn a_terminal_error_waits_for_the_next_event() {
     client(&env).create(&widget("a", 1)).await.unwrap();
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert_eq!(notes.names(), ["a"]);
-    client(&env)
-        .merge_patch(&key("a"), &json!({ "spec": { "size": 2 } }))
-        .await
-        .unwrap();
+    client(&env).merge_patch(&key("a"), &json!({ "spec": { "size": 2 } })).await.unwrap();
     settle().await;
     assert_eq!(notes.names(), ["a", "a"]);
 }
@@ -232,30 +203,17 @@ async fn one_worker_by_default_and_as_many_as_asked_for() {
         let env = environment().await;
         let manager = manager(&env);
         let notes = Notes::done();
-        let slow = Slow {
-            notes: notes.clone(),
-            work: Duration::from_secs(1),
-        };
+        let slow = Slow { notes: notes.clone(), work: Duration::from_secs(1) };
         let options = Options::default().max_concurrent_reconciles(NonZeroUsize::new(workers).unwrap());
-        Builder::managed_by(&manager)
-            .for_kind::<Widget>()
-            .with_options(options)
-            .complete(slow)
-            .unwrap();
+        Builder::managed_by(&manager).for_kind::<Widget>().with_options(options).complete(slow).unwrap();
         for name in ["a", "b", "c", "d"] {
             client(&env).create(&widget(name, 1)).await.unwrap();
         }
         let started = Instant::now();
         let running = Running::start(manager).await;
-        eventually(SOON * 10, async || {
-            if notes.names().len() == 4 {
-                Ok(())
-            } else {
-                Err(String::new())
-            }
-        })
-        .await
-        .unwrap();
+        eventually(SOON * 10, async || if notes.names().len() == 4 { Ok(()) } else { Err(String::new()) })
+            .await
+            .unwrap();
         running.stop().await.unwrap();
         assert_eq!(started.elapsed().as_secs(), expected, "{workers} workers");
     }
@@ -265,21 +223,11 @@ async fn one_worker_by_default_and_as_many_as_asked_for() {
 async fn events_during_a_reconcile_run_it_once_more_and_never_twice_at_once() {
     let env = environment().await;
     let notes = Notes::done();
-    let _running = run(
-        &env,
-        Slow {
-            notes: notes.clone(),
-            work: Duration::from_secs(1),
-        },
-    )
-    .await;
+    let _running = run(&env, Slow { notes: notes.clone(), work: Duration::from_secs(1) }).await;
     client(&env).create(&widget("a", 0)).await.unwrap();
     settle().await;
     for size in 1..5 {
-        client(&env)
-            .merge_patch(&key("a"), &json!({ "spec": { "size": size } }))
-            .await
-            .unwrap();
+        client(&env).merge_patch(&key("a"), &json!({ "spec": { "size": size } })).await.unwrap();
     }
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(notes.gaps(), [Duration::from_secs(1)]);
@@ -290,16 +238,9 @@ async fn a_reconcile_beyond_its_timeout_is_dropped_and_retried() {
     let env = environment().await;
     let manager = manager(&env);
     let notes = Notes::done();
-    let slow = Slow {
-        notes: notes.clone(),
-        work: Duration::from_secs(60),
-    };
+    let slow = Slow { notes: notes.clone(), work: Duration::from_secs(60) };
     let options = Options::default().reconciliation_timeout(Duration::from_secs(1));
-    Builder::managed_by(&manager)
-        .for_kind::<Widget>()
-        .with_options(options)
-        .complete(slow)
-        .unwrap();
+    Builder::managed_by(&manager).for_kind::<Widget>().with_options(options).complete(slow).unwrap();
     client(&env).create(&widget("a", 0)).await.unwrap();
     let _running = Running::start(manager).await;
     tokio::time::sleep(Duration::from_millis(2500)).await;

@@ -25,8 +25,7 @@ impl Reconciler for Complains {
     async fn reconcile(&self, key: &ObjectKey<Widget>, cx: &Context) -> Result<Action, reconcile::Error> {
         let mut about = widget(key.name(), 1);
         about.metadata.uid = Some("u1".to_owned());
-        cx.events()
-            .warning(&about, "Broken", "Inspect", format!("attempt {}", cx.attempt()));
+        cx.events().warning(&about, "Broken", "Inspect", format!("attempt {}", cx.attempt()));
         if cx.attempt() < 3 {
             return Err(reconcile::Error::new("broken"));
         }
@@ -39,10 +38,7 @@ impl Reconciler for Complains {
 async fn events_are_written_and_repetitions_are_counted() {
     let env = environment().await;
     let running = run(&env, Complains).await;
-    Client::new(env.client(), "test")
-        .create(&widget("a", 1))
-        .await
-        .unwrap();
+    Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     running.stop().await.unwrap();
 
@@ -65,21 +61,9 @@ async fn events_are_written_and_repetitions_are_counted() {
         .collect();
     found.sort();
     let row = |kind: &str, reason: &str, note: &str, count| {
-        (
-            kind.to_owned(),
-            reason.to_owned(),
-            note.to_owned(),
-            count,
-            "widget".to_owned(),
-        )
+        (kind.to_owned(), reason.to_owned(), note.to_owned(), count, "widget".to_owned())
     };
-    assert_eq!(
-        found,
-        [
-            row("Normal", "Mended", "it works", 1),
-            row("Warning", "Broken", "attempt 0", 4)
-        ]
-    );
+    assert_eq!(found, [row("Normal", "Mended", "it works", 1), row("Warning", "Broken", "attempt 0", 4)]);
 }
 
 /// Records an event each minute, and keeps its recorder.
@@ -100,10 +84,7 @@ impl Reconciler for Reports {
 #[tokio::test(start_paused = true)]
 async fn an_event_that_could_not_be_written_is_made_up_for_and_a_kept_recorder_delays_no_stop() {
     let env = environment().await;
-    Client::new(env.client(), "test")
-        .create(&widget("a", 1))
-        .await
-        .unwrap();
+    Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
     let mut posts = 0;
     let client = faulty(env.client(), move |seen| {
         posts += usize::from(seen.method == http::Method::POST);
@@ -114,19 +95,14 @@ async fn an_event_that_could_not_be_written_is_made_up_for_and_a_kept_recorder_d
     });
     let manager = Manager::new(client, Options::new("test").seed(1));
     let kept = Arc::default();
-    Builder::managed_by(&manager)
-        .for_kind::<Widget>()
-        .complete(Reports(Arc::clone(&kept)))
-        .unwrap();
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(Reports(Arc::clone(&kept))).unwrap();
     let running = Running::start(manager).await;
     tokio::time::sleep(Duration::from_secs(5 * 60)).await;
 
     let events: Api<Event> = Api::namespaced(env.client(), "default");
     let found = events.list(&ListParams::default()).await.unwrap().items;
-    let counts: Vec<_> = found
-        .iter()
-        .map(|event| event.series.as_ref().map_or(1, |series| series.count))
-        .collect();
+    let counts: Vec<_> =
+        found.iter().map(|event| event.series.as_ref().map_or(1, |series| series.count)).collect();
     assert_eq!(counts, [5], "six were recorded, and the first was lost");
     let stopping = Instant::now();
     running.stop().await.unwrap();

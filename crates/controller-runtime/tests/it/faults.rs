@@ -51,13 +51,7 @@ pub(crate) fn faulty(
     client: kube::Client,
     judge: impl FnMut(&Seen) -> Fault + Send + 'static,
 ) -> kube::Client {
-    kube::Client::new(
-        Faulty {
-            client,
-            judge: Arc::new(Mutex::new(judge)),
-        },
-        "default",
-    )
+    kube::Client::new(Faulty { client, judge: Arc::new(Mutex::new(judge)) }, "default")
 }
 
 /// A line of a watch.
@@ -96,14 +90,8 @@ impl tower_service::Service<Request<Body>> for Faulty {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let path = request
-            .uri()
-            .path_and_query()
-            .map_or_else(String::new, ToString::to_string);
-        let seen = Seen {
-            method: request.method().clone(),
-            path,
-        };
+        let path = request.uri().path_and_query().map_or_else(String::new, ToString::to_string);
+        let seen = Seen { method: request.method().clone(), path };
         let fault = (self.judge.lock().unwrap())(&seen);
         let client = self.client.clone();
         Box::pin(async move {

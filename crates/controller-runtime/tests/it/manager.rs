@@ -23,20 +23,11 @@ use crate::{
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_is_not_served_ends_the_start_with_its_name_and_the_cure() {
     let env = Environment::builder().start().await.unwrap();
-    let manager = Manager::new(
-        env.client(),
-        Options::new("test").cache_sync_timeout(Duration::from_secs(7)),
-    );
-    Builder::managed_by(&manager)
-        .for_kind::<Widget>()
-        .complete(Notes::done())
-        .unwrap();
+    let manager = Manager::new(env.client(), Options::new("test").cache_sync_timeout(Duration::from_secs(7)));
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(Notes::done()).unwrap();
     let ready = manager.ready();
     let started = Instant::now();
-    let error = Running::begin(manager)
-        .end()
-        .await
-        .expect_err("there is no such kind");
+    let error = Running::begin(manager).end().await.expect_err("there is no such kind");
     assert_eq!(started.elapsed(), Duration::from_secs(7));
     assert_eq!(
         error.to_string(),
@@ -53,20 +44,11 @@ async fn an_api_server_that_cannot_be_reached_is_named_as_the_reason() {
     drop(listener); // nobody listens there any more
     let config = kube::Config::new(format!("http://{address}").parse().unwrap());
     let client = kube::Client::try_from(config).unwrap();
-    let manager = Manager::new(
-        client,
-        Options::new("test").cache_sync_timeout(Duration::from_secs(2)),
-    );
+    let manager = Manager::new(client, Options::new("test").cache_sync_timeout(Duration::from_secs(2)));
     let _widgets = manager.cached::<Widget>();
-    let error = manager
-        .run(std::future::pending())
-        .await
-        .expect_err("nobody answers");
+    let error = manager.run(std::future::pending()).await.expect_err("nobody answers");
     let text = error.to_string();
-    assert!(
-        text.contains("widgets.example.com") && text.contains("refused"),
-        "{text}"
-    );
+    assert!(text.contains("widgets.example.com") && text.contains("refused"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,10 +58,7 @@ async fn a_shutdown_while_the_caches_cannot_sync_ends_at_once() {
     let _widgets = manager.cached::<Widget>();
     let started = Instant::now();
     let stop = tokio::time::sleep(Duration::from_secs(3));
-    manager
-        .run(stop)
-        .await
-        .expect("a stop during the start is no error");
+    manager.run(stop).await.expect("a stop during the start is no error");
     assert_eq!(started.elapsed(), Duration::from_secs(3));
 }
 
@@ -101,15 +80,10 @@ async fn two_controllers_of_one_name_are_refused_within_a_manager_only() {
     let env = environment().await;
     let (one, other) = (manager(&env), manager(&env));
     for manager in [&one, &other] {
-        Builder::managed_by(manager)
-            .for_kind::<Widget>()
-            .complete(Notes::done())
-            .expect("it is the first");
+        Builder::managed_by(manager).for_kind::<Widget>().complete(Notes::done()).expect("it is the first");
     }
-    let error = Builder::managed_by(&one)
-        .for_kind::<Widget>()
-        .complete(Notes::done())
-        .expect_err("the second");
+    let error =
+        Builder::managed_by(&one).for_kind::<Widget>().complete(Notes::done()).expect_err("the second");
     assert_eq!(
         error.to_string(),
         "the manager has a controller named widget already: give this one another name with `named`"
@@ -135,16 +109,10 @@ impl Reconciler for Slow {
 
 async fn stopped_while_slow(shutdown: Shutdown) -> (Result<(), Error>, Duration) {
     let env = environment().await;
-    Client::new(env.client(), "test")
-        .create(&widget("a", 1))
-        .await
-        .unwrap();
+    Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
     let options = Options::new("test").graceful_shutdown_timeout(shutdown);
     let manager = Manager::new(env.client(), options);
-    Builder::managed_by(&manager)
-        .for_kind::<Widget>()
-        .complete(Slow)
-        .unwrap();
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(Slow).unwrap();
     let running = Running::start(manager).await;
     settle().await;
     let stopping = Instant::now();
@@ -164,10 +132,7 @@ async fn what_does_not_finish_in_time_is_named() {
     let (result, took) = stopped_while_slow(Shutdown::Within(Duration::from_secs(30))).await;
     assert_eq!(took.as_secs(), 30);
     let text = result.expect_err("it takes a minute").to_string();
-    assert_eq!(
-        text,
-        "still running 30 s after the shutdown began: widget: Widget default/a"
-    );
+    assert_eq!(text, "still running 30 s after the shutdown began: widget: Widget default/a");
 }
 
 #[tokio::test(start_paused = true)]
@@ -227,16 +192,10 @@ async fn a_manager_that_was_ready_was_ready_also_after_its_end() {
 #[tokio::test]
 async fn a_reconciler_that_never_waits_does_not_keep_the_manager_from_stopping() {
     let env = environment().await;
-    Client::new(env.client(), "test")
-        .create(&widget("a", 1))
-        .await
-        .unwrap();
+    Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
     let manager = manager(&env);
     let busy = Notes::new(|_, _| Ok(Action::requeue_after(Duration::ZERO)));
-    Builder::managed_by(&manager)
-        .for_kind::<Widget>()
-        .complete(busy.clone())
-        .unwrap();
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(busy.clone()).unwrap();
     let ready = manager.ready();
     manager.run(async { ready.await.unwrap() }).await.unwrap();
 }
@@ -251,15 +210,8 @@ async fn nothing_is_watched_for_a_controller_that_was_refused() {
         Fault::Pass
     });
     let manager = Manager::new(client, Options::new("test"));
-    Builder::managed_by(&manager)
-        .for_kind::<Widget>()
-        .complete(Notes::done())
-        .unwrap();
-    Builder::managed_by(&manager)
-        .for_kind::<Widget>()
-        .owns::<Secret>()
-        .complete(Notes::done())
-        .unwrap_err();
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(Notes::done()).unwrap();
+    Builder::managed_by(&manager).for_kind::<Widget>().owns::<Secret>().complete(Notes::done()).unwrap_err();
     let _running = Running::start(manager).await;
     settle().await;
     assert_eq!(secrets.load(SeqCst), 0);

@@ -20,13 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 /// A kind of the tests.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[kube(
-    group = "example.com",
-    version = "v1",
-    kind = "Widget",
-    namespaced,
-    status = "WidgetStatus"
-)]
+#[kube(group = "example.com", version = "v1", kind = "Widget", namespaced, status = "WidgetStatus")]
 pub(crate) struct WidgetSpec {
     #[serde(default)]
     pub(crate) size: i32,
@@ -39,11 +33,7 @@ pub(crate) struct WidgetStatus {
 }
 
 pub(crate) async fn environment() -> Environment {
-    Environment::builder()
-        .crd::<Widget>()
-        .start()
-        .await
-        .expect("an embedded server starts")
+    Environment::builder().crd::<Widget>().start().await.expect("an embedded server starts")
 }
 
 pub(crate) fn widget(name: &str, size: i32) -> Widget {
@@ -98,11 +88,7 @@ impl Running {
 
     /// Waits for the manager's end.
     pub(crate) async fn end(mut self) -> Result<(), manager::Error> {
-        self.task
-            .join_next()
-            .await
-            .expect("one task was spawned")
-            .expect("it does not panic")
+        self.task.join_next().await.expect("one task was spawned").expect("it does not panic")
     }
 }
 
@@ -120,10 +106,7 @@ impl Notes {
     pub(crate) fn new(
         act: impl Fn(&ObjectKey<Widget>, u32) -> Result<Action, reconcile::Error> + Send + Sync + 'static,
     ) -> Self {
-        Self {
-            calls: Arc::default(),
-            act: Arc::new(Box::new(act)),
-        }
+        Self { calls: Arc::default(), act: Arc::new(Box::new(act)) }
     }
 
     /// One that only takes notes.
@@ -133,22 +116,12 @@ impl Notes {
 
     /// The names called for, in order.
     pub(crate) fn names(&self) -> Vec<String> {
-        self.calls
-            .lock()
-            .unwrap()
-            .iter()
-            .map(|(_, name)| name.clone())
-            .collect()
+        self.calls.lock().unwrap().iter().map(|(_, name)| name.clone()).collect()
     }
 
     /// The times between the calls.
     pub(crate) fn gaps(&self) -> Vec<Duration> {
-        self.calls
-            .lock()
-            .unwrap()
-            .windows(2)
-            .map(|pair| pair[1].0 - pair[0].0)
-            .collect()
+        self.calls.lock().unwrap().windows(2).map(|pair| pair[1].0 - pair[0].0).collect()
     }
 
     /// Forgets the calls.
@@ -161,10 +134,7 @@ impl Reconciler for Notes {
     type Request = ObjectKey<Widget>;
 
     async fn reconcile(&self, key: &ObjectKey<Widget>, cx: &Context) -> Result<Action, reconcile::Error> {
-        self.calls
-            .lock()
-            .unwrap()
-            .push((Instant::now(), key.name().to_owned()));
+        self.calls.lock().unwrap().push((Instant::now(), key.name().to_owned()));
         (self.act)(key, cx.attempt())
     }
 }

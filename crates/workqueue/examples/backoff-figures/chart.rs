@@ -48,13 +48,7 @@ impl Bars<'_> {
                 format_args!("<line x1='{LEFT}' x2='{RIGHT}' y1='{y:.1}' y2='{y:.1}' stroke='#ddd'/>"),
             );
             let (x, y) = (LEFT - 8.0, y + 4.0);
-            push(
-                &mut svg,
-                format_args!(
-                    "<text x='{x}' y='{y:.1}' text-anchor='end'>{}</text>",
-                    plain(tick)
-                ),
-            );
+            push(&mut svg, format_args!("<text x='{x}' y='{y:.1}' text-anchor='end'>{}</text>", plain(tick)));
         }
         let step = (RIGHT - LEFT) / self.bars.len().max(1) as f64;
         for (place, (name, value)) in self.bars.iter().enumerate() {
@@ -98,12 +92,8 @@ fn plain(value: f64) -> String {
     let text = format!("{value:.3}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
-    let groups: Vec<&str> = whole
-        .as_bytes()
-        .rchunks(3)
-        .rev()
-        .filter_map(|group| str::from_utf8(group).ok())
-        .collect();
+    let groups: Vec<&str> =
+        whole.as_bytes().rchunks(3).rev().filter_map(|group| str::from_utf8(group).ok()).collect();
     groups.join(",") + rest
 }
 
@@ -130,33 +120,21 @@ impl Axis {
                     .into_iter()
                     .find(|step| most / step <= 6.0);
                 let step = step.unwrap_or(magnitude).max(1.0);
-                Self {
-                    scale,
-                    least: 0.0,
-                    most: (most / step).ceil() * step,
-                    step,
-                }
+                Self { scale, least: 0.0, most: (most / step).ceil() * step, step }
             }
             Scale::Logarithmic => {
                 let (least, most) = (least.max(1e-9).log10().floor(), most.log10().ceil());
-                Self {
-                    scale,
-                    least,
-                    most,
-                    step: 1.0,
-                }
+                Self { scale, least, most, step: 1.0 }
             }
         }
     }
 
     fn ticks(&self) -> impl Iterator<Item = f64> {
         let count = ((self.most - self.least) / self.step).round() as u32;
-        (0..=count)
-            .map(|tick| self.least + f64::from(tick) * self.step)
-            .map(|tick| match self.scale {
-                Scale::Linear => tick,
-                Scale::Logarithmic => 10_f64.powf(tick),
-            })
+        (0..=count).map(|tick| self.least + f64::from(tick) * self.step).map(|tick| match self.scale {
+            Scale::Linear => tick,
+            Scale::Logarithmic => 10_f64.powf(tick),
+        })
     }
 
     fn y(&self, value: f64) -> f64 {

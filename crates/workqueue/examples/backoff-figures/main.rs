@@ -19,21 +19,14 @@ const SECONDS: usize = 20;
 
 #[tokio::main(flavor = "current_thread", start_paused = true)]
 async fn main() -> io::Result<()> {
-    let folder = std::env::args_os()
-        .nth(1)
-        .map_or_else(|| PathBuf::from("target/backoff-figures"), PathBuf::from);
+    let folder =
+        std::env::args_os().nth(1).map_or_else(|| PathBuf::from("target/backoff-figures"), PathBuf::from);
     std::fs::create_dir_all(&folder)?;
     let span = Duration::from_secs(SECONDS as u64);
 
     let single = fail(ItemExponentialFailure::default(), 1, Duration::from_secs(4000)).await;
     delays(&single, &folder)?;
-    per_second(
-        "A2",
-        "One failing key: retries per second",
-        "single-item",
-        &single,
-        &folder,
-    )?;
+    per_second("A2", "One failing key: retries per second", "single-item", &single, &folder)?;
 
     let unbounded = fail(ItemExponentialFailure::default(), STORM, span).await;
     per_second(
@@ -72,11 +65,7 @@ fn delays(retries: &Retries, folder: &Path) -> io::Result<()> {
     println!("retry    delay [s]       at [s]");
     let delays = retries.delays();
     for (number, (delay, at)) in (1..).zip(delays.iter().zip(&retries.at)) {
-        println!(
-            "{number:>5} {:>12.3} {:>12.3}",
-            delay.as_secs_f64(),
-            at.as_secs_f64()
-        );
+        println!("{number:>5} {:>12.3} {:>12.3}", delay.as_secs_f64(), at.as_secs_f64());
     }
     println!();
     let bars = Bars {
@@ -105,14 +94,7 @@ fn per_second(id: &str, title: &str, name: &str, retries: &Retries, folder: &Pat
         x_label: "second",
         y_label: "retries",
         scale: Scale::Linear,
-        bars: counts
-            .iter()
-            .enumerate()
-            .map(|(second, count)| (second.to_string(), *count as f64))
-            .collect(),
+        bars: counts.iter().enumerate().map(|(second, count)| (second.to_string(), *count as f64)).collect(),
     };
-    std::fs::write(
-        folder.join(format!("{}-{name}.svg", id.to_lowercase())),
-        bars.to_svg(),
-    )
+    std::fs::write(folder.join(format!("{}-{name}.svg", id.to_lowercase())), bars.to_svg())
 }

@@ -29,9 +29,7 @@ pub(crate) async fn fail(limiter: impl RateLimiter<u32> + 'static, keys: u32, sp
         queue.add_rate_limited(*item);
     }
     // The first attempt of each key is the failure that all began with.
-    Retries {
-        at: attempts.split_off(keys as usize),
-    }
+    Retries { at: attempts.split_off(keys as usize) }
 }
 
 impl Retries {
@@ -39,9 +37,7 @@ impl Retries {
     pub(crate) fn per_second(&self, seconds: usize) -> Vec<usize> {
         let mut counts = vec![0; seconds];
         for at in &self.at {
-            if let Some(count) = usize::try_from(at.as_secs())
-                .ok()
-                .and_then(|second| counts.get_mut(second))
+            if let Some(count) = usize::try_from(at.as_secs()).ok().and_then(|second| counts.get_mut(second))
             {
                 *count += 1;
             }
@@ -52,10 +48,6 @@ impl Retries {
     /// The time from each attempt to the next one, of a single key.
     pub(crate) fn delays(&self) -> Vec<Duration> {
         let earlier = std::iter::once(Duration::ZERO).chain(self.at.iter().copied());
-        self.at
-            .iter()
-            .zip(earlier)
-            .map(|(at, earlier)| *at - earlier)
-            .collect()
+        self.at.iter().zip(earlier).map(|(at, earlier)| *at - earlier).collect()
     }
 }

@@ -42,11 +42,7 @@ pub(crate) enum Lines {
 
 impl Lines {
     pub(crate) fn new(fair: bool) -> Self {
-        if fair {
-            Self::Fair(Box::new(Flows::new()))
-        } else {
-            Self::Plain([Line::EMPTY; _])
-        }
+        if fair { Self::Fair(Box::new(Flows::new())) } else { Self::Plain([Line::EMPTY; _]) }
     }
 
     /// The number of a flow for one more entry.
@@ -135,22 +131,13 @@ struct State {
 
 impl Flows {
     fn new() -> Self {
-        Self {
-            flows: Vec::new(),
-            vacant: Vec::new(),
-            numbers: HashMap::default(),
-            turns: Default::default(),
-        }
+        Self { flows: Vec::new(), vacant: Vec::new(), numbers: HashMap::default(), turns: Default::default() }
     }
 
     fn join(&mut self, name: Flow) -> u32 {
         let number = *self.numbers.entry(name).or_insert_with_key(|name| {
-            let state = State {
-                name: name.clone(),
-                members: 0,
-                lines: [Line::EMPTY; _],
-                in_turn: [false; _],
-            };
+            let state =
+                State { name: name.clone(), members: 0, lines: [Line::EMPTY; _], in_turn: [false; _] };
             match self.vacant.pop() {
                 Some(number) => {
                     self.flows[number as usize] = state;

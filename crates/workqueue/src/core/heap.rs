@@ -23,10 +23,7 @@ struct Node {
 
 impl Heap {
     pub(crate) fn new() -> Self {
-        Self {
-            nodes: Vec::new(),
-            added: 0,
-        }
+        Self { nodes: Vec::new(), added: 0 }
     }
 
     #[inline]
@@ -41,11 +38,7 @@ impl Heap {
 
     /// Adds an entry whose state is waiting.
     pub(crate) fn push<K>(&mut self, id: Id, until: Moment, slab: &mut Slab<K>) {
-        self.nodes.push(Node {
-            until,
-            added: self.added,
-            id,
-        });
+        self.nodes.push(Node { until, added: self.added, id });
         self.added += 1;
         self.rise(self.nodes.len() - 1, slab);
     }

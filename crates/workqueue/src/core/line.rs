@@ -9,10 +9,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    pub(crate) const EMPTY: Self = Self {
-        first: Id::NONE,
-        last: Id::NONE,
-    };
+    pub(crate) const EMPTY: Self = Self { first: Id::NONE, last: Id::NONE };
 
     #[inline]
     pub(crate) fn first(self) -> Option<Id> {
@@ -44,8 +41,6 @@ impl Line {
     }
 
     pub(crate) fn iter<K>(self, slab: &Slab<K>) -> impl Iterator<Item = Id> {
-        std::iter::successors(self.first(), |id| {
-            Some(slab[*id].next).filter(|next| *next != Id::NONE)
-        })
+        std::iter::successors(self.first(), |id| Some(slab[*id].next).filter(|next| *next != Id::NONE))
     }
 }

@@ -101,8 +101,7 @@ impl<K> Core<K> {
     }
 
     pub(crate) fn advance(&mut self, now: Moment) {
-        self.order
-            .advance(now, &mut self.slab, self.options.metrics.as_deref());
+        self.order.advance(now, &mut self.slab, self.options.metrics.as_deref());
     }
 
     /// Shut down, nothing in line and nothing that will be: a key to run again is still to come.
@@ -180,10 +179,7 @@ impl<K> Core<K> {
             ..Gauges::default()
         };
         if self.options.metrics.is_some() {
-            let running = self
-                .order
-                .all_processing(&self.slab)
-                .map(|id| now.elapsed_since(self.slab[id].at));
+            let running = self.order.all_processing(&self.slab).map(|id| now.elapsed_since(self.slab[id].at));
             for running in running {
                 gauges.unfinished = gauges.unfinished.saturating_add(running);
                 gauges.longest_running = gauges.longest_running.max(running);
@@ -230,10 +226,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
 
     /// An entry that is nowhere yet.
     fn insert(&mut self, key: K, hash: u64, how: AddOptions) -> Id {
-        let flow = self
-            .order
-            .lines
-            .join(|| self.options.flow_of.as_ref().map(|flow_of| flow_of(&key)));
+        let flow = self.order.lines.join(|| self.options.flow_of.as_ref().map(|flow_of| flow_of(&key)));
         let id = self.slab.insert(Entry {
             key,
             hash,
@@ -252,11 +245,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
     /// Lets a known key run earlier or in a higher class, if that is what was `asked` for; `None` is an event.
     fn bring_forward(&mut self, id: Id, how: AddOptions, asked: Option<(Moment, Reason)>, now: Moment) {
         let entry = &self.slab[id];
-        let inherited = if how.is_event() {
-            Priority::Normal
-        } else {
-            entry.priority
-        };
+        let inherited = if how.is_event() { Priority::Normal } else { entry.priority };
         let priority = how.priority.unwrap_or(inherited);
         match entry.state {
             State::Ready if priority > entry.priority => {
@@ -308,11 +297,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
             self.advance(now());
         }
         let Some(id) = self.order.hand_out(&now, &mut self.slab) else {
-            return if self.is_finished() {
-                Taken::Finished
-            } else {
-                Taken::Nothing
-            };
+            return if self.is_finished() { Taken::Finished } else { Taken::Nothing };
         };
         self.processing += 1;
         let entry = &mut self.slab[id];
@@ -383,19 +368,14 @@ impl<K: Clone + Eq + Hash> Core<K> {
         let describe = |entry: &Entry<K>| KeySnapshot {
             key: entry.key.clone(),
             state: match entry.state {
-                State::Waiting { .. } if entry.at <= now => KeyState::Ready {
-                    since: entry.at.instant(self.epoch),
-                },
-                State::Waiting { why, .. } => KeyState::Waiting(Waiting {
-                    until: entry.at.instant(self.epoch),
-                    why,
-                }),
-                State::Ready => KeyState::Ready {
-                    since: entry.at.instant(self.epoch),
-                },
-                State::Processing { again } => KeyState::Processing {
-                    again: again.is_some(),
-                },
+                State::Waiting { .. } if entry.at <= now => {
+                    KeyState::Ready { since: entry.at.instant(self.epoch) }
+                }
+                State::Waiting { why, .. } => {
+                    KeyState::Waiting(Waiting { until: entry.at.instant(self.epoch), why })
+                }
+                State::Ready => KeyState::Ready { since: entry.at.instant(self.epoch) },
+                State::Processing { again } => KeyState::Processing { again: again.is_some() },
             },
             priority: entry.priority,
             flow: self.order.lines.name(entry.flow).cloned(),
@@ -405,8 +385,6 @@ impl<K: Clone + Eq + Hash> Core<K> {
     }
 
     fn find(&self, key: &K) -> Option<Id> {
-        self.index
-            .find(self.hasher.hash_one(key), |id| self.slab[*id].key == *key)
-            .copied()
+        self.index.find(self.hasher.hash_one(key), |id| self.slab[*id].key == *key).copied()
     }
 }

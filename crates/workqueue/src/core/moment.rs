@@ -23,9 +23,7 @@ impl Moment {
     pub(crate) fn instant(self, epoch: Instant) -> Instant {
         let elapsed = Duration::from_nanos(self.0);
         // A platform whose instants end before ours gets the day after tomorrow instead: waiting simply starts again.
-        epoch
-            .checked_add(elapsed)
-            .unwrap_or_else(|| epoch + Duration::from_secs(2 * 24 * 60 * 60))
+        epoch.checked_add(elapsed).unwrap_or_else(|| epoch + Duration::from_secs(2 * 24 * 60 * 60))
     }
 
     #[inline]

@@ -119,10 +119,7 @@ impl Order {
         } else {
             self.share(highest, now(), slab)
         };
-        let id = self
-            .lines
-            .first(class)
-            .expect("a class with ready keys has a first one");
+        let id = self.lines.first(class).expect("a class with ready keys has a first one");
         self.remove_ready(id, slab);
         self.lines.next_turn(class);
         slab[id].state = State::Processing { again: None };

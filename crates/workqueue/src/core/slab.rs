@@ -38,11 +38,7 @@ enum Slot<K> {
 
 impl<K> Slab<K> {
     pub(crate) fn new() -> Self {
-        Self {
-            chunks: Vec::new(),
-            vacant: Id::NONE,
-            len: 0,
-        }
+        Self { chunks: Vec::new(), vacant: Id::NONE, len: 0 }
     }
 
     pub(crate) fn insert(&mut self, entry: Entry<K>) -> Id {
@@ -51,9 +47,7 @@ impl<K> Slab<K> {
         }
         let id = self.vacant;
         let slot = self.slot_mut(id);
-        let Slot::Vacant { next } = *slot else {
-            unreachable!("place {id:?} is vacant and taken")
-        };
+        let Slot::Vacant { next } = *slot else { unreachable!("place {id:?} is vacant and taken") };
         *slot = Slot::Taken(entry);
         self.vacant = next;
         self.len += 1;
@@ -67,16 +61,10 @@ impl<K> Slab<K> {
         let places = u32::try_from(first + CHUNK).expect("four thousand million keys do not fit into memory");
         let first = places - CHUNK as u32;
         let next = |place| {
-            if place + 1 < places {
-                Id(place + 1)
-            } else {
-                Id::NONE
-            }
+            if place + 1 < places { Id(place + 1) } else { Id::NONE }
         };
         self.chunks
-            .push(Box::new(std::array::from_fn(|place| Slot::Vacant {
-                next: next(first + place as u32),
-            })));
+            .push(Box::new(std::array::from_fn(|place| Slot::Vacant { next: next(first + place as u32) })));
         self.vacant = Id(first);
     }
 

@@ -31,9 +31,7 @@ impl<K> Core<K> {
         now: Moment,
     ) -> Option<(Moment, Reason)> {
         let after = how.after.map(|delay| (now.after(delay), Reason::Delayed));
-        let failed = how
-            .rate_limited
-            .then(|| (self.failed(id, charged, now), Reason::RateLimited));
+        let failed = how.rate_limited.then(|| (self.failed(id, charged, now), Reason::RateLimited));
         // Of two equal times the limiter's is named: it is the one that says that something is wrong.
         failed.into_iter().chain(after).min_by_key(|(at, _)| *at)
     }
@@ -79,10 +77,7 @@ impl<K> Core<K> {
         let past = entry.past.get_or_insert_with(|| Box::new(Past::NONE));
         match entry.state {
             // Only what an event put off can be put off further by the next one.
-            State::Waiting {
-                why: Reason::Debounced,
-                ..
-            } => {}
+            State::Waiting { why: Reason::Debounced, .. } => {}
             State::Waiting { .. } => past.latest = now.after(max).min(entry.at),
             State::Ready | State::Processing { .. } => past.latest = now.after(max),
         }
@@ -95,11 +90,7 @@ impl<K> Core<K> {
             past.ended = now;
         }
         let asked = (again.at, again.why);
-        if again.event {
-            std::cmp::min_by_key(asked, self.event(id, now), |(at, _)| *at)
-        } else {
-            asked
-        }
+        if again.event { std::cmp::min_by_key(asked, self.event(id, now), |(at, _)| *at) } else { asked }
     }
 }
 
@@ -109,15 +100,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         let entry = &self.slab[self.find(key)?];
         match entry.state {
             State::Waiting { why, .. } => Some((entry.at, why)),
-            State::Processing {
-                again:
-                    Some(Again {
-                        event: false,
-                        at,
-                        why,
-                        ..
-                    }),
-            } => Some((at, why)),
+            State::Processing { again: Some(Again { event: false, at, why, .. }) } => Some((at, why)),
             State::Ready | State::Processing { .. } => None,
         }
         .filter(|(until, _)| *until > now)

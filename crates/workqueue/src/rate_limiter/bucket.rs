@@ -94,19 +94,11 @@ impl<K> Bucket<K> {
     /// The same bucket, for a queue with another type of key.
     #[must_use]
     pub fn share<J>(&self) -> Bucket<J> {
-        Bucket {
-            tokens: self.tokens.clone(),
-            reserved: HashMap::new(),
-            sweep_at: SWEEP,
-        }
+        Bucket { tokens: self.tokens.clone(), reserved: HashMap::new(), sweep_at: SWEEP }
     }
 
     fn of(tokens: Tokens) -> Self {
-        Self {
-            tokens: Arc::new(Mutex::new(tokens)),
-            reserved: HashMap::new(),
-            sweep_at: SWEEP,
-        }
+        Self { tokens: Arc::new(Mutex::new(tokens)), reserved: HashMap::new(), sweep_at: SWEEP }
     }
 }
 
@@ -114,11 +106,7 @@ fn check(rate: f64, burst: u32) -> Result<(), InvalidBucket> {
     if rate.is_nan() || rate <= 0.0 {
         return Err(InvalidBucket::Rate(rate));
     }
-    if burst == 0 {
-        Err(InvalidBucket::Burst)
-    } else {
-        Ok(())
-    }
+    if burst == 0 { Err(InvalidBucket::Burst) } else { Ok(()) }
 }
 
 /// Ten a second after a burst of a hundred: client-go's default.
@@ -193,25 +181,17 @@ mod tests {
     fn tokens_drip_in_with_time_and_never_beyond_the_burst() {
         let (mut bucket, start) = (Bucket::try_new(10.0, 2).unwrap(), Instant::now());
         assert_eq!(delays(&mut bucket, &"a", start, 3), [0.0, 0.0, 0.1]);
-        assert_eq!(
-            delays(&mut bucket, &"a", start + Duration::from_millis(150), 1),
-            [0.05]
-        );
+        assert_eq!(delays(&mut bucket, &"a", start + Duration::from_millis(150), 1), [0.05]);
         let long_after = start + Duration::from_secs(3600);
         assert_eq!(delays(&mut bucket, &"a", long_after, 3), [0.0, 0.0, 0.1]);
     }
 
     #[test]
     fn time_going_backwards_adds_nothing() {
-        let (mut bucket, start) = (
-            Bucket::try_new(1.0, 1).unwrap(),
-            Instant::now() + Duration::from_secs(10),
-        );
+        let (mut bucket, start) =
+            (Bucket::try_new(1.0, 1).unwrap(), Instant::now() + Duration::from_secs(10));
         assert_eq!(delays(&mut bucket, &"a", start, 1), [0.0]);
-        assert_eq!(
-            delays(&mut bucket, &"a", start - Duration::from_secs(5), 1),
-            [1.0]
-        );
+        assert_eq!(delays(&mut bucket, &"a", start - Duration::from_secs(5), 1), [1.0]);
     }
 
     #[test]
@@ -263,11 +243,7 @@ mod tests {
         let mut running = bucket.clone();
         assert_eq!(delays(&mut running, &"a", now, 2), [0.0, 1.0]);
         bucket.set_limits(10.0, 3, now).unwrap();
-        assert_eq!(
-            delays(&mut running, &"a", now, 1),
-            [0.2],
-            "two tokens at ten a second"
-        );
+        assert_eq!(delays(&mut running, &"a", now, 1), [0.2], "two tokens at ten a second");
         assert_eq!(bucket.set_limits(0.0, 3, now), Err(InvalidBucket::Rate(0.0)));
         assert_eq!(delays(&mut running, &"a", now, 1), [0.3]);
     }
@@ -288,10 +264,7 @@ mod tests {
     #[test]
     fn what_cannot_be_a_bucket_is_refused() {
         for rate in [0.0, -1.0, f64::NAN, f64::NEG_INFINITY] {
-            assert!(
-                matches!(Bucket::<&str>::try_new(rate, 1), Err(InvalidBucket::Rate(_))),
-                "{rate}"
-            );
+            assert!(matches!(Bucket::<&str>::try_new(rate, 1), Err(InvalidBucket::Rate(_))), "{rate}");
         }
         assert_eq!(Bucket::<&str>::try_new(1.0, 0).unwrap_err(), InvalidBucket::Burst);
     }

@@ -60,11 +60,7 @@ impl Limits {
     fn delay(self, failures: u32) -> Duration {
         // Beyond 2⁶⁴ ns, five centuries, there is nothing to tell apart: the shift stays in range and the product saturates.
         let nanos = self.base.as_nanos().saturating_mul(1 << failures.min(64));
-        if nanos < self.max.as_nanos() {
-            Duration::from_nanos_u128(nanos)
-        } else {
-            self.max
-        }
+        if nanos < self.max.as_nanos() { Duration::from_nanos_u128(nanos) } else { self.max }
     }
 }
 
@@ -82,19 +78,12 @@ impl<K> ItemExponentialFailure<K> {
     /// # Errors
     /// When `max` is less than `base`.
     pub fn try_new(base: Duration, max: Duration) -> Result<Self, InvalidExponential> {
-        if max < base {
-            Err(InvalidExponential { base, max })
-        } else {
-            Ok(Self::between(base, max))
-        }
+        if max < base { Err(InvalidExponential { base, max }) } else { Ok(Self::between(base, max)) }
     }
 
     pub(super) fn between(base: Duration, max: Duration) -> Self {
         let limits = ExponentialLimits(Arc::new(Mutex::new(Limits { base, max })));
-        Self {
-            limits,
-            failures: HashMap::new(),
-        }
+        Self { limits, failures: HashMap::new() }
     }
 
     /// A handle to the delays, to be kept when the limiter goes into a queue.
@@ -147,10 +136,7 @@ mod tests {
             0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
             163.84, 327.68, 655.36, 1000.0, 1000.0, 1000.0,
         ];
-        assert_eq!(
-            delays(&mut ItemExponentialFailure::default(), &"a", Instant::now(), 21),
-            expected
-        );
+        assert_eq!(delays(&mut ItemExponentialFailure::default(), &"a", Instant::now(), 21), expected);
     }
 
     #[test]
@@ -167,9 +153,7 @@ mod tests {
     #[test]
     fn very_many_failures_stay_at_the_maximum() {
         let mut limiter = ItemExponentialFailure::try_new(Duration::from_nanos(1), Duration::MAX).unwrap();
-        let all = (0..70)
-            .map(|_| limiter.when(&"a", Instant::now()).as_nanos())
-            .collect::<Vec<_>>();
+        let all = (0..70).map(|_| limiter.when(&"a", Instant::now()).as_nanos()).collect::<Vec<_>>();
         assert!(all.is_sorted(), "{all:?}");
         assert_eq!(all[..65], std::array::from_fn::<u128, 65, _>(|n| 1 << n));
 
@@ -181,11 +165,7 @@ mod tests {
     #[test]
     fn a_base_of_zero_never_delays() {
         let mut limiter = ItemExponentialFailure::try_new(Duration::ZERO, Duration::from_secs(1)).unwrap();
-        assert!(
-            delays(&mut limiter, &"a", Instant::now(), 100)
-                .iter()
-                .all(|delay| *delay == 0.0)
-        );
+        assert!(delays(&mut limiter, &"a", Instant::now(), 100).iter().all(|delay| *delay == 0.0));
     }
 
     #[test]
@@ -193,15 +173,9 @@ mod tests {
         let (mut limiter, now) = (ItemExponentialFailure::default(), Instant::now());
         let limits = limiter.limits();
         delays(&mut limiter, &"a", now, 2);
-        limits
-            .set(Duration::from_secs(1), Duration::from_secs(6))
-            .unwrap();
+        limits.set(Duration::from_secs(1), Duration::from_secs(6)).unwrap();
         assert_eq!(delays(&mut limiter, &"a", now, 2), [4.0, 6.0]);
-        assert!(
-            limits
-                .set(Duration::from_secs(2), Duration::from_secs(1))
-                .is_err()
-        );
+        assert!(limits.set(Duration::from_secs(2), Duration::from_secs(1)).is_err());
         assert_eq!(delays(&mut limiter, &"b", now, 1), [1.0]);
     }
 
@@ -209,9 +183,6 @@ mod tests {
     fn a_maximum_below_the_base_is_refused() {
         let refused = ItemExponentialFailure::<&str>::try_new(Duration::from_secs(2), Duration::from_secs(1))
             .unwrap_err();
-        assert_eq!(
-            refused.to_string(),
-            "exponential back-off: maximum 1s is less than the first delay 2s"
-        );
+        assert_eq!(refused.to_string(), "exponential back-off: maximum 1s is less than the first delay 2s");
     }
 }

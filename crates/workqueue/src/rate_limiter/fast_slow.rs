@@ -24,12 +24,7 @@ impl<K> ItemFastSlow<K> {
     /// The first `fast_attempts` failures of a key wait `fast`, the ones after it `slow`.
     #[must_use]
     pub fn new(fast: Duration, slow: Duration, fast_attempts: u32) -> Self {
-        Self {
-            fast,
-            slow,
-            fast_attempts,
-            failures: HashMap::new(),
-        }
+        Self { fast, slow, fast_attempts, failures: HashMap::new() }
     }
 }
 
@@ -37,11 +32,7 @@ impl<K: Clone + Eq + Hash + Send> RateLimiter<K> for ItemFastSlow<K> {
     fn when(&mut self, key: &K, _now: Instant) -> Duration {
         let failures = self.failures.entry_ref(key).or_insert(0);
         *failures = failures.saturating_add(1);
-        if *failures <= self.fast_attempts {
-            self.fast
-        } else {
-            self.slow
-        }
+        if *failures <= self.fast_attempts { self.fast } else { self.slow }
     }
 
     fn forget(&mut self, key: &K, _now: Instant) {
@@ -71,14 +62,9 @@ mod tests {
 
     #[test]
     fn three_fast_attempts_then_slow_ones_until_forgotten() {
-        let (mut limiter, now) = (
-            ItemFastSlow::new(Duration::from_millis(5), Duration::from_secs(10), 3),
-            Instant::now(),
-        );
-        assert_eq!(
-            delays(&mut limiter, &"a", now, 5),
-            [0.005, 0.005, 0.005, 10.0, 10.0]
-        );
+        let (mut limiter, now) =
+            (ItemFastSlow::new(Duration::from_millis(5), Duration::from_secs(10), 3), Instant::now());
+        assert_eq!(delays(&mut limiter, &"a", now, 5), [0.005, 0.005, 0.005, 10.0, 10.0]);
         assert_eq!(limiter.num_requeues(&"a"), 5);
         limiter.forget(&"a", now);
         assert_eq!(delays(&mut limiter, &"a", now, 1), [0.005]);

@@ -21,10 +21,7 @@ impl<L> WithFullJitter<L> {
     /// `inner`, with delays drawn from the numbers that follow `seed`.
     #[must_use]
     pub fn new(inner: L, seed: u64) -> Self {
-        Self {
-            inner,
-            random: fastrand::Rng::with_seed(seed),
-        }
+        Self { inner, random: fastrand::Rng::with_seed(seed) }
     }
 }
 
@@ -50,10 +47,7 @@ mod tests {
 
     #[test]
     fn a_wave_is_spread_over_its_delay() {
-        let (mut limiter, now) = (
-            WithFullJitter::new(ItemExponentialFailure::default(), 1),
-            Instant::now(),
-        );
+        let (mut limiter, now) = (WithFullJitter::new(ItemExponentialFailure::default(), 1), Instant::now());
         let mut slots = [0; 64];
         for key in 0..10_000 {
             // The eighth delay is 640 ms: 64 slots of 10 ms, a hundred and fifty keys in each.

@@ -20,19 +20,13 @@ impl<K> MaxOf<K> {
     /// The strictest of `limiters`.
     #[must_use]
     pub fn new(limiters: impl IntoIterator<Item = Box<dyn RateLimiter<K>>>) -> Self {
-        Self {
-            limiters: limiters.into_iter().collect(),
-        }
+        Self { limiters: limiters.into_iter().collect() }
     }
 }
 
 impl<K> RateLimiter<K> for MaxOf<K> {
     fn when(&mut self, key: &K, now: Instant) -> Duration {
-        self.limiters
-            .iter_mut()
-            .map(|limiter| limiter.when(key, now))
-            .max()
-            .unwrap_or_default()
+        self.limiters.iter_mut().map(|limiter| limiter.when(key, now)).max().unwrap_or_default()
     }
 
     fn forget(&mut self, key: &K, now: Instant) {
@@ -42,19 +36,13 @@ impl<K> RateLimiter<K> for MaxOf<K> {
     }
 
     fn num_requeues(&self, key: &K) -> u32 {
-        self.limiters
-            .iter()
-            .map(|limiter| limiter.num_requeues(key))
-            .max()
-            .unwrap_or_default()
+        self.limiters.iter().map(|limiter| limiter.num_requeues(key)).max().unwrap_or_default()
     }
 }
 
 impl<K> fmt::Debug for MaxOf<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MaxOf")
-            .field("limiters", &self.limiters.len())
-            .finish()
+        f.debug_struct("MaxOf").field("limiters", &self.limiters.len()).finish()
     }
 }
 
@@ -74,10 +62,7 @@ mod tests {
         assert_eq!(delays, [5, 30, 30, 40]);
         assert_eq!(limiter.num_requeues(&"a"), 4);
         limiter.forget(&"a", now);
-        assert_eq!(
-            (limiter.num_requeues(&"a"), limiter.when(&"a", now).as_millis()),
-            (0, 5)
-        );
+        assert_eq!((limiter.num_requeues(&"a"), limiter.when(&"a", now).as_millis()), (0, 5));
     }
 
     #[test]

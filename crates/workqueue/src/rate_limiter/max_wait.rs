@@ -48,10 +48,7 @@ mod tests {
     fn answers_are_capped_and_the_inner_limiter_is_charged_in_full() {
         let (exponential, now) = (ItemExponentialFailure::default(), Instant::now());
         let mut limiter = WithMaxWait::new(exponential, Duration::from_millis(12));
-        assert_eq!(
-            [(); 4].map(|()| limiter.when(&"a", now).as_millis()),
-            [5, 10, 12, 12]
-        );
+        assert_eq!([(); 4].map(|()| limiter.when(&"a", now).as_millis()), [5, 10, 12, 12]);
         assert_eq!(limiter.num_requeues(&"a"), 4);
         limiter.forget(&"a", now);
         assert_eq!(limiter.when(&"a", now).as_millis(), 5);

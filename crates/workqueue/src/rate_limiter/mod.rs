@@ -98,14 +98,8 @@ pub(crate) mod tests {
     #[test]
     fn controller_default_is_the_longer_of_exponential_and_bucket() {
         let (mut limiter, now) = (default_controller_rate_limiter(), Instant::now());
-        let first: Vec<f64> = (0..10_000)
-            .map(|key| limiter.when(&key, now).as_secs_f64())
-            .collect();
-        assert_eq!(
-            first[..100],
-            [0.005; 100],
-            "the burst pays only the per-key delay"
-        );
+        let first: Vec<f64> = (0..10_000).map(|key| limiter.when(&key, now).as_secs_f64()).collect();
+        assert_eq!(first[..100], [0.005; 100], "the burst pays only the per-key delay");
         assert_eq!(first[100..103], [0.1, 0.2, 0.3], "then ten a second");
         assert_eq!(first[9_999], 990.0);
     }
@@ -117,19 +111,12 @@ pub(crate) mod tests {
         for other in 0..95 {
             limiter.when(&["b", "c"][other % 2], now);
         }
-        assert_eq!(
-            limiter.when(&"a", now),
-            Duration::from_millis(160),
-            "the bucket alone asks for 100 ms"
-        );
+        assert_eq!(limiter.when(&"a", now), Duration::from_millis(160), "the bucket alone asks for 100 ms");
     }
 
     #[test]
     fn item_based_default_starts_at_one_millisecond() {
         let mut limiter = default_item_based_rate_limiter();
-        assert_eq!(
-            delays(&mut limiter, &"a", Instant::now(), 3),
-            [0.001, 0.002, 0.004]
-        );
+        assert_eq!(delays(&mut limiter, &"a", Instant::now(), 3), [0.001, 0.002, 0.004]);
     }
 }

@@ -53,10 +53,7 @@ impl Tokens {
     }
 
     pub(super) fn reserve(&mut self, now: Instant) -> Reservation {
-        const AT_ONCE: Reservation = Reservation {
-            delay: Duration::ZERO,
-            slot: None,
-        };
+        const AT_ONCE: Reservation = Reservation { delay: Duration::ZERO, slot: None };
         if self.rate.is_infinite() {
             return AT_ONCE;
         }
@@ -67,10 +64,7 @@ impl Tokens {
                 return AT_ONCE;
             }
             if let Some(slot) = self.take_free_slot() {
-                return Reservation {
-                    delay: slot.saturating_duration_since(now),
-                    slot: Some(slot),
-                };
+                return Reservation { delay: slot.saturating_duration_since(now), slot: Some(slot) };
             }
         }
         let level = self.level - 1.0;
@@ -80,16 +74,10 @@ impl Tokens {
         }
         let delay = nanoseconds(-level / self.rate);
         if delay > self.horizon {
-            return Reservation {
-                delay: self.horizon,
-                slot: None,
-            };
+            return Reservation { delay: self.horizon, slot: None };
         }
         self.level = level;
-        Reservation {
-            delay,
-            slot: now.checked_add(delay),
-        }
+        Reservation { delay, slot: now.checked_add(delay) }
     }
 
     /// Gives back a slot, unless it has passed: then its token was used.
@@ -101,9 +89,7 @@ impl Tokens {
 
     /// Brings everything up to `now`. Time that goes backwards adds nothing, but later times count from there: as in Go.
     pub(super) fn advance(&mut self, now: Instant) {
-        let elapsed = self
-            .at
-            .map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        let elapsed = self.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         self.level = (self.level + elapsed.as_secs_f64() * self.rate).min(self.burst);
         self.at = Some(now);
         while let Some(slot) = self.free.first_entry().filter(|slot| *slot.key() <= now) {
@@ -131,11 +117,7 @@ impl Tokens {
 /// Seconds as a duration: whole nanoseconds, the rest cut off as in Go, saturating.
 fn nanoseconds(seconds: f64) -> Duration {
     let nanos = seconds * 1e9;
-    if nanos >= u64::MAX as f64 {
-        Duration::MAX
-    } else {
-        Duration::from_nanos(nanos as u64)
-    }
+    if nanos >= u64::MAX as f64 { Duration::MAX } else { Duration::from_nanos(nanos as u64) }
 }
 
 #[cfg(test)]
@@ -147,10 +129,7 @@ mod tests {
     use super::*;
 
     fn seconds(delays: impl IntoIterator<Item = Reservation>) -> Vec<f64> {
-        delays
-            .into_iter()
-            .map(|reservation| reservation.delay.as_secs_f64())
-            .collect()
+        delays.into_iter().map(|reservation| reservation.delay.as_secs_f64()).collect()
     }
 
     #[test]
@@ -186,16 +165,9 @@ mod tests {
     fn beyond_the_horizon_nothing_is_reserved() {
         let (mut tokens, now) = (Tokens::new(10.0, 1), Instant::now());
         tokens.horizon = Duration::from_millis(200);
-        assert_eq!(
-            seconds((0..5).map(|_| tokens.reserve(now))),
-            [0.0, 0.1, 0.2, 0.2, 0.2]
-        );
+        assert_eq!(seconds((0..5).map(|_| tokens.reserve(now))), [0.0, 0.1, 0.2, 0.2, 0.2]);
         let later = now + Duration::from_millis(200);
-        assert_eq!(
-            seconds([tokens.reserve(later)]),
-            [0.1],
-            "the two beyond it took no token"
-        );
+        assert_eq!(seconds([tokens.reserve(later)]), [0.1], "the two beyond it took no token");
     }
 
     #[derive(Clone, Debug)]

@@ -19,9 +19,7 @@ impl<T> Mutex<T> {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        self.0
-            .lock()
-            .expect("no thread of the model panicked with the lock")
+        self.0.lock().expect("no thread of the model panicked with the lock")
     }
 }
 

@@ -27,11 +27,8 @@ pub(super) fn event() -> Vec<Column> {
             |event, _| text(event, "/reason"),
         ),
         string("Object", "The object that this event is about.", |event, _| {
-            let regarding = &event[if event.get("regarding").is_some() {
-                "regarding"
-            } else {
-                "involvedObject"
-            }];
+            let regarding =
+                &event[if event.get("regarding").is_some() { "regarding" } else { "involvedObject" }];
             let kind = regarding["kind"].as_str().unwrap_or_default().to_lowercase();
             json!(match regarding["name"].as_str().unwrap_or_default() {
                 "" => kind,
@@ -60,54 +57,35 @@ pub(super) fn event() -> Vec<Column> {
                 ];
                 let host = ["/source/host", "/deprecatedSource/host", "/reportingInstance"];
                 let (component, host) = (first_text(event, &component), first_text(event, &host));
-                let (component, host) = (
-                    component.as_str().unwrap_or_default(),
-                    host.as_str().unwrap_or_default(),
-                );
-                json!(if host.is_empty() {
-                    component.to_owned()
-                } else {
-                    format!("{component}, {host}")
-                })
+                let (component, host) =
+                    (component.as_str().unwrap_or_default(), host.as_str().unwrap_or_default());
+                json!(if host.is_empty() { component.to_owned() } else { format!("{component}, {host}") })
             },
         ),
-        string(
-            "Message",
-            "A human-readable description of the status of this operation.",
-            |event, _| {
-                let message = first_text(event, &["/message", "/note"]);
-                json!(message.as_str().unwrap_or_default().trim())
-            },
-        ),
+        string("Message", "A human-readable description of the status of this operation.", |event, _| {
+            let message = first_text(event, &["/message", "/note"]);
+            json!(message.as_str().unwrap_or_default().trim())
+        }),
         wide(
             "First Seen",
             "The time at which the event was first recorded. (Time of server receipt is in TypeMeta.)",
             |event, now| json!(first_seen(event, now)),
         ),
-        wide(
-            "Count",
-            "The number of times this event has occurred.",
-            |event, _| {
-                let count = if event["series"].is_object() {
-                    number(event, "/series/count")
-                } else {
-                    // Events of the new API happen once and do not count.
-                    number(event, "/count")
-                        .max(number(event, "/deprecatedCount"))
-                        .max(1)
-                };
-                json!(count)
-            },
-        ),
+        wide("Count", "The number of times this event has occurred.", |event, _| {
+            let count = if event["series"].is_object() {
+                number(event, "/series/count")
+            } else {
+                // Events of the new API happen once and do not count.
+                number(event, "/count").max(number(event, "/deprecatedCount")).max(1)
+            };
+            json!(count)
+        }),
         wide("Name", "", |event, _| text(event, "/metadata/name")),
     ]
 }
 
 fn first_seen(event: &Value, now: Timestamp) -> String {
-    let time = first_text(
-        event,
-        &["/firstTimestamp", "/deprecatedFirstTimestamp", "/eventTime"],
-    );
+    let time = first_text(event, &["/firstTimestamp", "/deprecatedFirstTimestamp", "/eventTime"]);
     since_text(time.as_str(), now)
 }
 

@@ -63,10 +63,7 @@ fn age() -> Column {
 
 fn created_at() -> Column {
     column("Created At", "date", 0, AGE_DESCRIPTION, |object, _| {
-        object
-            .pointer("/metadata/creationTimestamp")
-            .cloned()
-            .unwrap_or_default()
+        object.pointer("/metadata/creationTimestamp").cloned().unwrap_or_default()
     })
 }
 
@@ -101,9 +98,7 @@ fn secret() -> Vec<Column> {
 }
 
 fn namespace() -> Vec<Column> {
-    let status = string("Status", "The status of the namespace", |object, _| {
-        text(object, "/status/phase")
-    });
+    let status = string("Status", "The status of the namespace", |object, _| text(object, "/status/phase"));
     vec![status, age()]
 }
 
@@ -120,18 +115,11 @@ fn lease() -> Vec<Column> {
 fn controller_revision() -> Vec<Column> {
     vec![
         string("Controller", "Controller of the object", |object, _| {
-            let owners = object
-                .pointer("/metadata/ownerReferences")
-                .and_then(Value::as_array);
-            let controller = owners
-                .into_iter()
-                .flatten()
-                .find(|owner| owner["controller"] == true);
+            let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+            let controller = owners.into_iter().flatten().find(|owner| owner["controller"] == true);
             json!(controller.map_or("<none>".to_owned(), |owner| {
                 let kind = owner["kind"].as_str().unwrap_or_default().to_lowercase();
-                let group = owner["apiVersion"]
-                    .as_str()
-                    .and_then(|version| Some(version.split_once('/')?.0));
+                let group = owner["apiVersion"].as_str().and_then(|version| Some(version.split_once('/')?.0));
                 let kind = group.map_or(kind.clone(), |group| format!("{kind}.{group}"));
                 format!("{kind}/{}", owner["name"].as_str().unwrap_or_default())
             }))
@@ -155,26 +143,15 @@ fn text(object: &Value, pointer: &str) -> Value {
 
 fn first_text(object: &Value, pointers: &[&str]) -> Value {
     let texts = pointers.iter().filter_map(|pointer| text_at(object, pointer));
-    json!(
-        texts
-            .into_iter()
-            .find(|text| !text.is_empty())
-            .unwrap_or_default()
-    )
+    json!(texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default())
 }
 
 fn number(object: &Value, pointer: &str) -> i64 {
-    object
-        .pointer(pointer)
-        .and_then(Value::as_i64)
-        .unwrap_or_default()
+    object.pointer(pointer).and_then(Value::as_i64).unwrap_or_default()
 }
 
 fn length(object: &Value, pointer: &str) -> usize {
-    object
-        .pointer(pointer)
-        .and_then(Value::as_object)
-        .map_or(0, serde_json::Map::len)
+    object.pointer(pointer).and_then(Value::as_object).map_or(0, serde_json::Map::len)
 }
 
 #[cfg(test)]
@@ -224,11 +201,7 @@ mod tests {
         check(
             "ConfigMap",
             &json!({"metadata": {"name": "a"}, "data": {"x": "", "y": ""}, "binaryData": {"z": ""}}),
-            &[
-                ("Name", json!("a")),
-                ("Data", json!(3)),
-                ("Age", json!("<unknown>")),
-            ],
+            &[("Name", json!("a")), ("Data", json!(3)), ("Age", json!("<unknown>"))],
         );
         check(
             "Secret",
@@ -283,10 +256,7 @@ mod tests {
         check(
             "CustomResourceDefinition",
             &json!({"metadata": {"name": "x", "creationTimestamp": "2026-01-01T00:00:00Z"}}),
-            &[
-                ("Name", json!("x")),
-                ("Created At", json!("2026-01-01T00:00:00Z")),
-            ],
+            &[("Name", json!("x")), ("Created At", json!("2026-01-01T00:00:00Z"))],
         );
     }
 }

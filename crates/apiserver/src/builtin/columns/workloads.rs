@@ -118,11 +118,7 @@ pub(super) fn daemon_set() -> Vec<Column> {
                 let labels: Vec<String> = labels
                     .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
                     .collect();
-                json!(if labels.is_empty() {
-                    "<none>".to_owned()
-                } else {
-                    labels.join(",")
-                })
+                json!(if labels.is_empty() { "<none>".to_owned() } else { labels.join(",") })
             },
         ),
         age(),
@@ -139,46 +135,31 @@ pub(super) fn daemon_set() -> Vec<Column> {
 }
 
 fn containers() -> Column {
-    wide(
-        "Containers",
-        "Names of each container in the template.",
-        |object, _| json!(of_containers(object, "name")),
-    )
+    wide("Containers", "Names of each container in the template.", |object, _| {
+        json!(of_containers(object, "name"))
+    })
 }
 
 fn images() -> Column {
-    wide(
-        "Images",
-        "Images referenced by each container in the template.",
-        |object, _| json!(of_containers(object, "image")),
-    )
+    wide("Images", "Images referenced by each container in the template.", |object, _| {
+        json!(of_containers(object, "image"))
+    })
 }
 
 fn of_containers(object: &Value, key: &str) -> String {
-    let list = object
-        .pointer("/spec/template/spec/containers")
-        .and_then(Value::as_array);
-    let values: Vec<&str> = list
-        .into_iter()
-        .flatten()
-        .map(|container| container[key].as_str().unwrap_or_default())
-        .collect();
+    let list = object.pointer("/spec/template/spec/containers").and_then(Value::as_array);
+    let values: Vec<&str> =
+        list.into_iter().flatten().map(|container| container[key].as_str().unwrap_or_default()).collect();
     values.join(",")
 }
 
 fn ready_of_replicas(object: &Value, _: Timestamp) -> Value {
-    let (ready, desired) = (
-        number(object, "/status/readyReplicas"),
-        number(object, "/spec/replicas"),
-    );
+    let (ready, desired) = (number(object, "/status/readyReplicas"), number(object, "/spec/replicas"));
     json!(format!("{ready}/{desired}"))
 }
 
 fn selector_text(object: &Value) -> String {
-    object
-        .pointer("/spec/selector")
-        .map(selector::label_selector_text)
-        .unwrap_or_default()
+    object.pointer("/spec/selector").map(selector::label_selector_text).unwrap_or_default()
 }
 
 fn selector_or_none(object: &Value, _: Timestamp) -> Value {

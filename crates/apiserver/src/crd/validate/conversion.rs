@@ -27,10 +27,7 @@ pub(super) fn check(conversion: &Value, errors: &mut Vec<FieldError>) {
     }
     match &webhook["clientConfig"] {
         Value::Object(_) => check_client(&webhook["clientConfig"], client, errors),
-        _ => errors.push(FieldError::required(
-            client,
-            "required when strategy is set to Webhook",
-        )),
+        _ => errors.push(FieldError::required(client, "required when strategy is set to Webhook")),
     }
     check_reviews(list(webhook, "conversionReviewVersions"), reviews, errors);
 }
@@ -41,18 +38,11 @@ fn check_client(config: &Value, field: &str, errors: &mut Vec<FieldError>) {
             let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
             if scheme != "https" {
                 let detail = "'https' is the only allowed URL scheme; desired format: https://host[/path]";
-                errors.push(FieldError::invalid(
-                    format!("{field}.url"),
-                    &quote(scheme),
-                    detail,
-                ));
+                errors.push(FieldError::invalid(format!("{field}.url"), &quote(scheme), detail));
             }
         }
         (None, true) => check_service(&config["service"], &format!("{field}.service"), errors),
-        _ => errors.push(FieldError::required(
-            field,
-            "exactly one of url or service is required",
-        )),
+        _ => errors.push(FieldError::required(field, "exactly one of url or service is required")),
     }
 }
 
@@ -65,11 +55,7 @@ fn check_service(service: &Value, field: &str, errors: &mut Vec<FieldError>) {
     let port = service["port"].as_i64().unwrap_or(443);
     if !(1..=65535).contains(&port) {
         let detail = "port is not valid: must be between 1 and 65535, inclusive";
-        errors.push(FieldError::invalid(
-            format!("{field}.port"),
-            &port.to_string(),
-            detail,
-        ));
+        errors.push(FieldError::invalid(format!("{field}.port"), &port.to_string(), detail));
     }
     let Some(path) = service["path"].as_str() else {
         return;
@@ -97,11 +83,7 @@ fn check_reviews(versions: &[Value], field: &str, errors: &mut Vec<FieldError>) 
         return;
     }
     let mut seen: Vec<&str> = Vec::new();
-    for (index, version) in versions
-        .iter()
-        .map(|version| version.as_str().unwrap_or_default())
-        .enumerate()
-    {
+    for (index, version) in versions.iter().map(|version| version.as_str().unwrap_or_default()).enumerate() {
         let field = format!("{field}[{index}]");
         if seen.contains(&version) {
             errors.push(FieldError::invalid(field, &quote(version), "duplicate version"));
@@ -114,10 +96,6 @@ fn check_reviews(versions: &[Value], field: &str, errors: &mut Vec<FieldError>) 
     }
     if !seen.iter().any(|version| REVIEWS.contains(version)) {
         let shown = Value::from(versions).to_string();
-        errors.push(FieldError::invalid(
-            field,
-            &shown,
-            "must include at least one of v1, v1beta1",
-        ));
+        errors.push(FieldError::invalid(field, &shown, "must include at least one of v1, v1beta1"));
     }
 }

@@ -16,10 +16,9 @@ const COLUMN_FORMATS: &str = "byte,date,date-time,double,float,int32,int64,passw
 pub(super) fn check(version: &Value, index: Option<usize>, errors: &mut Vec<FieldError>) {
     let (place, schema_place) = match index {
         None => ("spec".to_owned(), "spec.validation.openAPIV3Schema".to_owned()),
-        Some(index) => (
-            format!("spec.versions[{index}]"),
-            format!("spec.versions[{index}].schema.openAPIV3Schema"),
-        ),
+        Some(index) => {
+            (format!("spec.versions[{index}]"), format!("spec.versions[{index}].schema.openAPIV3Schema"))
+        }
     };
     let schema = &version["schema"]["openAPIV3Schema"];
     if schema.is_object() {
@@ -30,27 +29,15 @@ pub(super) fn check(version: &Value, index: Option<usize>, errors: &mut Vec<Fiel
         let field = format!("spec.versions[{index}].schema.openAPIV3Schema");
         errors.push(FieldError::required(field, "schemas are required"));
     }
-    check_scale(
-        &version["subresources"]["scale"],
-        &format!("{place}.subresources.scale"),
-        errors,
-    );
+    check_scale(&version["subresources"]["scale"], &format!("{place}.subresources.scale"), errors);
     for (index, column) in list(version, "additionalPrinterColumns").iter().enumerate() {
-        check_column(
-            column,
-            &format!("{place}.additionalPrinterColumns[{index}]"),
-            errors,
-        );
+        check_column(column, &format!("{place}.additionalPrinterColumns[{index}]"), errors);
     }
     check_selectable(version, schema, &format!("{place}.selectableFields"), errors);
     let warning = text(version, "deprecationWarning");
     if !warning.is_empty() && version["deprecated"] != true {
         let detail = "can only be set for deprecated versions";
-        errors.push(FieldError::invalid(
-            format!("{place}.deprecationWarning"),
-            &quote(warning),
-            detail,
-        ));
+        errors.push(FieldError::invalid(format!("{place}.deprecationWarning"), &quote(warning), detail));
     }
 }
 
@@ -75,10 +62,7 @@ fn check_scale(scale: &Value, place: &str, errors: &mut Vec<FieldError>) {
                 &quote(path),
                 "must be a simple json path starting with .",
             ));
-        } else if !parents
-            .iter()
-            .any(|parent| path.starts_with(&format!("{parent}.")))
-        {
+        } else if !parents.iter().any(|parent| path.starts_with(&format!("{parent}."))) {
             let detail = match parents {
                 [one] => format!("should be a json path under {one}"),
                 _ => "should be a json path under either .spec or .status".to_owned(),
@@ -102,22 +86,14 @@ fn check_column(column: &Value, place: &str, errors: &mut Vec<FieldError>) {
     let format = text(column, "format");
     if !format.is_empty() && !COLUMN_FORMATS.split(',').any(|known| known == format) {
         let detail = format!("must be one of {COLUMN_FORMATS}");
-        errors.push(FieldError::invalid(
-            format!("{place}.format"),
-            &quote(format),
-            &detail,
-        ));
+        errors.push(FieldError::invalid(format!("{place}.format"), &quote(format), &detail));
     }
     let path = text(column, "jsonPath");
     let field = format!("{place}.JSONPath");
     if path.is_empty() {
         errors.push(FieldError::required(field, ""));
     } else if !path.starts_with('.') {
-        errors.push(FieldError::invalid(
-            field,
-            &quote(path),
-            "must be a simple json path starting with .",
-        ));
+        errors.push(FieldError::invalid(field, &quote(path), "must be a simple json path starting with ."));
     }
 }
 
@@ -169,11 +145,9 @@ fn selected<'a>(schema: &'a Value, path: &str) -> Result<&'a str, String> {
     }
     let mut place = schema;
     for (depth, key) in rest.split('.').enumerate() {
-        let found = place["properties"].get(key).or_else(|| {
-            place
-                .get("additionalProperties")
-                .filter(|additional| additional.is_object())
-        });
+        let found = place["properties"]
+            .get(key)
+            .or_else(|| place.get("additionalProperties").filter(|additional| additional.is_object()));
         // The metadata of the object itself has selectors of its own.
         place = match found {
             Some(found) if depth > 0 || key != "metadata" => found,

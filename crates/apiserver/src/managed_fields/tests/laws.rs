@@ -14,19 +14,11 @@ use super::{GIZMO, gizmo};
 use crate::testing::json_value;
 
 fn writer(manager: &str) -> Writer<'_> {
-    Writer {
-        manager,
-        subresource: "",
-        api_version: "example.com/v1",
-        now: "2024-01-01T00:00:00Z",
-    }
+    Writer { manager, subresource: "", api_version: "example.com/v1", now: "2024-01-01T00:00:00Z" }
 }
 
 fn applied(live: Option<&Value>, manager: &str, spec: &Value, now: &str) -> Value {
-    let writer = Writer {
-        now,
-        ..writer(manager)
-    };
+    let writer = Writer { now, ..writer(manager) };
     let mut object = apply(&GIZMO, live, &gizmo(spec), &writer, true, &[]).unwrap();
     GIZMO.default(&mut object);
     object
@@ -38,19 +30,12 @@ const LATER: &str = "2024-01-01T00:00:01Z";
 /// A spec of a Gizmo that fits its schema.
 fn spec() -> impl Strategy<Value = Value> {
     let text = || prop_oneof![Just("x"), Just("y"), Just("z")];
-    let port = (
-        0i64..3,
-        option::of(prop_oneof![Just("TCP"), Just("UDP")]),
-        option::of(text()),
-    );
+    let port = (0i64..3, option::of(prop_oneof![Just("TCP"), Just("UDP")]), option::of(text()));
     let ports = prop::collection::vec(port, 0..3).prop_map(|ports| {
         let mut list: Vec<Value> = Vec::new();
         for (port, proto, label) in ports {
             let proto = proto.unwrap_or("TCP");
-            if list
-                .iter()
-                .all(|other| other["port"] != port || other["proto"] != proto)
-            {
+            if list.iter().all(|other| other["port"] != port || other["proto"] != proto) {
                 let mut item = json!({"port": port, "proto": proto});
                 if let Some(label) = label {
                     item["label"] = json!(label);
@@ -79,9 +64,7 @@ fn spec() -> impl Strategy<Value = Value> {
             ("map", map),
             ("atomic", atomic),
         ];
-        let present = fields
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        let present = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
         Value::Object(present.collect::<Map<_, _>>())
     })
 }
@@ -96,9 +79,9 @@ fn contains(whole: &Value, part: &Value) -> bool {
                 None => is_hollow(part),
             })
         }
-        (Value::Array(whole), Value::Array(part)) => part
-            .iter()
-            .all(|part| whole.iter().any(|whole| contains(whole, part))),
+        (Value::Array(whole), Value::Array(part)) => {
+            part.iter().all(|part| whole.iter().any(|whole| contains(whole, part)))
+        }
         (_, Value::Null) => true,
         (whole, part) => whole == part,
     }

@@ -57,9 +57,8 @@ impl Player {
         let scenario: Value = serde_json::from_str(&text).unwrap();
         for (index, step) in scenario["steps"].as_array().unwrap().iter().enumerate() {
             let (request, response) = (&step["request"], &step["response"]);
-            let Some((path, query)) = request["path"]
-                .as_str()
-                .map(|path| path.split_once('?').unwrap_or((path, "")))
+            let Some((path, query)) =
+                request["path"].as_str().map(|path| path.split_once('?').unwrap_or((path, "")))
             else {
                 continue;
             };
@@ -106,17 +105,11 @@ impl Player {
                 self.objects.remove(&key(write.path));
             }
             "POST" | "PUT" | "PATCH" => {
-                let subresource = if write.path.ends_with("/status") {
-                    "status"
-                } else {
-                    ""
-                };
+                let subresource = if write.path.ends_with("/status") { "status" } else { "" };
                 let path = match write.method {
-                    "POST" if ok => &format!(
-                        "{}/{}",
-                        write.path,
-                        after["metadata"]["name"].as_str().unwrap_or("")
-                    ),
+                    "POST" if ok => {
+                        &format!("{}/{}", write.path, after["metadata"]["name"].as_str().unwrap_or(""))
+                    }
                     _ => write.path.trim_end_matches("/status"),
                 };
                 let path = &*key(path);
@@ -126,13 +119,9 @@ impl Player {
                 let by = Writer {
                     manager,
                     subresource,
-                    api_version: if ok {
-                        &after["apiVersion"]
-                    } else {
-                        &write.body["apiVersion"]
-                    }
-                    .as_str()
-                    .unwrap_or_default(),
+                    api_version: if ok { &after["apiVersion"] } else { &write.body["apiVersion"] }
+                        .as_str()
+                        .unwrap_or_default(),
                     now,
                 };
                 if write.content_type.starts_with("application/apply-patch") {
@@ -162,10 +151,7 @@ impl Player {
     fn schema(&self, object: &Value, subresource: &str) -> Option<(Arc<Schema>, &'static [&'static str])> {
         let api_version = object["apiVersion"].as_str()?;
         let kind = object["kind"].as_str()?;
-        let custom = self
-            .custom
-            .get(&(api_version.to_owned(), kind.to_owned()))
-            .cloned();
+        let custom = self.custom.get(&(api_version.to_owned(), kind.to_owned())).cloned();
         let (schema, status) = custom.or_else(|| Some((builtin(api_version, kind)?, true)))?;
         let reset: &[&str] = match subresource {
             "status" => &["spec", "metadata"],
@@ -251,10 +237,7 @@ impl Player {
     fn compare(&mut self, index: usize, path: &str, new: Value, recorded: &Value) {
         self.checked += 1;
         let entries = |object: &Value| -> Vec<Value> {
-            let entries = object["metadata"]["managedFields"]
-                .as_array()
-                .cloned()
-                .unwrap_or_default();
+            let entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
             let timed = |mut entry: Value| {
                 if let Some(time) = entry.get_mut("time") {
                     *time = json!("some");
@@ -271,10 +254,8 @@ impl Player {
     }
 
     fn fail(&mut self, index: usize, got: &Value, expected: &Value) {
-        self.failures.push(format!(
-            "{} step {index}\n  got      {got}\n  expected {expected}",
-            self.scenario
-        ));
+        self.failures
+            .push(format!("{} step {index}\n  got      {got}\n  expected {expected}", self.scenario));
     }
 }
 
@@ -299,19 +280,9 @@ fn entries_are_those_of_a_real_server() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance/transcripts");
     let mut failures = Vec::new();
     let mut checked = 0;
-    for area in [
-        "apply",
-        "patch",
-        "strategic",
-        "cr-patch",
-        "cr-create",
-        "cr-update",
-        "update",
-    ] {
-        let mut files: Vec<_> = std::fs::read_dir(folder.join(area))
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .collect();
+    for area in ["apply", "patch", "strategic", "cr-patch", "cr-create", "cr-update", "update"] {
+        let mut files: Vec<_> =
+            std::fs::read_dir(folder.join(area)).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.sort();
         for file in files {
             let mut player = Player::default();
@@ -321,10 +292,5 @@ fn entries_are_those_of_a_real_server() {
         }
     }
     assert!(checked > 250, "only {checked} writes were compared");
-    assert!(
-        failures.is_empty(),
-        "{} of {checked} differ:\n{}",
-        failures.len(),
-        failures.join("\n")
-    );
+    assert!(failures.is_empty(), "{} of {checked} differ:\n{}", failures.len(), failures.join("\n"));
 }

@@ -15,11 +15,7 @@ fn check(steps: &[&str], expected: &Expect) {
     let mut shown = String::new();
     for (second, step) in steps.iter().enumerate() {
         let mut words = step.splitn(3, ' ');
-        let (manager, verb, spec) = (
-            words.next().unwrap(),
-            words.next().unwrap(),
-            words.next().unwrap(),
-        );
+        let (manager, verb, spec) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
         let writer = Writer {
             manager,
             subresource: "",
@@ -62,22 +58,11 @@ fn check(steps: &[&str], expected: &Expect) {
 
 fn show(object: &Value) -> String {
     let mut lines = vec![object["spec"].to_string()];
-    for entry in object["metadata"]["managedFields"]
-        .as_array()
-        .into_iter()
-        .flatten()
-    {
+    for entry in object["metadata"]["managedFields"].as_array().into_iter().flatten() {
         let text = |name: &str| entry[name].as_str().unwrap_or("-");
         let time = text("time").trim_start_matches("2024-01-01T00:00:");
-        let paths = super::super::encode::decode(&entry["fieldsV1"])
-            .unwrap()
-            .paths()
-            .join(" ");
-        lines.push(format!(
-            "{} {} {time} {paths}",
-            text("manager"),
-            text("operation")
-        ));
+        let paths = super::super::encode::decode(&entry["fieldsV1"]).unwrap().paths().join(" ");
+        lines.push(format!("{} {} {time} {paths}", text("manager"), text("operation")));
     }
     lines.join("\n")
 }
@@ -118,10 +103,7 @@ fn the_same_value_is_shared_and_another_is_a_conflict() {
         &expect![[r#"Apply failed with 1 conflict: conflict with "a": .spec.size"#]],
     );
     check(
-        &[
-            r#"a patches {"size":1,"color":"red","deep":{"a":1}}"#,
-            r#"b applies {"size":2,"deep":{"a":2}}"#,
-        ],
+        &[r#"a patches {"size":1,"color":"red","deep":{"a":1}}"#, r#"b applies {"size":2,"deep":{"a":2}}"#],
         &expect![[r#"
             Apply failed with 2 conflicts: conflicts with "a" using example.com/v1:
             - .spec.size
@@ -158,11 +140,7 @@ fn what_an_applier_no_longer_gives_goes_unless_somebody_else_has_it() {
 #[test]
 fn who_applies_nothing_leaves() {
     check(
-        &[
-            r#"a applies {"size":1}"#,
-            r#"b applies {"color":"red"}"#,
-            "a applies {}",
-        ],
+        &[r#"a applies {"size":1}"#, r#"b applies {"color":"red"}"#, "a applies {}"],
         &expect![[r#"
             {"color":"red"}
             b Apply 01Z .spec.color
@@ -173,10 +151,7 @@ fn who_applies_nothing_leaves() {
 #[test]
 fn an_update_takes_what_it_changes() {
     check(
-        &[
-            r#"a applies {"size":1,"color":"red","deep":{"a":1}}"#,
-            r#"b patches {"size":2,"deep":null}"#,
-        ],
+        &[r#"a applies {"size":1,"color":"red","deep":{"a":1}}"#, r#"b patches {"size":2,"deep":null}"#],
         &expect![[r#"
             {"color":"red","size":2}
             a Apply 00Z .spec.color
@@ -187,10 +162,7 @@ fn an_update_takes_what_it_changes() {
 #[test]
 fn applying_again_changes_nothing_not_even_times() {
     check(
-        &[
-            r#"a applies {"size":1,"set":["x"]}"#,
-            r#"a applies {"size":1,"set":["x"]}"#,
-        ],
+        &[r#"a applies {"size":1,"set":["x"]}"#, r#"a applies {"size":1,"set":["x"]}"#],
         &expect![[r#"
             {"set":["x"],"size":1}
             a Apply 00Z .spec.size .spec.set[="x"]"#]],
@@ -200,10 +172,7 @@ fn applying_again_changes_nothing_not_even_times() {
 #[test]
 fn lists_take_the_order_of_the_last_applier() {
     check(
-        &[
-            r#"a applies {"set":["a","b","c"]}"#,
-            r#"b applies {"set":["z","c","a"]}"#,
-        ],
+        &[r#"a applies {"set":["a","b","c"]}"#, r#"b applies {"set":["z","c","a"]}"#],
         &expect![[r#"
             {"set":["b","z","c","a"]}
             a Apply 00Z .spec.set[="a"] .spec.set[="b"] .spec.set[="c"]
@@ -214,10 +183,7 @@ fn lists_take_the_order_of_the_last_applier() {
 #[test]
 fn what_is_atomic_has_one_owner() {
     check(
-        &[
-            r#"a applies {"atomic":{"x":"1"},"list":["x"]}"#,
-            r#"b applies {"atomic":{"y":"1"},"list":["y"]}"#,
-        ],
+        &[r#"a applies {"atomic":{"x":"1"},"list":["x"]}"#, r#"b applies {"atomic":{"y":"1"},"list":["y"]}"#],
         &expect![[r#"
             Apply failed with 2 conflicts: conflicts with "a":
             - .spec.atomic
@@ -242,19 +208,11 @@ fn fields_without_a_schema_are_tracked_by_their_values() {
 #[test]
 fn entries_stay_discarded_until_the_next_apply() {
     check(
-        &[
-            r#"a patches {"size":1}"#,
-            "a resets [{}]",
-            r#"b patches {"size":2}"#,
-        ],
+        &[r#"a patches {"size":1}"#, "a resets [{}]", r#"b patches {"size":2}"#],
         &expect![[r#"{"size":2}"#]],
     );
     check(
-        &[
-            r#"a patches {"size":1}"#,
-            "a resets [{}]",
-            r#"b applies {"color":"red"}"#,
-        ],
+        &[r#"a patches {"size":1}"#, "a resets [{}]", r#"b applies {"color":"red"}"#],
         &expect![[r#"
             {"color":"red","size":1}
             b Apply 02Z .spec.color
@@ -265,10 +223,7 @@ fn entries_stay_discarded_until_the_next_apply() {
 #[test]
 fn malformed_entries_are_ignored() {
     check(
-        &[
-            r#"a patches {"size":1}"#,
-            r#"b resets [{"manager":"m","operation":"Bogus"}]"#,
-        ],
+        &[r#"a patches {"size":1}"#, r#"b resets [{"manager":"m","operation":"Bogus"}]"#],
         &expect![[r#"
             {"size":1}
             a Update 00Z .spec .spec.size"#]],
@@ -277,9 +232,8 @@ fn malformed_entries_are_ignored() {
 
 #[test]
 fn the_oldest_updaters_become_one() {
-    let steps: Vec<String> = (0..12)
-        .map(|n| format!(r#"u{n:02} patches {{"map":{{"k{n:02}":"v"}}}}"#))
-        .collect();
+    let steps: Vec<String> =
+        (0..12).map(|n| format!(r#"u{n:02} patches {{"map":{{"k{n:02}":"v"}}}}"#)).collect();
     let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
     check(
         &steps,

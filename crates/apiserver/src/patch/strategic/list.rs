@@ -37,9 +37,7 @@ pub(super) fn merge(
     }
     let Some(name) = key.0 else {
         let of = schema.map_or("", Cursor::type_name);
-        return Err(ApiError::internal(format!(
-            "cannot merge lists without merge key for {of}"
-        )));
+        return Err(ApiError::internal(format!("cannot merge lists without merge key for {of}")));
     };
     let (original, patch) = take_special(original, patch, name)?;
     let mut merged = original.clone();
@@ -80,18 +78,12 @@ fn take_special(
             }
             Some(directive) if directive == "replace" => replace = true,
             Some(directive) if directive == "merge" => {
-                return Err(ApiError::internal(
-                    "merging lists cannot yet be specified in the patch",
-                ));
+                return Err(ApiError::internal("merging lists cannot yet be specified in the patch"));
             }
             Some(directive) => return Err(unknown_directive(directive, fields)),
         }
     }
-    Ok(if replace {
-        (plain, Vec::new())
-    } else {
-        (original, plain)
-    })
+    Ok(if replace { (plain, Vec::new()) } else { (original, plain) })
 }
 
 /// All elements must be of one type, and not lists.

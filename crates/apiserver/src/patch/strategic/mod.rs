@@ -54,11 +54,7 @@ fn merge_fields(
         Some(directive) => return Err(unknown_directive(directive, &patch)),
     }
     retain_keys(&mut original, &mut patch)?;
-    let orders: Vec<String> = patch
-        .keys()
-        .filter(|key| key.starts_with(ORDER))
-        .cloned()
-        .collect();
+    let orders: Vec<String> = patch.keys().filter(|key| key.starts_with(ORDER)).cloned().collect();
     for key in orders {
         if let Some(order) = patch.remove(&key) {
             merge_in_order(schema, &mut original, &mut patch, &key[ORDER.len()..], order)?;

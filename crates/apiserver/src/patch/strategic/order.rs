@@ -23,8 +23,7 @@ impl Keyed<'_> {
 
     fn index(&self, list: &[Value], item: &Value) -> Option<usize> {
         let identity = self.identity(item)?;
-        list.iter()
-            .position(|other| self.identity(other) == Some(identity))
+        list.iter().position(|other| self.identity(other) == Some(identity))
     }
 
     /// Arranges `merged`: elements of `order` in that order, others where `live` had them.
@@ -41,9 +40,8 @@ impl Keyed<'_> {
                 return Err(no_merge_key(fields, key));
             }
         }
-        let (mut given, mut others): (Vec<Value>, Vec<Value>) = merged
-            .into_iter()
-            .partition(|item| self.index(order, item).is_some());
+        let (mut given, mut others): (Vec<Value>, Vec<Value>) =
+            merged.into_iter().partition(|item| self.index(order, item).is_some());
         given.sort_by_key(|item| self.index(order, item));
         others.sort_by_key(|item| self.index(live, item));
         let mut arranged = Vec::with_capacity(given.len() + others.len());
@@ -74,10 +72,7 @@ impl Keyed<'_> {
         let deletes = |item: &Value| self.0.is_some() && item.get(DIRECTIVE).is_some_and(|it| it == "delete");
         let mut given = patch.iter().filter(|item| !deletes(item)).peekable();
         for item in order {
-            if given
-                .peek()
-                .is_some_and(|next| self.identity(next) == self.identity(item))
-            {
+            if given.peek().is_some_and(|next| self.identity(next) == self.identity(item)) {
                 given.next();
             }
         }

@@ -57,9 +57,7 @@ static DATE_TIME: LazyLock<Regex> = LazyLock::new(|| {
 /// Go durations, and the words and days that the library adds.
 static DURATION: LazyLock<Regex> = LazyLock::new(|| {
     let unit = "(ns|nano|us|µs|μs|micro|ms|milli|s|sec|m|min|h|hr|hour|d|day|w|wk|week)s?";
-    pattern(&format!(
-        r"^(0|[+-]?(\d+(\.\d*)?|\.\d+)\s*{unit}(\s*(\d+(\.\d*)?|\.\d+)\s*{unit})*)$"
-    ))
+    pattern(&format!(r"^(0|[+-]?(\d+(\.\d*)?|\.\d+)\s*{unit}(\s*(\d+(\.\d*)?|\.\d+)\s*{unit})*)$"))
 });
 
 fn is_hex(text: &str) -> bool {
@@ -85,13 +83,9 @@ fn is_email(text: &str) -> bool {
     address.rsplit_once('@').is_some_and(|(local, host)| {
         let plain = |c: char| c.is_alphanumeric() || "!#$%&'*+-/=?^_`{|}~".contains(c);
         !local.is_empty()
-            && local
-                .split('.')
-                .all(|atom| !atom.is_empty() && atom.chars().all(plain))
+            && local.split('.').all(|atom| !atom.is_empty() && atom.chars().all(plain))
             && !host.is_empty()
-            && host
-                .split('.')
-                .all(|atom| !atom.is_empty() && atom.chars().all(plain))
+            && host.split('.').all(|atom| !atom.is_empty() && atom.chars().all(plain))
     })
 }
 
@@ -100,9 +94,7 @@ fn is_hostname(text: &str) -> bool {
         (1..=63).contains(&label.len())
             && !label.starts_with('-')
             && !label.ends_with('-')
-            && label
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
     };
     text.len() <= 255 && text.strip_suffix('.').unwrap_or(text).split('.').all(label)
 }
@@ -130,18 +122,14 @@ fn is_mac(text: &str) -> bool {
 fn is_uuid(text: &str, version: Option<char>) -> bool {
     // Dashes are optional in the library's pattern, at their usual places.
     let compact: String = text.chars().filter(|c| *c != '-').collect();
-    let dashes_in_place = text
-        .match_indices('-')
-        .all(|(at, _)| [8, 13, 18, 23].contains(&at) || text.len() < 36);
+    let dashes_in_place =
+        text.match_indices('-').all(|(at, _)| [8, 13, 18, 23].contains(&at) || text.len() < 36);
     compact.len() == 32
         && is_hex(&compact)
         && dashes_in_place
         && version.is_none_or(|version| compact.chars().nth(12) == Some(version))
         && (!matches!(version, Some('4' | '5'))
-            || compact
-                .chars()
-                .nth(16)
-                .is_some_and(|variant| "89abAB".contains(variant)))
+            || compact.chars().nth(16).is_some_and(|variant| "89abAB".contains(variant)))
 }
 
 /// Digits without the separators that people write.
@@ -161,22 +149,14 @@ fn is_isbn10(text: &str) -> bool {
             _ => return false,
         },
     };
-    let sum: Option<u32> = body
-        .chars()
-        .zip(1..)
-        .map(|(c, weight)| Some(c.to_digit(10)? * weight))
-        .sum();
+    let sum: Option<u32> = body.chars().zip(1..).map(|(c, weight)| Some(c.to_digit(10)? * weight)).sum();
     sum.is_some_and(|sum| (sum + 10 * check) % 11 == 0)
 }
 
 fn is_isbn13(text: &str) -> bool {
     let text = digits(text);
     let weights = [1, 3].into_iter().cycle();
-    let sum: Option<u32> = text
-        .chars()
-        .zip(weights)
-        .map(|(c, weight)| Some(c.to_digit(10)? * weight))
-        .sum();
+    let sum: Option<u32> = text.chars().zip(weights).map(|(c, weight)| Some(c.to_digit(10)? * weight)).sum();
     text.len() == 13 && sum.is_some_and(|sum| sum % 10 == 0)
 }
 
@@ -227,21 +207,9 @@ mod tests {
             ("cidr", "10.0.0.0/8", "10.0.0.0/33"),
             ("mac", "00:1a:2b:3c:4d:5e", "00:1a"),
             ("uuid", "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "6ba7b810"),
-            (
-                "uuid3",
-                "6ba7b810-9dad-31d1-80b4-00c04fd430c8",
-                "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
-            ),
-            (
-                "uuid4",
-                "6ba7b810-9dad-41d1-80b4-00c04fd430c8",
-                "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
-            ),
-            (
-                "uuid5",
-                "6ba7b810-9dad-51d1-80b4-00c04fd430c8",
-                "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
-            ),
+            ("uuid3", "6ba7b810-9dad-31d1-80b4-00c04fd430c8", "6ba7b810-9dad-11d1-80b4-00c04fd430c8"),
+            ("uuid4", "6ba7b810-9dad-41d1-80b4-00c04fd430c8", "6ba7b810-9dad-11d1-80b4-00c04fd430c8"),
+            ("uuid5", "6ba7b810-9dad-51d1-80b4-00c04fd430c8", "6ba7b810-9dad-11d1-80b4-00c04fd430c8"),
             ("isbn", "0321751043", "0321751042"),
             ("isbn13", "9780321751041", "9780321751042"),
             ("creditcard", "4111-1111-1111-1111", "1234"),

@@ -148,12 +148,7 @@ fn check_type(node: &Node, value: &Value, path: &Path<'_>, errors: &mut Vec<Fiel
     };
     if !fits {
         let found = text::type_name(value);
-        errors.push(text::type_error(
-            path,
-            expected,
-            &Value::String(found.to_owned()),
-            &text::quoted(found),
-        ));
+        errors.push(text::type_error(path, expected, &Value::String(found.to_owned()), &text::quoted(found)));
     }
 }
 
@@ -177,9 +172,7 @@ fn junctors(schema: Cursor<'_>, rules: &Rules, value: &Value, path: &Path<'_>, e
         let mut attempts = rules.any_of.iter().map(attempt);
         let first = attempts.next().unwrap_or_default();
         if !first.is_empty() && attempts.all(|errors| !errors.is_empty()) {
-            errors.push(text::unplaced(&format!(
-                "\"{path}\" must validate at least one schema (anyOf)"
-            )));
+            errors.push(text::unplaced(&format!("\"{path}\" must validate at least one schema (anyOf)")));
             errors.extend(first);
         }
     }
@@ -191,9 +184,7 @@ fn junctors(schema: Cursor<'_>, rules: &Rules, value: &Value, path: &Path<'_>, e
             errors.push(text::unplaced(&format!("{text} Found none valid")));
             errors.extend(attempts.into_iter().next().unwrap_or_default());
         } else if valid > 1 {
-            errors.push(text::unplaced(&format!(
-                "{text} Found {valid} valid alternatives"
-            )));
+            errors.push(text::unplaced(&format!("{text} Found {valid} valid alternatives")));
         }
     }
     if !rules.all_of.is_empty() {
@@ -205,17 +196,13 @@ fn junctors(schema: Cursor<'_>, rules: &Rules, value: &Value, path: &Path<'_>, e
         }
         if valid < rules.all_of.len() {
             let rest = if valid == 0 { ". None validated" } else { "" };
-            errors.push(text::unplaced(&format!(
-                "\"{path}\" must validate all the schemas (allOf){rest}"
-            )));
+            errors.push(text::unplaced(&format!("\"{path}\" must validate all the schemas (allOf){rest}")));
         }
     }
     if let Some(not) = &rules.not
         && attempt(not).is_empty()
     {
-        errors.push(text::unplaced(&format!(
-            "\"{path}\" must not validate the schema (not)"
-        )));
+        errors.push(text::unplaced(&format!("\"{path}\" must not validate the schema (not)")));
     }
 }
 

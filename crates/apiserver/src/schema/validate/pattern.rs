@@ -16,10 +16,7 @@ impl Pattern {
     /// # Errors
     /// Where `source` is no regular expression.
     pub(in super::super) fn parse(source: &str) -> Result<Self, regex::Error> {
-        Ok(Self {
-            source: source.to_owned(),
-            regex: Regex::new(&translate(source))?,
-        })
+        Ok(Self { source: source.to_owned(), regex: Regex::new(&translate(source))? })
     }
 
     pub(super) fn source(&self) -> &str {
@@ -96,11 +93,7 @@ fn escape(escape: &str, in_class: bool) -> &str {
 
 /// `{2}`, `{2,}` or `{2,3}`
 fn starts_repetition(text: &str) -> bool {
-    let Some(inner) = text[1..]
-        .split('}')
-        .next()
-        .filter(|inner| inner.len() + 1 < text.len())
-    else {
+    let Some(inner) = text[1..].split('}').next().filter(|inner| inner.len() + 1 < text.len()) else {
         return false;
     };
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -123,11 +116,7 @@ mod tests {
             assert!(pattern.matches(text), "{} should match {text}", pattern.source());
         }
         for text in bad {
-            assert!(
-                !pattern.matches(text),
-                "{} should not match {text}",
-                pattern.source()
-            );
+            assert!(!pattern.matches(text), "{} should not match {text}", pattern.source());
         }
     }
 

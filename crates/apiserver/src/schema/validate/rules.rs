@@ -62,10 +62,7 @@ impl Rules {
         }
         let count = |name: &str| source[name].as_u64();
         let bound = |name: &str, exclusive: &str| {
-            Some(Bound {
-                value: source[name].as_f64()?,
-                exclusive: source[exclusive] == true,
-            })
+            Some(Bound { value: source[name].as_f64()?, exclusive: source[exclusive] == true })
         };
         let child = |source: &Value| Child::inline(Arc::new(parse::standalone(source)));
         let children = |name: &str| source[name].as_array().into_iter().flatten().map(child).collect();
@@ -76,9 +73,7 @@ impl Rules {
             max_length: count("maxLength"),
             min_length: count("minLength"),
             // A pattern that does not compile was refused with the CRD.
-            pattern: source["pattern"]
-                .as_str()
-                .and_then(|pattern| Pattern::parse(pattern).ok()),
+            pattern: source["pattern"].as_str().and_then(|pattern| Pattern::parse(pattern).ok()),
             max_items: count("maxItems"),
             min_items: count("minItems"),
             max_properties: count("maxProperties"),
@@ -119,22 +114,14 @@ impl Rules {
         {
             refuse(format!("be a multiple of {}", text::float(step)));
         }
-        if let Some(Bound {
-            value: limit,
-            exclusive,
-        }) = self.minimum
-        {
+        if let Some(Bound { value: limit, exclusive }) = self.minimum {
             if exclusive && value <= limit {
                 refuse(format!("be greater than {}", text::float(limit)));
             } else if value < limit {
                 refuse(format!("be greater than or equal to {}", text::float(limit)));
             }
         }
-        if let Some(Bound {
-            value: limit,
-            exclusive,
-        }) = self.maximum
-        {
+        if let Some(Bound { value: limit, exclusive }) = self.maximum {
             if exclusive && value >= limit {
                 refuse(format!("be less than {}", text::float(limit)));
             } else if value > limit {
@@ -194,11 +181,7 @@ pub(super) fn check_range(node: &Node, number: &Number, path: &Path<'_>, errors:
     };
     if !fits && let Kind::Of(expected) = node.kind {
         let expected = expected.name();
-        let format = format.map_or("(default format)".to_owned(), |format| {
-            format!("with format {format}")
-        });
-        errors.push(text::unplaced(&format!(
-            "Checked value must be of type {expected} {format} in {path}"
-        )));
+        let format = format.map_or("(default format)".to_owned(), |format| format!("with format {format}"));
+        errors.push(text::unplaced(&format!("Checked value must be of type {expected} {format} in {path}")));
     }
 }

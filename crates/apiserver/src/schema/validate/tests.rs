@@ -11,10 +11,7 @@ fn check(spec: &Value, value: &Value, expected: &Expect) {
         json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"f": spec}}}});
     let schema = Schema::from_crd(&root, "s").unwrap();
     let errors = schema.validate(&json!({"spec": {"f": value}}));
-    let texts: Vec<_> = errors
-        .iter()
-        .map(|error| format!("{} {error}", error.reason))
-        .collect();
+    let texts: Vec<_> = errors.iter().map(|error| format!("{} {error}", error.reason)).collect();
     expected.assert_eq(&texts.join("\n"));
 }
 
@@ -42,16 +39,8 @@ fn types() {
             r#"FieldValueTypeInvalid spec.f[0]: Invalid value: "null": spec.f[0] in body must be of type string: "null""#
         ]],
     );
-    check(
-        &json!({"type": "string", "nullable": true}),
-        &json!(null),
-        &expect![""],
-    );
-    check(
-        &json!({"x-kubernetes-int-or-string": true}),
-        &json!("50%"),
-        &expect![""],
-    );
+    check(&json!({"type": "string", "nullable": true}), &json!(null), &expect![""]);
+    check(&json!({"x-kubernetes-int-or-string": true}), &json!("50%"), &expect![""]);
     check(
         &json!({"x-kubernetes-int-or-string": true}),
         &json!(true),
@@ -123,11 +112,7 @@ fn strings() {
         &json!("xx"),
         &expect!["FieldValueTooLong spec.f: Too long: may not be more than 1 byte"],
     );
-    check(
-        &json!({"type": "string", "maxLength": 3}),
-        &json!("äöü"),
-        &expect![""],
-    );
+    check(&json!({"type": "string", "maxLength": 3}), &json!("äöü"), &expect![""]);
     check(
         &json!({"type": "string", "minLength": 2}),
         &json!("x"),
@@ -299,12 +284,7 @@ fn what_an_update_leaves_alone_may_be_wrong() {
         new
     };
     check_update(&spec, &old, &old, &expect![""]);
-    check_update(
-        &spec,
-        &old,
-        &with(json!({"note": "x"})),
-        &expect!["spec.must: Required value"],
-    );
+    check_update(&spec, &old, &with(json!({"note": "x"})), &expect!["spec.must: Required value"]);
     check_update(&spec, &old, &with(json!({"must": "x"})), &expect![""]);
     // Elements of a plain list have no identity, so that all of them count as new.
     check_update(

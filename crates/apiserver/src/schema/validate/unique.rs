@@ -58,9 +58,7 @@ pub(super) fn counterpart<'a>(
 }
 
 fn key(keys: &[String], element: &Value) -> Value {
-    let key: Map<String, Value> = keys
-        .iter()
-        .filter_map(|name| Some((name.clone(), element.get(name)?.clone())))
-        .collect();
+    let key: Map<String, Value> =
+        keys.iter().filter_map(|name| Some((name.clone(), element.get(name)?.clone()))).collect();
     Value::Object(key)
 }

@@ -6,10 +6,7 @@ use crate::bindings::Bindings;
 fn the_first_value_seen_binds_and_later_ones_must_agree() {
     let mut bindings = Bindings::new(&[("ns", "default-x")]);
     assert_eq!(bindings.agree("{{ns}}/{{uid:1}}", "default-x/ab-1"), Ok(()));
-    assert_eq!(
-        bindings.expand("uid is {{uid:1}}, not {{uid:2}}"),
-        "uid is ab-1, not {{uid:2}}"
-    );
+    assert_eq!(bindings.expand("uid is {{uid:1}}, not {{uid:2}}"), "uid is ab-1, not {{uid:2}}");
     assert_eq!(bindings.agree("{{uid:1}}", "ab-2"), Err(String::new()));
 }
 
@@ -17,10 +14,7 @@ fn the_first_value_seen_binds_and_later_ones_must_agree() {
 fn two_placeholders_of_a_distinct_kind_cannot_share_a_value() {
     let mut bindings = Bindings::default();
     assert_eq!(bindings.agree("{{rv:1}}", "7"), Ok(()));
-    assert_eq!(
-        bindings.agree("{{rv:2}}", "7"),
-        Err("this value is already {{rv:1}}".to_owned())
-    );
+    assert_eq!(bindings.agree("{{rv:2}}", "7"), Err("this value is already {{rv:1}}".to_owned()));
     assert_eq!(bindings.agree("{{listrv:1}}", "7"), Ok(()));
     assert_eq!(
         bindings.agree("{{uid:1}} {{uid:2}}", "a a"),
@@ -54,10 +48,7 @@ fn creation_times_do_not_change() {
 #[test]
 fn a_value_inside_a_longer_text_ends_where_the_rest_still_fits() {
     let mut bindings = Bindings::default();
-    assert_eq!(
-        bindings.agree("pods \"{{name:1}}-x\" gone", "pods \"a-x-x\" gone"),
-        Ok(())
-    );
+    assert_eq!(bindings.agree("pods \"{{name:1}}-x\" gone", "pods \"a-x-x\" gone"), Ok(()));
     assert_eq!(bindings.expand("{{name:1}}"), "a-x");
 }
 

@@ -12,20 +12,13 @@ fn check(request_path: &str, expected: &Value, actual: &Value, differences: &Exp
     let mut comparison = Comparison::new(&mut bindings, request_path);
     comparison.values("$", expected, actual);
     let lines = comparison.into_differences().into_iter();
-    let text: String = lines
-        .map(|d| format!("{}: {} ≠ {}\n", d.path, d.expected, d.got))
-        .collect();
+    let text: String = lines.map(|d| format!("{}: {} ≠ {}\n", d.path, d.expected, d.got)).collect();
     differences.assert_eq(&text);
 }
 
 #[test]
 fn key_order_does_not_matter_but_absence_and_excess_do() {
-    check(
-        "/x",
-        &json!({"a": 1, "b": {}}),
-        &json!({"b": {}, "a": 1}),
-        &expect![""],
-    );
+    check("/x", &json!({"a": 1, "b": {}}), &json!({"b": {}, "a": 1}), &expect![""]);
     check(
         "/x",
         &json!({"a": {"gone": null}}),
@@ -70,10 +63,7 @@ fn placeholders_in_keys_bind_as_those_in_values_do() {
 
 #[test]
 fn a_long_text_is_shown_from_where_it_differs() {
-    let (a, b) = (
-        format!("{}end", "x".repeat(300)),
-        format!("{}END", "x".repeat(300)),
-    );
+    let (a, b) = (format!("{}end", "x".repeat(300)), format!("{}END", "x".repeat(300)));
     check(
         "/x",
         &json!(a),
@@ -88,12 +78,7 @@ fn a_long_text_is_shown_from_where_it_differs() {
 fn what_may_differ_is_not_compared() {
     let version = |commit| json!({"major": "1", "gitCommit": commit, "platform": commit});
     check("/version", &version("a"), &version("b"), &expect![""]);
-    check(
-        "/api",
-        &json!({"serverAddressByClientCIDRs": [{}]}),
-        &json!({}),
-        &expect![""],
-    );
+    check("/api", &json!({"serverAddressByClientCIDRs": [{}]}), &json!({}), &expect![""]);
     let causes =
         |order: [&str; 2]| json!({"details": {"causes": order.map(|field| json!({"field": field}))}});
     check("/x", &causes([".a", ".b"]), &causes([".b", ".a"]), &expect![""]);

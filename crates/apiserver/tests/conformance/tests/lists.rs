@@ -13,10 +13,7 @@ fn each_scenario_has_one_expectation() {
 #[test]
 fn a_wrong_line_is_named() {
     let parse = |passing, deferred| Lists::parse(passing, deferred, |name| name != "gone").unwrap_err();
-    assert_eq!(
-        parse("gone", ""),
-        "passing.txt or deferred.txt: there is no scenario gone"
-    );
+    assert_eq!(parse("gone", ""), "passing.txt or deferred.txt: there is no scenario gone");
     assert_eq!(parse("a", "a: CEL"), "passing.txt: a is in deferred.txt too");
     assert_eq!(parse("", "a"), "deferred.txt: `a` gives no reason");
 }
@@ -25,12 +22,7 @@ fn a_wrong_line_is_named() {
 fn requiring_a_scenario_keeps_what_was_required() {
     let folder = tempfile::tempdir().unwrap();
     let lists = Lists::parse("a/x", "b/y: CEL\nb/z: allocation", |_| true).unwrap();
-    lists
-        .require(vec!["b/y".to_owned(), "c".to_owned()], folder.path())
-        .unwrap();
+    lists.require(vec!["b/y".to_owned(), "c".to_owned()], folder.path()).unwrap();
     let lists = Lists::load(folder.path(), |_| true).unwrap();
-    assert_eq!(
-        lists,
-        Lists::parse("a/x\nb/y\nc", "b/z: allocation", |_| true).unwrap()
-    );
+    assert_eq!(lists, Lists::parse("a/x\nb/y\nc", "b/z: allocation", |_| true).unwrap());
 }

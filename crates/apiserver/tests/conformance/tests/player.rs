@@ -37,9 +37,7 @@ impl tower_service::Service<Request<Full<Bytes>>> for Scripted {
             Value::String(text) => text,
             other => other.to_string(),
         };
-        let response = Response::builder()
-            .status(status)
-            .header("Content-Type", "application/json");
+        let response = Response::builder().status(status).header("Content-Type", "application/json");
         ready(Ok(response.body(Full::from(text)).unwrap()))
     }
 }
@@ -56,11 +54,7 @@ async fn check(
     })));
     let transcript = json!({"name": "a/b", "namespace": "ns", "steps": [step]});
     let transcript = serde_json::from_str(&transcript.to_string()).unwrap();
-    let found: Vec<String> = play(&transport, &transcript, "")
-        .await
-        .iter()
-        .map(Failure::to_string)
-        .collect();
+    let found: Vec<String> = play(&transport, &transcript, "").await.iter().map(Failure::to_string).collect();
     failures.assert_eq(&found.join("\n"));
 }
 
@@ -70,12 +64,7 @@ async fn a_difference_names_step_request_and_path() {
     let response = json!({"status": 200, "contentType": "application/json", "body": {"a": [1]}});
     check(
         json!({"request": request, "response": response}),
-        |line| {
-            (
-                if line == "GET /x/ns-played" { 404 } else { 500 },
-                json!({"a": [2]}),
-            )
-        },
+        |line| (if line == "GET /x/ns-played" { 404 } else { 500 }, json!({"a": [2]})),
         &expect![[r#"
             step 1: GET /x/ns-played
               status
@@ -94,12 +83,7 @@ async fn waiting_ends_when_the_condition_holds_or_time_is_up() {
     let wait = json!({"wait": {"path": "/x", "until": ["items.1.ok", true], "seconds": 30}});
     let start = Instant::now();
     let is_ripe = move || start.elapsed() >= Duration::from_secs(20);
-    check(
-        wait.clone(),
-        move |_| (200, json!({"items": [{}, {"ok": is_ripe()}]})),
-        &expect![[""]],
-    )
-    .await;
+    check(wait.clone(), move |_| (200, json!({"items": [{}, {"ok": is_ripe()}]})), &expect![[""]]).await;
     assert_eq!(start.elapsed(), Duration::from_secs(20));
     check(
         wait,
@@ -119,12 +103,8 @@ async fn a_watch_delivers_its_events_and_tells_of_an_unexpected_end() {
         "request": {"method": "GET", "path": "/w"}, "during": [], "count": 3, "seconds": 5,
         "response": {"status": 200, "contentType": "application/json", "events": [{"n": 1}, {"n": 2}, {"n": 3}]},
     }});
-    check(
-        watch.clone(),
-        |_| (200, json!("{\"n\":1}\n{\"n\":2}\n{\"n\":3}\n{\"n\":4}\n")),
-        &expect![[""]],
-    )
-    .await;
+    check(watch.clone(), |_| (200, json!("{\"n\":1}\n{\"n\":2}\n{\"n\":3}\n{\"n\":4}\n")), &expect![[""]])
+        .await;
     check(
         watch,
         |_| (200, json!("{\"n\":1}\n")),

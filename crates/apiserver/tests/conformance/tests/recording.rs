@@ -29,17 +29,8 @@ async fn a_server_that_answers_as_recorded_passes_every_scenario() {
         let recording = Recording(Arc::new(Mutex::new(answers.queue)));
         let failures = play(&Transport::over(recording.clone()), transcript, "host:1").await;
         let failures: Vec<String> = failures.iter().map(ToString::to_string).collect();
-        assert!(
-            failures.is_empty(),
-            "{}\n{}",
-            transcript.name,
-            failures.join("\n")
-        );
-        assert!(
-            recording.0.lock().unwrap().is_empty(),
-            "{}: not all steps were played",
-            transcript.name
-        );
+        assert!(failures.is_empty(), "{}\n{}", transcript.name, failures.join("\n"));
+        assert!(recording.0.lock().unwrap().is_empty(), "{}: not all steps were played", transcript.name);
     }
 }
 
@@ -58,9 +49,7 @@ impl tower_service::Service<Request<Full<Bytes>>> for Recording {
 
     fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
         let answer = self.0.lock().unwrap().pop_front();
-        ready(Ok(answer.unwrap_or_else(|| {
-            panic!("unexpected {} {}", request.method(), request.uri())
-        })))
+        ready(Ok(answer.unwrap_or_else(|| panic!("unexpected {} {}", request.method(), request.uri()))))
     }
 }
 
@@ -94,10 +83,7 @@ struct Answers<'a> {
 
 impl<'a> Answers<'a> {
     fn of(transcript: &'a Transcript) -> Self {
-        Self {
-            transcript,
-            queue: VecDeque::new(),
-        }
+        Self { transcript, queue: VecDeque::new() }
     }
 
     fn steps(&mut self, steps: &[Step]) {
@@ -106,18 +92,12 @@ impl<'a> Answers<'a> {
                 Step::Exchange { response, .. } => self.response(response),
                 Step::Wait(wait) => {
                     let (place, value) = &wait.until;
-                    let status = if place == "status_code" {
-                        value.as_u64().unwrap()
-                    } else {
-                        200
-                    };
+                    let status = if place == "status_code" { value.as_u64().unwrap() } else { 200 };
                     let body =
-                        place
-                            .rsplit('.')
-                            .fold(value.clone(), |inner, part| match part.parse::<usize>() {
-                                Ok(index) => [vec![Value::Null; index], vec![inner]].concat().into(),
-                                Err(_) => json!({part: inner}),
-                            });
+                        place.rsplit('.').fold(value.clone(), |inner, part| match part.parse::<usize>() {
+                            Ok(index) => [vec![Value::Null; index], vec![inner]].concat().into(),
+                            Err(_) => json!({part: inner}),
+                        });
                     self.push(&plain(u16::try_from(status).unwrap()), &body, true);
                 }
                 Step::Watch(watch) => {
@@ -164,12 +144,7 @@ impl<'a> Answers<'a> {
         match kind {
             "ns" => format!("{}-played", self.transcript.namespace),
             "server" => "host:1".to_owned(),
-            "rv" | "listrv" => match self
-                .transcript
-                .revisions
-                .iter()
-                .position(|rising| rising == label)
-            {
+            "rv" | "listrv" => match self.transcript.revisions.iter().position(|rising| rising == label) {
                 Some(place) => (100 + place).to_string(),
                 None => format!("9{number}"),
             },

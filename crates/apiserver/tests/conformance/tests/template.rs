@@ -7,13 +7,7 @@ fn braces_that_are_no_placeholder_stay_literal() {
     assert_eq!(parts("f:{{a b}} {{x"), [Part::Literal("f:{{a b}} {{x")]);
     assert_eq!(
         parts("{{{ns}}"),
-        [
-            Part::Literal("{"),
-            Part::Placeholder(Placeholder {
-                kind: "ns",
-                label: "ns"
-            }),
-        ]
+        [Part::Literal("{"), Part::Placeholder(Placeholder { kind: "ns", label: "ns" }),]
     );
 }
 

@@ -6,18 +6,12 @@ use crate::transport::{json_or_text, media_type, warning_text};
 
 #[test]
 fn a_charset_is_no_part_of_the_media_type() {
-    assert_eq!(
-        media_type("application/json; charset=utf-8; as=Table"),
-        "application/json;as=Table"
-    );
+    assert_eq!(media_type("application/json; charset=utf-8; as=Table"), "application/json;as=Table");
 }
 
 #[test]
 fn warnings_are_unquoted() {
-    assert_eq!(
-        warning_text(r#"299 - "unknown field \"spec.x\"""#),
-        r#"299 unknown field "spec.x""#
-    );
+    assert_eq!(warning_text(r#"299 - "unknown field \"spec.x\"""#), r#"299 unknown field "spec.x""#);
 }
 
 #[test]

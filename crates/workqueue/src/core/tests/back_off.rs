@@ -77,10 +77,8 @@ fn in_a_long_back_off_later_events_run_the_key_some_time_after_its_last_run() {
 
 #[test]
 fn an_event_during_the_run_that_fails_is_the_first_one() {
-    let either_order = [
-        "add a; get; add a; limited a; done a; get",
-        "add a; get; limited a; add a; done a; get",
-    ];
+    let either_order =
+        ["add a; get; add a; limited a; done a; get", "add a; get; limited a; add a; done a; get"];
     for script in either_order {
         check(
             &format!("{script}; limited a; add a; done a; get; when a; failures a"),

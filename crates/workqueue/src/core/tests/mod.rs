@@ -88,10 +88,9 @@ impl Script {
                 self.say(format_args!("given up: {given_up:?}"));
             }
             ["when", key] => match self.core.when(&key.to_owned(), self.now) {
-                Some((until, why)) => self.say(format_args!(
-                    "when: {:?} {why:?}",
-                    until.elapsed_since(Moment::START)
-                )),
+                Some((until, why)) => {
+                    self.say(format_args!("when: {:?} {why:?}", until.elapsed_since(Moment::START)))
+                }
                 None => self.say(format_args!("when: -")),
             },
             ["get"] => match self.core.take(|| self.now) {
@@ -120,10 +119,7 @@ fn seconds(text: &str) -> Duration {
 }
 
 fn priority(name: &str) -> Priority {
-    Priority::ALL
-        .into_iter()
-        .find(|priority| priority.as_str() == name)
-        .unwrap()
+    Priority::ALL.into_iter().find(|priority| priority.as_str() == name).unwrap()
 }
 
 /// Takes the core apart: who would come out at once, and who when.
@@ -134,22 +130,12 @@ fn state<'k>(
     epoch: Instant,
 ) -> String {
     let join = |keys: Vec<String>| {
-        if keys.is_empty() {
-            "-".to_owned()
-        } else {
-            keys.join(" ")
-        }
+        if keys.is_empty() { "-".to_owned() } else { keys.join(" ") }
     };
     let processing = processing.map(|key| {
         let id = core.find(key).expect("a key being processed is known");
-        let State::Processing { again } = core.slab[id].state else {
-            panic!("{key} is being processed")
-        };
-        if again.is_some() {
-            format!("{key}+again")
-        } else {
-            key.clone()
-        }
+        let State::Processing { again } = core.slab[id].state else { panic!("{key} is being processed") };
+        if again.is_some() { format!("{key}+again") } else { key.clone() }
     });
     let processing = join(processing.collect());
     let waiting = core.order.all_waiting().into_iter().map(|id| {
@@ -161,8 +147,5 @@ fn state<'k>(
         let id = core.order.hand_out(|| now, &mut core.slab)?;
         Some(core.slab[id].key.clone())
     });
-    format!(
-        "ready: {}  waiting: {waiting}  processing: {processing}\n",
-        join(ready.collect())
-    )
+    format!("ready: {}  waiting: {waiting}  processing: {processing}\n", join(ready.collect()))
 }

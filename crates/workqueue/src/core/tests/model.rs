@@ -39,25 +39,12 @@ fn units(count: u64) -> Duration {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Add {
-        key: u8,
-        after: Option<u64>,
-        failed: bool,
-        priority: Option<Priority>,
-    },
+    Add { key: u8, after: Option<u64>, failed: bool, priority: Option<Priority> },
     Get,
-    Done {
-        which: usize,
-    },
-    Forget {
-        key: u8,
-    },
-    Cancel {
-        key: u8,
-    },
-    Pass {
-        time: u64,
-    },
+    Done { which: usize },
+    Forget { key: u8 },
+    Cancel { key: u8 },
+    Pass { time: u64 },
     ShutDown,
 }
 
@@ -114,11 +101,7 @@ impl Model {
 
     fn place(&mut self, mut key: Key, at: u64) {
         let number = self.number();
-        key.place = if at > self.now {
-            Where::Waiting(at, number)
-        } else {
-            Where::Ready(self.now, number)
-        };
+        key.place = if at > self.now { Where::Waiting(at, number) } else { Where::Ready(self.now, number) };
         self.keys.push(key);
     }
 
@@ -150,11 +133,7 @@ impl Model {
         }
         self.advance();
         let event = after.is_none() && !failed;
-        let known = self
-            .keys
-            .iter()
-            .position(|known| known.key == key)
-            .map(|at| self.keys.remove(at));
+        let known = self.keys.iter().position(|known| known.key == key).map(|at| self.keys.remove(at));
         let mut this = known.clone().unwrap_or(Key {
             key,
             place: Where::Processing(None),
@@ -206,19 +185,13 @@ impl Model {
     fn done(&mut self, key: u8) {
         let at = self.keys.iter().position(|known| known.key == key).unwrap();
         let mut this = self.keys.remove(at);
-        let Where::Processing(again) = this.place else {
-            panic!("{key} is being processed")
-        };
+        let Where::Processing(again) = this.place else { panic!("{key} is being processed") };
         let Some((event, asked, priority)) = again else {
             return;
         };
         self.advance();
         this.ended = self.now;
-        let at = if event {
-            self.event(&mut this).min(asked)
-        } else {
-            asked
-        };
+        let at = if event { self.event(&mut this).min(asked) } else { asked };
         this.priority = priority;
         self.place(this, if self.closed { self.now } else { at });
     }
@@ -226,20 +199,13 @@ impl Model {
     fn get(&mut self, ageing: Ageing) -> Option<u8> {
         self.advance();
         let first_of = |priority| {
-            let ready = self
-                .keys
-                .iter()
-                .enumerate()
-                .filter_map(|(at, key)| match key.place {
-                    Where::Ready(since, number) if key.priority == priority => Some((number, since, at)),
-                    _ => None,
-                });
+            let ready = self.keys.iter().enumerate().filter_map(|(at, key)| match key.place {
+                Where::Ready(since, number) if key.priority == priority => Some((number, since, at)),
+                _ => None,
+            });
             ready.min()
         };
-        let firsts: Vec<_> = Priority::ALL
-            .iter()
-            .filter_map(|priority| first_of(*priority))
-            .collect();
+        let firsts: Vec<_> = Priority::ALL.iter().filter_map(|priority| first_of(*priority)).collect();
         let (_, _, mut chosen) = *firsts.first()?;
         let after = u64::try_from(ageing.after.as_nanos()).unwrap();
         let aged = firsts[1..]
@@ -323,21 +289,10 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// Runs the steps on both, compares every answer, and empties both in the end.
 fn compare(steps: &[Step], once: bool) {
-    let ageing = Ageing {
-        after: units(25),
-        every: NonZeroU32::new(3).unwrap(),
-    };
-    let policy = if once {
-        BackOffEvents::Once {
-            then_every: units(THEN_EVERY),
-        }
-    } else {
-        BackOffEvents::Always
-    };
-    let options = Options::default()
-        .rate_limiter(Linear::default())
-        .back_off_events(policy)
-        .ageing(ageing);
+    let ageing = Ageing { after: units(25), every: NonZeroU32::new(3).unwrap() };
+    let policy =
+        if once { BackOffEvents::Once { then_every: units(THEN_EVERY) } } else { BackOffEvents::Always };
+    let options = Options::default().rate_limiter(Linear::default()).back_off_events(policy).ageing(ageing);
     let mut core = Core::new(options, Instant::now());
     let mut model = Model {
         keys: Vec::new(),
@@ -357,30 +312,14 @@ fn compare(steps: &[Step], once: bool) {
     {
         let now = Moment::START.after(units(model.now));
         match step {
-            Step::Add {
-                key,
-                after,
-                failed,
-                priority,
-            } => {
-                core.add(
-                    key,
-                    AddOptions {
-                        after: after.map(units),
-                        rate_limited: failed,
-                        priority,
-                    },
-                    now,
-                );
+            Step::Add { key, after, failed, priority } => {
+                core.add(key, AddOptions { after: after.map(units), rate_limited: failed, priority }, now);
                 model.add(key, after, failed, priority);
             }
             Step::Get => {
                 let key = match core.take(|| now) {
                     Taken::Key(id, key, _) => {
-                        assert!(
-                            handed_out.iter().all(|(_, other)| *other != key),
-                            "two runs of {key}"
-                        );
+                        assert!(handed_out.iter().all(|(_, other)| *other != key), "two runs of {key}");
                         handed_out.push((id, key));
                         Some(key)
                     }
@@ -406,25 +345,16 @@ fn compare(steps: &[Step], once: bool) {
             Step::ShutDown => {
                 let mut given_up = core.shut_down(false, now);
                 let waited = given_up.len()
-                    - given_up
-                        .iter()
-                        .filter(|key| handed_out.iter().any(|(_, out)| out == *key))
-                        .count();
+                    - given_up.iter().filter(|key| handed_out.iter().any(|(_, out)| out == *key)).count();
                 given_up[waited..].sort_unstable();
                 assert_eq!(given_up, model.shut_down());
             }
         }
         for key in 0..6 {
             let now = Moment::START.after(units(model.now));
-            let when = core
-                .when(&key, now)
-                .map(|(until, _)| until.elapsed_since(Moment::START));
+            let when = core.when(&key, now).map(|(until, _)| until.elapsed_since(Moment::START));
             assert_eq!(when, model.when(key).map(units), "when {key}");
-            assert_eq!(
-                core.num_requeues(&key),
-                model.failures.num_requeues(&key),
-                "failures of {key}"
-            );
+            assert_eq!(core.num_requeues(&key), model.failures.num_requeues(&key), "failures of {key}");
         }
     }
     assert!(core.is_drained(), "nothing is left");
@@ -434,15 +364,8 @@ fn compare(steps: &[Step], once: bool) {
 /// The short version by default; `WORKQUEUE_CASES=20000` makes it some two million steps.
 #[test]
 fn any_sequence_of_operations_comes_out_as_in_the_model() {
-    let cases = std::env::var("WORKQUEUE_CASES")
-        .ok()
-        .and_then(|cases| cases.parse().ok())
-        .unwrap_or(500);
-    let mut runner = TestRunner::new(Config {
-        cases,
-        failure_persistence: None,
-        ..Config::default()
-    });
+    let cases = std::env::var("WORKQUEUE_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(500);
+    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let steps = prop::collection::vec(step(), 0..200);
     runner
         .run(&(steps, any::<bool>()), |(steps, once)| {

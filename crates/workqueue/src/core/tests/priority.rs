@@ -91,27 +91,18 @@ fn before_it_has_aged_a_lower_class_waits() {
 #[test]
 fn no_key_waits_longer_than_ageing_allows() {
     for every in 1..6_u32 {
-        let ageing = Ageing {
-            after: seconds("1s"),
-            every: NonZeroU32::new(every).unwrap(),
-        };
+        let ageing = Ageing { after: seconds("1s"), every: NonZeroU32::new(every).unwrap() };
         let mut script = Script::new(options().ageing(ageing));
         let earlier = 10;
         for key in 0..earlier {
-            script.add(
-                &format!("early{key}"),
-                AddOptions::default().priority(Priority::ALL[1 + key % 2]),
-            );
+            script.add(&format!("early{key}"), AddOptions::default().priority(Priority::ALL[1 + key % 2]));
         }
         script.add("low", AddOptions::default().priority(Priority::Low));
         script.now = script.now.after(seconds("1s"));
         let mut hand_outs = 0;
         loop {
             for class in [Priority::High, Priority::Normal] {
-                script.add(
-                    &format!("{class:?}{hand_outs}"),
-                    AddOptions::default().priority(class),
-                );
+                script.add(&format!("{class:?}{hand_outs}"), AddOptions::default().priority(class));
             }
             let Taken::Key(id, key, _) = script.core.take(|| script.now) else {
                 unreachable!("there are ready keys")
@@ -123,9 +114,6 @@ fn no_key_waits_longer_than_ageing_allows() {
             }
         }
         let bound = (earlier + 1) * every as usize;
-        assert!(
-            hand_outs <= bound,
-            "one in {every}: {hand_outs} hand-outs, not {bound}"
-        );
+        assert!(hand_outs <= bound, "one in {every}: {hand_outs} hand-outs, not {bound}");
     }
 }

@@ -297,10 +297,7 @@ fn a_delay_without_end_is_never_due() {
     let mut core = Core::new(Options::default(), epoch);
     let now = Moment::since(epoch, epoch + Duration::from_secs(1));
     core.add("a", AddOptions::default().after(Duration::MAX), now);
-    assert!(matches!(
-        core.take(|| now.after(Duration::from_secs(100 * 365 * 24 * 60 * 60))),
-        Taken::Nothing
-    ));
+    assert!(matches!(core.take(|| now.after(Duration::from_secs(100 * 365 * 24 * 60 * 60))), Taken::Nothing));
     assert!(core.when(&"a", now).is_some());
 }
 
@@ -311,11 +308,8 @@ fn a_million_keys_come_and_go_and_leave_nothing_behind() {
     let now = Moment::since(epoch, epoch);
     for key in 0..1_000_000_u32 {
         let delay = Duration::from_nanos(u64::from(key) * 7919 % 100_003);
-        let how = if key.is_multiple_of(2) {
-            AddOptions::default()
-        } else {
-            AddOptions::default().after(delay)
-        };
+        let how =
+            if key.is_multiple_of(2) { AddOptions::default() } else { AddOptions::default().after(delay) };
         core.add(key, how, now);
     }
     let later = now.after(Duration::from_secs(1));
@@ -327,10 +321,7 @@ fn a_million_keys_come_and_go_and_leave_nothing_behind() {
     }
     let mut seen = vec![false; 1_000_000];
     while let Taken::Key(id, key, _) = core.take(|| later) {
-        assert!(
-            !std::mem::replace(&mut seen[key as usize], true),
-            "{key} came twice"
-        );
+        assert!(!std::mem::replace(&mut seen[key as usize], true), "{key} came twice");
         core.done(id, || later);
     }
     assert!(seen.iter().all(|seen| *seen), "a key is lost");
