@@ -171,7 +171,7 @@ impl GuestbookReconciler {
         let kind = K::kind(&());
         match before {
             None => {
-                cx.events().normal(guestbook, &format!("{kind}Created"), "Apply", format!("{kind} created"))
+                cx.events().normal(guestbook, &format!("{kind}Created"), "Apply", format!("{kind} created"));
             }
             Some(before) if before.resource_version() != after.resource_version() => {
                 cx.events().normal(guestbook, &format!("{kind}Updated"), "Apply", format!("{kind} updated"));

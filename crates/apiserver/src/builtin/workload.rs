@@ -23,7 +23,11 @@ pub(super) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) ->
     }
     match LabelSelector::from_object(selector) {
         None => {
-            errors.push(FieldError::invalid("spec.selector", &selector.to_string(), "invalid label selector"))
+            errors.push(FieldError::invalid(
+                "spec.selector",
+                &selector.to_string(),
+                "invalid label selector",
+            ));
         }
         Some(_) if is_empty(selector) => {}
         Some(parsed) if parsed.is_empty() || !parsed.matches_labels(Some(labels)) => {

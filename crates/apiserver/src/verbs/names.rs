@@ -94,7 +94,7 @@ pub(crate) fn qualified(name: &str) -> Vec<String> {
     match prefix {
         Some("") => errors.push("prefix part must be non-empty".to_owned()),
         Some(prefix) => {
-            errors.extend(subdomain(prefix).into_iter().map(|error| format!("prefix part {error}")))
+            errors.extend(subdomain(prefix).into_iter().map(|error| format!("prefix part {error}")));
         }
         None => {}
     }

@@ -89,7 +89,7 @@ impl Script {
             }
             ["when", key] => match self.core.when(&key.to_owned(), self.now) {
                 Some((until, why)) => {
-                    self.say(format_args!("when: {:?} {why:?}", until.elapsed_since(Moment::START)))
+                    self.say(format_args!("when: {:?} {why:?}", until.elapsed_since(Moment::START)));
                 }
                 None => self.say(format_args!("when: -")),
             },
