@@ -155,6 +155,7 @@ impl Served {
     pub(crate) fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
         match subresource {
             "" if self.resource.status => &["status"],
+            "status" if self.defines() => &["spec"],
             "status" => &["metadata", "spec", "data"],
             "finalize" => &["metadata", "status"],
             _ => &[],
@@ -186,7 +187,7 @@ impl Served {
         if !self.is_custom() && subresource.is_empty() {
             builtin::prepare_update(&self.resource, old, new);
         }
-        if self.defines() && subresource.is_empty() {
+        if self.defines() {
             crd::object::prepare_update(new);
         }
         if namespaces::is_table(self.storage()) {

@@ -100,8 +100,11 @@ pub(crate) fn yaml(bytes: &[u8]) -> Result<Body, String> {
     let text = String::from_utf8_lossy(bytes);
     let options =
         serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins };
-    let mut value = serde_saphyr::from_str_with_options::<Value>(&text, options)
-        .map_err(|error| format!("error converting YAML to JSON: yaml: {error}"))?;
+    let mut value = serde_saphyr::from_str_with_options::<Value>(&text, options).map_err(|error| {
+        // The first line says what and where; the rest would repeat the text.
+        let why = error.without_snippet().to_string();
+        format!("error converting YAML to JSON: yaml: {}", why.lines().next().unwrap_or_default())
+    })?;
     normalize_numbers(&mut value);
     Ok(Body { value, strict: yaml_duplicate(&text).into_iter().collect() })
 }

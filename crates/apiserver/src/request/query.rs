@@ -67,7 +67,26 @@ impl Query {
 
 /// A text as Go's `%q` shows it.
 pub(crate) fn quote(text: &str) -> String {
-    Value::from(text).to_string()
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\x07' => quoted.push_str("\\a"),
+            '\x08' => quoted.push_str("\\b"),
+            '\t' => quoted.push_str("\\t"),
+            '\n' => quoted.push_str("\\n"),
+            '\x0b' => quoted.push_str("\\v"),
+            '\x0c' => quoted.push_str("\\f"),
+            '\r' => quoted.push_str("\\r"),
+            c if c.is_ascii_control() => quoted.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c if c.is_control() => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
 }
 
 /// 422 for the options of a request rather than for its object.
@@ -121,8 +140,9 @@ impl WriteOptions {
                 field: "fieldManager".to_owned(),
                 message: "Too long: may not be more than 128 bytes".to_owned(),
             });
-        } else if let Some((at, bad)) = field_manager.char_indices().find(|(_, c)| !printable(*c)) {
-            let detail = format!("invalid character {} (at position {at})", go_char(bad));
+        }
+        for (at, bad) in field_manager.char_indices().filter(|(_, c)| c.is_control()) {
+            let detail = format!("invalid character U+{:04X} (at position {at})", u32::from(bad));
             errors.push(FieldError::invalid("fieldManager", &quote(&field_manager), &detail));
         }
         let dry_run = dry_run(&query.all("dryRun"), &mut errors);
@@ -142,15 +162,6 @@ impl WriteOptions {
             Err(invalid_options(kind, errors))
         }
     }
-}
-
-fn printable(c: char) -> bool {
-    !c.is_control()
-}
-
-/// A character as Go's `%#U` shows it: `U+000A`.
-fn go_char(c: char) -> String {
-    format!("U+{:04X}", u32::from(c))
 }
 
 fn dry_run(values: &[String], errors: &mut Vec<FieldError>) -> bool {
@@ -362,6 +373,11 @@ mod tests {
         let query = Query::parse("labelSelector=a+in+%28b%2Cc%29&&x=%zz");
         assert_eq!(query.text("labelSelector"), "a in (b,c)");
         assert_eq!(query.text("x"), "%zz");
+    }
+
+    #[test]
+    fn texts_are_quoted_as_go_quotes_them() {
+        assert_eq!(quote("a\"b\\\t\u{7}\u{1}é"), r#""a\"b\\\t\a\x01é""#);
     }
 
     #[test]

@@ -221,6 +221,13 @@ fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply
 fn read_applied(call: &mut Call, bytes: &Bytes, validation: FieldValidation) -> Result<Value, ApiError> {
     let decoded =
         body::yaml(bytes).map_err(|why| ApiError::bad_request(format!("error decoding YAML: {why}")))?;
+    if !decoded.value.is_object() {
+        return Err(ApiError::bad_request(format!(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value \
+             of type map[string]interface {{}}",
+            super::options::go_type(&decoded.value)
+        )));
+    }
     if validation == FieldValidation::Strict && !decoded.strict.is_empty() {
         return Err(ApiError::bad_request(format!(
             "error strict decoding YAML: {}",
