@@ -74,6 +74,22 @@ fn the_program_announces_itself_and_ends_on_sigterm() {
 }
 
 #[test]
+fn the_program_prints_a_kubeconfig_when_asked_to() {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_kube-apiserver-embedded"))
+        .args(["--kubeconfig-out", "-"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(program.stdout.take().unwrap()).lines().map(|line| line.unwrap());
+    let ready = lines.next().unwrap();
+    let address = ready.strip_prefix("ready http://").unwrap();
+    let server = lines.find(|line| line.trim_start().starts_with("server: ")).unwrap();
+    assert!(server.contains(address), "{server}");
+    program.kill().unwrap();
+    program.wait().unwrap();
+}
+
+#[test]
 fn a_port_in_use_is_one_line_that_names_it() {
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap().to_string();

@@ -52,11 +52,16 @@ fn once_plays_to_the_end_and_says_so() {
 struct Serving {
     child: Child,
     kubeconfig: String,
+    /// Where it keeps its files, so that they go even if it is killed.
+    _folder: TempDir,
 }
 
 impl Serving {
     fn start() -> Self {
-        let mut child = guestbook().stdout(Stdio::piped()).spawn().expect("the program starts");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut program = guestbook();
+        let mut child =
+            program.env("TMPDIR", folder.path()).stdout(Stdio::piped()).spawn().expect("the program starts");
         let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         let kubeconfig = lines
             .map_while(Result::ok)
@@ -64,7 +69,7 @@ impl Serving {
                 Some(line.strip_prefix("try: kubectl --kubeconfig ")?.split(' ').next()?.to_owned())
             })
             .expect("it tells of its kubeconfig");
-        Self { child, kubeconfig }
+        Self { child, kubeconfig, _folder: folder }
     }
 
     fn stop(mut self) {

@@ -5,9 +5,10 @@
 //! Once it serves, the first line on standard output is `ready http://127.0.0.1:PORT`; logs go to standard error. SIGTERM
 //! or Ctrl-C ends it: connections are closed, the state is gone.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
@@ -20,15 +21,15 @@ struct Arguments {
     /// Loopback address to serve on; port 0 picks a free one.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: SocketAddr,
-    /// Write a kubeconfig for this server to a file.
+    /// Write a kubeconfig for this server to a file, or with `-` to standard output after the first line.
     #[arg(long, value_name = "PATH")]
     kubeconfig_out: Option<PathBuf>,
     /// What runs besides the API: nothing, or garbage collection and namespace deletion.
     #[arg(long, value_enum, default_value_t = ProfileName::Envtest)]
     profile: ProfileName,
-    /// Where uids and generated names come from.
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    seed: u64,
+    /// Repeat uids and generated names from run to run; without it they differ, as they do in clusters.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -57,15 +58,20 @@ async fn run(arguments: Arguments) -> Result<(), String> {
     // Asked for before the server is announced, so that a signal that follows the announcement is not missed.
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
         .map_err(|error| format!("cannot wait for SIGTERM: {error}"))?;
-    let server = ApiServer::start(Options::default().profile(profile).seed(arguments.seed));
+    // A hasher's keys are the standard library's only source of chance.
+    let seed = arguments.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
+    let server = ApiServer::start(Options::default().profile(profile).seed(seed));
     let listener = server.listen(arguments.listen).await.map_err(|error| error.to_string())?;
-    if let Some(path) = &arguments.kubeconfig_out {
-        std::fs::write(path, listener.kubeconfig())
-            .map_err(|error| format!("cannot write the kubeconfig {}: {error}", path.display()))?;
+    let mut announcement = format!("ready {}\n", listener.url());
+    match arguments.kubeconfig_out.as_deref() {
+        Some(path) if path == Path::new("-") => announcement += &listener.kubeconfig(),
+        Some(path) => std::fs::write(path, listener.kubeconfig())
+            .map_err(|error| format!("cannot write the kubeconfig {}: {error}", path.display()))?,
+        None => {}
     }
     let mut output = std::io::stdout();
     // Nobody may be listening to the announcement, which is no reason not to serve.
-    let _ = writeln!(output, "ready {}", listener.url()).and_then(|()| output.flush());
+    let _ = output.write_all(announcement.as_bytes()).and_then(|()| output.flush());
     tokio::select! {
         _ = terminate.recv() => {}
         interrupted = tokio::signal::ctrl_c() => interrupted.map_err(|error| format!("cannot wait for Ctrl-C: {error}"))?,
