@@ -49,6 +49,7 @@ mod clock;
 mod crd;
 mod discovery;
 mod gc;
+mod go;
 mod managed_fields;
 mod namespaces;
 mod openapi;

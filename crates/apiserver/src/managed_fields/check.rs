@@ -1,12 +1,13 @@
 //! Whether an applied object has the types of its schema, in the words of structured-merge-diff.
 
 use std::collections::BTreeSet;
-use std::fmt::{self, Write};
+use std::fmt;
 
 use serde_json::Value;
 
 use super::set::PathElement;
 use super::typed::{Composite, Elements, Fields, Scalar, Shape, Ty};
+use crate::go;
 
 /// What is wrong with `object`; `None` if nothing is. Several errors share one text.
 pub(super) fn check(ty: Ty<'_>, object: &Value) -> Option<String> {
@@ -57,8 +58,10 @@ fn place(ty: Ty<'_>, value: &Value, path: &Trail<'_>, errors: &mut Vec<String>) 
             return;
         }
         (Shape::Atomic(Composite::Any), _) => return,
-        (Shape::Map(_) | Shape::Atomic(Composite::Map), _) => format!("map, got &{{{}}}", go(value)),
-        (Shape::List(_) | Shape::Atomic(Composite::List), _) => format!("list, got &{{{}}}", go(value)),
+        (Shape::Map(_) | Shape::Atomic(Composite::Map), _) => format!("map, got &{{{}}}", go::value(value)),
+        (Shape::List(_) | Shape::Atomic(Composite::List), _) => {
+            format!("list, got &{{{}}}", go::value(value))
+        }
         (Shape::Scalar(scalar), _) => match scalar_error(scalar, value) {
             None => return,
             Some(error) => error,
@@ -110,61 +113,9 @@ fn scalar_error(scalar: Scalar, value: &Value) -> Option<String> {
         return None;
     }
     Some(match scalar {
-        Scalar::Numeric => format!("numeric (int or float), got {}", go_type(value)),
-        Scalar::String => format!("string, got &value.valueUnstructured{{Value:{}}}", go_syntax(value)),
-        Scalar::Boolean => format!("boolean, got &{{{}}}", go(value)),
-        Scalar::Untyped => format!("any scalar, got &{{{}}}", go(value)),
+        Scalar::Numeric => format!("numeric (int or float), got {}", go::type_of(value)),
+        Scalar::String => format!("string, got &value.valueUnstructured{{Value:{}}}", go::syntax(value)),
+        Scalar::Boolean => format!("boolean, got &{{{}}}", go::value(value)),
+        Scalar::Untyped => format!("any scalar, got &{{{}}}", go::value(value)),
     })
-}
-
-/// Go's `%T` of a decoded value.
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
-}
-
-/// Go's `%v` of a decoded value.
-pub(crate) fn go(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::Bool(_) | Value::Number(_) => value.to_string(),
-        Value::String(text) => text.clone(),
-        Value::Array(items) => {
-            let items: Vec<String> = items.iter().map(go).collect();
-            format!("[{}]", items.join(" "))
-        }
-        Value::Object(fields) => {
-            let mut text = "map[".to_owned();
-            for (index, (name, value)) in fields.iter().enumerate() {
-                let separator = if index == 0 { "" } else { " " };
-                // Writing to a string cannot fail.
-                let _ = write!(text, "{separator}{name}:{}", go(value));
-            }
-            text + "]"
-        }
-    }
-}
-
-/// Go's `%#v` of a decoded value.
-fn go_syntax(value: &Value) -> String {
-    match value {
-        Value::Null => "interface {}(nil)".to_owned(),
-        Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
-        Value::Array(items) => {
-            let items: Vec<String> = items.iter().map(go_syntax).collect();
-            format!("[]interface {{}}{{{}}}", items.join(", "))
-        }
-        Value::Object(fields) => {
-            let fields: Vec<String> =
-                fields.iter().map(|(name, value)| format!("{name:?}:{}", go_syntax(value))).collect();
-            format!("map[string]interface {{}}{{{}}}", fields.join(", "))
-        }
-    }
 }

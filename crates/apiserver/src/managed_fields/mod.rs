@@ -24,7 +24,6 @@ mod typed;
 mod update;
 
 pub(crate) use apply::apply;
-pub(crate) use check::go as go_format;
 pub(crate) use update::{keep_times_of_no_op, track_update};
 
 /// Who writes, how, and when.

@@ -4,6 +4,7 @@ use serde_json::{Map, Number, Value};
 
 use super::Cursor;
 use super::node::{Kind, Type};
+use crate::go;
 
 /// Why a builtin object does not decode; `None` if it does. Only the first error counts, as in Go.
 pub(super) fn decode_error(schema: Cursor<'_>, object: &Value) -> Option<String> {
@@ -14,7 +15,7 @@ pub(super) fn decode_error(schema: Cursor<'_>, object: &Value) -> Option<String>
 /// The same for `metadata` on its own.
 pub(super) fn metadata_error(schema: Cursor<'_>, metadata: &Value) -> Option<String> {
     if !metadata.is_object() && !metadata.is_null() {
-        let found = json_type(metadata);
+        let found = go::json_type(metadata);
         return Some(format!("json: cannot unmarshal {found} into Go value of type v1.ObjectMeta"));
     }
     Decoder { owner: "ObjectMeta", path: Vec::new() }.check(schema, metadata)
@@ -54,7 +55,7 @@ impl<'a> Decoder<'a> {
                 let schema = schema.items()?;
                 items.iter().find_map(|item| self.check(schema, item))
             }
-            _ => Some(self.mismatch(schema, json_type(value))),
+            _ => Some(self.mismatch(schema, go::json_type(value))),
         }
     }
 
@@ -183,18 +184,6 @@ pub(super) fn restore_error(schema: Cursor<'_>, value: &Value) -> Option<String>
         (Type::Boolean | Type::String | Type::Number | Type::Integer, _) => {
             Some(format!("unrecognized type: {}", go_type(schema)))
         }
-    }
-}
-
-/// The name of a value's JSON type in the decoder's words.
-fn json_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }
 

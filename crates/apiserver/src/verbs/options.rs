@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::go;
 use crate::registry::Served;
 use crate::status::{ApiError, FieldError};
 
@@ -21,7 +22,7 @@ pub(super) fn check_type(served: &Served, object: &Value) -> Result<(), Refusal>
                 "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct \
                  {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
                  \"json:\\\"kind,omitempty\\\"\" }}",
-                go_type(other)
+                go::json_type(other)
             ),
         }));
     };
@@ -34,7 +35,7 @@ pub(super) fn check_type(served: &Served, object: &Value) -> Result<(), Refusal>
                 return Err(Refusal::Unrecognized(format!(
                     "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field \
                      .{name} of type string",
-                    go_type(other)
+                    go::json_type(other)
                 )));
             }
         }
@@ -104,16 +105,4 @@ pub(super) fn complete_type(served: &Served, object: &mut Value) {
 /// The name of the Go package that holds a group's internal types.
 fn internal_package(group: &str) -> &str {
     if group.is_empty() { "core" } else { group.split('.').next().unwrap_or_default() }
-}
-
-/// What Go calls a JSON value.
-pub(crate) fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::reply::Reply;
 use super::update::{self, Ownership};
 use super::{Call, create, metadata};
+use crate::go;
 use crate::managed_fields::{self, Writer};
 use crate::registry::Served;
 use crate::request::body;
@@ -84,7 +85,7 @@ impl Patch {
         if !decoded.value.is_object() {
             return Err(ApiError::bad_request(format!(
                 "{context}json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-                super::options::go_type(&decoded.value)
+                go::json_type(&decoded.value)
             )));
         }
         Ok(match kind {
@@ -147,7 +148,7 @@ fn conform(
     validation: FieldValidation,
 ) -> Result<(), ApiError> {
     let shown = match patch {
-        Patch::Strategic(patch, _) => managed_fields::go_format(patch),
+        Patch::Strategic(patch, _) => go::value(patch),
         Patch::Json(_) | Patch::Merge(..) => new.to_string(),
     };
     super::options::complete_type(&call.served, new);
@@ -225,7 +226,7 @@ fn read_applied(call: &mut Call, bytes: &Bytes, validation: FieldValidation) -> 
         return Err(ApiError::bad_request(format!(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value \
              of type map[string]interface {{}}",
-            super::options::go_type(&decoded.value)
+            go::json_type(&decoded.value)
         )));
     }
     if validation == FieldValidation::Strict && !decoded.strict.is_empty() {

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::reply::{self, Reply};
 use super::update::{self, Changed, Ownership};
 use super::{Call, metadata, patch};
+use crate::go;
 use crate::request::body;
 use crate::request::query::WriteOptions;
 use crate::resource::ScalePaths;
@@ -116,7 +117,7 @@ fn write(
             Some(other) => {
                 let why = format!(
                     "json: cannot unmarshal {} into Go struct field ScaleSpec.spec.replicas of type int32",
-                    super::options::go_type(other)
+                    go::json_type(other)
                 );
                 return Err(ApiError::bad_request(format!(
                     "Scale in version \"v1\" cannot be handled as a Scale: {why}"

@@ -3,10 +3,8 @@
 use serde_json::Value;
 
 use super::order::Keyed;
-use super::{
-    DIRECTIVE, go_type, merge_fields, no_merge_key, rejected, unknown_directive, without_directives,
-};
-use crate::managed_fields::go_format;
+use super::{DIRECTIVE, merge_fields, no_merge_key, rejected, unknown_directive, without_directives};
+use crate::go;
 use crate::schema::{Cursor, PatchStrategy};
 use crate::status::ApiError;
 
@@ -88,7 +86,7 @@ fn take_special(
 
 /// All elements must be of one type, and not lists.
 pub(super) fn check_types(original: &[Value], patch: &[Value]) -> Result<(), ApiError> {
-    let mut types = original.iter().chain(patch).map(go_type);
+    let mut types = original.iter().chain(patch).map(go::type_of);
     let Some(first) = types.next() else {
         return Err(ApiError::internal("no elements in any of the given slices"));
     };
@@ -101,6 +99,6 @@ pub(super) fn check_types(original: &[Value], patch: &[Value]) -> Result<(), Api
     let lists = [Value::from(original), Value::from(patch)];
     Err(ApiError::internal(format!(
         "list element types are not identical: {}",
-        go_format(&Value::from(&lists[..]))
+        go::value(&Value::from(&lists[..]))
     )))
 }

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use self::order::Keyed;
 use super::rejected;
-use crate::managed_fields::go_format;
+use crate::go;
 use crate::schema::{Cursor, PatchStrategy, Schema};
 use crate::status::ApiError;
 
@@ -130,7 +130,7 @@ fn merge_in_order(
         Value::Array(list) => Ok(list),
         other => Err(ApiError::internal(format!(
             "expected a []interface {{}}, but received a {}",
-            go_type(&other)
+            go::type_of(&other)
         ))),
     };
     let order = list(order)?;
@@ -212,27 +212,15 @@ fn unknown_directive(directive: &Value, patch: &Fields) -> ApiError {
     let shown = match directive {
         Value::String(text) => text.clone(),
         Value::Null => "%!s(<nil>)".to_owned(),
-        other => format!("%!s({}={})", go_type(other), go_format(other)),
+        other => format!("%!s({}={})", go::type_of(other), go::value(other)),
     };
-    let map = go_format(&Value::Object(patch.clone()));
+    let map = go::value(&Value::Object(patch.clone()));
     ApiError::internal(format!("unknown patch type: {shown} in map: {map}"))
 }
 
 fn no_merge_key(item: &Fields, key: &str) -> ApiError {
-    let map = go_format(&Value::Object(item.clone()));
+    let map = go::value(&Value::Object(item.clone()));
     ApiError::internal(format!("map: {map} does not contain declared merge key: {key}"))
-}
-
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
 }
 
 #[cfg(test)]

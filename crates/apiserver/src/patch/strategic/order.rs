@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::{DIRECTIVE, no_merge_key};
-use crate::managed_fields::go_format;
+use crate::go;
 use crate::status::ApiError;
 
 /// How elements are recognized: by a field, or by themselves.
@@ -81,8 +81,8 @@ impl Keyed<'_> {
         }
         Err(ApiError::internal(format!(
             "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
-            go_format(&Value::from(patch)),
-            go_format(&Value::from(order))
+            go::value(&Value::from(patch)),
+            go::value(&Value::from(order))
         )))
     }
 }
