@@ -56,6 +56,10 @@ model:
 figures *folder:
     cargo run -p kube-workqueue --example backoff-figures -- {{folder}}
 
+# what the work queue costs, under criterion; `cargo run --profile bench … --example speed` prints it once, as JSON
+bench:
+    cargo bench -p kube-workqueue
+
 # expectations in tests that changed on purpose; read the diff before committing it
 expect-update *arguments:
     UPDATE_EXPECT=1 cargo test {{arguments}}

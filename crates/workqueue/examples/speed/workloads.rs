@@ -1,0 +1,99 @@
+//! The workloads, shared by the runner and the benches.
+//!
+//! Each takes keys that exist already and returns the time from its first operation to its last. Nothing of it is
+//! measured with the caller's keys being made or the queue being dropped.
+
+#![expect(clippy::disallowed_methods, reason = "it is real time that is measured")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kube_workqueue::{Queue, RateLimiter, default_controller_rate_limiter};
+use tokio::task::JoinSet;
+
+/// A namespace and a name, as controllers have them: shared strings, because watch events and caches share them too.
+pub(crate) type Key = (Arc<str>, Arc<str>);
+
+/// Keys of a hundred namespaces, all different; the name of each is its number.
+pub(crate) fn keys(count: usize) -> Vec<Key> {
+    let namespaces: Vec<Arc<str>> = (0..100).map(|number| format!("namespace-{number}").into()).collect();
+    (0..count).map(|number| (namespaces[number % 100].clone(), number.to_string().into())).collect()
+}
+
+/// Add, get and done, one key after the other.
+pub(crate) async fn one_at_a_time(keys: Vec<Key>) -> Duration {
+    let queue = Queue::default();
+    let start = Instant::now();
+    for key in keys {
+        queue.add(key);
+        drop(queue.get().await);
+    }
+    start.elapsed()
+}
+
+/// All keys added, then all of them handed out.
+pub(crate) async fn fill_then_drain(keys: Vec<Key>) -> Duration {
+    let (queue, count) = (Queue::default(), keys.len());
+    let start = Instant::now();
+    for key in keys {
+        queue.add(key);
+    }
+    for _ in 0..count {
+        drop(queue.get().await);
+    }
+    start.elapsed()
+}
+
+/// Adds of keys that are in line already; `keys` holds the same ones many times.
+pub(crate) async fn duplicates(keys: Vec<Key>) -> Duration {
+    let queue = Queue::default();
+    keys.iter().take(1000).for_each(|key| queue.add(key.clone()));
+    let start = Instant::now();
+    for key in keys {
+        queue.add(key);
+    }
+    start.elapsed()
+}
+
+/// Eight tasks that add and eight that get and are done, until every key has been handed out.
+pub(crate) async fn eight_by_eight(keys: Vec<Key>) -> Duration {
+    let queue = Queue::default();
+    let mut shares: [Vec<Key>; 8] = Default::default();
+    for (place, key) in keys.into_iter().enumerate() {
+        shares[place % 8].push(key);
+    }
+    let (mut producers, mut consumers) = (JoinSet::new(), JoinSet::new());
+    let start = Instant::now();
+    for share in shares {
+        let (producer, consumer) = (queue.clone(), queue.clone());
+        consumers.spawn(async move { while consumer.get().await.is_some() {} });
+        producers.spawn(async move { share.into_iter().for_each(|key| producer.add(key)) });
+    }
+    producers.join_all().await;
+    queue.shut_down();
+    consumers.join_all().await;
+    start.elapsed()
+}
+
+/// Delays between one and two hours, in no order.
+pub(crate) async fn add_after(keys: Vec<Key>) -> Duration {
+    let queue = Queue::default();
+    let mut random = fastrand::Rng::with_seed(1);
+    let start = Instant::now();
+    for key in keys {
+        queue.add_after(key, Duration::from_nanos(random.u64(HOUR..2 * HOUR)));
+    }
+    start.elapsed()
+}
+
+/// What the default limiter says to failures.
+pub(crate) fn limiter_when(keys: &[Key]) -> Duration {
+    let mut limiter = default_controller_rate_limiter();
+    let start = Instant::now();
+    for key in keys {
+        limiter.when(key, tokio::time::Instant::now());
+    }
+    start.elapsed()
+}
+
+pub(crate) const HOUR: u64 = 3_600_000_000_000;
