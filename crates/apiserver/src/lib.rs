@@ -38,11 +38,25 @@
 //! Bodies have at most 3 MiB; a history keeps 10,000 events and 32 MiB per resource; a watch holds at most 64 KiB for its
 //! client, and one that falls behind its history ends; a write starts over at most 64 times.
 //!
+//! # What is served
+//!
+//! Custom resources, and of the builtin kinds: the core group (ConfigMap, Endpoints, Event, LimitRange, Namespace, Node,
+//! PersistentVolume and its claim, Pod, PodTemplate, ReplicationController, ResourceQuota, Secret, ServiceAccount), `apps`,
+//! `batch`, `coordination.k8s.io`, `discovery.k8s.io`, `events.k8s.io`, `flowcontrol.apiserver.k8s.io`,
+//! `networking.k8s.io` (Ingress, IngressClass, NetworkPolicy), `node.k8s.io`, `policy`, `rbac.authorization.k8s.io`,
+//! `scheduling.k8s.io`, `storage.k8s.io`, webhook configurations and CustomResourceDefinitions. They are stored with the
+//! defaults of a kube-apiserver; of what else it checks, only what clients run into first. Nothing acts on them: no pod
+//! runs, no quota counts, no webhook is called, no role is asked.
+//!
+//! Absent is what would be an invention without its counterpart: Services, IPAddresses and ServiceCIDRs (allocation of
+//! addresses), HorizontalPodAutoscalers (conversion between versions), CertificateSigningRequests, tokens and reviews (the
+//! identity of the requester), admission policies (CEL), APIServices, ComponentStatuses, dynamic resource allocation, and
+//! of pods everything that a node answers, eviction, binding and resizing.
+//!
 //! # What is not here
 //!
-//! Pods, services and roles are not served, nor admission webhooks, validation rules in CEL, access control, TLS, or
-//! persistence: the state is in memory and goes with the last handle. Everybody who reaches the server is admin, which is
-//! why it listens on loopback addresses only.
+//! Admission webhooks, validation rules in CEL, access control, TLS, and persistence: the state is in memory and goes with
+//! the last handle. Everybody who reaches the server is admin, which is why it listens on loopback addresses only.
 
 mod builtin;
 mod clock;

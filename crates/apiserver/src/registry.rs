@@ -242,11 +242,6 @@ impl Served {
         self.defines() || (namespaces::is_table(self.storage()) && !namespaces::is_finalized(object))
     }
 
-    /// Whether the kind is deleted in two steps, so that DELETE answers an object that is being deleted.
-    pub(crate) fn is_graceful(&self) -> bool {
-        self.storage().group.is_empty() && self.storage().plural == "pods"
-    }
-
     /// Whether the kind writes all of what marks an object as being deleted.
     pub(crate) fn marks_itself(&self) -> bool {
         self.defines()

@@ -150,6 +150,5 @@ pub(crate) enum NameRule {
     /// RFC 1035 label (starts with a letter).
     Label1035,
     /// Anything that can be a segment of a URL path.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the rule of roles, which are not served yet"))]
     PathSegment,
 }

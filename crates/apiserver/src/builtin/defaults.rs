@@ -1,10 +1,10 @@
-//! Defaults that no schema holds: those of Secrets, and of workloads and their pods.
+//! Defaults that no schema holds: here those of Secrets and workloads, those of other kinds beside this.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value, json};
 
-use super::{pod_template, prepare};
+use super::{batch, cluster, pod, pod_template, prepare};
 
 /// Fills in the defaults of a kind after its fields were completed.
 pub(super) fn apply(group: &str, kind: &str, object: &mut Value) {
@@ -20,12 +20,17 @@ pub(super) fn apply(group: &str, kind: &str, object: &mut Value) {
             prepare::count_templates(object);
             within(object, "spec", daemon_set);
         }
-        _ => {}
+        ("", "Pod") => pod::default(object),
+        ("", "PodTemplate") => within(object, "template", pod_template::default),
+        ("", "ReplicationController") => replication_controller(object),
+        ("batch", "Job") => batch::default_job(object),
+        ("batch", "CronJob") => batch::default_cron_job(object),
+        _ => cluster::default(group, kind, object),
     }
 }
 
 /// Changes a part of an object, if there is one.
-fn within(object: &mut Value, key: &str, change: impl FnOnce(&mut Value)) {
+pub(super) fn within(object: &mut Value, key: &str, change: impl FnOnce(&mut Value)) {
     if let Some(part) = object.get_mut(key).filter(|part| part.is_object()) {
         change(part);
     }
@@ -69,6 +74,19 @@ fn deployment(spec: &mut Value) {
         rolling_update(strategy, &[("maxUnavailable", json!("25%")), ("maxSurge", json!("25%"))]);
     });
     within(spec, "template", pod_template::default);
+}
+
+/// What a controller does not say, its template says: which pods are its own, and how it is labelled itself.
+fn replication_controller(object: &mut Value) {
+    let labels = object["spec"]["template"]["metadata"]["labels"].clone();
+    if labels.is_object() {
+        within(object, "spec", |spec| set(spec, "selector", labels.clone()));
+        within(object, "metadata", |metadata| set(metadata, "labels", labels));
+    }
+    within(object, "spec", |spec| {
+        set(spec, "replicas", json!(1));
+        within(spec, "template", pod_template::default);
+    });
 }
 
 fn stateful_set(spec: &mut Value) {

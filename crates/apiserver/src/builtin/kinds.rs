@@ -1,95 +1,13 @@
-//! The builtin kinds that are served, and by hand what the data files do not say about them.
-//!
-//! A kind is here when answering generically is honest: no address to allocate, no node to ask. Everything else about it
-//! comes from the data files, so that adding a kind is adding an entry.
+//! The builtin kinds as resources: what the data files say, and what is known by hand.
 
 use std::sync::{Arc, LazyLock};
 
 use serde::Deserialize;
 
+use super::rows::{KINDS, Kind, path};
 use super::{columns, data};
-use crate::resource::{
-    Generation, NameRule, Resource, Rules, ScalePaths, SelectableField, StorageKey, Subresource,
-};
+use crate::resource::{Resource, ScalePaths, StorageKey, Subresource};
 use crate::schema::{Definitions, Schema};
-
-/// What is known by hand about one kind.
-struct Kind {
-    group_version: &'static str,
-    plural: &'static str,
-    rules: Rules,
-    /// Subresources that are served besides `status` and `scale`.
-    subresources: &'static [&'static str],
-    /// Group of the table that holds the objects, where it is not the kind's own.
-    storage_group: Option<&'static str>,
-    selectable: fn() -> Vec<SelectableField>,
-    /// Where `/scale` finds its numbers; all builtin kinds that scale have them in the same places.
-    scale: bool,
-}
-
-const RULES: Rules = Rules {
-    generation: Generation::Never,
-    unconditional_update: true,
-    create_on_update: false,
-    returns_deleted_object: false,
-    name: NameRule::Subdomain,
-    custom: false,
-};
-
-const WORKLOAD: Rules = Rules { generation: Generation::Spec, ..RULES };
-
-const fn kind(group_version: &'static str, plural: &'static str, rules: Rules) -> Kind {
-    Kind {
-        group_version,
-        plural,
-        rules,
-        subresources: &[],
-        storage_group: None,
-        selectable: Vec::new,
-        scale: false,
-    }
-}
-
-/// In no particular order: discovery has its own.
-static KINDS: &[Kind] = &[
-    kind("v1", "configmaps", RULES),
-    kind("v1", "serviceaccounts", Rules { returns_deleted_object: true, ..RULES }),
-    Kind { selectable: || vec![field("type", &["type"])], ..kind("v1", "secrets", RULES) },
-    Kind {
-        subresources: &["finalize"],
-        selectable: || vec![field("status.phase", &["status.phase"])],
-        ..kind("v1", "namespaces", Rules { name: NameRule::Label, ..RULES })
-    },
-    Kind {
-        selectable: || event_fields("involvedObject", "reportingComponent"),
-        ..kind("v1", "events", EVENT)
-    },
-    Kind {
-        storage_group: Some(""),
-        selectable: || event_fields("regarding", "reportingController"),
-        ..kind("events.k8s.io/v1", "events", EVENT)
-    },
-    kind(
-        "coordination.k8s.io/v1",
-        "leases",
-        Rules { unconditional_update: false, create_on_update: true, ..RULES },
-    ),
-    Kind {
-        scale: true,
-        ..kind("apps/v1", "deployments", Rules { generation: Generation::SpecOrAnnotations, ..RULES })
-    },
-    Kind { scale: true, ..kind("apps/v1", "replicasets", WORKLOAD) },
-    Kind { scale: true, ..kind("apps/v1", "statefulsets", WORKLOAD) },
-    kind("apps/v1", "daemonsets", WORKLOAD),
-    kind("apps/v1", "controllerrevisions", RULES),
-    kind(
-        "apiextensions.k8s.io/v1",
-        "customresourcedefinitions",
-        Rules { unconditional_update: false, ..WORKLOAD },
-    ),
-];
-
-const EVENT: Rules = Rules { create_on_update: true, ..RULES };
 
 /// A row of `resources.txt`, as discovery has it.
 #[derive(Deserialize)]
@@ -187,7 +105,8 @@ impl Kind {
             },
             storage_version_hash: row.storage_version_hash,
             status: row.subresources.iter().any(|sub| sub.name == "status"),
-            scale: self.scale.then(|| ScalePaths {
+            // All builtin kinds that scale have their numbers in the same places.
+            scale: row.subresources.iter().any(|sub| sub.name == "scale").then(|| ScalePaths {
                 spec_replicas: path("spec.replicas"),
                 status_replicas: path("status.replicas"),
                 selector: Some(path("spec.selector")),
@@ -200,33 +119,6 @@ impl Kind {
             plural: row.name,
         }
     }
-}
-
-fn path(dotted: &str) -> Vec<String> {
-    dotted.split('.').map(str::to_owned).collect()
-}
-
-fn field(label: &str, paths: &[&str]) -> SelectableField {
-    SelectableField {
-        label: label.to_owned(),
-        paths: paths.iter().map(|dotted| path(dotted)).collect(),
-        absent: "",
-    }
-}
-
-/// Both versions of Event select the same fields under different names.
-fn event_fields(regarding: &str, reporter: &str) -> Vec<SelectableField> {
-    let mut fields: Vec<SelectableField> =
-        ["kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"]
-            .iter()
-            .map(|name| format!("{regarding}.{name}"))
-            .map(|label| field(&label, &[&label]))
-            .collect();
-    fields.extend([field("reason", &["reason"]), field("type", &["type"]), field(reporter, &[reporter])]);
-    if regarding == "involvedObject" {
-        fields.push(field("source", &["source.component", reporter]));
-    }
-    fields
 }
 
 #[cfg(test)]
@@ -261,33 +153,17 @@ mod tests {
 
     #[test]
     fn subresources_are_those_of_the_kind() {
-        let shown: Vec<String> = served()
-            .into_iter()
-            .filter(|(resource, _)| {
-                resource.status || resource.scale.is_some() || !resource.other_subresources.is_empty()
-            })
-            .map(|(resource, _)| {
-                let other: Vec<&str> =
-                    resource.other_subresources.iter().map(|sub| sub.name.as_str()).collect();
-                format!(
-                    "{} status={} scale={} {}",
-                    resource.plural,
-                    resource.status,
-                    resource.scale.is_some(),
-                    other.join(",")
-                )
-            })
-            .collect();
-        assert_eq!(
-            shown,
-            [
-                "namespaces status=true scale=false finalize",
-                "daemonsets status=true scale=false ",
-                "deployments status=true scale=true ",
-                "replicasets status=true scale=true ",
-                "statefulsets status=true scale=true ",
-                "customresourcedefinitions status=true scale=false ",
-            ]
-        );
+        let shown = |plural: &str| {
+            let served = served();
+            let (resource, _) = served.iter().find(|(resource, _)| resource.plural == plural).unwrap();
+            let other: Vec<&str> = resource.other_subresources.iter().map(|sub| sub.name.as_str()).collect();
+            format!("status={} scale={} {}", resource.status, resource.scale.is_some(), other.join(","))
+        };
+        assert_eq!(shown("configmaps"), "status=false scale=false ");
+        assert_eq!(shown("namespaces"), "status=true scale=false finalize");
+        assert_eq!(shown("daemonsets"), "status=true scale=false ");
+        for scaled in ["deployments", "replicasets", "statefulsets", "replicationcontrollers"] {
+            assert_eq!(shown(scaled), "status=true scale=true ");
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Builtin kinds: data files, and by hand what no data file says.
 
+mod batch;
+mod cluster;
 mod columns;
 mod complete;
 pub(crate) mod data;
@@ -7,8 +9,10 @@ mod defaults;
 mod event;
 mod kinds;
 mod message;
+mod pod;
 mod pod_template;
 mod prepare;
+mod rows;
 mod scalar;
 mod validate;
 mod workload;
@@ -49,6 +53,11 @@ pub(crate) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) ->
 /// What clients are told about an object that is accepted.
 pub(crate) fn warnings(resource: &Resource, object: &Value) -> Vec<String> {
     validate::warnings(resource, object)
+}
+
+/// Seconds that an object has left once it is deleted; `None` for kinds that go at once.
+pub(crate) fn grace_period(resource: &Resource, object: &Value, asked: Option<i64>) -> Option<i64> {
+    (resource.group.is_empty() && resource.kind == "Pod").then(|| pod::grace_period(object, asked))
 }
 
 /// Whether objects are stored in another version than `resource` serves.

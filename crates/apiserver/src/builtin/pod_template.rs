@@ -109,6 +109,11 @@ fn volume(volume: &mut Value) {
     if volume.as_object().is_some_and(|fields| fields.keys().all(|key| key == "name")) {
         volume["emptyDir"] = json!({});
     }
+    volume_sources(volume);
+}
+
+/// The fields of a volume that say where it comes from, in pods and in PersistentVolumes.
+pub(super) fn volume_sources(volume: &mut Value) {
     let Some(fields) = volume.as_object_mut() else {
         return;
     };

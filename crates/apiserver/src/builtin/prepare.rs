@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::defaults::set;
+use super::{batch, pod};
 use crate::resource::Resource;
 
 /// Counts the templates of a DaemonSet, in the place to which Kubernetes moved a field of an older version.
@@ -9,16 +11,40 @@ const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// Prepares a new object.
 pub(super) fn create(resource: &Resource, object: &mut Value) {
+    // Nodes tell what they have when they register.
     if resource.status
+        && resource.kind != "Node"
         && let Some(fields) = object.as_object_mut()
     {
         // A new object has no status but the empty one that a typed server writes.
         fields.remove("status");
         super::conform(resource, object);
     }
-    if is_daemon_set(resource) {
-        let generation = template_generation(object).max(1);
-        set_template_generation(object, generation);
+    match (resource.group.as_str(), resource.kind.as_str()) {
+        ("", "Pod") => pod::prepare_create(object),
+        ("", "PersistentVolume") => {
+            protect(object, "kubernetes.io/pv-protection");
+            let now = object["metadata"]["creationTimestamp"].clone();
+            object["status"]["lastPhaseTransitionTime"] = now;
+        }
+        ("", "PersistentVolumeClaim") => protect(object, "kubernetes.io/pvc-protection"),
+        ("batch", "Job") => batch::prepare_job(object),
+        ("apps", "DaemonSet") => {
+            let generation = template_generation(object).max(1);
+            set_template_generation(object, generation);
+        }
+        _ => {}
+    }
+}
+
+/// What is in use is not deleted: a finalizer keeps it until its controller says that it is not.
+fn protect(object: &mut Value, finalizer: &str) {
+    let metadata = &mut object["metadata"];
+    set(metadata, "finalizers", json!([]));
+    if let Some(list) = metadata["finalizers"].as_array_mut()
+        && !list.iter().any(|known| known == finalizer)
+    {
+        list.push(json!(finalizer));
     }
 }
 

@@ -184,7 +184,6 @@ pub(crate) enum Propagation {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DeleteOptions {
     pub(crate) dry_run: bool,
-    #[expect(dead_code, reason = "pods, the kind that is deleted gracefully, are not served yet")]
     pub(crate) grace_period_seconds: Option<i64>,
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,

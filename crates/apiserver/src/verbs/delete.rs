@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::reply::{self, ListMeta, Reply};
 use super::{Call, RETRIES, metadata};
+use crate::builtin;
+use crate::registry::Served;
 use crate::request::body;
 use crate::request::query::{DeleteOptions, ListOptions, Propagation};
 use crate::selection::Selection;
@@ -87,12 +90,16 @@ pub(crate) fn delete(call: &mut Call, options: &DeleteOptions) -> Result<Reply, 
         served.admit_delete(call, &old)?;
         let mut new = old.clone();
         let first = !metadata::is_terminating(&old);
+        let grace = grace_period(&served, options, &old);
+        if grace == Grace::Pending {
+            return reply::stored(call, 200, &stored);
+        }
         let finalizers = wanted_finalizers(call, options, &old);
         metadata::set_finalizers(&mut new, &finalizers);
-        let held = !finalizers.is_empty() || served.held(call, &old);
-        if held || served.is_graceful() {
+        let held = !finalizers.is_empty() || served.held(call, &old) || matches!(grace, Grace::Seconds(1..));
+        if held || grace != Grace::None {
             if !served.marks_itself() {
-                mark(call, &mut new, first);
+                mark(call, &mut new, &grace);
             }
             served.mark_deleted(call, &mut new, first);
         }
@@ -198,13 +205,51 @@ fn wanted_finalizers(call: &Call, options: &DeleteOptions, old: &Value) -> Vec<S
     finalizers
 }
 
-/// Begins the deletion of an object that stays for now.
-fn mark(call: &Call, object: &mut Value, first: bool) {
-    if !first {
+/// The time an object has to end by itself.
+#[derive(Debug, PartialEq, Eq)]
+enum Grace {
+    /// The kind knows no such time.
+    None,
+    /// This many seconds from the beginning of its deletion.
+    Seconds(i64),
+    /// It is being deleted already, and no earlier than before.
+    Pending,
+}
+
+/// A second deletion can only shorten what the first has granted.
+fn grace_period(served: &Served, options: &DeleteOptions, old: &Value) -> Grace {
+    let asked = options.grace_period_seconds;
+    let Some(seconds) = builtin::grace_period(&served.resource, old, asked) else {
+        return Grace::None;
+    };
+    if !metadata::is_terminating(old) {
+        return Grace::Seconds(seconds);
+    }
+    let granted = old["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
+    match asked {
+        Some(asked) if asked < granted => Grace::Seconds(asked.max(0)),
+        _ => Grace::Pending,
+    }
+}
+
+/// Begins the deletion of an object that stays for now, or brings its end forward.
+fn mark(call: &Call, object: &mut Value, grace: &Grace) {
+    let seconds = if let Grace::Seconds(seconds) = grace { *seconds } else { 0 };
+    let first = !metadata::is_terminating(object);
+    if !first && *grace == Grace::None {
         return;
     }
+    let granted = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
+    let begun: Option<Timestamp> = metadata::text(object, "deletionTimestamp")
+        .parse()
+        .ok()
+        .map(|end: Timestamp| end.checked_sub(SignedDuration::from_secs(granted)).unwrap_or(end));
+    let begun = begun.unwrap_or_else(|| call.server.clock.now());
+    let end = begun.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(begun);
     let fields = metadata::of(object);
-    fields.insert("deletionTimestamp".to_owned(), json!(call.server.clock.now_seconds()));
-    fields.insert("deletionGracePeriodSeconds".to_owned(), json!(0));
-    metadata::raise_generation(object);
+    fields.insert("deletionTimestamp".to_owned(), json!(crate::clock::format_seconds(end)));
+    fields.insert("deletionGracePeriodSeconds".to_owned(), json!(seconds));
+    if first {
+        metadata::raise_generation(object);
+    }
 }

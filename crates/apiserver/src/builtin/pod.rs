@@ -1,0 +1,166 @@
+//! Pods: defaults that templates have not, what admission adds to new ones, and how long they take to go.
+
+use serde_json::{Value, json};
+
+use super::defaults::{elements, set};
+use super::pod_template;
+
+/// Seconds for which a pod tolerates a node that is not ready or not reachable, unless it says otherwise.
+const TOLERATED_SECONDS: i64 = 300;
+
+/// Fills in the defaults of a Pod whose fields were completed.
+pub(super) fn default(pod: &mut Value) {
+    pod_template::default(pod);
+    let Some(spec) = pod.get_mut("spec").filter(|spec| spec.is_object()) else {
+        return;
+    };
+    set(spec, "enableServiceLinks", json!(true));
+    let on_host = spec["hostNetwork"] == true;
+    for list in ["initContainers", "containers"] {
+        for container in elements(spec, list) {
+            request_limits(container);
+            if on_host {
+                for port in elements(container, "ports") {
+                    let number = port["containerPort"].clone();
+                    set(port, "hostPort", number);
+                }
+            }
+        }
+    }
+}
+
+/// What a container is limited to and does not request is requested in full.
+fn request_limits(container: &mut Value) {
+    let Some(limits) = container["resources"]["limits"].as_object().cloned() else {
+        return;
+    };
+    let resources = &mut container["resources"];
+    if resources["requests"].is_null() {
+        resources["requests"] = json!({});
+    }
+    for (name, limit) in limits {
+        set(&mut resources["requests"], &name, limit);
+    }
+}
+
+/// What the server writes into a new pod: nobody owns it.
+pub(super) fn prepare_create(pod: &mut Value) {
+    let class = qos_class(&pod["spec"]);
+    pod["status"] = json!({"phase": "Pending", "qosClass": class});
+    let Some(spec) = pod.get_mut("spec").filter(|spec| spec.is_object()) else {
+        return;
+    };
+    set(spec, "priority", json!(0));
+    set(spec, "preemptionPolicy", json!("PreemptLowerPriority"));
+    for taint in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        tolerate(spec, taint);
+    }
+}
+
+fn tolerate(spec: &mut Value, taint: &str) {
+    let tolerated = elements(spec, "tolerations").any(|toleration| {
+        let text = |field: &str| toleration[field].as_str().unwrap_or_default();
+        (text("key") == taint || text("key").is_empty()) && ["", "NoExecute"].contains(&text("effect"))
+    });
+    if tolerated {
+        return;
+    }
+    set(spec, "tolerations", json!([]));
+    if let Some(list) = spec["tolerations"].as_array_mut() {
+        list.push(json!({
+            "key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATED_SECONDS,
+        }));
+    }
+}
+
+/// How well a pod is protected when its node runs short: all of its containers ask for exactly what they are limited to
+/// (`Guaranteed`), none asks for anything (`BestEffort`), or something between (`Burstable`).
+fn qos_class(spec: &Value) -> &'static str {
+    let lists =
+        ["initContainers", "containers"].map(|list| spec[list].as_array().map_or(&[][..], Vec::as_slice));
+    let containers: Vec<&Value> = lists.into_iter().flatten().collect();
+    let amount = |container: &Value, kind: &str, name: &str| {
+        container["resources"][kind][name].as_str().filter(|amount| *amount != "0").map(str::to_owned)
+    };
+    let names = ["cpu", "memory"];
+    let asks = |container: &&Value| {
+        names.iter().any(|name| {
+            amount(container, "requests", name).is_some() || amount(container, "limits", name).is_some()
+        })
+    };
+    let is_exact = |container: &&Value| {
+        names.iter().all(|name| {
+            let limit = amount(container, "limits", name);
+            limit.is_some() && limit == amount(container, "requests", name)
+        })
+    };
+    if !containers.iter().any(asks) {
+        "BestEffort"
+    } else if containers.iter().all(is_exact) {
+        "Guaranteed"
+    } else {
+        "Burstable"
+    }
+}
+
+/// Seconds a pod has left once it is deleted. None at all where no node runs it.
+pub(super) fn grace_period(pod: &Value, asked: Option<i64>) -> i64 {
+    let runs = pod["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
+    let ended = ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default());
+    let seconds = asked.or_else(|| pod["spec"]["terminationGracePeriodSeconds"].as_i64()).unwrap_or(0);
+    match seconds {
+        _ if !runs || ended => 0,
+        negative if negative < 0 => 1,
+        seconds => seconds,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(containers: &Value) -> &'static str {
+        qos_class(&json!({ "containers": containers }))
+    }
+
+    #[test]
+    fn pods_that_ask_for_what_they_are_limited_to_are_guaranteed() {
+        let exact =
+            json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi"}});
+        assert_eq!(class(&json!([{"resources": exact}])), "Guaranteed");
+        assert_eq!(class(&json!([{"resources": exact}, {}])), "Burstable");
+        assert_eq!(class(&json!([{"resources": {"requests": {"cpu": "1"}}}])), "Burstable");
+        assert_eq!(class(&json!([{"resources": {"limits": {"example.com/gpu": "1"}}}])), "BestEffort");
+        assert_eq!(class(&json!([])), "BestEffort");
+    }
+
+    #[test]
+    fn limits_are_requested_where_nothing_else_is() {
+        let mut pod = json!({"spec": {"containers": [
+            {"resources": {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1"}}}, {"resources": {}},
+        ]}});
+        default(&mut pod);
+        assert_eq!(
+            pod["spec"]["containers"][0]["resources"]["requests"],
+            json!({"cpu": "1", "memory": "1Gi"})
+        );
+        assert_eq!(pod["spec"]["containers"][1]["resources"], json!({}));
+    }
+
+    #[test]
+    fn a_pod_that_tolerates_everything_needs_no_more() {
+        let mut pod = json!({"spec": {"tolerations": [{"operator": "Exists"}]}});
+        prepare_create(&mut pod);
+        assert_eq!(pod["spec"]["tolerations"], json!([{"operator": "Exists"}]));
+    }
+
+    #[test]
+    fn only_a_pod_on_a_node_takes_time_to_go() {
+        let pod = |node: &str, phase: &str| json!({"spec": {"nodeName": node, "terminationGracePeriodSeconds": 30}, "status": {"phase": phase}});
+        assert_eq!(grace_period(&pod("", "Pending"), None), 0);
+        assert_eq!(grace_period(&pod("n", "Running"), None), 30);
+        assert_eq!(grace_period(&pod("n", "Running"), Some(5)), 5);
+        assert_eq!(grace_period(&pod("n", "Running"), Some(-5)), 1);
+        assert_eq!(grace_period(&pod("n", "Succeeded"), Some(5)), 0);
+    }
+}

@@ -1,0 +1,163 @@
+//! Which builtin kinds are served, and by hand what the data files do not say about them.
+//!
+//! A kind is here when answering for it is honest: no node to ask, no other server, no identity of the requester. What
+//! such a kind does beyond its schema is in `defaults`, `prepare` and `validate`.
+
+use crate::resource::{Generation, NameRule, Rules, SelectableField};
+
+/// What is known by hand about one kind.
+pub(super) struct Kind {
+    pub(super) group_version: &'static str,
+    pub(super) plural: &'static str,
+    pub(super) rules: Rules,
+    /// Subresources that are served besides `status` and `scale`.
+    pub(super) subresources: &'static [&'static str],
+    /// Group of the table that holds the objects, where it is not the kind's own.
+    pub(super) storage_group: Option<&'static str>,
+    pub(super) selectable: fn() -> Vec<SelectableField>,
+}
+
+const RULES: Rules = Rules {
+    generation: Generation::Never,
+    unconditional_update: true,
+    create_on_update: false,
+    returns_deleted_object: false,
+    name: NameRule::Subdomain,
+    custom: false,
+};
+
+/// A spec that controllers follow.
+const SPEC: Rules = Rules { generation: Generation::Spec, ..RULES };
+/// Clients say which revision they replace.
+const CONDITIONAL: Rules = Rules { unconditional_update: false, ..RULES };
+/// The last state is the answer to a deletion.
+const RETURNED: Rules = Rules { returns_deleted_object: true, ..RULES };
+/// PUT creates.
+const PUT: Rules = Rules { create_on_update: true, ..RULES };
+/// Everything but metadata and status is what controllers follow.
+const CONTENTS: Rules = Rules { generation: Generation::OutsideMetadata, ..RULES };
+const ROLE: Rules = Rules { name: NameRule::PathSegment, ..PUT };
+/// Configuration of the server itself.
+const ADMISSION: Rules = Rules { unconditional_update: false, ..CONTENTS };
+
+const fn kind(group_version: &'static str, plural: &'static str, rules: Rules) -> Kind {
+    Kind { group_version, plural, rules, subresources: &[], storage_group: None, selectable: Vec::new }
+}
+
+/// In no particular order: discovery has its own.
+pub(super) static KINDS: &[Kind] = &[
+    kind("v1", "configmaps", RULES),
+    kind("v1", "endpoints", PUT),
+    Kind { selectable: || event_fields("involvedObject", "reportingComponent"), ..kind("v1", "events", PUT) },
+    kind("v1", "limitranges", PUT),
+    Kind {
+        subresources: &["finalize"],
+        selectable: || vec![field("status.phase")],
+        ..kind("v1", "namespaces", Rules { name: NameRule::Label, ..RULES })
+    },
+    Kind { selectable: || vec![typed("spec.unschedulable", "false")], ..kind("v1", "nodes", RULES) },
+    kind("v1", "persistentvolumeclaims", RETURNED),
+    kind("v1", "persistentvolumes", RETURNED),
+    Kind { selectable: pod_fields, ..kind("v1", "pods", Rules { returns_deleted_object: true, ..SPEC }) },
+    kind("v1", "podtemplates", Rules { returns_deleted_object: true, ..CONTENTS }),
+    Kind { selectable: || vec![typed("status.replicas", "0")], ..kind("v1", "replicationcontrollers", SPEC) },
+    kind("v1", "resourcequotas", RETURNED),
+    Kind { selectable: || vec![field("type")], ..kind("v1", "secrets", RULES) },
+    kind("v1", "serviceaccounts", RETURNED),
+    Kind {
+        storage_group: Some(""),
+        selectable: || event_fields("regarding", "reportingController"),
+        ..kind("events.k8s.io/v1", "events", PUT)
+    },
+    kind("coordination.k8s.io/v1", "leases", Rules { unconditional_update: false, ..PUT }),
+    kind("apps/v1", "deployments", Rules { generation: Generation::SpecOrAnnotations, ..RULES }),
+    kind("apps/v1", "replicasets", SPEC),
+    kind("apps/v1", "statefulsets", SPEC),
+    kind("apps/v1", "daemonsets", SPEC),
+    kind("apps/v1", "controllerrevisions", RULES),
+    kind("batch/v1", "cronjobs", SPEC),
+    Kind {
+        selectable: || {
+            vec![SelectableField { paths: vec![path("status.succeeded")], ..typed("status.successful", "0") }]
+        },
+        ..kind("batch/v1", "jobs", SPEC)
+    },
+    kind("networking.k8s.io/v1", "ingresses", SPEC),
+    kind("networking.k8s.io/v1", "ingressclasses", SPEC),
+    kind("networking.k8s.io/v1", "networkpolicies", SPEC),
+    kind("policy/v1", "poddisruptionbudgets", Rules { unconditional_update: false, ..SPEC }),
+    kind("rbac.authorization.k8s.io/v1", "clusterrolebindings", ROLE),
+    kind("rbac.authorization.k8s.io/v1", "clusterroles", ROLE),
+    kind("rbac.authorization.k8s.io/v1", "rolebindings", ROLE),
+    kind("rbac.authorization.k8s.io/v1", "roles", ROLE),
+    kind(
+        "storage.k8s.io/v1",
+        "csidrivers",
+        Rules { generation: Generation::Spec, unconditional_update: false, ..RETURNED },
+    ),
+    kind("storage.k8s.io/v1", "csinodes", Rules { unconditional_update: false, ..RETURNED }),
+    kind("storage.k8s.io/v1", "csistoragecapacities", CONDITIONAL),
+    kind("storage.k8s.io/v1", "storageclasses", RETURNED),
+    kind("storage.k8s.io/v1", "volumeattachments", Rules { unconditional_update: false, ..RETURNED }),
+    kind("storage.k8s.io/v1", "volumeattributesclasses", RETURNED),
+    kind("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", ADMISSION),
+    kind("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", ADMISSION),
+    kind("scheduling.k8s.io/v1", "priorityclasses", CONTENTS),
+    kind("node.k8s.io/v1", "runtimeclasses", CONDITIONAL),
+    kind("discovery.k8s.io/v1", "endpointslices", CONTENTS),
+    kind("flowcontrol.apiserver.k8s.io/v1", "flowschemas", Rules { unconditional_update: false, ..SPEC }),
+    kind(
+        "flowcontrol.apiserver.k8s.io/v1",
+        "prioritylevelconfigurations",
+        Rules { unconditional_update: false, ..SPEC },
+    ),
+    kind(
+        "apiextensions.k8s.io/v1",
+        "customresourcedefinitions",
+        Rules { unconditional_update: false, ..SPEC },
+    ),
+];
+
+pub(super) fn path(dotted: &str) -> Vec<String> {
+    dotted.split('.').map(str::to_owned).collect()
+}
+
+fn field(label: &str) -> SelectableField {
+    typed(label, "")
+}
+
+/// A field whose absence is a value of its type.
+fn typed(label: &str, absent: &'static str) -> SelectableField {
+    SelectableField { label: label.to_owned(), paths: vec![path(label)], absent }
+}
+
+fn pod_fields() -> Vec<SelectableField> {
+    let texts = [
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "status.phase",
+        "status.podIP",
+        "status.nominatedNodeName",
+    ];
+    let mut fields: Vec<SelectableField> = texts.into_iter().map(field).collect();
+    fields.push(typed("spec.hostNetwork", "false"));
+    fields.push(SelectableField { paths: vec![path("status.podIP")], ..field("status.podIPs") });
+    fields
+}
+
+/// Both versions of Event select the same fields under different names.
+fn event_fields(regarding: &str, reporter: &str) -> Vec<SelectableField> {
+    let mut fields: Vec<SelectableField> =
+        ["kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"]
+            .iter()
+            .map(|name| field(&format!("{regarding}.{name}")))
+            .collect();
+    fields.extend([field("reason"), field("type"), field(reporter)]);
+    if regarding == "involvedObject" {
+        let paths = vec![path("source.component"), path(reporter)];
+        fields.push(SelectableField { paths, ..field("source") });
+    }
+    fields
+}
