@@ -90,8 +90,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Adds `key` as `how` says: the three other adds in one, and a class.
     #[doc(alias = "AddWithOpts")]
     pub fn add_with(&self, key: K, how: AddOptions) {
-        let now = self.shared.now();
-        self.shared.change(|inner| inner.core.add(key, how, now));
+        let (hash, now) = (self.shared.hash(&key), self.shared.now());
+        self.shared.change(|inner| inner.core.add(key, hash, how, now));
     }
 
     /// Takes back every run of `key` that was asked for: it is neither ready nor does it wait any more. A run that is

@@ -1,9 +1,10 @@
 //! The shell around the core: one lock, and wakers for those who wait.
 
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
+use hashbrown::DefaultHashBuilder;
 use tokio::time::Instant;
 
 use crate::core::{Core, Moment, Taken};
@@ -14,6 +15,8 @@ use crate::waiters::{Ticket, Waiters};
 
 pub(crate) struct Shared<K> {
     pub(crate) epoch: Instant,
+    /// The one of the core.
+    hasher: DefaultHashBuilder,
     pub(crate) inner: Mutex<Inner<K>>,
 }
 
@@ -30,11 +33,20 @@ impl<K> Shared<K> {
     pub(crate) fn new(options: Options<K>) -> Self {
         let epoch = sync::now();
         let core = Core::new(options, epoch);
-        Self { epoch, inner: Mutex::new(Inner { core, getters: Waiters::new(), drainers: Waiters::new() }) }
+        let hasher = core.hasher();
+        Self {
+            epoch,
+            hasher,
+            inner: Mutex::new(Inner { core, getters: Waiters::new(), drainers: Waiters::new() }),
+        }
     }
 
     pub(crate) fn now(&self) -> Moment {
         Moment::since(self.epoch, sync::now())
+    }
+
+    pub(crate) fn hash(&self, key: &impl Hash) -> u64 {
+        self.hasher.hash_one(key)
     }
 
     /// Changes the state and calls whom the change concerns.

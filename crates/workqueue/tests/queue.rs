@@ -127,6 +127,59 @@ async fn a_dropped_get_loses_no_key_wherever_it_stood() {
     assert_eq!(*timeout(SECOND, queue.get()).await.unwrap().unwrap(), "a");
 }
 
+/// Every place to drop it, with a neighbour that came at every time, and that runs between the events or only at the end.
+#[tokio::test(start_paused = true)]
+async fn a_get_dropped_after_any_of_its_polls_loses_no_key_and_no_call() {
+    let events: [fn(&Queue<&'static str>); 6] = [
+        |_| {},
+        |queue| queue.add_after("late", SECOND),
+        |queue| queue.add_after("soon", SECOND / 2),
+        |queue| assert!(queue.cancel(&"soon")),
+        |queue| queue.add("now"),
+        |queue| queue.add("too"),
+    ];
+    for (polls, comes, runs) in (0..=events.len())
+        .flat_map(|polls| (0..events.len()).map(move |comes| (polls, comes)))
+        .flat_map(|(polls, comes)| [true, false].map(|runs| (polls, comes, runs)))
+    {
+        let (queue, mut neighbour, mut got) = (Queue::default(), JoinSet::new(), Vec::new());
+        let mut dropped = Some(Box::pin(queue.get()));
+        for (place, event) in events.iter().enumerate() {
+            if place == comes {
+                let queue = queue.clone();
+                neighbour.spawn(async move {
+                    let mut got = Vec::new();
+                    while let Some(item) = queue.get().await {
+                        got.push(*item);
+                    }
+                    got
+                });
+                yield_now().await;
+            }
+            event(&queue);
+            if place >= polls {
+                dropped = None;
+            }
+            if let Some(get) = &mut dropped
+                && let Poll::Ready(item) = poll_fn(|cx| Poll::Ready(get.as_mut().poll(cx))).await
+            {
+                got.extend(item.as_deref().copied());
+                dropped = None;
+            }
+            if runs {
+                yield_now().await;
+            }
+        }
+        drop(dropped);
+        sleep(2 * SECOND).await;
+        assert!(queue.is_empty(), "the neighbour was not called: {polls} polls, {comes}, {runs}");
+        queue.shut_down();
+        got.extend(neighbour.join_all().await.concat());
+        got.sort_unstable();
+        assert_eq!(got, ["late", "now", "too"], "{polls} polls, {comes}, {runs}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn dropping_the_item_is_done() {
     let queue = Queue::default();

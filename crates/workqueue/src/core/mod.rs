@@ -91,6 +91,11 @@ impl<K> Core<K> {
         }
     }
 
+    /// What hashes keys, for those who add: a key is read before the lock is taken, not while others wait for it.
+    pub(crate) fn hasher(&self) -> DefaultHashBuilder {
+        self.hasher.clone()
+    }
+
     /// Ready keys. Keys that came due since the last operation are not yet among them.
     pub(crate) fn ready(&self) -> usize {
         self.order.ready()
@@ -194,12 +199,12 @@ impl<K> Core<K> {
 }
 
 impl<K: Clone + Eq + Hash> Core<K> {
-    pub(crate) fn add(&mut self, key: K, how: AddOptions, now: Moment) {
+    /// `hash` is that of `key` by [`hasher`](Self::hasher).
+    pub(crate) fn add(&mut self, key: K, hash: u64, how: AddOptions, now: Moment) {
         if self.is_shut_down() {
             return;
         }
         self.advance(now);
-        let hash = self.hasher.hash_one(&key);
         let known = self.index.find(hash, |id| self.slab[*id].key == key).copied();
         // Asked before anything changes: a limiter is the caller's code, and may panic.
         let charged = (how.rate_limited && self.is_charged(known))

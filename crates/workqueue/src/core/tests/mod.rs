@@ -34,6 +34,12 @@ fn options() -> Options<String> {
     Options::default().rate_limiter(limiter.expect("100 ms is less than 1 s"))
 }
 
+/// Adds a key as the shell does.
+fn add<K: Clone + Eq + Hash>(core: &mut Core<K>, key: K, how: AddOptions, now: Moment) {
+    let hash = core.hasher().hash_one(&key);
+    core.add(key, hash, how, now);
+}
+
 struct Script {
     core: Core<String>,
     epoch: Instant,
@@ -106,7 +112,7 @@ impl Script {
     }
 
     fn add(&mut self, key: &str, how: AddOptions) {
-        self.core.add(key.to_owned(), how, self.now);
+        add(&mut self.core, key.to_owned(), how, self.now);
     }
 
     fn say(&mut self, what: std::fmt::Arguments<'_>) {

@@ -313,7 +313,8 @@ fn compare(steps: &[Step], once: bool) {
         let now = Moment::START.after(units(model.now));
         match step {
             Step::Add { key, after, failed, priority } => {
-                core.add(key, AddOptions { after: after.map(units), rate_limited: failed, priority }, now);
+                let how = AddOptions { after: after.map(units), rate_limited: failed, priority };
+                add(&mut core, key, how, now);
                 model.add(key, after, failed, priority);
             }
             Step::Get => {

@@ -296,7 +296,7 @@ fn a_delay_without_end_is_never_due() {
     let epoch = Instant::now();
     let mut core = Core::new(Options::default(), epoch);
     let now = Moment::since(epoch, epoch + Duration::from_secs(1));
-    core.add("a", AddOptions::default().after(Duration::MAX), now);
+    add(&mut core, "a", AddOptions::default().after(Duration::MAX), now);
     assert!(matches!(core.take(|| now.after(Duration::from_secs(100 * 365 * 24 * 60 * 60))), Taken::Nothing));
     assert!(core.when(&"a", now).is_some());
 }
@@ -310,7 +310,7 @@ fn a_million_keys_come_and_go_and_leave_nothing_behind() {
         let delay = Duration::from_nanos(u64::from(key) * 7919 % 100_003);
         let how =
             if key.is_multiple_of(2) { AddOptions::default() } else { AddOptions::default().after(delay) };
-        core.add(key, how, now);
+        add(&mut core, key, how, now);
     }
     let later = now.after(Duration::from_secs(1));
     let mut last = Moment::since(epoch, epoch);
