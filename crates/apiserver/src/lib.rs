@@ -29,9 +29,13 @@
 //! object's revision; what is expensive happens outside of the store's lock and starts over if the object changed
 //! meanwhile. A list is a snapshot, a watch a cursor into the history. Builtin and custom kinds take the same way.
 //!
+//! Answers are JSON, YAML, or protobuf where a client prefers that; what has no protobuf message (custom objects, tables)
+//! is not offered in it. Objects are stored as JSON text, so an answer in protobuf costs a parse which one in JSON does
+//! not; an event of a watch is written once for all watchers of one form.
+//!
 //! Modules in reading order: `store`, `request`, `verbs`, `registry` (what is served), `crd`, `server`; beside them
-//! `schema`, `managed_fields` and `patch`, pure functions of JSON values, and `builtin`, `discovery`, `openapi`, `table`,
-//! `selector`, what is particular to kinds and views.
+//! `schema`, `managed_fields` and `patch`, pure functions of JSON values, and `builtin`, `protobuf`, `discovery`,
+//! `openapi`, `table`, `selector`, what is particular to kinds and views.
 //!
 //! # Defaults and bounds
 //!

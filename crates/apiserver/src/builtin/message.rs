@@ -59,7 +59,7 @@ pub(crate) enum Type {
 }
 
 impl Message {
-    pub(super) fn new((name, source): (&'static str, &'static str)) -> Self {
+    pub(crate) fn new((name, source): (&'static str, &'static str)) -> Self {
         Self { name, source, fields: OnceLock::new() }
     }
 

@@ -1,18 +1,24 @@
-//! Request bodies in protobuf, as kubectl ≥ 1.32 and client-go ≥ 0.32 send for builtin kinds, turned into JSON.
+//! Protobuf, which kubectl ≥ 1.32 and client-go ≥ 0.32 send for builtin kinds and prefer to be answered in: bodies of
+//! requests become JSON here, and answers become protobuf.
 //!
 //! A body is `k8s\0` and a `runtime.Unknown`: the type of the object, and its message. The messages are read from the
-//! field tables of [`crate::builtin`], so no code is generated and every kind of those tables can be decoded. The result
-//! is what a Go client would have written in JSON, except that fields which JSON always has may be absent.
+//! field tables of [`crate::builtin`], so no code is generated and every kind of those tables can be read and written. What
+//! is decoded is what a Go client would have written in JSON, except that fields which JSON always has may be absent.
+//! What is encoded is what a Go server would have sent, byte for byte.
 //!
 //! A body is a stranger's: depth is bounded here, size where the body is read.
 
+mod encode;
 mod value;
 mod wire;
+
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
 use crate::builtin::{self, Count, Field, Message, Type};
 use crate::status::ApiError;
+pub(crate) use encode::{encode, encode_list, watch_frame};
 use value::default_value;
 use wire::{Reader, Result, Wire};
 
@@ -25,6 +31,19 @@ const MAX_DEPTH: usize = 100;
 /// Kinds of requests rather than objects: defined once, and sent under the apiVersion of any group.
 const OPTIONS: [&str; 6] =
     ["CreateOptions", "DeleteOptions", "GetOptions", "ListOptions", "PatchOptions", "UpdateOptions"];
+
+const SCHEMA: Type = Type::Message("apiextensions.v1.JSONSchemaProps");
+
+/// The views of the metadata of objects, which belong to no group's tables.
+static METADATA: LazyLock<Message> = LazyLock::new(|| {
+    Message::new(("meta.v1.PartialObjectMetadata", r#"{"1":["metadata","meta.v1.ObjectMeta","!"]}"#))
+});
+static METADATA_LIST: LazyLock<Message> = LazyLock::new(|| {
+    Message::new((
+        "meta.v1.PartialObjectMetadataList",
+        r#"{"1":["metadata","meta.v1.ListMeta","!"],"2":["items","[]meta.v1.PartialObjectMetadata","!"]}"#,
+    ))
+});
 
 /// Decodes a body into JSON with `apiVersion` and `kind`.
 ///
@@ -43,7 +62,7 @@ fn decode_body(body: &[u8]) -> Result<Value> {
         return Err("Object 'Kind' is missing in the type meta".into());
     }
     let table_version = if OPTIONS.contains(&kind) { "v1" } else { api_version };
-    let Some(message) = builtin::message_of_kind(table_version, kind) else {
+    let Some(message) = message_of_kind(table_version, kind) else {
         return Err(format!("no kind \"{kind}\" is registered for version \"{api_version}\"").into());
     };
     let mut object = Map::new();
@@ -185,7 +204,19 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
+/// The message of a kind of the tables, or of a view of metadata.
+fn message_of_kind(api_version: &str, kind: &str) -> Option<&'static Message> {
+    match (api_version, kind) {
+        ("meta.k8s.io/v1" | "meta.k8s.io/v1beta1", "PartialObjectMetadata") => Some(&METADATA),
+        ("meta.k8s.io/v1" | "meta.k8s.io/v1beta1", "PartialObjectMetadataList") => Some(&METADATA_LIST),
+        _ => builtin::message_of_kind(api_version, kind),
+    }
+}
+
 fn find(name: &str) -> Result<&'static Message> {
+    if name == METADATA.name() {
+        return Ok(&METADATA);
+    }
     builtin::message(name).ok_or_else(|| format!("no message {name}").into())
 }
 

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Number, Value};
 
 use super::wire::{Reader, Result, Wire};
-use super::{bytes, decode_message, find, utf8};
+use super::{SCHEMA, bytes, decode_message, find, utf8};
 use crate::builtin::Type;
 
 /// The JSON of a value; `None` is Go's nil, or a time that is not set.
@@ -162,16 +162,12 @@ fn strings(buffer: &[u8]) -> Result<Value> {
 fn one_of(name: &str, buffer: &[u8], depth: usize) -> Result<Option<Value>> {
     let or_bool = name.ends_with("OrBool");
     let (schema_number, other_number) = if or_bool { (2, 1) } else { (1, 2) };
-    let element = if name.ends_with("OrStringArray") {
-        Type::String
-    } else {
-        Type::Message("apiextensions.v1.JSONSchemaProps")
-    };
+    let element = if name.ends_with("OrStringArray") { Type::String } else { SCHEMA };
     let (mut schema, mut list, mut allowed) = (None, Vec::new(), false);
     let mut fields = Reader::new(buffer);
     while let Some((number, wire)) = fields.next()? {
         if number == schema_number {
-            schema = decode(Type::Message("apiextensions.v1.JSONSchemaProps"), wire, depth)?;
+            schema = decode(SCHEMA, wire, depth)?;
         } else if number == other_number && or_bool {
             allowed = varint(wire)? != 0;
         } else if number == other_number {

@@ -7,6 +7,8 @@ use crate::status::ApiError;
 pub(crate) enum Encoding {
     Json,
     Yaml,
+    /// What has no protobuf message is answered in JSON.
+    Protobuf,
 }
 
 impl Encoding {
@@ -14,8 +16,37 @@ impl Encoding {
         match self {
             Self::Json => "application/json",
             Self::Yaml => "application/yaml",
+            Self::Protobuf => "application/vnd.kubernetes.protobuf",
         }
     }
+
+    /// The type of a watch: only JSON's is that of a single object.
+    pub(crate) fn watch_type(self) -> &'static str {
+        match self {
+            Self::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+            other => other.content_type(),
+        }
+    }
+
+    fn of(media_type: &str) -> Option<Self> {
+        Some(match media_type {
+            "application/json" | "*/*" | "application/*" => Self::Json,
+            "application/yaml" => Self::Yaml,
+            "application/vnd.kubernetes.protobuf" => Self::Protobuf,
+            _ => return None,
+        })
+    }
+}
+
+/// Whose answer is negotiated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    /// A builtin kind's, or discovery's.
+    Builtin,
+    /// A custom kind's, whose objects have no protobuf message; their metadata has.
+    Custom,
+    /// The scale of a custom kind, which is of a builtin one.
+    CustomScale,
 }
 
 /// What of an object is shown.
@@ -48,20 +79,21 @@ impl Accept {
     ///
     /// # Errors
     /// 406 with the text of builtin kinds, or of custom ones.
-    pub(crate) fn negotiate(header: Option<&str>, custom: bool) -> Result<Self, ApiError> {
+    pub(crate) fn negotiate(header: Option<&str>, endpoint: Endpoint) -> Result<Self, ApiError> {
         let Some(header) = header.filter(|header| !header.trim().is_empty()) else {
             return Ok(Self::JSON);
         };
         for range in ranges(header) {
-            let encoding = match range.media_type {
-                "application/json" | "*/*" | "application/*" => Encoding::Json,
-                "application/yaml" => Encoding::Yaml,
-                _ => continue,
+            let Some(encoding) = Encoding::of(range.media_type) else {
+                continue;
             };
             if range.parameter("stream").is_some_and(|stream| stream != "watch") {
                 continue;
             }
             let Some(shape) = range.parameter("as") else {
+                if encoding == Encoding::Protobuf && endpoint == Endpoint::Custom {
+                    continue;
+                }
                 return Ok(Self { encoding, ..Self::JSON });
             };
             let view_version = match (range.parameter("g"), range.parameter("v")) {
@@ -70,19 +102,29 @@ impl Accept {
                 _ => continue,
             };
             let view = match shape {
-                "Table" => View::Table,
+                "Table" if encoding != Encoding::Protobuf => View::Table,
                 "PartialObjectMetadata" => View::Metadata,
                 "PartialObjectMetadataList" => View::MetadataList,
                 _ => continue,
             };
             return Ok(Self { encoding, view, view_version });
         }
-        Err(not_acceptable(custom))
+        Err(not_acceptable(endpoint))
+    }
+
+    /// How an error is written: in the first encoding that is asked for whole objects, JSON if there is none. A `Status`
+    /// has no views, and a message whatever the kind.
+    pub(crate) fn of_error(header: Option<&str>) -> Encoding {
+        ranges(header.unwrap_or_default())
+            .iter()
+            .filter(|range| range.parameter("as").is_none())
+            .find_map(|range| Encoding::of(range.media_type))
+            .unwrap_or(Encoding::Json)
     }
 }
 
-fn not_acceptable(custom: bool) -> ApiError {
-    if custom {
+fn not_acceptable(endpoint: Endpoint) -> ApiError {
+    if endpoint != Endpoint::Builtin {
         ApiError::new(
             406,
             "NotAcceptable",
@@ -145,23 +187,51 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kubectl_gets_a_table_and_client_go_gets_json() {
+    fn kubectl_gets_a_table_and_client_go_gets_protobuf() {
         let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
-        assert_eq!(Accept::negotiate(Some(kubectl), false).unwrap().view, View::Table);
+        assert_eq!(Accept::negotiate(Some(kubectl), Endpoint::Builtin).unwrap().view, View::Table);
         let client_go = "application/vnd.kubernetes.protobuf,application/json";
-        assert_eq!(Accept::negotiate(Some(client_go), true), Ok(Accept::JSON));
-        assert_eq!(Accept::negotiate(None, true), Ok(Accept::JSON));
+        for (endpoint, encoding) in [
+            (Endpoint::Builtin, Encoding::Protobuf),
+            (Endpoint::Custom, Encoding::Json),
+            (Endpoint::CustomScale, Encoding::Protobuf),
+        ] {
+            let accept = Accept::negotiate(Some(client_go), endpoint);
+            assert_eq!(accept, Ok(Accept { encoding, ..Accept::JSON }));
+        }
+        assert_eq!(Accept::negotiate(None, Endpoint::Custom), Ok(Accept::JSON));
+    }
+
+    #[test]
+    fn custom_metadata_has_protobuf_and_custom_objects_and_tables_have_not() {
+        let view = |header| Accept::negotiate(Some(header), Endpoint::Custom);
+        let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        let accept = view(metadata).unwrap();
+        assert_eq!((accept.encoding, accept.view), (Encoding::Protobuf, View::Metadata));
+        assert_eq!(view("application/vnd.kubernetes.protobuf").unwrap_err().code(), 406);
+        let table = "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1";
+        assert_eq!(view(table).unwrap_err().code(), 406);
+    }
+
+    #[test]
+    fn errors_are_written_as_whole_objects_are() {
+        let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        assert_eq!(Accept::of_error(Some(metadata)), Encoding::Json);
+        let both = format!("{metadata},application/vnd.kubernetes.protobuf");
+        assert_eq!(Accept::of_error(Some(&both)), Encoding::Protobuf);
+        assert_eq!(Accept::of_error(None), Encoding::Json);
     }
 
     #[test]
     fn quality_decides_before_order() {
-        let accept = Accept::negotiate(Some("application/json;q=0.5, application/yaml"), false).unwrap();
+        let accept =
+            Accept::negotiate(Some("application/json;q=0.5, application/yaml"), Endpoint::Builtin).unwrap();
         assert_eq!(accept.encoding, Encoding::Yaml);
     }
 
     #[test]
     fn what_cannot_be_written_is_406() {
-        assert_eq!(Accept::negotiate(Some("text/html"), false).unwrap_err().code(), 406);
-        assert_eq!(Accept::negotiate(Some("application/cbor"), true).unwrap_err().code(), 406);
+        assert_eq!(Accept::negotiate(Some("text/html"), Endpoint::Builtin).unwrap_err().code(), 406);
+        assert_eq!(Accept::negotiate(Some("application/cbor"), Endpoint::Custom).unwrap_err().code(), 406);
     }
 }

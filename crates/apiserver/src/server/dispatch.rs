@@ -15,7 +15,7 @@ use super::listener::Closing;
 use super::routes;
 use super::state::Server;
 use crate::registry::{Registry, Served};
-use crate::request::accept::Accept;
+use crate::request::accept::{Accept, Endpoint};
 use crate::request::body;
 use crate::request::path::{ResourcePath, Route};
 use crate::request::query::{Query, revision};
@@ -82,8 +82,7 @@ where
 
 /// The `Status` of an error; `Retry-After` follows from it.
 fn failure(accept: Option<&str>, error: &ApiError) -> Reply {
-    let encoding = Accept::negotiate(accept, false).unwrap_or(Accept::JSON).encoding;
-    let mut reply = Reply::error(encoding, error);
+    let mut reply = Reply::error(Accept::of_error(accept), error);
     reply.retry_after = error.retry_after();
     reply
 }
@@ -171,9 +170,14 @@ where
     let accept = text(&head.headers, header::ACCEPT);
     let verb = Verb::of(&head.method, &path, &query)
         .ok_or_else(|| verbs::method_not_allowed(&served, &head.method.as_str().to_ascii_lowercase()))?;
+    let endpoint = match (served.is_custom(), path.subresource.as_str()) {
+        (false, _) => Endpoint::Builtin,
+        (true, "scale") => Endpoint::CustomScale,
+        (true, _) => Endpoint::Custom,
+    };
     let mut call = Call {
         server: Arc::clone(server),
-        accept: Accept::negotiate(accept.as_deref(), served.is_custom())?,
+        accept: Accept::negotiate(accept.as_deref(), endpoint)?,
         served,
         path,
         query,

@@ -11,7 +11,7 @@ use super::dispatch::{not_found, text};
 use super::openapi;
 use crate::discovery;
 use crate::registry::Registry;
-use crate::request::accept::{Accept, Encoding};
+use crate::request::accept::{Accept, Encoding, Endpoint};
 use crate::request::path::Route;
 use crate::request::query::Query;
 use crate::resource::Resource;
@@ -53,7 +53,7 @@ fn discover(registry: &Registry, route: &Route, head: &Parts) -> Response<Respon
     {
         return aggregated(&resources, matches!(route, Route::CoreVersions), head);
     }
-    let encoding = match Accept::negotiate(Some(&accept), false) {
+    let encoding = match Accept::negotiate(Some(&accept), Endpoint::Builtin) {
         Ok(accept) => accept.encoding,
         Err(error) => return Reply::error(Encoding::Json, &error).into_response(),
     };

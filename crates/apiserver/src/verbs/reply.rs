@@ -5,6 +5,7 @@ use http::{HeaderValue, Response, header};
 use serde_json::{Value, json};
 
 use super::{Call, yaml};
+use crate::protobuf;
 use crate::registry::Served;
 use crate::request::accept::{Accept, Encoding, View};
 use crate::server::ResponseBody;
@@ -31,13 +32,17 @@ impl Reply {
         Self::bytes(code, "text/plain; charset=utf-8", text.to_owned())
     }
 
-    /// A value as it is, in the encoding asked for.
+    /// A value as it is, in the encoding asked for; in JSON if protobuf was asked for and has no message for it.
     pub(crate) fn value(code: u16, encoding: Encoding, value: &Value) -> Self {
-        let text = match encoding {
-            Encoding::Json => value.to_string(),
-            Encoding::Yaml => yaml::write(value),
+        let bytes = match encoding {
+            Encoding::Json => None,
+            Encoding::Yaml => Some(yaml::write(value).into_bytes()),
+            Encoding::Protobuf => protobuf::encode(value),
         };
-        Self::bytes(code, encoding.content_type(), text)
+        match bytes {
+            Some(bytes) => Self::bytes(code, encoding.content_type(), bytes),
+            None => Self::bytes(code, Encoding::Json.content_type(), value.to_string()),
+        }
     }
 
     /// The `Status` of an error.
@@ -156,6 +161,11 @@ pub(crate) fn list(call: &Call, meta: &ListMeta, items: &[&Stored]) -> Result<Re
         bytes.extend_from_slice(b"]}");
         return Ok(Reply::bytes(200, "application/json", bytes));
     }
+    if accept.encoding == Encoding::Protobuf
+        && let Some(bytes) = list_in_protobuf(call, meta, &list_kind, items)
+    {
+        return Ok(Reply::bytes(200, accept.encoding.content_type(), bytes));
+    }
     let objects: Vec<Value> = items.iter().map(|stored| served.value(stored)).collect();
     let shown = match accept.view {
         View::Object => {
@@ -206,6 +216,22 @@ pub(crate) fn list(call: &Call, meta: &ListMeta, items: &[&Stored]) -> Result<Re
         View::Table => call.table(&objects, &meta.to_json(served), true)?,
     };
     Ok(Reply::value(200, accept.encoding, &shown))
+}
+
+/// One item at a time is parsed. `None` if the view is not one of lists.
+fn list_in_protobuf(call: &Call, meta: &ListMeta, kind: &TypeMeta, items: &[&Stored]) -> Option<Vec<u8>> {
+    let accept = call.accept;
+    let metadata = meta.to_json(&call.served);
+    let objects = items.iter().map(|stored| call.served.value(stored));
+    match accept.view {
+        View::Object => protobuf::encode_list(&kind.api_version, &kind.kind, &metadata, objects),
+        View::MetadataList => {
+            let version = format!("meta.k8s.io/{}", accept.view_version);
+            // What surrounds an item's metadata is not in the message of an item.
+            protobuf::encode_list(&version, "PartialObjectMetadataList", &metadata, objects)
+        }
+        View::Metadata | View::Table => None,
+    }
 }
 
 fn drop_empty_continue(metadata: &mut Value) {
