@@ -37,6 +37,11 @@
 //! `schema`, `managed_fields` and `patch`, pure functions of JSON values, and `builtin`, `protobuf`, `discovery`,
 //! `openapi`, `table`, `selector`, what is particular to kinds and views.
 //!
+//! # Faults
+//!
+//! [`ApiServer::faults`] makes the server misbehave as told: requests that are slow, refused, reset or lose their
+//! response, watches that close, expire, stall or lag, revisions that are compacted. See [`faults`].
+//!
 //! # Defaults and bounds
 //!
 //! Bodies have at most 3 MiB; a history keeps 10,000 events and 32 MiB per resource; a watch holds at most 64 KiB for its
@@ -66,6 +71,7 @@ mod builtin;
 mod clock;
 mod crd;
 mod discovery;
+pub mod faults;
 mod gc;
 mod go;
 mod managed_fields;

@@ -8,3 +8,4 @@ pub(crate) mod body;
 mod go_json;
 pub(crate) mod path;
 pub(crate) mod query;
+pub(crate) mod verb;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
-use http::{Method, Request, Response};
+use http::{Method, Response};
 use http_body::Body;
 use http_body_util::BodyExt;
 use tokio::time::{Duration, timeout};
@@ -14,11 +14,13 @@ use super::body::ResponseBody;
 use super::listener::Closing;
 use super::routes;
 use super::state::Server;
+use crate::faults::WatchFault;
 use crate::registry::{Registry, Served};
 use crate::request::accept::{Accept, Endpoint};
 use crate::request::body;
 use crate::request::path::{ResourcePath, Route};
 use crate::request::query::{Query, revision};
+use crate::request::verb::Verb;
 use crate::status::{ApiError, Cause};
 use crate::verbs::reply::Reply;
 use crate::verbs::{self, Call};
@@ -33,12 +35,11 @@ const WARNINGS_LIMIT: usize = 4096;
 const WARNING_CUT: usize = 256;
 
 /// Answers a request; there is an answer to every one.
-pub(super) async fn answer<B>(server: &Arc<Server>, request: Request<B>) -> Response<ResponseBody>
+pub(super) async fn answer<B>(server: &Arc<Server>, head: Parts, body: B) -> Response<ResponseBody>
 where
     B: Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
-    let (head, body) = request.into_parts();
     let mut warnings = Vec::new();
     let mut response = route(server, &head, body, &mut warnings).await;
     add_warnings(response.headers_mut(), &warnings);
@@ -81,7 +82,7 @@ where
 }
 
 /// The `Status` of an error; `Retry-After` follows from it.
-fn failure(accept: Option<&str>, error: &ApiError) -> Reply {
+pub(super) fn failure(accept: Option<&str>, error: &ApiError) -> Reply {
     let mut reply = Reply::error(Accept::of_error(accept), error);
     reply.retry_after = error.retry_after();
     reply
@@ -107,50 +108,6 @@ fn is_well_formed(served: &Served, path: &ResourcePath, method: &Method) -> bool
         true
     } else {
         path.namespace.is_empty()
-    }
-}
-
-/// What is asked of a resource.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verb {
-    Get,
-    List,
-    Watch,
-    Create,
-    Update,
-    Patch,
-    Delete,
-    DeleteCollection,
-}
-
-impl Verb {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Get => "get",
-            Self::List => "list",
-            Self::Watch => "watch",
-            Self::Create => "create",
-            Self::Update => "update",
-            Self::Patch => "patch",
-            Self::Delete => "delete",
-            Self::DeleteCollection => "deletecollection",
-        }
-    }
-
-    fn of(method: &Method, path: &ResourcePath, query: &Query) -> Option<Self> {
-        let collection = path.name.is_empty();
-        Some(match *method {
-            Method::GET | Method::HEAD if path.watch_prefix => Self::Watch,
-            Method::GET | Method::HEAD if collection && query.flag("watch") == Some(true) => Self::Watch,
-            Method::GET | Method::HEAD if collection => Self::List,
-            Method::GET | Method::HEAD => Self::Get,
-            Method::POST => Self::Create,
-            Method::PUT => Self::Update,
-            Method::PATCH => Self::Patch,
-            Method::DELETE if collection => Self::DeleteCollection,
-            Method::DELETE => Self::Delete,
-            _ => return None,
-        })
     }
 }
 
@@ -192,9 +149,10 @@ where
     if verb == Verb::Watch {
         // A watch keeps the call for as long as it lasts.
         let closing = head.extensions.get::<Closing>().cloned();
+        let fault = head.extensions.get::<WatchFault>().copied();
         warnings.clone_from(&call.warnings);
         wait_for_revision(&call, verb).await?;
-        return verbs::watch::run(call, closing);
+        return verbs::watch::run(call, closing, fault);
     }
     let outcome = perform(&mut call, verb, body).await;
     warnings.append(&mut call.warnings);

@@ -2,6 +2,7 @@
 
 mod body;
 mod dispatch;
+mod inject;
 mod kubeconfig;
 mod listener;
 mod openapi;
@@ -24,6 +25,7 @@ pub use service::ApiService;
 pub(crate) use state::{Refused, Server};
 
 use crate::clock::Clock;
+use crate::faults::Faults;
 use crate::registry::{Registry, Served};
 use crate::store::HistoryLimits;
 
@@ -45,7 +47,8 @@ pub enum Profile {
 pub struct Options {
     /// Which controllers run.
     pub profile: Profile,
-    /// Where uids and generated names come from: the same seed gives the same ones, in the order of the requests.
+    /// Where uids and generated names come from: the same seed gives the same ones, in the order of the requests. Faults
+    /// with a probability draw from it too, apart from those.
     pub seed: u64,
     /// What the clock shows at the start; it then advances with tokio's time. `None` is the system's time.
     pub epoch: Option<Timestamp>,
@@ -124,6 +127,12 @@ impl ApiServer {
     #[must_use]
     pub fn service(&self) -> ApiService {
         ApiService::new(Arc::clone(&self.core))
+    }
+
+    /// What goes wrong on purpose: rules that are added and removed while the server runs.
+    #[must_use]
+    pub fn faults(&self) -> Faults {
+        Faults::new(Arc::clone(&self.core.server))
     }
 
     /// Serves HTTP/1.1 on a loopback address; port 0 picks a free one.

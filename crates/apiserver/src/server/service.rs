@@ -1,6 +1,5 @@
 //! The server as a tower service: what an in-process client and the listener both call.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -13,11 +12,13 @@ use http_body::Body;
 use tower_service::Service;
 
 use super::body::ResponseBody;
-use super::{Core, dispatch};
+use super::{Core, inject};
+use crate::faults::ConnectionReset;
 
 /// The server as a service of HTTP requests, without a socket: give it to `kube::Client::new`.
 ///
-/// Clones are cheap and answer from the same state. The server lives as long as any of them.
+/// Clones are cheap and answer from the same state. The server lives as long as any of them. Every request is answered,
+/// unless a [fault](crate::faults) says otherwise: then the error is [`ConnectionReset`].
 #[derive(Clone)]
 pub struct ApiService {
     core: Arc<Core>,
@@ -41,15 +42,15 @@ where
     B::Error: fmt::Display,
 {
     type Response = Response<ResponseBody>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+    type Error = ConnectionReset;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, ConnectionReset>> + Send>>;
 
-    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), ConnectionReset>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let core = Arc::clone(&self.core);
-        Box::pin(async move { Ok(dispatch::answer(&core.server, request).await) })
+        Box::pin(async move { inject::answer(&core.server, request).await })
     }
 }

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use super::Profile;
 use crate::clock::Clock;
+use crate::faults::Injector;
 use crate::registry::Registry;
 use crate::resource::StorageKey;
 use crate::store::{Change, Event, HistoryLimits, Key, Store};
@@ -16,6 +17,8 @@ use crate::store::{Change, Event, HistoryLimits, Key, Store};
 pub(crate) struct Server {
     pub(crate) profile: Profile,
     pub(crate) clock: Clock,
+    /// What goes wrong on purpose.
+    pub(crate) injector: Injector,
     random: Mutex<fastrand::Rng>,
     state: Mutex<State>,
     registry: RwLock<Arc<Registry>>,
@@ -55,6 +58,7 @@ impl Server {
         Self {
             profile,
             clock,
+            injector: Injector::new(seed),
             random: Mutex::new(fastrand::Rng::with_seed(seed)),
             committed: watch::Sender::new(store.revision()),
             state: Mutex::new(State { store, wakers: BTreeMap::new() }),
@@ -100,6 +104,23 @@ impl Server {
         if let Some(waker) = waker {
             waker.send_replace(());
         }
+    }
+
+    /// Expires what is older than the present revision, which is returned.
+    pub(crate) fn compact(&self) -> u64 {
+        self.state.lock().store.compact()
+    }
+
+    /// Forgets the history of a table and wakes its watchers; whether there is such a table.
+    pub(crate) fn evict(&self, storage: &StorageKey) -> bool {
+        let (known, waker) = {
+            let mut state = self.state.lock();
+            (state.store.evict(storage), state.wakers.get(storage).cloned())
+        };
+        if let Some(waker) = waker {
+            waker.send_replace(());
+        }
+        known
     }
 
     /// Applies a change if the object's revision is still `expected` and `guard` agrees, both under the lock.

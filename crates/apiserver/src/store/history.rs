@@ -114,6 +114,11 @@ impl History {
         Ok(self.events.range(first..))
     }
 
+    /// Drops all events. A reader that has seen them all goes on.
+    pub(super) fn clear(&mut self) {
+        while self.drop_oldest() {}
+    }
+
     fn drop_oldest(&mut self) -> bool {
         let Some(event) = self.events.pop_front() else {
             return false;

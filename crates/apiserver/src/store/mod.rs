@@ -130,6 +130,8 @@ pub(crate) struct Conflict;
 #[derive(Debug)]
 pub(crate) struct Store<T> {
     revision: u64,
+    /// No read begins before this revision, even where the history is still kept.
+    compacted: u64,
     tables: BTreeMap<T, Table>,
     limits: HistoryLimits,
 }
@@ -137,7 +139,7 @@ pub(crate) struct Store<T> {
 impl<T: Ord + Clone> Store<T> {
     /// An empty store at revision 1, so that no list ever shows revision 0, which means "any" to clients.
     pub(crate) fn new(limits: HistoryLimits) -> Self {
-        Self { revision: 1, tables: BTreeMap::new(), limits }
+        Self { revision: 1, compacted: 0, tables: BTreeMap::new(), limits }
     }
 
     /// The revision of the last commit.
@@ -172,6 +174,9 @@ impl<T: Ord + Clone> Store<T> {
     ///
     /// The cost grows with the number of events of the table since then: history is undone, not kept twice.
     pub(crate) fn snapshot_at(&self, table: &T, revision: u64) -> Result<Snapshot, Expired> {
+        if revision < self.compacted {
+            return Err(Expired);
+        }
         let Some(table) = self.tables.get(table) else {
             return Ok(Snapshot { revision, objects: Objects::new() });
         };
@@ -185,7 +190,8 @@ impl<T: Ord + Clone> Store<T> {
         Ok(Snapshot { revision, objects })
     }
 
-    /// The oldest events of the table after `revision`, at most `max` of them.
+    /// The oldest events of the table after `revision`, at most `max` of them. Compaction does not hinder this, so that
+    /// a reader under way goes on.
     pub(crate) fn events_after(
         &self,
         table: &T,
@@ -198,9 +204,21 @@ impl<T: Ord + Clone> Store<T> {
         }
     }
 
-    /// The oldest revision that [`events_after`](Self::events_after) can still start from.
+    /// The oldest revision that a new reader of the table may start from.
     pub(crate) fn oldest(&self, table: &T) -> u64 {
-        self.tables.get(table).map_or(0, |table| table.history.floor())
+        self.tables.get(table).map_or(0, |table| table.history.floor().max(self.compacted))
+    }
+
+    /// Expires what is older than the present revision, which is returned, for everybody who begins to read from now on.
+    pub(crate) fn compact(&mut self) -> u64 {
+        self.compacted = self.revision;
+        self.revision
+    }
+
+    /// Forgets the history of a table; whether there is such a table.
+    pub(crate) fn evict(&mut self, table: &T) -> bool {
+        let table = self.tables.get_mut(table);
+        table.map(|table| table.history.clear()).is_some()
     }
 
     /// Applies the change if the object's revision is `expected` (`None`: there is no such object).

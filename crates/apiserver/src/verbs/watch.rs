@@ -16,6 +16,7 @@ use tokio::time::{Duration, Instant, sleep_until};
 
 use super::Call;
 use super::reply::{self, Reply};
+use crate::faults::{Cut, Then, WatchFault, late};
 use crate::protobuf;
 use crate::request::accept::{Encoding, View};
 use crate::request::query::{ListOptions, revision};
@@ -35,9 +36,16 @@ const BOOKMARK_BEFORE_DEADLINE: Duration = Duration::from_secs(2);
 /// A watch without `timeoutSeconds` lasts between this and twice this.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
 
-/// Starts a watch of the call's collection. `closing` ends it when the listener shuts down.
-pub(crate) fn run(call: Call, closing: Option<Closing>) -> Result<Reply, ApiError> {
-    let options = ListOptions::read(&call.query, true)?;
+/// Starts a watch of the call's collection. `closing` ends it when the listener shuts down; `fault` makes it misbehave.
+pub(crate) fn run(
+    call: Call,
+    closing: Option<Closing>,
+    fault: Option<WatchFault>,
+) -> Result<Reply, ApiError> {
+    let mut options = ListOptions::read(&call.query, true)?;
+    if fault == Some(WatchFault::NoBookmarks) {
+        options.bookmarks = false;
+    }
     let selection = Selection::parse(&call, &options)?;
     let wanted = revision(&options.resource_version).map_err(ApiError::internal)?;
     // An absent revision and 0 both mean: show what is there, then go on.
@@ -66,6 +74,13 @@ pub(crate) fn run(call: Call, closing: Option<Closing>) -> Result<Reply, ApiErro
         cursor,
         sent: if initial { now } else { cursor },
         deadline,
+        end: match fault {
+            Some(WatchFault::CloseAfter(after)) => {
+                start.checked_add(after).map_or(deadline, |end| end.min(deadline))
+            }
+            _ => deadline,
+        },
+        cut: fault.and_then(Cut::of),
         bookmark: options.bookmarks.then(|| next_bookmark(start, deadline)),
         changes,
         closing,
@@ -83,7 +98,11 @@ pub(crate) fn run(call: Call, closing: Option<Closing>) -> Result<Reply, ApiErro
         let chunk = watch.next().await?;
         Some((chunk, watch))
     });
-    Ok(Reply { code: 200, content_type, body: ResponseBody::stream(stream), retry_after: None })
+    let body = match fault {
+        Some(WatchFault::Late(delay)) => ResponseBody::stream(late(stream, delay)),
+        _ => ResponseBody::stream(stream),
+    };
+    Ok(Reply { code: 200, content_type, body, retry_after: None })
 }
 
 /// When the next bookmark is due: regularly, and shortly before the end.
@@ -113,6 +132,10 @@ struct Watch {
     /// The newest revision the client was told.
     sent: u64,
     deadline: Instant,
+    /// The deadline, or what a fault makes of it; bookmarks know nothing of that.
+    end: Instant,
+    /// A fault that is still to come.
+    cut: Option<Cut>,
     /// When the next bookmark is due; `None` if the client wants none.
     bookmark: Option<Instant>,
     changes: tokio::sync::watch::Receiver<()>,
@@ -120,6 +143,17 @@ struct Watch {
     /// Whether a table still has to begin with its columns.
     first_row: bool,
     ended: bool,
+}
+
+/// Waits until the listener shuts down; for ever in process.
+async fn closed(closing: &mut Option<Closing>) {
+    match closing {
+        Some(Closing(closing)) => {
+            // An error means that the listener is gone, which is the same.
+            let _ = closing.wait_for(|closed| *closed).await;
+        }
+        None => std::future::pending().await,
+    }
 }
 
 /// What a watch waited for.
@@ -138,6 +172,18 @@ impl Watch {
             }
             if self.ended {
                 return None;
+            }
+            match self.cut.and_then(Cut::due) {
+                None => {}
+                Some(Then::Close) => return None,
+                Some(Then::Expire) => {
+                    self.fail(&ApiError::new(410, "Expired", "too old resource version: a fault"));
+                    continue;
+                }
+                Some(Then::Stall) => {
+                    closed(&mut self.closing).await;
+                    return None;
+                }
             }
             if let Some(chunk) = self.initial_chunk() {
                 return Some(chunk);
@@ -170,24 +216,27 @@ impl Watch {
     }
 
     async fn wait(&mut self) -> Woken {
-        let closing = async {
-            match &mut self.closing {
-                Some(Closing(closing)) => {
-                    // An error means that the listener is gone, which is the same.
-                    let _ = closing.wait_for(|closed| *closed).await;
-                }
-                None => std::future::pending().await,
-            }
-        };
         let bookmark = self.bookmark.unwrap_or(self.deadline);
         tokio::select! {
             // Events before the end, so that none is lost to a deadline at the same moment.
             biased;
             changed = self.changes.changed() => if changed.is_ok() { Woken::Changed } else { Woken::End },
             () = sleep_until(bookmark), if self.bookmark.is_some() => Woken::Bookmark,
-            () = sleep_until(self.deadline) => Woken::End,
-            () = closing => Woken::End,
+            () = sleep_until(self.end) => Woken::End,
+            () = closed(&mut self.closing) => Woken::End,
         }
+    }
+
+    /// An event is sent, which brings a fault nearer.
+    fn count(&mut self) {
+        if let Some(cut) = &mut self.cut {
+            cut.count();
+        }
+    }
+
+    /// Whether no event is sent any more.
+    fn is_cut(&self) -> bool {
+        self.cut.is_some_and(|cut| cut.due().is_some())
     }
 
     /// Some of the objects that were there at the start.
@@ -196,13 +245,14 @@ impl Watch {
         let mut out = Vec::new();
         let mut next = None;
         for (key, stored) in initial.snapshot.range(&self.call.path.namespace, initial.next.as_ref()) {
-            if out.len() >= CHUNK {
+            if out.len() >= CHUNK || self.is_cut() {
                 next = Some(key.clone());
                 break;
             }
             if self.selection.matches(&self.call, key, stored) {
                 let line = self.line("ADDED", stored, stored.revision);
                 out.extend_from_slice(&line);
+                self.count();
             }
         }
         if next.is_some() {
@@ -231,7 +281,8 @@ impl Watch {
                     self.sent = event.revision;
                     size += line.len();
                     lines.push(line);
-                    if size >= CHUNK {
+                    self.count();
+                    if size >= CHUNK || self.is_cut() {
                         break;
                     }
                 }

@@ -1,0 +1,41 @@
+//! A fault of a watch that is due after a number of events.
+
+use super::WatchFault;
+
+/// A fault after a number of events, bookmarks not counted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cut {
+    left: u64,
+    then: Then,
+}
+
+/// What becomes of a watch whose events are used up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Then {
+    Close,
+    Expire,
+    Stall,
+}
+
+impl Cut {
+    /// `None` for faults of another sort.
+    pub(crate) fn of(fault: WatchFault) -> Option<Self> {
+        let (left, then) = match fault {
+            WatchFault::CloseAfterEvents(events) => (events, Then::Close),
+            WatchFault::ExpireAfterEvents(events) => (events, Then::Expire),
+            WatchFault::StallAfterEvents(events) => (events, Then::Stall),
+            WatchFault::CloseAfter(_) | WatchFault::Late(_) | WatchFault::NoBookmarks => return None,
+        };
+        Some(Self { left, then })
+    }
+
+    /// An event is sent.
+    pub(crate) fn count(&mut self) {
+        self.left = self.left.saturating_sub(1);
+    }
+
+    /// What happens now, once no event is left.
+    pub(crate) fn due(self) -> Option<Then> {
+        (self.left == 0).then_some(self.then)
+    }
+}

@@ -1,0 +1,115 @@
+//! What was injected, in its order.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use jiff::Timestamp;
+
+use super::{Action, Facts, RuleId};
+
+/// Entries that are kept. Older ones make room and are counted.
+const LIMIT: usize = 10_000;
+
+/// What was injected, oldest first: the last 10,000 entries.
+#[derive(Debug, Clone, Default)]
+pub struct Journal {
+    entries: VecDeque<Entry>,
+    dropped: u64,
+}
+
+impl Journal {
+    /// The entries that are kept, oldest first.
+    #[must_use]
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Entry> + ExactSizeIterator {
+        self.entries.iter()
+    }
+
+    /// How many are kept.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nothing was injected.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// How many older entries made room.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    pub(super) fn push(&mut self, at: Timestamp, what: Injected) {
+        if self.entries.len() >= LIMIT {
+            self.entries.pop_front();
+            self.dropped += 1;
+        }
+        self.entries.push_back(Entry { at, what });
+    }
+}
+
+/// One entry a line, as [`Entry`] shows it, and before them how many were dropped, if any.
+impl fmt::Display for Journal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.dropped > 0 {
+            writeln!(f, "({} dropped)", self.dropped)?;
+        }
+        self.entries.iter().try_for_each(|entry| writeln!(f, "{entry}"))
+    }
+}
+
+/// One fault that was injected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Entry {
+    /// When, by the server's clock. For requests this is when the rule picked them, before any delay.
+    pub at: Timestamp,
+    /// What.
+    pub what: Injected,
+}
+
+/// `rule 1: create configmaps default/: response lost`, without the time, which is not the same in every run.
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.what {
+            Injected::Rule { rule, request, action } => write!(f, "{rule}: {request}: {action}"),
+            Injected::Compacted { revision } => write!(f, "compacted at revision {revision}"),
+            Injected::HistoryEvicted { group, resource } if group.is_empty() => {
+                write!(f, "history of {resource} evicted")
+            }
+            Injected::HistoryEvicted { group, resource } => {
+                write!(f, "history of {resource}.{group} evicted")
+            }
+        }
+    }
+}
+
+/// What was injected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Injected {
+    /// A rule picked a request.
+    Rule {
+        /// The rule.
+        rule: RuleId,
+        /// The request.
+        request: Facts,
+        /// What was done to it.
+        action: Action,
+    },
+    /// [`Faults::compact`](super::Faults::compact)
+    Compacted {
+        /// Everything older than this expired.
+        revision: u64,
+    },
+    /// [`Faults::evict_history`](super::Faults::evict_history)
+    HistoryEvicted {
+        /// API group; empty for the core group.
+        group: String,
+        /// Plural name.
+        resource: String,
+    },
+}

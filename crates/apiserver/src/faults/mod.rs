@@ -1,0 +1,188 @@
+//! Faults as values: what goes wrong on purpose, for tests of clients that must bear it.
+//!
+//! A [`Rule`] says which requests it is for and what happens to them; [`ApiServer::faults`](crate::ApiServer::faults)
+//! takes rules while the server runs, in process and over TCP alike. What was injected is in a [`Journal`], in its order.
+//!
+//! ```
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use kube::api::{Api, PostParams};
+//! use kube_apiserver_embedded::faults::{Action, Rule, Verb};
+//! use kube_apiserver_embedded::{ApiServer, Options};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let server = ApiServer::start(Options::default());
+//! let faults = server.faults();
+//! faults.add(Rule::new(Action::LoseResponse).verb(Verb::Create).resource("", "configmaps").once());
+//!
+//! let maps: Api<ConfigMap> = Api::default_namespaced(kube::Client::new(server.service(), "default"));
+//! let mut map = ConfigMap::default();
+//! map.metadata.name = Some("settings".into());
+//! assert!(maps.create(&PostParams::default(), &map).await.is_err());
+//! assert!(maps.get("settings").await.is_ok(), "it was created all the same");
+//! let journal = faults.journal().to_string();
+//! assert_eq!(journal, "rule 1: create configmaps default/: carried out, response lost\n");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Which rule decides
+//!
+//! Rules are asked in the order in which they were added. The first that picks a request decides what happens to it, and
+//! the rules after it do not see it. So a rule counts the requests that fit it and that no earlier rule picked.
+//!
+//! Rules see requests to resources. Discovery, OpenAPI, health and version always answer, and so do the server's own
+//! controllers, which make no requests.
+//!
+//! # Repeatability
+//!
+//! Probabilities are drawn from [`Options::seed`](crate::Options), for each rule apart: the same requests in the same
+//! order meet the same faults, and another rule does not change the luck of those that were there. Delays follow tokio's
+//! time, paused time included.
+//!
+//! # Bounds
+//!
+//! The journal keeps the last 10,000 entries and counts what it dropped. A late watch holds at most 64 chunks. Without
+//! rules a request costs one atomic load.
+
+mod action;
+mod cut;
+mod facts;
+mod journal;
+mod late;
+mod plan;
+mod rule;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use thiserror::Error;
+
+pub use crate::request::verb::Verb;
+pub use action::{Action, Failure, WatchFault};
+pub(crate) use cut::{Cut, Then};
+pub use facts::Facts;
+pub use journal::{Entry, Injected, Journal};
+pub(crate) use late::late;
+use plan::Plan;
+pub use rule::{Rule, RuleId, When};
+
+use crate::resource::StorageKey;
+use crate::server::Server;
+
+/// The connection was cut by a fault: what an in-process client gets instead of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("connection reset by a fault")]
+#[non_exhaustive]
+pub struct ConnectionReset;
+
+/// The rules of one server, and what came of them. Clones are handles of the same rules.
+///
+/// A handle keeps the state of the server, but not the server: when that is gone, its rules have nothing to pick.
+#[derive(Clone)]
+pub struct Faults {
+    server: Arc<Server>,
+}
+
+impl fmt::Debug for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Faults").field("rules", &self.rules()).finish_non_exhaustive()
+    }
+}
+
+impl Faults {
+    pub(crate) fn new(server: Arc<Server>) -> Self {
+        Self { server }
+    }
+
+    /// Adds a rule after those that are there. It is for requests that come from now on.
+    #[expect(clippy::must_use_candidate, reason = "most rules stay")]
+    pub fn add(&self, rule: Rule) -> RuleId {
+        self.server.injector.change(|plan| plan.add(rule))
+    }
+
+    /// Takes a rule away; `None` if it is not there. Faults under way, such as a delay or a stalled watch, go on.
+    #[expect(clippy::must_use_candidate, reason = "the rule is known to whoever added it")]
+    pub fn remove(&self, id: RuleId) -> Option<Rule> {
+        self.server.injector.change(|plan| plan.remove(id))
+    }
+
+    /// Takes all rules away. The journal stays.
+    pub fn clear(&self) {
+        self.server.injector.change(Plan::clear);
+    }
+
+    /// The rules in the order in which they are asked.
+    #[must_use]
+    pub fn rules(&self) -> Vec<(RuleId, Rule)> {
+        self.server.injector.change(|plan| plan.rules().map(|(id, rule)| (id, rule.clone())).collect())
+    }
+
+    /// What was injected until now.
+    #[must_use]
+    pub fn journal(&self) -> Journal {
+        self.server.injector.change(|plan| plan.journal().clone())
+    }
+
+    /// Expires everything older than now, as a compaction of etcd does: watches, exact lists and continue tokens that
+    /// begin at an older resource version are 410 from now on. Watches that are open go on.
+    pub fn compact(&self) {
+        let revision = self.server.compact();
+        self.record(Injected::Compacted { revision });
+    }
+
+    /// Forgets the history of a resource, as a server that starts anew: watches that begin before its last change are 410,
+    /// and open ones that have not yet been sent that change end. Other resources keep theirs.
+    ///
+    /// `group` is empty for the core group. Returns whether there is such a resource.
+    #[expect(clippy::must_use_candidate, reason = "called for its effect")]
+    pub fn evict_history(&self, group: &str, plural: &str) -> bool {
+        let known = self.server.registry().all().find_map(|served| {
+            let resource = &served.resource;
+            (resource.group == group && resource.plural == plural).then(|| served.storage().clone())
+        });
+        let evicted = known.is_some_and(|storage: StorageKey| self.server.evict(&storage));
+        if evicted {
+            self.record(Injected::HistoryEvicted { group: group.to_owned(), resource: plural.to_owned() });
+        }
+        evicted
+    }
+
+    fn record(&self, what: Injected) {
+        let now = self.server.clock.now();
+        self.server.injector.change(|plan| plan.record(what, now));
+    }
+}
+
+/// The plan where requests meet it.
+#[derive(Debug)]
+pub(crate) struct Injector {
+    /// Whether there are rules: all that a request reads while there are none.
+    armed: AtomicBool,
+    plan: Mutex<Plan>,
+}
+
+impl Injector {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { armed: AtomicBool::new(false), plan: Mutex::new(Plan::new(seed)) }
+    }
+
+    pub(crate) fn is_armed(&self) -> bool {
+        self.armed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn decide(&self, request: &Facts, now: Timestamp) -> Option<Action> {
+        self.plan.lock().decide(request, now)
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Plan) -> R) -> R {
+        let mut plan = self.plan.lock();
+        let outcome = change(&mut plan);
+        // Written under the lock, so that the flag of the last change stays.
+        self.armed.store(plan.rules().len() > 0, Ordering::Release);
+        outcome
+    }
+}

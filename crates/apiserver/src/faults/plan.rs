@@ -1,0 +1,205 @@
+//! The pure core: which fault, if any, a request meets.
+
+use jiff::Timestamp;
+
+use super::journal::{Injected, Journal};
+use super::{Action, Facts, Rule, RuleId};
+
+/// The rules in their order, what each has seen, and the journal. It reads no clock and never waits.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    seed: u64,
+    added: u64,
+    rules: Vec<Standing>,
+    journal: Journal,
+}
+
+/// A rule that was added.
+#[derive(Debug)]
+struct Standing {
+    id: RuleId,
+    rule: Rule,
+    /// Requests that fitted.
+    seen: u64,
+    /// Requests that were picked.
+    acted: u64,
+    /// The rule's own: what others draw changes nothing for it.
+    random: fastrand::Rng,
+}
+
+impl Plan {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { seed, added: 0, rules: Vec::new(), journal: Journal::default() }
+    }
+
+    pub(crate) fn add(&mut self, rule: Rule) -> RuleId {
+        self.added += 1;
+        let id = RuleId(self.added);
+        // Multiplied by an odd number: seeds and ids that lie close together do not give the same numbers.
+        let seed = self.seed ^ self.added.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.rules.push(Standing { id, rule, seen: 0, acted: 0, random: fastrand::Rng::with_seed(seed) });
+        id
+    }
+
+    pub(crate) fn remove(&mut self, id: RuleId) -> Option<Rule> {
+        let at = self.rules.iter().position(|standing| standing.id == id)?;
+        Some(self.rules.remove(at).rule)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.rules.clear();
+    }
+
+    pub(crate) fn rules(&self) -> impl ExactSizeIterator<Item = (RuleId, &Rule)> {
+        self.rules.iter().map(|standing| (standing.id, &standing.rule))
+    }
+
+    pub(crate) fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    pub(crate) fn record(&mut self, what: Injected, now: Timestamp) {
+        self.journal.push(now, what);
+    }
+
+    /// What happens to the request. Rules are asked in the order in which they were added; the first that picks the
+    /// request decides, and those after it do not see it.
+    pub(crate) fn decide(&mut self, request: &Facts, now: Timestamp) -> Option<Action> {
+        let standing =
+            self.rules.iter_mut().find_map(|standing| standing.picks(request).then_some(standing))?;
+        let action = standing.rule.action();
+        let what = Injected::Rule { rule: standing.id, request: request.clone(), action };
+        self.journal.push(now, what);
+        Some(action)
+    }
+}
+
+impl Standing {
+    fn picks(&mut self, request: &Facts) -> bool {
+        if self.rule.is_spent(self.acted) || !self.rule.fits(request) {
+            return false;
+        }
+        self.seen += 1;
+        let due = self.rule.is_due(self.seen, &mut self.random);
+        self.acted += u64::from(due);
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Failure, Verb, When};
+    use super::*;
+    use expect_test::expect;
+    use proptest::prelude::*;
+
+    fn request(verb: Verb, name: &str) -> Facts {
+        Facts {
+            verb,
+            group: String::new(),
+            resource: "configmaps".to_owned(),
+            subresource: String::new(),
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+            user_agent: "test/1".to_owned(),
+            field_manager: String::new(),
+            dry_run: false,
+        }
+    }
+
+    fn picked(plan: &mut Plan, requests: u64) -> Vec<u64> {
+        let facts = request(Verb::Get, "a");
+        (1..=requests).filter(|_| plan.decide(&facts, Timestamp::UNIX_EPOCH).is_some()).collect()
+    }
+
+    #[test]
+    fn the_first_rule_that_picks_a_request_hides_it_from_the_others() {
+        let mut plan = Plan::new(0);
+        plan.add(Rule::new(Action::Reset).name("a").when(When::Nth(2)));
+        let second = plan.add(Rule::new(Action::LoseResponse).verb(Verb::Get).when(When::Every(2)));
+        for name in ["a", "b", "a", "a"] {
+            plan.decide(&request(Verb::Get, name), Timestamp::UNIX_EPOCH);
+        }
+        assert!(plan.remove(second).is_some() && plan.remove(second).is_none());
+        plan.decide(&request(Verb::Get, "b"), Timestamp::UNIX_EPOCH);
+        expect![[r#"
+            rule 2: get configmaps default/b: carried out, response lost
+            rule 1: get configmaps default/a: reset
+        "#]]
+        .assert_eq(&plan.journal().to_string());
+    }
+
+    #[test]
+    fn the_journal_keeps_the_last_entries_and_counts_the_rest() {
+        let mut plan = Plan::new(0);
+        plan.add(Rule::new(Action::Fail(Failure::Internal)));
+        picked(&mut plan, 10_003);
+        assert_eq!((plan.journal().len(), plan.journal().dropped()), (10_000, 3));
+    }
+
+    /// What a rule must pick, said without counters that change.
+    fn model(when: When, at_most: Option<u64>, requests: u64) -> Option<Vec<u64>> {
+        let due: Vec<u64> = match when {
+            When::Always => (1..=requests).collect(),
+            When::Nth(n) => (1..=requests).filter(|seen| *seen == n).collect(),
+            When::Every(n) => (1..=requests).filter(|seen| seen.checked_rem(n) == Some(0)).collect(),
+            When::Probability(p) if p <= 0.0 || p.is_nan() => Vec::new(),
+            When::Probability(p) if p >= 1.0 => (1..=requests).collect(),
+            When::Probability(_) => return None,
+        };
+        Some(
+            due.into_iter().take(at_most.map_or(usize::MAX, |most| usize::try_from(most).unwrap())).collect(),
+        )
+    }
+
+    fn when() -> impl Strategy<Value = When> {
+        prop_oneof![
+            Just(When::Always),
+            (0u64..8).prop_map(When::Nth),
+            (0u64..8).prop_map(When::Every),
+            prop_oneof![Just(-1.0), Just(0.0), Just(1.0), Just(2.0), Just(f64::NAN), 0.0..1.0]
+                .prop_map(When::Probability),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_rule_picks_what_its_description_says(
+            when in when(),
+            at_most in proptest::option::of(0u64..5),
+            requests in 0u64..40,
+            seed in any::<u64>(),
+        ) {
+            let mut rule = Rule::new(Action::Reset).verb(Verb::Get).when(when);
+            if let Some(times) = at_most {
+                rule = rule.at_most(times);
+            }
+            let run = |others: bool| {
+                let mut plan = Plan::new(seed);
+                plan.add(rule.clone());
+                if others {
+                    plan.add(Rule::new(Action::Reset).when(When::Probability(0.5)));
+                }
+                let mut picks = Vec::new();
+                for number in 1..=requests {
+                    let before = plan.rules[0].acted;
+                    plan.decide(&request(Verb::Get, "a"), Timestamp::UNIX_EPOCH);
+                    if plan.rules[0].acted > before {
+                        picks.push(number);
+                    }
+                    plan.decide(&request(Verb::List, ""), Timestamp::UNIX_EPOCH);
+                }
+                if !others {
+                    assert_eq!(plan.journal().len(), picks.len());
+                }
+                picks
+            };
+            let picks = run(false);
+            if let Some(expected) = model(when, at_most, requests) {
+                prop_assert_eq!(&picks, &expected);
+            }
+            prop_assert!(at_most.is_none_or(|times| picks.len() as u64 <= times));
+            prop_assert_eq!(picks, run(true), "the same seed, whatever other rules there are");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Where faults meet requests: asks the rules, and does what they say to an answer that is otherwise the server's own.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response, header};
+use http_body::Body;
+use tokio::time::sleep;
+
+use super::body::ResponseBody;
+use super::dispatch;
+use super::state::Server;
+use crate::faults::{Action, ConnectionReset, Facts};
+
+/// Answers a request, unless a rule resets its connection.
+///
+/// Dropping the future before the request is carried out leaves the state as it was.
+pub(super) async fn answer<B>(
+    server: &Arc<Server>,
+    request: Request<B>,
+) -> Result<Response<ResponseBody>, ConnectionReset>
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    let (mut head, body) = request.into_parts();
+    // One load of an atomic is all that a server without rules pays.
+    if !server.injector.is_armed() {
+        return Ok(dispatch::answer(server, head, body).await);
+    }
+    let decided = Facts::of(&head)
+        .and_then(|facts| server.injector.decide(&facts, server.clock.now()).map(|action| (facts, action)));
+    let Some((facts, action)) = decided else {
+        return Ok(dispatch::answer(server, head, body).await);
+    };
+    tracing::debug!(request = %facts, %action, "a fault is injected");
+    match action {
+        Action::DelayBefore(delay) => {
+            sleep(delay).await;
+            Ok(dispatch::answer(server, head, body).await)
+        }
+        Action::DelayAfter(delay) => {
+            let response = dispatch::answer(server, head, body).await;
+            sleep(delay).await;
+            Ok(response)
+        }
+        Action::Fail(failure) => {
+            let accept = dispatch::text(&head.headers, header::ACCEPT);
+            Ok(dispatch::failure(accept.as_deref(), &failure.error(&facts)).into_response())
+        }
+        Action::Reset => Err(ConnectionReset),
+        Action::LoseResponse => {
+            drop(dispatch::answer(server, head, body).await);
+            Err(ConnectionReset)
+        }
+        Action::Watch(fault) => {
+            // Read where the watch starts, which may still be refused for reasons of its own.
+            head.extensions.insert(fault);
+            Ok(dispatch::answer(server, head, body).await)
+        }
+    }
+}

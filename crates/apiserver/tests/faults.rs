@@ -1,0 +1,282 @@
+//! Faults as a client meets them: one test per action through `kube::Client` in process, and a lost response over TCP.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use expect_test::expect;
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::{Client, ResourceExt};
+use kube_apiserver_embedded::faults::{Action, ConnectionReset, Failure, Rule, Verb, WatchFault, When};
+use kube_apiserver_embedded::{ApiServer, Options};
+use serde_json::json;
+use tokio::time::{Duration, Instant, timeout};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn start() -> (ApiServer, Api<ConfigMap>) {
+    let server = ApiServer::start(Options::default());
+    let api = Api::default_namespaced(Client::new(server.service(), "default"));
+    (server, api)
+}
+
+async fn create(api: &Api<ConfigMap>, name: &str) -> kube::Result<ConfigMap> {
+    let map = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+    api.create(&PostParams::default(), &map).await
+}
+
+async fn exists(api: &Api<ConfigMap>, name: &str) -> bool {
+    api.get_opt(name).await.unwrap().is_some()
+}
+
+fn code<T: std::fmt::Debug>(outcome: kube::Result<T>) -> u16 {
+    match outcome.unwrap_err() {
+        kube::Error::Api(status) => status.code,
+        other => panic!("{other}"),
+    }
+}
+
+fn is_reset<T: std::fmt::Debug>(outcome: kube::Result<T>) -> bool {
+    matches!(outcome.unwrap_err(), kube::Error::Service(error) if error.is::<ConnectionReset>())
+}
+
+/// What a watch says: `+a ~a -a`, `b` for a bookmark, a number for an error.
+fn shown(event: kube::Result<WatchEvent<ConfigMap>>) -> String {
+    match event.unwrap() {
+        WatchEvent::Added(object) => format!("+{}", object.name_any()),
+        WatchEvent::Modified(object) => format!("~{}", object.name_any()),
+        WatchEvent::Deleted(object) => format!("-{}", object.name_any()),
+        WatchEvent::Bookmark(_) => "b".to_owned(),
+        WatchEvent::Error(status) => status.code.to_string(),
+    }
+}
+
+async fn watch(api: &Api<ConfigMap>, version: &str) -> impl Stream<Item = String> + Unpin + use<> {
+    api.watch(&WatchParams::default(), version).await.unwrap().map(shown).boxed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_delayed_before_is_carried_out_late() {
+    let (server, api) = start();
+    server.faults().add(Rule::new(Action::DelayBefore(5 * SECOND)).verb(Verb::Create));
+    assert!(timeout(SECOND, create(&api, "gave-up")).await.is_err());
+    assert!(!exists(&api, "gave-up").await);
+    let started = Instant::now();
+    create(&api, "patient").await.unwrap();
+    assert_eq!(started.elapsed(), 5 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_delayed_after_has_happened_when_the_client_gives_up() {
+    let (server, api) = start();
+    server.faults().add(Rule::new(Action::DelayAfter(5 * SECOND)).verb(Verb::Create));
+    assert!(timeout(SECOND, create(&api, "gave-up")).await.is_err());
+    assert!(exists(&api, "gave-up").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_statuses_that_clients_know() {
+    let (server, api) = start();
+    let faults = server.faults();
+    for failure in [
+        Failure::Conflict,
+        Failure::Expired,
+        Failure::TooManyRequests { retry_after: Duration::from_millis(1500) },
+        Failure::Internal,
+        Failure::Unavailable,
+        Failure::Timeout,
+    ] {
+        let id = faults.add(Rule::new(Action::Fail(failure)).resource("", "configmaps"));
+        assert_eq!(code(create(&api, "a").await), failure.code());
+        assert!(faults.remove(id).is_some());
+    }
+    assert!(!exists(&api, "a").await);
+    expect![[r#"
+        rule 1: create configmaps default/: refused with 409
+        rule 2: create configmaps default/: refused with 410
+        rule 3: create configmaps default/: refused with 429
+        rule 4: create configmaps default/: refused with 500
+        rule 5: create configmaps default/: refused with 503
+        rule 6: create configmaps default/: refused with 504
+    "#]]
+    .assert_eq(&faults.journal().to_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_says_when_to_come_back() {
+    let (server, api) = start();
+    let wait = Failure::TooManyRequests { retry_after: Duration::from_millis(1500) };
+    server.faults().add(Rule::new(Action::Fail(wait)).verb(Verb::Get));
+    let kube::Error::Api(status) = api.get("a").await.unwrap_err() else { panic!() };
+    assert_eq!(status.details.unwrap().retry_after_seconds, 2);
+    let request = http::Request::get("/api/v1/namespaces/default/configmaps/a").body(Vec::new()).unwrap();
+    let client = Client::new(server.service(), "default");
+    let response = client.send(request.map(Into::into)).await.unwrap();
+    assert_eq!(response.headers()["retry-after"], "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_request_has_not_happened_and_a_lost_response_has() {
+    let (server, api) = start();
+    let faults = server.faults();
+    faults.add(Rule::new(Action::Reset).verb(Verb::Create).when(When::Nth(1)));
+    faults.add(Rule::new(Action::LoseResponse).verb(Verb::Create).once());
+    assert!(is_reset(create(&api, "a").await));
+    assert!(!exists(&api, "a").await);
+    assert!(is_reset(create(&api, "a").await));
+    assert!(exists(&api, "a").await);
+    assert_eq!(code(create(&api, "a").await), 409);
+    faults.clear();
+    assert!(faults.rules().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_tell_clients_managers_and_dry_runs_apart() {
+    let (server, api) = start();
+    let faults = server.faults();
+    let fail = || Rule::new(Action::Fail(Failure::Unavailable));
+    faults.add(fail().verb(Verb::Patch).field_manager("unlucky").name("a").namespace("default"));
+    faults.add(fail().dry_run(true));
+    faults.add(fail().user_agent("kubectl/"));
+    faults.add(fail().resource("", "configmaps").subresource("status"));
+    create(&api, "a").await.unwrap();
+    let patch = Patch::Apply(
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "1"}}),
+    );
+    assert_eq!(code(api.patch("a", &PatchParams::apply("unlucky"), &patch).await), 503);
+    assert_eq!(code(api.patch("a", &PatchParams::apply("lucky").dry_run(), &patch).await), 503);
+    api.patch("a", &PatchParams::apply("lucky"), &patch).await.unwrap();
+    assert_eq!(faults.journal().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_seed_picks_the_same_requests() {
+    let run = |seed: u64| async move {
+        let server = ApiServer::start(Options::default().seed(seed));
+        let api: Api<ConfigMap> = Api::default_namespaced(Client::new(server.service(), "default"));
+        server.faults().add(Rule::new(Action::Reset).when(When::Probability(0.5)));
+        let mut picked = Vec::new();
+        for _ in 0..64 {
+            picked.push(api.get_opt("a").await.is_err());
+        }
+        picked
+    };
+    assert_eq!(run(1).await, run(1).await);
+    assert_ne!(run(1).await, run(2).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_closes_expires_or_stalls_after_so_many_events() {
+    let (server, api) = start();
+    for name in ["a", "b", "c"] {
+        create(&api, name).await.unwrap();
+    }
+    let faults = server.faults();
+    let id = faults.add(Rule::new(Action::Watch(WatchFault::CloseAfterEvents(2))));
+    // The initial events count as those that follow do.
+    assert_eq!(watch(&api, "0").await.collect::<Vec<_>>().await, ["+a", "+b"]);
+    faults.remove(id);
+    let id = faults.add(Rule::new(Action::Watch(WatchFault::ExpireAfterEvents(1))));
+    assert_eq!(watch(&api, "0").await.collect::<Vec<_>>().await, ["+a", "410"]);
+    faults.remove(id);
+    faults.add(Rule::new(Action::Watch(WatchFault::StallAfterEvents(4))));
+    let mut stalled = watch(&api, "0").await;
+    api.delete("a", &DeleteParams::default()).await.unwrap();
+    api.delete("b", &DeleteParams::default()).await.unwrap();
+    let seen: Vec<String> = stalled.by_ref().take(4).collect().await;
+    assert_eq!(seen, ["+a", "+b", "+c", "-a"]);
+    let silence = timeout(Duration::from_secs(24 * 3600), stalled.next()).await;
+    assert!(silence.is_err(), "open and silent, past its deadline");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_closes_after_a_time() {
+    let (server, api) = start();
+    server.faults().add(Rule::new(Action::Watch(WatchFault::CloseAfter(7 * SECOND))).verb(Verb::Watch));
+    let started = Instant::now();
+    let mut events = watch(&api, "0").await;
+    create(&api, "a").await.unwrap();
+    assert_eq!(events.next().await.as_deref(), Some("+a"));
+    assert_eq!(events.next().await, None);
+    assert_eq!(started.elapsed(), 7 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_watch_delivers_late_and_in_order() {
+    let (server, api) = start();
+    create(&api, "a").await.unwrap();
+    server.faults().add(Rule::new(Action::Watch(WatchFault::Late(10 * SECOND))));
+    let started = Instant::now();
+    let mut events = watch(&api, "0").await;
+    assert_eq!(events.next().await.as_deref(), Some("+a"));
+    api.delete("a", &DeleteParams::default()).await.unwrap();
+    assert_eq!(events.next().await.as_deref(), Some("-a"));
+    assert_eq!(started.elapsed(), 20 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_without_bookmarks_ends_without_one() {
+    let (server, api) = start();
+    let elsewhere: Api<ConfigMap> = Api::namespaced(Client::new(server.service(), "default"), "kube-system");
+    server.faults().add(Rule::new(Action::Watch(WatchFault::NoBookmarks)));
+    let parameters = WatchParams::default().timeout(90);
+    let events = api.watch(&parameters, "5").await.unwrap().map(shown).boxed();
+    create(&elsewhere, "moves-the-revision").await.unwrap();
+    assert_eq!(events.collect::<Vec<_>>().await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_compaction_expires_what_is_older_and_leaves_open_watches_alone() {
+    let (server, api) = start();
+    for name in ["a", "b"] {
+        create(&api, name).await.unwrap();
+    }
+    let page = api.list(&ListParams::default().limit(1)).await.unwrap();
+    let version = page.metadata.resource_version.unwrap();
+    let token = page.metadata.continue_.unwrap();
+    let mut open = watch(&api, &version).await;
+    create(&api, "c").await.unwrap();
+    server.faults().compact();
+    assert_eq!(code(api.list(&ListParams::default().limit(1).continue_token(&token)).await), 410);
+    let exact = ListParams::default().at(&version).matching(kube::api::VersionMatch::Exact);
+    assert_eq!(code(api.list(&exact).await), 410);
+    assert_eq!(watch(&api, &version).await.collect::<Vec<_>>().await, ["410"]);
+    assert_eq!(open.next().await.as_deref(), Some("+c"));
+    // What begins now is not older.
+    let now = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+    let mut fresh = watch(&api, &now).await;
+    create(&api, "d").await.unwrap();
+    assert_eq!(fresh.next().await.as_deref(), Some("+d"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_evicted_history_ends_the_watches_that_needed_it() {
+    let (server, api) = start();
+    create(&api, "a").await.unwrap();
+    let version = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+    let mut behind = watch(&api, &version).await;
+    create(&api, "b").await.unwrap();
+    let now = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+    let mut up_to_date = watch(&api, &now).await;
+    let faults = server.faults();
+    assert!(faults.evict_history("", "configmaps") && !faults.evict_history("", "nothings"));
+    assert_eq!(behind.next().await, None);
+    create(&api, "c").await.unwrap();
+    assert_eq!(up_to_date.next().await.as_deref(), Some("+c"));
+    assert_eq!(faults.journal().to_string(), "history of configmaps evicted\n");
+}
+
+#[tokio::test]
+async fn a_response_lost_over_tcp_is_a_connection_that_closes() {
+    let (server, api) = start();
+    let listener = server.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let config = kube::Config::new(listener.url().parse().unwrap());
+    let remote: Api<ConfigMap> = Api::namespaced(Client::try_from(config).unwrap(), "default");
+    let faults = server.faults();
+    faults.add(Rule::new(Action::LoseResponse).verb(Verb::Create).once());
+    let error = create(&remote, "a").await.unwrap_err();
+    assert!(!matches!(error, kube::Error::Api(_)), "there is no answer: {error}");
+    assert!(exists(&api, "a").await);
+    assert!(exists(&remote, "a").await, "the next request gets a connection of its own");
+    assert_eq!(faults.journal().len(), 1, "the client did not try again by itself");
+    listener.shutdown().await;
+}
