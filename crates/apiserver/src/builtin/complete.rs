@@ -136,6 +136,35 @@ fn element(kind: Type, value: &mut Value) {
     single(kind, value);
 }
 
+/// What is left of an object once it was stored as protobuf, which cannot tell an empty list from none.
+pub(super) fn forget_empty(message: &Message, object: &mut Value) {
+    let Value::Object(fields) = object else {
+        return;
+    };
+    for field in message.fields() {
+        let inner = if let Type::Message(name) = field.kind { data::message(name) } else { None };
+        if field.name.is_empty() {
+            continue;
+        }
+        match (field.count, fields.get_mut(field.name)) {
+            (_, Some(empty)) if field.count != Count::One && (*empty == json!([]) || *empty == json!({})) => {
+                *empty = Value::Null;
+            }
+            (Count::One, Some(value)) => {
+                if let Some(inner) = inner {
+                    forget_empty(inner, value);
+                }
+            }
+            (Count::List, Some(Value::Array(list))) => {
+                if let Some(inner) = inner {
+                    list.iter_mut().for_each(|value| forget_empty(inner, value));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

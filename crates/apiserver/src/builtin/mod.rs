@@ -10,6 +10,7 @@ mod event;
 mod kinds;
 mod message;
 mod pod;
+mod pod_spec;
 mod pod_template;
 mod prepare;
 mod rows;
@@ -38,11 +39,27 @@ pub(crate) fn conform(resource: &Resource, object: &mut Value) {
 /// What the kind writes into a new object, after [`conform`].
 pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {
     prepare::create(resource, object);
+    forget_empty(resource, object);
 }
 
 /// What the kind writes into the new state of an object, after [`conform`]. Not for subresources.
 pub(crate) fn prepare_update(resource: &Resource, old: &Value, new: &mut Value) {
     prepare::update(resource, old, new);
+    forget_empty(resource, new);
+}
+
+/// Lists that were empty read as null; metadata and free-form parts are left alone. Definitions are JSON to the end.
+fn forget_empty(resource: &Resource, object: &mut Value) {
+    if resource.kind == "CustomResourceDefinition" {
+        return;
+    }
+    let metadata = object.get_mut("metadata").map(Value::take);
+    if let Some(message) = message_of_kind(&resource.api_version(), &resource.kind) {
+        complete::forget_empty(message, object);
+    }
+    if let (Some(metadata), Some(fields)) = (metadata, object.as_object_mut()) {
+        fields.insert("metadata".to_owned(), metadata);
+    }
 }
 
 /// What is wrong with a new object, or with the new state of `old`, metadata apart. Not for subresources.
@@ -58,6 +75,12 @@ pub(crate) fn warnings(resource: &Resource, object: &Value) -> Vec<String> {
 /// Seconds that an object has left once it is deleted; `None` for kinds that go at once.
 pub(crate) fn grace_period(resource: &Resource, object: &Value, asked: Option<i64>) -> Option<i64> {
     (resource.group.is_empty() && resource.kind == "Pod").then(|| pod::grace_period(object, asked))
+}
+
+/// What every request to a deprecated resource is told.
+pub(crate) fn deprecation(resource: &Resource) -> Option<&'static str> {
+    (resource.group.is_empty() && resource.kind == "Endpoints")
+        .then_some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
 }
 
 /// Whether objects are stored in another version than `resource` serves.

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::{event, workload};
+use super::{event, pod_spec, workload};
 use crate::resource::Resource;
 use crate::status::FieldError;
 
@@ -17,7 +17,9 @@ pub(super) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) ->
             workload::validate(resource, new, old)
         }
         ("apps", "ControllerRevision") => controller_revision(new, old),
-        _ => Vec::new(),
+        // Specs of pods that exist change in few ways, none of which is checked here.
+        ("", "Pod") if old.is_some() => Vec::new(),
+        _ => pod_spec::validate(resource, new),
     }
 }
 
@@ -66,21 +68,7 @@ fn controller_revision(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
 
 /// What clients are told about an object that is accepted.
 pub(super) fn warnings(resource: &Resource, object: &Value) -> Vec<String> {
-    if resource.group != "apps" {
-        return Vec::new();
-    }
-    let spread = &object["spec"]["template"]["spec"]["topologySpreadConstraints"];
-    let constraints = spread.as_array().map_or(&[][..], Vec::as_slice);
-    let without =
-        constraints.iter().enumerate().filter(|(_, constraint)| constraint["labelSelector"].is_null());
-    without
-        .map(|(index, _)| {
-            format!(
-                "spec.template.spec.topologySpreadConstraints[{index}].labelSelector: a null labelSelector results in \
-                 matching no pod"
-            )
-        })
-        .collect()
+    pod_spec::warnings(resource, object)
 }
 
 #[cfg(test)]
@@ -167,17 +155,20 @@ mod tests {
     }
 
     #[test]
-    fn a_constraint_that_matches_nothing_is_told() {
+    fn what_is_hardly_meant_is_told() {
         let served = super::super::served();
         let (resource, _) = served.iter().find(|(resource, _)| resource.kind == "Deployment").unwrap();
         let mut object = deployment(&json!({}));
-        object["spec"]["template"]["spec"]["topologySpreadConstraints"] =
-            json!([{"labelSelector": {}}, {"topologyKey": "zone"}]);
+        let pod = &mut object["spec"]["template"]["spec"];
+        pod["topologySpreadConstraints"] = json!([{"labelSelector": {}}, {"topologyKey": "zone"}]);
+        pod["containers"][0]["env"] = json!([{"name": "A"}, {"name": "B"}, {"name": "A"}]);
         assert_eq!(
             warnings(resource, &object),
             [
                 "spec.template.spec.topologySpreadConstraints[1].labelSelector: a null labelSelector results in \
-                 matching no pod"
+                 matching no pod",
+                "spec.template.spec.containers[0].env[2]: hides previous definition of \"A\", which may be dropped when \
+                 using apply",
             ]
         );
     }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::pod_spec;
 use crate::resource::Resource;
 use crate::selector::LabelSelector;
 use crate::status::FieldError;
@@ -39,7 +40,7 @@ pub(super) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) ->
         }
         Some(_) => {}
     }
-    errors.extend(containers(&spec["template"]["spec"]["containers"]));
+    errors.extend(pod_spec::validate(resource, new));
     if resource.kind == "Deployment" {
         errors.extend(strategy(&spec["strategy"]));
     }
@@ -110,25 +111,6 @@ fn deadline(spec: &Value) -> Option<FieldError> {
             "must be greater than minReadySeconds",
         )
     })
-}
-
-/// Containers have a name and an image.
-fn containers(list: &Value) -> Vec<FieldError> {
-    const PATH: &str = "spec.template.spec.containers";
-    let containers = list.as_array().map_or(&[][..], Vec::as_slice);
-    if containers.is_empty() {
-        return vec![FieldError::required(PATH, "")];
-    }
-    let missing = |container: &Value, key: &str| container[key].as_str().unwrap_or_default().is_empty();
-    let mut errors = Vec::new();
-    for (index, container) in containers.iter().enumerate() {
-        for key in ["name", "image"] {
-            if missing(container, key) {
-                errors.push(FieldError::required(format!("{PATH}[{index}].{key}"), ""));
-            }
-        }
-    }
-    errors
 }
 
 /// Of a StatefulSet most of the spec stays, of other workloads the selector.

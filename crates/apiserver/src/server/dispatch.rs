@@ -145,6 +145,11 @@ where
     if let Some(warning) = call.served.custom.as_ref().and_then(|custom| custom.warning.clone()) {
         call.warn(warning);
     }
+    if !call.served.is_custom()
+        && let Some(warning) = crate::builtin::deprecation(&call.served.resource)
+    {
+        call.warn(warning);
+    }
     check_allowed(&call, verb)?;
     if verb == Verb::Watch {
         // A watch keeps the call for as long as it lasts.

@@ -1,6 +1,8 @@
 //! Table columns of builtin kinds, as `kubectl get` has shown them since the server makes them.
 
 mod event;
+mod jobs;
+mod pod;
 mod workloads;
 
 use jiff::Timestamp;
@@ -18,11 +20,15 @@ pub(super) fn of(kind: &str) -> Vec<Column> {
     columns.extend(match kind {
         "ConfigMap" => config_map(),
         "ControllerRevision" => controller_revision(),
+        "CronJob" => jobs::cron_job(),
         "DaemonSet" => workloads::daemon_set(),
         "Deployment" => workloads::deployment(),
         "Event" => return event::event(),
+        "Job" => jobs::job(),
         "Lease" => lease(),
         "Namespace" => namespace(),
+        "Pod" => pod::pod(),
+        "PodDisruptionBudget" => jobs::disruption_budget(),
         "ReplicaSet" => workloads::replica_set(),
         "Secret" => secret(),
         "ServiceAccount" => vec![age()],

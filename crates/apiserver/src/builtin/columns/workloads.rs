@@ -134,19 +134,19 @@ pub(super) fn daemon_set() -> Vec<Column> {
     ]
 }
 
-fn containers() -> Column {
+pub(super) fn containers() -> Column {
     wide("Containers", "Names of each container in the template.", |object, _| {
         json!(of_containers(object, "name"))
     })
 }
 
-fn images() -> Column {
+pub(super) fn images() -> Column {
     wide("Images", "Images referenced by each container in the template.", |object, _| {
         json!(of_containers(object, "image"))
     })
 }
 
-fn of_containers(object: &Value, key: &str) -> String {
+pub(super) fn of_containers(object: &Value, key: &str) -> String {
     let list = object.pointer("/spec/template/spec/containers").and_then(Value::as_array);
     let values: Vec<&str> =
         list.into_iter().flatten().map(|container| container[key].as_str().unwrap_or_default()).collect();
@@ -162,7 +162,7 @@ fn selector_text(object: &Value) -> String {
     object.pointer("/spec/selector").map(selector::label_selector_text).unwrap_or_default()
 }
 
-fn selector_or_none(object: &Value, _: Timestamp) -> Value {
+pub(super) fn selector_or_none(object: &Value, _: Timestamp) -> Value {
     match selector_text(object) {
         none if none.is_empty() => json!("<none>"),
         some => json!(some),
