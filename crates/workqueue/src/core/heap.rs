@@ -38,6 +38,10 @@ impl Heap {
 
     /// Adds an entry whose state is waiting.
     pub(crate) fn push<K>(&mut self, id: Id, until: Moment, slab: &mut Slab<K>) {
+        if self.nodes.len() == self.nodes.capacity() {
+            // An eighth more: doubling would leave half of it unused in the middle of a storm.
+            self.nodes.reserve_exact(self.nodes.len() / 8 + 16);
+        }
         self.nodes.push(Node { until, added: self.added, id });
         self.added += 1;
         self.rise(self.nodes.len() - 1, slab);
