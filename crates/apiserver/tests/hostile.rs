@@ -7,8 +7,10 @@ use bytes::Bytes;
 use http::Request;
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full};
-use kube_apiserver_embedded::{ApiServer, ApiService, Options};
+use kube_apiserver_embedded::{ApiServer, ApiService, Options, Profile};
 use proptest::prelude::*;
+use serde_json::json;
+use tokio::time::{Duration, Instant};
 use tower_service::Service;
 
 async fn send(service: &mut ApiService, method: &str, path: &str, kind: &str, body: &[u8]) -> (u16, Bytes) {
@@ -35,6 +37,7 @@ fn run<F: Future>(future: F) -> F::Output {
         .block_on(future)
 }
 
+const JSON: &str = "application/json";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 proptest! {
@@ -121,4 +124,95 @@ fn a_watch_that_is_not_read_costs_nothing_and_ends_when_its_history_is_gone() {
         }
         assert!(frames <= 1, "the watch ended with the history it had not read");
     });
+}
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const THINGS: &str = "/apis/example.com/v1/things";
+
+/// Defines things, which hold whatever they are given.
+async fn define_things(service: &mut ApiService) {
+    let definition = json!({
+        "metadata": { "name": "things.example.com" },
+        "spec": {
+            "group": "example.com", "scope": "Cluster", "names": { "plural": "things", "kind": "Thing" },
+            "versions": [{ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": {
+                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+            } } }],
+        },
+    });
+    let (status, answer) = send(service, "POST", DEFINITIONS, JSON, definition.to_string().as_bytes()).await;
+    assert_eq!(status, 201, "{answer:?}");
+}
+
+#[test]
+fn an_object_as_deep_as_a_body_may_be_can_be_changed_and_deleted_and_the_collector_survives_it() {
+    run(async {
+        let mut service = ApiServer::start(Options::default().profile(Profile::Dev)).service();
+        define_things(&mut service).await;
+        let absent = r#"[{"apiVersion":"v1","kind":"ConfigMap","name":"none","uid":"u"}]"#;
+        let mut deepest = 0;
+        for depth in 100..130 {
+            let deep = format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
+            let body = format!(
+                r#"{{"apiVersion":"example.com/v1","kind":"Thing","metadata":{{"name":"d{depth}"}},"spec":{deep}}}"#
+            );
+            if send(&mut service, "POST", THINGS, JSON, body.as_bytes()).await.0 != 201 {
+                break;
+            }
+            deepest = depth;
+            let (path, label) = (format!("{THINGS}/d{depth}"), br#"{"metadata":{"labels":{"x":"y"}}}"#);
+            assert_eq!(
+                send(&mut service, "PATCH", &path, "application/merge-patch+json", label).await.0,
+                200
+            );
+        }
+        assert!(deepest > 120, "bodies are refused beyond {deepest} levels");
+        // The collector still works: it takes what has no owner.
+        let orphan = format!(r#"{{"metadata":{{"name":"orphan","ownerReferences":{absent}}}}}"#);
+        assert_eq!(send(&mut service, "POST", MAPS, JSON, orphan.as_bytes()).await.0, 201);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(send(&mut service, "GET", &format!("{MAPS}/orphan"), JSON, b"").await.0, 404);
+        let path = format!("{THINGS}/d{deepest}");
+        assert_eq!(send(&mut service, "DELETE", &path, JSON, b"").await.0, 200);
+    });
+}
+
+/// Starts a watch of ConfigMaps.
+async fn watch(service: &mut ApiService, query: &str) -> kube_apiserver_embedded::ResponseBody {
+    let path = format!("{MAPS}?watch=1&{query}");
+    let request = Request::get(path).body(Full::new(Bytes::new())).unwrap();
+    service.call(request).await.unwrap().into_body()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_beyond_all_time_is_a_long_one() {
+    let mut service = ApiServer::start(Options::default()).service();
+    let mut body = watch(&mut service, "timeoutSeconds=9223372036854775807").await;
+    let first = tokio::time::timeout(Duration::from_secs(3600), body.frame()).await;
+    assert!(first.is_err(), "nothing happens for an hour: {first:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_at_its_deadline_however_much_happens() {
+    let mut service = ApiServer::start(Options::default()).service();
+    let mut body = watch(&mut service, "timeoutSeconds=5").await;
+    let started = Instant::now();
+    for name in 0..100 {
+        let map = format!(r#"{{"metadata":{{"name":"m{name}"}}}}"#);
+        assert_eq!(send(&mut service, "POST", MAPS, JSON, map.as_bytes()).await.0, 201);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        if body.frame().await.is_none() {
+            break;
+        }
+    }
+    assert_eq!(started.elapsed(), Duration::from_secs(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_does_not_outlive_the_last_handle_of_its_server() {
+    let server = ApiServer::start(Options::default());
+    let mut body = watch(&mut server.service(), "timeoutSeconds=3600&resourceVersion=1").await;
+    drop(server);
+    let ended = async { while body.frame().await.is_some() {} };
+    tokio::time::timeout(Duration::from_secs(1), ended).await.expect("it ends at once");
 }

@@ -93,6 +93,13 @@ struct Core {
     _controllers: Mutex<JoinSet<()>>,
 }
 
+impl Drop for Core {
+    fn drop(&mut self) {
+        // A watch that is still read holds the server; it must not keep it for ever.
+        self.server.closed.send_replace(true);
+    }
+}
+
 impl fmt::Debug for ApiServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ApiServer").field("profile", &self.core.server.profile).finish_non_exhaustive()

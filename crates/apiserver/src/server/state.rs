@@ -24,6 +24,8 @@ pub(crate) struct Server {
     registry: RwLock<Arc<Registry>>,
     /// The revision of the last commit to any table: what controllers wait for.
     committed: watch::Sender<u64>,
+    /// Becomes true when nobody can reach the server any more: watches end.
+    pub(crate) closed: watch::Sender<bool>,
     /// Held while definitions are turned into the registry, so that this happens in one order.
     pub(crate) definitions: Mutex<()>,
 }
@@ -61,6 +63,7 @@ impl Server {
             injector: Injector::new(seed),
             random: Mutex::new(fastrand::Rng::with_seed(seed)),
             committed: watch::Sender::new(store.revision()),
+            closed: watch::Sender::new(false),
             state: Mutex::new(State { store, wakers: BTreeMap::new() }),
             registry: RwLock::new(Arc::new(registry)),
             definitions: Mutex::new(()),
@@ -142,7 +145,12 @@ impl Server {
         if let Some(waker) = waker {
             waker.send_replace(());
         }
-        self.committed.send_replace(event.revision);
+        // Commits may arrive here in another order than they were made.
+        self.committed.send_if_modified(|latest| {
+            let later = event.revision > *latest;
+            *latest = event.revision.max(*latest);
+            later
+        });
         Ok(event)
     }
 

@@ -13,6 +13,7 @@
 use std::io::Write;
 
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 /// `kind` and `apiVersion` of an answer, rendered once: `{"kind":"Pod","apiVersion":"v1",`.
@@ -99,7 +100,11 @@ impl Document {
     pub(crate) fn to_value(&self, kind: &TypeMeta, revision: u64) -> Value {
         let mut text = Vec::with_capacity(self.tail.len() + kind.prefix.len() + 64);
         self.write(&mut text, Some(kind), revision);
-        serde_json::from_slice(&text).expect("a document is JSON, because it was written from a value")
+        // What is stored nests deeper than what the parser takes from a stranger, if only by its managed fields; it was
+        // bounded when it came in.
+        let mut reader = serde_json::Deserializer::from_slice(&text);
+        reader.disable_recursion_limit();
+        Value::deserialize(&mut reader).expect("a document is JSON, because it was written from a value")
     }
 
     /// Whether the object has owners.

@@ -33,6 +33,8 @@ const CHUNK: usize = 64 << 10;
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// How long before the deadline the last bookmark is sent.
 const BOOKMARK_BEFORE_DEADLINE: Duration = Duration::from_secs(2);
+/// No watch lasts longer, whatever it asks for.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// A watch without `timeoutSeconds` lasts between this and twice this.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
 
@@ -63,7 +65,7 @@ pub(crate) fn run(
     };
     let timeout = options.timeout_seconds.map_or_else(
         || DEFAULT_TIMEOUT + Duration::from_secs(call.server.random_below(DEFAULT_TIMEOUT.as_secs())),
-        Duration::from_secs,
+        |seconds| Duration::from_secs(seconds).min(LONGEST),
     );
     let start = Instant::now();
     let deadline = start + timeout;
@@ -84,6 +86,7 @@ pub(crate) fn run(
         bookmark: options.bookmarks.then(|| next_bookmark(start, deadline)),
         changes,
         closing,
+        closed: call.server.closed.subscribe(),
         selection,
         first_row: true,
         ended: false,
@@ -139,7 +142,10 @@ struct Watch {
     /// When the next bookmark is due; `None` if the client wants none.
     bookmark: Option<Instant>,
     changes: tokio::sync::watch::Receiver<()>,
+    /// The listener's end, if the watch came through one.
     closing: Option<Closing>,
+    /// The server's.
+    closed: tokio::sync::watch::Receiver<bool>,
     /// Whether a table still has to begin with its columns.
     first_row: bool,
     ended: bool,
@@ -181,9 +187,16 @@ impl Watch {
                     continue;
                 }
                 Some(Then::Stall) => {
-                    closed(&mut self.closing).await;
+                    tokio::select! {
+                        () = closed(&mut self.closing) => {}
+                        _ = self.closed.wait_for(|closed| *closed) => {}
+                    }
                     return None;
                 }
+            }
+            // Asked for here too, because a busy collection may never come to the wait.
+            if self.is_over() {
+                return None;
             }
             if let Some(chunk) = self.initial_chunk() {
                 return Some(chunk);
@@ -215,6 +228,11 @@ impl Watch {
         }
     }
 
+    fn is_over(&self) -> bool {
+        let closing = self.closing.as_ref().is_some_and(|Closing(closing)| *closing.borrow());
+        Instant::now() >= self.end || closing || *self.closed.borrow()
+    }
+
     async fn wait(&mut self) -> Woken {
         let bookmark = self.bookmark.unwrap_or(self.deadline);
         tokio::select! {
@@ -224,6 +242,7 @@ impl Watch {
             () = sleep_until(bookmark), if self.bookmark.is_some() => Woken::Bookmark,
             () = sleep_until(self.end) => Woken::End,
             () = closed(&mut self.closing) => Woken::End,
+            _ = self.closed.wait_for(|closed| *closed) => Woken::End,
         }
     }
 
