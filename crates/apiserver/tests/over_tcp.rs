@@ -5,6 +5,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
 use kube_apiserver_embedded::{ApiServer, ListenError, Options};
 
 /// One request on a connection of its own; the whole answer.
@@ -42,6 +46,30 @@ async fn a_listener_serves_until_it_is_shut_down() {
     reader.read_to_string(&mut rest).unwrap();
     assert!(rest.ends_with("0\r\n\r\n"), "the stream of the watch ends cleanly: {rest}");
     assert!(TcpStream::connect(&address).is_err());
+}
+
+#[tokio::test]
+async fn a_client_that_bounds_the_lines_of_headers_gets_every_answer() {
+    let server = ApiServer::start(Options::default());
+    let listener = server.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
+    for unknown in [50, 120, 5_000] {
+        let fields: Vec<String> = (0..unknown).map(|n| format!("\"u{n}\":1")).collect();
+        let body = format!("{{\"metadata\":{{\"name\":\"n{unknown}\"}},{}}}", fields.join(","));
+        let request = http::Request::post(format!("{}/api/v1/namespaces/default/configmaps", listener.url()))
+            .header("content-type", "application/json")
+            .body(Full::new(Bytes::from(body)))
+            .unwrap();
+        let response = client.request(request).await.unwrap();
+        assert_eq!(response.status(), 201, "{unknown} unknown fields");
+        let warnings: Vec<&str> =
+            response.headers().get_all("warning").iter().map(|line| line.to_str().unwrap()).collect();
+        let told = warnings.join(", ");
+        assert!(told.starts_with(r#"299 - "unknown field \"u0\"", 299 - "unknown field \"u1\"""#), "{told}");
+        // 4096 characters are not reached by 120 of them.
+        let all = told.matches("unknown field").count() == unknown;
+        assert_eq!(all, unknown <= 120, "{told}");
+    }
 }
 
 #[tokio::test]

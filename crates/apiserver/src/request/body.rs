@@ -4,9 +4,11 @@
 //! afterwards they cannot be told any more; unknown fields are the schema's business.
 
 use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::Bound;
 
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
 use super::go_json;
@@ -138,14 +140,15 @@ pub(crate) fn strict_error(strict: &[String]) -> String {
 /// Sorts paths of fields as they first occur in a JSON text; what does not occur comes last.
 pub(crate) fn in_document_order(bytes: &[u8], mut paths: Vec<String>) -> Vec<String> {
     if paths.len() > 1 {
-        let found = RefCell::new(Vec::new());
+        let wanted: BTreeSet<&str> = paths.iter().map(String::as_str).collect();
+        let found = RefCell::new(BTreeMap::new());
         let text = String::from_utf8_lossy(bytes);
         let mut reader = serde_json::Deserializer::from_str(&text);
-        let seed = Order { path: Path::Root, wanted: &paths, found: &found };
+        let seed = Order { path: Path::Root, wanted: &wanted, found: &found };
         // A text that is not JSON leaves the order as it is.
         if seed.deserialize(&mut reader).is_ok() {
             let order = found.into_inner();
-            paths.sort_by_key(|path| order.iter().position(|found| found == path).unwrap_or(usize::MAX));
+            paths.sort_by_key(|path| order.get(path).copied().unwrap_or(usize::MAX));
         }
     }
     paths
@@ -265,12 +268,20 @@ impl<'de> Visitor<'de> for Strict<'_> {
     }
 }
 
-/// Notes which of the wanted paths occur, in order.
+/// Numbers the wanted paths in the order in which they first occur.
 #[derive(Clone, Copy)]
 struct Order<'a> {
     path: Path<'a>,
-    wanted: &'a [String],
-    found: &'a RefCell<Vec<String>>,
+    wanted: &'a BTreeSet<&'a str>,
+    found: &'a RefCell<BTreeMap<String, usize>>,
+}
+
+impl Order<'_> {
+    /// Whether a wanted path begins with `text`: there is no need to look into values below others.
+    fn leads_to_wanted(&self, text: &str) -> bool {
+        let rest = (Bound::Included(text), Bound::Unbounded);
+        self.wanted.range::<str, _>(rest).next().is_some_and(|path| path.starts_with(text))
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for Order<'_> {
@@ -324,8 +335,14 @@ impl<'de> Visitor<'de> for Order<'_> {
         while let Some(name) = fields.next_key::<String>()? {
             let path = Path::Field(&self.path, &name);
             let text = path.to_string();
-            if self.wanted.contains(&text) {
-                self.found.borrow_mut().push(text);
+            if !self.leads_to_wanted(&text) {
+                fields.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            if self.wanted.contains(text.as_str()) {
+                let mut found = self.found.borrow_mut();
+                let next = found.len();
+                found.entry(text).or_insert(next);
             }
             fields.next_value_seed(Order { path, ..self })?;
         }
@@ -360,6 +377,19 @@ mod tests {
         let paths = ["a.y", "b", "c[0].d"].map(str::to_owned).to_vec();
         let text = br#"{"c":[{"d":1}],"b":1,"a":{"y":1}}"#;
         assert_eq!(in_document_order(text, paths), ["c[0].d", "b", "a.y"]);
+        // The first of several counts, and what does not occur comes last.
+        let paths = ["", "a", "b.c", "z"].map(str::to_owned).to_vec();
+        let text = br#"{"b":{"c":{"d":1}},"":2,"a":[],"ab":{"c":1},"b":{"c":1}}"#;
+        assert_eq!(in_document_order(text, paths), ["b.c", "", "a", "z"]);
+    }
+
+    #[test]
+    fn thousands_of_paths_are_sorted_in_passing() {
+        let paths: Vec<String> = (0..30_000).map(|n| format!("u{n:05}")).collect();
+        let fields: Vec<String> = paths.iter().rev().map(|path| format!("\"{path}\":{{}}")).collect();
+        let text = format!("{{{}}}", fields.join(","));
+        let sorted = in_document_order(text.as_bytes(), paths.clone());
+        assert!(sorted.iter().eq(paths.iter().rev()));
     }
 
     #[test]

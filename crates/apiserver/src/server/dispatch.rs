@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header::{self, HeaderMap};
 use http::request::Parts;
 use http::{Method, Response};
 use http_body::Body;
@@ -14,6 +14,7 @@ use super::body::ResponseBody;
 use super::listener::Closing;
 use super::routes;
 use super::state::Server;
+use super::warnings::Warnings;
 use crate::faults::WatchFault;
 use crate::registry::{Registry, Served};
 use crate::request::accept::{Accept, Endpoint};
@@ -29,10 +30,6 @@ use crate::verbs::{self, Call};
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a read waits for a revision that is still to come.
 const FRESHNESS_TIMEOUT: Duration = Duration::from_secs(3);
-/// All warnings of an answer together have at most this many characters; beyond, each is cut.
-const WARNINGS_LIMIT: usize = 4096;
-/// What is left of a warning that is cut, in characters.
-const WARNING_CUT: usize = 256;
 
 /// Answers a request; there is an answer to every one.
 pub(super) async fn answer<B>(server: &Arc<Server>, head: Parts, body: B) -> Response<ResponseBody>
@@ -40,9 +37,9 @@ where
     B: Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
-    let mut warnings = Vec::new();
+    let mut warnings = Warnings::default();
     let mut response = route(server, &head, body, &mut warnings).await;
-    add_warnings(response.headers_mut(), &warnings);
+    warnings.write(response.headers_mut());
     if head.method == Method::HEAD {
         *response.body_mut() = ResponseBody::full(Bytes::new());
     }
@@ -53,7 +50,7 @@ async fn route<B>(
     server: &Arc<Server>,
     head: &Parts,
     body: B,
-    warnings: &mut Vec<String>,
+    warnings: &mut Warnings,
 ) -> Response<ResponseBody>
 where
     B: Body<Data = Bytes> + Send,
@@ -117,7 +114,7 @@ async fn resource<B>(
     path: ResourcePath,
     head: &Parts,
     body: B,
-    warnings: &mut Vec<String>,
+    warnings: &mut Warnings,
 ) -> Result<Reply, ApiError>
 where
     B: Body<Data = Bytes> + Send,
@@ -140,7 +137,7 @@ where
         query,
         content_type: text(&head.headers, header::CONTENT_TYPE),
         user_agent: text(&head.headers, header::USER_AGENT).unwrap_or_default(),
-        warnings: Vec::new(),
+        warnings: Warnings::default(),
     };
     if let Some(warning) = call.served.custom.as_ref().and_then(|custom| custom.warning.clone()) {
         call.warn(warning);
@@ -160,7 +157,7 @@ where
         return verbs::watch::run(call, closing, fault);
     }
     let outcome = perform(&mut call, verb, body).await;
-    warnings.append(&mut call.warnings);
+    *warnings = call.warnings;
     outcome
 }
 
@@ -299,20 +296,4 @@ async fn wait_for_revision(call: &Call, verb: Verb) -> Result<(), ApiError> {
 pub(super) fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
     let values: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
     (!values.is_empty()).then(|| values.join(","))
-}
-
-fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
-    let total: usize = warnings.iter().map(|warning| warning.chars().count()).sum();
-    for warning in warnings {
-        let shown: String = if total > WARNINGS_LIMIT {
-            warning.chars().take(WARNING_CUT).collect()
-        } else {
-            warning.clone()
-        };
-        let visible: String = shown.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        let quoted = visible.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
-            headers.append(header::WARNING, value);
-        }
-    }
 }

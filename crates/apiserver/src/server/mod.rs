@@ -9,6 +9,7 @@ mod openapi;
 mod routes;
 mod service;
 mod state;
+mod warnings;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -23,6 +24,7 @@ pub(crate) use listener::Closing;
 pub use listener::{ListenError, Listener};
 pub use service::ApiService;
 pub(crate) use state::{Refused, Server};
+pub(crate) use warnings::Warnings;
 
 use crate::clock::Clock;
 use crate::faults::Faults;

@@ -1,5 +1,7 @@
 //! `metadata`: what the server sets, what it restores, and what must hold of the rest.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use super::{Call, names};
@@ -334,16 +336,15 @@ pub(crate) fn raise_generation(object: &mut Value) {
 /// Drops repeated owner references. Returns the warning for it.
 pub(crate) fn deduplicate_owners(object: &mut Value) -> Option<String> {
     let owners = of(object).get_mut("ownerReferences")?.as_array_mut()?;
-    let mut seen: Vec<Value> = Vec::new();
+    // The keys of a value are sorted, so its text tells whether it is the same.
+    let mut seen: BTreeSet<String> = BTreeSet::new();
     let mut repeated: Vec<String> = Vec::new();
     owners.retain(|owner| {
-        let known = seen.contains(owner);
-        if known {
+        let new = seen.insert(owner.to_string());
+        if !new {
             repeated.push(owner["uid"].as_str().unwrap_or_default().to_owned());
-        } else {
-            seen.push(owner.clone());
         }
-        !known
+        new
     });
     (!repeated.is_empty()).then(|| {
         format!(
@@ -352,4 +353,22 @@ pub(crate) fn deduplicate_owners(object: &mut Value) -> Option<String> {
             repeated.join(", ")
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_of_owners_are_compared_in_passing() {
+        let owner = |n: usize| json!({"apiVersion": "v1", "kind": "A", "name": "a", "uid": n.to_string()});
+        let mut owners: Vec<Value> = (0..20_000).map(owner).collect();
+        let mut object = json!({"metadata": {"ownerReferences": owners}});
+        assert_eq!(deduplicate_owners(&mut object), None);
+        owners.push(owner(7));
+        object["metadata"]["ownerReferences"] = json!(owners);
+        let warning = deduplicate_owners(&mut object);
+        assert!(warning.is_some_and(|text| text.ends_with("duplicate UID(s) observed: 7")));
+        assert_eq!(object["metadata"]["ownerReferences"].as_array().map(Vec::len), Some(20_000));
+    }
 }

@@ -27,7 +27,7 @@ use crate::request::accept::Accept;
 use crate::request::body;
 use crate::request::path::ResourcePath;
 use crate::request::query::{FieldValidation, Query, WriteOptions};
-use crate::server::Server;
+use crate::server::{Server, Warnings};
 use crate::status::ApiError;
 use crate::store::Key;
 
@@ -43,8 +43,7 @@ pub(crate) struct Call {
     pub(crate) accept: Accept,
     pub(crate) content_type: Option<String>,
     pub(crate) user_agent: String,
-    /// Sent as `Warning` headers, each text once.
-    pub(crate) warnings: Vec<String>,
+    pub(crate) warnings: Warnings,
 }
 
 impl Call {
@@ -53,10 +52,7 @@ impl Call {
     }
 
     pub(crate) fn warn(&mut self, text: impl Into<String>) {
-        let text = text.into();
-        if !self.warnings.contains(&text) {
-            self.warnings.push(text);
-        }
+        self.warnings.add(text.into());
     }
 
     pub(crate) fn not_found(&self) -> ApiError {
