@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::registry::{Registry, Served};
 use crate::server::{Refused, Server};
 use crate::store::{Change, Key};
-use crate::verbs::delete::{FOREGROUND, ORPHAN};
+use crate::verbs::delete::{FOREGROUND, ORPHAN, begin_deletion};
 use crate::verbs::{metadata, update};
 
 /// Who owns the fields that the collector writes.
@@ -223,23 +223,17 @@ fn unblock(server: &Server, node: &Node) -> bool {
     any
 }
 
+/// Deletes a dependent as a client would: what its kind or its finalizers hold is only marked.
 fn delete(server: &Server, node: &Node, foreground: bool) {
+    if node.served.admit_delete(node.key.name()).is_err() {
+        return;
+    }
     let mut finalizers: Vec<String> =
         metadata::finalizers(&node.object).into_iter().map(str::to_owned).collect();
     if foreground && !finalizers.iter().any(|finalizer| finalizer == FOREGROUND) {
         finalizers.push(FOREGROUND.to_owned());
     }
-    if finalizers.is_empty() {
-        commit(server, node, Change::Delete);
-        return;
-    }
-    let mut object = node.object.clone();
-    metadata::set_finalizers(&mut object, &finalizers);
-    let fields = metadata::of(&mut object);
-    fields.insert("deletionTimestamp".to_owned(), json!(server.clock.now_seconds()));
-    fields.insert("deletionGracePeriodSeconds".to_owned(), json!(0));
-    metadata::raise_generation(&mut object);
-    put(server, node, &object);
+    commit(server, node, begin_deletion(server, &node.served, &node.object, &finalizers));
 }
 
 /// Looks an owner up by kind and name, in the namespace of its dependent if the kind has namespaces.

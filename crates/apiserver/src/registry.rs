@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::resource::{Resource, StorageKey};
 use crate::schema::{self, Schema};
+use crate::server::Server;
 use crate::status::{ApiError, FieldError};
 use crate::store::{Document, Stored, TypeMeta};
 use crate::verbs::Call;
@@ -233,12 +234,12 @@ impl Served {
     }
 
     /// Refuses to delete what must stay.
-    pub(crate) fn admit_delete(&self, call: &Call, _object: &Value) -> Result<(), ApiError> {
-        if namespaces::is_table(self.storage()) { namespaces::admit_delete(&call.path.name) } else { Ok(()) }
+    pub(crate) fn admit_delete(&self, name: &str) -> Result<(), ApiError> {
+        if namespaces::is_table(self.storage()) { namespaces::admit_delete(name) } else { Ok(()) }
     }
 
     /// Whether something other than finalizers keeps a deleted object for now.
-    pub(crate) fn held(&self, _call: &Call, object: &Value) -> bool {
+    pub(crate) fn held(&self, object: &Value) -> bool {
         self.defines() || (namespaces::is_table(self.storage()) && !namespaces::is_finalized(object))
     }
 
@@ -248,12 +249,12 @@ impl Served {
     }
 
     /// What the kind writes into an object whose deletion begins.
-    pub(crate) fn mark_deleted(&self, call: &Call, object: &mut Value, first: bool) {
+    pub(crate) fn mark_deleted(&self, server: &Server, object: &mut Value, first: bool) {
         if namespaces::is_table(self.storage()) {
             namespaces::mark_deleted(object);
         }
         if self.defines() {
-            crd::object::mark_deleted(&call.server, object, first);
+            crd::object::mark_deleted(server, object, first);
         }
     }
 

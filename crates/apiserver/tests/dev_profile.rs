@@ -112,6 +112,34 @@ async fn a_deleted_namespace_is_emptied_and_goes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_namespace_that_goes_with_its_owner_is_emptied_first() {
+    let (_server, client) = start();
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespace = |name: &str, owner: Option<&Namespace>| Namespace {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            owner_references: owner.map(|owner| vec![owner.owner_ref(&()).unwrap()]),
+            ..ObjectMeta::default()
+        },
+        ..Namespace::default()
+    };
+    let owner = namespaces.create(&PostParams::default(), &namespace("owner", None)).await.unwrap();
+    namespaces.create(&PostParams::default(), &namespace("owned", Some(&owner))).await.unwrap();
+    let api: Api<ConfigMap> = Api::namespaced(client, "owned");
+    named(&api, "free").await;
+    let mut held = named(&api, "held").await;
+    held.metadata.finalizers = Some(vec!["example.com/hold".to_owned()]);
+    api.replace("held", &PostParams::default(), &held).await.unwrap();
+    namespaces.delete("owner", &DeleteParams::default()).await.unwrap();
+    assert_eq!(names(&api).await, "held");
+    assert!(namespaces.get("owned").await.unwrap().metadata.deletion_timestamp.is_some());
+    let release = json!({"metadata": {"finalizers": null}});
+    api.patch("held", &PatchParams::default(), &Patch::Merge(release)).await.unwrap();
+    assert_eq!(names(&api).await, "");
+    assert!(namespaces.get_opt("owned").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn controllers_end_with_the_last_handle() {
     let before = tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let (server, client) = start();

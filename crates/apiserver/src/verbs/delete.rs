@@ -13,7 +13,7 @@ use crate::registry::Served;
 use crate::request::body;
 use crate::request::query::{DeleteOptions, ListOptions, Propagation};
 use crate::selection::Selection;
-use crate::server::Refused;
+use crate::server::{Refused, Server};
 use crate::status::ApiError;
 use crate::store::{Change, Stored};
 
@@ -87,22 +87,13 @@ pub(crate) fn delete(call: &mut Call, options: &DeleteOptions) -> Result<Reply, 
         let stored = stored.ok_or_else(|| call.not_found())?;
         let old = served.value(&stored);
         check_preconditions(call, options, &old)?;
-        served.admit_delete(call, &old)?;
-        let mut new = old.clone();
-        let first = !metadata::is_terminating(&old);
+        served.admit_delete(&call.path.name)?;
         let grace = grace_period(&served, options, &old);
         if grace == Grace::Pending {
             return reply::stored(call, 200, &stored);
         }
         let finalizers = wanted_finalizers(call, options, &old);
-        metadata::set_finalizers(&mut new, &finalizers);
-        let held = !finalizers.is_empty() || served.held(call, &old) || matches!(grace, Grace::Seconds(1..));
-        if held || grace != Grace::None {
-            if !served.marks_itself() {
-                mark(call, &mut new, &grace);
-            }
-            served.mark_deleted(call, &mut new, first);
-        }
+        let (new, held) = begin(&call.server, &served, &old, &finalizers, &grace);
         let (change, code) = if held {
             (
                 Change::Put(served.document(&new)),
@@ -133,6 +124,37 @@ pub(crate) fn delete(call: &mut Call, options: &DeleteOptions) -> Result<Reply, 
     Err(call.conflict(
         "the object has been modified; please apply your changes to the latest version and try again",
     ))
+}
+
+/// What the server itself does to an object it deletes: the object goes at once, or is marked if anything holds it.
+pub(crate) fn begin_deletion(
+    server: &Server,
+    served: &Served,
+    object: &Value,
+    finalizers: &[String],
+) -> Change {
+    let (marked, held) = begin(server, served, object, finalizers, &Grace::None);
+    if held { Change::Put(served.document(&marked)) } else { Change::Delete }
+}
+
+/// The object with these finalizers as its deletion begins, and whether anything keeps it for now.
+fn begin(
+    server: &Server,
+    served: &Served,
+    old: &Value,
+    finalizers: &[String],
+    grace: &Grace,
+) -> (Value, bool) {
+    let mut new = old.clone();
+    metadata::set_finalizers(&mut new, finalizers);
+    let held = !finalizers.is_empty() || served.held(old) || matches!(grace, Grace::Seconds(1..));
+    if held || *grace != Grace::None {
+        if !served.marks_itself() {
+            mark(server, &mut new, grace);
+        }
+        served.mark_deleted(server, &mut new, !metadata::is_terminating(old));
+    }
+    (new, held)
 }
 
 fn clone(change: &Change) -> Change {
@@ -233,7 +255,7 @@ fn grace_period(served: &Served, options: &DeleteOptions, old: &Value) -> Grace 
 }
 
 /// Begins the deletion of an object that stays for now, or brings its end forward.
-fn mark(call: &Call, object: &mut Value, grace: &Grace) {
+fn mark(server: &Server, object: &mut Value, grace: &Grace) {
     let seconds = if let Grace::Seconds(seconds) = grace { *seconds } else { 0 };
     let first = !metadata::is_terminating(object);
     if !first && *grace == Grace::None {
@@ -244,7 +266,7 @@ fn mark(call: &Call, object: &mut Value, grace: &Grace) {
         .parse()
         .ok()
         .map(|end: Timestamp| end.checked_sub(SignedDuration::from_secs(granted)).unwrap_or(end));
-    let begun = begun.unwrap_or_else(|| call.server.clock.now());
+    let begun = begun.unwrap_or_else(|| server.clock.now());
     let end = begun.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(begun);
     let fields = metadata::of(object);
     fields.insert("deletionTimestamp".to_owned(), json!(crate::clock::format_seconds(end)));
