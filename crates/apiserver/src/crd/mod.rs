@@ -16,6 +16,7 @@ use crate::registry::{Registry, Served};
 use crate::resource::StorageKey;
 use crate::server::{Refused, Server};
 use crate::store::{Change, Key};
+use crate::verbs::metadata;
 
 pub(crate) const GROUP: &str = "apiextensions.k8s.io";
 pub(crate) const PLURAL: &str = "customresourcedefinitions";
@@ -41,16 +42,24 @@ pub(crate) fn after_write(server: &Server, storage: &StorageKey) {
     let Some(served) = server.registry().get(GROUP, "v1", PLURAL).cloned() else {
         return;
     };
-    names::settle(server, &served);
-    renew_registry(server, &served);
+    let mut definitions = all(server, &served);
+    names::settle(server, &served, &mut definitions);
+    renew_registry(server, &definitions);
+    if !definitions.iter().any(|(_, _, definition)| metadata::is_terminating(definition)) {
+        return;
+    }
     cleanup::run(server, &served);
     // Names that a removed definition held may be free for another one now.
-    names::settle(server, &served);
-    renew_registry(server, &served);
+    let mut definitions = all(server, &served);
+    names::settle(server, &served, &mut definitions);
+    renew_registry(server, &definitions);
 }
 
-/// All definitions with the revisions at which they were read, in order.
-fn all(server: &Server, served: &Served) -> Vec<(Key, u64, Value)> {
+/// A definition under its key, with the revision at which it was read.
+type Definition = (Key, u64, Value);
+
+/// All definitions in order. This reads all of them, so a write does it once, and once more if any is deleted.
+fn all(server: &Server, served: &Served) -> Vec<Definition> {
     let snapshot = server.read(|store| store.snapshot(served.storage()));
     snapshot
         .range("", None)
@@ -71,11 +80,11 @@ fn commit(server: &Server, served: &Served, key: &Key, expected: u64, change: Ch
 }
 
 /// Serves what the definitions define now. Resources whose definition did not change keep their identity.
-fn renew_registry(server: &Server, served: &Served) {
+fn renew_registry(server: &Server, definitions: &[Definition]) {
     let old = server.registry();
     let mut new: Registry = old.without_custom();
-    for (_, _, definition) in all(server, served) {
-        for resource in resource::resources(&definition, &old) {
+    for (_, _, definition) in definitions {
+        for resource in resource::resources(definition, &old) {
             new.add(resource);
         }
     }

@@ -1,8 +1,11 @@
 //! Which names a definition gets, and when it is established.
 
+use std::cell::LazyCell;
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
-use super::{all, put};
+use super::{Definition, put};
 use crate::registry::Served;
 use crate::server::Server;
 use crate::verbs::{metadata, update};
@@ -10,42 +13,52 @@ use crate::verbs::{metadata, update};
 /// Gives every definition the names that are free, and establishes those that got all of theirs.
 ///
 /// One pass may free names for the next, so passes are repeated while they change anything, at most as often as there
-/// are definitions.
-pub(super) fn settle(server: &Server, served: &Served) {
-    let passes = all(server, served).len() + 1;
-    for _ in 0..passes {
+/// are definitions. A definition that has its names costs a look at its `status`.
+pub(super) fn settle(server: &Server, served: &Served, definitions: &mut [Definition]) {
+    for _ in 0..=definitions.len() {
         let mut changed = false;
-        for (key, revision, definition) in all(server, served) {
-            let others: Vec<Value> = all(server, served)
-                .into_iter()
-                .filter(|(other, _, _)| *other != key)
-                .map(|(_, _, definition)| definition)
-                .collect();
-            let mut next = definition.clone();
-            accept_names(server, &mut next, &others);
-            if next != definition {
-                track(server, served, &definition, &mut next);
-                changed |= put(server, served, &key, revision, &next);
+        for at in 0..definitions.len() {
+            if let Some(status) = accept_names(server, definitions, at) {
+                changed |= put_status(server, served, &mut definitions[at], status);
             }
-            let Some(stored) = server.read(|store| store.get(served.storage(), &key).cloned()) else {
-                continue;
-            };
-            let definition = served.value(&stored);
-            let mut next = definition.clone();
-            if condition(&definition, "NamesAccepted") == "True"
-                && condition(&definition, "Established") != "True"
-                && !metadata::is_terminating(&definition)
-            {
-                let why = "the initial names have been accepted";
-                set_condition(server, &mut next, "Established", "True", "InitialNamesAccepted", why);
-                track(server, served, &definition, &mut next);
-                changed |= put(server, served, &key, stored.revision, &next);
+            if let Some(status) = establish(server, &definitions[at].2) {
+                changed |= put_status(server, served, &mut definitions[at], status);
             }
         }
         if !changed {
             return;
         }
     }
+}
+
+/// Stores a new `status`; `false` if the definition changed meanwhile: whoever changed it settles it again.
+fn put_status(server: &Server, served: &Served, definition: &mut Definition, status: Value) -> bool {
+    let (key, revision, value) = definition;
+    let mut next = value.clone();
+    next["status"] = status;
+    track(server, served, value, &mut next);
+    if !put(server, served, key, *revision, &next) {
+        return false;
+    }
+    if let Some(stored) = server.read(|store| store.get(served.storage(), key).cloned()) {
+        *revision = stored.revision;
+        *value = served.value(&stored);
+    }
+    true
+}
+
+/// The new `status` of a definition that has its names and is not established yet.
+fn establish(server: &Server, definition: &Value) -> Option<Value> {
+    if condition(definition, "NamesAccepted") != "True"
+        || condition(definition, "Established") == "True"
+        || metadata::is_terminating(definition)
+    {
+        return None;
+    }
+    let mut next = json!({"status": definition["status"]});
+    let why = "the initial names have been accepted";
+    set_condition(server, &mut next, "Established", "True", "InitialNamesAccepted", why);
+    Some(next["status"].take())
 }
 
 /// Ownership of what the server itself writes into the status.
@@ -97,14 +110,16 @@ pub(super) fn set_condition(
 /// Names that are in use by other definitions of the group.
 #[derive(Default)]
 struct Used {
-    resources: Vec<String>,
-    kinds: Vec<String>,
+    resources: BTreeSet<String>,
+    kinds: BTreeSet<String>,
 }
 
 impl Used {
-    fn by(others: &[Value], group: &str) -> Self {
+    fn beside(definitions: &[Definition], at: usize) -> Self {
         let mut used = Self::default();
-        for other in others.iter().filter(|other| other["spec"]["group"] == group) {
+        let group = &definitions[at].2["spec"]["group"];
+        let others = definitions.iter().enumerate().filter(|(other, _)| *other != at);
+        for (_, (_, _, other)) in others.filter(|(_, (_, _, other))| other["spec"]["group"] == *group) {
             let names = &other["status"]["acceptedNames"];
             let text = |field: &str| names[field].as_str().filter(|name| !name.is_empty()).map(str::to_owned);
             used.resources.extend(["plural", "singular"].into_iter().filter_map(text));
@@ -119,20 +134,21 @@ fn texts(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Accepts the requested names that nobody else has, and says so in the conditions.
-fn accept_names(server: &Server, definition: &mut Value, others: &[Value]) {
-    let group = definition["spec"]["group"].as_str().unwrap_or_default().to_owned();
-    let requested = definition["spec"]["names"].clone();
+/// Accepts the requested names that nobody else has, and says so in the conditions: the new `status`, if it is new.
+fn accept_names(server: &Server, definitions: &[Definition], at: usize) -> Option<Value> {
+    let definition = &definitions[at].2;
+    let requested = &definition["spec"]["names"];
     let mut accepted: Map<String, Value> =
         definition["status"]["acceptedNames"].as_object().cloned().unwrap_or_default();
-    let used = Used::by(others, &group);
+    // Most definitions have their names: nobody else's matter then.
+    let used = LazyCell::new(|| Used::beside(definitions, at));
     let mut conflict: Option<(&str, String)> = None;
-    for (field, reason, taken) in [
-        ("plural", "PluralConflict", &used.resources),
-        ("singular", "SingularConflict", &used.resources),
-        ("shortNames", "ShortNamesConflict", &used.resources),
-        ("kind", "KindConflict", &used.kinds),
-        ("listKind", "ListKindConflict", &used.kinds),
+    for (field, reason, of_kind) in [
+        ("plural", "PluralConflict", false),
+        ("singular", "SingularConflict", false),
+        ("shortNames", "ShortNamesConflict", false),
+        ("kind", "KindConflict", true),
+        ("listKind", "ListKindConflict", true),
     ] {
         let wanted = &requested[field];
         if accepted.get(field) == Some(wanted) {
@@ -143,10 +159,11 @@ fn accept_names(server: &Server, definition: &mut Value, others: &[Value]) {
         } else {
             wanted.as_str().map(str::to_owned).into_iter().collect()
         };
+        let taken = if of_kind { &used.kinds } else { &used.resources };
         let already = texts(accepted.get(field).unwrap_or(&Value::Null));
         let clashes: Vec<String> = names
             .iter()
-            .filter(|name| !already.contains(name) && taken.contains(name))
+            .filter(|name| !already.contains(name) && taken.contains(*name))
             .map(|name| format!("\"{name}\" is already in use"))
             .collect();
         match clashes.as_slice() {
@@ -167,21 +184,23 @@ fn accept_names(server: &Server, definition: &mut Value, others: &[Value]) {
     for always in ["plural", "kind"] {
         accepted.entry(always).or_insert_with(|| json!(""));
     }
-    if !definition["status"].is_object() {
-        definition["status"] = json!({});
+    let mut next = json!({"status": definition["status"]});
+    if !next["status"].is_object() {
+        next["status"] = json!({});
     }
-    definition["status"]["acceptedNames"] = Value::Object(accepted);
+    next["status"]["acceptedNames"] = Value::Object(accepted);
     let (accepted, reason, message) = match &conflict {
         None => ("True", "NoConflicts", "no conflicts found"),
         Some((reason, message)) => ("False", *reason, message.as_str()),
     };
-    set_condition(server, definition, "NamesAccepted", accepted, reason, message);
-    if condition(definition, "Established") != "True" {
+    set_condition(server, &mut next, "NamesAccepted", accepted, reason, message);
+    if condition(&next, "Established") != "True" {
         let (reason, message) = if conflict.is_none() {
             ("Installing", "the initial names have been accepted")
         } else {
             ("NotAccepted", "not all names are accepted")
         };
-        set_condition(server, definition, "Established", "False", reason, message);
+        set_condition(server, &mut next, "Established", "False", reason, message);
     }
+    (next["status"] != definition["status"]).then(|| next["status"].take())
 }
