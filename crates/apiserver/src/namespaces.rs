@@ -168,12 +168,15 @@ fn has_finalizer(namespace: &Value) -> bool {
     namespace["spec"]["finalizers"].as_array().is_some_and(|list| list.contains(&json!(FINALIZER)))
 }
 
-fn commit(server: &Server, served: &Served, key: &Key, revision: u64, change: Change) {
+/// Whether the object was as it was read.
+fn commit(server: &Server, served: &Served, key: &Key, revision: u64, change: Change) -> bool {
     let done = server
         .commit(served.storage(), key, Some(revision), change, |_| Ok::<(), std::convert::Infallible>(()));
-    if !matches!(done, Err(Refused::Conflict)) {
+    let conflict = matches!(done, Err(Refused::Conflict));
+    if !conflict {
         crate::crd::after_write(server, served.storage());
     }
+    !conflict
 }
 
 /// What finalizers hold in a namespace.
@@ -190,7 +193,8 @@ fn delete_contents(server: &Server, served: &Served, namespace: &str, left: &mut
         let mut object = served.value(stored);
         let finalizers = metadata::finalizers(&object);
         if finalizers.is_empty() {
-            commit(server, served, key, stored.revision, Change::Delete);
+            // Somebody changed it meanwhile: it is still there, and that change brings us here again.
+            held.count += usize::from(!commit(server, served, key, stored.revision, Change::Delete));
             continue;
         }
         held.count += 1;

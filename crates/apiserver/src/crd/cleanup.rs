@@ -39,6 +39,9 @@ fn finish(server: &Server, served: &Served, key: &Key, mut revision: u64, defini
         };
         revision = stored.revision;
         definition = served.value(&stored);
+    }
+    // At every look, because an object that was changed meanwhile escapes one.
+    if established {
         delete_instances(server, &storage);
     }
     if established && server.read(|store| store.snapshot(&storage).len() > 0) {
