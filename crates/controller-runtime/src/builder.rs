@@ -6,7 +6,7 @@ use crate::{
     controller::{Controller, Options},
     handler::{ForObject, ForOwner},
     manager::{DuplicateName, Manager},
-    object::{Object, ObjectKey, OwnableBy},
+    object::{ObjectKey, OwnableBy, StaticObject},
     predicate::Predicate,
     reconcile::Reconciler,
     source::{Attach, Kind},
@@ -60,7 +60,7 @@ impl<'m> Builder<'m> {
     ///
     /// Its name is the kind in lower case, unless [`ControllerBuilder::named`] says otherwise.
     #[doc(alias = "For")]
-    pub fn for_kind<K: Object>(self) -> ControllerBuilder<'m, K> {
+    pub fn for_kind<K: StaticObject>(self) -> ControllerBuilder<'m, K> {
         ControllerBuilder {
             manager: self.manager,
             name: K::kind(&()).to_lowercase(),
@@ -73,7 +73,7 @@ impl<'m> Builder<'m> {
 
 /// Says what leads to a reconcile of a `K`, and with which reconciler. Made by [`Builder::for_kind`].
 #[must_use = "a controller exists once `complete` has been called"]
-pub struct ControllerBuilder<'m, K: Object> {
+pub struct ControllerBuilder<'m, K: StaticObject> {
     manager: &'m Manager,
     name: String,
     options: Options<ObjectKey<K>>,
@@ -81,7 +81,7 @@ pub struct ControllerBuilder<'m, K: Object> {
     sources: Vec<Attach<ObjectKey<K>>>,
 }
 
-impl<K: Object> ControllerBuilder<'_, K> {
+impl<K: StaticObject> ControllerBuilder<'_, K> {
     /// Reconciles only what `predicate` passes of the changes of `K` itself, in addition to the predicates given
     /// before.
     pub fn with_predicate(mut self, predicate: impl Predicate<K>) -> Self {
@@ -91,7 +91,7 @@ impl<K: Object> ControllerBuilder<'_, K> {
 
     /// Reconciles the controlling `K` of each `C` that changes.
     #[doc(alias = "Owns")]
-    pub fn owns<C: Object>(self) -> Self
+    pub fn owns<C: StaticObject>(self) -> Self
     where
         C::Scope: OwnableBy<K::Scope>,
     {
@@ -100,7 +100,7 @@ impl<K: Object> ControllerBuilder<'_, K> {
 
     /// Reconciles what `source` asks for.
     #[doc(alias = "Watches")]
-    pub fn watches<C: Object>(mut self, source: Kind<C, ObjectKey<K>>) -> Self {
+    pub fn watches<C: StaticObject>(mut self, source: Kind<C, ObjectKey<K>>) -> Self {
         self.sources.push(Box::new(|cache| source.attach(cache)));
         self
     }
@@ -132,7 +132,7 @@ impl<K: Object> ControllerBuilder<'_, K> {
     }
 }
 
-impl<K: Object> fmt::Debug for ControllerBuilder<'_, K> {
+impl<K: StaticObject> fmt::Debug for ControllerBuilder<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ControllerBuilder").field("name", &self.name).finish_non_exhaustive()
     }

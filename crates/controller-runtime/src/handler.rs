@@ -10,7 +10,7 @@ use kube_workqueue::Queue;
 
 use crate::{
     event::Event,
-    object::{Object, ObjectKey, OwnableBy},
+    object::{Object, ObjectKey, OwnableBy, StaticObject},
     reconcile::Request,
 };
 
@@ -52,7 +52,7 @@ enum Owners {
     Every,
 }
 
-impl<O: Object> ForOwner<O> {
+impl<O: StaticObject> ForOwner<O> {
     /// Requests the owner that is marked as the controller.
     #[must_use]
     pub fn controller() -> Self {
@@ -74,7 +74,7 @@ impl<O: Object> ForOwner<O> {
     }
 }
 
-impl<K: Object, O: Object> EventHandler<K, ObjectKey<O>> for ForOwner<O>
+impl<K: Object, O: StaticObject> EventHandler<K, ObjectKey<O>> for ForOwner<O>
 where
     K::Scope: OwnableBy<O::Scope>,
 {

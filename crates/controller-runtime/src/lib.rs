@@ -91,7 +91,7 @@ pub use self::{
     event::Event,
     handler::{EventHandler, ForObject, ForOwner, MapFn},
     manager::Manager,
-    object::{Object, ObjectKey, OwnableBy, Scope},
+    object::{DynamicNamespace, KindInfo, Object, ObjectKey, OwnableBy, Scope, StaticObject},
     predicate::Predicate,
     reconcile::{Action, Context, Reconciler},
     recorder::Recorder,

@@ -11,20 +11,22 @@ use std::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Resource,
-    core::{ClusterResourceScope, NamespaceResourceScope},
+    core::{ApiResource, ClusterResourceScope, DynamicResourceScope, NamespaceResourceScope},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-/// A Kubernetes kind known at compile time.
+/// Objects of a Kubernetes kind.
 ///
 /// Implemented for every type that derives `kube::CustomResource` and for every type of `k8s-openapi` that can be
-/// read as a whole object. There is nothing to implement by hand.
+/// read as a whole object: their kind is known at compile time, which [`StaticObject`] asks for. Implemented
+/// for `kube::core::DynamicObject` as well, whose kind is a value known at run time. There is nothing to implement by
+/// hand.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a Kubernetes kind",
     note = "a kind is a type of `k8s-openapi` or one that derives `kube::CustomResource`, with its derives of serde"
 )]
 pub trait Object:
-    Resource<DynamicType = (), Scope: Scope>
+    Resource<DynamicType: KindInfo, Scope: Scope>
     + Clone
     + fmt::Debug
     + DeserializeOwned
@@ -36,7 +38,7 @@ pub trait Object:
 }
 
 impl<K> Object for K where
-    K: Resource<DynamicType = (), Scope: Scope>
+    K: Resource<DynamicType: KindInfo, Scope: Scope>
         + Clone
         + fmt::Debug
         + DeserializeOwned
@@ -47,12 +49,39 @@ impl<K> Object for K where
 {
 }
 
+/// Objects of a kind known at compile time: every [`Object`] but `kube::core::DynamicObject` and its like.
+#[diagnostic::on_unimplemented(
+    message = "the kind of `{Self}` is not known at compile time",
+    note = "a type of `k8s-openapi`, or one that derives `kube::CustomResource`, says its kind"
+)]
+pub trait StaticObject: Object<DynamicType = ()> {}
+
+impl<K: Object<DynamicType = ()>> StaticObject for K {}
+
+/// What says which kind a type of objects is, at run time: `()` if the type alone says it.
+pub trait KindInfo: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
+    /// The value, if there is only one: the kind is known at compile time.
+    fn of_type() -> Option<Self>;
+}
+
+impl KindInfo for () {
+    fn of_type() -> Option<Self> {
+        Some(())
+    }
+}
+
+impl KindInfo for ApiResource {
+    fn of_type() -> Option<Self> {
+        None
+    }
+}
+
 /// Where objects of a kind live: in a namespace or in the cluster.
 ///
 /// A scope decides what a key holds, so that the key of a namespaced object cannot be made without a namespace, and
 /// the key of a cluster-scoped one has none to get wrong.
 pub trait Scope: 'static {
-    /// The namespace part of a key: `Arc<str>`, or `()` for cluster-scoped kinds.
+    /// The namespace part of a key: `Arc<str>`, `()` for cluster-scoped kinds, or [`DynamicNamespace`].
     type Namespace: Clone + Ord + Hash + fmt::Debug + Send + Sync + 'static;
 
     /// The namespace part for the given metadata; `None` if it lacks what the scope needs.
@@ -83,6 +112,48 @@ impl Scope for ClusterResourceScope {
 
     fn as_str((): &()) -> Option<&str> {
         None
+    }
+}
+
+impl Scope for DynamicResourceScope {
+    type Namespace = DynamicNamespace;
+
+    fn namespace(meta: &ObjectMeta) -> Option<DynamicNamespace> {
+        Some(DynamicNamespace(meta.namespace.as_deref().map(Arc::from)))
+    }
+
+    fn as_str(namespace: &DynamicNamespace) -> Option<&str> {
+        namespace.0.as_deref()
+    }
+}
+
+/// The namespace part of the key of an object whose kind, and so whose scope, is known at run time.
+///
+/// Made of a name or, for cluster-scoped kinds, of `()`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DynamicNamespace(Option<Arc<str>>);
+
+impl From<&str> for DynamicNamespace {
+    fn from(name: &str) -> Self {
+        Self(Some(name.into()))
+    }
+}
+
+impl From<Arc<str>> for DynamicNamespace {
+    fn from(name: Arc<str>) -> Self {
+        Self(Some(name))
+    }
+}
+
+impl From<()> for DynamicNamespace {
+    fn from((): ()) -> Self {
+        Self(None)
+    }
+}
+
+impl From<Option<&str>> for DynamicNamespace {
+    fn from(name: Option<&str>) -> Self {
+        Self(name.map(Arc::from))
     }
 }
 
@@ -127,6 +198,10 @@ impl OwnableBy<ClusterResourceScope> for ClusterResourceScope {
 ///
 /// let node = ObjectKey::<Node>::new((), "worker-1"); // a cluster-scoped key has no namespace
 /// assert_eq!(node.to_string(), "worker-1");
+///
+/// use kube::core::DynamicObject; // its scope is known at run time
+/// assert_eq!(ObjectKey::<DynamicObject>::new("default", "settings").to_string(), "default/settings");
+/// assert_eq!(ObjectKey::<DynamicObject>::new((), "worker-1").to_string(), "worker-1");
 /// ```
 #[doc(alias = "NamespacedName")]
 #[doc(alias = "reconcile.Request")]
@@ -224,19 +299,28 @@ impl<K: Object> fmt::Display for ObjectKey<K> {
 
 impl<K: Object> fmt::Debug for ObjectKey<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {self}", K::kind(&()))
+        match K::DynamicType::of_type() {
+            Some(info) => write!(f, "{} {self}", K::kind(&info)),
+            None => write!(f, "object {self}"),
+        }
     }
 }
 
 /// `deployments.apps`, or `configmaps` for the core group: how messages name a resource.
-pub(crate) fn resource_name<K: Object>() -> String {
-    let (plural, group) = (K::plural(&()), K::group(&()));
+pub(crate) fn resource_name<K: StaticObject>() -> String {
+    resource_name_of::<K>(&())
+}
+
+/// The same for a kind that `info` says.
+pub(crate) fn resource_name_of<K: Object>(info: &K::DynamicType) -> String {
+    let (plural, group) = (K::plural(info), K::group(info));
     if group.is_empty() { plural.into_owned() } else { format!("{plural}.{group}") }
 }
 
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::{ConfigMap, Node};
+    use kube::core::DynamicObject;
 
     use super::*;
 
@@ -269,6 +353,19 @@ mod tests {
     #[test]
     fn debug_names_the_kind() {
         assert_eq!(format!("{:?}", ObjectKey::<Node>::new((), "n")), "Node n");
+    }
+
+    #[test]
+    fn a_kind_known_at_run_time_keeps_the_namespace_it_has() {
+        let key = |namespace: Option<&str>| {
+            let mut object = DynamicObject::new("x", &ApiResource::erase::<Node>(&()));
+            object.metadata.namespace = namespace.map(Into::into);
+            ObjectKey::of(&object).expect("it has a name")
+        };
+        assert_eq!(key(Some("a")), ObjectKey::new("a", "x"));
+        assert_eq!(key(None), ObjectKey::new((), "x"));
+        assert_eq!((key(Some("a")).namespace(), key(None).namespace()), (Some("a"), None));
+        assert_eq!(format!("{:?}", key(None)), "object x");
     }
 
     #[test]

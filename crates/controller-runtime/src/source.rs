@@ -12,7 +12,7 @@ use crate::{
     client::name_of,
     event::Event,
     handler::EventHandler,
-    object::{Object, resource_name},
+    object::{StaticObject, resource_name},
     predicate::Predicate,
     reconcile::{Request, panic_message},
 };
@@ -33,12 +33,12 @@ use crate::{
 ///     }))
 ///     .with_predicate(LabelChanged);
 /// ```
-pub struct Kind<K: Object, R: Request> {
+pub struct Kind<K: StaticObject, R: Request> {
     handler: Box<dyn EventHandler<K, R>>,
     predicates: Vec<Box<dyn Predicate<K>>>,
 }
 
-impl<K: Object, R: Request> Kind<K, R> {
+impl<K: StaticObject, R: Request> Kind<K, R> {
     /// Hands every change of the kind to `handler`.
     pub fn new(handler: impl EventHandler<K, R>) -> Self {
         Self { handler: Box::new(handler), predicates: Vec::new() }
@@ -77,7 +77,7 @@ pub(crate) type Attach<R> = Box<dyn FnOnce(&Cache) -> Connect<R> + Send>;
 /// Begins to fill the queue of the controller of this name, until the subscription is dropped.
 pub(crate) type Connect<R> = Box<dyn FnOnce(&Arc<str>, &Queue<R>) -> Subscription + Send>;
 
-impl<K: Object, R: Request> Kind<K, R> {
+impl<K: StaticObject, R: Request> Kind<K, R> {
     pub(crate) fn attach(self, cache: &Cache) -> Connect<R> {
         let cached = cache.cached::<K>();
         Box::new(move |controller, queue| {

@@ -1,7 +1,7 @@
 //! The controller: makes the cluster match each Guestbook.
 
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Kind, Manager, MapFn, Object, ObjectKey, Reconciler,
+    Action, Builder, Cached, Client, Context, Kind, Manager, MapFn, ObjectKey, Reconciler, StaticObject,
     has_finalizer, is_controlled_by, manager::DuplicateName, predicate::GenerationChanged, reconcile,
     set_condition,
 };
@@ -150,7 +150,7 @@ impl GuestbookReconciler {
     }
 
     /// Makes a child be as given, and records it if that changed anything.
-    async fn apply_child<K: Object>(
+    async fn apply_child<K: StaticObject>(
         &self,
         guestbook: &Guestbook,
         child: &K,

@@ -183,7 +183,7 @@ where
     ObjectKey::new("default", name)
 }
 
-async fn get<K: controller_runtime::Object>(client: &Client, name: &str) -> Option<K>
+async fn get<K: controller_runtime::StaticObject>(client: &Client, name: &str) -> Option<K>
 where
     <K::Scope as controller_runtime::Scope>::Namespace: From<&'static str>,
 {

@@ -28,7 +28,7 @@ use self::informer::Informer;
 pub(crate) use self::informer::{Status, Subscription};
 use crate::{
     event::Event,
-    object::{Object, ObjectKey, resource_name},
+    object::{Object, ObjectKey, StaticObject, resource_name},
 };
 
 /// The cached objects of one kind.
@@ -105,7 +105,7 @@ impl<K: Object> Clone for Cached<K> {
     }
 }
 
-impl<K: Object> fmt::Debug for Cached<K> {
+impl<K: StaticObject> fmt::Debug for Cached<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cached").field("resource", &resource_name::<K>()).field("len", &self.len()).finish()
     }
@@ -119,7 +119,7 @@ pub(crate) struct Cache {
 
 impl Cache {
     /// The cached objects of kind `K`: the same informer at every call.
-    pub(crate) fn cached<K: Object>(&self) -> Cached<K> {
+    pub(crate) fn cached<K: StaticObject>(&self) -> Cached<K> {
         let mut informers = self.informers.lock();
         let id = TypeId::of::<K>();
         let informer =
@@ -156,7 +156,7 @@ pub(crate) trait AnyInformer: Send + Sync {
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
-impl<K: Object> AnyInformer for Informer<K> {
+impl<K: StaticObject> AnyInformer for Informer<K> {
     fn resource(&self) -> String {
         resource_name::<K>()
     }

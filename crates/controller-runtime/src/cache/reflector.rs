@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     client::describe,
-    object::{Object, ObjectKey, resource_name},
+    object::{Object, ObjectKey, StaticObject, resource_name},
 };
 
 /// Objects per page of a list.
@@ -33,7 +33,7 @@ const OVERDUE: Duration = Duration::from_secs(10);
 /// A watch that ends sooner and without a word is not taken up again at once, as in client-go.
 const VERY_SHORT: Duration = Duration::from_secs(1);
 
-impl<K: Object> Informer<K> {
+impl<K: StaticObject> Informer<K> {
     /// Lists and watches until dropped.
     ///
     /// Dropping the future at any point leaves the store as it was last; running again brings it up to date.
@@ -196,7 +196,7 @@ impl Problem {
         Self::transient(format!("the API server did not answer within {} s", ANSWER_WITHIN.as_secs()))
     }
 
-    fn from_status<K: Object>(status: &kube::core::Status) -> Self {
+    fn from_status<K: StaticObject>(status: &kube::core::Status) -> Self {
         let failure = match status.code {
             410 => Failure::Expired,
             408 | 429 | 502..=504 => Failure::Transient,
@@ -214,7 +214,7 @@ impl Problem {
     }
 }
 
-async fn fetch_page<K: Object>(client: &kube::Client, params: &ListParams) -> Result<Page<K>, Problem> {
+async fn fetch_page<K: StaticObject>(client: &kube::Client, params: &ListParams) -> Result<Page<K>, Problem> {
     let request = collection::<K>().list(params);
     let body = open::<K>(client, request).await?;
     let body = body.collect().await.map_err(|error| Problem::transient(describe(&error)))?;
@@ -222,12 +222,12 @@ async fn fetch_page<K: Object>(client: &kube::Client, params: &ListParams) -> Re
 }
 
 /// All objects of the kind, in every namespace.
-fn collection<K: Object>() -> ApiRequest {
+fn collection<K: StaticObject>() -> ApiRequest {
     ApiRequest::new(K::url_path(&(), None))
 }
 
 /// Sends the request; the body of a good answer.
-async fn open<K: Object>(
+async fn open<K: StaticObject>(
     client: &kube::Client,
     request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
 ) -> Result<Body, Problem> {
@@ -242,7 +242,7 @@ async fn open<K: Object>(
 }
 
 /// Tells of an object that cannot be read. The next version of it may be fine.
-fn report<K: Object>(rejected: &Rejected<K>) {
+fn report<K: StaticObject>(rejected: &Rejected<K>) {
     let Rejected { key, error, .. } = rejected;
     let resource = resource_name::<K>();
     match key {

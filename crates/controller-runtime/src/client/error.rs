@@ -1,7 +1,7 @@
 use std::{error::Error as StdError, fmt};
 
 use super::name_of;
-use crate::object::{Object, resource_name};
+use crate::object::{StaticObject, resource_name};
 
 /// A request to the API server that failed.
 ///
@@ -22,7 +22,7 @@ impl Error {
     }
 
     /// An error that kept the request from being made.
-    pub(crate) fn not_sent<K: Object>(verb: &'static str, object: &K, reason: &str) -> Self {
+    pub(crate) fn not_sent<K: StaticObject>(verb: &'static str, object: &K, reason: &str) -> Self {
         let reason = kube::core::request::Error::Validation(reason.to_owned());
         let object = format!("{} {}", resource_name::<K>(), name_of(object));
         Self::new(verb, object, kube::Error::BuildRequest(reason))

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::{Client, Error, key_of};
-use crate::object::Object;
+use crate::object::{Object, StaticObject};
 
 /// Whether `finalizer` keeps the object from going.
 pub fn has_finalizer<K: Object>(object: &K, finalizer: &str) -> bool {
@@ -17,7 +17,7 @@ impl Client {
     ///
     /// The request failed; [`Error::is_conflict`] if `object` is not the present version.
     #[doc(alias = "AddFinalizer")]
-    pub async fn add_finalizer<K: Object>(&self, object: &K, finalizer: &str) -> Result<bool, Error> {
+    pub async fn add_finalizer<K: StaticObject>(&self, object: &K, finalizer: &str) -> Result<bool, Error> {
         if has_finalizer(object, finalizer) {
             return Ok(false);
         }
@@ -33,7 +33,11 @@ impl Client {
     ///
     /// The request failed; [`Error::is_conflict`] if `object` is not the present version.
     #[doc(alias = "RemoveFinalizer")]
-    pub async fn remove_finalizer<K: Object>(&self, object: &K, finalizer: &str) -> Result<bool, Error> {
+    pub async fn remove_finalizer<K: StaticObject>(
+        &self,
+        object: &K,
+        finalizer: &str,
+    ) -> Result<bool, Error> {
         if !has_finalizer(object, finalizer) {
             return Ok(false);
         }
@@ -45,7 +49,7 @@ impl Client {
         }
     }
 
-    async fn set_finalizers<K: Object>(&self, object: &K, finalizers: Vec<&str>) -> Result<(), Error> {
+    async fn set_finalizers<K: StaticObject>(&self, object: &K, finalizers: Vec<&str>) -> Result<(), Error> {
         let key = key_of("patch", object)?;
         let version = &object.meta().resource_version;
         let patch = json!({ "metadata": { "finalizers": finalizers, "resourceVersion": version } });

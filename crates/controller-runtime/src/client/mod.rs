@@ -20,7 +20,7 @@ pub use self::{
     finalizer::has_finalizer,
     owner::{OwnerError, is_controlled_by, set_controller_reference},
 };
-use crate::object::{Object, ObjectKey, Scope, resource_name};
+use crate::object::{Object, ObjectKey, Scope, StaticObject, resource_name};
 
 /// Reads and writes objects in the name of one field manager.
 ///
@@ -65,7 +65,7 @@ impl Client {
     /// # Errors
     ///
     /// The request failed, or the object does not fit its type.
-    pub async fn get<K: Object>(&self, key: &ObjectKey<K>) -> Result<Option<K>, Error> {
+    pub async fn get<K: StaticObject>(&self, key: &ObjectKey<K>) -> Result<Option<K>, Error> {
         let request = collection::<K>(key.namespace()).get(key.name(), &GetParams::default());
         match self.send::<K, K>("get", key.to_string(), request).await {
             Ok(object) => Ok(Some(object)),
@@ -79,7 +79,7 @@ impl Client {
     /// # Errors
     ///
     /// The request failed; [`Error::is_already_exists`] if there is one under that name.
-    pub async fn create<K: Object>(&self, object: &K) -> Result<K, Error> {
+    pub async fn create<K: StaticObject>(&self, object: &K) -> Result<K, Error> {
         let params =
             PostParams { field_manager: Some(self.field_manager.to_string()), ..PostParams::default() };
         let body = serde_json::to_vec(object)
@@ -98,7 +98,7 @@ impl Client {
     ///
     /// The request failed, or the object has no name.
     #[doc(alias = "CreateOrUpdate")]
-    pub async fn apply<K: Object>(&self, object: &K) -> Result<K, Error> {
+    pub async fn apply<K: StaticObject>(&self, object: &K) -> Result<K, Error> {
         let mut body = serde_json::to_value(object)
             .map_err(|error| Error::not_sent("apply", object, &error.to_string()))?;
         if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -117,7 +117,7 @@ impl Client {
     /// The request failed; [`Error::is_not_found`] if the object is gone.
     pub async fn apply_status<K>(&self, key: &ObjectKey<K>, status: &K::Status) -> Result<K, Error>
     where
-        K: Object + HasStatus<Status: Serialize>,
+        K: StaticObject + HasStatus<Status: Serialize>,
     {
         let body = json!({
             "apiVersion": K::api_version(&()),
@@ -141,7 +141,7 @@ impl Client {
     ///
     /// The request failed; [`Error::is_conflict`] if the patch holds a `metadata.resourceVersion` that is not the
     /// present one.
-    pub async fn merge_patch<K: Object>(&self, key: &ObjectKey<K>, patch: &Value) -> Result<K, Error> {
+    pub async fn merge_patch<K: StaticObject>(&self, key: &ObjectKey<K>, patch: &Value) -> Result<K, Error> {
         let params =
             PatchParams { field_manager: Some(self.field_manager.to_string()), ..PatchParams::default() };
         let request = collection::<K>(key.namespace()).patch(key.name(), &params, &Patch::Merge(patch));
@@ -156,7 +156,7 @@ impl Client {
     /// # Errors
     ///
     /// The request failed; [`Error::is_conflict`] if another object has taken the name.
-    pub async fn delete<K: Object>(&self, object: &K) -> Result<(), Error> {
+    pub async fn delete<K: StaticObject>(&self, object: &K) -> Result<(), Error> {
         let key = key_of("delete", object)?;
         let preconditions = Preconditions { uid: object.meta().uid.clone(), resource_version: None };
         let params = DeleteParams::background().preconditions(preconditions);
@@ -173,7 +173,7 @@ impl Client {
     }
 
     /// Sends a request about an object of kind `K`.
-    async fn send<K: Object, T: DeserializeOwned>(
+    async fn send<K: StaticObject, T: DeserializeOwned>(
         &self,
         verb: &'static str,
         object: String,
@@ -188,18 +188,18 @@ impl Client {
 }
 
 /// The URL path of the kind's objects in `namespace`.
-fn collection<K: Object>(namespace: Option<&str>) -> ApiRequest {
+fn collection<K: StaticObject>(namespace: Option<&str>) -> ApiRequest {
     ApiRequest::new(K::url_path(&(), namespace))
 }
 
 /// The object's key, which a request about it needs.
-fn key_of<K: Object>(verb: &'static str, object: &K) -> Result<ObjectKey<K>, Error> {
+fn key_of<K: StaticObject>(verb: &'static str, object: &K) -> Result<ObjectKey<K>, Error> {
     check_namespace(verb, object)?;
     ObjectKey::of(object).ok_or_else(|| Error::not_sent(verb, object, "metadata.name must be set"))
 }
 
 /// The namespace in which a request about the object goes.
-fn check_namespace<'o, K: Object>(verb: &'static str, object: &'o K) -> Result<Option<&'o str>, Error> {
+fn check_namespace<'o, K: StaticObject>(verb: &'static str, object: &'o K) -> Result<Option<&'o str>, Error> {
     match K::Scope::namespace(object.meta()) {
         Some(_) => Ok(object.meta().namespace.as_deref()),
         None => Err(Error::not_sent(verb, object, "metadata.namespace must be set: the kind is namespaced")),

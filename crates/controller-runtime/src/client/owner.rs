@@ -1,5 +1,5 @@
 use super::name_of;
-use crate::object::{Object, OwnableBy, resource_name};
+use crate::object::{Object, OwnableBy, StaticObject, resource_name};
 
 /// Why one object cannot become the controller of another.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -58,7 +58,10 @@ pub enum OwnerError {
 ///
 /// Another object controls `object`; `owner` is in another namespace, or is not stored anywhere.
 #[doc(alias = "SetControllerReference")]
-pub fn set_controller_reference<O: Object, K: Object>(owner: &O, object: &mut K) -> Result<(), OwnerError>
+pub fn set_controller_reference<O: StaticObject, K: StaticObject>(
+    owner: &O,
+    object: &mut K,
+) -> Result<(), OwnerError>
 where
     K::Scope: OwnableBy<O::Scope>,
 {

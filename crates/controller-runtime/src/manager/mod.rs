@@ -18,7 +18,7 @@ use crate::{
     cache::{Cache, Cached},
     client::Client,
     controller::AnyController,
-    object::Object,
+    object::StaticObject,
 };
 
 /// Runs controllers, with one cache for all of them.
@@ -77,7 +77,7 @@ impl Manager {
     ///
     /// All handles of a kind, and all controllers that watch it, share one cache.
     #[must_use]
-    pub fn cached<K: Object>(&self) -> Cached<K> {
+    pub fn cached<K: StaticObject>(&self) -> Cached<K> {
         self.cache.cached()
     }
 

@@ -32,7 +32,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use self::series::{Publish, Series};
-use crate::{client::describe, clock::Clock, object::Object};
+use crate::{client::describe, clock::Clock, object::StaticObject};
 
 /// How many events may wait to be written.
 const CAPACITY: usize = 1000;
@@ -89,17 +89,24 @@ impl Recorder {
 
     /// Records that things go as they should. `reason` and `action` are single words in `CamelCase`, e.g. `Scaled`
     /// and `Scale`; `note` is a sentence for a person.
-    pub fn normal<K: Object>(&self, object: &K, reason: &str, action: &str, note: impl Into<String>) {
+    pub fn normal<K: StaticObject>(&self, object: &K, reason: &str, action: &str, note: impl Into<String>) {
         self.record(object, EventType::Normal, reason, action, note.into());
     }
 
     /// Records that something needs attention. `reason` and `action` are single words in `CamelCase`, e.g.
     /// `FailedCreate` and `Create`; `note` is a sentence for a person.
-    pub fn warning<K: Object>(&self, object: &K, reason: &str, action: &str, note: impl Into<String>) {
+    pub fn warning<K: StaticObject>(&self, object: &K, reason: &str, action: &str, note: impl Into<String>) {
         self.record(object, EventType::Warning, reason, action, note.into());
     }
 
-    fn record<K: Object>(&self, object: &K, kind: EventType, reason: &str, action: &str, mut note: String) {
+    fn record<K: StaticObject>(
+        &self,
+        object: &K,
+        kind: EventType,
+        reason: &str,
+        action: &str,
+        mut note: String,
+    ) {
         /// The API server refuses longer notes.
         const LONGEST_NOTE: usize = 1024;
         note.truncate(note.floor_char_boundary(LONGEST_NOTE));
