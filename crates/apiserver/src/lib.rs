@@ -42,10 +42,17 @@
 //! [`ApiServer::faults`] makes the server misbehave as told: requests that are slow, refused, reset or lose their
 //! response, watches that close, expire, stall or lag, revisions that are compacted. See [`faults`].
 //!
+//! # Features
+//!
+//! `program` (default) builds the program `kube-apiserver-embedded`; `tls`, part of it, gives
+//! [listeners](ApiServer::listen_with) TLS and HTTP/2. In process neither is needed: `default-features = false`.
+//!
 //! # Defaults and bounds
 //!
 //! Bodies have at most 3 MiB; a history keeps 10,000 events and 32 MiB per resource; a watch holds at most 64 KiB for its
 //! client, and one that falls behind its history ends; a write starts over at most 64 times.
+//! A client has 32 s for a handshake of TLS and 120 s for the head of a request over HTTP/1.1; a connection of HTTP/2 carries
+//! up to 1000 requests at once, each with up to 256 KiB of headers, and answers a ping within 20 s.
 //!
 //! # What is served
 //!
@@ -64,8 +71,8 @@
 //!
 //! # What is not here
 //!
-//! Admission webhooks, validation rules in CEL, access control, TLS, and persistence: the state is in memory and goes with
-//! the last handle. Everybody who reaches the server is admin, which is why it listens on loopback addresses only.
+//! Admission webhooks, validation rules in CEL, access control, and persistence: the state is in memory and goes with the
+//! last handle. Everybody who reaches the server is admin, which is why it listens on loopback addresses only.
 
 mod builtin;
 mod clock;
@@ -94,4 +101,6 @@ mod table;
 mod testing;
 mod verbs;
 
-pub use server::{ApiServer, ApiService, ListenError, Listener, Options, Profile, ResponseBody};
+pub use server::{
+    ApiServer, ApiService, ListenError, ListenOptions, Listener, Options, Profile, ResponseBody, Transport,
+};

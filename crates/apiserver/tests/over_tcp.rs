@@ -102,6 +102,23 @@ fn the_program_announces_itself_and_ends_on_sigterm() {
 }
 
 #[test]
+fn the_program_serves_https_and_ends_on_sigint() {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_kube-apiserver-embedded"))
+        .args(["--tls", "--kubeconfig-out", "-"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(program.stdout.take().unwrap()).lines().map(|line| line.unwrap());
+    let ready = lines.next().unwrap();
+    let url = ready.strip_prefix("ready ").unwrap();
+    assert!(url.starts_with("https://127.0.0.1:"), "{ready}");
+    lines.find(|line| line.contains(&format!("server: \"{url}\""))).unwrap();
+    lines.find(|line| line.trim_start().starts_with("certificate-authority-data: ")).unwrap();
+    Command::new("kill").args(["-INT", &program.id().to_string()]).status().unwrap();
+    assert!(program.wait().unwrap().success());
+}
+
+#[test]
 fn the_program_prints_a_kubeconfig_when_asked_to() {
     let mut program = Command::new(env!("CARGO_BIN_EXE_kube-apiserver-embedded"))
         .args(["--kubeconfig-out", "-"])

@@ -2,8 +2,9 @@
 //!
 //! `kube-apiserver-embedded --listen 127.0.0.1:0 --kubeconfig-out dev.kubeconfig --profile dev`
 //!
-//! Once it serves, the first line on standard output is `ready http://127.0.0.1:PORT`; logs go to standard error. SIGTERM
-//! or Ctrl-C ends it: connections are closed, the state is gone.
+//! Once it serves, the first line on standard output is `ready http://127.0.0.1:PORT`, with `--tls` `ready https://…`; logs
+//! go to standard error, those that `RUST_LOG` asks for, by default warnings. SIGTERM or Ctrl-C ends it: connections are
+//! closed, the state is gone.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
@@ -12,7 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
-use kube_apiserver_embedded::{ApiServer, Options, Profile};
+use kube_apiserver_embedded::{ApiServer, ListenOptions, Options, Profile};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 /// A Kubernetes API server without etcd, for tests and development.
 #[derive(Debug, Parser)]
@@ -21,6 +25,9 @@ struct Arguments {
     /// Loopback address to serve on; port 0 picks a free one.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: SocketAddr,
+    /// Serve HTTPS, with HTTP/2, instead of plain HTTP. The kubeconfig has the certificate to trust.
+    #[arg(long)]
+    tls: bool,
     /// Write a kubeconfig for this server to a file, or with `-` to standard output after the first line.
     #[arg(long, value_name = "PATH")]
     kubeconfig_out: Option<PathBuf>,
@@ -41,6 +48,8 @@ enum ProfileName {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    let filter = EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env_lossy();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     match run(arguments).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
@@ -56,12 +65,15 @@ async fn run(arguments: Arguments) -> Result<(), String> {
         ProfileName::Dev => Profile::Dev,
     };
     // Asked for before the server is announced, so that a signal that follows the announcement is not missed.
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
-        .map_err(|error| format!("cannot wait for SIGTERM: {error}"))?;
+    let mut terminate =
+        signal(SignalKind::terminate()).map_err(|error| format!("cannot wait for SIGTERM: {error}"))?;
+    let mut interrupt =
+        signal(SignalKind::interrupt()).map_err(|error| format!("cannot wait for SIGINT: {error}"))?;
     // A hasher's keys are the standard library's only source of chance.
     let seed = arguments.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
     let server = ApiServer::start(Options::default().profile(profile).seed(seed));
-    let listener = server.listen(arguments.listen).await.map_err(|error| error.to_string())?;
+    let listen = if arguments.tls { ListenOptions::default().tls() } else { ListenOptions::default() };
+    let listener = server.listen_with(arguments.listen, listen).await.map_err(|error| error.to_string())?;
     let mut announcement = format!("ready {}\n", listener.url());
     match arguments.kubeconfig_out.as_deref() {
         Some(path) if path == Path::new("-") => announcement += &listener.kubeconfig(),
@@ -74,7 +86,7 @@ async fn run(arguments: Arguments) -> Result<(), String> {
     let _ = output.write_all(announcement.as_bytes()).and_then(|()| output.flush());
     tokio::select! {
         _ = terminate.recv() => {}
-        interrupted = tokio::signal::ctrl_c() => interrupted.map_err(|error| format!("cannot wait for Ctrl-C: {error}"))?,
+        _ = interrupt.recv() => {}
     }
     listener.shutdown().await;
     Ok(())

@@ -1,13 +1,20 @@
 //! The kubeconfig that leads to a listener.
 
-/// A kubeconfig with one cluster, user and context, all called `embedded`. JSON-quoted strings are YAML too.
-pub(super) fn write(url: &str) -> String {
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+
+/// A kubeconfig with one cluster, user and context, all called `embedded`; `authority` is a certificate as PEM.
+pub(super) fn write(url: &str, authority: Option<&str>) -> String {
+    // JSON-quoted strings are YAML too.
     let url = serde_json::Value::from(url);
+    let authority = authority
+        .map(|pem| format!("    certificate-authority-data: {}\n", BASE64_STANDARD.encode(pem)))
+        .unwrap_or_default();
     format!(
         "apiVersion: v1\n\
          kind: Config\n\
          clusters:\n\
-         - name: embedded\n  cluster:\n    server: {url}\n\
+         - name: embedded\n  cluster:\n    server: {url}\n{authority}\
          users:\n\
          - name: embedded\n  user: {{}}\n\
          contexts:\n\

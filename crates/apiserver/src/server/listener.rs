@@ -2,27 +2,54 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use http::Request;
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use thiserror::Error;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Duration;
-use tower_service::Service;
 
+use super::connection::{closed, serve};
 use super::kubeconfig;
 use super::service::ApiService;
+use super::tls::Tls;
 
-/// How long a client may take to send the head of a request, idle time before it included.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long answers under way may take after [`Listener::shutdown`].
 const GRACE: Duration = Duration::from_secs(2);
 /// Pause after an `accept` that failed, for example for want of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
+/// How a listener is reached. The default is plain HTTP/1.1.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct ListenOptions {
+    /// What protects the connections.
+    pub transport: Transport,
+}
+
+impl ListenOptions {
+    /// The same options with TLS: HTTP/2 and HTTP/1.1, as the client prefers, with a certificate authority made for this
+    /// listener. [`Listener::kubeconfig`] carries it, [`Listener::certificate_authority`] too.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self) -> Self {
+        self.transport = Transport::Tls;
+        self
+    }
+}
+
+/// What protects connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Transport {
+    /// Nothing: HTTP/1.1 in plain text. Clients built on client-go send no credentials over it.
+    #[default]
+    Plain,
+    /// TLS with HTTP/2 and HTTP/1.1, and a certificate authority of the listener's own.
+    #[cfg(feature = "tls")]
+    Tls,
+}
 
 /// Why a server does not listen.
 #[derive(Debug, Error)]
@@ -41,6 +68,14 @@ pub enum ListenError {
         /// What the operating system said.
         source: io::Error,
     },
+    /// There is no certificate for TLS, for example because the operating system has no random numbers.
+    #[error("cannot listen on {address} with TLS")]
+    Certificate {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the cryptography said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
 }
 
 /// Told to the watches of a listener when it shuts down; travels in the extensions of a request.
@@ -51,22 +86,36 @@ pub(crate) struct Closing(pub(crate) watch::Receiver<bool>);
 #[derive(Debug)]
 pub struct Listener {
     address: SocketAddr,
+    authority: Option<String>,
     closing: watch::Sender<bool>,
     tasks: JoinSet<()>,
 }
 
 impl Listener {
-    pub(super) async fn bind(service: ApiService, address: SocketAddr) -> Result<Self, ListenError> {
+    pub(super) async fn bind(
+        service: ApiService,
+        address: SocketAddr,
+        options: ListenOptions,
+    ) -> Result<Self, ListenError> {
         if !address.ip().is_loopback() {
             return Err(ListenError::NotLoopback(address));
         }
         let refused = |source| ListenError::Bind { address, source };
         let socket = TcpListener::bind(address).await.map_err(refused)?;
         let address = socket.local_addr().map_err(refused)?;
+        let tls: Option<Tls> = match options.transport {
+            Transport::Plain => None,
+            #[cfg(feature = "tls")]
+            Transport::Tls => Some(
+                Tls::generate(address.ip())
+                    .map_err(|error| ListenError::Certificate { address, source: Box::new(error) })?,
+            ),
+        };
+        let authority = tls.as_ref().map(|tls| tls.authority().to_owned());
         let closing = watch::Sender::new(false);
         let mut tasks = JoinSet::new();
-        tasks.spawn(accept(socket, service, closing.subscribe()));
-        Ok(Self { address, closing, tasks })
+        tasks.spawn(accept(socket, tls.map(Arc::new), service, closing.subscribe()));
+        Ok(Self { address, authority, closing, tasks })
     }
 
     /// The address, with the port that was picked if 0 was asked for.
@@ -75,16 +124,23 @@ impl Listener {
         self.address
     }
 
-    /// `http://127.0.0.1:6443`
+    /// `http://127.0.0.1:6443`, with TLS `https://127.0.0.1:6443`.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        let scheme = if self.authority.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// With TLS, the certificate that clients have to trust, as PEM.
+    #[must_use]
+    pub fn certificate_authority(&self) -> Option<&str> {
+        self.authority.as_deref()
     }
 
     /// The text of a kubeconfig whose current context leads here.
     #[must_use]
     pub fn kubeconfig(&self) -> String {
-        kubeconfig::write(&self.url())
+        kubeconfig::write(&self.url(), self.certificate_authority())
     }
 
     /// Stops accepting, ends watches, lets other answers finish within two seconds, and cuts what is left.
@@ -102,7 +158,12 @@ impl Listener {
 }
 
 /// Accepts connections until the listener closes, then waits for those under way.
-async fn accept(socket: TcpListener, service: ApiService, mut closing: watch::Receiver<bool>) {
+async fn accept(
+    socket: TcpListener,
+    tls: Option<Arc<Tls>>,
+    service: ApiService,
+    mut closing: watch::Receiver<bool>,
+) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -112,7 +173,7 @@ async fn accept(socket: TcpListener, service: ApiService, mut closing: watch::Re
             Some(_) = connections.join_next() => {}
             accepted = socket.accept() => match accepted {
                 Ok((stream, _)) => {
-                    connections.spawn(serve(stream, service.clone(), closing.clone()));
+                    connections.spawn(serve(stream, tls.clone(), service.clone(), closing.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -123,39 +184,4 @@ async fn accept(socket: TcpListener, service: ApiService, mut closing: watch::Re
     }
     drop(socket);
     while connections.join_next().await.is_some() {}
-}
-
-/// Waits until the listener closes or is dropped.
-async fn closed(closing: &mut watch::Receiver<bool>) {
-    // An error means that the listener was dropped, which closes it too.
-    let _ = closing.wait_for(|closed| *closed).await;
-}
-
-/// Serves the requests of one connection.
-async fn serve(stream: TcpStream, service: ApiService, mut closing: watch::Receiver<bool>) {
-    // Small answers must not wait for the next one.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "TCP_NODELAY is not available");
-    }
-    let watches = Closing(closing.clone());
-    let answer = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(watches.clone());
-        let mut service = service.clone();
-        async move { Service::<Request<Incoming>>::call(&mut service, request).await }
-    });
-    let connection = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
-        .serve_connection(TokioIo::new(stream), answer);
-    let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = closed(&mut closing) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended early");
-    }
 }

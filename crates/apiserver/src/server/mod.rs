@@ -1,6 +1,7 @@
 //! The server: how it is started, called in process, and reached over a socket.
 
 mod body;
+mod connection;
 mod dispatch;
 mod inject;
 mod kubeconfig;
@@ -9,6 +10,8 @@ mod openapi;
 mod routes;
 mod service;
 mod state;
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
+mod tls;
 mod warnings;
 
 use std::fmt;
@@ -21,7 +24,7 @@ use tokio::task::JoinSet;
 
 pub use body::ResponseBody;
 pub(crate) use listener::Closing;
-pub use listener::{ListenError, Listener};
+pub use listener::{ListenError, ListenOptions, Listener, Transport};
 pub use service::ApiService;
 pub(crate) use state::{Refused, Server};
 pub(crate) use warnings::Warnings;
@@ -144,7 +147,7 @@ impl ApiServer {
         Faults::new(Arc::clone(&self.core.server))
     }
 
-    /// Serves HTTP/1.1 on a loopback address; port 0 picks a free one.
+    /// Serves plain HTTP/1.1 on a loopback address; port 0 picks a free one.
     ///
     /// Without credentials everybody who reaches the port may do everything, so other addresses are refused.
     ///
@@ -152,6 +155,18 @@ impl ApiServer {
     /// [`ListenError`] names the address: it is not a loopback address, or cannot be bound, for example because the
     /// port is in use.
     pub async fn listen(&self, address: SocketAddr) -> Result<Listener, ListenError> {
-        Listener::bind(self.service(), address).await
+        self.listen_with(address, ListenOptions::default()).await
+    }
+
+    /// Serves as the options say; see [`listen`](Self::listen).
+    ///
+    /// # Errors
+    /// Those of [`listen`](Self::listen).
+    pub async fn listen_with(
+        &self,
+        address: SocketAddr,
+        options: ListenOptions,
+    ) -> Result<Listener, ListenError> {
+        Listener::bind(self.service(), address, options).await
     }
 }

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use kube_apiserver_embedded::{ApiServer, ListenError, Options, Profile};
+use kube_apiserver_embedded::{ApiServer, ListenError, ListenOptions, Options, Profile};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::lists::{Expectation, Lists};
@@ -66,7 +66,7 @@ struct Suite {
 }
 
 impl Suite {
-    /// Each scenario in process, and those that must pass over TCP too.
+    /// Each scenario in process, and those that must pass over TCP too, with HTTP/1.1 and with HTTP/2 over TLS.
     fn trials(&self) -> Vec<Trial> {
         let trial = |name: String, transcript: &Arc<Transcript>, way| {
             let transcript = Arc::clone(transcript);
@@ -79,6 +79,7 @@ impl Suite {
                 Expectation::Passes => {
                     trials.push(in_process);
                     trials.push(trial(format!("tcp:{name}"), transcript, Way::Tcp));
+                    trials.push(trial(format!("tls:{name}"), transcript, Way::Tls));
                 }
                 Expectation::Deferred(_) => {
                     trials.push(in_process.with_kind("deferred").with_ignored_flag(true));
@@ -130,6 +131,8 @@ enum Way {
     InProcess,
     /// On a port of its own, in real time.
     Tcp,
+    /// The same over TLS.
+    Tls,
 }
 
 /// Plays a scenario on a server of its own.
@@ -142,14 +145,16 @@ fn play(transcript: &Transcript, way: Way) -> Result<(), Failed> {
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(is_paused).build()?;
     let failures = runtime.block_on(async {
         let server = ApiServer::start(Options::default().profile(profile));
-        match way {
-            Way::InProcess => Ok(player::play(&Transport::over(server.service()), transcript, "").await),
-            Way::Tcp => {
-                let listener = server.listen(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
-                let address = listener.local_addr();
-                Ok(player::play(&Transport::over(Tcp::new(address)), transcript, &address.to_string()).await)
+        let options = match way {
+            Way::InProcess => {
+                return Ok(player::play(&Transport::over(server.service()), transcript, "").await);
             }
-        }
+            Way::Tcp => ListenOptions::default(),
+            Way::Tls => ListenOptions::default().tls(),
+        };
+        let listener = server.listen_with(SocketAddr::from(([127, 0, 0, 1], 0)), options).await?;
+        let address = listener.local_addr().to_string();
+        Ok(player::play(&Transport::over(Tcp::new(&listener)), transcript, &address).await)
     });
     let failures = failures.map_err(|error: ListenError| error.to_string())?;
     if failures.is_empty() {

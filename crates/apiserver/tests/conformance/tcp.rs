@@ -1,6 +1,6 @@
 //! A server behind a port, as a service.
 
-use std::net::SocketAddr;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -8,21 +8,40 @@ use futures::future::{BoxFuture, FutureExt};
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use kube_apiserver_embedded::Listener;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tower_service::Service;
 
-/// Sends requests over HTTP; connections are used again.
+/// Sends requests over HTTP, with TLS if the listener has it, and then over HTTP/2; connections are used again.
 #[derive(Clone)]
 pub(crate) struct Tcp {
-    address: SocketAddr,
-    client: Client<HttpConnector, Full<Bytes>>,
+    server: String,
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
 }
 
 impl Tcp {
-    pub(crate) fn new(address: SocketAddr) -> Self {
-        Self { address, client: Client::builder(TokioExecutor::new()).build_http() }
+    /// A client that trusts this listener alone.
+    pub(crate) fn new(listener: &Listener) -> Self {
+        let mut roots = RootCertStore::empty();
+        if let Some(pem) = listener.certificate_authority() {
+            let authority = CertificateDer::from_pem_slice(pem.as_bytes()).expect("the authority is PEM");
+            roots.add(authority).expect("the authority is a certificate");
+        }
+        let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("ring has the protocols")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let connector =
+            HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_all_versions().build();
+        Self { server: listener.url(), client: Client::builder(TokioExecutor::new()).build(connector) }
     }
 }
 
@@ -37,7 +56,7 @@ impl Service<Request<Full<Bytes>>> for Tcp {
 
     fn call(&mut self, mut request: Request<Full<Bytes>>) -> Self::Future {
         let client = self.client.clone();
-        let absolute = format!("http://{}{}", self.address, request.uri());
+        let absolute = format!("{}{}", self.server, request.uri());
         async move {
             *request.uri_mut() = absolute.parse().map_err(|error| format!("{absolute}: {error}"))?;
             client.request(request).await.map_err(|error| error.to_string())

@@ -1,0 +1,130 @@
+//! The server behind TLS.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::disallowed_methods, reason = "what sockets change is the subject here")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use futures::future::join_all;
+use http_body_util::{BodyExt, Empty};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Config};
+use kube_apiserver_embedded::{ApiServer, ListenOptions, Listener, Options};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::version::{TLS12, TLS13};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
+
+async fn listen() -> Listener {
+    let server = ApiServer::start(Options::default());
+    server.listen_with("127.0.0.1:0".parse().unwrap(), ListenOptions::default().tls()).await.unwrap()
+}
+
+/// A connection with what the client offers, or why there is none.
+async fn connect(
+    listener: &Listener,
+    trusted: &str,
+    version: &'static SupportedProtocolVersion,
+    offered: &[&str],
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(trusted.as_bytes()).unwrap()).unwrap();
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(&[version])
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = offered.iter().map(|name| name.as_bytes().to_vec()).collect();
+    let stream = TcpStream::connect(listener.local_addr()).await?;
+    TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost").unwrap(), stream).await
+}
+
+#[tokio::test]
+async fn a_client_of_the_kubeconfig_trusts_the_listener() {
+    let listener = listen().await;
+    assert_eq!(listener.url(), format!("https://{}", listener.local_addr()));
+    let kubeconfig = Kubeconfig::from_yaml(&listener.kubeconfig()).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let namespaces: Api<Namespace> = Api::all(kube::Client::try_from(config).unwrap());
+    assert_eq!(namespaces.list(&Default::default()).await.unwrap().items.len(), 4);
+    listener.shutdown().await;
+}
+
+#[tokio::test]
+async fn no_other_listener_is_trusted() {
+    let (first, second) = (listen().await, listen().await);
+    let refused = connect(&first, second.certificate_authority().unwrap(), &TLS13, &[]).await.unwrap_err();
+    assert!(refused.to_string().contains("certificate"), "{refused}");
+    assert!(connect(&first, first.certificate_authority().unwrap(), &TLS13, &[]).await.is_ok());
+}
+
+#[tokio::test]
+async fn the_protocol_is_what_the_client_prefers() {
+    let listener = listen().await;
+    let authority = listener.certificate_authority().unwrap();
+    for version in [&TLS12, &TLS13] {
+        for (offered, chosen) in
+            [(&["h2", "http/1.1"][..], Some(&b"h2"[..])), (&["http/1.1"], Some(b"http/1.1")), (&[], None)]
+        {
+            let stream = connect(&listener, authority, version, offered).await.unwrap();
+            assert_eq!(stream.get_ref().1.alpn_protocol(), chosen, "{offered:?}");
+        }
+    }
+    let mut plain = connect(&listener, authority, &TLS13, &[]).await.unwrap();
+    plain.write_all(b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    plain.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok"), "{answer}");
+}
+
+#[tokio::test]
+async fn requests_share_one_connection_of_http2_and_a_shutdown_ends_their_watches() {
+    let listener = listen().await;
+    let authority = listener.certificate_authority().unwrap().to_owned();
+    let stream = connect(&listener, &authority, &TLS13, &["h2"]).await.unwrap();
+    let (mut requests, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    let mut connections = JoinSet::new();
+    connections.spawn(connection);
+    let ask = |path: &str| {
+        let url = format!("{}{path}", listener.url());
+        http::Request::get(url).body(Empty::<Bytes>::new()).unwrap()
+    };
+    let watches: Vec<_> = (0..50).map(|_| requests.send_request(ask("/api/v1/namespaces?watch=1"))).collect();
+    let watches = join_all(watches).await;
+    let answer = requests.send_request(ask("/api/v1/namespaces/default")).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let ended = AtomicUsize::new(0);
+    let read = join_all(watches.into_iter().map(|watch| async {
+        let mut body = watch.unwrap().into_body();
+        while let Some(frame) = body.frame().await {
+            frame.unwrap();
+        }
+        ended.fetch_add(1, Ordering::Relaxed);
+    }));
+    tokio::join!(read, listener.shutdown());
+    assert_eq!(ended.into_inner(), 50);
+    drop(requests);
+    connections.join_next().await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_client_without_tls_is_turned_away_and_others_do_not_notice() {
+    let listener = listen().await;
+    let mut plain = TcpStream::connect(listener.local_addr()).await.unwrap();
+    plain.write_all(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let mut answer = Vec::new();
+    // An alert of TLS or nothing, then the end.
+    let _ = plain.read_to_end(&mut answer).await;
+    assert!(!answer.starts_with(b"HTTP/1.1 200"), "{answer:?}");
+    assert!(connect(&listener, listener.certificate_authority().unwrap(), &TLS13, &[]).await.is_ok());
+}
