@@ -189,7 +189,7 @@ impl Served {
             builtin::prepare_update(&self.resource, old, new);
         }
         if self.defines() {
-            crd::object::prepare_update(new);
+            crd::object::prepare_update(new, subresource);
         }
         if namespaces::is_table(self.storage()) {
             namespaces::prepare_update(old, new, subresource);

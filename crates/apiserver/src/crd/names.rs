@@ -138,6 +138,10 @@ fn texts(list: &Value) -> Vec<String> {
 fn accept_names(server: &Server, definitions: &[Definition], at: usize) -> Option<Value> {
     let definition = &definitions[at].2;
     let requested = &definition["spec"]["names"];
+    // kube-apiserver looks no further either, so conditions that somebody removed by hand stay away.
+    if *requested == definition["status"]["acceptedNames"] {
+        return None;
+    }
     let mut accepted: Map<String, Value> =
         definition["status"]["acceptedNames"].as_object().cloned().unwrap_or_default();
     // Most definitions have their names: nobody else's matter then.

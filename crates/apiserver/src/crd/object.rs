@@ -6,8 +6,9 @@ use super::CLEANUP;
 use crate::server::Server;
 use crate::verbs::metadata;
 
-/// Fills in the names that follow from others, and how versions convert.
+/// Fills in the names that follow from others, how versions convert, and where objects are stored.
 pub(crate) fn default(definition: &mut Value) {
+    default_stored_versions(definition);
     let Some(spec) = definition.get_mut("spec").filter(|spec| spec.is_object()) else {
         return;
     };
@@ -38,23 +39,31 @@ pub(crate) fn prepare_create(definition: &mut Value) {
     });
 }
 
-/// The version of the storage joins those that objects may be stored in.
-pub(crate) fn prepare_update(definition: &mut Value) {
+/// The version of the storage joins those that objects may be stored in, which only `/status` can take away again.
+pub(crate) fn prepare_update(definition: &mut Value, subresource: &str) {
     default(definition);
-    let storage: Vec<String> = storage_versions(definition).into_iter().map(str::to_owned).collect();
     if !definition["status"].is_object() {
         definition["status"] = json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}});
     }
-    let stored = &mut definition["status"]["storedVersions"];
-    if !stored.is_array() {
-        *stored = json!([]);
-    }
-    for version in storage {
-        if let Some(list) =
-            stored.as_array_mut().filter(|list| !list.iter().any(|known| *known == version.as_str()))
-        {
-            list.push(json!(version));
+    if subresource.is_empty() {
+        let storage: Vec<Value> = storage_versions(definition).into_iter().map(Value::from).collect();
+        let stored = &mut definition["status"]["storedVersions"];
+        if !stored.is_array() {
+            *stored = json!([]);
         }
+        if let Some(stored) = stored.as_array_mut() {
+            let new: Vec<Value> = storage.into_iter().filter(|version| !stored.contains(version)).collect();
+            stored.extend(new);
+        }
+    }
+}
+
+/// Objects are stored in some version: in the one of the storage, unless the status says more.
+fn default_stored_versions(definition: &mut Value) {
+    let known = definition["status"]["storedVersions"].as_array().is_some_and(|list| !list.is_empty());
+    if definition["status"].is_object() && !known {
+        let first: Vec<Value> = storage_versions(definition).into_iter().take(1).map(Value::from).collect();
+        definition["status"]["storedVersions"] = Value::Array(first);
     }
 }
 
