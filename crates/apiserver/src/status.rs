@@ -142,6 +142,12 @@ impl ApiError {
         Self::new(500, "", message)
     }
 
+    /// 500 for an error that the server reports as its own.
+    pub(crate) fn internal_error(why: &str) -> Self {
+        let cause = Cause { reason: "", message: why.to_owned(), field: String::new() };
+        Self::new(500, "InternalError", format!("Internal error occurred: {why}")).with_causes(vec![cause])
+    }
+
     /// 404 for an object. `resource` is the plural.
     pub(crate) fn not_found(group: &str, resource: &str, name: &str) -> Self {
         Self::new(404, "NotFound", format!("{} \"{name}\" not found", qualified(resource, group)))

@@ -238,7 +238,7 @@ fn conflict(conflicts: &Conflicts) -> ApiError {
 }
 
 /// `ns/name; apps/v1, Kind=Deployment`
-fn describe(object: &Value) -> String {
+pub(crate) fn describe(object: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
     let api_version = text(&object["apiVersion"]);

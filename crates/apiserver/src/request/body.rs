@@ -1,6 +1,6 @@
 //! The object in a request body.
 //!
-//! JSON, YAML and (for builtin kinds) protobuf are read into a [`Value`]. Duplicate fields are noticed on the way, because
+//! JSON, YAML (beside this) and, for builtin kinds, protobuf are read into a [`Value`]. Duplicate fields are noticed on the way, because
 //! afterwards they cannot be told any more; unknown fields are the schema's business.
 
 use std::cell::RefCell;
@@ -19,7 +19,7 @@ use crate::status::ApiError;
 pub(crate) const LIMIT: usize = 3 << 20;
 
 /// Duplicate fields beyond this number are not reported.
-const DUPLICATES: usize = 64;
+pub(super) const DUPLICATES: usize = 64;
 
 /// 413 for a body above [`LIMIT`].
 pub(crate) fn too_large() -> ApiError {
@@ -90,51 +90,6 @@ pub(crate) fn json(bytes: &[u8]) -> Result<Body, String> {
         }
         Err(_) => Err(go_json::explain(&text)),
     }
-}
-
-/// Reads YAML, of which JSON is a part.
-pub(crate) fn yaml(bytes: &[u8]) -> Result<Body, String> {
-    if let Ok(body) = json(bytes)
-        && body.value.is_object()
-    {
-        return Ok(body);
-    }
-    let text = String::from_utf8_lossy(bytes);
-    let options =
-        serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins };
-    let mut value = serde_saphyr::from_str_with_options::<Value>(&text, options).map_err(|error| {
-        // The first line says what and where; the rest would repeat the text.
-        let why = error.without_snippet().to_string();
-        format!("error converting YAML to JSON: yaml: {}", why.lines().next().unwrap_or_default())
-    })?;
-    normalize_numbers(&mut value);
-    Ok(Body { value, strict: yaml_duplicate(&text).into_iter().collect() })
-}
-
-/// The first duplicate key of a YAML text.
-fn yaml_duplicate(text: &str) -> Option<String> {
-    let options = serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::Error };
-    let error = serde_saphyr::from_str_with_options::<Value>(text, options).err()?;
-    let serde_saphyr::Error::DuplicateMappingKey { key, location } = error.without_snippet() else {
-        return None;
-    };
-    let key = key.clone().unwrap_or_default();
-    Some(format!("line {}: key {} already set in map", location.line(), Value::from(key)))
-}
-
-/// What strict decoding says about duplicate and unknown fields as one text; YAML's own complaints have a heading.
-pub(crate) fn strict_error(strict: &[String]) -> String {
-    let texts: Vec<String> = strict
-        .iter()
-        .map(|text| {
-            if text.starts_with("line ") {
-                format!("yaml: unmarshal errors:\n  {text}")
-            } else {
-                text.clone()
-            }
-        })
-        .collect();
-    texts.join(", ")
 }
 
 /// Sorts paths of fields as they first occur in a JSON text; what does not occur comes last.
@@ -366,13 +321,6 @@ mod tests {
     }
 
     #[test]
-    fn a_duplicate_key_of_yaml_is_told_with_its_line() {
-        let body = yaml(b"a: 1\nb:\n  c: 1\n  c: 2\n").unwrap();
-        assert_eq!(body.value, json!({"a": 1, "b": {"c": 2}}));
-        assert_eq!(body.strict, [r#"line 4: key "c" already set in map"#]);
-    }
-
-    #[test]
     fn paths_are_sorted_as_they_occur() {
         let paths = ["a.y", "b", "c[0].d"].map(str::to_owned).to_vec();
         let text = br#"{"c":[{"d":1}],"b":1,"a":{"y":1}}"#;
@@ -396,15 +344,13 @@ mod tests {
     fn broken_bodies_are_explained_and_excerpted() {
         assert!(json(b"{\"a\":").unwrap_err().contains("unexpected end"));
         assert_eq!(json("[".repeat(100_000).as_bytes()).unwrap_err(), "exceeded max depth");
-        assert!(yaml(b"a: [").is_err());
         assert_eq!(excerpt(b"[]"), "5b5d");
         assert_eq!(excerpt(b""), "<empty>");
         assert_eq!(excerpt(&[b'{'; 40]), format!("{} ...", "{".repeat(30)));
     }
 
     #[test]
-    fn yaml_and_bytes_that_are_not_utf8_are_read() {
-        assert_eq!(yaml(b"a: 1\nb: [x, 'y']\n").unwrap().value, json!({"a": 1, "b": ["x", "y"]}));
+    fn bytes_that_are_not_utf8_are_read() {
         assert_eq!(json(b"\"\xff\"").unwrap().value, json!("\u{fffd}"));
     }
 }

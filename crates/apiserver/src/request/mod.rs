@@ -9,3 +9,4 @@ mod go_json;
 pub(crate) mod path;
 pub(crate) mod query;
 pub(crate) mod verb;
+pub(crate) mod yaml;

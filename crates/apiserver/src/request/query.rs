@@ -341,20 +341,40 @@ impl ListOptions {
     }
 }
 
-/// A resource version as a number; `None` if it is empty. The error is the text of Go's parser.
+/// A resource version as a number; `None` if it is empty. The error is the text of a read that names another.
 pub(crate) fn revision(text: &str) -> Result<Option<u64>, String> {
     if text.is_empty() {
         return Ok(None);
     }
-    text.parse().map(Some).map_err(|_| {
-        let shown = quote(text);
-        format!("resourceVersion: Invalid value: {shown}: strconv.ParseUint: parsing {shown}: invalid syntax")
-    })
+    parse_uint(text)
+        .map(Some)
+        .map_err(|why| format!("resourceVersion: Invalid value: {}: {why}", quote(text)))
+}
+
+/// A number as Go's parser takes it. The error is its text.
+pub(crate) fn parse_uint(text: &str) -> Result<u64, String> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let why = if digits { "value out of range" } else { "invalid syntax" };
+    let number = if digits { text.parse().ok() } else { None };
+    number.ok_or_else(|| format!("strconv.ParseUint: parsing {}: {why}", quote(text)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn revisions_are_read_as_go_reads_them() {
+        assert_eq!(revision(""), Ok(None));
+        assert_eq!(revision("18446744073709551615"), Ok(Some(u64::MAX)));
+        for (text, why) in [
+            ("abc", "invalid syntax"),
+            ("+1", "invalid syntax"),
+            ("99999999999999999999", "value out of range"),
+        ] {
+            assert_eq!(parse_uint(text), Err(format!("strconv.ParseUint: parsing \"{text}\": {why}")));
+        }
+    }
 
     #[test]
     fn booleans_are_read_as_go_reads_them() {

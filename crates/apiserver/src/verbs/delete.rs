@@ -10,8 +10,8 @@ use super::reply::{self, ListMeta, Reply};
 use super::{Call, RETRIES, metadata};
 use crate::builtin;
 use crate::registry::Served;
-use crate::request::body;
 use crate::request::query::{DeleteOptions, ListOptions, Propagation};
+use crate::request::{body, yaml};
 use crate::selection::Selection;
 use crate::server::{Refused, Server};
 use crate::status::ApiError;
@@ -64,7 +64,7 @@ fn read_options(call: &Call, bytes: &Bytes) -> Result<DeleteOptions, ApiError> {
         |why: String| ApiError::bad_request(format!("couldn't get version/kind; json parse error: {why}"));
     let value = match body::Format::of(call.content_type.as_deref())? {
         body::Format::Json => body::json(bytes).map_err(malformed)?.value,
-        body::Format::Yaml => body::yaml(bytes).map_err(malformed)?.value,
+        body::Format::Yaml => yaml::read(bytes).map_err(malformed)?.value,
         body::Format::Protobuf => crate::protobuf::decode(bytes)?,
     };
     let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default();

@@ -88,7 +88,7 @@ impl Call {
         let decoded = match format {
             body::Format::Json => body::json(bytes)
                 .map_err(|why| unrecognized(format!("couldn't get version/kind; json parse error: {why}")))?,
-            body::Format::Yaml => body::yaml(bytes)
+            body::Format::Yaml => crate::request::yaml::read(bytes)
                 .map_err(|why| unrecognized(format!("couldn't get version/kind; json parse error: {why}")))?,
             body::Format::Protobuf if self.served.is_custom() => {
                 return Err(body::unsupported(&["application/json", "application/yaml"]));
@@ -128,7 +128,7 @@ impl Call {
             }
             strict.extend(unknown.into_iter().map(|path| format!("unknown field \"{path}\"")));
             if validation == FieldValidation::Strict && !strict.is_empty() {
-                let why = body::strict_error(&strict);
+                let why = crate::request::yaml::strict_error(&strict);
                 return Err(self.cannot_be_handled(&format!("strict decoding error: {why}")));
             }
             for text in strict {

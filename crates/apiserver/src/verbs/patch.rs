@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::reply::Reply;
 use super::update::{self, Ownership};
@@ -11,8 +11,8 @@ use super::{Call, create, metadata};
 use crate::go;
 use crate::managed_fields::{self, Writer};
 use crate::registry::Served;
-use crate::request::body;
 use crate::request::query::{FieldValidation, WriteOptions, quote};
+use crate::request::{body, yaml};
 use crate::status::{ApiError, FieldError};
 
 const JSON: &str = "application/json-patch+json";
@@ -41,12 +41,9 @@ impl Kind {
             MERGE => Ok(Self::Merge),
             APPLY => Ok(Self::Apply),
             STRATEGIC if !custom => Ok(Self::Strategic),
-            "application/apply-patch+cbor" => {
-                Err(ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
-                    .with_details("", "", ""))
-            }
             _ if custom => Err(body::unsupported(&[JSON, MERGE, APPLY])),
-            _ => Err(body::unsupported(&[JSON, MERGE, STRATEGIC, APPLY])),
+            _ => Err(ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+                .with_details("", "", "")),
         }
     }
 }
@@ -221,18 +218,20 @@ fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply
 /// The configuration in the body, checked against the endpoint.
 fn read_applied(call: &mut Call, bytes: &Bytes, validation: FieldValidation) -> Result<Value, ApiError> {
     let decoded =
-        body::yaml(bytes).map_err(|why| ApiError::bad_request(format!("error decoding YAML: {why}")))?;
-    if !decoded.value.is_object() {
+        yaml::read(bytes).map_err(|why| ApiError::bad_request(format!("error decoding YAML: {why}")))?;
+    // Nothing is an object without fields.
+    let mut object = if decoded.value.is_null() { json!({}) } else { decoded.value };
+    if !object.is_object() {
         return Err(ApiError::bad_request(format!(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value \
              of type map[string]interface {{}}",
-            go::json_type(&decoded.value)
+            go::json_type(&object)
         )));
     }
     if validation == FieldValidation::Strict && !decoded.strict.is_empty() {
         return Err(ApiError::bad_request(format!(
-            "error strict decoding YAML: {}",
-            decoded.strict.join(", ")
+            "error strict decoding YAML: error converting YAML to JSON: {}",
+            yaml::strict_error(&decoded.strict)
         )));
     }
     if validation == FieldValidation::Warn {
@@ -240,7 +239,6 @@ fn read_applied(call: &mut Call, bytes: &Bytes, validation: FieldValidation) -> 
             call.warn(text);
         }
     }
-    let mut object = decoded.value;
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     if api_version != call.served.kind.api_version || kind != call.served.kind.kind {

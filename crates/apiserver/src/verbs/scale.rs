@@ -9,8 +9,8 @@ use super::reply::{self, Reply};
 use super::update::{self, Changed, Ownership};
 use super::{Call, metadata, patch};
 use crate::go;
-use crate::request::body;
 use crate::request::query::WriteOptions;
+use crate::request::{body, yaml};
 use crate::resource::ScalePaths;
 use crate::status::{ApiError, FieldError};
 
@@ -27,7 +27,7 @@ pub(crate) fn put(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let options = WriteOptions::read(&call.query, "UpdateOptions", false)?;
     let scale = match body::Format::of(call.content_type.as_deref())? {
         body::Format::Json => body::json(bytes),
-        body::Format::Yaml => body::yaml(bytes),
+        body::Format::Yaml => yaml::read(bytes),
         body::Format::Protobuf => {
             crate::protobuf::decode(bytes).map(|value| body::Body { value, strict: Vec::new() }).map_err(|e| e.message().to_owned())
         }
@@ -61,7 +61,7 @@ pub(crate) fn patch(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
 /// Applies a scale: the replicas of the object belong to the applier from then on.
 fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply, ApiError> {
     let applied =
-        body::yaml(bytes).map_err(|why| ApiError::bad_request(format!("error decoding YAML: {why}")))?.value;
+        yaml::read(bytes).map_err(|why| ApiError::bad_request(format!("error decoding YAML: {why}")))?.value;
     let text = |field: &str| applied.get(field).and_then(Value::as_str).unwrap_or_default();
     if text("apiVersion") != "autoscaling/v1" || text("kind") != "Scale" {
         let version = if text("apiVersion").is_empty() { "/" } else { text("apiVersion") };
@@ -98,6 +98,14 @@ fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply
             force,
             &[],
         )?;
+        if call.served.is_custom() && find(old, &paths.spec_replicas) != find(&new, &paths.spec_replicas) {
+            // kube-apiserver cannot turn what it merged back into an object of the definition.
+            return Err(ApiError::internal(format!(
+                "failed to convert new object ({}) to proper version: request to convert CR to an invalid group/version: \
+                 autoscaling/v1",
+                crate::managed_fields::describe(&applied)
+            )));
+        }
         Ok((new, Ownership::Applied))
     })?;
     answer(call, &changed)
@@ -174,7 +182,7 @@ fn view(call: &Call, object: &Value) -> Result<Value, ApiError> {
     let paths = paths(call)?;
     if call.served.is_custom() && find(object, &paths.spec_replicas).is_none() {
         let path = paths.spec_replicas.join(".");
-        return Err(ApiError::internal(format!("the spec replicas field \".{path}\" does not exist")));
+        return Err(ApiError::internal_error(&format!("the spec replicas field \".{path}\" does not exist")));
     }
     view_or_zero(call, object)
 }

@@ -226,7 +226,7 @@ mod tests {
             "a", "- b", "1e3", "0x1f", "12:30:45", "yes", " pad ", "#c", "q'q", "t\tt", "x\n\n", "\n", "a\nb",
         ] {
             let value = json!({"k": [text]});
-            let read = crate::request::body::yaml(write(&value).as_bytes());
+            let read = crate::request::yaml::read(write(&value).as_bytes());
             assert_eq!(read.map(|body| body.value), Ok(value), "{text:?}");
         }
     }
