@@ -113,8 +113,33 @@ pub(crate) fn generated_name(call: &Call, object: &Value) -> Option<String> {
     Some(format!("{}{}", &prefix[..end], call.server.name_suffix()))
 }
 
-/// What must hold of `metadata` whenever an object is written.
+/// What must hold of the `metadata` of a new object.
 pub(crate) fn validate(served: &Served, object: &Value) -> Vec<FieldError> {
+    let mut errors = validate_alone(served, object);
+    if !served.is_custom() {
+        validate_finalizer_names(object, &mut errors);
+    }
+    errors
+}
+
+/// What must hold of the `metadata` of an object's new state.
+///
+/// kube-apiserver checks most of it twice, alone and against the old state, and then lets the kind do so again, which
+/// builtin kinds do in both ways and custom kinds in one. Each check reports what it finds.
+pub(crate) fn validate_new_state(served: &Served, old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = validate_alone(served, new);
+    validate_against(old, new, &mut errors);
+    validate_against(old, new, &mut errors);
+    if !served.is_custom() {
+        validate_finalizer_names(new, &mut errors);
+        errors.extend(validate_alone(served, new));
+        validate_finalizer_names(new, &mut errors);
+    }
+    errors
+}
+
+/// What can be told without the old state.
+fn validate_alone(served: &Served, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let rules = served.resource.rules;
     let generate = text(object, "generateName");
@@ -133,12 +158,35 @@ pub(crate) fn validate(served: &Served, object: &Value) -> Vec<FieldError> {
         let detail = "must be greater than or equal to 0";
         errors.push(FieldError::invalid("metadata.generation", &generation.to_string(), detail));
     }
-    validate_contents(served, &object["metadata"], &mut errors);
+    validate_contents(&object["metadata"], &mut errors);
+    let finalizers = finalizers(object);
+    for finalizer in &finalizers {
+        for error in names::qualified(finalizer) {
+            errors.push(FieldError::invalid("metadata.finalizers", &quote(finalizer), &error));
+        }
+    }
+    if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
+        let detail = "finalizer orphan and foregroundDeletion cannot be both set";
+        let shown = go_strings(&finalizers);
+        errors.push(FieldError::invalid("metadata.finalizers", &shown, detail));
+    }
     errors
 }
 
-/// Labels, annotations, owner references and finalizers.
-fn validate_contents(served: &Served, metadata: &Value, errors: &mut Vec<FieldError>) {
+/// Finalizers of builtin kinds are known to the server or belong to a domain.
+fn validate_finalizer_names(object: &Value, errors: &mut Vec<FieldError>) {
+    for (index, finalizer) in finalizers(object).into_iter().enumerate() {
+        let standard = ["kubernetes", "orphan", "foregroundDeletion"].contains(&finalizer);
+        if !standard && !finalizer.contains('/') {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            let field = format!("metadata.finalizers[{index}]");
+            errors.push(FieldError::invalid(field, &quote(finalizer), detail));
+        }
+    }
+}
+
+/// Labels, annotations and owner references.
+fn validate_contents(metadata: &Value, errors: &mut Vec<FieldError>) {
     let entries = |field: &str| metadata.get(field).and_then(Value::as_object).into_iter().flatten();
     for (key, value) in entries("labels") {
         for error in names::qualified(key) {
@@ -165,31 +213,6 @@ fn validate_contents(served: &Served, metadata: &Value, errors: &mut Vec<FieldEr
         });
     }
     validate_owners(metadata, errors);
-    let finalizers: Vec<&str> = metadata
-        .get("finalizers")
-        .and_then(Value::as_array)
-        .map(|list| list.iter().filter_map(Value::as_str).collect())
-        .unwrap_or_default();
-    for finalizer in &finalizers {
-        for error in names::qualified(finalizer) {
-            errors.push(FieldError::invalid("metadata.finalizers", &quote(finalizer), &error));
-        }
-    }
-    if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
-        let detail = "finalizer orphan and foregroundDeletion cannot be both set";
-        let shown = go_strings(&finalizers);
-        errors.push(FieldError::invalid("metadata.finalizers", &shown, detail));
-    }
-    if !served.is_custom() {
-        for (index, finalizer) in finalizers.iter().enumerate() {
-            let standard = ["kubernetes", "orphan", "foregroundDeletion"].contains(finalizer);
-            if !standard && !finalizer.contains('/') {
-                let detail = "name is neither a standard finalizer name nor is it fully qualified";
-                let field = format!("metadata.finalizers[{index}]");
-                errors.push(FieldError::invalid(field, &quote(finalizer), detail));
-            }
-        }
-    }
 }
 
 fn validate_owners(metadata: &Value, errors: &mut Vec<FieldError>) {
@@ -272,9 +295,8 @@ pub(crate) fn restore(old: &Value, new: &mut Value) {
     }
 }
 
-/// What an update must leave as it is.
-pub(crate) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+/// What an update must leave as it is, and the contents once more.
+fn validate_against(old: &Value, new: &Value, errors: &mut Vec<FieldError>) {
     if is_terminating(old) {
         let known = finalizers(old);
         let added: Vec<&str> =
@@ -296,7 +318,7 @@ pub(crate) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
             errors.push(FieldError::invalid(format!("metadata.{field}"), &shown, "field is immutable"));
         }
     }
-    errors
+    validate_contents(&new["metadata"], errors);
 }
 
 /// Raises the generation if the update touched what it counts.

@@ -9,7 +9,7 @@ use super::reply::{self, Reply};
 use super::{Call, RETRIES, create, metadata};
 use crate::managed_fields::{self, Writer};
 use crate::registry::Served;
-use crate::request::query::{WriteOptions, revision};
+use crate::request::query::{WriteOptions, parse_uint};
 use crate::server::{Refused, Server};
 use crate::status::{ApiError, FieldError};
 use crate::store::{Change, Stored};
@@ -106,8 +106,14 @@ pub(crate) fn change(
         let old = served.value(&stored);
         let (mut new, ownership) = transform(call, &old)?;
         check_revision(call, &stored, &new)?;
+        if ownership == Ownership::Applied {
+            // An apply that names other system metadata is a write, even though that metadata is restored.
+            managed_fields::keep_times_of_no_op(&old, &mut new);
+        }
         prepare(call, &old, &mut new, ownership, options)?;
-        managed_fields::keep_times_of_no_op(&old, &mut new);
+        if ownership == Ownership::Tracked {
+            managed_fields::keep_times_of_no_op(&old, &mut new);
+        }
         let document = served.document(&new);
         // Comparing values rather than texts: an object stored under an older schema reads with its defaults.
         if (document.same(&stored.document) || new == old) && served.is_stored_as_wanted(&stored) {
@@ -144,25 +150,12 @@ pub(crate) fn change(
 /// `metadata.resourceVersion` of the new object is a precondition.
 fn check_revision(call: &Call, stored: &Stored, new: &Value) -> Result<(), ApiError> {
     let text = metadata::text(new, "resourceVersion");
-    let wanted = revision(text).map_err(|why| {
-        let resource = &call.served.resource;
-        let error = FieldError::invalid(
-            "metadata.resourceVersion",
-            &crate::request::query::quote(text),
-            why.split(": ").skip(2).collect::<Vec<_>>().join(": ").as_str(),
-        );
-        ApiError::invalid(&resource.group, &resource.plural, &call.path.name, vec![error])
-    })?;
+    let wanted = if text.is_empty() { 0 } else { parse_uint(text).map_err(ApiError::internal)? };
     match wanted {
-        Some(wanted) if wanted != 0 => {
-            if wanted == stored.revision {
-                Ok(())
-            } else {
-                Err(call.conflict(
-                    "the object has been modified; please apply your changes to the latest version and try again",
-                ))
-            }
-        }
+        wanted if wanted == stored.revision => Ok(()),
+        1.. => Err(call.conflict(
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )),
         _ if call.served.resource.rules.unconditional_update => Ok(()),
         _ => {
             let resource = &call.served.resource;
@@ -197,11 +190,7 @@ fn prepare(
     if subresource != "status" {
         metadata::bump_generation(&served, old, new);
     }
-    let mut errors = metadata::validate(&served, new);
-    // Twice, as the generic part and the kind's own part of kube-apiserver both report it.
-    let update = metadata::validate_update(old, new);
-    errors.extend(update.iter().cloned());
-    errors.extend(update);
+    let mut errors = metadata::validate_new_state(&served, old, new);
     errors.extend(served.validate_update(old, new, &subresource));
     if !errors.is_empty() {
         let name = call.path.name.clone();
