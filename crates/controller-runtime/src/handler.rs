@@ -5,10 +5,10 @@
 
 use std::{collections::BTreeSet, marker::PhantomData};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_workqueue::Queue;
 
 use crate::{
+    cache::{Lazy, Meta, OwnerRef},
     event::Event,
     object::{Object, ObjectKey, OwnableBy, StaticObject},
     reconcile::Request,
@@ -28,9 +28,7 @@ pub struct ForObject;
 
 impl<K: Object> EventHandler<K, ObjectKey<K>> for ForObject {
     fn handle(&self, event: &Event<K>, queue: &Queue<ObjectKey<K>>) {
-        if let Some(key) = ObjectKey::of(event.object()) {
-            queue.add(key);
-        }
+        queue.add(event.key());
     }
 }
 
@@ -66,11 +64,10 @@ impl<O: StaticObject> ForOwner<O> {
         Self { owners: Owners::Every, kind: PhantomData }
     }
 
-    fn matches(&self, reference: &OwnerReference) -> bool {
-        let group = reference.api_version.split_once('/').map_or("", |(group, _)| group);
-        group == O::group(&())
-            && reference.kind == O::kind(&())
-            && (self.owners == Owners::Every || reference.controller == Some(true))
+    fn matches(&self, owner: &OwnerRef) -> bool {
+        owner.kind() == O::kind(&())
+            && owner.group() == O::group(&())
+            && (self.owners == Owners::Every || owner.is_controller())
     }
 }
 
@@ -79,23 +76,18 @@ where
     K::Scope: OwnableBy<O::Scope>,
 {
     fn handle(&self, event: &Event<K>, queue: &Queue<ObjectKey<O>>) {
-        let states = event.old().into_iter().chain([event.object()]);
-        let owners: BTreeSet<ObjectKey<O>> = states
-            .filter_map(|object| Some((ObjectKey::of(object)?, object.meta().owner_references.as_ref()?)))
-            .flat_map(|(key, references)| {
-                references.iter().filter(|r| self.matches(r)).map(move |r| key.owner(&r.name))
-            })
-            .collect();
-        for owner in owners {
-            queue.add(owner);
-        }
+        add_each(event, queue, |state, requests| {
+            let owners = state.meta().owner_references().iter().filter(|owner| self.matches(owner));
+            requests.extend(owners.map(|owner| state.key().owner(owner.name())));
+        });
     }
 }
 
-/// Requests what a function makes of the object.
+/// Requests what a function makes of the object, which is decoded for it.
 ///
 /// An update is mapped twice, before and after, so that what an object no longer refers to is reconciled as well. Write the
-/// type of the argument (`|secret: &Secret| …`): it decides what is watched.
+/// type of the argument (`|secret: &Secret| …`): it decides what is watched. A state that does not fit the type leads to no
+/// request, and is in the log as an error. Where labels, owners or names are enough, [`MapMeta`] costs less.
 #[doc(alias = "EnqueueRequestsFromMapFunc")]
 #[derive(Debug, Clone, Copy)]
 pub struct MapFn<F>(pub F);
@@ -108,10 +100,55 @@ where
     I: IntoIterator<Item = R>,
 {
     fn handle(&self, event: &Event<K>, queue: &Queue<R>) {
-        let states = event.old().into_iter().chain([event.object()]);
-        let requests: BTreeSet<R> = states.flat_map(|object| (self.0)(object)).collect();
-        for request in requests {
-            queue.add(request);
-        }
+        add_each(event, queue, |state, requests| {
+            // An error is reported where it comes up.
+            if let Ok(object) = state.object() {
+                requests.extend((self.0)(&object));
+            }
+        });
+    }
+}
+
+/// Requests what a function makes of the metadata, without decoding the object.
+///
+/// Otherwise like [`MapFn`]. What is watched is up to the [`Kind`](crate::Kind) it is given to.
+///
+/// ```
+/// use controller_runtime::{Kind, MapMeta, ObjectKey, cache::Meta};
+/// use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+///
+/// // A label of a ConfigMap names the Deployment that reads it.
+/// let source: Kind<ConfigMap, ObjectKey<Deployment>> = Kind::new(MapMeta(|meta: &Meta| {
+///     let reader = meta.labels().get("example.com/read-by");
+///     reader.map(|name| ObjectKey::new(meta.namespace().unwrap_or_default(), name))
+/// }));
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct MapMeta<F>(pub F);
+
+impl<K, R, F, I> EventHandler<K, R> for MapMeta<F>
+where
+    K: Object,
+    R: Request,
+    F: Fn(&Meta) -> I + Send + Sync + 'static,
+    I: IntoIterator<Item = R>,
+{
+    fn handle(&self, event: &Event<K>, queue: &Queue<R>) {
+        add_each(event, queue, |state, requests| requests.extend((self.0)(state.meta())));
+    }
+}
+
+/// Adds what is asked for by the states of the event, each request once.
+fn add_each<K: Object, R: Request>(
+    event: &Event<K>,
+    queue: &Queue<R>,
+    ask: impl Fn(&Lazy<K>, &mut BTreeSet<R>),
+) {
+    let mut requests = BTreeSet::new();
+    for state in event.old().into_iter().chain([event.latest()]) {
+        ask(state, &mut requests);
+    }
+    for request in requests {
+        queue.add(request);
     }
 }

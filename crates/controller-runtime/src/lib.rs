@@ -29,7 +29,7 @@
 //!
 //! # Mental model
 //!
-//! A change of an object becomes an [`Event`] with the old and the new state. A [`Predicate`] lets it pass or not. An
+//! A change of an object becomes an [`Event`] with the old and the new state ([`Lazy`]: decoded only if somebody asks). A [`Predicate`] lets it pass or not. An
 //! [`EventHandler`] turns it into requests: the object's own [`ObjectKey`], its owner's, or whatever a function makes of
 //! it. The [`workqueue`] keeps each request once, and hands it to a worker, which calls the [`Reconciler`]. That reads
 //! from caches ([`Cached`]), writes through the [`Client`], and says with an [`Action`] or an error what comes next.
@@ -65,7 +65,7 @@
 //! feature (`v1_36`, say), which your binary chooses, as it chooses the TLS stack of `kube`.
 
 mod builder;
-mod cache;
+pub mod cache;
 mod client;
 mod clock;
 mod conditions;
@@ -83,13 +83,13 @@ pub use kube_workqueue as workqueue;
 
 pub use self::{
     builder::{Builder, ControllerBuilder},
-    cache::Cached,
+    cache::{Cached, DecodeError, Lazy},
     client::{
         Client, Error as ClientError, OwnerError, has_finalizer, is_controlled_by, set_controller_reference,
     },
     conditions::set_condition,
     event::Event,
-    handler::{EventHandler, ForObject, ForOwner, MapFn},
+    handler::{EventHandler, ForObject, ForOwner, MapFn, MapMeta},
     manager::Manager,
     object::{DynamicNamespace, KindInfo, Object, ObjectKey, OwnableBy, Scope, StaticObject},
     predicate::Predicate,

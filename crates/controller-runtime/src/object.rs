@@ -15,6 +15,8 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
+use crate::cache::Meta;
+
 /// Objects of a Kubernetes kind.
 ///
 /// Implemented for every type that derives `kube::CustomResource` and for every type of `k8s-openapi` that can be
@@ -84,8 +86,8 @@ pub trait Scope: 'static {
     /// The namespace part of a key: `Arc<str>`, `()` for cluster-scoped kinds, or [`DynamicNamespace`].
     type Namespace: Clone + Ord + Hash + fmt::Debug + Send + Sync + 'static;
 
-    /// The namespace part for the given metadata; `None` if it lacks what the scope needs.
-    fn namespace(meta: &ObjectMeta) -> Option<Self::Namespace>;
+    /// The namespace part for an object in `namespace`; `None` if it lacks what the scope needs.
+    fn namespace(namespace: Option<&Arc<str>>) -> Option<Self::Namespace>;
 
     /// The namespace's name, if the scope has one.
     fn as_str(namespace: &Self::Namespace) -> Option<&str>;
@@ -94,8 +96,8 @@ pub trait Scope: 'static {
 impl Scope for NamespaceResourceScope {
     type Namespace = Arc<str>;
 
-    fn namespace(meta: &ObjectMeta) -> Option<Arc<str>> {
-        meta.namespace.as_deref().map(Arc::from)
+    fn namespace(namespace: Option<&Arc<str>>) -> Option<Arc<str>> {
+        namespace.cloned()
     }
 
     fn as_str(namespace: &Arc<str>) -> Option<&str> {
@@ -106,7 +108,7 @@ impl Scope for NamespaceResourceScope {
 impl Scope for ClusterResourceScope {
     type Namespace = ();
 
-    fn namespace(_: &ObjectMeta) -> Option<()> {
+    fn namespace(_: Option<&Arc<str>>) -> Option<()> {
         Some(())
     }
 
@@ -118,8 +120,8 @@ impl Scope for ClusterResourceScope {
 impl Scope for DynamicResourceScope {
     type Namespace = DynamicNamespace;
 
-    fn namespace(meta: &ObjectMeta) -> Option<DynamicNamespace> {
-        Some(DynamicNamespace(meta.namespace.as_deref().map(Arc::from)))
+    fn namespace(namespace: Option<&Arc<str>>) -> Option<DynamicNamespace> {
+        Some(DynamicNamespace(namespace.cloned()))
     }
 
     fn as_str(namespace: &DynamicNamespace) -> Option<&str> {
@@ -224,12 +226,14 @@ impl<K: Object> ObjectKey<K> {
     /// `None` if it has no name, or no namespace although its kind is namespaced: no object read from an API server
     /// is like that, one made by hand may be.
     pub fn of(object: &K) -> Option<Self> {
-        Self::from_meta(object.meta())
+        let ObjectMeta { namespace, name, .. } = object.meta();
+        let namespace = namespace.as_deref().map(Arc::from);
+        Some(Self::new(K::Scope::namespace(namespace.as_ref())?, name.as_deref()?))
     }
 
-    /// The key in the given metadata.
-    pub(crate) fn from_meta(meta: &ObjectMeta) -> Option<Self> {
-        Some(Self::new(K::Scope::namespace(meta)?, meta.name.as_deref()?))
+    /// The key in the given metadata; `None` if they are those of a cluster-scoped object and the kind is namespaced.
+    pub(crate) fn of_meta(meta: &Meta) -> Option<Self> {
+        Some(Self::new(K::Scope::namespace(meta.shared_namespace())?, Arc::clone(meta.shared_name())))
     }
 
     /// The namespace's name; `None` for cluster-scoped kinds.

@@ -2,8 +2,11 @@
 //!
 //! A predicate sees the event with the old and the new state and answers at once. Predicates are evaluated after the
 //! cache: what they refuse is not reconciled, but it is still watched and held in memory.
+//!
+//! Those here look at metadata alone ([`Meta`]), so that what they refuse is never decoded. Yours may decode
+//! ([`Lazy::object`](crate::Lazy::object)), and then decide what an object that does not fit its type is worth.
 
-use crate::{event::Event, object::Object};
+use crate::{cache::Meta, event::Event, object::Object};
 
 /// Decides whether an event passes on to the handler.
 ///
@@ -16,7 +19,8 @@ use crate::{event::Event, object::Object};
 ///
 /// fn accepted(_: impl Predicate<Deployment>) {}
 ///
-/// accepted(|event: &Event<Deployment>| event.object().spec.is_some());
+/// accepted(|event: &Event<Deployment>| event.meta().labels().get("app").is_some());
+/// accepted(|event: &Event<Deployment>| event.latest().object().is_ok_and(|deployment| deployment.spec.is_some()));
 /// accepted(Or(GenerationChanged, LabelChanged));
 /// ```
 pub trait Predicate<K: Object>: Send + Sync + 'static {
@@ -54,32 +58,32 @@ pub struct AnnotationChanged;
 
 impl<K: Object> Predicate<K> for GenerationChanged {
     fn test(&self, event: &Event<K>) -> bool {
-        changed(event, |object| object.meta().generation)
+        changed(event, |old, new| old.generation() != new.generation())
     }
 }
 
 impl<K: Object> Predicate<K> for ResourceVersionChanged {
     fn test(&self, event: &Event<K>) -> bool {
-        changed(event, |object| object.meta().resource_version.as_deref())
+        changed(event, |old, new| old.resource_version() != new.resource_version())
     }
 }
 
 impl<K: Object> Predicate<K> for LabelChanged {
     fn test(&self, event: &Event<K>) -> bool {
-        changed(event, |object| object.meta().labels.as_ref())
+        changed(event, |old, new| old.labels() != new.labels())
     }
 }
 
 impl<K: Object> Predicate<K> for AnnotationChanged {
     fn test(&self, event: &Event<K>) -> bool {
-        changed(event, |object| object.meta().annotations.as_ref())
+        changed(event, |old, new| !old.same_annotations(new))
     }
 }
 
-/// Whether `part` differs between the two states of an update; anything but an update passes.
-fn changed<'a, K: Object, T: PartialEq>(event: &'a Event<K>, part: impl Fn(&'a K) -> T) -> bool {
+/// Whether an update made a difference; anything but an update passes.
+fn changed<K: Object>(event: &Event<K>, differs: impl Fn(&Meta, &Meta) -> bool) -> bool {
     match event {
-        Event::Update { old, new } => part(old) != part(new),
+        Event::Update { old, new } => differs(old.meta(), new.meta()),
         _ => true,
     }
 }
@@ -116,15 +120,18 @@ impl<K: Object, A: Predicate<K>> Predicate<K> for Not<A> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use k8s_openapi::api::apps::v1::Deployment;
     use serde_json::json;
 
     use super::*;
+    use crate::cache::Lazy;
 
-    fn deployment(metadata: &serde_json::Value) -> Arc<Deployment> {
-        Arc::new(serde_json::from_value(json!({ "metadata": metadata })).expect("a deployment"))
+    fn deployment(metadata: &serde_json::Value) -> Lazy<Deployment> {
+        let mut deployment: Deployment =
+            serde_json::from_value(json!({ "metadata": metadata })).expect("a deployment");
+        deployment.metadata.namespace = Some("default".to_owned());
+        deployment.metadata.name = Some("web".to_owned());
+        Lazy::of(deployment).expect("it has a name")
     }
 
     fn update(old: &serde_json::Value, new: &serde_json::Value) -> Event<Deployment> {
@@ -158,8 +165,8 @@ mod tests {
     fn creates_deletes_and_generics_always_pass() {
         let object = deployment(&json!({ "generation": 1 }));
         for event in [
-            Event::Create { object: Arc::clone(&object), in_initial_list: true },
-            Event::Delete { object: Arc::clone(&object), state_unknown: false },
+            Event::Create { object: object.clone(), in_initial_list: true },
+            Event::Delete { object: object.clone(), state_unknown: false },
             Event::Generic { object },
         ] {
             assert!(GenerationChanged.test(&event), "{event:?}");

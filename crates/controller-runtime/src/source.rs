@@ -9,7 +9,6 @@ use kube_workqueue::Queue;
 
 use crate::{
     cache::{Cache, Subscription},
-    client::name_of,
     event::Event,
     handler::EventHandler,
     object::{StaticObject, resource_name},
@@ -59,11 +58,10 @@ impl<K: StaticObject, R: Request> Kind<K, R> {
             }
         }));
         if let Err(panic) = handled {
-            let object = event.object();
             tracing::error!(
                 controller,
                 resource = resource_name::<K>(),
-                object = name_of(object),
+                object = %event.meta(),
                 "a predicate or handler panicked, and the event is lost: {}",
                 panic_message(&*panic)
             );

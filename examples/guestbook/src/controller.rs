@@ -1,9 +1,9 @@
 //! The controller: makes the cluster match each Guestbook.
 
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Kind, Manager, MapFn, ObjectKey, Reconciler, StaticObject,
-    has_finalizer, is_controlled_by, manager::DuplicateName, predicate::GenerationChanged, reconcile,
-    set_condition,
+    Action, Builder, Cached, Client, Context, DecodeError, Kind, Lazy, Manager, MapFn, ObjectKey, Reconciler,
+    StaticObject, has_finalizer, is_controlled_by, manager::DuplicateName, predicate::GenerationChanged,
+    reconcile, set_condition,
 };
 use k8s_openapi::{
     api::{apps::v1::Deployment, core::v1::ConfigMap},
@@ -49,12 +49,12 @@ fn dressed_by(
     guestbooks: Cached<Guestbook>,
 ) -> impl Fn(&ConfigMap) -> Vec<ObjectKey<Guestbook>> + Send + Sync {
     move |theme: &ConfigMap| {
-        let all = guestbooks.list();
-        let dressed = all.iter().filter(|guestbook| {
-            guestbook.spec.theme == theme.metadata.name
-                && guestbook.metadata.namespace == theme.metadata.namespace
+        let mut dressed = guestbooks.list_lazy();
+        dressed.retain(|guestbook| {
+            guestbook.meta().namespace() == theme.metadata.namespace.as_deref()
+                && guestbook.object().is_ok_and(|guestbook| guestbook.spec.theme == theme.metadata.name)
         });
-        dressed.filter_map(|guestbook| ObjectKey::of(&**guestbook)).collect()
+        dressed.iter().map(Lazy::key).collect()
     }
 }
 
@@ -86,7 +86,7 @@ impl Reconciler for GuestbookReconciler {
     type Request = ObjectKey<Guestbook>;
 
     async fn reconcile(&self, key: &ObjectKey<Guestbook>, cx: &Context) -> Result<Action, reconcile::Error> {
-        let Some(guestbook) = self.guestbooks.get(key) else {
+        let Some(guestbook) = self.guestbooks.get(key)? else {
             return Ok(Action::done()); // gone, and its children with it
         };
         if guestbook.metadata.deletion_timestamp.is_some() {
@@ -94,7 +94,7 @@ impl Reconciler for GuestbookReconciler {
         }
         self.client.add_finalizer(&*guestbook, FINALIZER).await?;
 
-        let style = match self.style(&guestbook) {
+        let style = match self.style(&guestbook)? {
             Ok(style) => style,
             Err(missing) => {
                 cx.events().warning(&*guestbook, "ThemeNotFound", "ReadTheme", missing.to_string());
@@ -128,15 +128,16 @@ impl GuestbookReconciler {
     }
 
     /// The style sheet of the theme that the Guestbook names.
-    fn style(&self, guestbook: &Guestbook) -> Result<Option<String>, ThemeNotFound> {
+    fn style(&self, guestbook: &Guestbook) -> Result<Result<Option<String>, ThemeNotFound>, DecodeError> {
         let Some(theme) = &guestbook.spec.theme else {
-            return Ok(None);
+            return Ok(Ok(None));
         };
         let namespace = guestbook.namespace().unwrap_or_default();
-        match self.config_maps.get(&ObjectKey::new(&*namespace, &**theme)) {
-            Some(config) => Ok(config.data.as_ref().and_then(|files| files.get("style.css")).cloned()),
-            None => Err(ThemeNotFound { namespace, theme: theme.clone() }),
-        }
+        let config = self.config_maps.get(&ObjectKey::new(&*namespace, &**theme))?;
+        let missing = ThemeNotFound { namespace, theme: theme.clone() };
+        let style =
+            |config: &ConfigMap| config.data.as_ref().and_then(|files| files.get("style.css")).cloned();
+        Ok(config.map(|config| style(&config)).ok_or(missing))
     }
 
     async fn apply_children(
@@ -157,7 +158,7 @@ impl GuestbookReconciler {
         cached: &Cached<K>,
         cx: &Context,
     ) -> Result<(), reconcile::Error> {
-        let before = ObjectKey::of(child).and_then(|key| cached.get(&key));
+        let before = ObjectKey::of(child).map(|key| cached.get(&key)).transpose()?.flatten();
         if let Some(stranger) = before.as_deref().filter(|before| !is_controlled_by(*before, guestbook)) {
             let child = format!(
                 "{} {}/{}",

@@ -136,7 +136,7 @@ impl Reconciler for ShowGuestbooks {
     type Request = ObjectKey<Guestbook>;
 
     async fn reconcile(&self, key: &ObjectKey<Guestbook>, _: &Context) -> Result<Action, reconcile::Error> {
-        let state = self.guestbooks.get(key).map(|guestbook| describe(&guestbook));
+        let state = self.guestbooks.get(key)?.map(|guestbook| describe(&guestbook));
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let before = match &state {
             Some(state) => shown.insert(key.clone(), state.clone()),
@@ -172,7 +172,7 @@ impl Reconciler for ShowEvents {
     type Request = ObjectKey<Event>;
 
     async fn reconcile(&self, key: &ObjectKey<Event>, _: &Context) -> Result<Action, reconcile::Error> {
-        let Some(event) = self.events.get(key) else {
+        let Some(event) = self.events.get(key)? else {
             return Ok(Action::done());
         };
         let about = event.regarding.as_ref().filter(|about| about.kind.as_deref() == Some("Guestbook"));

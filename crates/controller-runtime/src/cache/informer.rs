@@ -8,7 +8,7 @@ use std::{
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
-use super::store::Store;
+use super::{lazy::Lazy, shelf::Shelf, store::Store};
 use crate::{
     event::Event,
     object::{Object, ObjectKey},
@@ -16,6 +16,8 @@ use crate::{
 
 /// All objects of one kind, kept up to date while [`Informer::run`] runs.
 pub(crate) struct Informer<K: Object> {
+    /// Makes of what the API server sends what the store holds.
+    pub(super) shelf: Shelf<K>,
     store: RwLock<Store<K>>,
     /// Held while events are delivered, so that every subscriber sees them in one order, and a late one sees the
     /// present first. Taken before `store`, never while it is held.
@@ -39,23 +41,23 @@ pub(crate) struct Status {
     pub(crate) error: Option<String>,
 }
 
-impl<K: Object> Default for Informer<K> {
-    fn default() -> Self {
+impl<K: Object> Informer<K> {
+    /// Of the kind that `info` says.
+    pub(crate) fn new(info: &K::DynamicType) -> Self {
         Self {
+            shelf: Shelf::new(info),
             store: RwLock::default(),
             subscribers: Mutex::new(Subscribers { all: BTreeMap::new(), next: 0 }),
             status: watch::Sender::default(),
         }
     }
-}
 
-impl<K: Object> Informer<K> {
-    pub(crate) fn get(&self, key: &ObjectKey<K>) -> Option<Arc<K>> {
+    pub(crate) fn get(&self, key: &ObjectKey<K>) -> Option<Lazy<K>> {
         self.store.read().get(key).cloned()
     }
 
     /// The objects that `keep` wants, in key order.
-    pub(crate) fn list(&self, keep: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
+    pub(crate) fn list(&self, keep: impl Fn(&Lazy<K>) -> bool) -> Vec<Lazy<K>> {
         self.store.read().objects().filter(|object| keep(object)).cloned().collect()
     }
 

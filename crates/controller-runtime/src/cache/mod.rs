@@ -1,15 +1,20 @@
 //! Caches: all objects of a kind, listed once, then kept up to date by a watch.
 //!
 //! A manager has one cache, and a cache one informer per kind, however many controllers read it. Objects are shared
-//! as [`Arc`]s: a read copies nothing, and nobody can change what another one reads.
+//! as [`Arc`]s: a read copies nothing, and nobody can change what another one reads. Events and metadata-only reads hand
+//! out [`Lazy`] states: their [`Meta`] is at hand, the object itself is decoded when asked for.
 //!
 //! What is not here yet: selectors, single namespaces, indexes, metadata-only kinds, and reading one's own writes
 //! before the watch shows them.
 
 mod backoff;
+mod decode_error;
 mod informer;
+mod lazy;
 mod list_watch;
+mod meta;
 mod reflector;
+mod shelf;
 mod store;
 mod wire;
 
@@ -26,6 +31,11 @@ use tokio::sync::watch;
 
 use self::informer::Informer;
 pub(crate) use self::informer::{Status, Subscription};
+pub use self::{
+    decode_error::DecodeError,
+    lazy::Lazy,
+    meta::{Labels, Meta, OwnerRef, ResourceVersion, Uid},
+};
 use crate::{
     event::Event,
     object::{Object, ObjectKey, StaticObject, resource_name},
@@ -36,18 +46,19 @@ use crate::{
 /// A handle: cheap to clone, made by [`Manager::cached`](crate::Manager::cached) before the manager runs. It is empty
 /// until the manager has started; within a reconcile it is complete as of some moment not long ago.
 ///
-/// An object that does not fit `K` is reported in the log as an error. It keeps the state in which it was last read; if it
-/// never was, it is missing.
+/// An object that does not fit `K` is reported in the log as an error, and reading it is a [`DecodeError`]. Its metadata
+/// can be read, and the other objects of the kind go on.
 ///
 /// ```no_run
 /// # use controller_runtime::{Manager, ObjectKey};
 /// # use k8s_openapi::api::core::v1::ConfigMap;
-/// # fn example(manager: &Manager) {
+/// # fn example(manager: &Manager) -> Result<(), controller_runtime::DecodeError> {
 /// let config_maps = manager.cached::<ConfigMap>();
 /// // … later, in a reconciler:
-/// if let Some(settings) = config_maps.get(&ObjectKey::new("default", "settings")) {
+/// if let Some(settings) = config_maps.get(&ObjectKey::new("default", "settings"))? {
 ///     println!("{:?}", settings.data);
 /// }
+/// # Ok(())
 /// # }
 /// ```
 pub struct Cached<K: Object> {
@@ -56,28 +67,51 @@ pub struct Cached<K: Object> {
 
 impl<K: Object> Cached<K> {
     /// The object, if it exists.
+    ///
+    /// # Errors
+    ///
+    /// It exists and does not fit `K`.
+    pub fn get(&self, key: &ObjectKey<K>) -> Result<Option<Arc<K>>, DecodeError> {
+        self.get_lazy(key).map(|object| object.object()).transpose()
+    }
+
+    /// The state of the object, not decoded, if it exists.
     #[must_use]
-    pub fn get(&self, key: &ObjectKey<K>) -> Option<Arc<K>> {
+    pub fn get_lazy(&self, key: &ObjectKey<K>) -> Option<Lazy<K>> {
         self.informer.get(key)
     }
 
     /// All objects, by namespace and name.
+    ///
+    /// # Errors
+    ///
+    /// One of them does not fit `K`: leaving it out silently would look as if it did not exist. To go on without it,
+    /// take [`Cached::list_lazy`] and decide for each object.
+    pub fn list(&self) -> Result<Vec<Arc<K>>, DecodeError> {
+        self.list_lazy().iter().map(Lazy::object).collect()
+    }
+
+    /// The states of all objects, not decoded, by namespace and name.
     #[must_use]
-    pub fn list(&self) -> Vec<Arc<K>> {
+    pub fn list_lazy(&self) -> Vec<Lazy<K>> {
         self.informer.list(|_| true)
     }
 
     /// The objects that have `owner` among their owners (by uid), by namespace and name.
     ///
-    /// Looks at every object of the kind.
-    #[must_use]
-    pub fn owned_by<O: Object>(&self, owner: &O) -> Vec<Arc<K>> {
-        let Some(uid) = &owner.meta().uid else {
-            return Vec::new();
+    /// Looks at the metadata of every object of the kind.
+    ///
+    /// # Errors
+    ///
+    /// One of them does not fit `K`.
+    pub fn owned_by<O: Object>(&self, owner: &O) -> Result<Vec<Arc<K>>, DecodeError> {
+        let Some(uid) = owner.meta().uid.as_deref().map(Uid::from) else {
+            return Ok(Vec::new());
         };
-        self.informer.list(|object| {
-            object.meta().owner_references.iter().flatten().any(|reference| reference.uid == *uid)
-        })
+        let owned = self
+            .informer
+            .list(|object| object.meta().owner_references().iter().any(|reference| *reference.uid() == uid));
+        owned.iter().map(Lazy::object).collect()
     }
 
     /// The number of objects.
@@ -125,7 +159,7 @@ impl Cache {
         let informer =
             informers.iter().find(|(known, _)| *known == id).map(|(_, informer)| Arc::clone(informer));
         let informer = informer.unwrap_or_else(|| {
-            let new: Arc<dyn AnyInformer> = Arc::new(Informer::<K>::default());
+            let new: Arc<dyn AnyInformer> = Arc::new(Informer::<K>::new(&()));
             informers.push((id, Arc::clone(&new)));
             new
         });

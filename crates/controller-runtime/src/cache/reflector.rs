@@ -13,12 +13,13 @@ use tokio::time::{Duration, Instant, sleep, timeout, timeout_at};
 
 use super::{
     informer::Informer,
+    lazy::Lazy,
     list_watch::{Failure, Input, ListWatch, Step},
-    wire::{self, Line, Lines, Page, Rejected},
+    wire::{self, Line, Lines, Page},
 };
 use crate::{
     client::describe,
-    object::{Object, ObjectKey, StaticObject, resource_name},
+    object::{Object, StaticObject, resource_name},
 };
 
 /// Objects per page of a list.
@@ -39,7 +40,7 @@ impl<K: StaticObject> Informer<K> {
     /// Dropping the future at any point leaves the store as it was last; running again brings it up to date.
     pub(crate) async fn run(&self, client: &kube::Client, rng: fastrand::Rng) {
         let mut machine = ListWatch::new(rng);
-        let mut listed = Listed::default();
+        let mut listed = Vec::new();
         let mut input = Input::Start;
         loop {
             input = match machine.step(input, Instant::now()) {
@@ -55,26 +56,37 @@ impl<K: StaticObject> Informer<K> {
         }
     }
 
-    async fn list_page(&self, client: &kube::Client, token: Option<String>, listed: &mut Listed<K>) -> Input {
+    async fn list_page(
+        &self,
+        client: &kube::Client,
+        token: Option<String>,
+        listed: &mut Vec<Lazy<K>>,
+    ) -> Input {
         if token.is_none() {
-            *listed = Listed::default();
+            listed.clear();
         }
         let params = ListParams { limit: Some(PAGE_SIZE), continue_token: token, ..ListParams::default() };
-        let page = timeout(ANSWER_WITHIN, fetch_page::<K>(client, &params)).await;
+        let page = timeout(ANSWER_WITHIN, self.fetch_page(client, &params)).await;
         match page.unwrap_or_else(|_| Err(Problem::silence())) {
             Ok(page) => {
-                page.rejected.iter().for_each(report);
-                listed.unreadable.extend(page.rejected.into_iter().filter_map(|rejected| rejected.key));
-                listed.objects.extend(page.objects);
+                listed.extend(page.objects);
                 if page.continue_token.is_none() {
-                    let Listed { objects, unreadable } = std::mem::take(listed);
-                    self.update(|store| store.replace(objects, unreadable));
+                    let objects = std::mem::take(listed);
+                    self.update(|store| store.replace(objects));
                     self.synced();
                 }
                 Input::Page { resource_version: page.resource_version, continue_token: page.continue_token }
             }
             Err(problem) => Input::ListFailed(self.tell("list", problem)),
         }
+    }
+
+    async fn fetch_page(&self, client: &kube::Client, params: &ListParams) -> Result<Page<K>, Problem> {
+        let request = collection::<K>().list(params);
+        let body = open::<K>(client, request).await?;
+        let body = body.collect().await.map_err(|error| Problem::transient(describe(&error)))?;
+        let page = wire::page(&body.to_bytes(), &self.shelf);
+        page.map_err(|error| Problem::refused(format!("the answer is no list: {error}")))
     }
 
     async fn watch(
@@ -119,7 +131,8 @@ impl<K: StaticObject> Informer<K> {
             };
             lines.push(&chunk).map_err(Problem::refused)?;
             while let Some(line) = lines.next() {
-                let line = wire::line(&line).map_err(|error| Problem::refused(error.to_string()))?;
+                let line =
+                    wire::line(&line, &self.shelf).map_err(|error| Problem::refused(error.to_string()))?;
                 self.take(machine, line)?;
                 *progressed = true;
             }
@@ -128,24 +141,15 @@ impl<K: StaticObject> Informer<K> {
 
     fn take(&self, machine: &mut ListWatch, line: Line<K>) -> Result<(), Problem> {
         match line {
-            Line::Applied(key, object) => {
-                machine.saw(object.meta().resource_version.as_deref());
-                self.update(|store| store.upsert(key, *object));
+            Line::Applied(object) => {
+                machine.saw(version_of(&object).as_deref());
+                self.update(|store| store.upsert(object));
             }
-            Line::Deleted(key, object) => {
-                machine.saw(object.meta().resource_version.as_deref());
-                self.update(|store| store.remove(&key, Some(*object)));
+            Line::Deleted(object) => {
+                machine.saw(version_of(&object).as_deref());
+                self.update(|store| store.remove(object));
             }
-            Line::Rejected(rejected) => {
-                report(&rejected);
-                machine.saw(rejected.resource_version.as_deref());
-            }
-            Line::DeletedRejected(rejected) => {
-                machine.saw(rejected.resource_version.as_deref());
-                if let Some(key) = &rejected.key {
-                    self.update(|store| store.remove(key, None));
-                }
-            }
+            Line::LeftOut(version) => machine.saw(version.as_deref()),
             Line::Bookmark(version) => machine.saw(version.as_deref()),
             Line::Error(status) => return Err(Problem::from_status::<K>(&status)),
         }
@@ -162,18 +166,6 @@ impl<K: StaticObject> Informer<K> {
             self.failed(format!("{verb}: {message}"));
         }
         failure
-    }
-}
-
-/// The pages of a list that has not come to its end.
-struct Listed<K: Object> {
-    objects: Vec<(ObjectKey<K>, K)>,
-    unreadable: Vec<ObjectKey<K>>,
-}
-
-impl<K: Object> Default for Listed<K> {
-    fn default() -> Self {
-        Self { objects: Vec::new(), unreadable: Vec::new() }
     }
 }
 
@@ -214,11 +206,9 @@ impl Problem {
     }
 }
 
-async fn fetch_page<K: StaticObject>(client: &kube::Client, params: &ListParams) -> Result<Page<K>, Problem> {
-    let request = collection::<K>().list(params);
-    let body = open::<K>(client, request).await?;
-    let body = body.collect().await.map_err(|error| Problem::transient(describe(&error)))?;
-    wire::page(&body.to_bytes()).map_err(|error| Problem::refused(format!("the answer is no list: {error}")))
+/// The version of an object, for the next watch to go on from.
+fn version_of<K: Object>(object: &Lazy<K>) -> Option<String> {
+    object.meta().resource_version().map(ToString::to_string)
 }
 
 /// All objects of the kind, in every namespace.
@@ -239,14 +229,4 @@ async fn open<K: StaticObject>(
     }
     let text = body.collect().await.map_err(|error| Problem::transient(describe(&error)))?;
     Err(Problem::from_status::<K>(&wire::failure(parts.status, &text.to_bytes())))
-}
-
-/// Tells of an object that cannot be read. The next version of it may be fine.
-fn report<K: StaticObject>(rejected: &Rejected<K>) {
-    let Rejected { key, error, .. } = rejected;
-    let resource = resource_name::<K>();
-    match key {
-        Some(key) => tracing::error!(resource, object = %key, "the cache keeps what it has of it: {error}"),
-        None => tracing::error!(resource, "an object is left out of the cache: {error}"),
-    }
 }

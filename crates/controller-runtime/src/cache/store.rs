@@ -1,7 +1,8 @@
 //! The objects of one kind, in key order, and what changes when they do. Pure: no lock, no clock.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
+use super::lazy::Lazy;
 use crate::{
     event::Event,
     object::{Object, ObjectKey},
@@ -10,7 +11,7 @@ use crate::{
 /// The objects of one kind as last seen.
 #[derive(Debug)]
 pub(crate) struct Store<K: Object> {
-    objects: BTreeMap<ObjectKey<K>, Arc<K>>,
+    objects: BTreeMap<ObjectKey<K>, Lazy<K>>,
     /// A first list has been taken over whole.
     filled: bool,
 }
@@ -22,11 +23,11 @@ impl<K: Object> Default for Store<K> {
 }
 
 impl<K: Object> Store<K> {
-    pub(crate) fn get(&self, key: &ObjectKey<K>) -> Option<&Arc<K>> {
+    pub(crate) fn get(&self, key: &ObjectKey<K>) -> Option<&Lazy<K>> {
         self.objects.get(key)
     }
 
-    pub(crate) fn objects(&self) -> impl Iterator<Item = &Arc<K>> {
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &Lazy<K>> {
         self.objects.values()
     }
 
@@ -36,26 +37,17 @@ impl<K: Object> Store<K> {
 
     /// Takes over a complete list, and says what is different now.
     ///
-    /// Objects that did not change keep their `Arc`. What the list lacks was deleted while nobody looked; what it holds
-    /// in a form that cannot be read (`unreadable`) exists and stays as it was. An object under the same name with
-    /// another uid is a delete and a create.
-    pub(crate) fn replace(
-        &mut self,
-        list: impl IntoIterator<Item = (ObjectKey<K>, K)>,
-        unreadable: impl IntoIterator<Item = ObjectKey<K>>,
-    ) -> Vec<Event<K>> {
+    /// Objects that did not change stay the ones held. What the list lacks was deleted while nobody looked. An object
+    /// under the same name with another uid is a delete and a create.
+    pub(crate) fn replace(&mut self, list: impl IntoIterator<Item = Lazy<K>>) -> Vec<Event<K>> {
         let in_initial_list = !std::mem::replace(&mut self.filled, true);
         let mut before = std::mem::take(&mut self.objects);
-        for key in unreadable {
-            if let Some(held) = before.remove(&key) {
-                self.objects.insert(key, held);
-            }
-        }
         let mut events = Vec::new();
-        for (key, object) in list {
+        for object in list {
+            let key = object.key();
             let stored = match before.remove(&key) {
-                Some(old) if same_version(&*old, &object) => old,
-                old => Self::entered(&mut events, old, Arc::new(object), in_initial_list),
+                Some(old) if old.meta().same_version(object.meta()) => old,
+                old => Self::entered(&mut events, old, object, in_initial_list),
             };
             self.objects.insert(key, stored);
         }
@@ -64,51 +56,44 @@ impl<K: Object> Store<K> {
     }
 
     /// Takes over one object from the watch; no event if it is the version already held.
-    pub(crate) fn upsert(&mut self, key: ObjectKey<K>, object: K) -> Vec<Event<K>> {
+    pub(crate) fn upsert(&mut self, object: Lazy<K>) -> Vec<Event<K>> {
+        let key = object.key();
         let old = self.objects.get(&key).cloned();
-        if old.as_ref().is_some_and(|old| same_version(&**old, &object)) {
+        if old.as_ref().is_some_and(|old| old.meta().same_version(object.meta())) {
             return Vec::new();
         }
         let mut events = Vec::with_capacity(1);
-        let stored = Self::entered(&mut events, old, Arc::new(object), false);
+        let stored = Self::entered(&mut events, old, object, false);
         self.objects.insert(key, stored);
         events
     }
 
-    /// Removes a deleted object, whose last state is `last` if that could be read; no event if it was not held.
-    pub(crate) fn remove(&mut self, key: &ObjectKey<K>, last: Option<K>) -> Vec<Event<K>> {
-        let Some(held) = self.objects.remove(key) else {
-            return Vec::new();
-        };
-        vec![match last {
-            Some(last) => Event::Delete { object: Arc::new(last), state_unknown: false },
-            None => Event::Delete { object: held, state_unknown: true },
-        }]
+    /// Removes a deleted object, whose last state is `last`; no event if it was not held.
+    pub(crate) fn remove(&mut self, last: Lazy<K>) -> Vec<Event<K>> {
+        match self.objects.remove(&last.key()) {
+            Some(_) => vec![Event::Delete { object: last, state_unknown: false }],
+            None => Vec::new(),
+        }
     }
 
     /// Notes how `new` came to stand where `old` stood.
     fn entered(
         events: &mut Vec<Event<K>>,
-        old: Option<Arc<K>>,
-        new: Arc<K>,
+        old: Option<Lazy<K>>,
+        new: Lazy<K>,
         in_initial_list: bool,
-    ) -> Arc<K> {
+    ) -> Lazy<K> {
         match old {
-            Some(old) if old.meta().uid == new.meta().uid => {
-                events.push(Event::Update { old, new: Arc::clone(&new) });
+            Some(old) if old.meta().uid() == new.meta().uid() => {
+                events.push(Event::Update { old, new: new.clone() });
             }
             replaced => {
                 events.extend(replaced.map(|object| Event::Delete { object, state_unknown: true }));
-                events.push(Event::Create { object: Arc::clone(&new), in_initial_list });
+                events.push(Event::Create { object: new.clone(), in_initial_list });
             }
         }
         new
     }
-}
-
-fn same_version<K: Object>(a: &K, b: &K) -> bool {
-    let (a, b) = (a.meta(), b.meta());
-    a.uid == b.uid && a.resource_version == b.resource_version
 }
 
 #[cfg(test)]
@@ -121,20 +106,20 @@ mod tests {
     use super::*;
 
     /// `a@1` is the object a of uid "a" at version 1; `a!x@1` has uid x.
-    fn object(text: &str) -> (ObjectKey<ConfigMap>, ConfigMap) {
+    fn object(text: &str) -> Lazy<ConfigMap> {
         let (name, version) = text.split_once('@').expect("name@version");
         let (name, uid) = name.split_once('!').unwrap_or((name, name));
         let metadata = json!({ "namespace": "ns", "name": name, "uid": uid, "resourceVersion": version });
-        let object = serde_json::from_value(json!({ "metadata": metadata })).expect("a config map");
-        (ObjectKey::new("ns", name), object)
+        let object: ConfigMap =
+            serde_json::from_value(json!({ "metadata": metadata })).expect("a config map");
+        Lazy::of(object).expect("it has a key")
     }
 
-    fn version(object: &ConfigMap) -> String {
-        let meta = &object.metadata;
-        let text = |field: &Option<String>| field.clone().unwrap_or_default();
-        let (name, uid) = (text(&meta.name), text(&meta.uid));
-        let uid = if uid == name { String::new() } else { format!("!{uid}") };
-        format!("{name}{uid}@{}", text(&meta.resource_version))
+    fn version(object: &Lazy<ConfigMap>) -> String {
+        let meta = object.meta();
+        let (name, uid) = (meta.name(), meta.uid().expect("a uid"));
+        let uid = if *uid == *name { String::new() } else { format!("!{uid}") };
+        format!("{name}{uid}@{}", meta.resource_version().expect("a version"))
     }
 
     fn describe(event: &Event<ConfigMap>) -> String {
@@ -151,14 +136,9 @@ mod tests {
     fn step(store: &mut Store<ConfigMap>, command: &str) -> Vec<Event<ConfigMap>> {
         let mut words = command.split_whitespace();
         match words.next().expect("a command") {
-            "list" => {
-                let (unreadable, list): (Vec<_>, Vec<_>) = words.partition(|word| word.starts_with('?'));
-                let unreadable = unreadable.iter().map(|word| ObjectKey::new("ns", &word[1..]));
-                store.replace(list.into_iter().map(object), unreadable)
-            }
-            "lost" => words.flat_map(|name| store.remove(&ObjectKey::new("ns", name), None)).collect(),
-            "put" => words.map(object).flat_map(|(key, object)| store.upsert(key, object)).collect(),
-            "del" => words.map(object).flat_map(|(key, object)| store.remove(&key, Some(object))).collect(),
+            "list" => store.replace(words.map(object)),
+            "put" => words.map(object).flat_map(|object| store.upsert(object)).collect(),
+            "del" => words.map(object).flat_map(|object| store.remove(object)).collect(),
             other => panic!("unknown command {other}"),
         }
     }
@@ -213,25 +193,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_stays_as_it_was_until_it_is_deleted() {
-        check(
-            "list a@1 b@1; list ?a b@1 ?new; lost a; lost a",
-            &expect![[r#"
-                list a@1 b@1: initial a@1, initial b@1
-                list ?a b@1 ?new: 
-                lost a: vanished a@1
-                lost a: 
-            "#]],
-        );
-    }
-
-    #[test]
-    fn unchanged_objects_keep_their_arc_across_a_relist() {
+    fn unchanged_objects_stay_the_ones_held_across_a_relist() {
         let mut store = Store::default();
         step(&mut store, "list a@1");
-        let before = Arc::clone(store.get(&ObjectKey::new("ns", "a")).expect("a"));
+        let before = store.get(&ObjectKey::new("ns", "a")).expect("a").clone();
         step(&mut store, "list a@1 b@2");
-        assert!(Arc::ptr_eq(&before, store.get(&ObjectKey::new("ns", "a")).expect("a")));
+        assert!(before.ptr_eq(store.get(&ObjectKey::new("ns", "a")).expect("a")));
     }
 
     proptest! {
@@ -241,26 +208,26 @@ mod tests {
             commands in prop::collection::vec((0..3u8, prop::collection::btree_map(0..4u8, (0..2u8, 0..5u8), 0..4)), 1..40),
         ) {
             let mut store = Store::default();
-            let mut folded: BTreeMap<ObjectKey<ConfigMap>, Arc<ConfigMap>> = BTreeMap::new();
+            let mut folded: BTreeMap<ObjectKey<ConfigMap>, Lazy<ConfigMap>> = BTreeMap::new();
             for (command, objects) in commands {
                 let word = ["list", "put", "del"][usize::from(command)];
                 let text = objects.iter().fold(word.to_owned(), |text, (name, (uid, version))| {
                     format!("{text} n{name}!u{uid}@{version}")
                 });
                 for event in step(&mut store, &text) {
-                    let key = ObjectKey::of(event.object()).expect("a key");
+                    let key = event.key();
                     match &event {
-                        Event::Create { object, .. } => prop_assert!(folded.insert(key, Arc::clone(object)).is_none()),
+                        Event::Create { object, .. } => prop_assert!(folded.insert(key, object.clone()).is_none()),
                         Event::Update { old, new } => {
-                            let before = folded.insert(key, Arc::clone(new)).expect("updated objects exist");
-                            prop_assert!(Arc::ptr_eq(&before, old));
+                            let before = folded.insert(key, new.clone()).expect("updated objects exist");
+                            prop_assert!(before.ptr_eq(old));
                         }
                         Event::Delete { .. } => prop_assert!(folded.remove(&key).is_some()),
                         Event::Generic { .. } => unreachable!(),
                     }
                 }
-                let held: Vec<_> = store.objects().map(|object| version(object)).collect();
-                prop_assert_eq!(held, folded.values().map(|object| version(object)).collect::<Vec<_>>());
+                let held: Vec<_> = store.objects().map(version).collect();
+                prop_assert_eq!(held, folded.values().map(version).collect::<Vec<_>>());
             }
         }
     }

@@ -1,48 +1,36 @@
 //! Lists and watch streams as they come over the wire.
 //!
-//! Each object is decoded by itself, so that one that does not fit its type is reported, and the kind goes on. Field ownership (`managedFields`, often half of an object) is dropped: no controller reads it.
+//! Each object is taken by itself, so that one that does not fit its type is reported, and the kind goes on.
 
 use bytes::{Bytes, BytesMut};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{Status, response::StatusSummary};
 use serde::Deserialize;
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 
-use crate::object::{Object, ObjectKey};
+use super::{lazy::Lazy, meta::RawMeta, shelf::Shelf};
+use crate::object::Object;
 
-/// Objects decoded from a list page, with what is needed to go on.
+/// The objects of a list page, with what is needed to go on.
 #[derive(Debug)]
 pub(crate) struct Page<K: Object> {
-    pub(crate) objects: Vec<(ObjectKey<K>, K)>,
+    pub(crate) objects: Vec<Lazy<K>>,
     pub(crate) resource_version: String,
     pub(crate) continue_token: Option<String>,
-    pub(crate) rejected: Vec<Rejected<K>>,
 }
 
 /// One line of a watch.
 #[derive(Debug)]
 pub(crate) enum Line<K: Object> {
     /// The object was added or modified.
-    Applied(ObjectKey<K>, Box<K>),
+    Applied(Lazy<K>),
     /// The object was deleted; this is its last state.
-    Deleted(ObjectKey<K>, Box<K>),
-    /// The object was added or modified, and does not fit its type.
-    Rejected(Rejected<K>),
-    /// The object was deleted, and its last state does not fit its type.
-    DeletedRejected(Rejected<K>),
+    Deleted(Lazy<K>),
+    /// Something happened to an object without a key, which is not for the cache.
+    LeftOut(Option<String>),
     /// Nothing changed up to this version.
     Bookmark(Option<String>),
     /// The server ends the watch.
     Error(Box<Status>),
-}
-
-/// An object that could not be decoded.
-#[derive(Debug)]
-pub(crate) struct Rejected<K: Object> {
-    /// Its key, if its metadata has one.
-    pub(crate) key: Option<ObjectKey<K>>,
-    pub(crate) resource_version: Option<String>,
-    pub(crate) error: String,
 }
 
 /// Decodes a list page.
@@ -50,7 +38,7 @@ pub(crate) struct Rejected<K: Object> {
 /// # Errors
 ///
 /// The body is not a list.
-pub(crate) fn page<K: Object>(body: &[u8]) -> Result<Page<K>, serde_json::Error> {
+pub(crate) fn page<K: Object>(body: &[u8], shelf: &Shelf<K>) -> Result<Page<K>, serde_json::Error> {
     #[derive(Deserialize)]
     #[serde(bound = "")]
     struct Raw<'a> {
@@ -66,19 +54,11 @@ pub(crate) fn page<K: Object>(body: &[u8]) -> Result<Page<K>, serde_json::Error>
         continue_token: String,
     }
     let raw: Raw<'_> = serde_json::from_slice(body)?;
-    let mut page = Page {
-        objects: Vec::new(),
+    Ok(Page {
+        objects: raw.items.unwrap_or_default().into_iter().filter_map(|item| shelf.take(item)).collect(),
         resource_version: raw.metadata.resource_version,
         continue_token: Some(raw.metadata.continue_token).filter(|token| !token.is_empty()),
-        rejected: Vec::new(),
-    };
-    for item in raw.items.unwrap_or_default() {
-        match object(item) {
-            Ok(object) => page.objects.push(object),
-            Err(rejected) => page.rejected.push(rejected),
-        }
-    }
-    Ok(page)
+    })
 }
 
 /// Decodes a line of a watch.
@@ -86,7 +66,7 @@ pub(crate) fn page<K: Object>(body: &[u8]) -> Result<Page<K>, serde_json::Error>
 /// # Errors
 ///
 /// The line is not a watch event.
-pub(crate) fn line<K: Object>(line: &[u8]) -> Result<Line<K>, serde_json::Error> {
+pub(crate) fn line<K: Object>(line: &[u8], shelf: &Shelf<K>) -> Result<Line<K>, serde_json::Error> {
     #[derive(Deserialize)]
     struct Raw<'a> {
         #[serde(rename = "type")]
@@ -96,42 +76,20 @@ pub(crate) fn line<K: Object>(line: &[u8]) -> Result<Line<K>, serde_json::Error>
     }
     let raw: Raw<'_> = serde_json::from_slice(line)?;
     match raw.kind {
-        "ADDED" | "MODIFIED" => Ok(match object(raw.object) {
-            Ok((key, object)) => Line::Applied(key, Box::new(object)),
-            Err(rejected) => Line::Rejected(rejected),
+        "ADDED" | "MODIFIED" | "DELETED" => Ok(match shelf.take(raw.object) {
+            None => Line::LeftOut(version(raw.object)),
+            Some(object) if raw.kind == "DELETED" => Line::Deleted(object),
+            Some(object) => Line::Applied(object),
         }),
-        "DELETED" => Ok(match object(raw.object) {
-            Ok((key, object)) => Line::Deleted(key, Box::new(object)),
-            Err(rejected) => Line::DeletedRejected(rejected),
-        }),
-        "BOOKMARK" => Ok(Line::Bookmark(Rejected::<K>::read(raw.object, String::new()).resource_version)),
+        "BOOKMARK" => Ok(Line::Bookmark(version(raw.object))),
         "ERROR" => serde_json::from_str(raw.object.get()).map(|status| Line::Error(Box::new(status))),
         other => Err(serde::de::Error::custom(format_args!("unknown type of watch event {other:?}"))),
     }
 }
 
-fn object<K: Object>(raw: &RawValue) -> Result<(ObjectKey<K>, K), Rejected<K>> {
-    let mut object: K =
-        serde_json::from_str(raw.get()).map_err(|error| Rejected::read(raw, error.to_string()))?;
-    object.meta_mut().managed_fields = None;
-    match ObjectKey::of(&object) {
-        Some(key) => Ok((key, object)),
-        None => {
-            let missing = "it has no name, or no namespace although its kind is namespaced";
-            Err(Rejected::read(raw, missing.to_owned()))
-        }
-    }
-}
-
-impl<K: Object> Rejected<K> {
-    /// What can be told of an object without its type. Whatever is not as expected counts as missing.
-    fn read(raw: &RawValue, error: String) -> Self {
-        let object: Value = serde_json::from_str(raw.get()).unwrap_or_default();
-        let field =
-            |name: &str| object["metadata"][name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
-        let meta = ObjectMeta { namespace: field("namespace"), name: field("name"), ..ObjectMeta::default() };
-        Self { key: ObjectKey::from_meta(&meta), resource_version: field("resourceVersion"), error }
-    }
+/// The version of an object that is not held.
+fn version(object: &RawValue) -> Option<String> {
+    RawMeta::read(object).ok().and_then(RawMeta::into_version)
 }
 
 /// The answer to a request that failed: the server's `Status`, or one made of whatever it sent instead.
@@ -195,41 +153,49 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bad_object_is_reported_and_the_others_are_read() {
+    fn a_bad_object_is_held_as_an_error_and_the_others_are_read() {
         let page: Page<ConfigMap> = page(
             br#"{"metadata":{"resourceVersion":"7","continue":"more"},"items":[
                 {"metadata":{"namespace":"ns","name":"good","managedFields":[{"manager":"m"}]}},
-                {"metadata":{"namespace":"ns","name":"bad","resourceVersion":"3"},"data":5},
+                {"metadata":{"namespace":"ns","name":"bad","resourceVersion":"3"},"data":{"a":5}},
                 {"metadata":{"name":"homeless"}}]}"#,
+            &Shelf::new(&()),
         )
         .expect("a page");
         assert_eq!(page.continue_token.as_deref(), Some("more"));
         assert_eq!(page.resource_version, "7");
-        let names: Vec<_> = page.objects.iter().map(|(key, _)| key.to_string()).collect();
-        assert_eq!(names, ["ns/good"]);
-        assert!(page.objects[0].1.metadata.managed_fields.is_none());
-        let rejected: Vec<_> = page.rejected.iter().map(|rejected| rejected.key.clone()).collect();
-        assert_eq!(rejected, [Some(ObjectKey::new("ns", "bad")), None]);
-        assert_eq!(page.rejected[0].resource_version.as_deref(), Some("3"));
+        let names: Vec<_> = page.objects.iter().map(|object| object.key().to_string()).collect();
+        assert_eq!(names, ["ns/good", "ns/bad"]);
+        assert!(page.objects[0].object().expect("it is good").metadata.managed_fields.is_none());
+        let error = page.objects[1].object().expect_err("it is bad");
+        assert_eq!(
+            error.to_string(),
+            "configmaps ns/bad (version 3) does not fit its Rust type at data.a: correct the object, or widen the type"
+        );
+        assert_eq!(error.path(), "data.a");
+        assert_eq!(page.objects[1].meta().resource_version().expect("it has one").to_string(), "3");
     }
 
     #[test]
     fn watch_lines_are_told_apart() {
         let object = r#"{"metadata":{"namespace":"ns","name":"a","resourceVersion":"3"}}"#;
+        let shelf = Shelf::<ConfigMap>::new(&());
         let read = |kind: &str, object: &str| {
-            line::<ConfigMap>(format!(r#"{{"type":"{kind}","object":{object}}}"#).as_bytes())
+            line(format!(r#"{{"type":"{kind}","object":{object}}}"#).as_bytes(), &shelf)
         };
-        assert!(matches!(read("ADDED", object), Ok(Line::Applied(key, _)) if key.name() == "a"));
+        assert!(matches!(read("ADDED", object), Ok(Line::Applied(object)) if object.meta().name() == "a"));
         assert!(matches!(read("MODIFIED", object), Ok(Line::Applied(..))));
         assert!(matches!(read("DELETED", object), Ok(Line::Deleted(..))));
         assert!(matches!(read("BOOKMARK", object), Ok(Line::Bookmark(Some(version))) if version == "3"));
-        assert!(matches!(read("ADDED", r#"{"metadata":{"name":5}}"#), Ok(Line::Rejected(_))));
-        assert!(matches!(read("DELETED", r#"{"metadata":{"name":5}}"#), Ok(Line::DeletedRejected(_))));
+        let nameless = r#"{"metadata":{"name":5,"resourceVersion":"4"}}"#;
+        for kind in ["ADDED", "DELETED"] {
+            assert!(matches!(read(kind, nameless), Ok(Line::LeftOut(Some(version))) if version == "4"));
+        }
         assert!(matches!(read("BOOKMARK", r#"{"metadata":null}"#), Ok(Line::Bookmark(None))));
         let gone = r#"{"kind":"Status","status":"Failure","code":410,"reason":"Expired","message":"old"}"#;
         assert!(matches!(read("ERROR", gone), Ok(Line::Error(status)) if status.code == 410));
         assert!(read("RENAMED", object).is_err());
-        assert!(line::<ConfigMap>(b"garbage").is_err());
+        assert!(line(b"garbage", &shelf).is_err());
     }
 
     #[test]

@@ -200,7 +200,8 @@ fn key_of<K: StaticObject>(verb: &'static str, object: &K) -> Result<ObjectKey<K
 
 /// The namespace in which a request about the object goes.
 fn check_namespace<'o, K: StaticObject>(verb: &'static str, object: &'o K) -> Result<Option<&'o str>, Error> {
-    match K::Scope::namespace(object.meta()) {
+    let namespace = object.meta().namespace.as_deref().map(Arc::from);
+    match K::Scope::namespace(namespace.as_ref()) {
         Some(_) => Ok(object.meta().namespace.as_deref()),
         None => Err(Error::not_sent(verb, object, "metadata.namespace must be set: the kind is namespaced")),
     }

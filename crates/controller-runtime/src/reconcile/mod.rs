@@ -44,7 +44,7 @@ impl<T: Clone + Ord + Hash + fmt::Debug + Send + Sync + 'static> Request for T {
 ///     type Request = ObjectKey<Namespace>;
 ///
 ///     async fn reconcile(&self, key: &ObjectKey<Namespace>, _: &Context) -> Result<Action, reconcile::Error> {
-///         let Some(namespace) = self.namespaces.get(key) else { return Ok(Action::done()) };
+///         let Some(namespace) = self.namespaces.get(key)? else { return Ok(Action::done()) };
 ///         let mut welcome = ConfigMap::default();
 ///         welcome.metadata.name = Some("welcome".to_owned());
 ///         welcome.metadata.namespace = namespace.metadata.name.clone();

@@ -79,7 +79,8 @@ async fn http_410_at_the_start_of_a_watch_leads_to_a_new_list_whose_differences_
     client.create(&widget("new", 1)).await.unwrap();
     happened.store(1, SeqCst);
     eventually(Duration::from_secs(120), async || {
-        let names: Vec<_> = widgets.list().iter().filter_map(|widget| widget.metadata.name.clone()).collect();
+        let names: Vec<_> =
+            widgets.list_lazy().iter().map(|widget| widget.meta().name().to_owned()).collect();
         if names == ["kept", "new"] { Ok(()) } else { Err(format!("{names:?}")) }
     })
     .await
@@ -223,6 +224,10 @@ async fn an_object_that_becomes_unreadable_is_not_taken_for_deleted() {
     let _running = Running::start(manager).await;
     sleep(Duration::from_secs(60)).await;
     assert_eq!((widgets.len(), deletes.load(SeqCst)), (1, 0));
+    let error = widgets.get(&key("a")).expect_err("its size is a text");
+    assert_eq!(error.path(), "spec.size");
+    assert!(widgets.list().is_err(), "nothing is left out silently");
+    assert_eq!(widgets.list_lazy()[0].meta().resource_version().unwrap().to_string(), "42");
 }
 
 #[tokio::test(start_paused = true)]
@@ -277,8 +282,7 @@ async fn a_panic_in_a_predicate_costs_one_event() {
     client.create(&widget("bad", 1)).await.unwrap();
     let manager = manager(env.client());
     let notes = Notes::done();
-    let fussy =
-        |event: &Event<Widget>| event.object().metadata.name.as_deref() != Some("bad") || panic!("a bug");
+    let fussy = |event: &Event<Widget>| event.meta().name() != "bad" || panic!("a bug");
     Builder::managed_by(&manager).for_kind::<Widget>().with_predicate(fussy).complete(notes.clone()).unwrap();
     let running = Running::start(manager).await;
     client.create(&widget("good", 1)).await.unwrap();

@@ -61,7 +61,7 @@ pub(crate) fn line(kind: &str, object: &serde_json::Value) -> String {
 
 /// The line that says that a version is too old.
 pub(crate) fn expired() -> String {
-    line("ERROR", &status(410, "Expired"))
+    line("ERROR", &status(410, "Expired")) + "\n"
 }
 
 fn status(code: u16, reason: &str) -> serde_json::Value {

@@ -1,0 +1,80 @@
+use std::sync::Arc;
+
+use hashbrown::HashSet;
+
+use super::OwnerRef;
+
+/// Keeps one copy of what is alike in many objects of a kind.
+///
+/// Bound: what nothing else holds any more goes when the number of entries has doubled since it last went, so there are at
+/// most twice as many entries as are in use, and [`Interner::FEW`] more.
+#[derive(Debug, Default)]
+pub(in crate::cache) struct Interner {
+    texts: Shared<str>,
+    owners: Shared<[OwnerRef]>,
+}
+
+impl Interner {
+    const FEW: usize = 64;
+
+    pub(super) fn text(&mut self, text: &str) -> Arc<str> {
+        match self.texts.known.get(text) {
+            Some(known) => Arc::clone(known),
+            None => self.texts.add(text.into()),
+        }
+    }
+
+    pub(super) fn owners(&mut self, owners: Vec<OwnerRef>) -> Arc<[OwnerRef]> {
+        match self.owners.known.get(&*owners) {
+            Some(known) => Arc::clone(known),
+            None => self.owners.add(owners.into()),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Shared<T: ?Sized> {
+    known: HashSet<Arc<T>>,
+    /// How many were in use when it was last looked.
+    in_use: usize,
+}
+
+impl<T: ?Sized> Default for Shared<T> {
+    fn default() -> Self {
+        Self { known: HashSet::new(), in_use: 0 }
+    }
+}
+
+impl<T: ?Sized + Eq + std::hash::Hash> Shared<T> {
+    fn add(&mut self, new: Arc<T>) -> Arc<T> {
+        if self.known.len() >= 2 * self.in_use + Interner::FEW {
+            self.known.retain(|known| Arc::strong_count(known) > 1);
+            self.in_use = self.known.len();
+            self.known.shrink_to(2 * self.in_use + Interner::FEW);
+        }
+        self.known.insert(Arc::clone(&new));
+        new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_texts_are_there_once() {
+        let mut interner = Interner::default();
+        assert!(Arc::ptr_eq(&interner.text("default"), &interner.text("default")));
+    }
+
+    #[test]
+    fn what_nobody_holds_goes() {
+        let mut interner = Interner::default();
+        let held: Vec<_> = (0..100).map(|i| interner.text(&format!("held {i}"))).collect();
+        for i in 0..100_000 {
+            interner.text(&format!("passing {i}"));
+        }
+        assert!(interner.texts.known.len() <= 2 * held.len() + Interner::FEW);
+        assert!(Arc::ptr_eq(&held[0], &interner.text("held 0")));
+    }
+}

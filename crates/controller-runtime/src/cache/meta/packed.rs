@@ -1,0 +1,62 @@
+//! Several strings in one allocation, so that equal lists of them can be shared as a whole.
+
+use std::{fmt::Write, sync::Arc};
+
+/// A list of strings: each as its length in decimal, a colon, and its text. Nothing at all for the empty list.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Packed(Option<Arc<str>>);
+
+impl Packed {
+    /// Packs `texts`, shared with equal lists by means of `share`.
+    pub(super) fn new<'a>(
+        texts: impl IntoIterator<Item = &'a str>,
+        share: impl FnOnce(&str) -> Arc<str>,
+    ) -> Self {
+        let mut packed = String::new();
+        for text in texts {
+            let _ = write!(packed, "{}:{text}", text.len()); // a String takes everything
+        }
+        Self((!packed.is_empty()).then(|| share(&packed)))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    pub(super) fn iter(&self) -> Unpacked<'_> {
+        Unpacked { rest: self.0.as_deref().unwrap_or_default() }
+    }
+}
+
+/// The strings of a [`Packed`] list.
+#[derive(Debug, Clone)]
+pub(super) struct Unpacked<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Iterator for Unpacked<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        let (length, rest) = self.rest.split_once(':')?;
+        let (text, rest) = rest.split_at_checked(length.parse().ok()?)?;
+        self.rest = rest;
+        Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_was_packed_comes_out(texts in prop::collection::vec(any::<String>(), 0..5)) {
+            let packed = Packed::new(texts.iter().map(String::as_str), |text| text.into());
+            prop_assert_eq!(packed.is_empty(), texts.is_empty());
+            prop_assert_eq!(packed.iter().collect::<Vec<_>>(), texts);
+        }
+    }
+}
