@@ -60,6 +60,11 @@ figures *folder:
 bench:
     cargo bench -p kube-workqueue
 
+# what the API server costs, goal by goal: `just load --quick`, `just load --only watchers`
+load *arguments:
+    cargo build --profile bench -p kube-apiserver-embedded --bin kube-apiserver-embedded
+    cargo run --profile bench -p kube-apiserver-embedded --example load -- {{arguments}}
+
 # expectations in tests that changed on purpose; read the diff before committing it
 expect-update *arguments:
     UPDATE_EXPECT=1 cargo test {{arguments}}

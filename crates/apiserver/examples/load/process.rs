@@ -1,0 +1,119 @@
+//! The server as a process: started, asked what it cost, and ended.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use tokio::time::{Duration, Instant};
+
+use super::Result;
+use super::wire::Tls;
+
+/// Ticks of the CPU times in `/proc`, which Linux fixes for programs whatever its own are.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// The program to start servers from.
+#[derive(Debug)]
+pub(crate) struct Program(PathBuf);
+
+impl Program {
+    /// `given`, or what cargo built beside this example.
+    pub(crate) fn find(given: Option<PathBuf>) -> Result<Self> {
+        let path = match given {
+            Some(path) => path,
+            None => {
+                let example = std::env::current_exe()?;
+                let folder =
+                    example.parent().and_then(|examples| examples.parent()).ok_or("no target folder")?;
+                folder.join("kube-apiserver-embedded")
+            }
+        };
+        if !path.is_file() {
+            let path = path.display();
+            return Err(format!(
+                "{path}: not there: build it with `cargo build --profile bench -p kube-apiserver-embedded`"
+            )
+            .into());
+        }
+        Ok(Self(path))
+    }
+
+    /// Starts a server with TLS and waits for its first line.
+    pub(crate) fn start(&self) -> Result<ServerProcess> {
+        let started = Instant::now();
+        let mut child = Command::new(&self.0)
+            .args(["--listen", "127.0.0.1:0", "--tls", "--kubeconfig-out", "-"])
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut output = BufReader::new(child.stdout.take().ok_or("the server has no output")?);
+        let mut line = String::new();
+        output.read_line(&mut line)?;
+        let ready = started.elapsed();
+        let address =
+            line.trim().strip_prefix("ready https://").ok_or_else(|| format!("not ready: {line}"))?;
+        let address = address.parse()?;
+        // The kubeconfig follows; of it, the certificate is wanted.
+        let authority = loop {
+            let mut line = String::new();
+            if output.read_line(&mut line)? == 0 {
+                return Err("the server printed no certificate".into());
+            }
+            if let Some((_, authority)) = line.split_once("certificate-authority-data: ") {
+                break String::from_utf8(BASE64_STANDARD.decode(authority.trim())?)?;
+            }
+        };
+        Ok(ServerProcess { tls: Tls::trusting(&authority)?, address, ready, child })
+    }
+}
+
+/// A running server; dropping it kills it.
+pub(crate) struct ServerProcess {
+    pub(crate) address: SocketAddr,
+    /// Trusts this server.
+    pub(crate) tls: Tls,
+    /// From before the process was made to its first line.
+    pub(crate) ready: Duration,
+    child: Child,
+}
+
+impl ServerProcess {
+    /// Resident memory in MB.
+    pub(crate) fn resident(&self) -> Result<f64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+        let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
+        Ok(kib * 1024.0 / 1e6)
+    }
+
+    /// CPU seconds used so far.
+    pub(crate) fn cpu(&self) -> Result<f64> {
+        cpu_of(&self.child.id().to_string())
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// CPU seconds that this process has used so far.
+pub(crate) fn own_cpu() -> Result<f64> {
+    cpu_of("self")
+}
+
+fn cpu_of(process: &str) -> Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // The second field is the name in parentheses, which may hold blanks; utime and stime are the 14th and 15th.
+    let (_, rest) = stat.rsplit_once(')').ok_or("no name in stat")?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok());
+    let (user, system) = ticks(11).zip(ticks(12)).ok_or("no times in stat")?;
+    Ok((user + system) / TICKS_PER_SECOND)
+}

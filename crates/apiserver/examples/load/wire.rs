@@ -1,0 +1,153 @@
+//! Connections over TLS that cost the client little.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, header};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use super::Result;
+use super::objects::Form;
+use super::process::ServerProcess;
+
+/// What requests travel in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Http1,
+    Http2,
+}
+
+impl Protocol {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Http1 => "HTTP/1.1",
+            Self::Http2 => "HTTP/2",
+        }
+    }
+
+    fn id(self) -> &'static [u8] {
+        match self {
+            Self::Http1 => b"http/1.1",
+            Self::Http2 => b"h2",
+        }
+    }
+}
+
+/// TLS that trusts one server.
+pub(crate) struct Tls(ClientConfig);
+
+impl Tls {
+    /// Trusts the certificate in this PEM.
+    pub(crate) fn trusting(authority: &str) -> Result<Self> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(authority.as_bytes())?)?;
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self(config))
+    }
+
+    fn connector(&self, protocol: Protocol) -> TlsConnector {
+        let mut config = self.0.clone();
+        config.alpn_protocols = vec![protocol.id().to_vec()];
+        TlsConnector::from(Arc::new(config))
+    }
+}
+
+/// One connection with one request at a time.
+pub(crate) struct Connection {
+    sender: Sender,
+    address: SocketAddr,
+    /// Drives the connection, and ends with it.
+    _driver: JoinSet<()>,
+}
+
+enum Sender {
+    Http1(http1::SendRequest<Full<Bytes>>),
+    Http2(http2::SendRequest<Full<Bytes>>),
+}
+
+impl Connection {
+    pub(crate) async fn open(server: &ServerProcess, protocol: Protocol) -> Result<Self> {
+        let address = server.address;
+        #[expect(clippy::disallowed_methods, reason = "this client is not a part of the framework")]
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        let name = ServerName::IpAddress(address.ip().into());
+        let stream = TokioIo::new(server.tls.connector(protocol).connect(name, stream).await?);
+        let mut driver = JoinSet::new();
+        // When a connection fails, the request under way fails too, which says it all.
+        let sender = match protocol {
+            Protocol::Http1 => {
+                let (sender, connection) = http1::handshake(stream).await?;
+                driver.spawn(async move { drop(connection.await) });
+                Sender::Http1(sender)
+            }
+            Protocol::Http2 => {
+                let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await?;
+                driver.spawn(async move { drop(connection.await) });
+                Sender::Http2(sender)
+            }
+        };
+        Ok(Self { sender, address, _driver: driver })
+    }
+
+    /// Sends a request and reads the whole answer.
+    pub(crate) async fn send(&mut self, method: Method, path: &str, form: Form, body: Bytes) -> Result<()> {
+        let answer = self.start(method, path, form, body).await?;
+        let status = answer.status();
+        let mut body = answer.into_body();
+        let mut start = Bytes::new();
+        while let Some(frame) = body.frame().await {
+            if let Ok(data) = frame?.into_data()
+                && start.is_empty()
+            {
+                start = data;
+            }
+        }
+        if status.is_success() {
+            return Ok(());
+        }
+        Err(format!("{path}: {status}: {}", String::from_utf8_lossy(&start)).into())
+    }
+
+    /// Sends a request and reads the head of the answer.
+    pub(crate) async fn start(
+        &mut self,
+        method: Method,
+        path: &str,
+        form: Form,
+        body: Bytes,
+    ) -> Result<Response<Incoming>> {
+        let request = Request::builder()
+            .method(method)
+            .header(header::USER_AGENT, "load/1.0")
+            .header(header::ACCEPT, form.media_type())
+            .header(header::CONTENT_TYPE, form.media_type());
+        Ok(match &mut self.sender {
+            Sender::Http1(sender) => {
+                let request = request.uri(path).header(header::HOST, "localhost").body(Full::new(body))?;
+                sender.ready().await?;
+                sender.send_request(request).await?
+            }
+            Sender::Http2(sender) => {
+                let uri = format!("https://{}{path}", self.address);
+                let request = request.uri(uri).body(Full::new(body))?;
+                sender.ready().await?;
+                sender.send_request(request).await?
+            }
+        })
+    }
+}
