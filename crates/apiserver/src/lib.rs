@@ -72,8 +72,10 @@
 //! # What is not here
 //!
 //! Admission webhooks, validation rules in CEL, access control, and persistence: the state is in memory and goes with the
-//! last handle. Everybody who reaches the server is admin, which is why it listens on loopback addresses only.
+//! last handle. With [`Tokens`] the server knows its users, who may all do everything. Without, everybody who reaches it is
+//! admin, which is why it listens on loopback addresses only.
 
+mod authentication;
 mod builtin;
 mod clock;
 mod crd;
@@ -101,6 +103,9 @@ mod table;
 mod testing;
 mod verbs;
 
+#[cfg(feature = "program")]
+pub use authentication::InvalidTokenFile;
+pub use authentication::{Tokens, UserInfo};
 pub use server::{
     ApiServer, ApiService, ListenError, ListenOptions, Listener, Options, Profile, ResponseBody, Transport,
 };

@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use http_body_util::Full;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use kube_apiserver_embedded::{ApiServer, ListenError, Options};
+use serde_json::json;
 
 /// One request on a connection of its own; the whole answer.
 fn ask(address: &str, request: &str) -> String {
@@ -18,6 +20,15 @@ fn ask(address: &str, request: &str) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
+}
+
+/// The error line of the program when it is started like this, which must not work.
+fn refusal(arguments: &[&str]) -> String {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_kube-apiserver-embedded")).args(arguments).output().unwrap();
+    assert!(!output.status.success());
+    assert!(output.stdout.is_empty());
+    String::from_utf8(output.stderr).unwrap()
 }
 
 fn get(address: &str, path: &str) -> String {
@@ -138,11 +149,78 @@ fn the_program_prints_a_kubeconfig_when_asked_to() {
 fn a_port_in_use_is_one_line_that_names_it() {
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap().to_string();
-    let output = Command::new(env!("CARGO_BIN_EXE_kube-apiserver-embedded"))
-        .args(["--listen", &address])
-        .output()
+    let told = refusal(&["--listen", &address]);
+    assert!(told.starts_with(&format!("error: cannot listen on {address}: the address is in use")), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+}
+
+#[test]
+fn other_addresses_than_loopback_need_tokens() {
+    let told = refusal(&["--listen", "0.0.0.0:0"]);
+    assert_eq!(
+        told,
+        "error: cannot listen on 0.0.0.0:0: everybody would be admin: give users tokens, or use a loopback address such \
+         as 127.0.0.1 or [::1]\n"
+    );
+}
+
+#[test]
+fn a_token_file_that_is_wrong_is_one_line_that_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokens.csv");
+    let absent = refusal(&["--token-auth-file", path.to_str().unwrap()]);
+    let expected = format!("error: token file {}: cannot be read: No such file", path.display());
+    assert!(absent.starts_with(&expected), "{absent}");
+    std::fs::write(&path, "t,jane,u1\nbob\n").unwrap();
+    let told = refusal(&["--token-auth-file", path.to_str().unwrap()]);
+    assert_eq!(
+        told,
+        format!(
+            "error: token file {}: line 2: must have at least 3 columns (token, user name, user uid), found 1\n",
+            path.display()
+        )
+    );
+}
+
+#[test]
+fn tokens_tell_who_asks_and_the_kubeconfig_has_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (tokens, kubeconfig) = (folder.path().join("tokens.csv"), folder.path().join("kubeconfig"));
+    std::fs::write(&tokens, "first,jane,u1,devs\nsecond,root,u2,\"system:masters,ops\"\n").unwrap();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_kube-apiserver-embedded"))
+        .args(["--listen", "0.0.0.0:0", "--token-auth-file"])
+        .arg(&tokens)
+        .arg("--kubeconfig-out")
+        .arg(&kubeconfig)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
         .unwrap();
-    assert!(!output.status.success());
-    let text = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(text, format!("error: cannot listen on {address}: the address is in use\n"));
+    let mut line = String::new();
+    BufReader::new(program.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim_end().strip_prefix("ready http://").unwrap().to_owned();
+    assert!(address.starts_with("127.0.0.1:"), "{address}");
+    assert!(std::fs::read_to_string(&kubeconfig).unwrap().contains("user: {\"token\": \"second\"}"));
+    assert_eq!(std::fs::metadata(&kubeconfig).unwrap().permissions().mode() & 0o077, 0);
+
+    let asked = |token: &str| {
+        let path = "/api/v1/namespaces/default";
+        ask(&address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\n{token}Connection: close\r\n\r\n"))
+    };
+    for known in ["first", "second"] {
+        let answer = asked(&format!("Authorization: Bearer {known}\r\n"));
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    let unknown = asked("Authorization: Bearer third\r\n");
+    assert!(unknown.starts_with("HTTP/1.1 401"), "{unknown}");
+    let status: serde_json::Value = serde_json::from_str(unknown.lines().last().unwrap()).unwrap();
+    let recorded = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "Unauthorized",
+        "reason": "Unauthorized", "code": 401,
+    });
+    assert_eq!(status, recorded);
+    assert!(asked("").starts_with("HTTP/1.1 403"));
+    assert!(get(&address, "/readyz").ends_with("ok"));
+    program.kill().unwrap();
+    program.wait().unwrap();
 }

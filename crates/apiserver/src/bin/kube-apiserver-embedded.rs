@@ -6,14 +6,17 @@
 //! go to standard error, those that `RUST_LOG` asks for, by default warnings. SIGTERM or Ctrl-C ends it: connections are
 //! closed, the state is gone.
 
+use std::error::Error;
+use std::fs::OpenOptions;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
-use kube_apiserver_embedded::{ApiServer, ListenOptions, Options, Profile};
+use kube_apiserver_embedded::{ApiServer, ListenOptions, Options, Profile, Tokens};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -22,12 +25,15 @@ use tracing_subscriber::filter::LevelFilter;
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
-    /// Loopback address to serve on; port 0 picks a free one.
+    /// Address to serve on; port 0 picks a free one. Other than loopback needs tokens.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: SocketAddr,
     /// Serve HTTPS, with HTTP/2, instead of plain HTTP. The kubeconfig has the certificate to trust.
     #[arg(long)]
     tls: bool,
+    /// Users and their bearer tokens, a line each: token,user,uid,"group1,group2". Without it everybody is admin.
+    #[arg(long, value_name = "CSV")]
+    token_auth_file: Option<PathBuf>,
     /// Write a kubeconfig for this server to a file, or with `-` to standard output after the first line.
     #[arg(long, value_name = "PATH")]
     kubeconfig_out: Option<PathBuf>,
@@ -71,13 +77,17 @@ async fn run(arguments: Arguments) -> Result<(), String> {
         signal(SignalKind::interrupt()).map_err(|error| format!("cannot wait for SIGINT: {error}"))?;
     // A hasher's keys are the standard library's only source of chance.
     let seed = arguments.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
-    let server = ApiServer::start(Options::default().profile(profile).seed(seed));
+    let mut options = Options::default().profile(profile).seed(seed);
+    if let Some(path) = &arguments.token_auth_file {
+        options = options.tokens(Tokens::from_file(path).map_err(in_full)?);
+    }
+    let server = ApiServer::start(options);
     let listen = if arguments.tls { ListenOptions::default().tls() } else { ListenOptions::default() };
-    let listener = server.listen_with(arguments.listen, listen).await.map_err(|error| error.to_string())?;
+    let listener = server.listen_with(arguments.listen, listen).await.map_err(in_full)?;
     let mut announcement = format!("ready {}\n", listener.url());
     match arguments.kubeconfig_out.as_deref() {
         Some(path) if path == Path::new("-") => announcement += &listener.kubeconfig(),
-        Some(path) => std::fs::write(path, listener.kubeconfig())
+        Some(path) => write_secret(path, &listener.kubeconfig())
             .map_err(|error| format!("cannot write the kubeconfig {}: {error}", path.display()))?,
         None => {}
     }
@@ -90,4 +100,21 @@ async fn run(arguments: Arguments) -> Result<(), String> {
     }
     listener.shutdown().await;
     Ok(())
+}
+
+/// Writes a file that only its owner can read, if it is new.
+fn write_secret(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+/// An error and its causes in one line.
+fn in_full(error: impl Error) -> String {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        line = format!("{line}: {error}");
+        cause = error.source();
+    }
+    line
 }

@@ -37,9 +37,18 @@ where
     B: Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
+    let is_remote = head.extensions.get::<Closing>().is_some();
+    let user = match server.authenticator.authenticate(&head, is_remote) {
+        Ok(user) => user,
+        Err(error) => {
+            let accept = text(&head.headers, header::ACCEPT);
+            return failure(accept.as_deref(), &error).into_response();
+        }
+    };
     let mut warnings = Warnings::default();
     let mut response = route(server, &head, body, &mut warnings).await;
     warnings.write(response.headers_mut());
+    tracing::debug!(method = %head.method, uri = %head.uri, user = user.name, code = response.status().as_u16(), "answered");
     if head.method == Method::HEAD {
         *response.body_mut() = ResponseBody::full(Bytes::new());
     }

@@ -4,9 +4,13 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
 /// A kubeconfig with one cluster, user and context, all called `embedded`; `authority` is a certificate as PEM.
-pub(super) fn write(url: &str, authority: Option<&str>) -> String {
+pub(super) fn write(url: &str, authority: Option<&str>, token: Option<&str>) -> String {
     // JSON-quoted strings are YAML too.
     let url = serde_json::Value::from(url);
+    let user = token.map_or_else(
+        || "{}".to_owned(),
+        |token| format!("{{\"token\": {}}}", serde_json::Value::from(token)),
+    );
     let authority = authority
         .map(|pem| format!("    certificate-authority-data: {}\n", BASE64_STANDARD.encode(pem)))
         .unwrap_or_default();
@@ -16,7 +20,7 @@ pub(super) fn write(url: &str, authority: Option<&str>) -> String {
          clusters:\n\
          - name: embedded\n  cluster:\n    server: {url}\n{authority}\
          users:\n\
-         - name: embedded\n  user: {{}}\n\
+         - name: embedded\n  user: {user}\n\
          contexts:\n\
          - name: embedded\n  context:\n    cluster: embedded\n    user: embedded\n    namespace: default\n\
          current-context: embedded\n"

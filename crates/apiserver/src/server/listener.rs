@@ -1,7 +1,8 @@
 //! The server on a TCP socket.
 
+use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -14,6 +15,7 @@ use super::connection::{closed, serve};
 use super::kubeconfig;
 use super::service::ApiService;
 use super::tls::Tls;
+use crate::authentication::Tokens;
 
 /// How long answers under way may take after [`Listener::shutdown`].
 const GRACE: Duration = Duration::from_secs(2);
@@ -55,9 +57,9 @@ pub enum Transport {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// The address can be reached from other machines.
+    /// The address can be reached from other machines, and there are no tokens to tell users by.
     #[error(
-        "cannot listen on {0}: without credentials only a loopback address such as 127.0.0.1 or [::1] is served"
+        "cannot listen on {0}: everybody would be admin: give users tokens, or use a loopback address such as 127.0.0.1 or [::1]"
     )]
     NotLoopback(SocketAddr),
     /// The address is taken, or not one of this machine.
@@ -78,17 +80,25 @@ pub enum ListenError {
     },
 }
 
-/// Told to the watches of a listener when it shuts down; travels in the extensions of a request.
+/// Told to the watches of a listener when it shuts down; travels in the extensions of a request, and so tells also that the
+/// request came over a socket.
 #[derive(Debug, Clone)]
 pub(crate) struct Closing(pub(crate) watch::Receiver<bool>);
 
 /// A server on a socket. Dropping it stops accepting and cuts its connections.
-#[derive(Debug)]
 pub struct Listener {
     address: SocketAddr,
     authority: Option<String>,
+    token: Option<String>,
     closing: watch::Sender<bool>,
     tasks: JoinSet<()>,
+}
+
+/// Without the token: it is a secret.
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listener").field("url", &self.url()).finish_non_exhaustive()
+    }
 }
 
 impl Listener {
@@ -97,9 +107,16 @@ impl Listener {
         address: SocketAddr,
         options: ListenOptions,
     ) -> Result<Self, ListenError> {
+        let tokens = service.tokens();
         if !address.ip().is_loopback() {
-            return Err(ListenError::NotLoopback(address));
+            if tokens.is_none() {
+                return Err(ListenError::NotLoopback(address));
+            }
+            if options.transport == Transport::Plain {
+                tracing::warn!(%address, "tokens travel in plain text: use TLS");
+            }
         }
+        let token = tokens.and_then(Tokens::preferred).map(str::to_owned);
         let refused = |source| ListenError::Bind { address, source };
         let socket = TcpListener::bind(address).await.map_err(refused)?;
         let address = socket.local_addr().map_err(refused)?;
@@ -115,7 +132,7 @@ impl Listener {
         let closing = watch::Sender::new(false);
         let mut tasks = JoinSet::new();
         tasks.spawn(accept(socket, tls.map(Arc::new), service, closing.subscribe()));
-        Ok(Self { address, authority, closing, tasks })
+        Ok(Self { address, authority, token, closing, tasks })
     }
 
     /// The address, with the port that was picked if 0 was asked for.
@@ -124,11 +141,18 @@ impl Listener {
         self.address
     }
 
-    /// `http://127.0.0.1:6443`, with TLS `https://127.0.0.1:6443`.
+    /// `http://127.0.0.1:6443`, with TLS `https://127.0.0.1:6443`. A listener on all addresses is reached at loopback.
     #[must_use]
     pub fn url(&self) -> String {
         let scheme = if self.authority.is_some() { "https" } else { "http" };
-        format!("{scheme}://{}", self.address)
+        let mut address = self.address;
+        if address.ip().is_unspecified() {
+            address.set_ip(match address {
+                SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+                SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+            });
+        }
+        format!("{scheme}://{address}")
     }
 
     /// With TLS, the certificate that clients have to trust, as PEM.
@@ -137,10 +161,11 @@ impl Listener {
         self.authority.as_deref()
     }
 
-    /// The text of a kubeconfig whose current context leads here.
+    /// The text of a kubeconfig whose current context leads here, where there are [tokens](super::Options::tokens) with the one of the
+    /// first user in `system:masters`, or else of the first user.
     #[must_use]
     pub fn kubeconfig(&self) -> String {
-        kubeconfig::write(&self.url(), self.certificate_authority())
+        kubeconfig::write(&self.url(), self.certificate_authority(), self.token.as_deref())
     }
 
     /// Stops accepting, ends watches, lets other answers finish within two seconds, and cuts what is left.

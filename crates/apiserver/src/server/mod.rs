@@ -29,6 +29,7 @@ pub use service::ApiService;
 pub(crate) use state::{Refused, Server};
 pub(crate) use warnings::Warnings;
 
+use crate::authentication::{Authenticator, Tokens};
 use crate::clock::Clock;
 use crate::faults::Faults;
 use crate::registry::{Registry, Served};
@@ -57,6 +58,8 @@ pub struct Options {
     pub seed: u64,
     /// What the clock shows at the start; it then advances with tokio's time. `None` is the system's time.
     pub epoch: Option<Timestamp>,
+    /// Who may reach the server over a socket. With `None` everybody may, as admin, from this machine.
+    pub tokens: Option<Tokens>,
 }
 
 impl Options {
@@ -71,6 +74,13 @@ impl Options {
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
+        self
+    }
+
+    /// The same options with these users; callers in the process need no token.
+    #[must_use]
+    pub fn tokens(mut self, tokens: Tokens) -> Self {
+        self.tokens = Some(tokens);
         self
     }
 
@@ -117,15 +127,21 @@ impl ApiServer {
     /// # Panics
     /// Outside of a tokio runtime whose time is enabled.
     #[must_use]
-    #[expect(clippy::needless_pass_by_value, reason = "options are stored whole as they grow")]
     pub fn start(options: Options) -> Self {
         let clock = Clock::start(options.epoch);
+        let authenticator = Authenticator::new(options.tokens);
         let builtin = crate::builtin::served();
         let registry = Registry::builtin(
             builtin.into_iter().map(|(resource, schema)| Served::new(resource, schema, None)).collect(),
         );
-        let server =
-            Arc::new(Server::new(options.profile, options.seed, clock, HistoryLimits::default(), registry));
+        let server = Arc::new(Server::new(
+            options.profile,
+            options.seed,
+            clock,
+            authenticator,
+            HistoryLimits::default(),
+            registry,
+        ));
         crate::namespaces::create_defaults(&server);
         let mut controllers = JoinSet::new();
         if options.profile == Profile::Dev {
@@ -147,13 +163,14 @@ impl ApiServer {
         Faults::new(Arc::clone(&self.core.server))
     }
 
-    /// Serves plain HTTP/1.1 on a loopback address; port 0 picks a free one.
+    /// Serves plain HTTP/1.1; port 0 picks a free one.
     ///
-    /// Without credentials everybody who reaches the port may do everything, so other addresses are refused.
+    /// Without [tokens](Options::tokens) everybody who reaches the port may do everything, so only loopback addresses are
+    /// served then.
     ///
     /// # Errors
-    /// [`ListenError`] names the address: it is not a loopback address, or cannot be bound, for example because the
-    /// port is in use.
+    /// [`ListenError`] names the address: it is not a loopback address and there are no tokens, or it cannot be bound, for
+    /// example because the port is in use.
     pub async fn listen(&self, address: SocketAddr) -> Result<Listener, ListenError> {
         self.listen_with(address, ListenOptions::default()).await
     }

@@ -13,6 +13,7 @@ use tower_service::Service;
 
 use super::body::ResponseBody;
 use super::{Core, inject};
+use crate::authentication::Tokens;
 use crate::faults::ConnectionReset;
 
 /// The server as a service of HTTP requests, without a socket: give it to `kube::Client::new`.
@@ -27,6 +28,11 @@ pub struct ApiService {
 impl ApiService {
     pub(super) fn new(core: Arc<Core>) -> Self {
         Self { core }
+    }
+
+    /// The tokens of the server, if it asks for any.
+    pub(super) fn tokens(&self) -> Option<&Tokens> {
+        self.core.server.authenticator.tokens()
     }
 }
 

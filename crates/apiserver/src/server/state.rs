@@ -7,6 +7,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use super::Profile;
+use crate::authentication::Authenticator;
 use crate::clock::Clock;
 use crate::faults::Injector;
 use crate::registry::Registry;
@@ -17,6 +18,7 @@ use crate::store::{Change, Event, HistoryLimits, Key, Store};
 pub(crate) struct Server {
     pub(crate) profile: Profile,
     pub(crate) clock: Clock,
+    pub(crate) authenticator: Authenticator,
     /// What goes wrong on purpose.
     pub(crate) injector: Injector,
     random: Mutex<fastrand::Rng>,
@@ -50,6 +52,7 @@ impl Server {
         profile: Profile,
         seed: u64,
         clock: Clock,
+        authenticator: Authenticator,
         limits: HistoryLimits,
         registry: Registry,
     ) -> Self {
@@ -60,6 +63,7 @@ impl Server {
         Self {
             profile,
             clock,
+            authenticator,
             injector: Injector::new(seed),
             random: Mutex::new(fastrand::Rng::with_seed(seed)),
             committed: watch::Sender::new(store.revision()),

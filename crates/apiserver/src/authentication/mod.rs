@@ -1,0 +1,169 @@
+//! Who sends a request.
+//!
+//! A server without [`Tokens`] takes everybody for its admin. With them, a request over a socket is that of the user of its
+//! bearer token; a token that nobody has is refused, and a request without any comes from `system:anonymous`, who may ask
+//! for health and version alone. What the others may do is not restricted here.
+//!
+//! Texts and order follow kube-apiserver: its bearer token authenticator and the groups that it adds.
+
+mod anonymous;
+#[cfg(feature = "program")]
+mod file;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use http::header::{self, HeaderMap};
+use http::request::Parts;
+
+#[cfg(feature = "program")]
+pub use file::InvalidTokenFile;
+
+use crate::status::ApiError;
+
+/// The group of all who are members of nothing and may do everything.
+const MASTERS: &str = "system:masters";
+/// The group of everybody who proved who they are.
+const AUTHENTICATED: &str = "system:authenticated";
+
+/// A user as the server knows one: `user.Info` of Kubernetes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct UserInfo {
+    /// Such as `jane` or `system:serviceaccount:default:builder`.
+    pub name: String,
+    /// Tells users of one name apart; may be empty.
+    pub uid: String,
+    /// In the order in which they were given, `system:authenticated` last.
+    pub groups: Vec<String>,
+}
+
+impl UserInfo {
+    /// A user who proved who they are: a member of `groups` and of `system:authenticated`.
+    #[must_use]
+    pub fn new(
+        name: impl Into<String>,
+        uid: impl Into<String>,
+        groups: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        let mut groups: Vec<String> = groups.into_iter().map(Into::into).collect();
+        if !groups.iter().any(|group| group == AUTHENTICATED) {
+            groups.push(AUTHENTICATED.to_owned());
+        }
+        Self { name: name.into(), uid: uid.into(), groups }
+    }
+
+    /// Who everybody is where nobody is asked.
+    pub(crate) fn admin() -> Self {
+        Self::new("system:admin", "", [MASTERS])
+    }
+
+    fn anonymous() -> Self {
+        let groups = vec!["system:unauthenticated".to_owned()];
+        Self { name: anonymous::NAME.to_owned(), uid: String::new(), groups }
+    }
+
+    fn is_master(&self) -> bool {
+        self.groups.iter().any(|group| group == MASTERS)
+    }
+}
+
+/// Bearer tokens and their users.
+#[derive(Clone, Default)]
+pub struct Tokens {
+    users: BTreeMap<String, Arc<UserInfo>>,
+    /// The token of the first user who may do everything, or else of the first.
+    preferred: Option<String>,
+}
+
+/// Without the tokens: they are secrets.
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Tokens").field(&self.users.len()).finish()
+    }
+}
+
+impl Tokens {
+    /// No tokens: nobody gets in.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same with one more. The last user of a token has it.
+    #[must_use]
+    pub fn with(mut self, token: impl Into<String>, user: UserInfo) -> Self {
+        self.insert(token.into(), user);
+        self
+    }
+
+    fn insert(&mut self, token: String, user: UserInfo) {
+        let has_master = self
+            .preferred
+            .as_ref()
+            .and_then(|token| self.users.get(token))
+            .is_some_and(|user| user.is_master());
+        if self.preferred.is_none() || (user.is_master() && !has_master) {
+            self.preferred = Some(token.clone());
+        }
+        self.users.insert(token, Arc::new(user));
+    }
+
+    /// The token for a kubeconfig: of the first user in `system:masters`, or else of the first user.
+    pub(crate) fn preferred(&self) -> Option<&str> {
+        self.preferred.as_deref()
+    }
+}
+
+/// Finds out who sends a request, and whether that is enough to go on.
+pub(crate) struct Authenticator {
+    tokens: Option<Tokens>,
+    admin: Arc<UserInfo>,
+}
+
+impl Authenticator {
+    pub(crate) fn new(tokens: Option<Tokens>) -> Self {
+        Self { tokens, admin: Arc::new(UserInfo::admin()) }
+    }
+
+    /// `None` if everybody is admin.
+    pub(crate) fn tokens(&self) -> Option<&Tokens> {
+        self.tokens.as_ref()
+    }
+
+    /// The user of a request. `is_remote` tells that it came over a socket: without credentials, a caller in the process is
+    /// admin and anybody else anonymous.
+    ///
+    /// # Errors
+    /// 401 for a token that nobody has, 403 for what the anonymous may not do.
+    pub(crate) fn authenticate(&self, head: &Parts, is_remote: bool) -> Result<Arc<UserInfo>, ApiError> {
+        let Some(tokens) = &self.tokens else {
+            return Ok(Arc::clone(&self.admin));
+        };
+        match bearer(&head.headers) {
+            Some(token) => tokens
+                .users
+                .get(token)
+                .cloned()
+                .ok_or_else(|| ApiError::new(401, "Unauthorized", "Unauthorized")),
+            None if is_remote => {
+                let user = UserInfo::anonymous();
+                anonymous::check(&user, head)?;
+                Ok(Arc::new(user))
+            }
+            None => Ok(Arc::clone(&self.admin)),
+        }
+    }
+}
+
+/// The token of an `Authorization` header: its second word if the first is `Bearer`.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim();
+    let mut words = text.splitn(3, ' ');
+    let is_bearer = words.next()?.eq_ignore_ascii_case("bearer");
+    words.next().filter(|token| is_bearer && !token.is_empty())
+}
+
+#[cfg(test)]
+mod tests;
