@@ -66,7 +66,7 @@
 
 mod builder;
 pub mod cache;
-mod client;
+pub mod client;
 mod clock;
 mod conditions;
 pub mod controller;

@@ -1,7 +1,7 @@
 use serde_json::json;
 
-use super::{Client, Error, key_of};
-use crate::object::{Object, StaticObject};
+use super::{Client, Error, Verb, name_of};
+use crate::object::{Object, ObjectKey, StaticObject, resource_name};
 
 /// Whether `finalizer` keeps the object from going.
 pub fn has_finalizer<K: Object>(object: &K, finalizer: &str) -> bool {
@@ -50,7 +50,10 @@ impl Client {
     }
 
     async fn set_finalizers<K: StaticObject>(&self, object: &K, finalizers: Vec<&str>) -> Result<(), Error> {
-        let key = key_of("patch", object)?;
+        let Some(key) = ObjectKey::of(object) else {
+            let subject = format!("{} {}", resource_name::<K>(), name_of(object));
+            return Err(Error::unsent(Verb::Patch, subject, "metadata.name and namespace must be set"));
+        };
         let version = &object.meta().resource_version;
         let patch = json!({ "metadata": { "finalizers": finalizers, "resourceVersion": version } });
         self.merge_patch(&key, &patch).await.map(|_| ())

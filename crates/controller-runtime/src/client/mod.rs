@@ -1,30 +1,110 @@
-//! Writing objects, server-side apply first.
+//! Reading and writing objects: server-side apply first, every option on the request that it is for.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use controller_runtime::{Client, ObjectKey, client::{Patch, ResultExt}};
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use serde_json::json;
+//!
+//! # let env = kube_envtest::Environment::builder().start().await?;
+//! let client = Client::new(env.client(), "guestbook-operator");
+//!
+//! let mut settings = ConfigMap::default();
+//! settings.metadata.namespace = Some("default".to_owned());
+//! settings.metadata.name = Some("settings".to_owned());
+//! let stored = client.apply(&settings).await?; // creates it, or makes it so
+//!
+//! let roses = Patch::merge(&json!({ "data": { "theme": "roses" } })).with_version_of(&stored);
+//! let key = ObjectKey::new("default", "settings");
+//! let changed: Option<ConfigMap> = client.patch(&key, roses).await.optional()?; // None: it is gone
+//!
+//! let maps = client.list::<ConfigMap>().in_namespace("default").labels("app=guestbook").limit(10).await?;
+//! assert!(maps.items.is_empty());
+//!
+//! client.delete(&changed.unwrap()).dry_run().await?; // only if it is this version of this object still
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Mental model
+//!
+//! A method of [`Client`] makes a request; its options are methods of the request; awaiting it sends it. On its way it
+//! passes the [`Interceptor`]s, waits for its turn if there is a rate limit, and, if it writes, asks the [`WriteGate`].
+//! An answer that says to come later (429, 503 with `Retry-After`) is waited for, ten times and a minute at most.
+//!
+//! Reads here go to the API server. Cached reads are those of [`Cached`](crate::Cached), which is another type so that
+//! it shows where something may be stale. What is written here is visible there at once.
+//!
+//! A [`kube::Client`] made with `kube::Config::default_retry` retries by itself, inside of what is counted here: turn that
+//! off to have one policy.
+//!
+//! # What is not here
+//!
+//! Requests in protobuf; strategic merge patches computed from two objects; `exec`, logs and port forwarding, for which
+//! there is [`Client::kube`].
 
+mod builder;
+mod call;
+mod conflict;
+mod decode;
+mod delete;
+mod dynamic;
+mod dynamic_kind;
 mod error;
+mod exchange;
 mod finalizer;
+mod gate;
+mod interceptor;
+mod limiter;
+mod metrics;
+mod own_writes;
 mod owner;
+mod patch;
+mod read;
+mod subresource;
+mod throttle;
+mod warnings;
+mod watch;
+mod wrappers;
+mod write;
 
 use std::{fmt, sync::Arc};
 
-use kube::core::{
-    Request as ApiRequest,
-    object::HasStatus,
-    params::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions},
-};
-use serde::{Serialize, de::DeserializeOwned};
+use bytes::Bytes;
+use kube::core::{ObjectMeta, object::HasStatus};
+use serde::Serialize;
 use serde_json::{Value, json};
 
-pub(crate) use self::error::describe;
+use self::builder::Settings;
 pub use self::{
-    error::Error,
+    builder::ClientBuilder,
+    call::{Answer, Call, Verb},
+    conflict::{Conflict, Expected},
+    decode::FieldError,
+    delete::{Delete, DeleteAll, Deletion, Propagation},
+    dynamic::DynamicClient,
+    dynamic_kind::DynamicKind,
+    error::{Error, ErrorKind, ResultExt},
     finalizer::has_finalizer,
+    gate::{NoPermit, WriteGate, WritePermit},
+    interceptor::{Intercepted, Interceptor, Next},
+    metrics::ClientMetrics,
     owner::{OwnerError, is_controlled_by, set_controller_reference},
+    patch::Patch,
+    read::{Get, List, Page},
+    subresource::Subresource,
+    warnings::{Warning, Warnings},
+    watch::Watch,
+    write::{Apply, Change, Create, FieldValidation, Update, Write},
 };
-use crate::object::{Object, ObjectKey, Scope, StaticObject, resource_name};
+pub(crate) use self::{decode::decode, error::describe, own_writes::OwnWrites};
+use crate::object::{Object, ObjectKey, StaticObject};
 
 /// Reads and writes objects in the name of one field manager.
 ///
-/// Reads go to the API server; reads of the cache are [`Cached`](crate::Cached)'s. Cheap to clone.
+/// Reads go to the API server; reads of the cache are [`Cached`](crate::Cached)'s. Cheap to clone. Methods such as
+/// [`Client::confined_to`] give a client that does the same under a restriction.
 ///
 /// # Example
 ///
@@ -44,34 +124,42 @@ use crate::object::{Object, ObjectKey, Scope, StaticObject, resource_name};
 /// ```
 #[derive(Clone)]
 pub struct Client {
-    kube: kube::Client,
-    field_manager: Arc<str>,
+    settings: Arc<Settings>,
 }
 
 impl Client {
     /// A client that writes as `field_manager`, the name under which the API server notes who set which field.
     pub fn new(kube: kube::Client, field_manager: impl Into<Arc<str>>) -> Self {
-        Self { kube, field_manager: field_manager.into() }
+        Self::builder(kube, field_manager).build()
     }
 
-    /// The client below, for what this one does not offer.
+    /// Begins a client that writes as `field_manager` and differs from the defaults.
+    pub fn builder(kube: kube::Client, field_manager: impl Into<Arc<str>>) -> ClientBuilder {
+        ClientBuilder::new(kube, field_manager.into())
+    }
+
+    /// The client below, for what this one does not offer. It knows no gate, limit or interceptor.
     #[must_use]
     pub fn kube(&self) -> &kube::Client {
-        &self.kube
+        &self.settings.kube
     }
 
     /// The object as the API server has it now; `None` if there is none.
     ///
+    /// With [`PartialObjectMeta<K>`](kube::core::PartialObjectMeta) for a kind, the API server sends metadata alone.
+    ///
     /// # Errors
     ///
     /// The request failed, or the object does not fit its type.
-    pub async fn get<K: StaticObject>(&self, key: &ObjectKey<K>) -> Result<Option<K>, Error> {
-        let request = collection::<K>(key.namespace()).get(key.name(), &GetParams::default());
-        match self.send::<K, K>("get", key.to_string(), request).await {
-            Ok(object) => Ok(Some(object)),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error),
-        }
+    pub fn get<K: StaticObject>(&self, key: &ObjectKey<K>) -> Get<K> {
+        Get::new(self, call_for(Verb::Get, kind::<K>(), key), K::metadata_api())
+    }
+
+    /// The objects of a kind, in all namespaces unless told otherwise.
+    ///
+    /// With [`PartialObjectMeta<K>`](kube::core::PartialObjectMeta) for a kind, the API server sends metadata alone.
+    pub fn list<K: StaticObject>(&self) -> List<K> {
+        List::new(self, Call::new(Verb::List, kind::<K>()), K::metadata_api())
     }
 
     /// Creates an object, and returns it as stored.
@@ -79,13 +167,28 @@ impl Client {
     /// # Errors
     ///
     /// The request failed; [`Error::is_already_exists`] if there is one under that name.
-    pub async fn create<K: StaticObject>(&self, object: &K) -> Result<K, Error> {
-        let params =
-            PostParams { field_manager: Some(self.field_manager.to_string()), ..PostParams::default() };
-        let body = serde_json::to_vec(object)
-            .map_err(|error| Error::not_sent("create", object, &error.to_string()))?;
-        let request = collection::<K>(check_namespace("create", object)?).create(&params, body);
-        self.send::<K, K>("create", name_of(object), request).await
+    pub fn create<K: StaticObject>(&self, object: &K) -> Write<K, Create> {
+        Write::new(self, self.about(Verb::Create, kind::<K>(), object))
+    }
+
+    /// Replaces an object by `object`, which was read and changed, and returns it as stored.
+    ///
+    /// Uid and version of `object` are preconditions.
+    ///
+    /// # Errors
+    ///
+    /// The request failed; [`Error::is_conflict`] if `object` does not come from the present version;
+    /// [`ErrorKind::NotSent`] if it has no version, because it was not read.
+    pub fn update<K: StaticObject>(&self, object: &K) -> Write<K, Update> {
+        let call = self.about(Verb::Update, kind::<K>(), object);
+        Write::new(self, call.and_then(|call| versioned(call, object.meta())))
+    }
+
+    /// Replaces the status of an object by that of `object`, and leaves the rest as it is. Otherwise as
+    /// [`Client::update`].
+    pub fn update_status<K: StaticObject>(&self, object: &K) -> Write<K, Update> {
+        let call = self.about(Verb::Update, kind::<K>(), object).map(of_status);
+        Write::new(self, call.and_then(|call| versioned(call, object.meta())))
     }
 
     /// Makes the object be as given: creates it, or sets the given fields and removes those this manager set before
@@ -98,24 +201,19 @@ impl Client {
     ///
     /// The request failed, or the object has no name.
     #[doc(alias = "CreateOrUpdate")]
-    pub async fn apply<K: StaticObject>(&self, object: &K) -> Result<K, Error> {
-        let mut body = serde_json::to_value(object)
-            .map_err(|error| Error::not_sent("apply", object, &error.to_string()))?;
-        if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.remove("managedFields");
-        }
-        let key = key_of("apply", object)?;
-        let request =
-            collection::<K>(key.namespace()).patch(key.name(), &self.apply_params(), &Patch::Apply(body));
-        self.send::<K, K>("apply", key.to_string(), request).await
+    pub fn apply<K: StaticObject>(&self, object: &K) -> Write<K, Apply> {
+        Write::new(self, self.about(Verb::Apply, kind::<K>(), object).and_then(as_apply)).force()
     }
 
     /// Makes the object's status be as given, and nothing else. Returns the object as stored.
     ///
+    /// For kinds that derive `kube::CustomResource` with a status. For builtin ones, `kube` does not say what type
+    /// their status has: see [`Client::update_status`].
+    ///
     /// # Errors
     ///
     /// The request failed; [`Error::is_not_found`] if the object is gone.
-    pub async fn apply_status<K>(&self, key: &ObjectKey<K>, status: &K::Status) -> Result<K, Error>
+    pub fn apply_status<K>(&self, key: &ObjectKey<K>, status: &K::Status) -> Write<K, Apply>
     where
         K: StaticObject + HasStatus<Status: Serialize>,
     {
@@ -125,86 +223,179 @@ impl Client {
             "metadata": { "name": key.name(), "namespace": key.namespace() },
             "status": status,
         });
-        let request = collection::<K>(key.namespace()).patch_subresource(
-            "status",
-            key.name(),
-            &self.apply_params(),
-            &Patch::Apply(body),
-        );
-        self.send::<K, K>("apply status of", key.to_string(), request).await
+        let mut call = of_status(call_for(Verb::Apply, kind::<K>(), key));
+        call.content_type = APPLY;
+        call.body = body.to_string().into();
+        Write::new(self, Ok(call)).force()
     }
 
-    /// Changes the given fields by a JSON merge patch (RFC 7386), whatever the object's version. Returns the object
-    /// as stored.
+    /// Changes an object by a patch, and returns it as stored.
     ///
     /// # Errors
     ///
-    /// The request failed; [`Error::is_conflict`] if the patch holds a `metadata.resourceVersion` that is not the
-    /// present one.
-    pub async fn merge_patch<K: StaticObject>(&self, key: &ObjectKey<K>, patch: &Value) -> Result<K, Error> {
-        let params =
-            PatchParams { field_manager: Some(self.field_manager.to_string()), ..PatchParams::default() };
-        let request = collection::<K>(key.namespace()).patch(key.name(), &params, &Patch::Merge(patch));
-        self.send::<K, K>("patch", key.to_string(), request).await
+    /// The request failed; [`Error::is_not_found`] if the object is gone; [`Error::is_conflict`] if the patch is for
+    /// another version ([`Patch::with_version_of`]).
+    pub fn patch<K: StaticObject>(&self, key: &ObjectKey<K>, patch: Patch) -> Write<K, Change> {
+        let mut call = call_for(Verb::Patch, kind::<K>(), key);
+        if K::metadata_api() {
+            call.accept = read::METADATA;
+        }
+        Write::new(self, with_patch(call, patch))
     }
 
-    /// Deletes this very object, and its dependents after it.
-    ///
-    /// The object's uid is a precondition: one made anew under the same name is left alone. An object that is gone
-    /// already is no error.
+    /// Changes the given fields by a JSON merge patch: [`Client::patch`] with [`Patch::merge`].
+    pub fn merge_patch<K: StaticObject>(&self, key: &ObjectKey<K>, patch: &Value) -> Write<K, Change> {
+        self.patch(key, Patch::merge(patch))
+    }
+
+    /// Deletes this very object: its uid and version are preconditions. One that is gone already is no error.
     ///
     /// # Errors
     ///
-    /// The request failed; [`Error::is_conflict`] if another object has taken the name.
-    pub async fn delete<K: StaticObject>(&self, object: &K) -> Result<(), Error> {
-        let key = key_of("delete", object)?;
-        let preconditions = Preconditions { uid: object.meta().uid.clone(), resource_version: None };
-        let params = DeleteParams::background().preconditions(preconditions);
-        let request = collection::<K>(key.namespace()).delete(key.name(), &params);
-        match self.send::<K, Value>("delete", key.to_string(), request).await {
-            Ok(_) => Ok(()),
-            Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => Err(error),
+    /// The request failed; [`Error::is_conflict`] if the object has changed since it was read, or if another one has taken
+    /// its name.
+    pub fn delete<K: StaticObject>(&self, object: &K) -> Delete<K> {
+        let call = self.about(Verb::Delete, kind::<K>(), object).and_then(named);
+        Delete::new(self, call).only(object.meta())
+    }
+
+    /// Deletes whatever object has this name. One that is gone already is no error.
+    ///
+    /// # Errors
+    ///
+    /// The request failed.
+    pub fn delete_key<K: StaticObject>(&self, key: &ObjectKey<K>) -> Delete<K> {
+        Delete::new(self, Ok(call_for(Verb::Delete, kind::<K>(), key)))
+    }
+
+    /// Deletes the objects of a kind, in all namespaces unless told otherwise.
+    ///
+    /// The cache learns of it from its watch: the API server does not tell which of them are gone already.
+    #[doc(alias = "DeleteAllOf")]
+    pub fn delete_all<K: StaticObject>(&self) -> DeleteAll<K> {
+        DeleteAll::new(self, Call::new(Verb::DeleteCollection, kind::<K>()))
+    }
+
+    /// The changes of the objects of a kind after a version: that of a [`Page`], say. In all namespaces unless told
+    /// otherwise.
+    #[doc(alias = "WithWatch")]
+    pub fn watch<K: StaticObject>(&self, resource_version: &str) -> Watch<K> {
+        Watch::new(self, Call::new(Verb::Watch, kind::<K>()), resource_version)
+    }
+
+    /// A subresource of the object: `scale`, `eviction`, `token`, …
+    #[must_use]
+    pub fn subresource<K: StaticObject>(&self, key: &ObjectKey<K>, name: &str) -> Subresource {
+        Subresource::new(self, call_for(Verb::Get, kind::<K>(), key), name)
+    }
+
+    /// Asks the API server what it knows of a kind: `group` is empty for the core group.
+    ///
+    /// # Errors
+    ///
+    /// The request failed; [`Error::is_not_served`] if there is no such kind.
+    pub async fn discover(&self, group: &str, version: &str, kind: &str) -> Result<DynamicKind, Error> {
+        let wanted = kube::core::GroupVersionKind::gvk(group, version, kind);
+        let found = kube::discovery::pinned_kind(self.kube(), &wanted).await;
+        found.map(DynamicKind::from).map_err(|error| {
+            let call = Call::new(Verb::Get, Arc::new(DynamicKind::namespaced(group, version, kind, kind)));
+            match error {
+                kube::Error::Api(status) => Error::refused(&call, *status, None),
+                kube::Error::Discovery(_) => Error::make(&call, ErrorKind::NotServed, None),
+                error => Error::make(&call, ErrorKind::NoAnswer(describe(&error)), None).caused_by(error),
+            }
+        })
+    }
+
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Sends a call on its way past the interceptors.
+    async fn send(&self, mut call: Call) -> Result<Answer, Error> {
+        self.confine(&mut call)?;
+        Next { client: self.clone(), passed: 0 }.run(call).await
+    }
+
+    /// A call about `object`, with it as the body.
+    fn about<K: Object>(&self, verb: Verb, kind: Arc<DynamicKind>, object: &K) -> Result<Call, Error> {
+        let mut call = Call::new(verb, kind);
+        call.namespace.clone_from(&object.meta().namespace);
+        call.name.clone_from(&object.meta().name);
+        let fail = |call: &Call, reason: &str| {
+            Err(Error::unsent(verb, format!("{} {}", call.kind, name_of(object)), reason))
+        };
+        if K::metadata_api() && verb != Verb::Delete {
+            return fail(&call, "metadata alone cannot be written: use a patch");
+        }
+        if call.kind.is_namespaced && call.namespace.is_none() {
+            call.namespace = self.settings.namespace.as_deref().map(ToOwned::to_owned);
+        }
+        if call.kind.is_namespaced && call.namespace.is_none() {
+            return fail(&call, "metadata.namespace must be set: the kind is namespaced");
+        }
+        match serde_json::to_vec(object) {
+            Ok(body) => call.body = body.into(),
+            Err(error) => return fail(&call, &error.to_string()),
+        }
+        Ok(call)
+    }
+}
+
+const APPLY: &str = "application/apply-patch+yaml";
+
+fn kind<K: StaticObject>() -> Arc<DynamicKind> {
+    Arc::new(DynamicKind::of::<K>())
+}
+
+/// A call about the object of that key.
+fn call_for<K: Object>(verb: Verb, kind: Arc<DynamicKind>, key: &ObjectKey<K>) -> Call {
+    let mut call = Call::new(verb, kind);
+    call.namespace = key.namespace().map(ToOwned::to_owned);
+    call.name = Some(key.name().to_owned());
+    call
+}
+
+fn of_status(mut call: Call) -> Call {
+    call.subresource = Some("status".to_owned());
+    call
+}
+
+fn named(call: Call) -> Result<Call, Error> {
+    match &call.name {
+        Some(_) => Ok(call),
+        None => {
+            let subject = format!("{} (without a name)", call.subject());
+            Err(Error::unsent(call.verb, subject, "metadata.name must be set"))
         }
     }
-
-    fn apply_params(&self) -> PatchParams {
-        PatchParams::apply(&self.field_manager).force()
-    }
-
-    /// Sends a request about an object of kind `K`.
-    async fn send<K: StaticObject, T: DeserializeOwned>(
-        &self,
-        verb: &'static str,
-        object: String,
-        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
-    ) -> Result<T, Error> {
-        let result = match request {
-            Ok(request) => self.kube.request(request).await,
-            Err(error) => Err(kube::Error::BuildRequest(error)),
-        };
-        result.map_err(|source| Error::new(verb, format!("{} {object}", resource_name::<K>()), source))
-    }
 }
 
-/// The URL path of the kind's objects in `namespace`.
-fn collection<K: StaticObject>(namespace: Option<&str>) -> ApiRequest {
-    ApiRequest::new(K::url_path(&(), namespace))
-}
-
-/// The object's key, which a request about it needs.
-fn key_of<K: StaticObject>(verb: &'static str, object: &K) -> Result<ObjectKey<K>, Error> {
-    check_namespace(verb, object)?;
-    ObjectKey::of(object).ok_or_else(|| Error::not_sent(verb, object, "metadata.name must be set"))
-}
-
-/// The namespace in which a request about the object goes.
-fn check_namespace<'o, K: StaticObject>(verb: &'static str, object: &'o K) -> Result<Option<&'o str>, Error> {
-    let namespace = object.meta().namespace.as_deref().map(Arc::from);
-    match K::Scope::namespace(namespace.as_ref()) {
-        Some(_) => Ok(object.meta().namespace.as_deref()),
-        None => Err(Error::not_sent(verb, object, "metadata.namespace must be set: the kind is namespaced")),
+fn versioned(call: Call, meta: &ObjectMeta) -> Result<Call, Error> {
+    if meta.resource_version.is_none() {
+        let reason = "metadata.resourceVersion must be set, so that no change of others is lost: \
+                      read the object and change that, or use apply or patch";
+        return Err(Error::not_sent(&call, reason));
     }
+    named(call)
+}
+
+fn as_apply(mut call: Call) -> Result<Call, Error> {
+    let body = decode::<Value>(&call.body);
+    let mut body = body.map_err(|error| Error::not_sent(&call, error.to_string()))?;
+    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields"); // the API server refuses them
+    }
+    call.body = body.to_string().into();
+    call.content_type = APPLY;
+    named(call)
+}
+
+fn with_patch(mut call: Call, patch: Patch) -> Result<Call, Error> {
+    let body = patch.body.map_err(|error| Error::not_sent(&call, error.to_string()))?;
+    call.body = Bytes::from(body.to_string());
+    call.content_type = patch.content_type;
+    Ok(call)
 }
 
 /// Namespace and name for a message, as far as they are set.
@@ -219,6 +410,6 @@ pub(crate) fn name_of<K: Object>(object: &K) -> String {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("field_manager", &self.field_manager).finish_non_exhaustive()
+        f.debug_struct("Client").field("field_manager", &self.settings.field_manager).finish_non_exhaustive()
     }
 }

@@ -40,7 +40,7 @@ async fn creates_changes_and_deletes_are_reconciled() {
     client(&env).merge_patch(&key("a"), &json!({ "spec": { "size": 2 } })).await.unwrap();
     settle().await;
     assert_eq!(notes.names().len(), 2);
-    client(&env).delete(&created).await.unwrap();
+    client(&env).delete(&created).any_version().await.unwrap();
     settle().await;
     assert_eq!(notes.names().len(), 3);
 }

@@ -3,6 +3,8 @@
 
 mod cache;
 mod client;
+mod client_reads;
+mod client_requests;
 mod controller;
 mod events;
 mod faults;

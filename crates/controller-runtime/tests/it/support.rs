@@ -160,3 +160,13 @@ pub(crate) async fn settle() {
         tokio::task::yield_now().await;
     }
 }
+
+/// Waits until the object is gone from the server.
+pub(crate) async fn gone(client: &controller_runtime::Client, key: &ObjectKey<Widget>) {
+    let looked = kube_envtest::eventually(Duration::from_secs(10), async || match client.get(key).await {
+        Ok(None) => Ok(()),
+        Ok(Some(_)) => Err(format!("{key} is still there")),
+        Err(error) => Err(error.to_string()),
+    });
+    looked.await.unwrap();
+}

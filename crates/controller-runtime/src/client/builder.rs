@@ -1,0 +1,140 @@
+use std::sync::Arc;
+
+use kube_workqueue::InvalidBucket;
+use parking_lot::Mutex;
+
+use super::{
+    Client, ClientMetrics, FieldValidation, Interceptor, OwnWrites, Warnings, WriteGate,
+    limiter::Limiter,
+    metrics::{NoMetrics, metered},
+    warnings::Said,
+};
+
+/// Says how a [`Client`] works.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use controller_runtime::{Client, client::Warnings};
+///
+/// let env = kube_envtest::Environment::builder().start().await?;
+/// let client = Client::builder(env.client(), "guestbook-operator")
+///     .rate_limit(20.0, 30)? // 20 requests a second, 30 at once
+///     .warnings(Warnings::LogOnce)
+///     .build();
+/// # drop(client);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use]
+pub struct ClientBuilder {
+    settings: Settings,
+    metrics: Option<Arc<dyn ClientMetrics>>,
+}
+
+/// How a client works. Wrappers change a copy.
+#[derive(Clone)]
+pub(super) struct Settings {
+    pub(super) kube: kube::Client,
+    pub(super) field_manager: Arc<str>,
+    pub(super) field_validation: Option<FieldValidation>,
+    pub(super) dry_run: bool,
+    /// The only namespace that the client may reach, if it is restricted to one.
+    pub(super) namespace: Option<Arc<str>>,
+    pub(super) interceptors: Vec<Arc<dyn Interceptor>>,
+    pub(super) gate: Option<Arc<dyn WriteGate>>,
+    pub(super) limiter: Option<Arc<Limiter>>,
+    pub(super) warnings: Warnings,
+    pub(super) said: Arc<Said>,
+    pub(super) metrics: Arc<dyn ClientMetrics>,
+    pub(super) host: Arc<str>,
+    pub(super) own_writes: Option<Arc<dyn OwnWrites>>,
+    pub(super) rng: Arc<Mutex<fastrand::Rng>>,
+}
+
+impl ClientBuilder {
+    pub(super) fn new(kube: kube::Client, field_manager: Arc<str>) -> Self {
+        #[expect(clippy::disallowed_methods, reason = "the jitter of conflicts, unless `seed` is called")]
+        let rng = fastrand::Rng::new();
+        let settings = Settings {
+            kube,
+            field_manager,
+            field_validation: None,
+            dry_run: false,
+            namespace: None,
+            interceptors: Vec::new(),
+            gate: None,
+            limiter: None,
+            warnings: Warnings::default(),
+            said: Arc::default(),
+            metrics: Arc::new(NoMetrics),
+            host: Arc::from(""),
+            own_writes: None,
+            rng: Arc::new(Mutex::new(rng)),
+        };
+        Self { settings, metrics: None }
+    }
+
+    /// Sends no more than `burst` requests at once and `rate` a second on average, reads and retries included. Default:
+    /// no such limit, as in controller-runtime; the API server defends itself with priority and fairness.
+    ///
+    /// # Errors
+    ///
+    /// `rate` is not positive, or `burst` is zero.
+    #[doc(alias = "QPS")]
+    #[doc(alias = "Burst")]
+    pub fn rate_limit(mut self, rate: f64, burst: u32) -> Result<Self, InvalidBucket> {
+        self.settings.limiter = Some(Arc::new(Limiter::try_new(rate, burst)?));
+        Ok(self)
+    }
+
+    /// What becomes of warnings of the API server. Default: each is logged.
+    #[doc(alias = "WarningHandler")]
+    pub fn warnings(mut self, warnings: Warnings) -> Self {
+        self.settings.warnings = warnings;
+        self
+    }
+
+    /// Asks `gate` before each write. Default: none is asked.
+    pub fn write_gate(mut self, gate: Arc<dyn WriteGate>) -> Self {
+        self.settings.gate = Some(gate);
+        self
+    }
+
+    /// Tells `metrics` of every request, also of those that are made through [`Client::kube`]. Default: nobody is told.
+    pub fn metrics(mut self, metrics: Arc<dyn ClientMetrics>) -> Self {
+        self.metrics = Some(metrics);
+        self
+    }
+
+    /// What metrics call the API server: `10.96.0.1:443`, say. Default: nothing, since a [`kube::Client`] does not tell.
+    pub fn host(mut self, host: impl Into<Arc<str>>) -> Self {
+        self.settings.host = host.into();
+        self
+    }
+
+    /// Makes jitter the same in every run. Default: different.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.settings.rng = Arc::new(Mutex::new(fastrand::Rng::with_seed(seed)));
+        self
+    }
+
+    /// The client.
+    #[must_use]
+    pub fn build(self) -> Client {
+        let Self { mut settings, metrics } = self;
+        if let Some(metrics) = metrics {
+            settings.kube = metered(settings.kube, Arc::clone(&settings.host), Arc::clone(&metrics));
+            settings.metrics = metrics;
+        }
+        Client { settings: Arc::new(settings) }
+    }
+}
+
+impl std::fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("field_manager", &self.settings.field_manager)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,254 @@
+use std::{
+    fmt,
+    future::{Future, IntoFuture},
+    marker::PhantomData,
+    pin::Pin,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use kube::core::{NamespaceScope, ObjectMeta, Resource};
+use serde::Serialize;
+
+use super::{Call, Client, Error, decode::decode, read::Selection};
+
+/// What happens to the objects that a deleted object owns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Propagation {
+    /// They are deleted after it.
+    Background,
+    /// They are deleted before it: it stays until those that block its deletion are gone.
+    Foreground,
+    /// They stay, without an owner.
+    Orphan,
+}
+
+/// What became of a delete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deletion {
+    /// The object is gone.
+    Done,
+    /// The object is being deleted: it waits for finalizers, its dependents or its grace period.
+    Begun,
+    /// There was no such object.
+    NothingThere,
+}
+
+/// A delete that is sent when it is awaited.
+#[must_use = "a request is sent when it is awaited"]
+pub struct Delete<K> {
+    client: Client,
+    call: Result<Call, Error>,
+    options: Options,
+    to_cache: bool,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// `DeleteOptions` of the API.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Options {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    dry_run: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grace_period_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    propagation_policy: Option<Propagation>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    preconditions: Option<Preconditions>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Preconditions {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uid: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource_version: Option<String>,
+}
+
+impl Options {
+    fn of(client: &Client) -> Self {
+        let dry_run = if client.settings().dry_run { vec!["All"] } else { Vec::new() };
+        // What kubectl and most controllers want; without it some old kinds leave their dependents behind.
+        Self { dry_run, propagation_policy: Some(Propagation::Background), ..Self::default() }
+    }
+
+    fn write_to(&self, call: &mut Call) -> Result<(), Error> {
+        call.dry_run = !self.dry_run.is_empty();
+        let body = serde_json::to_vec(self).map_err(|error| Error::not_sent(call, error.to_string()))?;
+        call.body = Bytes::from(body);
+        Ok(())
+    }
+}
+
+impl<K> Delete<K> {
+    pub(super) fn new(client: &Client, call: Result<Call, Error>) -> Self {
+        let options = Options::of(client);
+        Self { client: client.clone(), call, options, to_cache: true, kind: PhantomData }
+    }
+
+    /// Only the very object that has this metadata.
+    pub(super) fn only(mut self, meta: &ObjectMeta) -> Self {
+        let (uid, resource_version) = (meta.uid.clone(), meta.resource_version.clone());
+        if uid.is_some() || resource_version.is_some() {
+            self.options.preconditions = Some(Preconditions { uid, resource_version });
+        }
+        self
+    }
+
+    /// Deletes the object even if it has changed since it was read; its uid still counts. Default: not so.
+    pub fn any_version(mut self) -> Self {
+        if let Some(preconditions) = &mut self.options.preconditions {
+            preconditions.resource_version = None;
+        }
+        self
+    }
+
+    /// What happens to the objects that it owns. Default: they are deleted after it.
+    #[doc(alias = "PropagationPolicy")]
+    pub fn propagation(mut self, propagation: Propagation) -> Self {
+        self.options.propagation_policy = Some(propagation);
+        self
+    }
+
+    /// How long the object may take to end, in whole seconds; zero ends it at once. Default: what the object says. Kinds
+    /// other than pods end at once whatever is said.
+    #[doc(alias = "GracePeriodSeconds")]
+    pub fn grace_period(mut self, grace: Duration) -> Self {
+        self.options.grace_period_seconds = Some(grace.as_secs());
+        self
+    }
+
+    /// Goes through everything but deletes nothing. Default: as the client, which deletes.
+    #[doc(alias = "DryRunAll")]
+    pub fn dry_run(mut self) -> Self {
+        self.options.dry_run = vec!["All"];
+        self
+    }
+
+    /// Lets the cache learn of this delete from its watch alone. Default: the next cached read sees it.
+    pub fn not_to_cache(mut self) -> Self {
+        self.to_cache = false;
+        self
+    }
+
+    async fn send(self) -> Result<Deletion, Error> {
+        let Self { client, call, options, to_cache, .. } = self;
+        let mut call = call?;
+        options.write_to(&mut call)?;
+        match client.write(call, to_cache).await {
+            Ok((_, answer)) => Ok(outcome(&answer)),
+            Err(error) if error.is_not_found() => Ok(Deletion::NothingThere),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The API server answers with a status when the object is gone, and with the object while it waits for something.
+fn outcome(answer: &[u8]) -> Deletion {
+    #[derive(serde::Deserialize)]
+    struct Seen {
+        kind: Option<String>,
+    }
+    match decode::<Seen>(answer) {
+        Ok(seen) if seen.kind.as_deref() != Some("Status") => Deletion::Begun,
+        _ => Deletion::Done,
+    }
+}
+
+impl<K: 'static> IntoFuture for Delete<K> {
+    type Output = Result<Deletion, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.send())
+    }
+}
+
+/// A delete of many objects that is sent when it is awaited.
+#[must_use = "a request is sent when it is awaited"]
+pub struct DeleteAll<K> {
+    client: Client,
+    call: Call,
+    selection: Selection,
+    options: Options,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> DeleteAll<K> {
+    pub(super) fn new(client: &Client, call: Call) -> Self {
+        let (selection, options) = (Selection::default(), Options::of(client));
+        Self { client: client.clone(), call, selection, options, kind: PhantomData }
+    }
+
+    /// Only objects in this namespace. Default: in all. Most API servers refuse to delete namespaced objects of all
+    /// namespaces at once.
+    pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self
+    where
+        K: Resource<Scope: NamespaceScope>,
+    {
+        self.call.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Only objects whose labels fit, as for [`List::labels`](super::List::labels).
+    pub fn labels(mut self, selector: impl fmt::Display) -> Self {
+        self.selection.add_labels(selector);
+        self
+    }
+
+    /// Only objects whose fields fit, as for [`List::fields`](super::List::fields).
+    pub fn fields(mut self, selector: impl fmt::Display) -> Self {
+        self.selection.add_fields(selector);
+        self
+    }
+
+    /// What happens to the objects that they own. Default: they are deleted after them.
+    pub fn propagation(mut self, propagation: Propagation) -> Self {
+        self.options.propagation_policy = Some(propagation);
+        self
+    }
+
+    /// How long each may take to end, as for [`Delete::grace_period`].
+    pub fn grace_period(mut self, grace: Duration) -> Self {
+        self.options.grace_period_seconds = Some(grace.as_secs());
+        self
+    }
+
+    /// Goes through everything but deletes nothing. Default: as the client, which deletes.
+    pub fn dry_run(mut self) -> Self {
+        self.options.dry_run = vec!["All"];
+        self
+    }
+
+    async fn send(self) -> Result<(), Error> {
+        let Self { client, mut call, selection, options, .. } = self;
+        selection.write_to(&mut call);
+        options.write_to(&mut call)?;
+        client.send(call).await.map(|_| ())
+    }
+}
+
+impl<K: 'static> IntoFuture for DeleteAll<K> {
+    type Output = Result<(), Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.send())
+    }
+}
+
+impl<K> fmt::Debug for Delete<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { call, options, .. } = self;
+        f.debug_struct("Delete").field("call", call).field("options", options).finish_non_exhaustive()
+    }
+}
+
+impl<K> fmt::Debug for DeleteAll<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { call, options, .. } = self;
+        f.debug_struct("DeleteAll").field("call", call).field("options", options).finish_non_exhaustive()
+    }
+}

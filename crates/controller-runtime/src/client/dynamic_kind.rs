@@ -1,0 +1,89 @@
+use std::{any::TypeId, fmt};
+
+use kube::{
+    core::{ApiResource, DynamicObject, NamespaceResourceScope},
+    discovery::{ApiCapabilities, Scope as DiscoveredScope},
+};
+
+use crate::object::StaticObject;
+
+/// A kind that is known at run time only: what its resource is called, and where its objects live.
+///
+/// ```
+/// use controller_runtime::client::DynamicKind;
+///
+/// let widgets = DynamicKind::namespaced("example.com", "v1", "Widget", "widgets");
+/// assert_eq!(widgets.to_string(), "widgets.example.com");
+/// ```
+///
+/// [`Client::discover`](super::Client::discover) asks the API server for it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct DynamicKind {
+    pub(crate) resource: ApiResource,
+    pub(crate) is_namespaced: bool,
+}
+
+impl DynamicKind {
+    /// A kind whose objects live in namespaces; `group` is empty for the core group.
+    #[must_use]
+    pub fn namespaced(group: &str, version: &str, kind: &str, plural: &str) -> Self {
+        Self { resource: resource(group, version, kind, plural), is_namespaced: true }
+    }
+
+    /// A kind whose objects live in the cluster; `group` is empty for the core group.
+    #[must_use]
+    pub fn cluster(group: &str, version: &str, kind: &str, plural: &str) -> Self {
+        Self { resource: resource(group, version, kind, plural), is_namespaced: false }
+    }
+
+    /// The kind of a type.
+    #[must_use]
+    pub fn of<K: StaticObject>() -> Self {
+        let is_namespaced = TypeId::of::<K::Scope>() == TypeId::of::<NamespaceResourceScope>();
+        Self { resource: ApiResource::erase::<K>(&()), is_namespaced }
+    }
+
+    /// What `kube` calls the resource.
+    #[must_use]
+    pub fn resource(&self) -> &ApiResource {
+        &self.resource
+    }
+
+    /// Whether objects of the kind live in namespaces.
+    #[must_use]
+    pub fn is_namespaced(&self) -> bool {
+        self.is_namespaced
+    }
+
+    /// The URL path of the objects in `namespace`, or of all.
+    pub(crate) fn path(&self, namespace: Option<&str>) -> String {
+        <DynamicObject as kube::Resource>::url_path(&self.resource, namespace)
+    }
+}
+
+fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
+    let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    ApiResource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        api_version,
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+    }
+}
+
+impl From<(ApiResource, ApiCapabilities)> for DynamicKind {
+    fn from((resource, capabilities): (ApiResource, ApiCapabilities)) -> Self {
+        Self { resource, is_namespaced: capabilities.scope == DiscoveredScope::Namespaced }
+    }
+}
+
+/// `deployments.apps`, or `configmaps` for the core group.
+impl fmt::Display for DynamicKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.resource.group.as_str() {
+            "" => f.write_str(&self.resource.plural),
+            group => write!(f, "{}.{group}", self.resource.plural),
+        }
+    }
+}

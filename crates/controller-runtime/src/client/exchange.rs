@@ -1,0 +1,118 @@
+//! The last part of a call's way: turn, permit, request, answer, and once more if the server asks for it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode, header};
+use http_body_util::BodyExt;
+use kube::{client::Body, core::Status};
+use tokio::time::sleep;
+
+use super::{
+    Answer, Call, Client, Error, ErrorKind, NoPermit, Verb, builder::Settings, call::Content, decode::decode,
+    error::innermost, gate::WritePermit, throttle::Throttle,
+};
+
+impl Client {
+    /// Sends a call that has passed all interceptors.
+    pub(super) async fn exchange(&self, call: Call) -> Result<Answer, Error> {
+        let settings = self.settings();
+        let mut throttle = Throttle::default();
+        loop {
+            wait_for_turn(settings, &call).await;
+            let permit = permit(settings, &call)?;
+            let got = tokio::select! {
+                // An answer that is there counts, even if the permit has ended at the same moment.
+                biased;
+                got = once(settings, &call) => got?,
+                ended = permit.ended() => return Err(interrupted(&call, ended)),
+            };
+            let refusal = match got {
+                Ok(answer) => return Ok(answer),
+                Err(refusal) => refusal,
+            };
+            let Refusal { code, retry_after, .. } = refusal;
+            let Some(delay) = throttle.step(code.as_u16(), retry_after, call.verb.is_write()) else {
+                return Err(refusal.into_error(&call));
+            };
+            settings.metrics.retry(code.as_str(), call.verb.method().as_str(), &settings.host);
+            tracing::debug!(verb = %call.verb, subject = call.subject(), "answered {code}: again in {delay:?}");
+            sleep(delay).await;
+        }
+    }
+}
+
+/// A bad answer.
+struct Refusal {
+    code: StatusCode,
+    retry_after: Option<Duration>,
+    text: Bytes,
+}
+
+async fn wait_for_turn(settings: &Settings, call: &Call) {
+    if let Some(limiter) = &settings.limiter {
+        let waited = limiter.wait().await;
+        settings.metrics.rate_limiter_duration(call.verb.method().as_str(), &settings.host, waited);
+    }
+}
+
+fn permit(settings: &Settings, call: &Call) -> Result<WritePermit, Error> {
+    match &settings.gate {
+        Some(gate) if call.verb.is_write() && !call.dry_run => {
+            gate.permit(call).map_err(|no_permit| Error::make(call, ErrorKind::NotPermitted(no_permit), None))
+        }
+        _ => Ok(WritePermit::unlimited()),
+    }
+}
+
+/// One answer, read to its end unless it is a watch.
+async fn once(settings: &Settings, call: &Call) -> Result<Result<Answer, Refusal>, Error> {
+    let response = settings.kube.send(call.to_http()?).await.map_err(|error| no_answer(call, error))?;
+    let (parts, body) = response.into_parts();
+    settings.warnings.take(call, &parts.headers, &settings.said);
+    if parts.status.is_success() && call.verb == Verb::Watch {
+        return Ok(Ok(Answer { code: parts.status, body: Content::Stream(body) }));
+    }
+    let text = read(call, body).await?;
+    Ok(if parts.status.is_success() {
+        Ok(Answer { code: parts.status, body: Content::Whole(text) })
+    } else {
+        Err(Refusal { code: parts.status, retry_after: retry_after(&parts.headers), text })
+    })
+}
+
+async fn read(call: &Call, body: Body) -> Result<Bytes, Error> {
+    let collected = body.collect().await.map_err(|error| no_answer(call, error))?;
+    Ok(collected.to_bytes())
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
+}
+
+fn no_answer(call: &Call, error: kube::Error) -> Error {
+    let why = match &error {
+        kube::Error::Service(source) => innermost(&**source).to_string(),
+        other => innermost(other).to_string(),
+    };
+    Error::make(call, ErrorKind::NoAnswer(why), None).caused_by(error)
+}
+
+fn interrupted(call: &Call, ended: NoPermit) -> Error {
+    Error::make(call, ErrorKind::Interrupted(ended), None)
+}
+
+impl Refusal {
+    fn into_error(self, call: &Call) -> Error {
+        let Self { code, retry_after, text } = self;
+        // A proxy on the way may answer in words of its own.
+        let told = decode::<Status>(&text).ok().filter(|status| status.code != 0);
+        let status = told.unwrap_or_else(|| {
+            let text = String::from_utf8_lossy(&text);
+            let line: String = text.trim().lines().next().unwrap_or_default().chars().take(200).collect();
+            let nothing = line.is_empty().then(|| code.canonical_reason().unwrap_or("no reason given"));
+            Status::failure(nothing.unwrap_or(&line), "").with_code(code.as_u16())
+        });
+        Error::refused(call, status, retry_after)
+    }
+}

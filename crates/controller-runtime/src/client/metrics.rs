@@ -1,0 +1,136 @@
+//! What the requests of a client cost, for whoever counts it.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::{Body as _, Frame, SizeHint};
+use kube::client::Body;
+use tokio::time::Instant;
+
+/// Takes what client-go's metrics tell of requests, with their meaning and labels.
+///
+/// `verb` and `method` are HTTP methods in capitals, as in client-go. `host` is what the client was told
+/// ([`ClientBuilder::host`](super::ClientBuilder::host)). Called on the way of every request, so it must not block.
+pub trait ClientMetrics: Send + Sync + 'static {
+    /// `rest_client_requests_total`: a request was answered with `code`, or not at all: `<error>`.
+    fn request(&self, code: &str, method: &str, host: &str);
+
+    /// `rest_client_request_duration_seconds`: from sending a request until its answer began.
+    fn request_duration(&self, _verb: &str, _host: &str, _took: Duration) {}
+
+    /// `rest_client_rate_limiter_duration_seconds`: how long a request waited for its turn.
+    fn rate_limiter_duration(&self, _verb: &str, _host: &str, _waited: Duration) {}
+
+    /// `rest_client_request_size_bytes`: the length of a request's body.
+    fn request_size(&self, _verb: &str, _host: &str, _bytes: u64) {}
+
+    /// `rest_client_response_size_bytes`: the length of an answer's body. Watches have none.
+    fn response_size(&self, _verb: &str, _host: &str, _bytes: u64) {}
+
+    /// `rest_client_request_retries_total`: a request is sent again after an answer with `code`.
+    fn retry(&self, _code: &str, _verb: &str, _host: &str) {}
+}
+
+/// Counts nothing.
+pub(super) struct NoMetrics;
+
+impl ClientMetrics for NoMetrics {
+    fn request(&self, _: &str, _: &str, _: &str) {}
+}
+
+/// A client that sends what `kube` sends and tells `metrics` of it, whoever uses it.
+pub(super) fn metered(kube: kube::Client, host: Arc<str>, metrics: Arc<dyn ClientMetrics>) -> kube::Client {
+    let namespace = kube.default_namespace().to_owned();
+    kube::Client::new(Metered { kube, host, metrics }, namespace)
+}
+
+struct Metered {
+    kube: kube::Client,
+    host: Arc<str>,
+    metrics: Arc<dyn ClientMetrics>,
+}
+
+impl tower_service::Service<Request<Body>> for Metered {
+    type Response = Response<Counted>;
+    type Error = kube::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, kube::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), kube::Error>> {
+        Poll::Ready(Ok(())) // `send` waits until it may
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (kube, host, metrics) = (self.kube.clone(), Arc::clone(&self.host), Arc::clone(&self.metrics));
+        let verb = request.method().clone();
+        let is_watch =
+            request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"));
+        Box::pin(async move {
+            if let Some(bytes) = request.body().size_hint().exact() {
+                metrics.request_size(verb.as_str(), &host, bytes);
+            }
+            let sent = Instant::now();
+            let result = kube.send(request).await;
+            metrics.request_duration(verb.as_str(), &host, sent.elapsed());
+            match &result {
+                Ok(response) => metrics.request(response.status().as_str(), verb.as_str(), &host),
+                Err(_) => metrics.request("<error>", verb.as_str(), &host),
+            }
+            result.map(|response| {
+                response.map(|body| {
+                    let told = (!is_watch).then(|| Told { verb, host, metrics, bytes: 0 });
+                    Counted { body, told }
+                })
+            })
+        })
+    }
+}
+
+/// A body whose length is told when it has been read, or given up.
+struct Counted {
+    body: Body,
+    told: Option<Told>,
+}
+
+struct Told {
+    verb: http::Method,
+    host: Arc<str>,
+    metrics: Arc<dyn ClientMetrics>,
+    bytes: u64,
+}
+
+impl http_body::Body for Counted {
+    type Data = Bytes;
+    type Error = <Body as http_body::Body>::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let (Some(Ok(frame)), Some(told)) = (&frame, &mut self.told) {
+            told.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.metrics.response_size(self.verb.as_str(), &self.host, self.bytes);
+    }
+}

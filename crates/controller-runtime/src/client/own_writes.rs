@@ -1,0 +1,140 @@
+use bytes::Bytes;
+
+use super::{Call, Verb};
+
+/// Learns what this process wrote, so that its cached reads need not wait for the watch to show it.
+pub(crate) trait OwnWrites: Send + Sync + 'static {
+    /// The API server has stored an object: `object` is its answer, as JSON.
+    fn wrote(&self, call: &Call, object: &Bytes);
+
+    /// The API server has removed the object that `call` names, which had this uid if that is known.
+    fn deleted(&self, call: &Call, uid: Option<&str>);
+}
+
+/// What an answer means for somebody who knows the objects of its kind.
+#[derive(Debug, PartialEq)]
+pub(super) enum Outcome {
+    /// The object is as the answer says.
+    Wrote,
+    /// The object of this uid is gone.
+    Deleted(Option<String>),
+    /// It says nothing about the object, or may not.
+    Nothing,
+}
+
+impl Outcome {
+    /// Reads the answer to a call.
+    ///
+    /// A write to an object that is being deleted may be the one that ends it: the API server answers with the last state
+    /// of an object that no longer waits for a finalizer or its grace period.
+    pub(super) fn of(call: &Call, answer: &Bytes) -> Self {
+        let about_the_object = matches!(call.subresource(), None | Some("status"));
+        let about_one =
+            matches!(call.verb(), Verb::Create | Verb::Update | Verb::Patch | Verb::Apply | Verb::Delete);
+        if !about_the_object || !about_one || call.is_dry_run() {
+            return Self::Nothing;
+        }
+        let Ok(seen) = serde_json::from_slice::<Seen>(answer) else { return Self::Nothing };
+        match seen.kind.as_deref() {
+            Some("Status") if call.verb() == Verb::Delete => {
+                Self::Deleted(seen.details.and_then(|details| details.uid))
+            }
+            Some(kind) if kind == call.kind().resource.kind => {
+                if seen.metadata.is_gone() {
+                    Self::Deleted(seen.metadata.uid)
+                } else {
+                    Self::Wrote
+                }
+            }
+            _ => Self::Nothing, // metadata alone, or the answer of an interceptor
+        }
+    }
+}
+
+/// As much of an answer as tells what it is.
+#[derive(serde::Deserialize)]
+struct Seen {
+    kind: Option<String>,
+    #[serde(default)]
+    metadata: Metadata,
+    details: Option<Details>,
+}
+
+#[derive(serde::Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    uid: Option<String>,
+    deletion_timestamp: Option<String>,
+    deletion_grace_period_seconds: Option<i64>,
+    #[serde(default)]
+    finalizers: Vec<String>,
+}
+
+#[derive(serde::Deserialize)]
+struct Details {
+    uid: Option<String>,
+}
+
+impl Metadata {
+    fn is_gone(&self) -> bool {
+        self.deletion_timestamp.is_some()
+            && self.finalizers.is_empty()
+            && self.deletion_grace_period_seconds.unwrap_or(0) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::client::DynamicKind;
+
+    fn call(verb: Verb) -> Call {
+        Call::new(verb, Arc::new(DynamicKind::of::<ConfigMap>()))
+    }
+
+    fn of(call: &Call, answer: &Value) -> Outcome {
+        Outcome::of(call, &Bytes::from(answer.to_string()))
+    }
+
+    #[test]
+    fn what_was_stored_is_known_and_a_dry_run_is_not() {
+        let answer = json!({ "kind": "ConfigMap", "metadata": { "uid": "1" } });
+        assert_eq!(of(&call(Verb::Update), &answer), Outcome::Wrote);
+        let mut trial = call(Verb::Update);
+        trial.dry_run = true;
+        assert_eq!(of(&trial, &answer), Outcome::Nothing);
+        let mut other = call(Verb::Create);
+        other.subresource = Some("token".to_owned());
+        assert_eq!(of(&other, &answer), Outcome::Nothing, "of a subresource");
+        other.subresource = Some("status".to_owned());
+        assert_eq!(of(&other, &answer), Outcome::Wrote);
+    }
+
+    #[test]
+    fn an_object_goes_with_its_delete_or_with_its_last_finalizer() {
+        let gone = Outcome::Deleted(Some("1".to_owned()));
+        let status = json!({ "kind": "Status", "status": "Success", "details": { "uid": "1" } });
+        assert_eq!(of(&call(Verb::Delete), &status), gone);
+
+        let mut going = json!({
+            "kind": "ConfigMap",
+            "metadata": { "uid": "1", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"] },
+        });
+        assert_eq!(of(&call(Verb::Delete), &going), Outcome::Wrote, "it waits for a finalizer");
+        going["metadata"]["finalizers"] = json!([]);
+        assert_eq!(of(&call(Verb::Patch), &going), gone);
+        going["metadata"]["deletionGracePeriodSeconds"] = json!(30);
+        assert_eq!(of(&call(Verb::Patch), &going), Outcome::Wrote, "it ends in its own time");
+    }
+
+    #[test]
+    fn metadata_alone_says_too_little() {
+        let answer = json!({ "kind": "PartialObjectMetadata", "metadata": { "uid": "1" } });
+        assert_eq!(of(&call(Verb::Patch), &answer), Outcome::Nothing);
+    }
+}

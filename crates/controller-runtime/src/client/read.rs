@@ -1,0 +1,262 @@
+use std::{
+    fmt,
+    future::{Future, IntoFuture},
+    marker::PhantomData,
+    pin::Pin,
+};
+
+use futures::{Stream, StreamExt, stream};
+use kube::core::{ListMeta, NamespaceScope, Resource};
+use serde::{Deserialize, de::DeserializeOwned};
+
+use super::{Call, Client, Error, write::decode_answer};
+
+/// What the API server is asked to send instead of whole objects.
+pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// Objects per page of [`List::pages`], unless told otherwise: as client-go's pager.
+const PAGE: u32 = 500;
+
+type Sent<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
+
+/// A read of one object that is sent when it is awaited; `None` if there is no such object.
+#[must_use = "a request is sent when it is awaited"]
+pub struct Get<K> {
+    client: Client,
+    call: Call,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> Get<K> {
+    pub(super) fn new(client: &Client, mut call: Call, metadata_alone: bool) -> Self {
+        if metadata_alone {
+            call.accept = METADATA;
+        }
+        Self { client: client.clone(), call, kind: PhantomData }
+    }
+
+    /// Lets the API server answer from its cache, with this version or a later one; with `0`, any version. Default: the
+    /// latest version.
+    pub fn not_older_than(mut self, resource_version: impl Into<String>) -> Self {
+        self.call.push("resourceVersion", resource_version);
+        self
+    }
+}
+
+impl<K: DeserializeOwned + 'static> IntoFuture for Get<K> {
+    type Output = Result<Option<K>, Error>;
+    type IntoFuture = Sent<Option<K>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { client, call, .. } = self;
+        Box::pin(async move {
+            match client.send(call.clone()).await {
+                Ok(answer) => decode_answer(&call, &answer.into_bytes()).map(Some),
+                Err(error) if error.is_not_found() => Ok(None),
+                Err(error) => Err(error),
+            }
+        })
+    }
+}
+
+/// A read of many objects. Awaited, it is one request, which gives one [`Page`]: all objects, unless there is a
+/// [`limit`](List::limit). [`List::pages`] goes through them piece by piece.
+#[must_use = "a request is sent when it is awaited"]
+pub struct List<K> {
+    client: Client,
+    call: Call,
+    selection: Selection,
+    limit: Option<u32>,
+    continue_token: Option<String>,
+    complete: Complete<K>,
+}
+
+/// Adds to an object what the items of a list do not say, because the list does.
+pub(super) type Complete<K> = fn(&mut K, &Call);
+
+/// Which objects of a kind.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Selection {
+    labels: Vec<String>,
+    fields: Vec<String>,
+}
+
+impl Selection {
+    pub(super) fn add_labels(&mut self, selector: impl fmt::Display) {
+        self.labels.push(selector.to_string());
+    }
+
+    pub(super) fn add_fields(&mut self, selector: impl fmt::Display) {
+        self.fields.push(selector.to_string());
+    }
+
+    pub(super) fn write_to(&self, call: &mut Call) {
+        for (name, terms) in [("labelSelector", &self.labels), ("fieldSelector", &self.fields)] {
+            let terms: Vec<&str> = terms.iter().map(String::as_str).filter(|term| !term.is_empty()).collect();
+            if !terms.is_empty() {
+                call.push(name, terms.join(","));
+            }
+        }
+    }
+}
+
+impl<K> List<K> {
+    pub(super) fn new(client: &Client, mut call: Call, metadata_alone: bool) -> Self {
+        if metadata_alone {
+            call.accept = METADATA_LIST;
+        }
+        let (client, selection) = (client.clone(), Selection::default());
+        Self { client, call, selection, limit: None, continue_token: None, complete: |_, _| {} }
+    }
+
+    pub(super) fn completed_by(mut self, complete: Complete<K>) -> Self {
+        self.complete = complete;
+        self
+    }
+
+    /// Only objects in this namespace. Default: in all.
+    #[doc(alias = "InNamespace")]
+    pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self
+    where
+        K: Resource<Scope: NamespaceScope>,
+    {
+        self.call.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Only objects whose labels fit: `app=web,tier in (a,b)`, or a [`kube::core::Selector`]. Several calls must all fit.
+    #[doc(alias = "MatchingLabels")]
+    #[doc(alias = "HasLabels")]
+    pub fn labels(mut self, selector: impl fmt::Display) -> Self {
+        self.selection.add_labels(selector);
+        self
+    }
+
+    /// Only objects whose fields fit, of those that the API server can select by: `metadata.name=web`, say. Several calls
+    /// must all fit.
+    #[doc(alias = "MatchingFields")]
+    pub fn fields(mut self, selector: impl fmt::Display) -> Self {
+        self.selection.add_fields(selector);
+        self
+    }
+
+    /// At most so many objects in one answer. Default: all of them; 500 for [`List::pages`].
+    pub fn limit(mut self, objects: u32) -> Self {
+        self.limit = Some(objects);
+        self
+    }
+
+    /// Goes on where a page with this [`Page::continue_token`] ended.
+    pub fn continue_from(mut self, token: impl Into<String>) -> Self {
+        self.continue_token = Some(token.into());
+        self
+    }
+
+    /// Lets the API server answer from its cache, with this version or a later one; with `0`, any version. Default: the
+    /// latest version.
+    pub fn not_older_than(self, resource_version: &str) -> Self {
+        self.at(resource_version, "NotOlderThan")
+    }
+
+    /// Asks for the state at exactly this version, which the API server keeps for some minutes.
+    pub fn exactly(self, resource_version: &str) -> Self {
+        self.at(resource_version, "Exact")
+    }
+
+    fn at(mut self, resource_version: &str, mode: &str) -> Self {
+        self.call.push("resourceVersion", resource_version);
+        self.call.push("resourceVersionMatch", mode);
+        self
+    }
+}
+
+impl<K: DeserializeOwned + Send + 'static> List<K> {
+    /// The pages, each asked for when the one before has been taken. Ends after the last one, and after an error.
+    ///
+    /// All pages show the state at the time of the first. If going through them takes so long that the API server has
+    /// forgotten that state, the error [`is_expired`](Error::is_expired).
+    pub fn pages(mut self) -> impl Stream<Item = Result<Page<K>, Error>> + Send + Unpin {
+        self.limit = self.limit.or(Some(PAGE));
+        stream::unfold(Some(self), async |rest: Option<Self>| {
+            let list = rest?;
+            let page = list.page().await;
+            let token = page.as_ref().ok().and_then(|page| page.continue_token.clone());
+            let rest = token.map(|token| list.next(token));
+            Some((page, rest))
+        })
+        .boxed()
+    }
+
+    fn next(mut self, token: String) -> Self {
+        self.continue_token = Some(token);
+        // The token holds the version, and the API server refuses to be told it twice.
+        self.call.query.clear();
+        self
+    }
+
+    async fn page(&self) -> Result<Page<K>, Error> {
+        let mut call = self.call.clone();
+        self.selection.write_to(&mut call);
+        if let Some(limit) = self.limit {
+            call.push("limit", limit.to_string());
+        }
+        if let Some(token) = &self.continue_token {
+            call.push("continue", token);
+        }
+        let answer = self.client.send(call.clone()).await?;
+        let Items { metadata, items } = decode_answer::<Items<K>>(&call, &answer.into_bytes())?;
+        let mut items = items.unwrap_or_default();
+        items.iter_mut().for_each(|item| (self.complete)(item, &call));
+        Ok(Page {
+            items,
+            continue_token: metadata.continue_.filter(|token| !token.is_empty()),
+            remaining: metadata.remaining_item_count.and_then(|count| u64::try_from(count).ok()),
+            resource_version: metadata.resource_version.unwrap_or_default(),
+        })
+    }
+}
+
+impl<K: DeserializeOwned + Send + 'static> IntoFuture for List<K> {
+    type Output = Result<Page<K>, Error>;
+    type IntoFuture = Sent<Page<K>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { self.page().await })
+    }
+}
+
+/// Objects of one answer to a [`List`].
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Page<K> {
+    /// The objects, by namespace and name.
+    pub items: Vec<K>,
+    /// For [`List::continue_from`]; `None` if there are no more.
+    pub continue_token: Option<String>,
+    /// How many more there are, if the API server says so.
+    pub remaining: Option<u64>,
+    /// The version of the whole list: watches begin here.
+    pub resource_version: String,
+}
+
+#[derive(Deserialize)]
+#[serde(bound(deserialize = "K: Deserialize<'de>"))]
+struct Items<K> {
+    #[serde(default)]
+    metadata: ListMeta,
+    /// Go writes an empty list as null.
+    items: Option<Vec<K>>,
+}
+
+impl<K> fmt::Debug for Get<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Get").field("call", &self.call).finish_non_exhaustive()
+    }
+}
+
+impl<K> fmt::Debug for List<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("List").field("call", &self.call).finish_non_exhaustive()
+    }
+}

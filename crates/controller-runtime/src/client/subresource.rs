@@ -1,0 +1,95 @@
+use std::{fmt, future::Future};
+
+use bytes::Bytes;
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{Apply, Call, Change, Client, Create, Error, Patch, Update, Verb, Write, write::decode_answer};
+
+/// Something below an object that is read and written by itself: its `status`, `scale`, `eviction`, `token`, …
+///
+/// What it takes and returns is up to the subresource, so the caller says the types.
+///
+/// ```no_run
+/// # use controller_runtime::{Client, ObjectKey, client::Error};
+/// use k8s_openapi::api::{apps::v1::Deployment, autoscaling::v1::Scale, core::v1::Pod, policy::v1::Eviction};
+/// use kube::core::Status;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let scale = client.subresource(&ObjectKey::<Deployment>::new("demo", "web"), "scale");
+/// let mut wanted: Scale = scale.get().await?;
+/// wanted.spec.get_or_insert_default().replicas = Some(3);
+/// let _: Scale = scale.update(&wanted).await?;
+///
+/// let eviction = client.subresource(&ObjectKey::<Pod>::new("demo", "web-0"), "eviction");
+/// let _: Status = eviction.create(&Eviction::default()).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Subresource {
+    client: Client,
+    /// With the object and the subresource filled in.
+    call: Call,
+}
+
+impl Subresource {
+    pub(super) fn new(client: &Client, mut call: Call, name: &str) -> Self {
+        call.subresource = Some(name.to_owned());
+        Self { client: client.clone(), call }
+    }
+
+    /// What it is now.
+    ///
+    /// # Errors
+    ///
+    /// The request failed; [`Error::is_not_found`] if there is no such object.
+    pub fn get<T: DeserializeOwned>(&self) -> impl Future<Output = Result<T, Error>> + Send + use<T> {
+        let (client, call) = (self.client.clone(), self.call(Verb::Get));
+        async move {
+            let answer = client.send(call.clone()).await?;
+            decode_answer(&call, &answer.into_bytes())
+        }
+    }
+
+    /// Creates what `body` says: an eviction, a token, a binding.
+    pub fn create<T>(&self, body: &impl Serialize) -> Write<T, Create> {
+        Write::new(&self.client, self.with_body(Verb::Create, body))
+    }
+
+    /// Replaces it. A `metadata.resourceVersion` in the body is a precondition.
+    pub fn update<T>(&self, body: &impl Serialize) -> Write<T, Update> {
+        Write::new(&self.client, self.with_body(Verb::Update, body))
+    }
+
+    /// Changes it by a patch.
+    pub fn patch<T>(&self, patch: Patch) -> Write<T, Change> {
+        Write::new(&self.client, super::with_patch(self.call(Verb::Patch), patch))
+    }
+
+    /// Makes it be as given, by server-side apply. The body names the kind (`apiVersion`, `kind`), and holds what should be
+    /// so, such as `status`.
+    pub fn apply<T>(&self, body: &impl Serialize) -> Write<T, Apply> {
+        let call = self.with_body(Verb::Apply, body).map(|mut call| {
+            call.content_type = super::APPLY;
+            call
+        });
+        Write::new(&self.client, call).force()
+    }
+
+    fn call(&self, verb: Verb) -> Call {
+        Call { verb, ..self.call.clone() }
+    }
+
+    fn with_body(&self, verb: Verb, body: &impl Serialize) -> Result<Call, Error> {
+        let mut call = self.call(verb);
+        let body = serde_json::to_vec(body).map_err(|error| Error::not_sent(&call, error.to_string()))?;
+        call.body = Bytes::from(body);
+        Ok(call)
+    }
+}
+
+impl fmt::Debug for Subresource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Subresource({})", self.call.subject())
+    }
+}

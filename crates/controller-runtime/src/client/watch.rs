@@ -1,0 +1,155 @@
+use std::{fmt, marker::PhantomData, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use futures::{Stream, StreamExt, stream, stream::BoxStream};
+use http_body_util::BodyExt;
+use kube::core::{NamespaceScope, Resource, Status, WatchEvent};
+use serde::de::DeserializeOwned;
+
+use super::{
+    Call, Client, Error, ErrorKind, call::Content, error::describe, read::Selection, write::decode_answer,
+};
+
+/// Changes of the objects of a kind, as the API server sends them.
+///
+/// This is the plain watch: it ends when the API server ends it, after some minutes, and must then be begun anew by whoever
+/// knows what was seen. [`Cached`](crate::Cached) does all that.
+///
+/// ```no_run
+/// # use controller_runtime::{Client, client::Error};
+/// # use futures::{TryStreamExt};
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// use kube::core::WatchEvent;
+///
+/// # async fn example(client: Client) -> Result<(), Error> {
+/// let page = client.list::<ConfigMap>().in_namespace("default").await?;
+/// let mut changes = client.watch::<ConfigMap>(&page.resource_version).in_namespace("default").stream();
+/// while let Some(event) = changes.try_next().await? {
+///     if let WatchEvent::Added(map) = event {
+///         println!("{:?}", map.metadata.name);
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a watch begins when its stream is polled"]
+pub struct Watch<K> {
+    client: Client,
+    call: Call,
+    selection: Selection,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> Watch<K> {
+    pub(super) fn new(client: &Client, mut call: Call, resource_version: &str) -> Self {
+        call.push("watch", "true");
+        call.push("resourceVersion", resource_version);
+        call.push("allowWatchBookmarks", "true");
+        let (client, selection) = (client.clone(), Selection::default());
+        Self { client, call, selection, kind: PhantomData }
+    }
+
+    /// Only objects in this namespace. Default: in all.
+    pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self
+    where
+        K: Resource<Scope: NamespaceScope>,
+    {
+        self.call.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Only objects whose labels fit, as for [`List::labels`](super::List::labels).
+    pub fn labels(mut self, selector: impl fmt::Display) -> Self {
+        self.selection.add_labels(selector);
+        self
+    }
+
+    /// Only objects whose fields fit, as for [`List::fields`](super::List::fields).
+    pub fn fields(mut self, selector: impl fmt::Display) -> Self {
+        self.selection.add_fields(selector);
+        self
+    }
+
+    /// How long the API server keeps the watch open, in whole seconds. Default: what it likes, which is 30 to 60 minutes.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.call.push("timeoutSeconds", timeout.as_secs().to_string());
+        self
+    }
+}
+
+impl<K: DeserializeOwned + Send + 'static> Watch<K> {
+    /// The changes, bookmarks included. Ends with the watch, and after an error.
+    ///
+    /// An error event becomes an error: one that [`is_expired`](Error::is_expired) says to list anew.
+    pub fn stream(self) -> impl Stream<Item = Result<WatchEvent<K>, Error>> + Send + Unpin {
+        let Self { client, mut call, selection, .. } = self;
+        selection.write_to(&mut call);
+        let events = async move {
+            let lines = match client.send(call.clone()).await {
+                Ok(answer) => lines(call.clone(), answer.body),
+                Err(error) => stream::iter([Err(error)]).boxed(),
+            };
+            lines.map(move |line| event(&call, &line?))
+        };
+        let mut failed = false;
+        stream::once(events)
+            .flatten()
+            .take_while(move |event| {
+                let goes_on = !failed;
+                failed |= event.is_err();
+                std::future::ready(goes_on)
+            })
+            .boxed()
+    }
+}
+
+fn event<K: DeserializeOwned>(call: &Call, line: &[u8]) -> Result<WatchEvent<K>, Error> {
+    #[derive(serde::Deserialize)]
+    struct Failed {
+        object: Status,
+    }
+    let event = decode_answer(call, line)?;
+    if let WatchEvent::Error(_) = &event {
+        let Failed { object } = decode_answer(call, line)?;
+        return Err(Error::refused(call, object, None));
+    }
+    Ok(event)
+}
+
+/// The lines of a body, without empty ones.
+fn lines(call: Call, content: Content) -> BoxStream<'static, Result<Bytes, Error>> {
+    let body = match content {
+        Content::Stream(body) => body.into_data_stream().boxed(),
+        // An interceptor answered.
+        Content::Whole(bytes) => stream::iter([Ok(bytes)]).boxed(),
+    };
+    let state = (body, BytesMut::new(), call);
+    stream::unfold(state, async |(mut body, mut buffer, call)| {
+        loop {
+            if let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
+                let line = buffer.split_to(end + 1).freeze().slice(..end);
+                if !line.is_empty() {
+                    return Some((Ok(line), (body, buffer, call)));
+                }
+                continue;
+            }
+            match body.next().await {
+                Some(Ok(chunk)) => buffer.extend_from_slice(&chunk),
+                Some(Err(error)) => {
+                    let error =
+                        Error::make(&call, ErrorKind::NoAnswer(describe(&error)), None).caused_by(error);
+                    return Some((Err(error), (body, BytesMut::new(), call)));
+                }
+                // The last line of a watch ends with a line feed. What has none was cut.
+                None => return None,
+            }
+        }
+    })
+    .boxed()
+}
+
+impl<K> fmt::Debug for Watch<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("call", &self.call).finish_non_exhaustive()
+    }
+}
