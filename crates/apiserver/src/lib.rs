@@ -67,7 +67,7 @@
 //! Absent is what would be an invention without its counterpart: Services, IPAddresses and ServiceCIDRs (allocation of
 //! addresses), HorizontalPodAutoscalers (conversion between versions), CertificateSigningRequests, tokens and reviews (the
 //! identity of the requester), admission policies (CEL), APIServices, ComponentStatuses, dynamic resource allocation, and
-//! of pods everything that a node answers, eviction, binding and resizing.
+//! of pods everything that a node answers.
 //!
 //! # What is not here
 //!

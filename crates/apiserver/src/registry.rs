@@ -185,8 +185,8 @@ impl Served {
         new: &mut Value,
         subresource: &str,
     ) -> Result<(), ApiError> {
-        if !self.is_custom() && subresource.is_empty() {
-            builtin::prepare_update(&self.resource, old, new);
+        if !self.is_custom() {
+            builtin::prepare_update(&self.resource, subresource, old, new);
         }
         if self.defines() {
             crd::object::prepare_update(new, subresource);
@@ -204,7 +204,7 @@ impl Served {
         } else if self.defines() {
             crd::validate::create(object)
         } else {
-            builtin::validate(&self.resource, object, None)
+            builtin::validate_create(&self.resource, object)
         }
     }
 
@@ -214,12 +214,10 @@ impl Served {
             self.schema.validate_status_update(old, new)
         } else if self.is_custom() {
             self.schema.validate_update(old, new)
-        } else if !subresource.is_empty() {
-            Vec::new()
         } else if self.defines() {
-            crd::validate::update(old, new)
+            if subresource.is_empty() { crd::validate::update(old, new) } else { Vec::new() }
         } else {
-            builtin::validate(&self.resource, new, Some(old))
+            builtin::validate_update(&self.resource, subresource, old, new)
         }
     }
 

@@ -38,12 +38,19 @@ pub(crate) struct Resource {
     /// What a field selector may name besides `metadata.name` and `metadata.namespace`.
     pub(crate) selectable: Vec<SelectableField>,
     pub(crate) rules: Rules,
+    /// What a POST to the collection does instead of storing an object.
+    pub(crate) act: Option<Act>,
 }
 
 impl Resource {
     /// `v1`, `apps/v1`.
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// Its group and version.
+    pub(crate) fn group_version(&self) -> (String, String) {
+        (self.group.clone(), self.version.clone())
     }
 
     /// Whether the main endpoint answers `verb` (`get list watch create update patch delete deletecollection`).
@@ -76,6 +83,17 @@ pub(crate) struct Subresource {
     /// Group and version of `kind`; `None` where they are the parent's.
     pub(crate) group_version: Option<(String, String)>,
     pub(crate) verbs: Vec<String>,
+    /// What a POST to it does.
+    pub(crate) act: Option<Act>,
+}
+
+/// What a POST does that stores no object of its own kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// Gives a pod to a node.
+    Bind,
+    /// Deletes a pod as far as its disruption budget allows.
+    Evict,
 }
 
 /// One column of a Table.

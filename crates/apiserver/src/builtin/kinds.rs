@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use serde::Deserialize;
 
-use super::rows::{KINDS, Kind, path};
+use super::rows::{KINDS, Kind, act, path};
 use super::{columns, data};
 use crate::resource::{Resource, ScalePaths, StorageKey, Subresource};
 use crate::schema::{Definitions, Schema};
@@ -63,6 +63,12 @@ pub(crate) fn served() -> Vec<(Arc<Resource>, Arc<Schema>)> {
         .collect()
 }
 
+/// The schema of a kind, which need not be that of a resource: `policy/v1` and `Eviction`.
+pub(crate) fn schema_of_kind(api_version: &str, kind: &str) -> Option<Arc<Schema>> {
+    let message = data::message_of_kind(api_version, kind)?;
+    Schema::builtin(schemas(), &format!("io.k8s.api.{}", message.name()))
+}
+
 /// The place of a group in discovery, after all builtin ones if it is none of them. The core group comes first.
 pub(crate) fn group_rank(group: &str) -> usize {
     let mut groups: Vec<&str> = data::resources()
@@ -88,6 +94,7 @@ impl Kind {
                 kind: sub.kind.clone(),
                 group_version: (!sub.version.is_empty()).then(|| (sub.group.clone(), sub.version.clone())),
                 verbs: sub.verbs.clone(),
+                act: act(self.plural, &sub.name),
             })
             .collect();
         Resource {
@@ -115,6 +122,7 @@ impl Kind {
             columns: columns::of(&row.kind),
             selectable: (self.selectable)(),
             rules: self.rules,
+            act: act(self.plural, ""),
             kind: row.kind,
             plural: row.name,
         }

@@ -10,8 +10,10 @@ mod event;
 mod kinds;
 mod message;
 mod pod;
+mod pod_resize;
 mod pod_spec;
 mod pod_template;
+mod pod_update;
 mod prepare;
 mod rows;
 mod scalar;
@@ -19,7 +21,7 @@ mod validate;
 mod workload;
 
 pub(crate) use data::{has_kind, message, message_of_kind};
-pub(crate) use kinds::{group_rank, served};
+pub(crate) use kinds::{group_rank, schema_of_kind, served};
 pub(crate) use message::{Count, Field, Message, Type};
 
 use serde_json::Value;
@@ -42,10 +44,17 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {
     forget_empty(resource, object);
 }
 
-/// What the kind writes into the new state of an object, after [`conform`]. Not for subresources.
-pub(crate) fn prepare_update(resource: &Resource, old: &Value, new: &mut Value) {
-    prepare::update(resource, old, new);
-    forget_empty(resource, new);
+/// What the kind writes into the new state of an object, after [`conform`], and what it keeps of the old one.
+pub(crate) fn prepare_update(resource: &Resource, subresource: &str, old: &Value, new: &mut Value) {
+    match subresource {
+        "" => {
+            prepare::update(resource, old, new);
+            forget_empty(resource, new);
+        }
+        "resize" => pod_resize::keep_all_but_resources(old, new),
+        "ephemeralcontainers" => pod_update::keep_all_but_ephemeral_containers(old, new),
+        _ => {}
+    }
 }
 
 /// Lists that were empty read as null; metadata and free-form parts are left alone. Definitions are JSON to the end.
@@ -62,9 +71,24 @@ fn forget_empty(resource: &Resource, object: &mut Value) {
     }
 }
 
-/// What is wrong with a new object, or with the new state of `old`, metadata apart. Not for subresources.
-pub(crate) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    validate::validate(resource, new, old)
+/// What is wrong with a new object, metadata apart.
+pub(crate) fn validate_create(resource: &Resource, object: &Value) -> Vec<FieldError> {
+    validate::validate(resource, object, None)
+}
+
+/// What is wrong with the new state of an object, metadata apart.
+pub(crate) fn validate_update(
+    resource: &Resource,
+    subresource: &str,
+    old: &Value,
+    new: &Value,
+) -> Vec<FieldError> {
+    match subresource {
+        "" => validate::validate(resource, new, Some(old)),
+        "resize" => pod_resize::validate(resource, old, new),
+        "ephemeralcontainers" => pod_update::validate_ephemeral_containers(old, new),
+        _ => Vec::new(),
+    }
 }
 
 /// What clients are told about an object that is accepted.

@@ -75,7 +75,7 @@ fn tolerate(spec: &mut Value, taint: &str) {
 
 /// How well a pod is protected when its node runs short: all of its containers ask for exactly what they are limited to
 /// (`Guaranteed`), none asks for anything (`BestEffort`), or something between (`Burstable`).
-fn qos_class(spec: &Value) -> &'static str {
+pub(super) fn qos_class(spec: &Value) -> &'static str {
     let lists =
         ["initContainers", "containers"].map(|list| spec[list].as_array().map_or(&[][..], Vec::as_slice));
     let containers: Vec<&Value> = lists.into_iter().flatten().collect();

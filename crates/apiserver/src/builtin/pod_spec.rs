@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::scalar::quantity_value;
 use crate::resource::Resource;
 use crate::status::FieldError;
 
@@ -47,6 +48,7 @@ pub(super) fn validate(resource: &Resource, object: &Value) -> Vec<FieldError> {
                 errors.push(FieldError::required(format!("{path}.{field}"), ""));
             }
         }
+        errors.extend(within_limits(&container["resources"], &format!("{path}.resources.requests")));
         for (index, mount) in list(container, "volumeMounts").iter().enumerate() {
             let name = text(mount, "name");
             if !name.is_empty() && !volumes.contains(name) {
@@ -59,6 +61,23 @@ pub(super) fn validate(resource: &Resource, object: &Value) -> Vec<FieldError> {
         }
     }
     errors
+}
+
+/// Nothing asks for more than it is limited to.
+fn within_limits(resources: &Value, path: &str) -> Vec<FieldError> {
+    let requests = resources["requests"].as_object().into_iter().flatten();
+    requests
+        .filter_map(|(name, request)| {
+            let limit = resources["limits"].get(name)?;
+            (quantity_value(request)? > quantity_value(limit)?).then(|| {
+                let why = format!(
+                    "must be less than or equal to {name} limit of {}",
+                    limit.as_str().unwrap_or_default()
+                );
+                FieldError::invalid(path, &request.to_string(), &why)
+            })
+        })
+        .collect()
 }
 
 /// What is accepted, but hardly meant.

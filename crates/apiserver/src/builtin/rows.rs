@@ -3,7 +3,7 @@
 //! A kind is here when answering for it is honest: no node to ask, no other server, no identity of the requester. What
 //! such a kind does beyond its schema is in `defaults`, `prepare` and `validate`.
 
-use crate::resource::{Generation, NameRule, Rules, SelectableField};
+use crate::resource::{Act, Generation, NameRule, Rules, SelectableField};
 
 /// What is known by hand about one kind.
 pub(super) struct Kind {
@@ -58,7 +58,12 @@ pub(super) static KINDS: &[Kind] = &[
     Kind { selectable: || vec![typed("spec.unschedulable", "false")], ..kind("v1", "nodes", RULES) },
     kind("v1", "persistentvolumeclaims", RETURNED),
     kind("v1", "persistentvolumes", RETURNED),
-    Kind { selectable: pod_fields, ..kind("v1", "pods", Rules { returns_deleted_object: true, ..SPEC }) },
+    kind("v1", "bindings", RULES),
+    Kind {
+        selectable: pod_fields,
+        subresources: &["binding", "ephemeralcontainers", "eviction", "resize"],
+        ..kind("v1", "pods", Rules { returns_deleted_object: true, ..SPEC })
+    },
     kind("v1", "podtemplates", Rules { returns_deleted_object: true, ..CONTENTS }),
     Kind { selectable: || vec![typed("status.replicas", "0")], ..kind("v1", "replicationcontrollers", SPEC) },
     kind("v1", "resourcequotas", RETURNED),
@@ -117,6 +122,15 @@ pub(super) static KINDS: &[Kind] = &[
         Rules { unconditional_update: false, ..SPEC },
     ),
 ];
+
+/// What a POST to a collection, or to a subresource of its objects, does instead of storing an object.
+pub(super) fn act(plural: &str, subresource: &str) -> Option<Act> {
+    match (plural, subresource) {
+        ("bindings", "") | ("pods", "binding") => Some(Act::Bind),
+        ("pods", "eviction") => Some(Act::Evict),
+        _ => None,
+    }
+}
 
 pub(super) fn path(dotted: &str) -> Vec<String> {
     dotted.split('.').map(str::to_owned).collect()

@@ -58,8 +58,24 @@ const DECIMAL: [(&str, i32); 10] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
+/// What a quantity says: a number, a power of ten to multiply it with, and how it was written.
+struct Amount {
+    negative: bool,
+    mantissa: i128,
+    exponent: i32,
+    kind: Suffix,
+}
+
+/// A quantity in billionths, which compares as the amounts do. `None` for what is no quantity, or out of all reason.
+pub(super) fn quantity_value(value: &Value) -> Option<i128> {
+    let amount = parse_quantity(value.as_str()?)?;
+    let power = 10i128.checked_pow(u32::try_from(amount.exponent + 9).ok()?)?;
+    let value = amount.mantissa.checked_mul(power)?;
+    Some(if amount.negative { -value } else { value })
+}
+
 /// `None` for what is no quantity, or has more digits than are of use to anyone.
-fn canonical_quantity(text: &str) -> Option<String> {
+fn parse_quantity(text: &str) -> Option<Amount> {
     let (negative, unsigned) = match text.strip_prefix(['+', '-']) {
         Some(rest) => (text.starts_with('-'), rest),
         None => (false, text),
@@ -89,6 +105,11 @@ fn canonical_quantity(text: &str) -> Option<String> {
         mantissa = mantissa / 10 + i128::from(mantissa % 10 != 0);
         exponent += 1;
     }
+    Some(Amount { negative, mantissa, exponent, kind })
+}
+
+fn canonical_quantity(text: &str) -> Option<String> {
+    let Amount { negative, mut mantissa, mut exponent, kind } = parse_quantity(text)?;
     while mantissa != 0 && mantissa % 10 == 0 {
         mantissa /= 10;
         exponent += 1;
@@ -159,6 +180,15 @@ mod tests {
         ] {
             assert_eq!(canonical_quantity(text).as_deref(), Some(canonical), "{text}");
         }
+    }
+
+    #[test]
+    fn quantities_compare_by_what_they_amount_to() {
+        for (less, more) in [("999m", "1"), ("1k", "1Ki"), ("-1", "0"), ("1n", "1u"), ("2e3", "2001")] {
+            assert!(quantity_value(&json!(less)) < quantity_value(&json!(more)), "{less} {more}");
+        }
+        assert_eq!(quantity_value(&json!("0.5Gi")), quantity_value(&json!("512Mi")));
+        assert_eq!(quantity_value(&json!("x")), None);
     }
 
     #[test]

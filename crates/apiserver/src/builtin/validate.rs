@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::{event, pod_spec, workload};
+use super::{event, pod_spec, pod_update, workload};
 use crate::resource::Resource;
 use crate::status::FieldError;
 
@@ -17,8 +17,10 @@ pub(super) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) ->
             workload::validate(resource, new, old)
         }
         ("apps", "ControllerRevision") => controller_revision(new, old),
-        // Specs of pods that exist change in few ways, none of which is checked here.
-        ("", "Pod") if old.is_some() => Vec::new(),
+        ("", "Pod") => match old {
+            Some(old) => pod_update::validate(old, new),
+            None => pod_spec::validate(resource, new),
+        },
         _ => pod_spec::validate(resource, new),
     }
 }

@@ -164,12 +164,14 @@ pub(crate) fn subresources(resource: &Resource) -> Vec<Subresource> {
         kind: resource.kind.clone(),
         group_version: None,
         verbs: verbs.clone(),
+        act: None,
     });
     let scale = resource.scale.is_some().then(|| Subresource {
         name: "scale".to_owned(),
         kind: "Scale".to_owned(),
         group_version: Some(("autoscaling".to_owned(), "v1".to_owned())),
         verbs,
+        act: None,
     });
     let mut all: Vec<Subresource> = status.into_iter().chain(scale).collect();
     all.extend(resource.other_subresources.iter().cloned());

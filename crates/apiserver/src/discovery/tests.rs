@@ -24,6 +24,7 @@ fn custom(group: &str, version: &str, plural: &str, kind: &str) -> Arc<Resource>
             selector: None,
         }),
         other_subresources: Vec::new(),
+        act: None,
         columns: Vec::new(),
         selectable: Vec::new(),
         rules: Rules {
@@ -99,6 +100,10 @@ fn builtin_kinds_are_listed_as_recorded() {
         of_workloads,
         [
             "pods",
+            "pods/binding",
+            "pods/ephemeralcontainers",
+            "pods/eviction",
+            "pods/resize",
             "pods/status",
             "replicationcontrollers",
             "replicationcontrollers/scale",

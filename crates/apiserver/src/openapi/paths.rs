@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{meta, reference};
+use super::{meta, reference, schemas};
 use crate::discovery;
 use crate::resource::{Resource, Subresource};
 
@@ -57,7 +57,7 @@ pub(super) fn of_resource(resource: &Resource, schema: &str, paths: &mut Map<Str
     let root = format!("{prefix}/{}", resource.api_version());
     let plural = &resource.plural;
     let scoped = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
-    if resource.namespaced {
+    if resource.namespaced && resource.allows("list") {
         let list = describe.list("list", "ForAllNamespaces", &reference(&format!("{schema}List")));
         describe.add(paths, format!("{root}/{plural}"), vec![("get", list)]);
     }
@@ -69,7 +69,7 @@ pub(super) fn of_resource(resource: &Resource, schema: &str, paths: &mut Map<Str
         describe.add(paths, path, describe.subresource(&subresource));
     }
     // The deprecated form of watches exists for builtin kinds alone.
-    if !resource.rules.custom {
+    if !resource.rules.custom && resource.allows("watch") {
         let event = reference(&meta("WatchEvent"));
         if resource.namespaced {
             let watch = describe.list("watch", "ListForAllNamespaces", &event);
@@ -187,9 +187,7 @@ impl Describe<'_> {
             operations.push(("get", list));
         }
         if self.resource.allows("create") {
-            let mut create = self.operation("create", "post", "", &[200, 201, 202], &object, &WRITE);
-            self.body(&mut create, &object);
-            operations.push(("post", create));
+            operations.extend(self.of_verb("create", "", &object));
         }
         if self.resource.allows("deletecollection") {
             let status = reference(&meta("Status"));
@@ -229,8 +227,12 @@ impl Describe<'_> {
     }
 
     fn subresource(&self, subresource: &Subresource) -> Vec<(&'static str, Operation)> {
-        let schema =
-            if subresource.kind == "Scale" { "io.k8s.api.autoscaling.v1.Scale" } else { self.schema };
+        let named = subresource
+            .group_version
+            .clone()
+            .or_else(|| (subresource.kind != self.resource.kind).then(|| self.resource.group_version()))
+            .and_then(|(group, version)| schemas::of_kind(&group, &version, &subresource.kind));
+        let schema = named.as_deref().unwrap_or(self.schema);
         let name = camel_case(&subresource.name, true);
         let mut operations: Vec<(&'static str, Operation)> = subresource
             .verbs
@@ -238,7 +240,9 @@ impl Describe<'_> {
             .filter_map(|verb| self.of_verb(verb, &name, &reference(schema)))
             .collect();
         // Operations of builtin kinds are marked with what they are about, those of custom kinds with their own kind.
-        if let Some((group, version)) = subresource.group_version.as_ref().filter(|_| !self.api.custom) {
+        if subresource.kind != self.resource.kind && !self.api.custom {
+            let own = || self.resource.group_version();
+            let (group, version) = subresource.group_version.clone().unwrap_or_else(own);
             for (_, operation) in &mut operations {
                 operation.value["x-kubernetes-group-version-kind"] =
                     json!({ "group": group, "version": version, "kind": subresource.kind });
@@ -253,6 +257,11 @@ impl Describe<'_> {
             "get" => {
                 let parameters: &[&'static str] = if self.api.custom { &["resourceVersion"] } else { &[] };
                 ("get", self.operation("read", "get", suffix, &[200], object, parameters))
+            }
+            "create" => {
+                let mut create = self.operation("create", "post", suffix, &[200, 201, 202], object, &WRITE);
+                self.body(&mut create, object);
+                ("post", create)
             }
             "update" => {
                 let mut replace = self.operation("replace", "put", suffix, &[200, 201], object, &WRITE);

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Published, meta, reference};
-use crate::builtin::data;
+use crate::builtin::{self, data};
 
 /// The schema of a builtin kind.
 pub(super) fn builtin_name(api_version: &str, kind: &str) -> Option<String> {
@@ -13,6 +13,13 @@ pub(super) fn builtin_name(api_version: &str, kind: &str) -> Option<String> {
         .1;
     let row: Value = serde_json::from_str(row).ok()?;
     Some(row["definition"].as_str()?.to_owned())
+}
+
+/// The schema of a kind that need not be that of a resource, such as `policy/v1` `Eviction`.
+pub(super) fn of_kind(group: &str, version: &str, kind: &str) -> Option<String> {
+    let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    let name = format!("io.k8s.api.{}", builtin::message_of_kind(&api_version, kind)?.name());
+    data::definition(&name).map(|_| name)
 }
 
 /// All schemas that `paths` need, by name.

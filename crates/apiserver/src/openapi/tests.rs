@@ -79,7 +79,8 @@ fn kubectl_finds_what_it_asks_for_in_the_patch_of_a_kind() {
 }
 
 fn widgets() -> Resource {
-    let mut resource = (*builtin_resources()[0]).clone();
+    let leases = builtin_resources().into_iter().find(|resource| resource.plural == "leases");
+    let mut resource = (*leases.unwrap()).clone();
     resource.group = "example.com".to_owned();
     resource.version = "v1".to_owned();
     resource.plural = "widgets".to_owned();

@@ -22,6 +22,7 @@ use crate::request::body;
 use crate::request::path::{ResourcePath, Route};
 use crate::request::query::{Query, revision};
 use crate::request::verb::Verb;
+use crate::resource::Act;
 use crate::status::{ApiError, Cause};
 use crate::verbs::reply::Reply;
 use crate::verbs::{self, Call};
@@ -230,7 +231,10 @@ where
         Verb::Watch => Err(ApiError::internal("a watch is not performed like this")),
         Verb::Create => {
             let body = read_body(body).await?;
-            verbs::create::run(call, &body)
+            match act(call) {
+                Some(act) => verbs::act::run(call, act, &body),
+                None => verbs::create::run(call, &body),
+            }
         }
         Verb::Update => {
             let body = read_body(body).await?;
@@ -249,6 +253,16 @@ where
             verbs::delete::run_collection(call, &body)
         }
     }
+}
+
+/// What a POST to the path of this call does, unless it creates an object there.
+fn act(call: &Call) -> Option<Act> {
+    let resource = &call.served.resource;
+    let subresource = &call.path.subresource;
+    if subresource.is_empty() {
+        return resource.act;
+    }
+    resource.other_subresources.iter().find(|other| other.name == *subresource)?.act
 }
 
 /// Reads a whole body of at most [`body::LIMIT`] bytes.

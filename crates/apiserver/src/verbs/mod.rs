@@ -4,6 +4,7 @@
 //! events of a watch) is in [`dispatch`](crate::server) and in [`watch`]. Writes compute their outcome outside of the
 //! store's lock and start over if the object changed meanwhile.
 
+pub(crate) mod act;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod metadata;

@@ -1,0 +1,187 @@
+//! What may change of a pod that exists.
+
+use serde_json::Value;
+
+use super::defaults::elements;
+use crate::status::FieldError;
+
+/// Little of a pod's spec may change: images, how long it may run, tolerations (which may be added), and, as long as
+/// nothing may schedule the pod, where that would be.
+///
+/// kube-apiserver appends a diff of its internal structures to the message, which is left out here.
+pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
+    const WHY: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
+                       `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to \
+                       existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was \
+                       previously negative)";
+    let (before, after) = (&old["spec"], &new["spec"]);
+    let mut errors = Vec::new();
+    for list in ["containers", "initContainers"] {
+        if count(before, list) != count(after, list) {
+            return vec![FieldError::forbidden(
+                format!("spec.{list}"),
+                "pod updates may not add or remove containers",
+            )];
+        }
+    }
+    errors.extend(deadline(before, after));
+    if tolerations(before).iter().any(|toleration| !tolerations(after).contains(toleration)) {
+        errors.push(FieldError::forbidden(
+            "spec.tolerations",
+            "existing toleration can not be modified except its tolerationSeconds",
+        ));
+        return errors;
+    }
+    let mut kept = after.clone();
+    for list in ["containers", "initContainers"] {
+        let images: Vec<Value> =
+            items(before, list).iter().map(|container| container["image"].clone()).collect();
+        for (container, image) in elements(&mut kept, list).zip(images) {
+            put(container, "image", image);
+        }
+    }
+    let mut changeable = vec!["activeDeadlineSeconds", "tolerations"];
+    if before["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0)
+        && after["terminationGracePeriodSeconds"] == 1
+    {
+        changeable.push("terminationGracePeriodSeconds");
+    }
+    if !items(before, "schedulingGates").is_empty() {
+        // Nobody has looked at the pod yet.
+        changeable.extend(["schedulingGates", "nodeSelector", "affinity"]);
+    }
+    for field in changeable {
+        put(&mut kept, field, before[field].clone());
+    }
+    if kept != *before {
+        errors.push(FieldError::forbidden("spec", WHY));
+    }
+    errors
+}
+
+/// A pod may be given less time, never more.
+fn deadline(before: &Value, after: &Value) -> Option<FieldError> {
+    const FIELD: &str = "spec.activeDeadlineSeconds";
+    let (old, new) = (before["activeDeadlineSeconds"].as_i64(), after["activeDeadlineSeconds"].as_i64());
+    match (old, new) {
+        (Some(_), None) => {
+            Some(FieldError::invalid(FIELD, "null", "must not update from a positive integer to nil value"))
+        }
+        (Some(old), Some(new)) if new > old => {
+            let why = format!("must be less than or equal to previous value {old}");
+            Some(FieldError::invalid(FIELD, &new.to_string(), &why))
+        }
+        _ => None,
+    }
+}
+
+/// The tolerations without the time for which they hold, which may change.
+fn tolerations(spec: &Value) -> Vec<Value> {
+    let mut list = items(spec, "tolerations").to_vec();
+    for toleration in &mut list {
+        put(toleration, "tolerationSeconds", Value::Null);
+    }
+    list
+}
+
+/// `/ephemeralcontainers` writes the list of that name.
+pub(super) fn keep_all_but_ephemeral_containers(old: &Value, new: &mut Value) {
+    let wanted = new["spec"]["ephemeralContainers"].clone();
+    let metadata = new["metadata"].clone();
+    new.clone_from(old);
+    put(&mut new["spec"], "ephemeralContainers", wanted);
+    keep_write(metadata, new);
+}
+
+/// The metadata that belongs to the write itself, not to the object.
+pub(super) fn keep_write(mut written: Value, new: &mut Value) {
+    for field in ["managedFields", "resourceVersion"] {
+        put(&mut new["metadata"], field, written[field].take());
+    }
+}
+
+/// Ephemeral containers are added, and stay as they are.
+pub(super) fn validate_ephemeral_containers(old: &Value, new: &Value) -> Vec<FieldError> {
+    const FIELD: &str = "spec.ephemeralContainers";
+    let mut errors = Vec::new();
+    let after = items(&new["spec"], "ephemeralContainers");
+    for container in items(&old["spec"], "ephemeralContainers") {
+        let name = &container["name"];
+        match after.iter().find(|other| other["name"] == *name) {
+            None => {
+                let why = format!("existing ephemeral containers {name} may not be removed\n");
+                errors.push(FieldError::forbidden(FIELD, &why));
+            }
+            Some(other) if other != container => {
+                let why = format!("existing ephemeral containers {name} may not be changed\n");
+                errors.push(FieldError::forbidden(FIELD, &why));
+            }
+            Some(_) => {}
+        }
+    }
+    errors
+}
+
+fn items<'a>(spec: &'a Value, field: &str) -> &'a [Value] {
+    spec[field].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn count(spec: &Value, field: &str) -> usize {
+    items(spec, field).len()
+}
+
+/// Sets a field; null takes it away.
+pub(super) fn put(object: &mut Value, field: &str, value: Value) {
+    if let Some(fields) = object.as_object_mut() {
+        if value.is_null() {
+            fields.remove(field);
+        } else {
+            fields.insert(field.to_owned(), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(change: impl FnOnce(&mut Value), fields: &[&str]) {
+        let old = json!({"spec": {
+            "containers": [{"name": "c", "image": "a"}], "activeDeadlineSeconds": 9, "nodeName": "n",
+            "tolerations": [{"key": "k", "tolerationSeconds": 1}],
+        }});
+        let mut new = old.clone();
+        change(&mut new["spec"]);
+        let errors: Vec<String> = validate(&old, &new).into_iter().map(|error| error.field).collect();
+        assert_eq!(errors, fields, "{new}");
+    }
+
+    #[test]
+    fn images_deadlines_and_tolerations_change() {
+        check(|spec| spec["containers"][0]["image"] = json!("b"), &[]);
+        check(|spec| spec["activeDeadlineSeconds"] = json!(5), &[]);
+        check(|spec| spec["tolerations"] = json!([{"key": "l"}, {"key": "k", "tolerationSeconds": 2}]), &[]);
+    }
+
+    #[test]
+    fn nothing_else_does() {
+        check(|spec| spec["containers"][0]["name"] = json!("d"), &["spec"]);
+        check(|spec| spec["nodeName"] = json!("m"), &["spec"]);
+        check(|spec| spec["nodeSelector"] = json!({"a": "b"}), &["spec"]);
+        check(|spec| spec["containers"] = json!([]), &["spec.containers"]);
+        check(|spec| spec["tolerations"] = json!([]), &["spec.tolerations"]);
+        check(|spec| spec["activeDeadlineSeconds"] = json!(10), &["spec.activeDeadlineSeconds"]);
+    }
+
+    #[test]
+    fn ephemeral_containers_are_only_added() {
+        let pod = |list: Value| json!({"spec": {"ephemeralContainers": list}});
+        let one = pod(json!([{"name": "a", "image": "x"}]));
+        let two = pod(json!([{"name": "a", "image": "x"}, {"name": "b"}]));
+        assert!(validate_ephemeral_containers(&one, &two).is_empty());
+        assert_eq!(validate_ephemeral_containers(&two, &one).len(), 1);
+        assert_eq!(validate_ephemeral_containers(&one, &pod(json!([{"name": "a", "image": "y"}]))).len(), 1);
+    }
+}

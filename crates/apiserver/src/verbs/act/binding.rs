@@ -1,0 +1,111 @@
+//! `pods/binding`, and `bindings` by its older path: gives a pod to a node.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::super::reply::Reply;
+use super::super::update::{self, Ownership};
+use super::super::{Call, metadata};
+use crate::request::query::{WriteOptions, quote};
+use crate::status::{ApiError, FieldError};
+
+/// Binds the pod that the body names, which is the one of the URL if the URL names one.
+pub(super) fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
+    let options = WriteOptions::read(&call.query, "CreateOptions", false)?;
+    let mut binding = super::decode(call, bytes, "Binding", &["v1"], options.field_validation)?;
+    let namespace = call.path.namespace.clone();
+    metadata::reconcile_namespace(&call.served, &namespace, &mut binding)?;
+    let name = metadata::text(&binding, "name").to_owned();
+    if call.path.name.is_empty() {
+        call.path.name.clone_from(&name);
+    } else if call.path.name != name {
+        return Err(ApiError::bad_request("name in URL does not match name in Binding object"));
+    }
+    check_target(&binding["target"])?;
+    let Some(pods) = call.server.registry().get("", "v1", "pods").cloned() else {
+        return Err(call.not_found());
+    };
+    call.served = pods;
+    "binding".clone_into(&mut call.path.subresource);
+    update::change(call, &options, |call, pod| bind(call, pod, &binding))?;
+    Ok(super::done(call))
+}
+
+/// What is wrong with a target is told without saying with what.
+fn check_target(target: &Value) -> Result<(), ApiError> {
+    let text = |field: &str| target[field].as_str().unwrap_or_default();
+    let mut errors = Vec::new();
+    if !["", "Node"].contains(&text("kind")) {
+        errors.push(FieldError {
+            reason: "FieldValueNotSupported",
+            field: "target.kind".to_owned(),
+            message: format!(
+                "Unsupported value: {}: supported values: \"Node\", \"<empty>\"",
+                quote(text("kind"))
+            ),
+        });
+    }
+    if text("name").is_empty() {
+        errors.push(FieldError::required("target.name", ""));
+    }
+    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    match texts.as_slice() {
+        [] => Ok(()),
+        [one] => Err(ApiError::internal(one)),
+        many => Err(ApiError::internal(format!("[{}]", many.join(", ")))),
+    }
+}
+
+/// The pod on its node.
+fn bind(call: &mut Call, pod: &Value, binding: &Value) -> Result<(Value, Ownership), ApiError> {
+    let name = call.path.name.clone();
+    let refuse = |why: String| Err(ApiError::conflict("", "pods/binding", &name, &why));
+    let uid = metadata::text(binding, "uid");
+    if !uid.is_empty() && uid != metadata::text(pod, "uid") {
+        let actual = metadata::text(pod, "uid");
+        return refuse(format!(
+            "Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}"
+        ));
+    }
+    if metadata::is_terminating(pod) {
+        return refuse(format!("pod {name} is being deleted, cannot be assigned to a host"));
+    }
+    if let Some(node) = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) {
+        return refuse(format!("pod {name} is already assigned to node {}", quote(node)));
+    }
+    if pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
+        return refuse(format!("pod {name} has non-empty .spec.schedulingGates"));
+    }
+    let mut bound = pod.clone();
+    bound["spec"]["nodeName"] = binding["target"]["name"].clone();
+    let given = binding["metadata"]["annotations"].as_object().into_iter().flatten();
+    let given: Vec<(String, Value)> = given.map(|(key, value)| (key.clone(), value.clone())).collect();
+    if !given.is_empty() {
+        let annotations = metadata::of(&mut bound).entry("annotations").or_insert_with(|| json!({}));
+        annotations.as_object_mut().into_iter().for_each(|all| all.extend(given.clone()));
+    }
+    schedule(&mut bound["status"], &call.server.clock.now_seconds());
+    let version = metadata::text(binding, "resourceVersion");
+    if !version.is_empty() {
+        metadata::of(&mut bound).insert("resourceVersion".to_owned(), json!(version));
+    }
+    // Nobody owns what a binding writes.
+    Ok((bound, Ownership::Applied))
+}
+
+/// Sets the condition that a pod has its node.
+fn schedule(status: &mut Value, now: &str) {
+    if !status["conditions"].is_array() {
+        status["conditions"] = json!([]);
+    }
+    let scheduled = json!({
+        "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now,
+    });
+    if let Some(conditions) = status["conditions"].as_array_mut() {
+        match conditions.iter_mut().find(|condition| condition["type"] == "PodScheduled") {
+            Some(condition) if condition["status"] == "True" => {}
+            Some(condition) => *condition = scheduled,
+            None => conditions.push(scheduled),
+        }
+    }
+}

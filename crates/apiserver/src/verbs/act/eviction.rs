@@ -1,0 +1,205 @@
+//! `pods/eviction`: deletes a pod unless too few of its like would be left.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::super::reply::Reply;
+use super::super::{Call, RETRIES, create, delete, metadata, update};
+use crate::registry::Served;
+use crate::request::query::{DeleteOptions, WriteOptions};
+use crate::selector::LabelSelector;
+use crate::server::Refused;
+use crate::status::{ApiError, Cause};
+use crate::store::{Change, Key};
+
+/// Evictions of pods that are still there, beyond which a budget takes no more of them.
+const MAX_DISRUPTED: usize = 2000;
+const VIOLATED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
+
+/// Evicts the pod named by the URL.
+pub(super) fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
+    let written = WriteOptions::read(&call.query, "CreateOptions", false)?;
+    let versions = ["policy/v1", "policy/v1beta1"];
+    let eviction = super::decode(call, bytes, "Eviction", &versions, written.field_validation)?;
+    if metadata::text(&eviction, "name") != call.path.name {
+        return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let asked = eviction.get("deleteOptions").filter(|asked| asked.is_object());
+    let mut options = DeleteOptions::read(&call.query, Some(asked.unwrap_or(&json!({}))))?;
+    options.dry_run |= written.dry_run;
+
+    let stored = call.server.read(|store| store.get(call.served.storage(), &call.key()).cloned());
+    let pod = call.served.value(&*stored.ok_or_else(|| call.not_found())?);
+    let budget = if is_disrupted_already(&pod) { Budget::None } else { spend(call, &pod, options.dry_run)? };
+    if let Budget::Spared(name) = &budget
+        && options.resource_version.is_none()
+    {
+        // The pod must still be as unhealthy as it was seen.
+        options.resource_version = Some(metadata::text(&pod, "resourceVersion").to_owned());
+        let name = name.clone();
+        return evict(call, &options)
+            .map_err(|error| if error.code() == 409 { still_processed(&name) } else { error });
+    }
+    evict(call, &options)
+}
+
+fn evict(call: &mut Call, options: &DeleteOptions) -> Result<Reply, ApiError> {
+    call.path.subresource.clear();
+    delete::delete(call, options)?;
+    Ok(super::done(call))
+}
+
+/// Whether the pod serves nobody any more, or not yet: no budget counts it.
+fn is_disrupted_already(pod: &Value) -> bool {
+    let phase = pod["status"]["phase"].as_str().unwrap_or_default();
+    ["Succeeded", "Failed", "Pending"].contains(&phase) || metadata::is_terminating(pod)
+}
+
+/// What became of the budget of a pod.
+enum Budget {
+    /// There is none, or it has been spent.
+    None,
+    /// The pod does not count, since it is not healthy. The name of the budget.
+    Spared(String),
+}
+
+/// Takes one disruption from the budget of the pod.
+fn spend(call: &Call, pod: &Value, dry_run: bool) -> Result<Budget, ApiError> {
+    let Some(served) = call.server.registry().get("policy", "v1", "poddisruptionbudgets").cloned() else {
+        return Ok(Budget::None);
+    };
+    for _ in 0..RETRIES {
+        let snapshot = call.server.read(|store| store.snapshot(served.storage()));
+        let mut budgets = snapshot
+            .range(&call.path.namespace, None)
+            .map(|(key, stored)| (key, stored.revision, served.value(stored)))
+            .filter(|(_, _, budget)| selects(budget, pod));
+        let Some((key, revision, budget)) = budgets.next() else {
+            return Ok(Budget::None);
+        };
+        if budgets.next().is_some() {
+            return Err(ApiError::internal(
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+            ));
+        }
+        if !is_ready(pod) && spares_unhealthy(&budget) {
+            return Ok(Budget::Spared(key.name().to_owned()));
+        }
+        let spent = decrement(call, &budget)?;
+        if dry_run || put_status(call, &served, key, revision, &budget, spent) {
+            return Ok(Budget::None);
+        }
+    }
+    Err(still_processed(""))
+}
+
+fn selects(budget: &Value, pod: &Value) -> bool {
+    let selector = &budget["spec"]["selector"];
+    !selector.is_null() && LabelSelector::from_object(selector).is_some_and(|selector| selector.matches(pod))
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}
+
+fn spares_unhealthy(budget: &Value) -> bool {
+    let number = |field: &str| budget["status"][field].as_i64().unwrap_or(0);
+    budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+        || (number("desiredHealthy") > 0 && number("currentHealthy") >= number("desiredHealthy"))
+}
+
+/// The budget with one disruption less, in which the pod is noted.
+fn decrement(call: &Call, budget: &Value) -> Result<Value, ApiError> {
+    let name = metadata::text(budget, "name");
+    let status = &budget["status"];
+    let number = |field: &str| status[field].as_i64().unwrap_or(0);
+    let refuse = |why: &str| Err(create::forbidden("policy", "poddisruptionbudget", name, why));
+    if number("observedGeneration") < budget["metadata"]["generation"].as_i64().unwrap_or(0) {
+        return Err(still_processed(name));
+    }
+    if number("disruptionsAllowed") < 0 {
+        return refuse("pdb disruptions allowed is negative");
+    }
+    if status["disruptedPods"].as_object().is_some_and(|pods| pods.len() > MAX_DISRUPTED) {
+        return refuse("DisruptedPods map too big - too many evictions not confirmed by PDB controller");
+    }
+    if number("disruptionsAllowed") == 0 {
+        let (current, desired) = (number("currentHealthy"), number("desiredHealthy"));
+        let why = if current <= desired {
+            format!("The disruption budget {name} needs {desired} healthy pods and has {current} currently")
+        } else {
+            format!("The disruption budget {name} does not allow evicting pods currently")
+        };
+        return Err(violated(why));
+    }
+    let now = json!(call.server.clock.now_seconds());
+    let mut spent = budget.clone();
+    let status = &mut spent["status"];
+    let left = number("disruptionsAllowed") - 1;
+    status["disruptionsAllowed"] = json!(left);
+    if left == 0 {
+        disallow(status, &budget["metadata"]["generation"], &now);
+    }
+    if !status["disruptedPods"].is_object() {
+        status["disruptedPods"] = json!({});
+    }
+    status["disruptedPods"][&call.path.name] = now;
+    Ok(spent)
+}
+
+/// Says in the conditions that no further pod may go.
+fn disallow(status: &mut Value, generation: &Value, now: &Value) {
+    const KIND: &str = "DisruptionAllowed";
+    if !status["conditions"].is_array() {
+        status["conditions"] = json!([]);
+    }
+    let Some(conditions) = status["conditions"].as_array_mut() else {
+        return;
+    };
+    let old = conditions.iter().position(|condition| condition["type"] == KIND);
+    let time = match old {
+        Some(at) if conditions[at]["status"] == "False" => conditions[at]["lastTransitionTime"].clone(),
+        _ => now.clone(),
+    };
+    let condition = json!({
+        "type": KIND, "status": "False", "observedGeneration": generation, "lastTransitionTime": time,
+        "reason": "InsufficientPods", "message": "",
+    });
+    match old {
+        Some(at) => conditions[at] = condition,
+        None => conditions.push(condition),
+    }
+}
+
+/// Stores a spent budget; `false` if it changed meanwhile.
+fn put_status(
+    call: &Call,
+    served: &Arc<Served>,
+    key: &Key,
+    revision: u64,
+    old: &Value,
+    mut new: Value,
+) -> bool {
+    update::track_as(&call.server, served, "kube-apiserver", "status", Some(old), &mut new);
+    let change = Change::Put(served.document(&new));
+    let done = call
+        .server
+        .commit(served.storage(), key, Some(revision), change, |_| Ok::<(), std::convert::Infallible>(()));
+    !matches!(done, Err(Refused::Conflict))
+}
+
+fn violated(why: String) -> ApiError {
+    let cause = Cause { reason: "DisruptionBudget", message: why, field: String::new() };
+    ApiError::new(429, "TooManyRequests", VIOLATED).with_causes(vec![cause])
+}
+
+fn still_processed(budget: &str) -> ApiError {
+    violated(format!("The disruption budget {budget} is still being processed by the server."))
+        .with_retry_after(10)
+}

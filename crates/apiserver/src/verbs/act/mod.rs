@@ -1,0 +1,64 @@
+//! POSTs that store no object of their own kind: they do something about another one, and answer how it went.
+
+mod binding;
+mod eviction;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::Call;
+use super::reply::Reply;
+use crate::builtin;
+use crate::registry::Served;
+use crate::request::query::FieldValidation;
+use crate::resource::{Act, Resource};
+use crate::status::ApiError;
+
+/// Does what a POST to the path of this call asks for.
+pub(crate) fn run(call: &mut Call, act: Act, bytes: &Bytes) -> Result<Reply, ApiError> {
+    match act {
+        Act::Bind => binding::run(call, bytes),
+        Act::Evict => eviction::run(call, bytes),
+    }
+}
+
+/// The body as an object of a kind that is not the one of the path, in one of its versions. All are taken to have the
+/// fields of the first.
+fn decode(
+    call: &mut Call,
+    bytes: &Bytes,
+    kind: &str,
+    versions: &[&str],
+    validation: FieldValidation,
+) -> Result<Value, ApiError> {
+    let own = Arc::clone(&call.served);
+    let mut refused = None;
+    for version in versions {
+        let schema = versions.first().and_then(|first| builtin::schema_of_kind(first, kind));
+        let Some(schema) = schema else { break };
+        let (group, version) = version.split_once('/').unwrap_or(("", version));
+        let resource = Resource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+            ..Resource::clone(&own.resource)
+        };
+        call.served = Arc::new(Served::new(Arc::new(resource), schema, None));
+        let decoded = call.decode(bytes, validation);
+        call.served = Arc::clone(&own);
+        match decoded {
+            Ok(object) => return Ok(object),
+            Err(error) => refused = refused.or(Some(error)),
+        }
+    }
+    Err(refused.unwrap_or_else(|| ApiError::internal(format!("no schema of {kind}"))))
+}
+
+/// `Status` of something that was done.
+fn done(call: &Call) -> Reply {
+    let status =
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    Reply::value(201, call.accept.encoding, &status)
+}
