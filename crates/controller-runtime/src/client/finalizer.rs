@@ -1,9 +1,10 @@
 use serde_json::json;
 
-use super::{Client, Error, Verb, name_of};
+use super::{Client, Error, Patch, ResultExt, Verb, name_of};
 use crate::object::{Object, ObjectKey, StaticObject, resource_name};
 
 /// Whether `finalizer` keeps the object from going.
+#[doc(alias = "ContainsFinalizer")]
 pub fn has_finalizer<K: Object>(object: &K, finalizer: &str) -> bool {
     object.meta().finalizers.iter().flatten().any(|known| known == finalizer)
 }
@@ -18,12 +19,7 @@ impl Client {
     /// The request failed; [`Error::is_conflict`] if `object` is not the present version.
     #[doc(alias = "AddFinalizer")]
     pub async fn add_finalizer<K: StaticObject>(&self, object: &K, finalizer: &str) -> Result<bool, Error> {
-        if has_finalizer(object, finalizer) {
-            return Ok(false);
-        }
-        let known = object.meta().finalizers.iter().flatten().map(String::as_str);
-        self.set_finalizers(object, known.chain([finalizer]).collect()).await?;
-        Ok(true)
+        self.add_finalizers(object, [finalizer]).await
     }
 
     /// Removes `finalizer`; if it was the last one of an object being deleted, the object goes. Returns whether it was
@@ -41,21 +37,40 @@ impl Client {
         if !has_finalizer(object, finalizer) {
             return Ok(false);
         }
-        let known = object.meta().finalizers.iter().flatten().map(String::as_str);
-        match self.set_finalizers(object, known.filter(|known| *known != finalizer).collect()).await {
-            Ok(()) => Ok(true),
-            Err(error) if error.is_not_found() => Ok(false),
-            Err(error) => Err(error),
-        }
+        self.without_finalizer(object, finalizer).await.map(|stored| stored.is_some())
     }
 
-    async fn set_finalizers<K: StaticObject>(&self, object: &K, finalizers: Vec<&str>) -> Result<(), Error> {
+    /// Adds those that are missing, in one request. Returns whether there were some.
+    pub(super) async fn add_finalizers<'f, K: StaticObject>(
+        &self,
+        object: &K,
+        finalizers: impl IntoIterator<Item = &'f str>,
+    ) -> Result<bool, Error> {
+        let missing: Vec<&str> = finalizers.into_iter().filter(|name| !has_finalizer(object, name)).collect();
+        if missing.is_empty() {
+            return Ok(false);
+        }
+        let known = object.meta().finalizers.iter().flatten().map(String::as_str);
+        self.set_finalizers(object, known.chain(missing).collect()).await?;
+        Ok(true)
+    }
+
+    /// Removes `finalizer`. The object as it is then; `None` if it was gone before.
+    pub(super) async fn without_finalizer<K: StaticObject>(
+        &self,
+        object: &K,
+        finalizer: &str,
+    ) -> Result<Option<K>, Error> {
+        let known = object.meta().finalizers.iter().flatten().map(String::as_str);
+        self.set_finalizers(object, known.filter(|known| *known != finalizer).collect()).await.optional()
+    }
+
+    async fn set_finalizers<K: StaticObject>(&self, object: &K, finalizers: Vec<&str>) -> Result<K, Error> {
         let Some(key) = ObjectKey::of(object) else {
             let subject = format!("{} {}", resource_name::<K>(), name_of(object));
             return Err(Error::unsent(Verb::Patch, subject, "metadata.name and namespace must be set"));
         };
-        let version = &object.meta().resource_version;
-        let patch = json!({ "metadata": { "finalizers": finalizers, "resourceVersion": version } });
-        self.merge_patch(&key, &patch).await.map(|_| ())
+        let patch = Patch::merge(&json!({ "metadata": { "finalizers": finalizers } }));
+        self.patch(&key, patch.with_version_of(object)).await
     }
 }

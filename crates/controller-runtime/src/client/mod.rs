@@ -51,9 +51,11 @@ mod decode;
 mod delete;
 mod dynamic;
 mod dynamic_kind;
+mod ensure;
 mod error;
 mod exchange;
 mod finalizer;
+mod finalizers;
 mod gate;
 mod interceptor;
 mod limiter;
@@ -62,6 +64,7 @@ mod own_writes;
 mod owner;
 mod patch;
 mod read;
+mod retry;
 mod subresource;
 mod throttle;
 mod warnings;
@@ -85,12 +88,17 @@ pub use self::{
     delete::{Delete, DeleteAll, Deletion, Propagation},
     dynamic::DynamicClient,
     dynamic_kind::DynamicKind,
+    ensure::{Ensured, MutateError},
     error::{Error, ErrorKind, ResultExt},
     finalizer::has_finalizer,
+    finalizers::{DuplicateFinalizer, FinalizeError, Finalized, Finalizer, Finalizers},
     gate::{NoPermit, WriteGate, WritePermit},
     interceptor::{Intercepted, Interceptor, Next},
     metrics::ClientMetrics,
-    owner::{OwnerError, is_controlled_by, set_controller_reference},
+    owner::{
+        BlockOwnerDeletion, OwnerError, has_owner_reference, is_controlled_by, remove_controller_reference,
+        remove_owner_reference, set_controller_reference, set_controller_reference_with, set_owner_reference,
+    },
     patch::Patch,
     read::{Get, List, Page},
     subresource::Subresource,

@@ -1,3 +1,5 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
 use super::name_of;
 use crate::object::{Object, OwnableBy, StaticObject, resource_name};
 
@@ -65,30 +67,124 @@ pub fn set_controller_reference<O: StaticObject, K: StaticObject>(
 where
     K::Scope: OwnableBy<O::Scope>,
 {
-    let named = |resource: String, name: String| format!("{resource} {name}");
-    let (owner_named, object_named) =
-        (|| named(resource_name::<O>(), name_of(owner)), named(resource_name::<K>(), name_of(object)));
-    let Some(reference) = owner.controller_owner_ref(&()) else {
-        return Err(OwnerError::NotStored { owner: owner_named() });
+    set_controller_reference_with(owner, object, BlockOwnerDeletion::Yes)
+}
+
+/// Whether an owner that is deleted in the foreground waits for the object to go first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BlockOwnerDeletion {
+    /// It waits. Setting this needs the right to update the owner's finalizers where that is checked.
+    Yes,
+    /// It does not wait.
+    No,
+}
+
+/// As [`set_controller_reference`], with a choice that is otherwise [`BlockOwnerDeletion::Yes`].
+///
+/// Of an object that `owner` controls already, this choice is changed.
+///
+/// # Errors
+///
+/// As of [`set_controller_reference`].
+#[doc(alias = "WithBlockOwnerDeletion")]
+pub fn set_controller_reference_with<O: StaticObject, K: StaticObject>(
+    owner: &O,
+    object: &mut K,
+    block: BlockOwnerDeletion,
+) -> Result<(), OwnerError>
+where
+    K::Scope: OwnableBy<O::Scope>,
+{
+    let mut reference = reference_to(owner, object)?;
+    reference.controller = Some(true);
+    reference.block_owner_deletion = Some(block == BlockOwnerDeletion::Yes);
+    let other = object.meta().owner_references.iter().flatten();
+    if let Some(other) =
+        other.filter(|known| known.controller == Some(true)).find(|known| known.uid != reference.uid)
+    {
+        let controller = format!("{} {}", other.kind, other.name);
+        return Err(OwnerError::AlreadyOwned { object: named(object), controller });
+    }
+    put(object, reference);
+    Ok(())
+}
+
+/// Makes `owner` an owner of `object` that does not control it: `object` is deleted after the last of its owners.
+///
+/// Matched by uid. Does nothing to an object that `owner` owns already, be it as the controller.
+///
+/// # Errors
+///
+/// `owner` is in another namespace, or is not stored anywhere.
+#[doc(alias = "SetOwnerReference")]
+pub fn set_owner_reference<O: StaticObject, K: StaticObject>(
+    owner: &O,
+    object: &mut K,
+) -> Result<(), OwnerError>
+where
+    K::Scope: OwnableBy<O::Scope>,
+{
+    let reference = reference_to(owner, object)?;
+    if !has_owner_reference(object, owner) {
+        put(object, reference);
+    }
+    Ok(())
+}
+
+/// Takes `owner`, by its uid, from the owners of `object`, be it as the controller or not. Returns whether it was one.
+#[doc(alias = "RemoveOwnerReference")]
+pub fn remove_owner_reference<O: Object, K: Object>(owner: &O, object: &mut K) -> bool {
+    let (uid, references) = (&owner.meta().uid, &mut object.meta_mut().owner_references);
+    let before = references.as_ref().map_or(0, Vec::len);
+    references.iter_mut().for_each(|known| known.retain(|reference| uid.as_ref() != Some(&reference.uid)));
+    let after = references.as_ref().map_or(0, Vec::len);
+    if after == 0 {
+        *references = None;
+    }
+    after < before
+}
+
+/// As [`remove_owner_reference`], if `owner` controls `object`; an owner that does not stays.
+#[doc(alias = "RemoveControllerReference")]
+pub fn remove_controller_reference<O: Object, K: Object>(owner: &O, object: &mut K) -> bool {
+    is_controlled_by(object, owner) && remove_owner_reference(owner, object)
+}
+
+/// Whether `owner`, by its uid, is among the owners of `object`.
+#[must_use]
+#[doc(alias = "HasOwnerReference")]
+pub fn has_owner_reference<K: Object, O: Object>(object: &K, owner: &O) -> bool {
+    let mut references = object.meta().owner_references.iter().flatten();
+    references.any(|reference| owner.meta().uid.as_ref() == Some(&reference.uid))
+}
+
+/// A plain reference to `owner`, which may own `object`.
+fn reference_to<O: StaticObject, K: StaticObject>(
+    owner: &O,
+    object: &K,
+) -> Result<OwnerReference, OwnerError> {
+    let Some(reference) = owner.owner_ref(&()) else {
+        return Err(OwnerError::NotStored { owner: named(owner) });
     };
     // An owner without a namespace may own objects in every one.
     let namespaces = (&owner.meta().namespace, &object.meta().namespace);
     if matches!(namespaces, (Some(owner), Some(object)) if owner != object) {
-        return Err(OwnerError::OtherNamespace { object: object_named, owner: owner_named() });
+        return Err(OwnerError::OtherNamespace { object: named(object), owner: named(owner) });
     }
+    Ok(reference)
+}
+
+/// Puts a reference in the place of one to the same object, or after the others.
+fn put<K: Object>(object: &mut K, reference: OwnerReference) {
     let references = object.meta_mut().owner_references.get_or_insert_default();
-    match references.iter_mut().find(|known| known.controller == Some(true)) {
-        Some(known) if known.uid == reference.uid => {}
-        Some(known) => {
-            let controller = format!("{} {}", known.kind, known.name);
-            return Err(OwnerError::AlreadyOwned { object: object_named, controller });
-        }
-        None => {
-            references.retain(|known| known.uid != reference.uid);
-            references.push(reference);
-        }
+    match references.iter_mut().find(|known| known.uid == reference.uid) {
+        Some(known) => *known = reference,
+        None => references.push(reference),
     }
-    Ok(())
+}
+
+fn named<K: StaticObject>(object: &K) -> String {
+    format!("{} {}", resource_name::<K>(), name_of(object))
 }
 
 /// Whether `owner`, by its uid, is the controller of `object`.
@@ -135,6 +231,24 @@ mod tests {
         let references = object.metadata.owner_references.expect("references");
         assert_eq!(references.len(), 1);
         assert_eq!(references[0].controller, Some(true));
+    }
+
+    #[test]
+    fn one_object_may_have_several_owners_and_lose_them_by_uid() {
+        let mut object = ConfigMap::default();
+        let (first, second) = (owner("a", "1"), owner("b", "2"));
+        set_controller_reference_with(&first, &mut object, BlockOwnerDeletion::No).expect("the only one");
+        set_owner_reference(&second, &mut object).expect("a further one");
+        set_owner_reference(&first, &mut object).expect("it stays the controller");
+        assert!(is_controlled_by(&object, &first) && has_owner_reference(&object, &second));
+        let references = object.metadata.owner_references.clone().expect("two");
+        assert_eq!((references.len(), references[0].block_owner_deletion), (2, Some(false)));
+
+        assert!(!remove_owner_reference(&owner("a", "another uid"), &mut object));
+        assert!(!remove_controller_reference(&second, &mut object), "it is not the controller");
+        assert!(remove_controller_reference(&first, &mut object));
+        assert!(remove_owner_reference(&second, &mut object));
+        assert_eq!(object.metadata.owner_references, None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod cache;
 mod client;
+mod client_helpers;
 mod client_reads;
 mod client_requests;
 mod controller;
