@@ -52,6 +52,10 @@ loom:
 model:
     WORKQUEUE_CASES=20000 cargo test -p kube-workqueue --lib any_sequence
 
+# elections with clocks that disagree, pauses, partitions and lost answers: never two leaders
+elections:
+    LEASE_SEEDS=100000 cargo test -p controller-runtime --lib leader_election::simulation -- --nocapture
+
 # the retry behaviour as tables and pictures
 figures *folder:
     cargo run -p kube-workqueue --example backoff-figures -- {{folder}}

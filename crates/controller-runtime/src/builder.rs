@@ -5,7 +5,7 @@ use std::fmt;
 use crate::{
     controller::{Controller, Options},
     handler::{ForObject, ForOwner},
-    manager::{DuplicateName, Manager},
+    manager::{AddError, Handle, Manager},
     object::{ObjectKey, OwnableBy, StaticObject},
     predicate::Predicate,
     reconcile::Reconciler,
@@ -24,13 +24,14 @@ use crate::{
 /// #         Ok(Action::done())
 /// #     }
 /// # }
-/// # fn example(manager: &Manager) -> Result<(), controller_runtime::manager::DuplicateName> {
+/// # fn example(manager: &Manager) -> Result<(), controller_runtime::manager::AddError> {
 /// Builder::managed_by(manager)
 ///     .for_kind::<Deployment>()
 ///     .with_predicate(predicate::GenerationChanged)
 ///     .owns::<ConfigMap>()
 ///     .owns::<Secret>()
-///     .complete(MyReconciler)
+///     .complete(MyReconciler)?;
+/// # Ok(())
 /// # }
 /// ```
 ///
@@ -117,17 +118,19 @@ impl<K: StaticObject> ControllerBuilder<'_, K> {
         self
     }
 
-    /// Gives the controller to the manager, which runs it.
+    /// Gives the controller to the manager, which runs it. The handle takes it back.
     ///
     /// # Errors
     ///
-    /// The manager has a controller of that name.
-    pub fn complete(self, reconciler: impl Reconciler<Request = ObjectKey<K>>) -> Result<(), DuplicateName> {
+    /// The manager has a controller of that name, or stops.
+    pub fn complete(self, reconciler: impl Reconciler<Request = ObjectKey<K>>) -> Result<Handle, AddError> {
         let Self { manager, name, options, own_kind, sources } = self;
-        manager.add(&name, |cache| {
+        let needs_leader_election = options.needs_leader_election;
+        manager.add_controller(&name, needs_leader_election, |cache, metrics| {
             let own_kind = own_kind.attach(cache);
             let sources = sources.into_iter().map(|attach| attach(cache));
-            Controller::new(&name, options, reconciler, [own_kind].into_iter().chain(sources).collect())
+            let sources = [own_kind].into_iter().chain(sources).collect();
+            Controller::new(&name, options, reconciler, sources, metrics)
         })
     }
 }

@@ -38,8 +38,8 @@
 //!
 //! # Modules, in reading order
 //!
-//! [`reconcile`] (what you implement), [`controller`] and [`manager`] (options and lifecycle), [`predicate`],
-//! [`workqueue`].
+//! [`reconcile`] (what you implement), [`controller`] and [`manager`] (options and lifecycle), [`leader_election`],
+//! [`predicate`], [`metrics`], [`workqueue`].
 //!
 //! # Cancellation
 //!
@@ -60,7 +60,7 @@
 //!
 //! # What is not here
 //!
-//! Leader election, metrics, health endpoints and webhooks; caches of single namespaces or by selector; indexes; kinds
+//! Health endpoints and webhooks; caches of single namespaces or by selector; indexes; kinds
 //! known only at run time. Reads from a cache may be older than your own last write. `k8s-openapi` needs a version
 //! feature (`v1_36`, say), which your binary chooses, as it chooses the TLS stack of `kube`.
 
@@ -72,7 +72,9 @@ mod conditions;
 pub mod controller;
 mod event;
 mod handler;
+pub mod leader_election;
 pub mod manager;
+pub mod metrics;
 mod object;
 pub mod predicate;
 pub mod reconcile;

@@ -73,14 +73,16 @@ impl<K: StaticObject, R: Request> Kind<K, R> {
 pub(crate) type Attach<R> = Box<dyn FnOnce(&Cache) -> Connect<R> + Send>;
 
 /// Begins to fill the queue of the controller of this name, until the subscription is dropped.
-pub(crate) type Connect<R> = Box<dyn FnOnce(&Arc<str>, &Queue<R>) -> Subscription + Send>;
+///
+/// Called anew in each run, and in each leadership.
+pub(crate) type Connect<R> = Box<dyn Fn(&Arc<str>, &Queue<R>) -> Subscription + Send + Sync>;
 
 impl<K: StaticObject, R: Request> Kind<K, R> {
     pub(crate) fn attach(self, cache: &Cache) -> Connect<R> {
-        let cached = cache.cached::<K>();
+        let (cached, source) = (cache.cached::<K>(), Arc::new(self));
         Box::new(move |controller, queue| {
-            let (controller, queue) = (Arc::clone(controller), queue.clone());
-            cached.subscribe(move |event| self.handle(event, &controller, &queue))
+            let (source, controller, queue) = (Arc::clone(&source), Arc::clone(controller), queue.clone());
+            cached.subscribe(move |event| source.handle(event, &controller, &queue))
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use controller_runtime::{
     Action, Builder, Cached, Client, Context, DecodeError, Kind, Lazy, Manager, MapFn, ObjectKey, Reconciler,
-    StaticObject, has_finalizer, is_controlled_by, manager::DuplicateName, predicate::GenerationChanged,
+    StaticObject, has_finalizer, is_controlled_by, manager::AddError, predicate::GenerationChanged,
     reconcile, set_condition,
 };
 use k8s_openapi::{
@@ -21,7 +21,7 @@ pub const FINALIZER: &str = "example.com/archive";
 /// # Errors
 ///
 /// The manager has one.
-pub fn add_to(manager: &Manager) -> Result<(), DuplicateName> {
+pub fn add_to(manager: &Manager) -> Result<(), AddError> {
     build(manager, GuestbookReconciler::new(manager))
 }
 
@@ -33,7 +33,7 @@ pub fn add_to(manager: &Manager) -> Result<(), DuplicateName> {
 pub fn build(
     manager: &Manager,
     reconciler: impl Reconciler<Request = ObjectKey<Guestbook>>,
-) -> Result<(), DuplicateName> {
+) -> Result<(), AddError> {
     Builder::managed_by(manager)
         .for_kind::<Guestbook>()
         // Our own writes of status and finalizers change no generation: they are no reason to come back.
@@ -41,7 +41,8 @@ pub fn build(
         .owns::<Deployment>()
         .owns::<ConfigMap>()
         .watches(Kind::new(MapFn(dressed_by(manager.cached()))))
-        .complete(reconciler)
+        .complete(reconciler)?;
+    Ok(())
 }
 
 /// The Guestbooks that a ConfigMap is the theme of.

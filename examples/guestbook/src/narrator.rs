@@ -10,7 +10,7 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Cached, Context, Manager, ObjectKey, Reconciler, manager::DuplicateName, reconcile,
+    Action, Builder, Cached, Context, Manager, ObjectKey, Reconciler, manager::AddError, reconcile,
 };
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use k8s_openapi::api::events::v1::Event;
@@ -108,14 +108,15 @@ impl Narrator {
     /// # Errors
     ///
     /// The manager has a narrator.
-    pub fn listen(&self, manager: &Manager) -> Result<(), DuplicateName> {
+    pub fn listen(&self, manager: &Manager) -> Result<(), AddError> {
         Builder::managed_by(manager).for_kind::<Guestbook>().named("narrate-guestbooks").complete(
             ShowGuestbooks { narrator: self.clone(), guestbooks: manager.cached(), shown: Mutex::default() },
         )?;
         Builder::managed_by(manager)
             .for_kind::<Event>()
             .named("narrate-events")
-            .complete(ShowEvents { narrator: self.clone(), events: manager.cached() })
+            .complete(ShowEvents { narrator: self.clone(), events: manager.cached() })?;
+        Ok(())
     }
 }
 

@@ -27,7 +27,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use self::informer::Informer;
 pub(crate) use self::informer::{Status, Subscription};
@@ -149,6 +149,7 @@ impl<K: StaticObject> fmt::Debug for Cached<K> {
 #[derive(Default)]
 pub(crate) struct Cache {
     informers: Mutex<Vec<(TypeId, Arc<dyn AnyInformer>)>>,
+    added: Notify,
 }
 
 impl Cache {
@@ -161,10 +162,16 @@ impl Cache {
         let informer = informer.unwrap_or_else(|| {
             let new: Arc<dyn AnyInformer> = Arc::new(Informer::<K>::new(&()));
             informers.push((id, Arc::clone(&new)));
+            self.added.notify_one();
             new
         });
         let informer = informer.as_any().downcast().expect("the informer of a type id is of that type");
         Cached { informer }
+    }
+
+    /// Waits until informers may have been added since the last call returned.
+    pub(crate) async fn changed(&self) {
+        self.added.notified().await;
     }
 
     pub(crate) fn informers(&self) -> Vec<Arc<dyn AnyInformer>> {

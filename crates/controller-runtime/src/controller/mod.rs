@@ -3,27 +3,34 @@
 mod options;
 mod worker;
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use kube_workqueue::Queue;
-use tokio_util::sync::CancellationToken;
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
 
 pub use self::options::Options;
 use self::worker::Worker;
 use crate::{
-    cache::Subscription,
-    clock::Clock,
+    manager::{BoxError, RunContext, Runnable},
+    metrics::{ControllerMetrics, Metrics, QueueGauges},
     reconcile::{Action, Context, Error, Reconciler, Request},
-    recorder::Recorder,
     source::Connect,
 };
 
-/// A controller that has not been started.
+/// A controller: its queue, and what it needs for a run.
 pub(crate) struct Controller<R: Request> {
     name: Arc<str>,
-    options: Options<R>,
+    max_concurrent_reconciles: usize,
+    timeout: Option<Duration>,
+    /// It outlives a run, so that what failed in one is not tried at once in the next.
+    queue: Queue<R>,
     reconciler: Arc<dyn DynReconciler<R>>,
     sources: Vec<Connect<R>>,
+    metrics: ControllerMetrics,
+    _queue_metrics: QueueGauges,
+    /// The workers of the present run, for the report of what they do.
+    workers: Mutex<Vec<Arc<Worker<R>>>>,
 }
 
 impl<R: Request> Controller<R> {
@@ -32,70 +39,90 @@ impl<R: Request> Controller<R> {
         options: Options<R>,
         reconciler: impl Reconciler<Request = R>,
         sources: Vec<Connect<R>>,
+        metrics: &Metrics,
     ) -> Self {
-        Self { name: Arc::from(name), options, reconciler: Arc::new(reconciler), sources }
-    }
-}
-
-/// What a controller needs of the manager that runs it.
-#[derive(Clone)]
-pub(crate) struct Surroundings {
-    pub(crate) recorder: Recorder,
-    pub(crate) draining: CancellationToken,
-    pub(crate) rng: fastrand::Rng,
-    pub(crate) clock: Clock,
-}
-
-/// A controller of some request type.
-pub(crate) trait AnyController: Send {
-    fn name(&self) -> &str;
-
-    /// Connects the sources and hands out the workers, each of which runs until the manager drains.
-    fn start(self: Box<Self>, surroundings: Surroundings) -> Started;
-}
-
-/// A controller whose sources fill the queue.
-pub(crate) struct Started {
-    /// They fill the queue as long as they are held.
-    pub(crate) subscriptions: Vec<Subscription>,
-    pub(crate) workers: Vec<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    pub(crate) in_work: InWork,
-}
-
-/// Names what a controller reconciles right now.
-pub(crate) type InWork = Box<dyn Fn() -> Vec<String> + Send + Sync>;
-
-impl<R: Request> AnyController for Controller<R> {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn start(self: Box<Self>, mut surroundings: Surroundings) -> Started {
-        let Self { name, options, reconciler, sources } = *self;
-        let queue = Queue::new(options.queue);
-        tracing::info!(controller = &*name, workers = options.max_concurrent_reconciles, "starting workers");
-        let subscriptions = sources.into_iter().map(|connect| connect(&name, &queue)).collect();
-        let workers: Vec<_> = (0..options.max_concurrent_reconciles.get())
-            .map(|_| {
-                Arc::new(Worker {
-                    controller: Arc::clone(&name),
-                    reconciler: Arc::clone(&reconciler),
-                    timeout: options.reconciliation_timeout,
-                    queue: queue.clone(),
-                    recorder: surroundings.recorder.named(&name),
-                    draining: surroundings.draining.clone(),
-                    current: parking_lot::Mutex::new(None),
-                    rng: parking_lot::Mutex::new(surroundings.rng.fork()),
-                    clock: surroundings.clock,
-                })
-            })
-            .collect();
-        let observed = workers.clone();
-        Started {
-            subscriptions,
-            workers: workers.into_iter().map(Worker::into_future).collect(),
-            in_work: Box::new(move || observed.iter().filter_map(|worker| worker.in_work()).collect()),
+        let queue = Queue::new(options.queue.metrics(metrics.queue(name)));
+        let max_concurrent_reconciles = options.max_concurrent_reconciles.get();
+        let watched = queue.clone();
+        Self {
+            name: Arc::from(name),
+            max_concurrent_reconciles,
+            timeout: options.reconciliation_timeout,
+            reconciler: Arc::new(reconciler),
+            sources,
+            metrics: metrics.controller(name, max_concurrent_reconciles),
+            _queue_metrics: metrics.queue_gauges(name, move || watched.gauges()),
+            queue,
+            workers: Mutex::default(),
         }
+    }
+
+    fn new_workers(&self, cx: &mut RunContext) -> Vec<Arc<Worker<R>>> {
+        let worker = |_| {
+            Arc::new(Worker {
+                controller: Arc::clone(&self.name),
+                reconciler: Arc::clone(&self.reconciler),
+                timeout: self.timeout,
+                queue: self.queue.clone(),
+                recorder: cx.recorder.named(&self.name),
+                draining: cx.draining().clone(),
+                current: Mutex::new(None),
+                rng: Mutex::new(cx.rng.fork()),
+                clock: cx.clock,
+                metrics: self.metrics.clone(),
+            })
+        };
+        (0..self.max_concurrent_reconciles).map(worker).collect()
+    }
+}
+
+impl<R: Request> Runnable for Controller<R> {
+    fn name(&self) -> String {
+        self.name.to_string()
+    }
+
+    async fn start(&self, mut cx: RunContext) -> Result<(), BoxError> {
+        tokio::select! {
+            biased;
+            () = cx.shutdown() => return Ok(()),
+            () = cx.aborted() => return Ok(()),
+            synced = cx.caches_synced() => synced?,
+        }
+        tracing::info!(
+            controller = &*self.name,
+            "worker count" = self.max_concurrent_reconciles,
+            "starting workers"
+        );
+        let subscriptions: Vec<_> =
+            self.sources.iter().map(|connect| connect(&self.name, &self.queue)).collect();
+        // The set stops the workers when it is dropped, wherever this future stops.
+        let mut tasks = JoinSet::new();
+        let workers = self.new_workers(&mut cx);
+        for worker in &workers {
+            tasks.spawn(Arc::clone(worker).into_future());
+        }
+        *self.workers.lock() = workers;
+        let result = tokio::select! {
+            biased;
+            () = cx.aborted() => Ok(()),
+            () = cx.shutdown() => Ok(()),
+            Some(Err(panic)) = tasks.join_next() => Err(panic.into()),
+        };
+        drop(subscriptions);
+        let drained = async { while tasks.join_next().await.is_some() {} };
+        tokio::select! {
+            biased;
+            () = cx.aborted() => {}
+            () = drained => {}
+        }
+        // What stopped has stopped when this returns: a lease may be given back then.
+        tasks.shutdown().await;
+        self.workers.lock().clear();
+        result
+    }
+
+    fn unfinished(&self) -> Vec<String> {
+        self.workers.lock().iter().filter_map(|worker| worker.in_work()).collect()
     }
 }
 

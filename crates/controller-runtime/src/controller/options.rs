@@ -19,6 +19,7 @@ use crate::reconcile::Request;
 pub struct Options<R: Request> {
     pub(crate) max_concurrent_reconciles: NonZeroUsize,
     pub(crate) reconciliation_timeout: Option<Duration>,
+    pub(crate) needs_leader_election: bool,
     pub(crate) queue: kube_workqueue::Options<R>,
 }
 
@@ -38,6 +39,14 @@ impl<R: Request> Options<R> {
         self
     }
 
+    /// Whether the controller works only in the process that leads. Default: yes, which matters only where the manager
+    /// takes part in a [leader election](crate::leader_election).
+    #[doc(alias = "NeedLeaderElection")]
+    pub fn needs_leader_election(mut self, needs: bool) -> Self {
+        self.needs_leader_election = needs;
+        self
+    }
+
     /// Says how long a failed request waits for its next attempt.
     ///
     /// Default: the longer of an exponential back-off per request (5 ms, doubling to 1000 s) and a token bucket
@@ -54,6 +63,7 @@ impl<R: Request> Default for Options<R> {
         Self {
             max_concurrent_reconciles: NonZeroUsize::MIN,
             reconciliation_timeout: None,
+            needs_leader_election: true,
             queue: kube_workqueue::Options::default(),
         }
     }

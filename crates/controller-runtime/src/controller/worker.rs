@@ -12,6 +12,7 @@ use tracing::Instrument;
 use super::DynReconciler;
 use crate::{
     clock::Clock,
+    metrics::ControllerMetrics,
     reconcile::{Context, Next, Outcome, Request, panic_message, settle},
     recorder::Recorder,
 };
@@ -27,6 +28,7 @@ pub(super) struct Worker<R: Request> {
     pub(super) current: Mutex<Option<R>>,
     pub(super) rng: Mutex<fastrand::Rng>,
     pub(super) clock: Clock,
+    pub(super) metrics: ControllerMetrics,
 }
 
 impl<R: Request> Worker<R> {
@@ -80,7 +82,9 @@ impl<R: Request> Worker<R> {
             attempt = cx.attempt,
         );
         async {
+            let measured = self.metrics.begin();
             let outcome = self.attempt(request, &cx).await;
+            measured.end(&outcome);
             settle(&self.queue, request, &outcome);
             let retry = self
                 .queue

@@ -1,33 +1,59 @@
 //! The manager: what controllers share, and the order in which it starts and stops.
 
+mod caches;
+mod error;
+mod lifecycle;
 mod options;
+mod registry;
 mod run;
+mod runnable;
+mod signals;
 mod state;
 
 use std::{fmt, future::Future, sync::Arc};
 
-use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use self::{
+    caches::Caches,
+    lifecycle::{Group, Id, Input},
+    registry::{Entry, Registry},
+    state::Readiness,
+};
 pub use self::{
+    error::{AddError, Error},
     options::{Options, Shutdown},
-    run::Error,
+    runnable::{BoxError, RunContext, Runnable},
+    signals::Signals,
     state::{NeverReady, State},
 };
 use crate::{
     cache::{Cache, Cached},
     client::Client,
-    controller::AnyController,
+    controller::Controller,
+    leader_election::{self, Issuer},
+    metrics::{ElectionMetrics, Metrics},
     object::StaticObject,
+    reconcile::Request,
 };
 
-/// Runs controllers, with one cache for all of them.
+/// Runs controllers and other [`Runnable`]s, with one cache for all of them.
+///
+/// A handle: clones are the same manager.
 ///
 /// # Lifecycle
 ///
-/// [`Manager::run`] starts the caches, waits until all of them know the present, then starts the controllers. When its
-/// shutdown future is done it drains: no new reconcile begins, and those in work may finish, for as long as
-/// [`Options::graceful_shutdown_timeout`] says. Then it stops what is left and names it.
+/// [`Manager::run`] starts what it runs in groups, each when the one before is ready: servers of metrics and probes,
+/// webhooks, caches, what does not need to lead, then controllers. With
+/// [leader election](Options::leader_election) the last of these wait until this process leads, and are dropped when it
+/// loses the lease; it then stands by again. Ready means that servers listen and caches know the present.
+///
+/// When the shutdown future is done the manager drains, in the reverse order: no new reconcile begins, and those in work
+/// may finish, for as long as [`Options::graceful_shutdown_timeout`] says. Then it stops what is left and names it. The
+/// lease is given back when nothing that needs it runs any more, and not before.
+///
+/// The failure of one runnable stops all of them, in that order. Runnables can be added at any time until then, and are
+/// started at once if the manager is that far, and [removed](Handle::remove).
 ///
 /// Nothing is global: two managers, or two runs one after the other, live in one process without knowing each other.
 ///
@@ -40,37 +66,74 @@ use crate::{
 /// let client = kube::Client::try_default().await?;
 /// let manager = Manager::new(client, Options::new("guestbook-operator"));
 /// // … build controllers …
-/// manager.run(async { tokio::signal::ctrl_c().await.unwrap_or(()) }).await?;
+/// manager.run_until_signal().await?;
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Clone)]
 pub struct Manager {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
     client: Client,
-    cache: Cache,
-    controllers: Mutex<Vec<Box<dyn AnyController>>>,
+    cache: Arc<Cache>,
+    caches: Arc<Caches>,
     options: Options,
+    metrics: Metrics,
+    registry: Arc<Registry>,
     state: watch::Sender<State>,
-    was_ready: watch::Sender<bool>,
+    readiness: watch::Sender<Readiness>,
+    election: Option<Election>,
+    /// Whether this process leads.
+    leads: watch::Sender<bool>,
+}
+
+/// This process's part in an election.
+struct Election {
+    options: leader_election::Options,
+    issuer: Arc<Issuer>,
+    metrics: ElectionMetrics,
 }
 
 impl Manager {
     /// A manager that reaches the cluster through `client`.
     #[must_use]
     pub fn new(client: kube::Client, options: Options) -> Self {
-        Self {
-            client: Client::new(client, Arc::clone(&options.name)),
-            cache: Cache::default(),
-            controllers: Mutex::default(),
+        let metrics = Metrics::default();
+        let cache = Arc::new(Cache::default());
+        let election = options.leader_election.clone().map(|options| Election {
+            metrics: metrics.election(options.id()),
+            issuer: Arc::new(Issuer::new()),
             options,
-            state: watch::Sender::new(State::Built),
-            was_ready: watch::Sender::new(false),
-        }
+        });
+        let caches = Arc::new(Caches {
+            cache: Arc::clone(&cache),
+            client: client.clone(),
+            sync_timeout: options.cache_sync_timeout,
+        });
+        let manager = Self {
+            shared: Arc::new(Shared {
+                client: Client::new(client, Arc::clone(&options.name)),
+                cache,
+                caches: Arc::clone(&caches),
+                metrics,
+                registry: Arc::new(Registry::new(election.is_some())),
+                state: watch::Sender::new(State::Built),
+                readiness: watch::Sender::new(Readiness::NotYet),
+                leads: watch::Sender::new(false),
+                election,
+                options,
+            }),
+        };
+        manager.add_own(caches, Group::Caches);
+        manager
     }
 
     /// The client for reconcilers: it writes in the name of the manager.
     #[must_use]
     pub fn client(&self) -> Client {
-        self.client.clone()
+        self.shared.client.clone()
     }
 
     /// The cached objects of kind `K`, which the manager will watch from its start on.
@@ -78,7 +141,23 @@ impl Manager {
     /// All handles of a kind, and all controllers that watch it, share one cache.
     #[must_use]
     pub fn cached<K: StaticObject>(&self) -> Cached<K> {
-        self.cache.cached()
+        self.shared.cache.cached()
+    }
+
+    /// The metrics of this manager, for those of your own.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
+    }
+
+    /// Takes a runnable. It is started with the others of its group, or at once if these have been started.
+    ///
+    /// # Errors
+    ///
+    /// The manager stops or has stopped.
+    pub fn add(&self, runnable: impl Runnable) -> Result<Handle, AddError> {
+        let group = if runnable.needs_leader_election() { Group::LeaderElected } else { Group::Others };
+        self.add_to(group, runnable)
     }
 
     /// Becomes done when the manager has become [`State::Ready`].
@@ -87,44 +166,112 @@ impl Manager {
     ///
     /// The manager stopped or was dropped before that.
     pub fn ready(&self) -> impl Future<Output = Result<(), NeverReady>> + Send + use<> {
-        state::wait_until_ready(self.was_ready.subscribe())
+        state::wait_until_ready(self.shared.readiness.subscribe())
     }
 
     /// The state, now and as it changes.
     #[must_use]
     pub fn state(&self) -> watch::Receiver<State> {
-        self.state.subscribe()
+        self.shared.state.subscribe()
     }
 
-    /// Takes a controller, to be started with the others. Nothing is watched for one that is refused.
-    pub(crate) fn add<C: AnyController + 'static>(
+    /// Whether this process leads, now and as it changes. Always `false` without leader election.
+    #[must_use]
+    #[doc(alias = "Elected")]
+    pub fn leads(&self) -> watch::Receiver<bool> {
+        self.shared.leads.subscribe()
+    }
+
+    /// Takes a runnable of this crate, of which there is always one and which is never refused.
+    fn add_own(&self, runnable: impl Runnable, group: Group) {
+        let added = self.add_to(group, runnable);
+        debug_assert!(added.is_ok(), "a manager that has not been run takes everything");
+    }
+
+    fn add_to(&self, group: Group, runnable: impl Runnable) -> Result<Handle, AddError> {
+        let (name, signals) = (runnable.name(), runnable.signals_ready());
+        let id = self.shared.registry.add(&name, false, group, signals, || Entry::new(runnable))?;
+        Ok(self.handle(id))
+    }
+
+    /// Takes a controller. Nothing is watched for one that is refused.
+    pub(crate) fn add_controller<R: Request>(
         &self,
         name: &str,
-        make: impl FnOnce(&Cache) -> C,
-    ) -> Result<(), DuplicateName> {
-        let mut controllers = self.controllers.lock();
-        if controllers.iter().any(|known| known.name() == name) {
-            return Err(DuplicateName { name: name.to_owned() });
-        }
-        controllers.push(Box::new(make(&self.cache)));
-        Ok(())
+        needs_leader_election: bool,
+        make: impl FnOnce(&Cache, &Metrics) -> Controller<R>,
+    ) -> Result<Handle, AddError> {
+        let group = if needs_leader_election { Group::LeaderElected } else { Group::Others };
+        let make = || Entry::of_controller(make(&self.shared.cache, &self.shared.metrics));
+        let id = self.shared.registry.add(name, true, group, false, make)?;
+        Ok(self.handle(id))
+    }
+
+    fn handle(&self, id: Id) -> Handle {
+        Handle { id, registry: Arc::clone(&self.shared.registry) }
     }
 }
 
-/// Two controllers of one manager have the same name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the manager has a controller named {name} already: give this one another name with `named`")]
-#[non_exhaustive]
-pub struct DuplicateName {
-    /// The name.
-    pub name: String,
+impl Shared {
+    /// Whether leadership is needed and not there.
+    fn has_lost(&self) -> bool {
+        self.election.as_ref().is_some_and(|election| !election.issuer.permit().is_valid())
+    }
+
+    /// Tells of the lifecycle's state.
+    fn publish_state(&self) {
+        let state = self.registry.state();
+        let changed = self.state.send_if_modified(|known| std::mem::replace(known, state) != state);
+        match state {
+            State::Ready if changed => {
+                self.readiness.send_replace(Readiness::Ready);
+            }
+            State::Stopped => {
+                self.leads.send_replace(false);
+                self.readiness.send_if_modified(|readiness| {
+                    let never = *readiness == Readiness::NotYet;
+                    if never {
+                        *readiness = Readiness::Never;
+                    }
+                    never
+                });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A runnable or controller that was given to a manager. Dropping it changes nothing.
+#[derive(Clone)]
+pub struct Handle {
+    id: Id,
+    registry: Arc<Registry>,
+}
+
+impl Handle {
+    /// Takes the runnable back: asks it to finish, as at a shutdown, and waits until it has. For a controller that is when
+    /// its running reconciles are done. A name is free again then.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropping the future only ends the wait.
+    pub async fn remove(self) {
+        self.registry.step(Input::Remove(self.id));
+        self.registry.forgotten(self.id).await;
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").field("id", &self.id).finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Manager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Manager")
-            .field("options", &self.options)
-            .field("state", &*self.state.borrow())
+            .field("options", &self.shared.options)
+            .field("state", &*self.shared.state.borrow())
             .finish_non_exhaustive()
     }
 }

@@ -1,5 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
+use crate::leader_election;
+
 /// How a manager works.
 ///
 /// ```
@@ -17,6 +19,7 @@ pub struct Options {
     pub(super) cache_sync_timeout: Duration,
     pub(super) graceful_shutdown_timeout: Shutdown,
     pub(super) seed: Option<u64>,
+    pub(super) leader_election: Option<leader_election::Options>,
 }
 
 /// How long running reconciles may take to finish when a manager stops.
@@ -38,6 +41,7 @@ impl Options {
             cache_sync_timeout: Duration::from_secs(120),
             graceful_shutdown_timeout: Shutdown::Within(Duration::from_secs(30)),
             seed: None,
+            leader_election: None,
         }
     }
 
@@ -58,6 +62,14 @@ impl Options {
     /// Makes jitter and generated names the same in every run. Default: different ones.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
+        self
+    }
+
+    /// Lets one process at a time do what needs leader election: controllers, unless they say otherwise. Default: no
+    /// election, everything runs.
+    #[doc(alias = "LeaderElection")]
+    pub fn leader_election(mut self, election: leader_election::Options) -> Self {
+        self.leader_election = Some(election);
         self
     }
 

@@ -1,63 +1,43 @@
-//! One run of a manager, from the first list to the last drained reconcile.
+//! One run of a manager: carries out what the lifecycle says, and tells it what happens.
 
-use std::{fmt, future::Future, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    future::{Future, pending},
+    panic::AssertUnwindSafe,
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
-use tokio::{sync::watch, task::JoinSet, time::timeout};
+use futures::FutureExt;
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, sleep_until, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
-use super::{Manager, Shutdown, State};
+use super::{
+    BoxError, Error, Manager, RunContext, Shutdown, State,
+    lifecycle::{Effect, Failed, Group, Id, Input},
+    registry::Entry,
+    state::Readiness,
+};
 use crate::{
-    cache::{AnyInformer, Status, Subscription},
     clock::Clock,
-    controller::{AnyController, InWork, Surroundings},
+    leader_election::{Candidate, Leadership, Surroundings, Wish},
+    reconcile::panic_message,
     recorder::Recorder,
 };
 
 /// How long the events that wait may take to be written when the manager stops.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// Why a manager's run failed.
-///
-/// Its `Debug` form is the message as well, because that is what a `main` that returns it prints.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// A cache did not become complete in time.
-    #[error("the cache of {resource} is not complete after {} s: {reason}", timeout.as_secs_f32())]
-    CacheSync {
-        /// The resource, e.g. `deployments.apps`.
-        resource: String,
-        /// How long the manager waited.
-        timeout: Duration,
-        /// What last went wrong with its list or watch.
-        reason: String,
-    },
-    /// Reconciles did not finish in time when the manager stopped. They were dropped.
-    #[error("still running {} s after the shutdown began: {}", timeout.as_secs_f32(), unfinished.join(", "))]
-    ShutdownTimeout {
-        /// Controller and request of each.
-        unfinished: Vec<String>,
-        /// How long the manager waited.
-        timeout: Duration,
-    },
-    /// A task of the manager ended although it never should: this is a bug.
-    #[error("{task} ended unexpectedly: {reason}")]
-    TaskEnded {
-        /// What the task did.
-        task: String,
-        /// How it ended.
-        reason: String,
-    },
-}
-
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+/// How long what was told to stop where it stands may take to reach its next `.await`.
+const ABORT: Duration = Duration::from_secs(2);
 
 impl Manager {
-    /// Runs until `shutdown` is done, then drains.
+    /// Runs until `shutdown` is done, then drains. Afterwards it can be run again.
     ///
     /// # Cancellation
     ///
@@ -67,162 +47,351 @@ impl Manager {
     ///
     /// # Errors
     ///
-    /// A cache did not become complete in time, or reconciles did not finish in time.
+    /// A cache did not become complete in time, a runnable failed, or something did not finish in time at the stop.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
-        let _stopped = Stopped(&self.state);
-        let mut rng = self.options.rng();
-        let kube = self.client.kube();
-
-        // Each set of tasks aborts them when it is dropped, wherever this future stops.
-        self.state.send_replace(State::Starting);
-        let mut caches = JoinSet::new();
-        let informers = self.cache.informers();
-        for informer in &informers {
-            caches.spawn(Arc::clone(informer).run(kube.clone(), rng.fork()));
-        }
-        let result = self.work(shutdown, &informers, &mut caches, rng).await;
-        caches.shutdown().await;
-        result
-    }
-
-    /// From the first list to the last drained reconcile.
-    async fn work(
-        &self,
-        shutdown: impl Future<Output = ()>,
-        informers: &[Arc<dyn AnyInformer>],
-        caches: &mut JoinSet<()>,
-        mut rng: fastrand::Rng,
-    ) -> Result<(), Error> {
-        let mut shutdown = pin!(shutdown);
-        tokio::select! {
-            // A shutdown during the start must not wait for caches that may never become complete.
-            biased;
-            () = &mut shutdown => return Ok(()),
-            ended = next_end(caches, "a cache") => return Err(ended),
-            synced = all_synced(informers, self.options.cache_sync_timeout) => synced?,
-        }
-
+        let registry = &self.shared.registry;
+        registry.run().map_err(|_| Error::AlreadyRunning)?;
+        self.shared.readiness.send_replace(Readiness::NotYet);
+        let _stopped = Stopped(&self);
+        let mut rng = self.shared.options.rng();
         let clock = Clock::start();
-        let instance = format!("{}-{:08x}", self.options.name, rng.u32(..));
-        let (recorder, publisher) = Recorder::new(self.client.kube().clone(), instance, rng.fork(), clock);
+        let instance = format!("{}-{:08x}", self.shared.options.name, rng.u32(..));
+        let kube = self.shared.client.kube().clone();
+        let (recorder, publisher) = Recorder::new(kube, instance, rng.fork(), clock);
         let (mut publishing, last_events) = (JoinSet::new(), CancellationToken::new());
         publishing.spawn(publisher.run(last_events.clone()));
-        let mut crew = Crew::default();
-        for controller in std::mem::take(&mut *self.controllers.lock()) {
-            crew.start(controller, recorder.clone(), rng.fork(), clock);
-        }
-        self.state.send_replace(State::Ready);
-        self.was_ready.send_replace(true);
 
-        let ended = tokio::select! {
-            biased;
-            () = shutdown => None,
-            ended = next_end(caches, "a cache") => Some(ended),
-            ended = next_end(&mut crew.workers, "a worker") => Some(ended),
-            ended = next_end(&mut publishing, "the writer of events") => Some(ended),
+        let election = Standing::new(&self, &recorder, rng.fork(), clock);
+        let run = Run {
+            manager: &self,
+            tasks: JoinSet::new(),
+            tokens: BTreeMap::new(),
+            election,
+            recorder,
+            rng,
+            clock,
+            error: None,
+            shutdown_began: None,
+            aborted: None,
         };
-
-        self.state.send_replace(State::Draining);
-        let drained = crew.drain(self.options.graceful_shutdown_timeout).await;
+        let result = run.until(shutdown, &mut publishing).await;
         last_events.cancel();
         if timeout(FLUSH, publishing.join_next()).await.is_err() {
             tracing::warn!("events that waited to be written were lost at the shutdown");
         }
-        ended.map_or(drained, Err)
-    }
-}
-
-/// Says that a manager has stopped, however it did.
-struct Stopped<'m>(&'m watch::Sender<State>);
-
-impl Drop for Stopped<'_> {
-    fn drop(&mut self) {
-        self.0.send_replace(State::Stopped);
-    }
-}
-
-/// The workers of all controllers.
-#[derive(Default)]
-struct Crew {
-    workers: JoinSet<()>,
-    in_work: Vec<InWork>,
-    subscriptions: Vec<Subscription>,
-    draining: CancellationToken,
-}
-
-impl Crew {
-    fn start(
-        &mut self,
-        controller: Box<dyn AnyController>,
-        recorder: Recorder,
-        rng: fastrand::Rng,
-        clock: Clock,
-    ) {
-        let draining = self.draining.clone();
-        let started = controller.start(Surroundings { recorder, draining, rng, clock });
-        for worker in started.workers {
-            self.workers.spawn(worker);
-        }
-        self.in_work.push(started.in_work);
-        self.subscriptions.extend(started.subscriptions);
-    }
-
-    /// Lets the workers finish what they do, as long as `shutdown` allows, and stops them.
-    async fn drain(mut self, shutdown: Shutdown) -> Result<(), Error> {
-        self.subscriptions.clear();
-        self.draining.cancel();
-        let limit = match shutdown {
-            Shutdown::Immediate => Duration::ZERO,
-            Shutdown::Within(limit) => limit,
-            Shutdown::Unbounded => Duration::MAX,
-        };
-        let finished = async {
-            while let Some(end) = self.workers.join_next().await {
-                if let Err(error) = end {
-                    tracing::error!("a worker ended unexpectedly: {error}");
-                }
-            }
-        };
-        let result = match timeout(limit, finished).await {
-            Err(_) if shutdown != Shutdown::Immediate => {
-                let unfinished = self.in_work.iter().flat_map(|in_work| in_work()).collect();
-                Err(Error::ShutdownTimeout { unfinished, timeout: limit })
-            }
-            _ => Ok(()),
-        };
-        self.workers.shutdown().await;
         result
     }
 }
 
-/// Waits until every cache knows the present.
-async fn all_synced(informers: &[Arc<dyn AnyInformer>], limit: Duration) -> Result<(), Error> {
-    let all = async {
-        for informer in informers {
-            // The sender lives in the informer, which the slice keeps alive.
-            let _ = informer.status().wait_for(|status| status.synced).await;
-        }
-    };
-    if timeout(limit, all).await.is_ok() {
-        return Ok(());
+/// Says that a manager has stopped, however it did.
+struct Stopped<'m>(&'m Manager);
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        self.0.shared.registry.stop();
+        self.0.shared.publish_state();
     }
-    for informer in informers {
-        let Status { synced, error } = informer.status().borrow().clone();
-        if !synced {
-            let reason = error.unwrap_or_else(|| "the API server has not answered yet".to_owned());
-            return Err(Error::CacheSync { resource: informer.resource(), timeout: limit, reason });
-        }
-    }
-    Ok(()) // the last one came in at the last moment
 }
 
-/// Waits for the end of a task that should never end by itself. Pending while there are no tasks.
-async fn next_end(tasks: &mut JoinSet<()>, task: &str) -> Error {
-    match tasks.join_next().await {
-        None => std::future::pending().await,
-        Some(end) => {
-            let reason = end.map_or_else(|error| error.to_string(), |()| "it returned".to_owned());
-            Error::TaskEnded { task: task.to_owned(), reason }
+/// What a run holds. Each set of tasks aborts them when it is dropped, wherever the run stops.
+struct Run<'m> {
+    manager: &'m Manager,
+    tasks: JoinSet<(Id, End)>,
+    tokens: BTreeMap<Id, Tokens>,
+    election: Standing,
+    recorder: Recorder,
+    rng: fastrand::Rng,
+    clock: Clock,
+    /// The first thing that went wrong.
+    error: Option<Error>,
+    shutdown_began: Option<Instant>,
+    /// When everything was told to stop where it stands.
+    aborted: Option<Instant>,
+}
+
+/// How one runnable is told to finish, and to stop.
+#[derive(Default, Clone)]
+struct Tokens {
+    draining: CancellationToken,
+    aborting: CancellationToken,
+}
+
+/// How a runnable ended.
+enum End {
+    Returned(Result<(), BoxError>),
+    Panicked(String),
+    /// It was dropped.
+    Aborted,
+}
+
+impl Run<'_> {
+    async fn until(
+        mut self,
+        shutdown: impl Future<Output = ()>,
+        publishing: &mut JoinSet<()>,
+    ) -> Result<(), Error> {
+        let mut shutdown = pin!(shutdown);
+        let registry = &self.manager.shared.registry;
+        loop {
+            self.carry_out(registry.take_effects());
+            self.manager.shared.publish_state();
+            if registry.state() == State::Stopped {
+                break;
+            }
+            if registry.is_shutting_down() {
+                self.shutdown_began.get_or_insert_with(Instant::now);
+            }
+            let (grace, patience) = (self.end_of_grace(), self.aborted.map(|aborted| aborted + ABORT));
+            let Standing { candidate, leadership, .. } = &mut self.election;
+            tokio::select! {
+                // A shutdown first: whatever else happens at the same time, nothing more may begin.
+                biased;
+                () = &mut shutdown, if self.shutdown_began.is_none() => registry.step(Input::Shutdown),
+                leadership = changed(leadership) => self.led(&leadership),
+                Some(ended) = self.tasks.join_next() => self.ended(ended),
+                () = registry.changed() => {}
+                Some(ended) = candidate.join_next() => self.election_ended(ended),
+                () = at(grace) => self.abort(),
+                () = at(patience) => {
+                    self.give_up();
+                    break;
+                }
+                ended = publishing.join_next(), if !publishing.is_empty() => {
+                    let reason = ended.and_then(Result::err).map_or("it returned".to_owned(), |error| error.to_string());
+                    self.fails(Error::TaskEnded { task: "the writer of events".to_owned(), reason });
+                    registry.step(Input::Shutdown);
+                }
+            }
+        }
+        self.error.map_or(Ok(()), Err)
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Spawn(id) => {
+                    if let Some(entry) = self.manager.shared.registry.entry(id) {
+                        self.spawn(id, entry);
+                    }
+                }
+                Effect::Drain(id) => {
+                    if let Some(tokens) = self.tokens.get(&id) {
+                        tokens.draining.cancel();
+                    }
+                }
+                Effect::Abort(id) => {
+                    if let Some(tokens) = self.tokens.get(&id) {
+                        tokens.draining.cancel();
+                        tokens.aborting.cancel();
+                    }
+                }
+                Effect::Stand => self.election.stand(),
+                Effect::StepDown => {
+                    let release =
+                        self.manager.shared.options.graceful_shutdown_timeout != Shutdown::Immediate;
+                    self.election.step_down(release);
+                }
+            }
         }
     }
+
+    fn spawn(&mut self, id: Id, entry: Entry) {
+        let tokens = Tokens::default();
+        let registry = Arc::clone(&self.manager.shared.registry);
+        let cx = RunContext {
+            draining: tokens.draining.clone(),
+            aborting: tokens.aborting.clone(),
+            ready: Arc::new(move || registry.step(Input::Ready(id))),
+            transitions: self.election.transitions(),
+            caches: Arc::clone(&self.manager.shared.caches),
+            recorder: self.recorder.clone(),
+            rng: self.rng.fork(),
+            clock: self.clock,
+        };
+        let aborting = tokens.aborting.clone();
+        self.tokens.insert(id, tokens);
+        self.tasks.spawn(async move {
+            let work = AssertUnwindSafe(entry.runnable.start(cx)).catch_unwind();
+            let aborted = async {
+                aborting.cancelled().await;
+                // A controller stops its workers itself, and has ended when they have.
+                if entry.stops_itself {
+                    pending::<()>().await;
+                }
+            };
+            let end = tokio::select! {
+                biased;
+                () = aborted => End::Aborted,
+                returned = work => match returned {
+                    Ok(result) => End::Returned(result),
+                    Err(panic) => End::Panicked(panic_message(&*panic).to_owned()),
+                },
+            };
+            (id, end)
+        });
+    }
+
+    fn ended(&mut self, ended: Result<(Id, End), tokio::task::JoinError>) {
+        let registry = &self.manager.shared.registry;
+        let (id, end) = match ended {
+            Ok(ended) => ended,
+            Err(error) => {
+                self.fails(Error::TaskEnded { task: "a runnable".to_owned(), reason: error.to_string() });
+                return registry.step(Input::Shutdown);
+            }
+        };
+        let told = self.tokens.remove(&id).is_some_and(|tokens| tokens.draining.is_cancelled());
+        let name = registry.entry(id).map(|entry| entry.name.to_string()).unwrap_or_default();
+        let error = match end {
+            End::Returned(Ok(())) | End::Aborted => None,
+            End::Returned(Err(source)) => Some(match source.downcast::<Error>() {
+                Ok(own) => *own,
+                Err(source) => Error::Runnable { name: name.clone(), source },
+            }),
+            End::Panicked(reason) => Some(Error::TaskEnded { task: name.clone(), reason }),
+        };
+        // It may have failed because the lease was lost a moment ago, which is nobody's fault.
+        let lost = registry.group(id) == Some(Group::LeaderElected) && self.manager.shared.has_lost();
+        match error {
+            Some(error) if told || lost => {
+                tracing::warn!(runnable = name, "failed while it was being stopped: {error:?}");
+                registry.step(Input::Ended(id, Ok(())));
+            }
+            Some(error) => {
+                tracing::error!(runnable = name, "failed, so the manager stops: {error:?}");
+                self.fails(error);
+                registry.step(Input::Ended(id, Err(Failed)));
+            }
+            None => registry.step(Input::Ended(id, Ok(()))),
+        }
+    }
+
+    fn led(&self, leadership: &Leadership) {
+        let registry = &self.manager.shared.registry;
+        self.manager.shared.leads.send_replace(matches!(leadership, Leadership::Leads { .. }));
+        match leadership {
+            Leadership::Standby => {}
+            Leadership::Leads { .. } => registry.step(Input::Elected),
+            Leadership::Lost { .. } => registry.step(Input::Lost),
+        }
+    }
+
+    fn election_ended(&mut self, ended: Result<(), tokio::task::JoinError>) {
+        let registry = &self.manager.shared.registry;
+        registry.step(Input::ElectionOver);
+        if let Err(error) = ended {
+            self.fails(Error::TaskEnded {
+                task: "the leader election".to_owned(),
+                reason: error.to_string(),
+            });
+            registry.step(Input::Shutdown);
+        }
+    }
+
+    /// When what drains has had its time.
+    fn end_of_grace(&self) -> Option<Instant> {
+        let began = self.shutdown_began.filter(|_| self.aborted.is_none())?;
+        match self.manager.shared.options.graceful_shutdown_timeout {
+            Shutdown::Immediate => Some(began),
+            Shutdown::Within(limit) => began.checked_add(limit),
+            Shutdown::Unbounded => None,
+        }
+    }
+
+    fn abort(&mut self) {
+        self.aborted = Some(Instant::now());
+        if let Shutdown::Within(timeout) = self.manager.shared.options.graceful_shutdown_timeout {
+            // What was not asked to finish waited for those that were. Nothing may be left but the lease.
+            let asked = self.running(|tokens| tokens.draining.is_cancelled());
+            let unfinished: Vec<_> = asked.iter().flat_map(|entry| entry.runnable.unfinished()).collect();
+            if !unfinished.is_empty() {
+                self.fails(Error::ShutdownTimeout { unfinished, timeout });
+            }
+        }
+        self.manager.shared.registry.step(Input::GraceOver);
+    }
+
+    /// Something cannot be stopped.
+    fn give_up(&mut self) {
+        let unstoppable: Vec<_> = self.running(|_| true).iter().map(|entry| entry.name.to_string()).collect();
+        if !unstoppable.is_empty() {
+            self.fails(Error::Unstoppable { unstoppable });
+        }
+    }
+
+    fn running(&self, which: impl Fn(&Tokens) -> bool) -> Vec<Entry> {
+        let registry = &self.manager.shared.registry;
+        let ids = self.tokens.iter().filter(|(_, tokens)| which(tokens)).map(|(id, _)| *id);
+        ids.filter_map(|id| registry.entry(id)).collect()
+    }
+
+    /// Keeps the first error, which is the cause of the others.
+    fn fails(&mut self, error: Error) {
+        self.error.get_or_insert(error);
+    }
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => pending().await,
+    }
+}
+
+/// This manager's part in a leader election, if it takes part in one.
+struct Standing {
+    candidate: JoinSet<()>,
+    leadership: Option<watch::Receiver<Leadership>>,
+    wishes: watch::Sender<Wish>,
+    stood: u64,
+}
+
+impl Standing {
+    fn new(manager: &Manager, recorder: &Recorder, rng: fastrand::Rng, clock: Clock) -> Self {
+        let (wishes, wished) = watch::channel(Wish::Wait);
+        let mut candidate = JoinSet::new();
+        let leadership = manager.shared.election.as_ref().map(|election| {
+            let it = Candidate::new(
+                election.options.clone(),
+                Surroundings {
+                    client: manager.shared.client.kube().clone(),
+                    rng,
+                    clock,
+                    metrics: election.metrics.clone(),
+                    recorder: recorder.named("leader-election"),
+                    permit: Arc::clone(&election.issuer),
+                    wishes: wished,
+                },
+            );
+            let leadership = it.leadership();
+            candidate.spawn(it.run());
+            leadership
+        });
+        Self { candidate, leadership, wishes, stood: 0 }
+    }
+
+    fn stand(&mut self) {
+        self.stood += 1;
+        self.wishes.send_replace(Wish::Stand(self.stood));
+    }
+
+    fn step_down(&self, release: bool) {
+        self.wishes.send_replace(Wish::StepDown { release });
+    }
+
+    fn transitions(&self) -> Option<i32> {
+        match *self.leadership.as_ref()?.borrow() {
+            Leadership::Leads { transitions } => Some(transitions),
+            _ => None,
+        }
+    }
+}
+
+async fn changed(leadership: &mut Option<watch::Receiver<Leadership>>) -> Leadership {
+    if let Some(leadership) = leadership
+        && leadership.changed().await.is_ok()
+    {
+        return leadership.borrow_and_update().clone();
+    }
+    pending().await
 }

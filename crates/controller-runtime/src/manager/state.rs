@@ -1,14 +1,14 @@
 use tokio::sync::watch;
 
-/// Where a manager is in its life. It goes through the states in this order and never back.
+/// Where a manager is in its life. It goes through the states in this order; only another run begins anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum State {
     /// It has not been run.
     Built,
-    /// Caches are being filled.
+    /// Servers begin to listen, caches are being filled.
     Starting,
-    /// Caches know the present and controllers work.
+    /// Everything listens, caches know the present, and controllers work, or with leader election stand by.
     Ready,
     /// No new reconcile begins; those in work may finish.
     Draining,
@@ -22,7 +22,19 @@ pub enum State {
 #[non_exhaustive]
 pub struct NeverReady;
 
+/// Whether the present run, or the last one, became ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Readiness {
+    NotYet,
+    Ready,
+    Never,
+}
+
 /// Waits until the manager has been ready, also if it is not any more.
-pub(super) async fn wait_until_ready(mut was_ready: watch::Receiver<bool>) -> Result<(), NeverReady> {
-    was_ready.wait_for(|ready| *ready).await.map(|_| ()).map_err(|_| NeverReady)
+pub(super) async fn wait_until_ready(mut readiness: watch::Receiver<Readiness>) -> Result<(), NeverReady> {
+    let decided = readiness.wait_for(|readiness| *readiness != Readiness::NotYet).await;
+    match decided.map(|decided| *decided) {
+        Ok(Readiness::Ready) => Ok(()),
+        _ => Err(NeverReady),
+    }
 }

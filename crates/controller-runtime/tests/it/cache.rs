@@ -183,19 +183,27 @@ async fn a_watch_that_dies_without_a_word_is_found() {
 #[tokio::test(start_paused = true)]
 async fn a_deleted_object_goes_also_if_its_last_state_cannot_be_read() {
     let env = Environment::builder().start().await.unwrap();
-    let client = faulty(env.client(), |seen| match seen.is_watch() {
+    let mut watches = 0;
+    let client = faulty(env.client(), move |seen| match seen.is_watch() {
         false => Fault::Answer(list("5", &[raw("4", &json!(1))])),
-        true => Fault::Open(vec![
-            line("MODIFIED", &raw("6", &json!("big"))),
-            line("DELETED", &raw("7", &json!("big"))),
-        ]),
+        true => {
+            watches += 1;
+            // The controller is there before the object goes.
+            if watches == 1 {
+                return Fault::Refuse(500, "InternalError");
+            }
+            Fault::Open(vec![
+                line("MODIFIED", &raw("6", &json!("big"))),
+                line("DELETED", &raw("7", &json!("big"))),
+            ])
+        }
     });
     let manager = manager(client);
     let notes = Notes::done();
     Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
     let widgets = manager.cached::<Widget>();
     let _running = Running::start(manager).await;
-    settle().await;
+    sleep(Duration::from_secs(60)).await;
     assert!(widgets.is_empty());
     assert!(!notes.names().is_empty());
 }

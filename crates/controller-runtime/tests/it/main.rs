@@ -9,5 +9,6 @@ mod client_requests;
 mod controller;
 mod events;
 mod faults;
+mod leader_election;
 mod manager;
 mod support;

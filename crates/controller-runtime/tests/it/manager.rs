@@ -1,6 +1,6 @@
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
@@ -8,7 +8,7 @@ use std::{
 
 use controller_runtime::{
     Action, Builder, Client, Context, Manager, ObjectKey, Reconciler,
-    manager::{Error, Options, Shutdown, State},
+    manager::{BoxError, Options, RunContext, Runnable, Shutdown, State},
     reconcile,
 };
 use k8s_openapi::api::core::v1::Secret;
@@ -107,7 +107,7 @@ impl Reconciler for Slow {
     }
 }
 
-async fn stopped_while_slow(shutdown: Shutdown) -> (Result<(), Error>, Duration) {
+async fn stopped_while_slow(shutdown: Shutdown) -> (Result<(), String>, Duration) {
     let env = environment().await;
     Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
     let options = Options::new("test").graceful_shutdown_timeout(shutdown);
@@ -116,7 +116,7 @@ async fn stopped_while_slow(shutdown: Shutdown) -> (Result<(), Error>, Duration)
     let running = Running::start(manager).await;
     settle().await;
     let stopping = Instant::now();
-    (running.stop().await, stopping.elapsed())
+    (running.stop().await.map_err(|error| error.to_string()), stopping.elapsed())
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,7 +131,7 @@ async fn a_running_reconcile_may_finish_when_the_manager_stops() {
 async fn what_does_not_finish_in_time_is_named() {
     let (result, took) = stopped_while_slow(Shutdown::Within(Duration::from_secs(30))).await;
     assert_eq!(took.as_secs(), 30);
-    let text = result.expect_err("it takes a minute").to_string();
+    let text = result.expect_err("it takes a minute");
     assert_eq!(text, "still running 30 s after the shutdown began: widget: Widget default/a");
 }
 
@@ -215,4 +215,197 @@ async fn nothing_is_watched_for_a_controller_that_was_refused() {
     let _running = Running::start(manager).await;
     settle().await;
     assert_eq!(secrets.load(SeqCst), 0);
+}
+
+/// Notes what happens to it.
+struct Noted {
+    name: &'static str,
+    notes: Arc<Mutex<Vec<String>>>,
+    everywhere: bool,
+    fails: bool,
+}
+
+impl Noted {
+    fn new(name: &'static str, notes: &Arc<Mutex<Vec<String>>>) -> Self {
+        Self { name, notes: Arc::clone(notes), everywhere: false, fails: false }
+    }
+
+    fn note(&self, what: &str) {
+        self.notes.lock().unwrap().push(format!("{} {what}", self.name));
+    }
+}
+
+impl Runnable for Noted {
+    fn name(&self) -> String {
+        self.name.to_owned()
+    }
+
+    async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
+        self.note("starts");
+        if self.fails {
+            return Err("it is broken".into());
+        }
+        cx.shutdown().await;
+        self.note("ends");
+        Ok(())
+    }
+
+    fn needs_leader_election(&self) -> bool {
+        !self.everywhere
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn runnables_can_be_added_in_every_state_until_the_stop() {
+    let (env, notes) = (environment().await, Arc::<Mutex<Vec<_>>>::default());
+    let manager = manager(&env);
+    manager.add(Noted::new("early", &notes)).expect("built");
+    let running = Running::start(manager.clone()).await;
+    manager.add(Noted::new("late", &notes)).expect("ready");
+    settle().await;
+    assert_eq!(*notes.lock().unwrap(), ["early starts", "late starts"]);
+    running.stop().await.unwrap();
+    let error = manager.add(Noted::new("too late", &notes)).unwrap_err();
+    let expected = "too late cannot be added to a manager that stops: add it before, or to another manager";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_stop_in_the_reverse_order_and_a_failure_stops_all_of_them() {
+    let (env, notes) = (environment().await, Arc::<Mutex<Vec<_>>>::default());
+    let manager = manager(&env);
+    manager.add(Noted::new("leader", &notes)).unwrap();
+    manager.add(Noted { everywhere: true, ..Noted::new("other", &notes) }).unwrap();
+    let running = Running::start(manager.clone()).await;
+    settle().await;
+    manager.add(Noted { fails: true, everywhere: true, ..Noted::new("broken", &notes) }).unwrap();
+    let error = running.end().await.unwrap_err();
+    assert_eq!(format!("{error} / {error:?}"), "broken failed / broken failed: it is broken");
+    let order = ["other starts", "leader starts", "broken starts", "leader ends", "other ends"];
+    assert_eq!(*notes.lock().unwrap(), order);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_of_a_runnable_ends_the_manager_and_is_named() {
+    struct Panics;
+    impl Runnable for Panics {
+        fn name(&self) -> String {
+            "panics".to_owned()
+        }
+        async fn start(&self, _: RunContext) -> Result<(), BoxError> {
+            panic!("oh no")
+        }
+    }
+    let env = environment().await;
+    let manager = manager(&env);
+    manager.add(Panics).unwrap();
+    let error = manager.run(std::future::pending()).await.unwrap_err();
+    assert_eq!(error.to_string(), "panics ended unexpectedly: oh no");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_is_ready_when_its_runnables_say_so() {
+    struct Slow;
+    impl Runnable for Slow {
+        async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            cx.set_ready();
+            cx.shutdown().await;
+            Ok(())
+        }
+        fn signals_ready(&self) -> bool {
+            true
+        }
+    }
+    let env = environment().await;
+    let manager = manager(&env);
+    manager.add(Slow).unwrap();
+    let began = Instant::now();
+    let _running = Running::start(manager).await;
+    assert_eq!(began.elapsed(), Duration::from_secs(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_runs_again_but_not_twice_at_once() {
+    let env = environment().await;
+    let (manager, notes) = (manager(&env), Notes::done());
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
+    Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
+    for run in 1..=2 {
+        let running = Running::start(manager.clone()).await;
+        settle().await;
+        assert_eq!(notes.names().len(), run, "each run begins with everything");
+        let error = manager.clone().run(std::future::pending()).await.unwrap_err();
+        assert!(error.to_string().contains("runs already"), "{error}");
+        running.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_added_to_a_running_manager_works_and_can_be_removed() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    client.create(&widget("a", 1)).await.unwrap();
+    let manager = manager(&env);
+    let _running = Running::start(manager.clone()).await;
+    let notes = Notes::done();
+    let controller =
+        Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).expect("it runs");
+    settle().await;
+    assert_eq!(notes.names(), ["a"], "its cache is filled first");
+    controller.remove().await;
+    client.create(&widget("b", 1)).await.unwrap();
+    settle().await;
+    assert_eq!(notes.names(), ["a"]);
+    assert!(!manager.metrics().encode().contains("workqueue_depth{"), "its queue is gone");
+
+    let again = Notes::done();
+    Builder::managed_by(&manager)
+        .for_kind::<Widget>()
+        .complete(again.clone())
+        .expect("the name is free again");
+    settle().await;
+    assert_eq!(again.names(), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn removing_a_controller_waits_for_its_running_reconcile() {
+    let env = environment().await;
+    Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
+    let manager = manager(&env);
+    let controller = Builder::managed_by(&manager).for_kind::<Widget>().complete(Slow).unwrap();
+    let _running = Running::start(manager).await;
+    settle().await;
+    let began = Instant::now();
+    controller.remove().await;
+    assert_eq!(began.elapsed(), Duration::from_secs(60));
+}
+
+#[test]
+fn what_never_waits_is_named_when_it_cannot_be_stopped() {
+    struct Busy(Arc<AtomicUsize>);
+    impl Runnable for Busy {
+        fn name(&self) -> String {
+            "busy".to_owned()
+        }
+        async fn start(&self, _: RunContext) -> Result<(), BoxError> {
+            while self.0.load(SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            Ok(())
+        }
+    }
+    let stop = Arc::default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let busy = Busy(Arc::clone(&stop));
+    let error = runtime.block_on(async {
+        let env = environment().await;
+        let options = Options::new("test").graceful_shutdown_timeout(Shutdown::Immediate);
+        let manager = Manager::new(env.client(), options);
+        manager.add(busy).unwrap();
+        let ready = manager.ready();
+        manager.run(async { ready.await.unwrap() }).await.unwrap_err().to_string()
+    });
+    stop.store(1, SeqCst);
+    assert_eq!(error, "cannot be stopped, because it never waits: busy");
 }

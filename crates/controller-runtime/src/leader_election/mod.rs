@@ -1,0 +1,54 @@
+//! Leader election: of several processes one at a time leads, by a lease on the API server.
+//!
+//! ```no_run
+//! # fn example(client: kube::Client) {
+//! use controller_runtime::{Manager, leader_election, manager::Options};
+//!
+//! let election = leader_election::Options::new("guestbook-operator.example.com");
+//! let manager = Manager::new(client, Options::new("guestbook-operator").leader_election(election));
+//! # }
+//! ```
+//!
+//! The algorithm is client-go's, on a `Lease` of `coordination.k8s.io/v1`, so processes of both can be candidates for one
+//! lease. A candidate trusts its own monotonic clock alone, never the times that others write. Standbys keep their
+//! caches warm and watch the lease: one that is given back changes hands at once, one whose holder died after
+//! [`Timing::lease_duration`]. A process that loses the lease drops its reconciles and stands by again; it does not exit.
+//!
+//! # What keeps two from leading at once
+//!
+//! Leadership is a permit with an end: the start of the last successful renewal plus [`Timing::renew_deadline`]. Others
+//! take over [`Timing::lease_duration`] after they saw that renewal, which is later, unless their clocks run faster than the
+//! leader's by half. The permit ends by the clock: no task has to run for it, and no answer has to come.
+//!
+//! # What it cannot prevent
+//!
+//! A process may be stopped between the look at its permit and the moment its request leaves, or a request may be under
+//! way for long. A request that the API server has accepted is carried out whoever leads by then, and one that was cut off
+//! may have been. No client can prevent that; only the server can, where a write depends on what it replaces. So let
+//! writes have a precondition (the uid or resource version of what they are about), and let systems outside of the API
+//! server compare [fencing tokens](crate::manager::RunContext::fencing_token).
+//!
+//! Whoever deletes the lease while somebody holds it lets a candidate that has never seen it lead at once.
+//!
+//! # Access
+//!
+//! `get`, `create`, `update` and `watch` of `leases.coordination.k8s.io`, and `create` and `patch` of `events.events.k8s.io`.
+//! Without `watch`, a lease given back is noticed within 1 to 2.2 retry periods.
+
+mod candidate;
+mod elector;
+mod lease;
+mod options;
+mod permit;
+#[cfg(test)]
+mod simulation;
+mod timing;
+
+pub(crate) use self::{
+    candidate::{Candidate, Leadership, Surroundings, Wish},
+    permit::Issuer,
+};
+pub use self::{
+    options::Options,
+    timing::{InvalidTiming, Timing},
+};

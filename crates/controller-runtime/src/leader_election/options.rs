@@ -1,0 +1,77 @@
+use std::collections::BTreeMap;
+
+use super::Timing;
+
+/// Which lease to hold in order to lead, and how.
+///
+/// ```
+/// use controller_runtime::leader_election::Options;
+///
+/// let options = Options::new("guestbook-operator.example.com").namespace("guestbook-system");
+/// ```
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Options {
+    pub(super) id: String,
+    pub(super) namespace: Option<String>,
+    pub(super) identity: Option<String>,
+    pub(super) timing: Timing,
+    pub(super) release_on_cancel: bool,
+    pub(super) labels: BTreeMap<String, String>,
+}
+
+impl Options {
+    /// The candidates for the lease of this name lead one at a time.
+    #[doc(alias = "LeaderElectionID")]
+    pub fn new(id: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            namespace: None,
+            identity: None,
+            timing: Timing::default(),
+            release_on_cancel: true,
+            labels: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Where the lease is. Default: the client's namespace, in a cluster that of the pod.
+    #[doc(alias = "LeaderElectionNamespace")]
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Who the candidate is, which no other candidate may ever be: one that comes after it in the same pod included.
+    /// Default: the host's name and a random UUID. Two managers with one [seed](crate::manager::Options::seed) on one host
+    /// need different ones given.
+    #[doc(alias = "Identity")]
+    pub fn identity(mut self, identity: impl Into<String>) -> Self {
+        self.identity = Some(identity.into());
+        self
+    }
+
+    /// How fast a leader is replaced. Default: [`Timing::default`].
+    pub fn timing(mut self, timing: Timing) -> Self {
+        self.timing = timing;
+        self
+    }
+
+    /// Whether to give the lease back at the shutdown, when all that leads has stopped, so that another candidate leads at
+    /// once. Default: yes, unlike Go, where it may be given back while reconciles still run.
+    #[doc(alias = "LeaderElectionReleaseOnCancel")]
+    pub fn release_on_cancel(mut self, release: bool) -> Self {
+        self.release_on_cancel = release;
+        self
+    }
+
+    /// Sets a label on the lease where this candidate creates it.
+    #[doc(alias = "LeaderElectionLabels")]
+    pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.insert(name.into(), value.into());
+        self
+    }
+}

@@ -1,0 +1,387 @@
+//! Elections under clocks that run fast and slow, pauses, partitions, delays, lost requests and lost responses: never two
+//! holders with a valid permit.
+//!
+//! `cargo test` plays some thousand seeds. The long run is
+//! `LEASE_SEEDS=100000 cargo test -p controller-runtime --lib leader_election::simulation`.
+
+use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
+
+use super::{
+    Timing,
+    elector::{Answer, Elector, Event, Input, Moment, Record, Request},
+};
+
+/// Real time in microseconds.
+type Real = u64;
+
+const SECOND: Real = 1_000_000;
+/// Until then everything goes wrong that can; then nothing any more.
+const CHAOS: Real = 100 * SECOND;
+const END: Real = 160 * SECOND;
+
+#[test]
+fn never_two_permits_at_once_with_clocks_within_15_percent() {
+    let seeds =
+        std::env::var("LEASE_SEEDS").map_or(3_000, |seeds| seeds.parse().expect("LEASE_SEEDS is a number"));
+    let mut terms = 0;
+    for seed in 0..seeds {
+        let outcome = World::new(seed, 850_000, 1_150_000).play();
+        assert_eq!(outcome.overlaps, Vec::<String>::new(), "seed {seed}");
+        assert!(outcome.leads_at_the_end, "seed {seed}: nobody leads a minute after all has healed");
+        terms += outcome.terms;
+    }
+    println!("{seeds} seeds: {terms} leaderships, none beside another");
+    assert!(terms > 2 * seeds, "the faults change leaders: {terms}");
+}
+
+#[test]
+fn a_clock_twice_as_fast_as_another_breaks_it() {
+    let broken = (0..100).find(|seed| !World::new(*seed, 700_000, 1_400_000).play().overlaps.is_empty());
+    assert!(broken.is_some(), "the simulation would not notice two leaders");
+}
+
+#[test]
+fn a_permit_counted_from_the_answer_would_break_it() {
+    let mut found = false;
+    for seed in 0..2_000 {
+        let mut world = World::new(seed, 850_000, 1_150_000);
+        world.permit_from_answer = true;
+        found |= !world.play().overlaps.is_empty();
+    }
+    assert!(found, "the simulation would not notice a permit that ends too late");
+}
+
+struct Outcome {
+    /// Every moment at which a second permit became valid.
+    overlaps: Vec<String>,
+    terms: u64,
+    leads_at_the_end: bool,
+}
+
+/// One API server and the candidates around it.
+struct World {
+    now: Real,
+    rng: fastrand::Rng,
+    lease: Option<Record>,
+    version: u64,
+    nodes: Vec<Node>,
+    queue: BinaryHeap<Reverse<(Real, u64, Happening)>>,
+    pushed: u64,
+    overlaps: Vec<String>,
+    terms: u64,
+    /// Breaks the rule on purpose.
+    permit_from_answer: bool,
+}
+
+struct Node {
+    elector: Elector,
+    /// How fast its clock runs, in millionths.
+    rate: u64,
+    /// How often it was started anew: what was meant for an earlier life does not reach it.
+    life: u32,
+    paused_until: Real,
+    cut_off_until: Real,
+    watches: bool,
+    /// The request that waits for an answer, and when it was sent by the node's clock.
+    waits_for: Option<(u64, Moment)>,
+    /// In real time.
+    permit_until: Option<Real>,
+    quits: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Happening {
+    Wake { node: usize, life: u32 },
+    Stand { node: usize, life: u32 },
+    Seen { node: usize, life: u32, lease: Lease },
+    Arrives { node: usize, life: u32, request: u64, what: Wire },
+    Answered { node: usize, life: u32, request: u64, answer: Reply },
+    TimesOut { node: usize, life: u32, request: u64 },
+    Fate { node: usize },
+}
+
+/// [`Record`] and [`Request`] with an order, for the queue.
+type Lease = Option<(String, String, Duration, i32)>;
+type Wire = (u8, String, String, i32, i32);
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Reply {
+    Lease(Lease),
+    Conflict,
+}
+
+fn record(lease: Lease) -> Option<Record> {
+    lease.map(|(version, holder, lease_duration, transitions)| Record {
+        version,
+        holder,
+        lease_duration,
+        transitions,
+    })
+}
+
+impl World {
+    fn new(seed: u64, slowest: u64, fastest: u64) -> Self {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let nodes = (0..rng.usize(2..=4))
+            .map(|node| Node {
+                elector: elector(node, 0, &mut rng),
+                // The extremes are where it breaks, so they come often.
+                rate: match rng.u8(..4) {
+                    0 => slowest,
+                    1 => fastest,
+                    _ => rng.u64(slowest..=fastest),
+                },
+                life: 0,
+                paused_until: 0,
+                cut_off_until: 0,
+                watches: rng.bool(),
+                waits_for: None,
+                permit_until: None,
+                quits: false,
+            })
+            .collect::<Vec<_>>();
+        let mut world = Self {
+            now: 0,
+            rng,
+            lease: None,
+            version: 0,
+            queue: BinaryHeap::new(),
+            pushed: 0,
+            overlaps: Vec::new(),
+            terms: 0,
+            permit_from_answer: false,
+            nodes,
+        };
+        for node in 0..world.nodes.len() {
+            let begin = world.rng.u64(..5 * SECOND);
+            world.push(begin, Happening::Stand { node, life: 0 });
+            let fate = world.rng.u64(..20 * SECOND);
+            world.push(fate, Happening::Fate { node });
+        }
+        world
+    }
+
+    fn push(&mut self, at: Real, happening: Happening) {
+        self.pushed += 1;
+        self.queue.push(Reverse((at, self.pushed, happening)));
+    }
+
+    fn play(mut self) -> Outcome {
+        while let Some(Reverse((at, _, happening))) = self.queue.pop() {
+            if at > END {
+                break;
+            }
+            self.now = at;
+            self.happens(happening);
+        }
+        let leads_at_the_end =
+            self.nodes.iter().any(|node| node.permit_until.is_some_and(|until| until > END));
+        Outcome { overlaps: self.overlaps, terms: self.terms, leads_at_the_end }
+    }
+
+    fn happens(&mut self, happening: Happening) {
+        use Happening::*;
+        let (Wake { node, life }
+        | Stand { node, life }
+        | Seen { node, life, .. }
+        | Answered { node, life, .. }
+        | TimesOut { node, life, .. }) = &happening
+        else {
+            return match happening {
+                Arrives { node, life, request, what } => self.arrives(node, life, request, what),
+                Fate { node } => self.fate(node),
+                _ => {}
+            };
+        };
+        let (node, life) = (*node, *life);
+        if life != self.nodes[node].life {
+            return;
+        }
+        if self.nodes[node].paused_until > self.now {
+            return self.push(self.nodes[node].paused_until, happening);
+        }
+        let input = match happening {
+            Wake { .. } => Input::Wake,
+            Stand { .. } => Input::Stand,
+            Seen { lease, .. } => Input::Seen(record(lease)),
+            Answered { request, answer, .. } if self.waits_for(node, request) => {
+                Input::Answer(match answer {
+                    Reply::Lease(lease) => record(lease).map_or(Answer::Absent, Answer::Lease),
+                    Reply::Conflict => Answer::Conflict,
+                })
+            }
+            TimesOut { request, .. } if self.waits_for(node, request) => {
+                Input::Answer(Answer::Failed("timeout".into()))
+            }
+            _ => return,
+        };
+        self.step(node, input);
+    }
+
+    fn waits_for(&self, node: usize, request: u64) -> bool {
+        self.nodes[node].waits_for.is_some_and(|(waiting, _)| waiting == request)
+    }
+
+    fn local(&self, node: usize) -> Moment {
+        Duration::from_micros(self.now * self.nodes[node].rate / 1_000_000)
+    }
+
+    /// The first moment at which the node's clock shows `moment`.
+    fn real(&self, node: usize, moment: Moment) -> Real {
+        let micros = moment.as_nanos().div_ceil(1000);
+        u64::try_from((micros * 1_000_000).div_ceil(u128::from(self.nodes[node].rate)))
+            .expect("a short simulation")
+    }
+
+    fn step(&mut self, node: usize, input: Input) {
+        let (local, life) = (self.local(node), self.nodes[node].life);
+        let sent = match &input {
+            Input::Answer(_) => self.nodes[node].waits_for.take().map(|(_, sent)| sent),
+            _ => None,
+        };
+        let output = self.nodes[node].elector.step(input, local);
+        for event in output.events {
+            match event {
+                Event::StartedLeading { until, .. } | Event::Renewed { until } => {
+                    self.terms += u64::from(matches!(event, Event::StartedLeading { .. }));
+                    let sent = sent.expect("a permit begins with an answer");
+                    assert_eq!(
+                        until,
+                        sent + Timing::default().renew_deadline(),
+                        "from the start of the renewal"
+                    );
+                    let until = if self.permit_from_answer { until + (local - sent) } else { until };
+                    self.permitted(node, until);
+                }
+                Event::StoppedLeading { .. } => {
+                    self.nodes[node].permit_until = None;
+                    let rest = self.now + self.rng.u64(..6 * SECOND);
+                    self.push(rest, Happening::Stand { node, life });
+                }
+                Event::Over { .. } => self.restart(node),
+                Event::NewLeader { .. } | Event::SlowPath => {}
+            }
+        }
+        if let Some(request) = output.request {
+            self.send(node, request, local);
+        }
+        if life == self.nodes[node].life
+            && let Some(wake) = self.nodes[node].elector.next_wake()
+        {
+            let wake = self.real(node, wake).max(self.now);
+            self.push(wake, Happening::Wake { node, life });
+        }
+    }
+
+    fn permitted(&mut self, node: usize, until: Moment) {
+        for (other, state) in self.nodes.iter().enumerate() {
+            if other != node && state.permit_until.is_some_and(|until| until > self.now) {
+                self.overlaps.push(format!("at {} µs {node} beside {other}", self.now));
+            }
+        }
+        self.nodes[node].permit_until = Some(self.real(node, until));
+    }
+
+    fn send(&mut self, node: usize, request: Request, local: Moment) {
+        let (id, life) = (self.pushed, self.nodes[node].life);
+        self.nodes[node].waits_for = Some((id, local));
+        let timeout = self.real(node, local + Timing::default().request_timeout());
+        self.push(timeout, Happening::TimesOut { node, life, request: id });
+        if self.is_lost(node) {
+            return;
+        }
+        let what = match request {
+            Request::Get => (0, String::new(), String::new(), 0, 0),
+            Request::Create { holder, lease_seconds } => (1, String::new(), holder, lease_seconds, 0),
+            Request::Update { version, holder, lease_seconds, transitions, .. } => {
+                (2, version, holder, lease_seconds, transitions)
+            }
+        };
+        let arrival = self.now + self.delay();
+        self.push(arrival, Happening::Arrives { node, life, request: id, what });
+    }
+
+    /// The server carries out a request, however long ago its sender gave it up.
+    fn arrives(&mut self, node: usize, life: u32, request: u64, what: Wire) {
+        let (verb, version, holder, seconds, transitions) = what;
+        let present = self.lease.as_ref().map(|lease| &lease.version);
+        let allowed = match verb {
+            0 => true,
+            1 => present.is_none(),
+            _ => present == Some(&version),
+        };
+        if verb > 0 && allowed {
+            self.version += 1;
+            let lease_duration = Duration::from_secs(u64::try_from(seconds).expect("a positive duration"));
+            self.lease =
+                Some(Record { version: self.version.to_string(), holder, lease_duration, transitions });
+            self.tell_watchers();
+        }
+        let answer = if allowed { Reply::Lease(self.wire_lease()) } else { Reply::Conflict };
+        if !self.is_lost(node) {
+            let arrival = self.now + self.delay();
+            self.push(arrival, Happening::Answered { node, life, request, answer });
+        }
+    }
+
+    fn tell_watchers(&mut self) {
+        for node in 0..self.nodes.len() {
+            if self.nodes[node].watches && !self.is_lost(node) {
+                let (life, lease, arrival) =
+                    (self.nodes[node].life, self.wire_lease(), self.now + self.delay());
+                self.push(arrival, Happening::Seen { node, life, lease });
+            }
+        }
+    }
+
+    fn wire_lease(&self) -> Lease {
+        let lease = self.lease.clone()?;
+        Some((lease.version, lease.holder, lease.lease_duration, lease.transitions))
+    }
+
+    fn is_lost(&mut self, node: usize) -> bool {
+        self.now < CHAOS && (self.nodes[node].cut_off_until > self.now || self.rng.u8(..20) == 0)
+    }
+
+    fn delay(&mut self) -> Real {
+        match self.rng.u8(..20) {
+            0 if self.now < CHAOS => self.rng.u64(..25 * SECOND),
+            1..4 if self.now < CHAOS => self.rng.u64(..4 * SECOND),
+            _ => self.rng.u64(1..SECOND / 10),
+        }
+    }
+
+    /// Something happens to a node.
+    fn fate(&mut self, node: usize) {
+        if self.now >= CHAOS {
+            return;
+        }
+        match self.rng.u8(..8) {
+            0 | 1 => self.nodes[node].paused_until = self.now + self.rng.u64(..25 * SECOND),
+            2..=4 => self.nodes[node].cut_off_until = self.now + self.rng.u64(..40 * SECOND),
+            5 => self.restart(node),
+            6 if !self.nodes[node].quits => {
+                self.nodes[node].quits = true;
+                self.step(node, Input::StepDown { release: true });
+            }
+            _ => {}
+        }
+        let next = self.now + self.rng.u64(SECOND..25 * SECOND);
+        self.push(next, Happening::Fate { node });
+    }
+
+    /// The process goes, and another one comes in its place.
+    fn restart(&mut self, node: usize) {
+        let life = self.nodes[node].life + 1;
+        let elector = elector(node, life, &mut self.rng);
+        let state = &mut self.nodes[node];
+        (state.life, state.elector, state.quits) = (life, elector, false);
+        (state.waits_for, state.permit_until) = (None, None);
+        let begin = self.now + self.rng.u64(..3 * SECOND);
+        self.push(begin, Happening::Stand { node, life });
+    }
+}
+
+fn elector(node: usize, life: u32, rng: &mut fastrand::Rng) -> Elector {
+    Elector::new(Timing::default(), format!("{node}.{life}"), rng.fork())
+}

@@ -1,0 +1,84 @@
+use std::{error::Error as _, fmt, time::Duration};
+
+use super::BoxError;
+
+/// Why a manager's run failed.
+///
+/// Its `Debug` form is the message and its causes, because that is what a `main` that returns it prints.
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A cache did not become complete in time.
+    #[error("the cache of {resource} is not complete after {} s: {reason}", timeout.as_secs_f32())]
+    CacheSync {
+        /// The resource, e.g. `deployments.apps`.
+        resource: String,
+        /// How long the manager waited.
+        timeout: Duration,
+        /// What last went wrong with its list or watch.
+        reason: String,
+    },
+    /// A runnable failed, and the manager stopped because of it.
+    #[error("{name} failed")]
+    Runnable {
+        /// Its name.
+        name: String,
+        /// What it returned.
+        source: BoxError,
+    },
+    /// Something did not finish in time when the manager stopped. It was dropped.
+    #[error("still running {} s after the shutdown began: {}", timeout.as_secs_f32(), unfinished.join(", "))]
+    ShutdownTimeout {
+        /// Controller and request of each reconcile; the name of each other runnable.
+        unfinished: Vec<String>,
+        /// How long the manager waited.
+        timeout: Duration,
+    },
+    /// Something could not be stopped: it goes on without an `.await` at which it could be dropped.
+    #[error("cannot be stopped, because it never waits: {}", unstoppable.join(", "))]
+    Unstoppable {
+        /// The name of each.
+        unstoppable: Vec<String>,
+    },
+    /// A task of the manager panicked or ended although it never should.
+    #[error("{task} ended unexpectedly: {reason}")]
+    TaskEnded {
+        /// What the task did.
+        task: String,
+        /// How it ended.
+        reason: String,
+    },
+    /// The manager runs already.
+    #[error("the manager runs already: wait until its run has ended, or make another manager")]
+    AlreadyRunning,
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")?;
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+/// Why a manager takes no runnable.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AddError {
+    /// Two controllers of one manager have the same name.
+    #[error("the manager has a controller named {name} already: give this one another name with `named`")]
+    DuplicateName {
+        /// The name.
+        name: String,
+    },
+    /// The manager stops or has stopped.
+    #[error("{name} cannot be added to a manager that stops: add it before, or to another manager")]
+    Stopping {
+        /// What was to be added.
+        name: String,
+    },
+}

@@ -1,0 +1,415 @@
+//! What starts when, and what stops when: the manager as a state machine.
+//!
+//! Runnables belong to groups. Groups start in their order, each when everything in the one before is ready, and stop in
+//! the reverse order, each when everything in the one after has ended. With leader election the last group starts with
+//! every election and is cancelled when the lease is lost.
+
+use std::collections::BTreeMap;
+
+use super::State;
+
+/// A runnable within its manager.
+pub(super) type Id = u64;
+
+/// Runnables that start and stop together, in the order in which they start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Group {
+    /// Metrics and probes: they tell of the start of the others.
+    HttpServers,
+    /// Before the caches, because listing may need conversion.
+    Webhooks,
+    Caches,
+    /// What does not need to lead.
+    Others,
+    /// What leaders do before they are candidates.
+    WarmUp,
+    LeaderElected,
+}
+
+impl Group {
+    const ALL: [Self; 6] =
+        [Self::HttpServers, Self::Webhooks, Self::Caches, Self::Others, Self::WarmUp, Self::LeaderElected];
+
+    fn next(self) -> Option<Self> {
+        Self::ALL.into_iter().find(|group| *group > self)
+    }
+
+    fn previous(self) -> Option<Self> {
+        Self::ALL.into_iter().rev().find(|group| *group < self)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Input {
+    /// It is as ready as it said it would become.
+    Ready(Id),
+    /// It ended, by an error or not.
+    Ended(Id, Result<(), Failed>),
+    /// It is not wanted any more.
+    Remove(Id),
+    Shutdown,
+    Elected,
+    /// The lease was lost.
+    Lost,
+    /// The election is over, after [`Effect::StepDown`].
+    ElectionOver,
+    /// What drains has had its time.
+    GraceOver,
+}
+
+/// That it failed; why, the shell knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Failed;
+
+/// What the shell has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Effect {
+    Spawn(Id),
+    /// Ask it to finish.
+    Drain(Id),
+    /// Drop it where it stands.
+    Abort(Id),
+    /// Be a candidate: first, and again after each loss.
+    Stand,
+    /// Stop being one. All that leads has ended.
+    StepDown,
+}
+
+/// The manager stops or has stopped, and takes nothing more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Refused;
+
+/// It runs already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Running;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Lifecycle {
+    phase: Phase,
+    members: BTreeMap<Id, Member>,
+    next_id: Id,
+    election: Option<Election>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Phase {
+    Built,
+    /// This group and those before it have been started.
+    Starting(Group),
+    Ready,
+    /// This group and those after it have been told to stop.
+    Draining(Group),
+    /// Everything has been told to stop at once.
+    Aborting,
+    Stopped,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Member {
+    group: Group,
+    /// Whether it says when it is ready, or is so when started.
+    signals: bool,
+    state: MemberState,
+    removed: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum MemberState {
+    Queued,
+    Starting,
+    Ready,
+    Draining,
+    Aborting,
+    Ended,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Election {
+    /// Not a candidate yet.
+    Waiting,
+    Standing,
+    Leading,
+    /// What led is being stopped.
+    Losing,
+    /// It was told to step down.
+    Ending,
+    Over,
+}
+
+impl Lifecycle {
+    pub(super) fn new(with_election: bool) -> Self {
+        Self {
+            phase: Phase::Built,
+            members: BTreeMap::new(),
+            next_id: 0,
+            election: with_election.then_some(Election::Waiting),
+        }
+    }
+
+    pub(super) fn state(&self) -> State {
+        match self.phase {
+            Phase::Built => State::Built,
+            Phase::Starting(_) => State::Starting,
+            Phase::Ready => State::Ready,
+            Phase::Draining(_) | Phase::Aborting => State::Draining,
+            Phase::Stopped => State::Stopped,
+        }
+    }
+
+    pub(super) fn is_shutting_down(&self) -> bool {
+        matches!(self.phase, Phase::Draining(_) | Phase::Aborting | Phase::Stopped)
+    }
+
+    pub(super) fn group(&self, id: Id) -> Option<Group> {
+        self.members.get(&id).map(|member| member.group)
+    }
+
+    /// Takes a runnable, and starts it if its group has been started.
+    pub(super) fn add(&mut self, group: Group, signals: bool) -> Result<(Id, Vec<Effect>), Refused> {
+        if self.is_shutting_down() {
+            return Err(Refused);
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        self.members.insert(id, Member { group, signals, state: MemberState::Queued, removed: false });
+        let mut effects = Vec::new();
+        if self.is_started(group) {
+            self.spawn(id, &mut effects);
+        }
+        Ok((id, effects))
+    }
+
+    /// Begins a run. After one that has stopped, everything starts again.
+    pub(super) fn run(&mut self) -> Result<Vec<Effect>, Running> {
+        if !matches!(self.phase, Phase::Built | Phase::Stopped) {
+            return Err(Running);
+        }
+        for member in self.members.values_mut() {
+            member.state = MemberState::Queued;
+        }
+        self.election = self.election.map(|_| Election::Waiting);
+        self.phase = Phase::Starting(Group::HttpServers);
+        let mut effects = Vec::new();
+        self.spawn_all(Group::HttpServers, &mut effects);
+        self.advance(&mut effects);
+        Ok(effects)
+    }
+
+    /// The run ended, however it did.
+    pub(super) fn stop(&mut self) {
+        self.phase = Phase::Stopped;
+        self.members.retain(|_, member| !member.removed);
+    }
+
+    pub(super) fn step(&mut self, input: Input) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match input {
+            Input::Ready(id) => self.set_state(id, |state| match state {
+                MemberState::Starting => MemberState::Ready,
+                other => other,
+            }),
+            Input::Ended(id, result) => self.ended(id, result, &mut effects),
+            Input::Remove(id) => self.remove(id, &mut effects),
+            Input::Shutdown => self.shut_down(&mut effects),
+            Input::Elected => {
+                if self.phase == Phase::Ready && self.election == Some(Election::Standing) {
+                    self.election = Some(Election::Leading);
+                    self.spawn_all(Group::LeaderElected, &mut effects);
+                }
+            }
+            Input::Lost => {
+                if matches!(self.election, Some(Election::Standing | Election::Leading)) {
+                    self.election = Some(Election::Losing);
+                    self.abort(|group| group == Group::LeaderElected, &mut effects);
+                }
+            }
+            Input::ElectionOver => self.election = self.election.map(|_| Election::Over),
+            Input::GraceOver => {
+                if matches!(self.phase, Phase::Draining(_)) {
+                    self.phase = Phase::Aborting;
+                    self.abort(|_| true, &mut effects);
+                }
+            }
+        }
+        self.advance(&mut effects);
+        effects
+    }
+
+    /// Takes every step that nothing has to be waited for any more.
+    fn advance(&mut self, effects: &mut Vec<Effect>) {
+        if self.election == Some(Election::Losing)
+            && self.has_ended(Group::LeaderElected)
+            && !self.is_shutting_down()
+        {
+            self.election = Some(Election::Standing);
+            // Each leadership starts everything, also what ended by itself in the last one.
+            for member in self.members.values_mut().filter(|member| member.group == Group::LeaderElected) {
+                member.state = MemberState::Queued;
+            }
+            effects.push(Effect::Stand);
+        }
+        while let Phase::Starting(group) = self.phase {
+            if !self.all(group, |member| matches!(member.state, MemberState::Ready | MemberState::Ended)) {
+                return;
+            }
+            match group.next() {
+                Some(Group::LeaderElected) if self.election.is_some() => {
+                    self.election = Some(Election::Standing);
+                    effects.push(Effect::Stand);
+                    self.phase = Phase::Ready;
+                }
+                Some(next) => {
+                    self.phase = Phase::Starting(next);
+                    self.spawn_all(next, effects);
+                }
+                None => self.phase = Phase::Ready,
+            }
+        }
+        while let Phase::Draining(group) = self.phase {
+            if !self.has_ended(group) {
+                return;
+            }
+            self.step_down_once_nothing_leads(effects);
+            match group.previous() {
+                Some(previous) => {
+                    self.phase = Phase::Draining(previous);
+                    self.drain(previous, effects);
+                }
+                None if self.is_over() => self.phase = Phase::Stopped,
+                None => return,
+            }
+        }
+        if self.phase == Phase::Aborting {
+            self.step_down_once_nothing_leads(effects);
+            if self.is_over() {
+                self.phase = Phase::Stopped;
+            }
+        }
+    }
+
+    fn shut_down(&mut self, effects: &mut Vec<Effect>) {
+        match self.phase {
+            Phase::Built => self.phase = Phase::Stopped,
+            Phase::Starting(_) | Phase::Ready => {
+                self.phase = Phase::Draining(Group::LeaderElected);
+                self.drain(Group::LeaderElected, effects);
+            }
+            Phase::Draining(_) | Phase::Aborting | Phase::Stopped => {}
+        }
+    }
+
+    fn ended(&mut self, id: Id, result: Result<(), Failed>, effects: &mut Vec<Effect>) {
+        let Some(member) = self.members.get_mut(&id) else { return };
+        // One that was told to stop may complain of it.
+        let unasked = matches!(member.state, MemberState::Starting | MemberState::Ready);
+        member.state = MemberState::Ended;
+        if member.removed {
+            self.members.remove(&id);
+        }
+        if unasked && result.is_err() {
+            self.shut_down(effects);
+        }
+    }
+
+    fn remove(&mut self, id: Id, effects: &mut Vec<Effect>) {
+        let stopping = self.is_shutting_down();
+        let Some(member) = self.members.get_mut(&id) else { return };
+        member.removed = true;
+        match member.state {
+            MemberState::Queued | MemberState::Ended => {
+                self.members.remove(&id);
+            }
+            // At a shutdown its turn comes, when nothing needs it any more.
+            MemberState::Starting | MemberState::Ready if !stopping => {
+                member.state = MemberState::Draining;
+                effects.push(Effect::Drain(id));
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether what is added to the group starts at once.
+    fn is_started(&self, group: Group) -> bool {
+        match self.phase {
+            Phase::Starting(started) => group <= started,
+            Phase::Ready => {
+                group != Group::LeaderElected
+                    || self.election.is_none_or(|election| election == Election::Leading)
+            }
+            Phase::Built | Phase::Draining(_) | Phase::Aborting | Phase::Stopped => false,
+        }
+    }
+
+    fn spawn_all(&mut self, group: Group, effects: &mut Vec<Effect>) {
+        let queued = |(id, member): (&Id, &Member)| {
+            (member.group == group && member.state == MemberState::Queued).then_some(*id)
+        };
+        let ids: Vec<_> = self.members.iter().filter_map(queued).collect();
+        for id in ids {
+            self.spawn(id, effects);
+        }
+    }
+
+    fn spawn(&mut self, id: Id, effects: &mut Vec<Effect>) {
+        let member = self.members.get_mut(&id).expect("only members are spawned");
+        member.state = if member.signals { MemberState::Starting } else { MemberState::Ready };
+        effects.push(Effect::Spawn(id));
+    }
+
+    fn drain(&mut self, group: Group, effects: &mut Vec<Effect>) {
+        for (id, member) in self.members.iter_mut().filter(|(_, member)| member.group == group) {
+            if matches!(member.state, MemberState::Starting | MemberState::Ready) {
+                member.state = MemberState::Draining;
+                effects.push(Effect::Drain(*id));
+            }
+        }
+    }
+
+    fn abort(&mut self, concerns: impl Fn(Group) -> bool, effects: &mut Vec<Effect>) {
+        for (id, member) in self.members.iter_mut().filter(|(_, member)| concerns(member.group)) {
+            if member.is_running() && member.state != MemberState::Aborting {
+                member.state = MemberState::Aborting;
+                effects.push(Effect::Abort(*id));
+            }
+        }
+    }
+
+    fn step_down_once_nothing_leads(&mut self, effects: &mut Vec<Effect>) {
+        let to_end = match self.election {
+            None | Some(Election::Ending | Election::Over) => return,
+            Some(_) => self.has_ended(Group::LeaderElected),
+        };
+        if to_end {
+            self.election = Some(Election::Ending);
+            effects.push(Effect::StepDown);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.members.values().all(|member| !member.is_running())
+            && self.election.is_none_or(|election| election == Election::Over)
+    }
+
+    fn has_ended(&self, group: Group) -> bool {
+        self.all(group, |member| !member.is_running())
+    }
+
+    fn all(&self, group: Group, test: impl Fn(&Member) -> bool) -> bool {
+        self.members.values().filter(|member| member.group == group).all(test)
+    }
+
+    fn set_state(&mut self, id: Id, next: impl FnOnce(MemberState) -> MemberState) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.state = next(member.state);
+        }
+    }
+}
+
+impl Member {
+    fn is_running(&self) -> bool {
+        !matches!(self.state, MemberState::Queued | MemberState::Ended)
+    }
+}
+
+#[cfg(test)]
+mod tests;

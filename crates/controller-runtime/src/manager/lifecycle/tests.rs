@@ -1,0 +1,287 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+
+/// The lifecycle and what its shell would know: every interleaving of what may happen to it is tried.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct World {
+    lifecycle: Lifecycle,
+    groups: BTreeMap<Id, Group>,
+    running: BTreeSet<Id>,
+    ready: BTreeSet<Id>,
+    told: BTreeSet<Id>,
+    leads: bool,
+    stands: bool,
+    stepping_down: bool,
+    shut_down: bool,
+    aborted: bool,
+    /// How many more may be added, failed and lost, so that there is an end.
+    adds: Vec<Group>,
+    failures: u8,
+    losses: u8,
+    removals: u8,
+}
+
+impl World {
+    fn new(elects: bool, before: &[Group], later: &[Group]) -> Self {
+        let mut world = Self {
+            lifecycle: Lifecycle::new(elects),
+            groups: BTreeMap::new(),
+            running: BTreeSet::new(),
+            ready: BTreeSet::new(),
+            told: BTreeSet::new(),
+            leads: false,
+            stands: false,
+            stepping_down: false,
+            shut_down: false,
+            aborted: false,
+            adds: later.to_vec(),
+            failures: 1,
+            losses: 2,
+            removals: 1,
+        };
+        for group in before {
+            world.add(*group);
+        }
+        world
+    }
+
+    /// Everything that may happen next.
+    fn moves(&self) -> Vec<World> {
+        let mut next = Vec::new();
+        let mut try_it = |change: &dyn Fn(&mut World)| {
+            let mut world = self.clone();
+            change(&mut world);
+            next.push(world);
+        };
+        let state = self.lifecycle.state();
+        if state == State::Built {
+            try_it(&|world| {
+                let effects = world.lifecycle.run().expect("it does not run yet");
+                world.carry_out(effects);
+            });
+        }
+        if let Some(group) = self.adds.last().copied() {
+            try_it(&|world| {
+                world.adds.pop();
+                world.add(group);
+            });
+        }
+        if !self.shut_down {
+            try_it(&|world| {
+                world.shut_down = true;
+                world.step(Input::Shutdown);
+            });
+        } else if state == State::Draining && !self.aborted {
+            try_it(&|world| {
+                world.aborted = true;
+                world.step(Input::GraceOver);
+            });
+        }
+        for id in self.running.iter().copied() {
+            if !self.ready.contains(&id) {
+                try_it(&|world| {
+                    world.ready.insert(id);
+                    world.step(Input::Ready(id));
+                });
+            }
+            if self.told.contains(&id) {
+                try_it(&|world| world.end(id, Ok(())));
+            } else if self.failures > 0 {
+                try_it(&|world| {
+                    world.failures -= 1;
+                    world.shut_down = true;
+                    world.end(id, Err(Failed));
+                });
+                try_it(&|world| {
+                    world.failures -= 1;
+                    world.end(id, Ok(()));
+                });
+            }
+        }
+        if self.removals > 0 {
+            for id in self.groups.keys().copied() {
+                try_it(&|world| {
+                    world.removals -= 1;
+                    world.step(Input::Remove(id));
+                });
+            }
+        }
+        if self.stands && !self.leads {
+            try_it(&|world| {
+                world.leads = true;
+                world.stands = false;
+                world.step(Input::Elected);
+            });
+        }
+        if self.leads && self.losses > 0 && !self.stepping_down {
+            try_it(&|world| {
+                world.losses -= 1;
+                world.leads = false;
+                world.step(Input::Lost);
+            });
+        }
+        if self.stepping_down {
+            try_it(&|world| {
+                world.stepping_down = false;
+                world.step(Input::ElectionOver);
+            });
+        }
+        next
+    }
+
+    fn add(&mut self, group: Group) {
+        match self.lifecycle.add(group, group != Group::Others) {
+            Ok((id, effects)) => {
+                assert!(!self.shut_down, "refused after the stop");
+                self.groups.insert(id, group);
+                self.carry_out(effects);
+            }
+            Err(Refused) => assert!(self.shut_down, "refused only after the stop"),
+        }
+    }
+
+    fn end(&mut self, id: Id, result: Result<(), Failed>) {
+        self.running.remove(&id);
+        self.told.remove(&id);
+        self.step(Input::Ended(id, result));
+    }
+
+    fn step(&mut self, input: Input) {
+        let effects = self.lifecycle.step(input);
+        self.carry_out(effects);
+    }
+
+    fn led(&self) -> impl Iterator<Item = Id> {
+        self.running.iter().copied().filter(|id| self.groups[id] == Group::LeaderElected)
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Spawn(id) => {
+                    let group =
+                        *self.groups.entry(id).or_insert_with(|| self.lifecycle.group(id).expect("known"));
+                    assert!(self.running.insert(id), "started once");
+                    assert!(!self.shut_down, "nothing starts after the stop");
+                    if group == Group::LeaderElected && self.lifecycle.election.is_some() {
+                        assert!(self.leads, "leads first");
+                    }
+                    let signals = group != Group::Others;
+                    if signals {
+                        self.ready.remove(&id);
+                    } else {
+                        self.ready.insert(id);
+                    }
+                    if self.lifecycle.state() == State::Starting {
+                        let earlier = self.running.iter().filter(|other| self.groups[other] < group);
+                        for other in earlier.filter(|other| !self.told.contains(other)) {
+                            assert!(
+                                self.ready.contains(other),
+                                "{other} is not ready before {group:?} starts"
+                            );
+                        }
+                    }
+                }
+                Effect::Drain(id) => {
+                    assert!(self.running.contains(&id) && self.told.insert(id), "told once, while it runs");
+                    if self.shut_down {
+                        let later = self.running.iter().find(|other| self.groups[other] > self.groups[&id]);
+                        assert_eq!(later, None, "what started later has ended before");
+                    }
+                }
+                Effect::Abort(id) => {
+                    assert!(self.running.contains(&id));
+                    self.told.insert(id);
+                }
+                Effect::Stand => {
+                    assert_eq!(self.led().next(), None, "a candidate again only when nothing leads");
+                    assert!(!self.leads && !self.shut_down);
+                    self.stands = true;
+                }
+                Effect::StepDown => {
+                    assert_eq!(self.led().next(), None, "the lease is given back when nothing leads");
+                    (self.stands, self.stepping_down) = (false, true);
+                }
+            }
+        }
+    }
+}
+
+/// Visits every state that can be reached, and from each looks whether it can still end.
+fn explore(world: World) -> usize {
+    let mut seen = BTreeSet::new();
+    let mut open = vec![world];
+    while let Some(world) = open.pop() {
+        if !seen.insert(world.clone()) {
+            continue;
+        }
+        if world.lifecycle.state() == State::Stopped {
+            assert!(world.running.is_empty(), "stopped means that nothing runs");
+            continue;
+        }
+        if world.shut_down {
+            assert_ends(&world);
+        }
+        open.extend(world.moves());
+    }
+    seen.len()
+}
+
+/// After a shutdown, if everything that was told to end does, the lifecycle stops without any other help.
+fn assert_ends(world: &World) {
+    let mut world = world.clone();
+    while world.lifecycle.state() != State::Stopped {
+        if let Some(id) = world.told.first().copied() {
+            world.end(id, Ok(()));
+        } else if world.stepping_down {
+            world.stepping_down = false;
+            world.step(Input::ElectionOver);
+        } else {
+            panic!("it hangs at the stop: {:?}", world.lifecycle);
+        }
+    }
+    assert!(world.running.is_empty());
+}
+
+#[test]
+fn groups_behave_under_every_interleaving() {
+    use Group::*;
+    let states = explore(World::new(false, &[Caches, LeaderElected], &[Others, LeaderElected]));
+    println!("without election: {states} states");
+    assert!(states > 1000, "{states}");
+}
+
+#[test]
+fn elections_behave_under_every_interleaving() {
+    use Group::*;
+    let states = explore(World::new(true, &[Caches, LeaderElected], &[LeaderElected]));
+    println!("with election: {states} states");
+    assert!(states > 1000, "{states}");
+}
+
+#[test]
+fn a_stop_while_starting_starts_nothing_more() {
+    let mut lifecycle = Lifecycle::new(false);
+    let (caches, _) = lifecycle.add(Group::Caches, true).unwrap();
+    lifecycle.add(Group::LeaderElected, false).unwrap();
+    assert_eq!(lifecycle.run(), Ok(vec![Effect::Spawn(caches)]));
+    assert_eq!(lifecycle.step(Input::Shutdown), [Effect::Drain(caches)]);
+    assert_eq!(lifecycle.step(Input::Ready(caches)), [], "too late");
+    assert_eq!(lifecycle.step(Input::Ended(caches, Ok(()))), []);
+    assert_eq!(lifecycle.state(), State::Stopped);
+}
+
+#[test]
+fn what_ran_runs_again_in_the_next_run() {
+    let mut lifecycle = Lifecycle::new(false);
+    let (id, _) = lifecycle.add(Group::Others, false).unwrap();
+    for _ in 0..2 {
+        assert_eq!(lifecycle.run(), Ok(vec![Effect::Spawn(id)]));
+        assert_eq!(lifecycle.run(), Err(Running));
+        lifecycle.step(Input::Shutdown);
+        lifecycle.step(Input::Ended(id, Ok(())));
+        assert_eq!(lifecycle.state(), State::Stopped);
+        assert_eq!(lifecycle.add(Group::Others, false), Err(Refused));
+    }
+}

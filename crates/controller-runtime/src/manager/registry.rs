@@ -1,0 +1,145 @@
+//! The runnables of a manager and where each is: what its handles and its run share.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
+use super::{
+    AddError, Runnable, State,
+    lifecycle::{Effect, Group, Id, Input, Lifecycle, Running},
+    runnable::DynRunnable,
+};
+
+/// A runnable, by its name.
+#[derive(Clone)]
+pub(super) struct Entry {
+    pub(super) name: Arc<str>,
+    pub(super) runnable: Arc<dyn DynRunnable>,
+    /// Whether it ends by itself when it is told to stop where it stands.
+    pub(super) stops_itself: bool,
+    pub(super) is_controller: bool,
+}
+
+impl Entry {
+    pub(super) fn new(runnable: impl Runnable) -> Self {
+        let name = Arc::from(runnable.name());
+        Self { name, runnable: Arc::new(runnable), stops_itself: false, is_controller: false }
+    }
+
+    pub(super) fn of_controller(controller: impl Runnable) -> Self {
+        Self { stops_itself: true, is_controller: true, ..Self::new(controller) }
+    }
+}
+
+pub(super) struct Registry {
+    inner: Mutex<Inner>,
+    /// Wakes the run.
+    changed: Notify,
+    /// Wakes those who wait for the end of what they removed: how many entries there are.
+    entries: watch::Sender<usize>,
+}
+
+struct Inner {
+    lifecycle: Lifecycle,
+    entries: BTreeMap<Id, Entry>,
+    /// What the run has still to do.
+    effects: Vec<Effect>,
+}
+
+impl Registry {
+    pub(super) fn new(with_election: bool) -> Self {
+        let lifecycle = Lifecycle::new(with_election);
+        let inner = Inner { lifecycle, entries: BTreeMap::new(), effects: Vec::new() };
+        Self { inner: Mutex::new(inner), changed: Notify::new(), entries: watch::Sender::new(0) }
+    }
+
+    /// Takes what `make` makes, unless it is refused: then nothing is made.
+    pub(super) fn add(
+        &self,
+        name: &str,
+        is_controller: bool,
+        group: Group,
+        signals: bool,
+        make: impl FnOnce() -> Entry,
+    ) -> Result<Id, AddError> {
+        let mut inner = self.inner.lock();
+        if is_controller && inner.entries.values().any(|known| known.is_controller && &*known.name == name) {
+            return Err(AddError::DuplicateName { name: name.to_owned() });
+        }
+        let added = inner.lifecycle.add(group, signals);
+        let (id, effects) = added.map_err(|_| AddError::Stopping { name: name.to_owned() })?;
+        inner.entries.insert(id, make());
+        inner.effects.extend(effects);
+        drop(inner);
+        self.changed.notify_one();
+        Ok(id)
+    }
+
+    pub(super) fn run(&self) -> Result<(), Running> {
+        let mut inner = self.inner.lock();
+        inner.effects = inner.lifecycle.run()?;
+        Ok(())
+    }
+
+    pub(super) fn step(&self, input: Input) {
+        let mut inner = self.inner.lock();
+        let effects = inner.lifecycle.step(input);
+        inner.effects.extend(effects);
+        let entries = inner.forget_removed();
+        drop(inner);
+        self.entries.send_replace(entries);
+        self.changed.notify_one();
+    }
+
+    /// The run is over, and nothing of it is left.
+    pub(super) fn stop(&self) {
+        let mut inner = self.inner.lock();
+        inner.lifecycle.stop();
+        inner.effects.clear();
+        let entries = inner.forget_removed();
+        drop(inner);
+        self.entries.send_replace(entries);
+    }
+
+    pub(super) fn take_effects(&self) -> Vec<Effect> {
+        std::mem::take(&mut self.inner.lock().effects)
+    }
+
+    /// Something has changed since the last call returned.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    pub(super) fn entry(&self, id: Id) -> Option<Entry> {
+        self.inner.lock().entries.get(&id).cloned()
+    }
+
+    pub(super) fn group(&self, id: Id) -> Option<Group> {
+        self.inner.lock().lifecycle.group(id)
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.inner.lock().lifecycle.state()
+    }
+
+    pub(super) fn is_shutting_down(&self) -> bool {
+        self.inner.lock().lifecycle.is_shutting_down()
+    }
+
+    /// Waits until a removed runnable has ended and is not known any more.
+    pub(super) async fn forgotten(&self, id: Id) {
+        let mut entries = self.entries.subscribe();
+        // The sender lives in `self`, so the wait ends by the condition alone.
+        let _ = entries.wait_for(|_| !self.inner.lock().entries.contains_key(&id)).await;
+    }
+}
+
+impl Inner {
+    /// Returns how many are left.
+    fn forget_removed(&mut self) -> usize {
+        let Self { lifecycle, entries, .. } = self;
+        entries.retain(|id, _| lifecycle.group(*id).is_some());
+        entries.len()
+    }
+}

@@ -1,0 +1,160 @@
+//! What a manager runs.
+
+use std::{any::type_name, future::Future, pin::Pin, sync::Arc};
+
+use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
+
+use super::caches::Caches;
+use crate::{clock::Clock, recorder::Recorder};
+
+/// An error of any type.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Something that a manager starts and stops: a server, a poller, whatever a controller is not.
+///
+/// ```
+/// use std::time::Duration;
+/// use controller_runtime::{Manager, manager::{AddError, BoxError, RunContext, Runnable}};
+///
+/// struct Heartbeat;
+///
+/// impl Runnable for Heartbeat {
+///     fn name(&self) -> String {
+///         "heartbeat".to_owned()
+///     }
+///
+///     async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
+///         let mut beat = tokio::time::interval(Duration::from_secs(10));
+///         loop {
+///             tokio::select! {
+///                 () = cx.shutdown() => return Ok(()),
+///                 _ = beat.tick() => println!("still here"),
+///             }
+///         }
+///     }
+///
+///     fn needs_leader_election(&self) -> bool {
+///         false
+///     }
+/// }
+///
+/// fn add_to(manager: &Manager) -> Result<(), AddError> {
+///     manager.add(Heartbeat)?;
+///     Ok(())
+/// }
+/// ```
+pub trait Runnable: Send + Sync + 'static {
+    /// How messages name it. Default: its type.
+    fn name(&self) -> String {
+        type_name::<Self>().to_owned()
+    }
+
+    /// Does its work, until [`RunContext::shutdown`] asks to finish or the work is done.
+    ///
+    /// Called once in each run of the manager, and for what needs leader election once in each leadership. An error ends
+    /// the manager, in order; a return without one ends nothing else.
+    ///
+    /// # Cancellation
+    ///
+    /// The future is dropped when the lease is lost, and when it has not returned within
+    /// [`graceful_shutdown_timeout`](super::Options::graceful_shutdown_timeout) of the shutdown.
+    ///
+    /// # Errors
+    ///
+    /// Whatever makes it pointless that the manager goes on.
+    fn start(&self, cx: RunContext) -> impl Future<Output = Result<(), BoxError>> + Send;
+
+    /// Whether it may only run while this process leads. Default: yes.
+    #[doc(alias = "LeaderElectionRunnable")]
+    fn needs_leader_election(&self) -> bool {
+        true
+    }
+
+    /// Whether it says by [`RunContext::set_ready`] when it is ready: the manager is not before. Default: no, it is ready
+    /// when started.
+    fn signals_ready(&self) -> bool {
+        false
+    }
+
+    /// What it still does, for the message about what did not finish in time. Default: its name.
+    fn unfinished(&self) -> Vec<String> {
+        vec![self.name()]
+    }
+}
+
+/// What the manager tells a [`Runnable`], and what the runnable may ask of it.
+#[derive(Clone)]
+pub struct RunContext {
+    pub(super) draining: CancellationToken,
+    pub(super) aborting: CancellationToken,
+    pub(super) ready: Arc<dyn Fn() + Send + Sync>,
+    pub(super) transitions: Option<i32>,
+    pub(super) caches: Arc<Caches>,
+    pub(crate) recorder: Recorder,
+    pub(crate) rng: fastrand::Rng,
+    pub(crate) clock: Clock,
+}
+
+impl RunContext {
+    /// Done when it is time to finish: begin nothing new, end what is begun, and return.
+    pub fn shutdown(&self) -> WaitForCancellationFuture<'_> {
+        self.draining.cancelled()
+    }
+
+    /// Says that the runnable does what it is for: listens, say. See [`Runnable::signals_ready`].
+    pub fn set_ready(&self) {
+        (self.ready)();
+    }
+
+    /// How often the lease had changed hands when this process became leader: higher than at any leader before. `None`
+    /// without leader election. Whoever takes orders from leaders can refuse those of an earlier one by it.
+    #[must_use]
+    pub fn fencing_token(&self) -> Option<i32> {
+        self.transitions
+    }
+
+    /// Records events in the name of `controller`.
+    #[must_use]
+    pub fn recorder(&self, controller: &str) -> Recorder {
+        self.recorder.named(controller)
+    }
+
+    /// Waits until the caches that are there by now know the present.
+    pub(crate) async fn caches_synced(&self) -> Result<(), super::Error> {
+        self.caches.synced().await
+    }
+
+    /// Cancelled when reconciles may begin no more.
+    pub(crate) fn draining(&self) -> &CancellationToken {
+        &self.draining
+    }
+
+    /// Done when everything has to stop where it stands.
+    pub(crate) fn aborted(&self) -> WaitForCancellationFuture<'_> {
+        self.aborting.cancelled()
+    }
+}
+
+impl std::fmt::Debug for RunContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunContext").field("draining", &self.draining.is_cancelled()).finish_non_exhaustive()
+    }
+}
+
+/// A runnable behind a pointer.
+pub(super) trait DynRunnable: Send + Sync {
+    fn start(self: Arc<Self>, cx: RunContext) -> Started;
+    fn unfinished(&self) -> Vec<String>;
+}
+
+pub(super) type Started = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>>;
+
+impl<T: Runnable> DynRunnable for T {
+    fn start(self: Arc<Self>, cx: RunContext) -> Started {
+        Box::pin(async move { Runnable::start(&*self, cx).await })
+    }
+
+    fn unfinished(&self) -> Vec<String> {
+        Runnable::unfinished(self)
+    }
+}

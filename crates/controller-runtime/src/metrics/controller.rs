@@ -1,0 +1,165 @@
+use std::time::Duration;
+
+use prometheus_client::{
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+use tokio::time::Instant;
+
+use super::{Histograms, Labels, of_controller};
+use crate::reconcile::{Action, Next, Outcome};
+
+/// Go's buckets of `controller_runtime_reconcile_time_seconds`.
+const RECONCILE_TIME: [f64; 39] = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25,
+    1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0,
+    50.0,
+];
+
+/// What controllers of a manager tell.
+pub(super) struct ControllerFamilies {
+    total: Family<Labels, Counter>,
+    errors: Family<Labels, Counter>,
+    terminal_errors: Family<Labels, Counter>,
+    panics: Family<Labels, Counter>,
+    timeouts: Family<Labels, Counter>,
+    time: Histograms,
+    max_concurrent: Family<Labels, Gauge>,
+    active_workers: Family<Labels, Gauge>,
+}
+
+impl ControllerFamilies {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let families = Self {
+            total: Family::default(),
+            errors: Family::default(),
+            terminal_errors: Family::default(),
+            panics: Family::default(),
+            timeouts: Family::default(),
+            time: Family::new_with_constructor(|| Histogram::new(RECONCILE_TIME.into_iter().chain([60.0]))),
+            max_concurrent: Family::default(),
+            active_workers: Family::default(),
+        };
+        let mut counter = |name: &str, help: &str, family: &Family<Labels, Counter>| {
+            registry.register(format!("controller_runtime_{name}"), help, family.clone());
+        };
+        counter("reconcile", "Reconciles per controller and result", &families.total);
+        counter("reconcile_errors", "Reconciles that failed, terminal errors included", &families.errors);
+        counter(
+            "terminal_reconcile_errors",
+            "Reconciles that failed and are not retried",
+            &families.terminal_errors,
+        );
+        counter("reconcile_panics", "Reconciles that panicked", &families.panics);
+        counter("reconcile_timeouts", "Reconciles stopped at the controller's timeout", &families.timeouts);
+        registry.register(
+            "controller_runtime_reconcile_time_seconds",
+            "How long reconciles take",
+            families.time.clone(),
+        );
+        registry.register(
+            "controller_runtime_max_concurrent_reconciles",
+            "How many requests a controller may reconcile at the same time",
+            families.max_concurrent.clone(),
+        );
+        registry.register(
+            "controller_runtime_active_workers",
+            "How many requests a controller reconciles now",
+            families.active_workers.clone(),
+        );
+        families
+    }
+
+    /// Makes what a controller tells begin at zero.
+    pub(super) fn of(&self, controller: &str, max_concurrent_reconciles: usize) -> ControllerMetrics {
+        let labels = of_controller(controller);
+        let total = |result: &str| {
+            let labels = vec![("controller", controller.to_owned()), ("result", result.to_owned())];
+            self.total.get_or_create_owned(&labels)
+        };
+        let workers = i64::try_from(max_concurrent_reconciles).unwrap_or(i64::MAX);
+        self.max_concurrent.get_or_create(&labels).set(workers);
+        ControllerMetrics {
+            success: total("success"),
+            error: total("error"),
+            requeue: total("requeue"),
+            requeue_after: total("requeue_after"),
+            errors: self.errors.get_or_create_owned(&labels),
+            terminal_errors: self.terminal_errors.get_or_create_owned(&labels),
+            panics: self.panics.get_or_create_owned(&labels),
+            timeouts: self.timeouts.get_or_create_owned(&labels),
+            time: self.time.get_or_create_owned(&labels),
+            active_workers: self.active_workers.get_or_create_owned(&labels),
+        }
+    }
+}
+
+/// What one controller tells of its reconciles.
+#[derive(Debug, Clone)]
+pub(crate) struct ControllerMetrics {
+    success: Counter,
+    error: Counter,
+    requeue: Counter,
+    requeue_after: Counter,
+    errors: Counter,
+    terminal_errors: Counter,
+    panics: Counter,
+    timeouts: Counter,
+    time: Histogram,
+    active_workers: Gauge,
+}
+
+impl ControllerMetrics {
+    /// A reconcile begins.
+    pub(crate) fn begin(&self) -> Measured<'_> {
+        self.active_workers.inc();
+        Measured { metrics: self, began: Instant::now() }
+    }
+
+    fn count(&self, outcome: &Outcome, took: Duration) {
+        self.time.observe(took.as_secs_f64());
+        match outcome {
+            Outcome::Returned(Ok(Action(next))) => {
+                match next {
+                    Next::Done => self.success.inc(),
+                    Next::Requeue => self.requeue.inc(),
+                    Next::RequeueAfter(_) => self.requeue_after.inc(),
+                };
+                return;
+            }
+            Outcome::Returned(Err(error)) => {
+                if error.is_terminal() {
+                    self.terminal_errors.inc();
+                }
+            }
+            Outcome::Panicked(_) => {
+                self.panics.inc();
+            }
+            Outcome::TimedOut => {
+                self.timeouts.inc();
+            }
+        }
+        self.errors.inc();
+        self.error.inc();
+    }
+}
+
+/// A reconcile in work. One that is dropped has had no outcome and is counted nowhere.
+#[must_use = "dropping it says that the reconcile is over"]
+pub(crate) struct Measured<'m> {
+    metrics: &'m ControllerMetrics,
+    began: Instant,
+}
+
+impl Measured<'_> {
+    /// The reconcile ended by itself.
+    pub(crate) fn end(self, outcome: &Outcome) {
+        self.metrics.count(outcome, self.began.elapsed());
+    }
+}
+
+impl Drop for Measured<'_> {
+    fn drop(&mut self) {
+        self.metrics.active_workers.dec();
+    }
+}

@@ -1,0 +1,195 @@
+//! Metrics, under the names, labels and buckets of controller-runtime and client-go, so that their dashboards and alerts
+//! work unchanged.
+//!
+//! A manager has a registry of its own ([`Manager::metrics`](crate::Manager::metrics)); two managers in one process do not
+//! add to each other. What can be computed when somebody asks, is: no task keeps gauges up to date.
+//!
+//! | family | type, labels |
+//! |---|---|
+//! | `controller_runtime_reconcile_total` | counter: controller, result |
+//! | `controller_runtime_reconcile_errors_total`, `…_terminal_reconcile_errors_total`, `…_reconcile_panics_total`, `…_reconcile_timeouts_total` | counter: controller |
+//! | `controller_runtime_reconcile_time_seconds` | histogram: controller |
+//! | `controller_runtime_max_concurrent_reconciles`, `controller_runtime_active_workers` | gauge: controller |
+//! | `workqueue_depth` | gauge: name, controller, priority |
+//! | `workqueue_adds_total`, `workqueue_retries_total` | counter: name, controller |
+//! | `workqueue_queue_duration_seconds`, `workqueue_work_duration_seconds` | histogram: name, controller |
+//! | `workqueue_unfinished_work_seconds`, `workqueue_longest_running_processor_seconds` | gauge: name, controller |
+//! | `leader_election_master_status` | gauge: name |
+//! | `leader_election_slowpath_total` | counter: name; never registered in Go |
+//!
+//! The label `priority` has Go's numbers: `0` for what happened, `-100` for the initial list; `100` is what Go's users
+//! choose for more.
+//!
+//! # What is not here
+//!
+//! Native histograms, which need the protobuf format, and the collectors of the Go runtime.
+
+mod controller;
+mod election;
+mod queue;
+
+use std::{borrow::Cow, fmt, sync::Arc};
+
+use parking_lot::Mutex;
+pub use prometheus_client;
+use prometheus_client::{
+    encoding::text::encode,
+    metrics::{family::Family, histogram::Histogram},
+    registry::{Metric, Registry},
+};
+
+use self::{controller::ControllerFamilies, election::ElectionFamilies, queue::QueueFamilies};
+pub(crate) use self::{controller::ControllerMetrics, election::ElectionMetrics, queue::QueueGauges};
+
+/// The metrics of one manager.
+///
+/// A handle: clones are the same registry.
+///
+/// ```
+/// use controller_runtime::metrics::{Metrics, prometheus_client::metrics::counter::Counter};
+///
+/// let metrics = Metrics::default(); // or Manager::metrics
+/// let deliveries = Counter::<u64>::default();
+/// metrics.register("deliveries", "Parcels delivered", deliveries.clone());
+/// deliveries.inc();
+/// assert!(metrics.encode().contains("deliveries_total 1"));
+/// ```
+#[derive(Clone)]
+pub struct Metrics {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    registry: Mutex<Registry>,
+    controllers: ControllerFamilies,
+    queues: QueueFamilies,
+    elections: ElectionFamilies,
+}
+
+impl Metrics {
+    /// Adds a metric of your own: counters get the suffix `_total`. Names are not checked; take those that nobody has.
+    pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
+        self.inner.registry.lock().register(name, help, metric);
+    }
+
+    /// All metrics now, in the text format of OpenMetrics 1.0.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail, and a metric that cannot be written ends what was written so far.
+        if encode(&mut text, &self.inner.registry.lock()).is_err() {
+            tracing::error!("a metric cannot be encoded; those after it are missing");
+        }
+        text
+    }
+
+    /// All metrics now, in the older text format of Prometheus, which Go's servers answer with.
+    #[must_use]
+    pub fn encode_prometheus(&self) -> String {
+        prometheus_text(&self.encode())
+    }
+
+    /// What a controller counts.
+    pub(crate) fn controller(&self, name: &str, max_concurrent_reconciles: usize) -> ControllerMetrics {
+        self.inner.controllers.of(name, max_concurrent_reconciles)
+    }
+
+    /// What a controller's queue counts.
+    pub(crate) fn queue(&self, controller: &str) -> Arc<dyn kube_workqueue::Metrics> {
+        self.inner.queues.of(controller)
+    }
+
+    /// Shows the gauges of a controller's queue until what is returned is dropped.
+    pub(crate) fn queue_gauges(
+        &self,
+        controller: &str,
+        gauges: impl Fn() -> kube_workqueue::Gauges + Send + Sync + 'static,
+    ) -> QueueGauges {
+        self.inner.queues.show(controller, gauges)
+    }
+
+    pub(crate) fn election(&self, name: &str) -> ElectionMetrics {
+        self.inner.elections.of(name)
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::default();
+        let controllers = ControllerFamilies::register(&mut registry);
+        let queues = QueueFamilies::register(&mut registry);
+        let elections = ElectionFamilies::register(&mut registry);
+        let registry = Mutex::new(registry);
+        Self { inner: Arc::new(Inner { registry, controllers, queues, elections }) }
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+/// Label names and values.
+type Labels = Vec<(&'static str, String)>;
+
+type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
+
+/// Go's `prometheus.ExponentialBuckets(10e-9, 10, 12)`.
+const TEN_NANOSECONDS_TO_1000_SECONDS: [f64; 12] =
+    [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0];
+
+fn of_controller(controller: &str) -> Labels {
+    vec![("controller", controller.to_owned())]
+}
+
+/// The older format differs in the names of counters and has no end.
+fn prometheus_text(open_metrics: &str) -> String {
+    let mut text = String::with_capacity(open_metrics.len());
+    let mut lines =
+        open_metrics.lines().filter(|line| *line != "# EOF" && !line.starts_with("# UNIT ")).peekable();
+    while let Some(line) = lines.next() {
+        let (help, kind) = match line.strip_prefix("# HELP ") {
+            Some(help) => (Some(help), lines.peek().and_then(|line| line.strip_prefix("# TYPE "))),
+            None => (None, line.strip_prefix("# TYPE ")),
+        };
+        let is_counter = kind.is_some_and(|kind| kind.ends_with(" counter"));
+        match (help, line.strip_prefix("# TYPE ")) {
+            (Some(help), _) if is_counter => {
+                let (name, help) = help.split_once(' ').unwrap_or((help, ""));
+                text.push_str(&format!("# HELP {name}_total {help}\n"));
+            }
+            (None, Some(kind)) if is_counter => {
+                let (name, kind) = kind.split_once(' ').unwrap_or((kind, ""));
+                text.push_str(&format!("# TYPE {name}_total {kind}\n"));
+            }
+            _ => {
+                text.push_str(&with_bucket_of_go(line));
+                text.push('\n');
+            }
+        }
+    }
+    text
+}
+
+/// The upper bound of a bucket is a label, which queries compare as text: so it is written as Go does.
+fn with_bucket_of_go(line: &str) -> Cow<'_, str> {
+    let parts = || {
+        let (before, rest) = line.split_once("{le=\"")?;
+        let (bound, after) = rest.split_once('"')?;
+        Some((before, bound.parse::<f64>().ok().filter(|bound| bound.is_finite())?, after))
+    };
+    match parts() {
+        None => Cow::Borrowed(line),
+        Some((before, bound, after)) if bound >= 1e-4 => {
+            Cow::Owned(format!("{before}{{le=\"{bound}\"{after}"))
+        }
+        Some((before, bound, after)) => {
+            let bound = format!("{bound:e}").replace("e-", "e-0");
+            Cow::Owned(format!("{before}{{le=\"{bound}\"{after}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use kube_workqueue::{Gauges, Priority};
+use parking_lot::Mutex;
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::{MetricType, counter::Counter, family::Family, gauge::ConstGauge, histogram::Histogram},
+    registry::Registry,
+};
+
+use super::{Histograms, Labels, TEN_NANOSECONDS_TO_1000_SECONDS};
+
+/// What the queues of a manager tell.
+pub(super) struct QueueFamilies {
+    adds: Family<Labels, Counter>,
+    retries: Family<Labels, Counter>,
+    queue_duration: Histograms,
+    work_duration: Histograms,
+    shown: Arc<Shown>,
+}
+
+/// The queues whose gauges are shown, by controller.
+#[derive(Default)]
+struct Shown {
+    queues: Mutex<BTreeMap<String, Look>>,
+}
+
+type Look = Box<dyn Fn() -> Gauges + Send + Sync>;
+
+impl QueueFamilies {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let histogram: fn() -> Histogram = || Histogram::new(TEN_NANOSECONDS_TO_1000_SECONDS);
+        let families = Self {
+            adds: Family::default(),
+            retries: Family::default(),
+            queue_duration: Family::new_with_constructor(histogram),
+            work_duration: Family::new_with_constructor(histogram),
+            shown: Arc::default(),
+        };
+        registry.register("workqueue_adds", "Keys that became ready", families.adds.clone());
+        registry.register("workqueue_retries", "Keys added with a delay", families.retries.clone());
+        registry.register(
+            "workqueue_queue_duration_seconds",
+            "How long keys are ready before they are handed out",
+            families.queue_duration.clone(),
+        );
+        registry.register(
+            "workqueue_work_duration_seconds",
+            "How long keys are processed",
+            families.work_duration.clone(),
+        );
+        registry.register_collector(Box::new(QueueCollector(Arc::clone(&families.shown))));
+        families
+    }
+
+    pub(super) fn of(&self, controller: &str) -> Arc<dyn kube_workqueue::Metrics> {
+        let labels = labels(controller);
+        Arc::new(QueueMetrics {
+            adds: self.adds.get_or_create_owned(&labels),
+            retries: self.retries.get_or_create_owned(&labels),
+            queue_duration: self.queue_duration.get_or_create_owned(&labels),
+            work_duration: self.work_duration.get_or_create_owned(&labels),
+        })
+    }
+
+    pub(super) fn show(
+        &self,
+        controller: &str,
+        look: impl Fn() -> Gauges + Send + Sync + 'static,
+    ) -> QueueGauges {
+        self.shown.queues.lock().insert(controller.to_owned(), Box::new(look));
+        QueueGauges { shown: Arc::downgrade(&self.shown), controller: controller.to_owned() }
+    }
+}
+
+/// As long as it is held, the gauges of a queue are shown.
+#[must_use = "dropping it hides the gauges"]
+pub(crate) struct QueueGauges {
+    shown: Weak<Shown>,
+    controller: String,
+}
+
+impl Drop for QueueGauges {
+    fn drop(&mut self) {
+        if let Some(shown) = self.shown.upgrade() {
+            shown.queues.lock().remove(&self.controller);
+        }
+    }
+}
+
+struct QueueMetrics {
+    adds: Counter,
+    retries: Counter,
+    queue_duration: Histogram,
+    work_duration: Histogram,
+}
+
+impl kube_workqueue::Metrics for QueueMetrics {
+    fn added(&self, _: Priority) {
+        self.adds.inc();
+    }
+
+    fn waited(&self, _: Priority, ready: Duration) {
+        self.queue_duration.observe(ready.as_secs_f64());
+    }
+
+    fn worked(&self, running: Duration) {
+        self.work_duration.observe(running.as_secs_f64());
+    }
+
+    fn retried(&self) {
+        self.retries.inc();
+    }
+}
+
+/// Looks at the queues when somebody asks.
+struct QueueCollector(Arc<Shown>);
+
+impl Collector for QueueCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let gauges: Vec<_> =
+            self.0.queues.lock().iter().map(|(controller, look)| (labels(controller), look())).collect();
+        if gauges.is_empty() {
+            return Ok(());
+        }
+        let help = "Keys that are ready to be processed";
+        let mut depth = encoder.encode_descriptor("workqueue_depth", help, None, MetricType::Gauge)?;
+        for (labels, gauges) in &gauges {
+            for (priority, keys) in Priority::ALL.into_iter().zip(gauges.depth) {
+                let mut labels = labels.clone();
+                labels.push(("priority", number(priority).to_owned()));
+                let keys = i64::try_from(keys).unwrap_or(i64::MAX);
+                ConstGauge::new(keys).encode(depth.encode_family(&labels)?)?;
+            }
+        }
+        let unfinished = "The sum of the times for which keys have been processed that are not done";
+        let longest = "How long the key that has been processed for longest has been so";
+        let mut seconds = |name, help, value: fn(&Gauges) -> Duration| {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            gauges.iter().try_for_each(|(labels, gauges)| {
+                ConstGauge::new(value(gauges).as_secs_f64()).encode(family.encode_family(labels)?)
+            })
+        };
+        seconds("workqueue_unfinished_work_seconds", unfinished, |gauges| gauges.unfinished)?;
+        seconds("workqueue_longest_running_processor_seconds", longest, |gauges| gauges.longest_running)
+    }
+}
+
+impl fmt::Debug for QueueCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueueCollector").finish_non_exhaustive()
+    }
+}
+
+fn labels(controller: &str) -> Labels {
+    vec![("name", controller.to_owned()), ("controller", controller.to_owned())]
+}
+
+/// Go's number for the class.
+fn number(priority: Priority) -> &'static str {
+    match priority {
+        Priority::High => "100",
+        Priority::Normal => "0",
+        Priority::Low => "-100",
+    }
+}

@@ -1,0 +1,156 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use super::*;
+use crate::reconcile::{Action, Error, Outcome};
+
+/// Names, types, labels and buckets as Go's controller-runtime registers them.
+const GO: &str = "
+controller_runtime_active_workers gauge controller
+controller_runtime_max_concurrent_reconciles gauge controller
+controller_runtime_reconcile_errors_total counter controller
+controller_runtime_reconcile_panics_total counter controller
+controller_runtime_reconcile_time_seconds histogram controller 0.005 0.01 0.025 0.05 0.1 0.15 0.2 0.25 0.3 0.35 0.4 \
+     0.45 0.5 0.6 0.7 0.8 0.9 1 1.25 1.5 1.75 2 2.5 3 3.5 4 4.5 5 6 7 8 9 10 15 20 25 30 40 50 60 +Inf
+controller_runtime_reconcile_timeouts_total counter controller
+controller_runtime_reconcile_total counter controller result
+controller_runtime_terminal_reconcile_errors_total counter controller
+leader_election_master_status gauge name
+leader_election_slowpath_total counter name
+workqueue_adds_total counter controller name
+workqueue_depth gauge controller name priority
+workqueue_longest_running_processor_seconds gauge controller name
+workqueue_queue_duration_seconds histogram controller name 1e-08 1e-07 1e-06 1e-05 0.0001 0.001 0.01 0.1 1 10 100 1000 \
+     +Inf
+workqueue_retries_total counter controller name
+workqueue_unfinished_work_seconds gauge controller name
+workqueue_work_duration_seconds histogram controller name 1e-08 1e-07 1e-06 1e-05 0.0001 0.001 0.01 0.1 1 10 100 1000 \
+     +Inf
+";
+
+/// Everything that a manager with one controller and an election tells, at its beginning.
+fn metrics() -> (Metrics, ControllerMetrics, QueueGauges) {
+    let metrics = Metrics::default();
+    let controller = metrics.controller("web", 4);
+    let _queue = metrics.queue("web");
+    let gauges = metrics.queue_gauges("web", kube_workqueue::Gauges::default);
+    let _election = metrics.election("lease");
+    (metrics, controller, gauges)
+}
+
+/// The families of an exposition in the form of [`GO`].
+fn families(text: &str) -> String {
+    let kinds: BTreeMap<&str, &str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
+    let mut shapes: BTreeMap<&str, (BTreeSet<&str>, Vec<&str>)> = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (name, rest) = line.split_once('{').expect("every sample has labels");
+        let suffixes = ["_bucket", "_sum", "_count"];
+        let family = suffixes.iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name);
+        let (labels, buckets) = shapes.entry(family).or_default();
+        for label in rest.split_once('}').expect("labels end").0.split(',') {
+            match label.split_once('=').expect("a label has a value") {
+                ("le", bucket) => buckets.push(bucket.trim_matches('"')),
+                (label, _) => {
+                    labels.insert(label);
+                }
+            }
+        }
+    }
+    let line = |(name, (labels, buckets)): (&str, (BTreeSet<&str>, Vec<&str>))| {
+        let words = [name, kinds[name]].into_iter().chain(labels).chain(buckets);
+        words.collect::<Vec<_>>().join(" ")
+    };
+    shapes.into_iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn names_labels_and_buckets_are_those_of_go() {
+    let (metrics, _controller, _gauges) = metrics();
+    assert_eq!(families(&metrics.encode_prometheus()), GO.trim());
+}
+
+#[test]
+fn what_happens_often_begins_at_zero() {
+    let (metrics, _controller, _gauges) = metrics();
+    let text = metrics.encode();
+    for result in ["success", "error", "requeue", "requeue_after"] {
+        let sample =
+            format!("controller_runtime_reconcile_total{{controller=\"web\",result=\"{result}\"}} 0\n");
+        assert!(text.contains(&sample), "{sample} is not in {text}");
+    }
+    assert!(text.contains("controller_runtime_max_concurrent_reconciles{controller=\"web\"} 4\n"));
+    assert!(text.contains("workqueue_depth{name=\"web\",controller=\"web\",priority=\"-100\"} 0\n"));
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn outcomes_are_counted_as_in_go() {
+    let (metrics, controller, _gauges) = metrics();
+    let outcomes = [
+        Outcome::Returned(Ok(Action::done())),
+        Outcome::Returned(Ok(Action::requeue())),
+        Outcome::Returned(Ok(Action::requeue_after(Duration::from_secs(1)))),
+        Outcome::Returned(Err(Error::terminal("no"))),
+        Outcome::Returned(Err(Error::new("not yet"))),
+        Outcome::Panicked("oh".to_owned()),
+        Outcome::TimedOut,
+    ];
+    for outcome in &outcomes {
+        let measured = controller.begin();
+        tokio::time::advance(Duration::from_millis(400)).await;
+        measured.end(outcome);
+    }
+    let text = metrics.encode();
+    let count = |sample: &str| {
+        let line = text.lines().find(|line| line.starts_with(sample)).expect("the sample is there");
+        line.rsplit_once(' ').expect("a sample has a value").1.to_owned()
+    };
+    let expected = [
+        ("reconcile_total{controller=\"web\",result=\"success\"}", "1"),
+        ("reconcile_total{controller=\"web\",result=\"requeue\"}", "1"),
+        ("reconcile_total{controller=\"web\",result=\"requeue_after\"}", "1"),
+        ("reconcile_total{controller=\"web\",result=\"error\"}", "4"),
+        ("reconcile_errors_total", "4"),
+        ("terminal_reconcile_errors_total", "1"),
+        ("reconcile_panics_total", "1"),
+        ("reconcile_timeouts_total", "1"),
+        ("reconcile_time_seconds_count", "7"),
+        ("reconcile_time_seconds_bucket{le=\"0.35\"", "0"),
+        ("reconcile_time_seconds_bucket{le=\"0.4\"", "7"),
+        ("active_workers", "0"),
+    ];
+    for (sample, value) in expected {
+        assert_eq!(count(&format!("controller_runtime_{sample}")), value, "{sample}");
+    }
+}
+
+#[test]
+fn a_reconcile_that_is_dropped_is_no_longer_active_and_has_no_outcome() {
+    let (metrics, controller, _gauges) = metrics();
+    let measured = controller.begin();
+    assert!(metrics.encode().contains("active_workers{controller=\"web\"} 1\n"));
+    drop(measured);
+    let text = metrics.encode();
+    assert!(text.contains("active_workers{controller=\"web\"} 0\n"));
+    assert!(text.contains("reconcile_time_seconds_count{controller=\"web\"} 0\n"));
+}
+
+#[test]
+fn a_queue_that_is_gone_shows_no_gauges() {
+    let (metrics, _controller, gauges) = metrics();
+    assert!(metrics.encode().contains("workqueue_depth"));
+    drop(gauges);
+    assert!(!metrics.encode().contains("workqueue_depth"));
+}
+
+#[test]
+fn two_managers_do_not_add_to_each_other() {
+    let (one, controller, _gauges) = metrics();
+    let (other, _, _other_gauges) = metrics();
+    controller.begin().end(&Outcome::TimedOut);
+    let sample = "controller_runtime_reconcile_timeouts_total{controller=\"web\"}";
+    assert!(one.encode().contains(&format!("{sample} 1")) && other.encode().contains(&format!("{sample} 0")));
+}

@@ -1,0 +1,236 @@
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use controller_runtime::{
+    Builder, Client, Manager, leader_election,
+    manager::{BoxError, Options, RunContext, Runnable, Shutdown},
+};
+use k8s_openapi::api::{coordination::v1::Lease, events::v1::Event};
+use kube::Api;
+use kube_envtest::Environment;
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    faults::{Fault, faulty},
+    support::{Notes, Running, Widget, environment, settle, widget},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn candidate(client: kube::Client, name: &str) -> Manager {
+    let election = leader_election::Options::new("the-lease").identity(name);
+    let seed = name.len().try_into().unwrap();
+    Manager::new(client, Options::new("test").seed(seed).leader_election(election))
+}
+
+fn with_controller(client: kube::Client, name: &str) -> (Manager, Notes) {
+    let (manager, notes) = (candidate(client, name), Notes::done());
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
+    (manager, notes)
+}
+
+async fn lease(env: &Environment) -> (String, i32) {
+    let lease = Api::<Lease>::default_namespaced(env.client()).get("the-lease").await.unwrap();
+    let spec = lease.spec.unwrap();
+    (spec.holder_identity.unwrap_or_default(), spec.lease_transitions.unwrap_or_default())
+}
+
+/// Waits until the manager leads, and returns how long that took.
+async fn elected(manager: &Manager) -> Duration {
+    let (began, mut leads) = (Instant::now(), manager.leads());
+    leads.wait_for(|leads| *leads).await.unwrap();
+    began.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_leads_and_the_other_stands_by_ready_with_warm_caches() {
+    let env = environment().await;
+    Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
+    let ((one, ones), (other, others)) =
+        (with_controller(env.client(), "one"), with_controller(env.client(), "other"));
+    let cached = other.cached::<Widget>();
+    let _one = Running::start(one.clone()).await;
+    elected(&one).await;
+    let _other = Running::start(other.clone()).await;
+    sleep(60 * SECOND).await;
+    assert_eq!((ones.names(), others.names()), (vec!["a".to_owned()], vec![]));
+    assert_eq!(cached.len(), 1, "a standby knows the present");
+    assert_eq!((lease(&env).await, *other.leads().borrow()), (("one".to_owned(), 0), false));
+    let metrics = one.metrics().encode();
+    assert!(metrics.contains("leader_election_master_status{name=\"the-lease\"} 1"), "{metrics}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_given_back_changes_hands_at_once() {
+    let env = environment().await;
+    let (one, other) = (candidate(env.client(), "one"), candidate(env.client(), "other"));
+    let running = Running::start(one.clone()).await;
+    elected(&one).await;
+    let _other = Running::start(other.clone()).await;
+    sleep(5 * SECOND).await;
+    let stopping = Instant::now();
+    running.stop().await.unwrap();
+    elected(&other).await;
+    assert_eq!(stopping.elapsed(), Duration::ZERO, "the watch shows it");
+    assert_eq!(lease(&env).await, ("other".to_owned(), 1));
+    settle().await;
+    let events: Vec<_> =
+        Api::<Event>::default_namespaced(env.client()).list(&Default::default()).await.unwrap().items;
+    let notes: Vec<_> = events.into_iter().filter_map(|event| event.note).collect();
+    for note in ["one became leader", "one stopped leading", "other became leader"] {
+        assert!(notes.iter().any(|known| known == note), "{note} is not among {notes:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_dies_is_replaced_after_the_lease_duration() {
+    let env = environment().await;
+    let (one, other) = (candidate(env.client(), "one"), candidate(env.client(), "other"));
+    let running = Running::start(one.clone()).await;
+    elected(&one).await;
+    let _other = Running::start(other.clone()).await;
+    sleep(60 * SECOND).await; // 30 renewals; the last one is now
+    drop(running);
+    let took = elected(&other).await;
+    assert!(took >= 13 * SECOND && took <= 15 * SECOND, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_cannot_renew_stops_before_the_other_starts_and_comes_back_as_a_standby() {
+    let env = environment().await;
+    Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
+    let cut_off = Arc::new(AtomicBool::new(false));
+    let cut = Arc::clone(&cut_off);
+    let flaky = faulty(env.client(), move |seen| match cut.load(SeqCst) && seen.is_about("leases") {
+        true => Fault::Hang,
+        false => Fault::Pass,
+    });
+    let ((one, ones), (other, others)) =
+        (with_controller(flaky, "one"), with_controller(env.client(), "other"));
+    let _one = Running::start(one.clone()).await;
+    elected(&one).await;
+    let _other = Running::start(other.clone()).await;
+    settle().await;
+    assert_eq!((ones.names().len(), others.names().len()), (1, 0));
+
+    cut_off.store(true, SeqCst);
+    let began = Instant::now();
+    one.leads().wait_for(|leads| !leads).await.unwrap();
+    assert!(began.elapsed() <= 10 * SECOND, "the renew deadline counts from the start of the last renewal");
+    elected(&other).await;
+    assert!(began.elapsed() >= 13 * SECOND, "the lease duration counts from when the last renewal was seen");
+    settle().await;
+    assert_eq!((ones.names().len(), others.names().len()), (1, 1), "a new leader reconciles everything");
+
+    cut_off.store(false, SeqCst);
+    sleep(60 * SECOND).await;
+    assert_eq!(lease(&env).await, ("other".to_owned(), 1));
+    Client::new(env.client(), "test").create(&widget("b", 1)).await.unwrap();
+    settle().await;
+    assert_eq!((ones.names().len(), others.names().len()), (1, 2), "it did not exit, and does nothing");
+
+    drop(_other);
+    elected(&one).await;
+    settle().await;
+    assert_eq!(ones.names().len(), 3, "elected again, it reconciles everything again");
+}
+
+/// Notes when it starts and ends; ends `lag` after it was asked to.
+struct Term {
+    notes: Arc<Mutex<Vec<String>>>,
+    lag: Duration,
+}
+
+impl Runnable for Term {
+    async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
+        self.notes.lock().unwrap().push(format!("term {:?}", cx.fencing_token()));
+        cx.shutdown().await;
+        sleep(self.lag).await;
+        self.notes.lock().unwrap().push("done".to_owned());
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_is_kept_until_the_last_reconcile_has_ended() {
+    let env = environment().await;
+    let (manager, notes) = (candidate(env.client(), "one"), Arc::<Mutex<Vec<_>>>::default());
+    manager.add(Term { notes: Arc::clone(&notes), lag: 20 * SECOND }).unwrap();
+    let running = Running::start(manager.clone()).await;
+    elected(&manager).await;
+    settle().await;
+    let (stopped, holder) = tokio::join!(running.stop(), async {
+        sleep(19 * SECOND).await;
+        lease(&env).await.0
+    });
+    stopped.unwrap();
+    assert_eq!((holder.as_str(), lease(&env).await.0.as_str()), ("one", ""));
+    assert_eq!(*notes.lock().unwrap(), ["term Some(0)", "done"]);
+}
+
+/// Does not hear that it is to finish.
+struct Deaf;
+
+impl Runnable for Deaf {
+    fn name(&self) -> String {
+        "deaf".to_owned()
+    }
+
+    async fn start(&self, _: RunContext) -> Result<(), BoxError> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_stop_in_time_is_dropped_before_the_lease_is_given_back() {
+    let env = environment().await;
+    let election = leader_election::Options::new("the-lease").identity("one");
+    let options = Options::new("test").leader_election(election);
+    let manager = Manager::new(env.client(), options.graceful_shutdown_timeout(Shutdown::Within(3 * SECOND)));
+    manager.add(Deaf).unwrap();
+    let running = Running::start(manager.clone()).await;
+    elected(&manager).await;
+    let error = running.stop().await.unwrap_err();
+    assert_eq!(error.to_string(), "still running 3 s after the shutdown began: deaf");
+    assert_eq!(lease(&env).await.0, "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_that_stops_leaves_the_lease_alone() {
+    let env = environment().await;
+    let (one, other) = (candidate(env.client(), "one"), candidate(env.client(), "other"));
+    let _one = Running::start(one.clone()).await;
+    elected(&one).await;
+    let other = Running::start(other).await;
+    sleep(5 * SECOND).await;
+    other.stop().await.unwrap();
+    assert_eq!(lease(&env).await, ("one".to_owned(), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_needs_no_leader_runs_on_every_candidate() {
+    struct Everywhere(Arc<Mutex<Vec<String>>>);
+    impl Runnable for Everywhere {
+        async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
+            self.0.lock().unwrap().push(format!("{:?}", cx.fencing_token()));
+            cx.shutdown().await;
+            Ok(())
+        }
+        fn needs_leader_election(&self) -> bool {
+            false
+        }
+    }
+    let (env, notes) = (environment().await, Arc::<Mutex<Vec<_>>>::default());
+    let (one, other) = (candidate(env.client(), "one"), candidate(env.client(), "other"));
+    for manager in [&one, &other] {
+        manager.add(Everywhere(Arc::clone(&notes))).unwrap();
+    }
+    let (_one, _other) = (Running::start(one).await, Running::start(other).await);
+    settle().await;
+    assert_eq!(*notes.lock().unwrap(), ["None", "None"]);
+}
