@@ -33,6 +33,9 @@
 //! is not offered in it. Objects are stored as JSON text, so an answer in protobuf costs a parse which one in JSON does
 //! not; an event of a watch is written once for all watchers of one form.
 //!
+//! With a data file, commits are also handed, in their order, to a thread that writes them, many in one transaction. Answers
+//! and events wait until their revision is in the file, so that nobody is told what a killed process would forget.
+//!
 //! Modules in reading order: `store`, `request`, `verbs`, `registry` (what is served), `crd`, `server`; beside them
 //! `schema`, `managed_fields` and `patch`, pure functions of JSON values, and `builtin`, `protobuf`, `discovery`,
 //! `openapi`, `table`, `selector`, what is particular to kinds and views.
@@ -45,7 +48,8 @@
 //! # Features
 //!
 //! `program` (default) builds the program `kube-apiserver-embedded`; `tls`, part of it, gives
-//! [listeners](ApiServer::listen_with) TLS and HTTP/2. In process neither is needed: `default-features = false`.
+//! [listeners](ApiServer::listen_with) TLS and HTTP/2, `persistence` [files](ApiServer::open) that keep the objects. In
+//! process none is needed: `default-features = false`.
 //!
 //! # Defaults and bounds
 //!
@@ -71,8 +75,8 @@
 //!
 //! # What is not here
 //!
-//! Admission webhooks, validation rules in CEL, access control, and persistence: the state is in memory and goes with the
-//! last handle. With [`Tokens`] the server knows its users, who may all do everything. Without, everybody who reaches it is
+//! Admission webhooks, validation rules in CEL, access control. The state is in memory and goes with the last handle, unless
+//! it is in a [file](ApiServer::open) too. With [`Tokens`] the server knows its users, who may all do everything. Without, everybody who reaches it is
 //! admin, which is why it listens on loopback addresses only.
 
 mod authentication;
@@ -88,6 +92,8 @@ mod namespaces;
 mod openapi;
 mod patch;
 mod path;
+#[cfg_attr(not(feature = "persistence"), path = "no_persistence.rs")]
+mod persistence;
 mod protobuf;
 mod registry;
 mod request;
@@ -106,6 +112,8 @@ mod verbs;
 #[cfg(feature = "program")]
 pub use authentication::InvalidTokenFile;
 pub use authentication::{Tokens, UserInfo};
+#[cfg(feature = "persistence")]
+pub use persistence::{DataFile, DataFileError};
 pub use server::{
     ApiServer, ApiService, ListenError, ListenOptions, Listener, Options, Profile, ResponseBody, Transport,
 };

@@ -4,7 +4,7 @@
 //!
 //! Once it serves, the first line on standard output is `ready http://127.0.0.1:PORT`, with `--tls` `ready https://…`; logs
 //! go to standard error, those that `RUST_LOG` asks for, by default warnings. SIGTERM or Ctrl-C ends it: connections are
-//! closed, the state is gone.
+//! closed; without `--data-file` the state is gone.
 
 use std::error::Error;
 use std::fs::OpenOptions;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
-use kube_apiserver_embedded::{ApiServer, ListenOptions, Options, Profile, Tokens};
+use kube_apiserver_embedded::{ApiServer, DataFile, ListenOptions, Options, Profile, Tokens};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -37,6 +37,12 @@ struct Arguments {
     /// Write a kubeconfig for this server to a file, or with `-` to standard output after the first line.
     #[arg(long, value_name = "PATH")]
     kubeconfig_out: Option<PathBuf>,
+    /// Keep the objects in this file, which is made if it does not exist. Answered writes survive a killed process.
+    #[arg(long, value_name = "PATH")]
+    data_file: Option<PathBuf>,
+    /// Have each write on the disk before it is answered, so that it survives a power failure too.
+    #[arg(long, requires = "data_file")]
+    fsync: bool,
     /// What runs besides the API: nothing, or garbage collection and namespace deletion.
     #[arg(long, value_enum, default_value_t = ProfileName::Envtest)]
     profile: ProfileName,
@@ -81,7 +87,13 @@ async fn run(arguments: Arguments) -> Result<(), String> {
     if let Some(path) = &arguments.token_auth_file {
         options = options.tokens(Tokens::from_file(path).map_err(in_full)?);
     }
-    let server = ApiServer::start(options);
+    let server = match arguments.data_file {
+        Some(path) => {
+            let file = DataFile::new(path).fsync(arguments.fsync);
+            ApiServer::open(options, &file).map_err(in_full)?
+        }
+        None => ApiServer::start(options),
+    };
     let listen = if arguments.tls { ListenOptions::default().tls() } else { ListenOptions::default() };
     let listener = server.listen_with(arguments.listen, listen).await.map_err(in_full)?;
     let mut announcement = format!("ready {}\n", listener.url());

@@ -55,6 +55,11 @@ pub(crate) fn after_write(server: &Server, storage: &StorageKey) {
     renew_registry(server, &definitions);
 }
 
+/// Serves what the definitions that are already stored define, as after a restart.
+pub(crate) fn restore(server: &Server) {
+    after_write(server, &StorageKey { group: GROUP.to_owned(), plural: PLURAL.to_owned() });
+}
+
 /// A definition under its key, with the revision at which it was read.
 type Definition = (Key, u64, Value);
 

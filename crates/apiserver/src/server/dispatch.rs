@@ -166,8 +166,13 @@ where
         wait_for_revision(&call, verb).await?;
         return verbs::watch::run(call, closing, fault);
     }
+    if !matches!(verb, Verb::Get | Verb::List) {
+        call.server.writable().await?;
+    }
     let outcome = perform(&mut call, verb, body).await;
     *warnings = call.warnings;
+    // An answer tells of commits, those of others too.
+    call.server.all_kept().await?;
     outcome
 }
 

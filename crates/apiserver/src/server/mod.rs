@@ -32,8 +32,12 @@ pub(crate) use warnings::Warnings;
 use crate::authentication::{Authenticator, Tokens};
 use crate::clock::Clock;
 use crate::faults::Faults;
+use crate::persistence::Journal;
+#[cfg(feature = "persistence")]
+use crate::persistence::{DataFile, DataFileError};
 use crate::registry::{Registry, Served};
-use crate::store::HistoryLimits;
+use crate::resource::StorageKey;
+use crate::store::{HistoryLimits, Store};
 
 /// Which parts of a control plane run besides the API itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -95,7 +99,7 @@ impl Options {
 /// A running API server. Clones are handles of the same server.
 ///
 /// Its state lives in memory. When the last handle, service and listener are gone, its controllers stop and the state
-/// goes with them.
+/// goes with them, unless it is [in a file](Self::open) too.
 #[derive(Clone)]
 pub struct ApiServer {
     core: Arc<Core>,
@@ -128,6 +132,33 @@ impl ApiServer {
     /// Outside of a tokio runtime whose time is enabled.
     #[must_use]
     pub fn start(options: Options) -> Self {
+        Self::begin(options, Store::new(HistoryLimits::default()), None)
+    }
+
+    /// Starts a server whose objects are in a file, and outlive it.
+    ///
+    /// What was answered by an earlier server with this file is there, with its uids and resource versions; a new file begins
+    /// as [`start`](Self::start) does. Watches and lists from before a restart are told that their revision is too old.
+    /// Reading the file blocks. It is free when the last handle, service and listener are gone; the task behind a
+    /// `kube::Client` ends a moment after its last clone.
+    ///
+    /// # Errors
+    /// [`DataFileError`] names the file and what to do; the file is as it was.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime whose time is enabled.
+    #[cfg(feature = "persistence")]
+    pub fn open(options: Options, file: &DataFile) -> Result<Self, DataFileError> {
+        let (journal, contents) = Journal::open(file)?;
+        let limits = HistoryLimits::default();
+        let store = match contents.revision {
+            Some(revision) => Store::restored(limits, revision, contents.objects),
+            None => Store::new(limits),
+        };
+        Ok(Self::begin(options, store, Some(journal)))
+    }
+
+    fn begin(options: Options, store: Store<StorageKey>, journal: Option<Journal>) -> Self {
         let clock = Clock::start(options.epoch);
         let authenticator = Authenticator::new(options.tokens);
         let builtin = crate::builtin::served();
@@ -139,9 +170,11 @@ impl ApiServer {
             options.seed,
             clock,
             authenticator,
-            HistoryLimits::default(),
             registry,
+            store,
+            journal,
         ));
+        crate::crd::restore(&server);
         crate::namespaces::create_defaults(&server);
         let mut controllers = JoinSet::new();
         if options.profile == Profile::Dev {

@@ -10,9 +10,14 @@ use super::Profile;
 use crate::authentication::Authenticator;
 use crate::clock::Clock;
 use crate::faults::Injector;
+use crate::persistence::Journal;
 use crate::registry::Registry;
 use crate::resource::StorageKey;
-use crate::store::{Change, Event, HistoryLimits, Key, Store};
+use crate::status::ApiError;
+use crate::store::{Change, Event, Key, Store};
+
+/// Spreads revisions over seeds: the golden ratio, as in splitmix64.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The server without its listeners and controllers.
 pub(crate) struct Server {
@@ -30,6 +35,8 @@ pub(crate) struct Server {
     pub(crate) closed: watch::Sender<bool>,
     /// Held while definitions are turned into the registry, so that this happens in one order.
     pub(crate) definitions: Mutex<()>,
+    /// Where commits are kept, if they are.
+    journal: Option<Journal>,
 }
 
 struct State {
@@ -53,10 +60,10 @@ impl Server {
         seed: u64,
         clock: Clock,
         authenticator: Authenticator,
-        limits: HistoryLimits,
         registry: Registry,
+        mut store: Store<StorageKey>,
+        journal: Option<Journal>,
     ) -> Self {
-        let mut store = Store::new(limits);
         for storage in registry.tables() {
             store.open(storage);
         }
@@ -65,12 +72,14 @@ impl Server {
             clock,
             authenticator,
             injector: Injector::new(seed),
-            random: Mutex::new(fastrand::Rng::with_seed(seed)),
+            // A restored server must not draw the uids again that its objects have.
+            random: Mutex::new(fastrand::Rng::with_seed(seed ^ (store.revision() - 1).wrapping_mul(SPREAD))),
             committed: watch::Sender::new(store.revision()),
             closed: watch::Sender::new(false),
             state: Mutex::new(State { store, wakers: BTreeMap::new() }),
             registry: RwLock::new(Arc::new(registry)),
             definitions: Mutex::new(()),
+            journal,
         }
     }
 
@@ -143,6 +152,10 @@ impl Server {
             let mut state = self.state.lock();
             guard(&state.store).map_err(Refused::Because)?;
             let event = state.store.commit(storage, key, expected, change).map_err(|_| Refused::Conflict)?;
+            if let Some(journal) = &self.journal {
+                // Under the lock, which gives commits their order.
+                journal.record(storage, key, event.revision, event.after.clone());
+            }
             (event, state.wakers.get(storage).cloned())
         };
         // Woken outside of the lock: the first thing a watcher does is to take it.
@@ -156,6 +169,40 @@ impl Server {
             later
         });
         Ok(event)
+    }
+
+    /// Waits until what was committed up to `revision` outlives the process, if the server has a data file. Whoever is told of
+    /// a revision is told after this.
+    ///
+    /// # Errors
+    /// 500 that names the file, if it cannot be written.
+    pub(crate) async fn kept(&self, revision: u64) -> Result<(), ApiError> {
+        match &self.journal {
+            Some(journal) => journal.kept(revision).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The same for all that was committed until now.
+    ///
+    /// # Errors
+    /// Those of [`kept`](Self::kept).
+    pub(crate) async fn all_kept(&self) -> Result<(), ApiError> {
+        match &self.journal {
+            Some(journal) => journal.kept(self.read(Store::revision)).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses while the data file cannot be written, of which it makes sure.
+    ///
+    /// # Errors
+    /// 500 that names the file.
+    pub(crate) async fn writable(&self) -> Result<(), ApiError> {
+        match &self.journal {
+            Some(journal) => journal.writable().await,
+            None => Ok(()),
+        }
     }
 
     /// Becomes ready after each commit to the table.

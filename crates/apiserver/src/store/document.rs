@@ -14,6 +14,7 @@ use std::io::Write;
 
 use bytes::Bytes;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 /// `kind` and `apiVersion` of an answer, rendered once: `{"kind":"Pod","apiVersion":"v1",`.
@@ -70,6 +71,29 @@ impl Document {
         }
     }
 
+    /// A document from the text of another one, as [`text`](Self::text) gave it; `None` if it is not such a text.
+    #[cfg_attr(not(feature = "persistence"), expect(dead_code, reason = "for data files"))]
+    pub(crate) fn from_text(text: Bytes, stored_in: u64) -> Option<Self> {
+        let mut whole = b"{\"metadata\":{\"resourceVersion\":\"\"".to_vec();
+        whole.extend_from_slice(&text);
+        // What is skipped may nest as deep as it likes: skipping does not recurse.
+        let object: Skimmed = serde_json::from_slice(&whole).ok()?;
+        Some(Self {
+            tail: text,
+            // The numbers of schemas are those of a process. So a custom object is completed when it is read.
+            written_as: 0,
+            stored_in,
+            owned: object.metadata.owner_references.is_some_and(|owners| !owners.is_empty()),
+            terminating: object.metadata.deletion_timestamp.is_some(),
+        })
+    }
+
+    /// What is kept.
+    #[cfg_attr(not(feature = "persistence"), expect(dead_code, reason = "for data files"))]
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.tail
+    }
+
     /// The number it was made with.
     pub(crate) fn written_as(&self) -> u64 {
         self.written_as
@@ -121,6 +145,19 @@ impl Document {
     pub(crate) fn same(&self, other: &Self) -> bool {
         self.tail == other.tail
     }
+}
+
+/// What is known of an object without keeping its values.
+#[derive(Deserialize)]
+struct Skimmed {
+    metadata: SkimmedMetadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SkimmedMetadata {
+    owner_references: Option<Vec<IgnoredAny>>,
+    deletion_timestamp: Option<IgnoredAny>,
 }
 
 /// `,"key":value` for each member that is not left out.

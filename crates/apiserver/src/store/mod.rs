@@ -142,6 +142,24 @@ impl<T: Ord + Clone> Store<T> {
         Self { revision: 1, compacted: 0, tables: BTreeMap::new(), limits }
     }
 
+    /// A store that goes on after `revision` with these objects. Of what was before, it knows nothing: older revisions are
+    /// expired.
+    #[cfg_attr(not(feature = "persistence"), expect(dead_code, reason = "for data files"))]
+    pub(crate) fn restored(
+        limits: HistoryLimits,
+        revision: u64,
+        objects: impl IntoIterator<Item = (T, Key, Stored)>,
+    ) -> Self {
+        let mut store = Self { revision, compacted: revision, tables: BTreeMap::new(), limits };
+        for (name, key, stored) in objects {
+            store.open(&name);
+            if let Some(table) = store.tables.get_mut(&name) {
+                table.objects.insert(key, Arc::new(stored));
+            }
+        }
+        store
+    }
+
     /// The revision of the last commit.
     pub(crate) fn revision(&self) -> u64 {
         self.revision

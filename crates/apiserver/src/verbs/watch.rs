@@ -99,6 +99,8 @@ pub(crate) fn run(
     let content_type = watch.call.accept.encoding.watch_type();
     let stream = futures::stream::unfold(watch, |mut watch| async move {
         let chunk = watch.next().await?;
+        // What could still be forgotten is not told.
+        watch.call.server.kept(watch.cursor).await.ok()?;
         Some((chunk, watch))
     });
     let body = match fault {

@@ -1,0 +1,204 @@
+//! The data file: a redb database with a table of objects and one of numbers about the whole.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use redb::backends::FileBackend;
+use redb::{DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableDefinition, TableHandle};
+use thiserror::Error;
+
+use super::backend::Backend;
+use super::{Changes, Contents, record};
+use crate::resource::StorageKey;
+use crate::store::Key;
+
+/// Group, plural and key of an object to its record.
+const OBJECTS: TableDefinition<'_, (&str, &str, &str), &[u8]> = TableDefinition::new("objects");
+/// [`FORMAT`] and [`REVISION`]. The name tells whose file it is.
+const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("kube-apiserver-embedded");
+/// The format of the file: this program writes and reads [`CURRENT_FORMAT`].
+const FORMAT: &str = "format";
+const CURRENT_FORMAT: u64 = 1;
+/// The revision of the last commit in the file.
+const REVISION: &str = "revision";
+/// How a file of redb begins.
+const MAGIC: &[u8] = b"redb";
+/// Bytes of pages that are kept in memory. The objects are in the store; this is for writing.
+const CACHE: usize = 8 << 20;
+
+/// Why a data file is not used. It is left as it was.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum DataFileError {
+    /// It cannot be opened or made.
+    #[error(
+        "data file {}: cannot be opened for reading and writing: choose a path in a folder that exists and is writable",
+        path.display()
+    )]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// Another process has it.
+    #[error("data file {}: is in use: stop the server that has it, or choose another file", .0.display())]
+    InUse(PathBuf),
+    /// It is something else.
+    #[error("data file {}: is not a data file of this program: choose another path", .0.display())]
+    Foreign(PathBuf),
+    /// It is of another version of this program.
+    #[error("data file {}: has format {found}, not {CURRENT_FORMAT}: use the version that wrote it, or another file", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What it says it is.
+        found: u64,
+    },
+    /// It is damaged.
+    #[error("data file {}: is damaged ({problem}): restore it from a copy, or move it away to begin anew", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        problem: String,
+    },
+    /// A transaction failed, for example because the disk is full.
+    #[error("data file {}: cannot be written: {source}: changes are not kept until it can be", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the database said.
+        source: Box<redb::Error>,
+    },
+}
+
+/// The open file.
+pub(super) struct Database {
+    path: PathBuf,
+    fsync: bool,
+    /// `None` after a failure, which the database does not recover from.
+    open: Option<redb::Database>,
+}
+
+impl Database {
+    /// Opens or makes the file, and reads it.
+    pub(super) fn open(path: &Path, fsync: bool) -> Result<(Self, Contents), DataFileError> {
+        let database = open(path, fsync)?;
+        let contents = read(path, &database)?;
+        Ok((Self { path: path.to_owned(), fsync, open: Some(database) }, contents))
+    }
+
+    /// Writes changes, and the revision of the last of them, in one transaction.
+    ///
+    /// # Errors
+    /// None or all of it is in the file then. The next call opens the file anew.
+    pub(super) fn save(&mut self, changes: &Changes, revision: u64) -> Result<(), DataFileError> {
+        let database = match self.open.take() {
+            Some(database) => database,
+            None => open(&self.path, self.fsync)?,
+        };
+        match save(&database, changes, revision) {
+            Ok(()) => {
+                self.open = Some(database);
+                Ok(())
+            }
+            Err(source) => Err(DataFileError::Write { path: self.path.clone(), source: Box::new(source) }),
+        }
+    }
+}
+
+fn save(database: &redb::Database, changes: &Changes, revision: u64) -> Result<(), redb::Error> {
+    let transaction = database.begin_write()?;
+    {
+        let mut objects = transaction.open_table(OBJECTS)?;
+        for ((storage, key), stored) in changes {
+            let name = (storage.group.as_str(), storage.plural.as_str(), key.as_str());
+            match stored {
+                Some(stored) => objects.insert(name, record::encode(stored).as_slice())?,
+                None => objects.remove(name)?,
+            };
+        }
+        let mut numbers = transaction.open_table(NUMBERS)?;
+        numbers.insert(FORMAT, CURRENT_FORMAT)?;
+        numbers.insert(REVISION, revision)?;
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+fn open(path: &Path, fsync: bool) -> Result<redb::Database, DataFileError> {
+    let failed = |source| DataFileError::Open { path: path.to_owned(), source };
+    let is_new = !path.exists();
+    // Secrets are in it.
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .map_err(failed)?;
+    if !is_empty_or_ours(&mut file).map_err(failed)? {
+        return Err(DataFileError::Foreign(path.to_owned()));
+    }
+    if is_new && fsync {
+        // The name of the file is in its folder, which is to be on the disk too.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()).map_err(failed)?;
+    }
+    let opened = FileBackend::new(file).and_then(|file| {
+        redb::Builder::new().set_cache_size(CACHE).create_with_backend(Backend { file, fsync })
+    });
+    opened.map_err(|error| match error {
+        DatabaseError::DatabaseAlreadyOpen => DataFileError::InUse(path.to_owned()),
+        DatabaseError::Storage(StorageError::Io(source)) => failed(source),
+        error => damaged(path, error),
+    })
+}
+
+/// Whether a file may be opened as a database, which would write to it.
+fn is_empty_or_ours(file: &mut File) -> io::Result<bool> {
+    let mut start = Vec::new();
+    file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut start)?;
+    Ok(start.is_empty() || start == MAGIC)
+}
+
+fn read(path: &Path, database: &redb::Database) -> Result<Contents, DataFileError> {
+    let damaged = |problem: redb::Error| damaged(path, problem);
+    let transaction = database.begin_read().map_err(|error| damaged(error.into()))?;
+    let mut tables = transaction.list_tables().map_err(|error| damaged(error.into()))?.peekable();
+    if tables.peek().is_none() {
+        return Ok(Contents::default());
+    }
+    if !tables.any(|table| table.name() == NUMBERS.name()) {
+        return Err(DataFileError::Foreign(path.to_owned()));
+    }
+    let contents = || -> Result<Result<Contents, DataFileError>, redb::Error> {
+        let numbers = transaction.open_table(NUMBERS)?;
+        let number = |name| numbers.get(name).map(|number| number.map_or(0, |number| number.value()));
+        let found = number(FORMAT)?;
+        if found != CURRENT_FORMAT {
+            return Ok(Err(DataFileError::Format { path: path.to_owned(), found }));
+        }
+        let mut contents = Contents { revision: Some(number(REVISION)?), objects: Vec::new() };
+        for entry in transaction.open_table(OBJECTS)?.iter()? {
+            let (name, bytes) = entry?;
+            let (group, plural, key) = name.value();
+            let Some(stored) = record::decode(bytes.value()) else {
+                let problem = format!("{plural}.{group} {key} cannot be read");
+                return Ok(Err(DataFileError::Damaged { path: path.to_owned(), problem }));
+            };
+            let storage = StorageKey { group: group.to_owned(), plural: plural.to_owned() };
+            contents.objects.push((storage, Key::from_text(key), stored));
+        }
+        Ok(Ok(contents))
+    };
+    contents().map_err(damaged)?
+}
+
+fn damaged(path: &Path, problem: impl std::fmt::Display) -> DataFileError {
+    DataFileError::Damaged { path: path.to_owned(), problem: problem.to_string() }
+}
