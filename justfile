@@ -28,10 +28,6 @@ lint:
 doc:
     cargo doc --workspace --no-deps --open
 
-# the queue's locks and wake-ups under all interleavings, which ordinary tests cannot reach
-loom:
-    RUSTFLAGS="--cfg workqueue_loom" CARGO_TARGET_DIR=target/loom cargo test -p kube-workqueue --release --test loom
-
 # recorded scenarios of a real kube-apiserver against the embedded one; `just conformance apply/` plays some
 conformance *filter:
     cargo test -p kube-apiserver-embedded --test conformance -- {{filter}}
