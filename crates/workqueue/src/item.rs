@@ -5,55 +5,85 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::Priority;
-use crate::core::Id;
+use crate::core::Loan;
 use crate::shared::Shared;
 
 /// A key to work on; while it lives, nobody else is handed the same key.
 ///
 /// Dropping it says that the work is done, whether it succeeded or not: by returning, by a panic, or because the future
 /// that held it was dropped. What the key needs next (a retry, a later run) is asked of the queue before that.
+///
+/// It borrows the handle of the queue that it came from; [`into_owned`](Self::into_owned) makes one that can go into a
+/// task of its own.
 #[must_use = "dropping the item says that its work is done"]
-pub struct Item<K> {
-    key: K,
-    priority: Priority,
-    id: Id,
-    shared: Arc<Shared<K>>,
+pub struct Item<'q, K> {
+    /// Taken when the item goes, and not before.
+    loan: Option<Loan<K>>,
+    home: Home<'q, K>,
 }
 
-impl<K> Item<K> {
-    pub(crate) fn new(id: Id, key: K, priority: Priority, shared: Arc<Shared<K>>) -> Self {
-        Self { key, priority, id, shared }
+/// The queue it came from. A handle of its own is made only on demand: to count it costs half as much as a lock.
+enum Home<'q, K> {
+    Borrowed(&'q Arc<Shared<K>>),
+    Owned(Arc<Shared<K>>),
+}
+
+impl<'q, K> Item<'q, K> {
+    pub(crate) fn new(loan: Loan<K>, home: &'q Arc<Shared<K>>) -> Self {
+        Self { loan: Some(loan), home: Home::Borrowed(home) }
+    }
+
+    /// The same item with a handle of the queue of its own.
+    pub fn into_owned(mut self) -> Item<'static, K> {
+        let home = match &self.home {
+            Home::Borrowed(home) => Arc::clone(home),
+            Home::Owned(home) => Arc::clone(home),
+        };
+        Item { loan: self.loan.take(), home: Home::Owned(home) }
     }
 
     /// The key to work on.
     #[must_use]
     pub fn key(&self) -> &K {
-        &self.key
+        self.loan().key()
     }
 
     /// The class in which it was handed out.
     #[must_use]
     pub fn priority(&self) -> Priority {
-        self.priority
+        self.loan().terms().priority
+    }
+
+    #[inline]
+    fn loan(&self) -> &Loan<K> {
+        self.loan.as_ref().expect("an item that can be asked has not gone")
     }
 }
 
-impl<K> Deref for Item<K> {
+impl<K> Deref for Item<'_, K> {
     type Target = K;
 
     fn deref(&self) -> &K {
-        &self.key
+        self.key()
     }
 }
 
-impl<K> Drop for Item<K> {
+impl<K> Drop for Item<'_, K> {
     fn drop(&mut self) {
-        drop(self.shared.change(|inner| inner.core.done(self.id, || self.shared.now())));
+        let home = match &self.home {
+            Home::Borrowed(home) => home,
+            Home::Owned(home) => home,
+        };
+        if let Some(loan) = self.loan.take() {
+            // The key is dropped after the lock.
+            let mut gone = None;
+            home.change(|inner, now| inner.core.done(loan, &mut gone, now));
+        }
     }
 }
 
-impl<K: fmt::Debug> fmt::Debug for Item<K> {
+impl<K: fmt::Debug> fmt::Debug for Item<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Item").field(&self.key).finish()
+        f.debug_tuple("Item").field(self.key()).finish()
     }
 }

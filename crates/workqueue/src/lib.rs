@@ -77,9 +77,10 @@
 //!
 //! # What it costs
 //!
-//! An operation takes the queue's lock once, and an add hashes its key before that. A ready key takes some 100
-//! bytes and a waiting one some 125, beyond the strings of the key itself; the key is cloned once per run, so a key that
-//! is cheap to clone (shared strings) is cheap to run. `examples/speed` prints figures.
+//! An operation takes the queue's lock once and hashes its key before that. The clock is read only where it matters: for
+//! delays and failures, while keys wait, while classes compete, and for metrics. A ready key takes some 100 bytes and a
+//! waiting one some 125, beyond the strings of the key itself; a key is lent to the one who works on it and not cloned.
+//! `examples/speed` prints figures.
 //!
 //! # What is not here
 //!

@@ -35,19 +35,22 @@ impl Priority {
 
 /// How long and how often a lower class may be passed over.
 ///
-/// A ready key below the highest class in use is *aged* after `after`. While aged keys wait, at least one in `every` keys
-/// handed out is one of them, the one that has been ready longest first. So a key before which `p` keys of the lower
-/// classes became ready is handed out among the first `(p + 1) × every` after it has aged, whatever is added to the higher
-/// classes; and these keep all but one in `every` of the hand-outs, whatever waits below. (With
+/// A class is passed over when a key of a higher one is handed out while it has ready keys; `after` later it is *aged*,
+/// until it has no ready key any more. While classes are aged, at least one in `every` keys handed out is of one of them; if
+/// both lower classes are, they take turns. So a key before which `p` keys of its class became ready is handed out among
+/// the first `(p + 1) × every` after its class has aged, twice that while both lower classes are, whatever is added to the
+/// higher classes; and these keep all but one in `every` of the hand-outs, whatever waits below. (With
 /// [flows](crate::Options::fair_by) each class offers the key of the flow whose turn it is, and `p` counts turns.)
+///
+/// Ages are those of classes and not of keys, so nobody looks at a clock while only one class has ready keys.
 ///
 /// A share and not an ever higher rank, because a backlog of a hundred thousand old keys of a low class would else push
 /// every new event behind all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ageing {
-    /// How long a key of a lower class is passed over without limit. Default: 1 s.
+    /// How long a lower class is passed over without limit. Default: 1 s.
     pub after: Duration,
-    /// While aged keys wait, one in so many keys handed out is one. Default: 4.
+    /// While a class is aged, one in so many keys handed out is of such a class. Default: 4.
     pub every: NonZeroU32,
 }
 

@@ -31,8 +31,7 @@ impl<K> Queue<K> {
     /// How many keys are ready and not yet handed out. Keys that wait or are being processed do not count.
     #[must_use]
     pub fn len(&self) -> usize {
-        let now = self.shared.now();
-        self.shared.change(|inner| {
+        self.shared.change(|inner, now| {
             inner.core.advance(now);
             inner.core.ready()
         })
@@ -50,8 +49,7 @@ impl<K> Queue<K> {
     /// zero.
     #[must_use]
     pub fn gauges(&self) -> Gauges {
-        let now = self.shared.now();
-        self.shared.change(|inner| inner.core.gauges(now))
+        self.shared.change(|inner, now| inner.core.gauges(now))
     }
 
     /// Whether the queue was shut down.
@@ -90,14 +88,16 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Adds `key` as `how` says: the three other adds in one, and a class.
     #[doc(alias = "AddWithOpts")]
     pub fn add_with(&self, key: K, how: AddOptions) {
-        let (hash, now) = (self.shared.hash(&key), self.shared.now());
-        self.shared.change(|inner| inner.core.add(key, hash, how, now));
+        let hash = self.shared.hash(&key);
+        let mut adding = Some(key);
+        self.shared.change(|inner, now| inner.core.add(&mut adding, hash, how, now));
     }
 
     /// Takes back every run of `key` that was asked for: it is neither ready nor does it wait any more. A run that is
     /// under way goes on. Returns whether there was anything to take back.
     pub fn cancel(&self, key: &K) -> bool {
-        self.shared.change(|inner| inner.core.cancel(key))
+        let hash = self.shared.hash(key);
+        self.shared.change(|inner, _| inner.core.cancel(key, hash))
     }
 
     /// Until when and why `key` waits; `None` when it does not.
@@ -105,8 +105,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// For a key being processed this is about its next run.
     #[must_use]
     pub fn when(&self, key: &K) -> Option<Waiting> {
-        let now = self.shared.now();
-        let (until, why) = self.shared.inner.lock().core.when(key, now)?;
+        let (hash, now) = (self.shared.hash(key), self.shared.now());
+        let (until, why) = self.shared.inner.lock().core.when(key, hash, now)?;
         Some(Waiting { until: until.instant(self.shared.epoch), why })
     }
 
@@ -123,8 +123,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Forgets the failures of `key`: it succeeded, or will not be tried again. Where it is in the queue does not change.
     #[doc(alias = "Forget")]
     pub fn forget(&self, key: &K) {
-        let now = self.shared.now();
-        self.shared.inner.lock().core.forget(key, now);
+        let (hash, now) = (self.shared.hash(key), self.shared.now());
+        self.shared.inner.lock().core.forget(key, hash, now);
     }
 
     /// How many failures of `key` were counted since it was last forgotten.
@@ -142,7 +142,10 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Dropping the future at any point loses nothing: no key is taken before it returns, and a wake-up it did not use
     /// goes to another waiter.
     #[doc(alias = "Get")]
-    pub async fn get(&self) -> Option<Item<K>> {
+    pub async fn get(&self) -> Option<Item<'_, K>> {
+        if let Some(loan) = self.shared.take() {
+            return Some(Item::new(loan, &self.shared));
+        }
         let mut seat = Seat::of_getter(&self.shared);
         poll_fn(|cx| seat.poll_item(cx)).await
     }
@@ -178,8 +181,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     }
 
     fn close(&self, drain: bool) -> Vec<K> {
-        let now = self.shared.now();
-        self.shared.change(|inner| inner.core.shut_down(drain, now))
+        self.shared.change(|inner, now| inner.core.shut_down(drain, **now))
     }
 }
 

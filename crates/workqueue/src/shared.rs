@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker, ready};
 use hashbrown::DefaultHashBuilder;
 use tokio::time::Instant;
 
-use crate::core::{Core, Moment, Taken};
+use crate::core::{Core, Loan, Moment, Now, Taken};
 use crate::item::Item;
 use crate::options::Options;
 use crate::sync::{self, Alarm, Mutex};
@@ -45,14 +45,27 @@ impl<K> Shared<K> {
         Moment::since(self.epoch, sync::now())
     }
 
+    /// Takes a key if there is one. A getter asks here first: a place among those who wait is not made for nothing.
+    #[inline]
+    pub(crate) fn take(&self) -> Option<Loan<K>> {
+        match self.change(|inner, now| inner.core.take(now)) {
+            Taken::Key(loan) => Some(loan),
+            Taken::Nothing | Taken::Finished => None,
+        }
+    }
+
+    #[inline]
     pub(crate) fn hash(&self, key: &impl Hash) -> u64 {
         self.hasher.hash_one(key)
     }
 
     /// Changes the state and calls whom the change concerns.
-    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Inner<K>) -> T) -> T {
+    #[inline]
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Inner<K>, &Now<&dyn Fn() -> Moment>) -> T) -> T {
+        let read = || self.now();
+        let now = Now::new(&read as &dyn Fn() -> Moment);
         let mut inner = self.inner.lock();
-        let result = change(&mut inner);
+        let result = change(&mut inner, &now);
         if inner.getters.is_empty() && inner.drainers.is_empty() {
             return result;
         }
@@ -106,8 +119,8 @@ pub(crate) struct Seat<'q, K> {
 }
 
 /// What a getter sees.
-enum Look<K> {
-    Found(Item<K>),
+enum Look<'q, K> {
+    Found(Item<'q, K>),
     Finished,
     /// Nothing yet: wait to be called, or until the alarm that this getter has to keep.
     Wait(Option<Instant>),
@@ -140,8 +153,8 @@ impl<'q, K> Seat<'q, K> {
     }
 }
 
-impl<K: Clone + Eq + Hash> Seat<'_, K> {
-    pub(crate) fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<Item<K>>> {
+impl<'q, K> Seat<'q, K> {
+    pub(crate) fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<Item<'q, K>>> {
         loop {
             match self.look(cx.waker()) {
                 Look::Found(item) => return Poll::Ready(Some(item)),
@@ -152,9 +165,9 @@ impl<K: Clone + Eq + Hash> Seat<'_, K> {
     }
 
     /// Takes a key, or sits down to be called with `waker`: under one lock, so that no call falls in between.
-    fn look(&mut self, waker: &Waker) -> Look<K> {
-        let found = self.shared.change(|inner| {
-            let taken = inner.core.take(|| self.shared.now());
+    fn look(&mut self, waker: &Waker) -> Look<'q, K> {
+        let found = self.shared.change(|inner, now| {
+            let taken = inner.core.take(now);
             if let Taken::Nothing = taken {
                 let ticket = inner.getters.sit(self.ticket, waker);
                 self.ticket = Some(ticket);
@@ -163,12 +176,12 @@ impl<K: Clone + Eq + Hash> Seat<'_, K> {
             }
             Self::leave(&mut self.ticket, &mut inner.getters);
             match taken {
-                Taken::Key(id, key, priority) => Ok((id, key, priority)),
+                Taken::Key(loan) => Ok(loan),
                 Taken::Nothing | Taken::Finished => Err(Look::Finished),
             }
         });
         match found {
-            Ok((id, key, priority)) => Look::Found(Item::new(id, key, priority, Arc::clone(self.shared))),
+            Ok(loan) => Look::Found(Item::new(loan, self.shared)),
             Err(look) => look,
         }
     }
@@ -177,7 +190,7 @@ impl<K: Clone + Eq + Hash> Seat<'_, K> {
 impl<K> Drop for Seat<'_, K> {
     fn drop(&mut self) {
         if self.ticket.is_some() {
-            self.shared.change(|inner| Self::leave(&mut self.ticket, (self.room)(inner)));
+            self.shared.change(|inner, _| Self::leave(&mut self.ticket, (self.room)(inner)));
         }
     }
 }

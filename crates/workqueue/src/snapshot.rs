@@ -39,8 +39,9 @@ pub enum KeyState {
     Waiting(Waiting),
     /// It is in line.
     Ready {
-        /// Since when.
-        since: Instant,
+        /// Since when, as far as that is known: a key that is ready at once has no such time unless the queue has
+        /// [metrics](crate::Options::metrics), because nobody looked at a clock.
+        since: Option<Instant>,
     },
     /// Somebody has its [`Item`](crate::Item).
     Processing {

@@ -18,9 +18,9 @@ async fn is_pending<F: Future>(mut future: Pin<&mut F>) -> bool {
 }
 
 /// A task that hands what it got to the test.
-fn getter(queue: &Queue<&'static str>) -> impl Future<Output = Option<Item<&'static str>>> + use<> {
+fn getter(queue: &Queue<&'static str>) -> impl Future<Output = Option<Item<'static, &'static str>>> + use<> {
     let queue = queue.clone();
-    async move { queue.get().await }
+    async move { queue.get().await.map(Item::into_owned) }
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,6 +188,19 @@ async fn dropping_the_item_is_done() {
     assert_eq!((item.key(), &*item), (&"a", &"a"));
     queue.add("a");
     assert!(queue.is_empty(), "it is still being processed");
+    drop(item);
+    assert_eq!(queue.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owned_item_outlives_the_handle_it_came_from_and_is_done_when_dropped() {
+    let queue = Queue::default();
+    queue.add("a");
+    let handle = queue.clone();
+    let item = handle.get().await.unwrap().into_owned().into_owned();
+    drop(handle);
+    queue.add("a");
+    assert_eq!((*item, queue.len()), ("a", 0));
     drop(item);
     assert_eq!(queue.len(), 1);
 }

@@ -35,9 +35,7 @@ pub(crate) async fn one_at_a_time(keys: Vec<Key>) -> Duration {
 pub(crate) async fn fill_then_drain(keys: Vec<Key>) -> Duration {
     let (queue, count) = (Queue::default(), keys.len());
     let start = Instant::now();
-    for key in keys {
-        queue.add(key);
-    }
+    keys.into_iter().for_each(|key| queue.add(key));
     for _ in 0..count {
         drop(queue.get().await);
     }
@@ -49,9 +47,7 @@ pub(crate) async fn duplicates(keys: Vec<Key>) -> Duration {
     let queue = Queue::default();
     keys.iter().take(1000).for_each(|key| queue.add(key.clone()));
     let start = Instant::now();
-    for key in keys {
-        queue.add(key);
-    }
+    keys.into_iter().for_each(|key| queue.add(key));
     start.elapsed()
 }
 

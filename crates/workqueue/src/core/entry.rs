@@ -1,24 +1,56 @@
 //! What is known of one key.
 
+use super::lent::Loan;
 use super::moment::Moment;
 use super::slab::Id;
 use crate::Priority;
 
 /// A key the queue knows. A key it does not know is absent, so four of the five states are here.
 pub(crate) struct Entry<K> {
-    pub(crate) key: K,
+    /// `None` while it is lent, and in a vacant place.
+    pub(crate) key: Option<K>,
+    /// The queue's handle of a key that is being processed.
+    pub(crate) loan: Option<Loan<K>>,
     /// Kept so that neither a growing index nor a finished key hashes the key again.
     pub(crate) hash: u64,
     pub(crate) state: State,
-    /// Waiting: until when. Ready: since when. Processing: since when, if anybody wants to know.
+    /// Waiting: until when. Ready: since when, if anybody wants to know, else [`Moment::NEVER`]. Processing: the earliest
+    /// time asked for meanwhile, [`Moment::NEVER`] when only events asked.
     pub(crate) at: Moment,
-    /// Neighbours in the line of ready keys, or in the one of those being processed.
+    /// Neighbours in the line of ready keys, or in the one of those being processed. A vacant place names the next one.
     pub(crate) previous: Id,
     pub(crate) next: Id,
     pub(crate) priority: Priority,
     pub(crate) flow: u32,
     /// Only keys that failed or are debounced have one.
     pub(crate) past: Option<Box<Past>>,
+}
+
+impl<K> Entry<K> {
+    pub(crate) fn vacant(next: Id) -> Self {
+        Self {
+            key: None,
+            loan: None,
+            hash: 0,
+            state: State::NEW,
+            at: Moment::START,
+            previous: Id::NONE,
+            next,
+            priority: Priority::Normal,
+            flow: 0,
+            past: None,
+        }
+    }
+
+    pub(crate) fn is_vacant(&self) -> bool {
+        self.key.is_none() && self.loan.is_none()
+    }
+
+    #[inline]
+    pub(crate) fn key(&self) -> &K {
+        let lent = || self.loan.as_ref().map(Loan::key);
+        self.key.as_ref().or_else(lent).expect("a key is with its entry or lent")
+    }
 }
 
 /// Where a key is. There is one state per key, so it cannot be ready and waiting, or ready and processed, at once.
@@ -37,13 +69,11 @@ impl State {
     pub(crate) const NEW: Self = Self::Processing { again: None };
 }
 
-/// A run asked for while the key is being processed.
+/// A run asked for while the key is being processed; its time is that of the entry.
 #[derive(Clone, Copy)]
 pub(crate) struct Again {
     /// Whether an event asked for it: then it is `done` that says when, for only then is it known how the run ended.
     pub(crate) event: bool,
-    /// The earliest time that was asked for; [`Moment::NEVER`] when only an event asked.
-    pub(crate) at: Moment,
     pub(crate) why: Reason,
     pub(crate) priority: Priority,
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashMap};
 
+use super::entry::Entry;
 use super::line::Line;
 use super::slab::{Id, Slab};
 use crate::Priority;
@@ -68,15 +69,6 @@ impl Lines {
         }
     }
 
-    /// The ready key of `class` whose turn it is.
-    #[inline]
-    pub(crate) fn first(&mut self, class: usize) -> Option<Id> {
-        match self {
-            Self::Plain(lines) => lines[class].first(),
-            Self::Fair(flows) => flows.first(class),
-        }
-    }
-
     #[inline]
     pub(crate) fn push<K>(&mut self, id: Id, class: usize, slab: &mut Slab<K>) {
         match self {
@@ -93,11 +85,16 @@ impl Lines {
         }
     }
 
-    /// Ends the turn of the flow whose key `first` found.
+    /// Takes the ready key of `class` whose turn it is out of its line.
     #[inline]
-    pub(crate) fn next_turn(&mut self, class: usize) {
-        if let Self::Fair(flows) = self {
-            flows.next_turn(class);
+    pub(crate) fn pop<'s, K>(
+        &mut self,
+        class: usize,
+        slab: &'s mut Slab<K>,
+    ) -> Option<(Id, &'s mut Entry<K>)> {
+        match self {
+            Self::Plain(lines) => lines[class].pop(slab),
+            Self::Fair(flows) => flows.pop(class, slab),
         }
     }
 
@@ -167,14 +164,17 @@ impl Flows {
         }
     }
 
-    fn first(&mut self, class: usize) -> Option<Id> {
-        while let Some(number) = self.turns[class].front() {
-            let flow = &mut self.flows[*number as usize];
+    /// Flows that have lost their ready keys are out of turn, until they have some again.
+    fn pop<'s, K>(&mut self, class: usize, slab: &'s mut Slab<K>) -> Option<(Id, &'s mut Entry<K>)> {
+        while let Some(number) = self.turns[class].pop_front() {
+            let flow = &mut self.flows[number as usize];
             if let Some(id) = flow.lines[class].first() {
-                return Some(id);
+                flow.lines[class].remove(id, slab);
+                flow.in_turn[class] = flow.lines[class].first().is_some();
+                self.turns[class].extend(flow.in_turn[class].then_some(number));
+                return Some((id, &mut slab[id]));
             }
             flow.in_turn[class] = false;
-            self.turns[class].pop_front();
         }
         None
     }
@@ -185,19 +185,6 @@ impl Flows {
         flow.lines[class].push(id, slab);
         if !std::mem::replace(&mut flow.in_turn[class], true) {
             self.turns[class].push_back(number);
-        }
-    }
-
-    /// A flow without ready keys gets its next turn when it has some again.
-    fn next_turn(&mut self, class: usize) {
-        let turns = &mut self.turns[class];
-        let Some(number) = turns.front() else { return };
-        let flow = &mut self.flows[*number as usize];
-        if flow.lines[class].first().is_some() {
-            turns.rotate_left(1);
-        } else {
-            flow.in_turn[class] = false;
-            turns.pop_front();
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A line of keys, first come first served, threaded through the entries themselves.
 
+use super::entry::Entry;
 use super::slab::{Id, Slab};
 
 #[derive(Clone, Copy)]
@@ -17,6 +18,7 @@ impl Line {
     }
 
     /// Puts an entry that is in no line at the end of this one.
+    #[inline]
     pub(crate) fn push<K>(&mut self, id: Id, slab: &mut Slab<K>) {
         let entry = &mut slab[id];
         (entry.previous, entry.next) = (self.last, Id::NONE);
@@ -25,6 +27,18 @@ impl Line {
             last => slab[last].next = id,
         }
         self.last = id;
+    }
+
+    /// Takes the first entry out of this line.
+    #[inline]
+    pub(crate) fn pop<'s, K>(&mut self, slab: &'s mut Slab<K>) -> Option<(Id, &'s mut Entry<K>)> {
+        let first = self.first()?;
+        self.first = slab[first].next;
+        match self.first {
+            Id::NONE => self.last = Id::NONE,
+            next => slab[next].previous = Id::NONE,
+        }
+        Some((first, &mut slab[first]))
     }
 
     /// Takes an entry out of this line, wherever it stands.

@@ -1,8 +1,13 @@
 //! Points in time as the core sees them.
 
+use std::cell::LazyCell;
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+/// The time of an operation, read when it is first asked for: most operations never ask, and a look at the clock costs
+/// more than all the rest of them.
+pub(crate) type Now<F> = LazyCell<Moment, F>;
 
 /// Nanoseconds since the queue was made: half the size of an `Instant`, and never out of range.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

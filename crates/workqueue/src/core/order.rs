@@ -2,11 +2,11 @@
 //!
 //! A key is in one line, in the heap or in neither; its state says which, and every move between them goes through here.
 
-use super::entry::{Reason, State};
+use super::entry::{Entry, Reason, State};
 use super::flows::Lines;
 use super::heap::Heap;
 use super::line::Line;
-use super::moment::Moment;
+use super::moment::{Moment, Now};
 use super::slab::{Id, Slab};
 use crate::{Ageing, Metrics, Priority};
 
@@ -15,11 +15,16 @@ pub(crate) struct Order {
     /// Ready keys per class, the highest class first.
     ready: [usize; Priority::ALL.len()],
     waiting: Heap,
-    /// Keys handed out, the one handed out first first.
+    /// Keys handed out, the one handed out first first; only where somebody measures them.
     processing: Line,
     ageing: Ageing,
-    /// Keys handed out past an aged one since the last time that one of those had its share.
+    /// Since when each class has been passed over: since the first time that a key of a higher one was handed out while
+    /// it had ready keys, [`Moment::NEVER`] when it has none.
+    passed_over_since: [Moment; Priority::ALL.len()],
+    /// Keys handed out past an aged class since the last time that one of those had its share.
     passed_over: u32,
+    /// The class that had a share last.
+    shared: usize,
 }
 
 /// Classes are numbered from the highest on: the order in which they are looked at.
@@ -35,7 +40,9 @@ impl Order {
             waiting: Heap::new(),
             processing: Line::EMPTY,
             ageing,
+            passed_over_since: [Moment::NEVER; _],
             passed_over: 0,
+            shared: 0,
         }
     }
 
@@ -71,6 +78,7 @@ impl Order {
     }
 
     /// Puts a key that is nowhere at the end of its line.
+    #[inline]
     pub(crate) fn push_ready<K>(&mut self, id: Id, since: Moment, slab: &mut Slab<K>) {
         let entry = &mut slab[id];
         (entry.state, entry.at) = (State::Ready, since);
@@ -83,7 +91,7 @@ impl Order {
     pub(crate) fn remove_ready<K>(&mut self, id: Id, slab: &mut Slab<K>) {
         let class = class(slab[id].priority);
         self.lines.remove(id, class, slab);
-        self.ready[class] -= 1;
+        self.one_less(class);
     }
 
     /// Lets a key that is nowhere wait.
@@ -109,46 +117,65 @@ impl Order {
         }
     }
 
-    /// Takes the key whose turn it is and counts it among those being processed.
+    /// Takes the key whose turn it is out of its line.
     ///
     /// `now` is asked only when it matters, that is when more than one class has ready keys.
-    pub(crate) fn hand_out<K>(&mut self, now: impl FnOnce() -> Moment, slab: &mut Slab<K>) -> Option<Id> {
+    #[inline]
+    pub(crate) fn hand_out<'s, K>(
+        &mut self,
+        now: &Now<impl FnOnce() -> Moment>,
+        slab: &'s mut Slab<K>,
+    ) -> Option<(Id, &'s mut Entry<K>)> {
         let highest = self.ready.iter().position(|ready| *ready > 0)?;
         let class = if self.ready[highest + 1..].iter().all(|ready| *ready == 0) {
             highest
         } else {
-            self.share(highest, now(), slab)
+            self.share(highest, **now)
         };
-        let id = self.lines.first(class).expect("a class with ready keys has a first one");
-        self.remove_ready(id, slab);
-        self.lines.next_turn(class);
-        slab[id].state = State::Processing { again: None };
-        self.processing.push(id, slab);
-        Some(id)
+        self.one_less(class);
+        let (id, entry) = self.lines.pop(class, slab).expect("a class with ready keys has a first one");
+        entry.state = State::NEW;
+        Some((id, entry))
     }
 
-    /// The class that is served when there are ready keys below the `highest` one.
-    fn share<K>(&mut self, highest: usize, now: Moment, slab: &Slab<K>) -> usize {
-        let lower = highest + 1..self.ready.len();
-        let aged = lower.filter_map(|class| {
-            let since = slab[self.lines.first(class)?].at;
-            (since.after(self.ageing.after) <= now).then_some((since, class))
-        });
-        match aged.min() {
-            None => highest,
-            Some((_, class)) if self.passed_over + 1 >= self.ageing.every.get() => {
-                self.passed_over = 0;
-                class
-            }
-            Some(_) => {
-                self.passed_over += 1;
-                highest
-            }
+    fn one_less(&mut self, class: usize) {
+        self.ready[class] -= 1;
+        if self.ready[class] == 0 {
+            self.passed_over_since[class] = Moment::NEVER;
         }
     }
 
-    /// Takes a key that was handed out from those being processed; the caller puts it somewhere.
-    pub(crate) fn take_back<K>(&mut self, id: Id, slab: &mut Slab<K>) {
+    /// The class that is served when there are ready keys below the `highest` one.
+    fn share(&mut self, highest: usize, now: Moment) -> usize {
+        let classes = self.ready.len();
+        let mut turn = None;
+        // Those that are aged take turns, beginning behind the one that had the last.
+        for class in (1..=classes).map(|behind| (self.shared + behind) % classes) {
+            if class <= highest || self.ready[class] == 0 {
+                continue;
+            }
+            let since = self.passed_over_since[class].min(now);
+            self.passed_over_since[class] = since;
+            if since.after(self.ageing.after) <= now {
+                turn = turn.or(Some(class));
+            }
+        }
+        let Some(turn) = turn else { return highest };
+        if self.passed_over + 1 < self.ageing.every.get() {
+            self.passed_over += 1;
+            return highest;
+        }
+        (self.passed_over, self.shared) = (0, turn);
+        turn
+    }
+
+    /// Counts a key that was handed out among those being processed.
+    pub(crate) fn push_processing<K>(&mut self, id: Id, slab: &mut Slab<K>) {
+        self.processing.push(id, slab);
+    }
+
+    /// Takes a key from those being processed; the caller puts it somewhere.
+    pub(crate) fn remove_processing<K>(&mut self, id: Id, slab: &mut Slab<K>) {
         self.processing.remove(id, slab);
     }
 }

@@ -1,11 +1,13 @@
 //! Entries at numbered places.
 //!
 //! Places are stable, so that lines, the heap and the index can name an entry by a number of four bytes. Entries live in
-//! chunks: growing moves none of them and wastes at most one chunk, where doubling a vector would waste half of it.
+//! chunks: growing moves none of them and wastes at most one chunk, where doubling a vector would waste half of it. An
+//! entry is written and read where it is and never moved as a whole: copying it would cost more than its lookup.
 
 use std::ops::{Index, IndexMut};
 
-use super::entry::Entry;
+use super::entry::{Entry, State};
+use crate::Priority;
 
 /// The place of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -25,15 +27,10 @@ impl Id {
 const CHUNK: usize = 64;
 
 pub(crate) struct Slab<K> {
-    chunks: Vec<Box<[Slot<K>; CHUNK]>>,
+    chunks: Vec<Box<[Entry<K>; CHUNK]>>,
     /// The first of the vacant places, each of which names the next.
     vacant: Id,
     len: usize,
-}
-
-enum Slot<K> {
-    Vacant { next: Id },
-    Taken(Entry<K>),
 }
 
 impl<K> Slab<K> {
@@ -41,16 +38,20 @@ impl<K> Slab<K> {
         Self { chunks: Vec::new(), vacant: Id::NONE, len: 0 }
     }
 
-    pub(crate) fn insert(&mut self, entry: Entry<K>) -> Id {
+    /// Makes an entry that is nowhere yet, for the key in `from`, which becomes `None`.
+    #[inline]
+    pub(crate) fn insert(&mut self, from: &mut Option<K>, hash: u64, flow: u32, priority: Priority) -> Id {
         if self.vacant == Id::NONE {
             self.grow();
         }
         let id = self.vacant;
-        let slot = self.slot_mut(id);
-        let Slot::Vacant { next } = *slot else { unreachable!("place {id:?} is vacant and taken") };
-        *slot = Slot::Taken(entry);
-        self.vacant = next;
         self.len += 1;
+        let (chunk, place) = id.split();
+        let entry = &mut self.chunks[chunk][place];
+        self.vacant = entry.next;
+        // Swapped and not moved: a copy from place to place, with no stop on the stack.
+        std::mem::swap(&mut entry.key, from);
+        (entry.hash, entry.flow, entry.priority, entry.state) = (hash, flow, priority, State::NEW);
         id
     }
 
@@ -63,37 +64,33 @@ impl<K> Slab<K> {
         let next = |place| {
             if place + 1 < places { Id(place + 1) } else { Id::NONE }
         };
-        self.chunks
-            .push(Box::new(std::array::from_fn(|place| Slot::Vacant { next: next(first + place as u32) })));
+        self.chunks.push(Box::new(std::array::from_fn(|place| Entry::vacant(next(first + place as u32)))));
         self.vacant = Id(first);
     }
 
-    pub(crate) fn remove(&mut self, id: Id) -> Entry<K> {
-        let next = self.vacant;
-        let Slot::Taken(entry) = std::mem::replace(self.slot_mut(id), Slot::Vacant { next }) else {
-            unreachable!("place {id:?} is vacant")
-        };
+    /// Vacates a place whose key has been taken.
+    #[inline]
+    pub(crate) fn vacate(&mut self, id: Id) {
+        let vacant = self.vacant;
+        let entry = &mut self[id];
+        (entry.next, entry.past) = (vacant, None);
         self.vacant = id;
         self.len -= 1;
         if self.len == 0 && self.chunks.len() > 16 {
             // A storm has passed: its memory need not stay.
             *self = Self::new();
         }
-        entry
     }
 
     /// The entries at the places of one chunk; `None` beyond the last one.
     pub(crate) fn page(&self, page: usize) -> Option<impl Iterator<Item = &Entry<K>>> {
-        Some(self.chunks.get(page)?.iter().filter_map(|slot| match slot {
-            Slot::Taken(entry) => Some(entry),
-            Slot::Vacant { .. } => None,
-        }))
+        Some(self.chunks.get(page)?.iter().filter(|entry| !entry.is_vacant()))
     }
+}
 
-    #[inline]
-    fn slot_mut(&mut self, id: Id) -> &mut Slot<K> {
-        let (chunk, place) = id.split();
-        &mut self.chunks[chunk][place]
+impl<K> Slab<K> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry<K>> {
+        self.chunks.iter_mut().flat_map(|chunk| chunk.iter_mut()).filter(|entry| !entry.is_vacant())
     }
 }
 
@@ -103,19 +100,14 @@ impl<K> Index<Id> for Slab<K> {
     #[inline]
     fn index(&self, id: Id) -> &Entry<K> {
         let (chunk, place) = id.split();
-        match &self.chunks[chunk][place] {
-            Slot::Taken(entry) => entry,
-            Slot::Vacant { .. } => unreachable!("place {id:?} is vacant"),
-        }
+        &self.chunks[chunk][place]
     }
 }
 
 impl<K> IndexMut<Id> for Slab<K> {
     #[inline]
     fn index_mut(&mut self, id: Id) -> &mut Entry<K> {
-        match self.slot_mut(id) {
-            Slot::Taken(entry) => entry,
-            Slot::Vacant { .. } => unreachable!("place {id:?} is vacant"),
-        }
+        let (chunk, place) = id.split();
+        &mut self.chunks[chunk][place]
     }
 }

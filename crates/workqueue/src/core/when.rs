@@ -4,8 +4,15 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use super::entry::{Again, Past, Reason, State};
-use super::{Core, Id, Moment};
+use super::{Core, Id, Moment, Now};
 use crate::options::{AddOptions, BackOffEvents, Debounce};
+
+/// When a key is to run.
+#[derive(Clone, Copy)]
+pub(super) enum Due {
+    AtOnce,
+    At(Moment, Reason),
+}
 
 impl<K> Core<K> {
     /// Whether a failure of the key counts.
@@ -53,26 +60,27 @@ impl<K> Core<K> {
     }
 
     /// When a key runs because of an event now. `id` is new, waiting, or was just done.
-    pub(super) fn event(&mut self, id: Id, now: Moment) -> (Moment, Reason) {
+    pub(super) fn event(&mut self, id: Id, now: &Now<impl FnOnce() -> Moment>) -> Due {
         let entry = &mut self.slab[id];
         if entry.past.is_none() && self.options.debounce.is_none() {
-            return (now, Reason::Delayed);
+            return Due::AtOnce;
         }
+        let now = **now;
         if let (BackOffEvents::Once { then_every }, Some(past)) =
             (self.options.back_off_events, &mut entry.past)
             && past.is_in_back_off(now)
         {
             if !std::mem::replace(&mut past.brought_forward, true) {
-                return (now, Reason::EventInBackOff);
+                return Due::AtOnce;
             }
             let at = past.ended.after(then_every).min(past.back_off);
             return match entry.state {
-                State::Waiting { why, .. } if entry.at <= at => (entry.at, why),
-                _ => (at, Reason::EventInBackOff),
+                State::Waiting { why, .. } if entry.at <= at => Due::At(entry.at, why),
+                _ => Due::At(at, Reason::EventInBackOff),
             };
         }
         let Some(Debounce { quiet, max }) = self.options.debounce else {
-            return (now, Reason::Delayed);
+            return Due::AtOnce;
         };
         let past = entry.past.get_or_insert_with(|| Box::new(Past::NONE));
         match entry.state {
@@ -81,26 +89,33 @@ impl<K> Core<K> {
             State::Waiting { .. } => past.latest = now.after(max).min(entry.at),
             State::Ready | State::Processing { .. } => past.latest = now.after(max),
         }
-        (now.after(quiet).min(past.latest), Reason::Debounced)
+        Due::At(now.after(quiet).min(past.latest), Reason::Debounced)
     }
 
     /// When a key that was just done runs again.
-    pub(super) fn after_run(&mut self, id: Id, again: Again, now: Moment) -> (Moment, Reason) {
+    pub(super) fn after_run(&mut self, id: Id, again: Again, now: &Now<impl FnOnce() -> Moment>) -> Due {
         if let Some(past) = &mut self.slab[id].past {
-            past.ended = now;
+            past.ended = **now;
         }
-        let asked = (again.at, again.why);
-        if again.event { std::cmp::min_by_key(asked, self.event(id, now), |(at, _)| *at) } else { asked }
+        let at = self.slab[id].at;
+        let asked = Due::At(at, again.why);
+        if !again.event {
+            return asked;
+        }
+        match self.event(id, now) {
+            Due::At(event, _) if at <= event => asked,
+            event => event,
+        }
     }
 }
 
 impl<K: Clone + Eq + Hash> Core<K> {
     /// Until when and why `key` waits; `None` when it is not known, or ready, or to run again at once.
-    pub(crate) fn when(&self, key: &K, now: Moment) -> Option<(Moment, Reason)> {
-        let entry = &self.slab[self.find(key)?];
+    pub(crate) fn when(&self, key: &K, hash: u64, now: Moment) -> Option<(Moment, Reason)> {
+        let entry = &self.slab[self.find(key, hash)?];
         match entry.state {
             State::Waiting { why, .. } => Some((entry.at, why)),
-            State::Processing { again: Some(Again { event: false, at, why, .. }) } => Some((at, why)),
+            State::Processing { again: Some(Again { event: false, why, .. }) } => Some((entry.at, why)),
             State::Ready | State::Processing { .. } => None,
         }
         .filter(|(until, _)| *until > now)

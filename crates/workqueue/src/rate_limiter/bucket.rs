@@ -142,7 +142,9 @@ impl<K: Clone + Eq + Hash + Send> RateLimiter<K> for Bucket<K> {
     }
 
     fn forget(&mut self, key: &K, now: Instant) {
-        if let Some(slot) = self.reserved.remove(key) {
+        if !self.reserved.is_empty()
+            && let Some(slot) = self.reserved.remove(key)
+        {
             self.tokens.lock().give_back(slot, now);
         }
     }

@@ -108,7 +108,10 @@ impl<K: Clone + Eq + Hash + Send> RateLimiter<K> for ItemExponentialFailure<K> {
     }
 
     fn forget(&mut self, key: &K, _now: Instant) {
-        self.failures.remove(key);
+        // Most keys never fail, and then nothing need be hashed.
+        if !self.failures.is_empty() {
+            self.failures.remove(key);
+        }
     }
 
     fn num_requeues(&self, key: &K) -> u32 {

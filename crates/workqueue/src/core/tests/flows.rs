@@ -69,8 +69,8 @@ fn no_active_flow_is_passed_over_twice_before_its_turn() {
     for flow in ["b", "c", "d"] {
         script.add(&format!("{flow}1"), AddOptions::default());
     }
-    let handed_out = |script: &mut Script| match script.core.take(|| Moment::START) {
-        Taken::Key(_, key, _) => key,
+    let handed_out = |script: &mut Script| match script.core.take_at(Moment::START) {
+        Taken::Key(loan) => loan.key().clone(),
         Taken::Nothing | Taken::Finished => unreachable!("there are keys left"),
     };
     let mut first: Vec<String> = (0..4).map(|_| handed_out(&mut script)).collect();
@@ -85,8 +85,8 @@ fn flows_without_keys_are_forgotten() {
         for flow in 'a'..='z' {
             script.add(&format!("{flow}{round}"), AddOptions::default());
         }
-        while let Taken::Key(id, ..) = script.core.take(|| Moment::START) {
-            script.core.done(id, || Moment::START);
+        while let Taken::Key(loan) = script.core.take_at(Moment::START) {
+            script.core.done_at(Moment::START, loan);
         }
     }
     assert_eq!(script.core.order.lines.known(), 0);

@@ -14,11 +14,13 @@ mod states;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::hash::BuildHasher;
 use std::time::Duration;
 
 use expect_test::Expect;
 
 use super::*;
+use crate::AddOptions;
 use crate::ItemExponentialFailure;
 
 fn check(script: &str, expected: &Expect) {
@@ -34,17 +36,31 @@ fn options() -> Options<String> {
     Options::default().rate_limiter(limiter.expect("100 ms is less than 1 s"))
 }
 
-/// Adds a key as the shell does.
-fn add<K: Clone + Eq + Hash>(core: &mut Core<K>, key: K, how: AddOptions, now: Moment) {
-    let hash = core.hasher().hash_one(&key);
-    core.add(key, hash, how, now);
+/// The operations, as the shell does them.
+impl<K: Clone + Eq + Hash> Core<K> {
+    fn hash(&self, key: &K) -> u64 {
+        self.hasher().hash_one(key)
+    }
+
+    fn add_at(&mut self, now: Moment, key: K, how: AddOptions) {
+        let hash = self.hash(&key);
+        self.add(&mut Some(key), hash, how, &Now::new(|| now));
+    }
+
+    fn take_at(&mut self, now: Moment) -> Taken<K> {
+        self.take(&Now::new(|| now))
+    }
+
+    fn done_at(&mut self, now: Moment, loan: Loan<K>) {
+        self.done(loan, &mut None, &Now::new(|| now));
+    }
 }
 
 struct Script {
     core: Core<String>,
     epoch: Instant,
     now: Moment,
-    handed_out: BTreeMap<String, Id>,
+    handed_out: BTreeMap<String, Loan<String>>,
     said: String,
 }
 
@@ -76,13 +92,17 @@ impl Script {
             ["limited", key] => self.add(key, how.rate_limited()),
             ["limited", key, delay] => self.add(key, how.rate_limited().after(seconds(delay))),
             ["at", time] => self.now = Moment::START.after(seconds(time)),
-            ["forget", key] => self.core.forget(&key.to_owned(), self.now),
+            ["forget", key] => {
+                let key = key.to_owned();
+                self.core.forget(&key, self.core.hash(&key), self.now);
+            }
             ["done", key] => {
-                let id = self.handed_out.remove(key).expect("it was handed out");
-                self.core.done(id, || self.now);
+                let loan = self.handed_out.remove(key).expect("it was handed out");
+                self.core.done_at(self.now, loan);
             }
             ["cancel", key] => {
-                let cancelled = self.core.cancel(&key.to_owned());
+                let key = key.to_owned();
+                let cancelled = self.core.cancel(&key, self.core.hash(&key));
                 self.say(format_args!("cancel: {cancelled}"));
             }
             ["failures", key] => {
@@ -93,16 +113,20 @@ impl Script {
                 let given_up = self.core.shut_down(false, self.now);
                 self.say(format_args!("given up: {given_up:?}"));
             }
-            ["when", key] => match self.core.when(&key.to_owned(), self.now) {
-                Some((until, why)) => {
-                    self.say(format_args!("when: {:?} {why:?}", until.elapsed_since(Moment::START)));
+            ["when", key] => {
+                let key = key.to_owned();
+                match self.core.when(&key, self.core.hash(&key), self.now) {
+                    Some((until, why)) => {
+                        self.say(format_args!("when: {:?} {why:?}", until.elapsed_since(Moment::START)));
+                    }
+                    None => self.say(format_args!("when: -")),
                 }
-                None => self.say(format_args!("when: -")),
-            },
-            ["get"] => match self.core.take(|| self.now) {
-                Taken::Key(id, key, _) => {
+            }
+            ["get"] => match self.core.take_at(self.now) {
+                Taken::Key(loan) => {
+                    let key = loan.key().clone();
                     self.say(format_args!("get: {key}"));
-                    assert!(self.handed_out.insert(key, id).is_none(), "two runs of one key");
+                    assert!(self.handed_out.insert(key, loan).is_none(), "two runs of one key");
                 }
                 Taken::Nothing => self.say(format_args!("get: nothing")),
                 Taken::Finished => self.say(format_args!("get: finished")),
@@ -112,7 +136,7 @@ impl Script {
     }
 
     fn add(&mut self, key: &str, how: AddOptions) {
-        add(&mut self.core, key.to_owned(), how, self.now);
+        self.core.add_at(self.now, key.to_owned(), how);
     }
 
     fn say(&mut self, what: std::fmt::Arguments<'_>) {
@@ -139,19 +163,19 @@ fn state<'k>(
         if keys.is_empty() { "-".to_owned() } else { keys.join(" ") }
     };
     let processing = processing.map(|key| {
-        let id = core.find(key).expect("a key being processed is known");
+        let id = core.find(key, core.hash(key)).expect("a key being processed is known");
         let State::Processing { again } = core.slab[id].state else { panic!("{key} is being processed") };
         if again.is_some() { format!("{key}+again") } else { key.clone() }
     });
     let processing = join(processing.collect());
     let waiting = core.order.all_waiting().into_iter().map(|id| {
         let entry = &core.slab[id];
-        format!("{}@{:?}", entry.key, entry.at.instant(epoch) - epoch)
+        format!("{}@{:?}", entry.key(), entry.at.instant(epoch) - epoch)
     });
     let waiting = join(waiting.collect());
     let ready = std::iter::from_fn(|| {
-        let id = core.order.hand_out(|| now, &mut core.slab)?;
-        Some(core.slab[id].key.clone())
+        let (_, entry) = core.order.hand_out(&Now::new(|| now), &mut core.slab)?;
+        entry.key.clone()
     });
     format!("ready: {}  waiting: {waiting}  processing: {processing}\n", join(ready.collect()))
 }

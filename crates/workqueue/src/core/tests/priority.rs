@@ -67,11 +67,13 @@ fn a_key_does_not_stay_low_after_a_real_event_during_its_run() {
 
 #[test]
 fn aged_keys_get_their_share_and_no_more() {
-    let script = "add low a; add low b; at 1s; add p; add q; add r; add s; add t; add u; add v; add w";
+    let script =
+        "add low a; add low b; add o; get; at 1s; add p; add q; add r; add s; add t; add u; add v; add w";
     check(
         script,
         &expect![[r#"
-        ready: p q r a s t u b v w  waiting: -  processing: -
+        get: o
+        ready: p q r a s t u b v w  waiting: -  processing: o
     "#]],
     );
 }
@@ -79,41 +81,86 @@ fn aged_keys_get_their_share_and_no_more() {
 #[test]
 fn before_it_has_aged_a_lower_class_waits() {
     check(
-        "add low a; at 0.999s; add p; add q; add r; add s; add t",
+        "add low a; add o; get; at 0.999s; add p; add q; add r; add s; add t",
         &expect![[r#"
-        ready: p q r s t a  waiting: -  processing: -
+        get: o
+        ready: p q r s t a  waiting: -  processing: o
     "#]],
     );
 }
 
-/// The bound that [`Ageing`] promises, with both higher classes never empty: a low key before which `p` keys of the lower
-/// classes became ready is among the first `(p + 1) × every` after it has aged.
+#[test]
+fn a_class_ages_from_the_first_time_that_it_is_passed_over() {
+    check(
+        "add low a; at 5s; add p; get; add q; add r; add s; at 5.999s; add t; get; get; get; get; at 6s; add u; add v; \
+         add w; add x",
+        &expect![[r#"
+        get: p
+        get: q
+        get: r
+        get: s
+        get: t
+        ready: u v w a x  waiting: -  processing: p q r s t
+    "#]],
+    );
+}
+
+#[test]
+fn a_class_whose_keys_are_all_handed_out_begins_to_age_anew() {
+    check(
+        "add low a; add o; get; at 1s; get; add low b; add p; add q; add r; add s; add t",
+        &expect![[r#"
+        get: o
+        get: a
+        ready: p q r s t b  waiting: -  processing: a o
+    "#]],
+    );
+}
+
+#[test]
+fn two_aged_classes_take_turns() {
+    let script = "add low a; add low b; add m; add n; add high o; get; at 1s; add high p; add high q; add high r; \
+                  add high s; add high t; add high u; add high v";
+    check(
+        script,
+        &expect![[r#"
+        get: o
+        ready: p q r m s t u a v n b  waiting: -  processing: o
+    "#]],
+    );
+}
+
+/// The bound that [`Ageing`] promises, with both higher classes never empty: a low key before which `p` others of its class
+/// became ready is among the first `2 × (p + 1) × every` handed out after its class has aged.
 #[test]
 fn no_key_waits_longer_than_ageing_allows() {
     for every in 1..6_u32 {
         let ageing = Ageing { after: seconds("1s"), every: NonZeroU32::new(every).unwrap() };
         let mut script = Script::new(options().ageing(ageing));
-        let earlier = 10;
+        let earlier = 5;
         for key in 0..earlier {
-            script.add(&format!("early{key}"), AddOptions::default().priority(Priority::ALL[1 + key % 2]));
+            script.add(&format!("early{key}"), AddOptions::default().priority(Priority::Low));
         }
         script.add("low", AddOptions::default().priority(Priority::Low));
-        script.now = script.now.after(seconds("1s"));
         let mut hand_outs = 0;
-        loop {
+        let keys = std::iter::from_fn(|| {
             for class in [Priority::High, Priority::Normal] {
                 script.add(&format!("{class:?}{hand_outs}"), AddOptions::default().priority(class));
             }
-            let Taken::Key(id, key, _) = script.core.take(|| script.now) else {
+            let Taken::Key(loan) = script.core.take_at(script.now) else {
                 unreachable!("there are ready keys")
             };
-            script.core.done(id, || script.now);
+            let key = loan.key().clone();
+            script.core.done_at(script.now, loan);
             hand_outs += 1;
-            if key == "low" {
-                break;
+            // The first time that the class is passed over.
+            if hand_outs == 1 {
+                script.now = script.now.after(seconds("1s"));
             }
-        }
-        let bound = (earlier + 1) * every as usize;
-        assert!(hand_outs <= bound, "one in {every}: {hand_outs} hand-outs, not {bound}");
+            Some(key)
+        });
+        let waited = keys.skip(1).position(|key| key == "low").expect("the others have no end") + 1;
+        let bound = 2 * (earlier + 1) * every as usize;
+        assert!(waited <= bound, "one in {every}: {waited} hand-outs, not {bound}");
     }
 }

@@ -296,9 +296,9 @@ fn a_delay_without_end_is_never_due() {
     let epoch = Instant::now();
     let mut core = Core::new(Options::default(), epoch);
     let now = Moment::since(epoch, epoch + Duration::from_secs(1));
-    add(&mut core, "a", AddOptions::default().after(Duration::MAX), now);
-    assert!(matches!(core.take(|| now.after(Duration::from_secs(100 * 365 * 24 * 60 * 60))), Taken::Nothing));
-    assert!(core.when(&"a", now).is_some());
+    core.add_at(now, "a", AddOptions::default().after(Duration::MAX));
+    assert!(matches!(core.take_at(now.after(Duration::from_secs(100 * 365 * 24 * 60 * 60))), Taken::Nothing));
+    assert!(core.when(&"a", core.hash(&"a"), now).is_some());
 }
 
 #[test]
@@ -310,19 +310,20 @@ fn a_million_keys_come_and_go_and_leave_nothing_behind() {
         let delay = Duration::from_nanos(u64::from(key) * 7919 % 100_003);
         let how =
             if key.is_multiple_of(2) { AddOptions::default() } else { AddOptions::default().after(delay) };
-        add(&mut core, key, how, now);
+        core.add_at(now, key, how);
     }
     let later = now.after(Duration::from_secs(1));
     let mut last = Moment::since(epoch, epoch);
     while let Some(due) = core.next_due() {
         assert!(due >= last, "the heap is in order");
         last = due;
-        core.advance(due);
+        core.advance(&Now::new(|| due));
     }
     let mut seen = vec![false; 1_000_000];
-    while let Taken::Key(id, key, _) = core.take(|| later) {
+    while let Taken::Key(loan) = core.take_at(later) {
+        let key = *loan.key();
         assert!(!std::mem::replace(&mut seen[key as usize], true), "{key} came twice");
-        core.done(id, || later);
+        core.done_at(later, loan);
     }
     assert!(seen.iter().all(|seen| *seen), "a key is lost");
     assert!(core.index.is_empty());

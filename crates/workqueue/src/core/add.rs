@@ -1,0 +1,144 @@
+//! What an add does to a key in each of its states.
+
+use std::hash::Hash;
+
+use hashbrown::hash_table::Entry::{Occupied, Vacant};
+
+use super::entry::{Again, Reason, State};
+use super::when::Due;
+use super::{Core, Id, Moment, Now};
+use crate::Priority;
+use crate::options::AddOptions;
+
+impl<K: Clone + Eq + Hash> Core<K> {
+    /// `hash` is that of `key` by [`hasher`](Self::hasher). Takes the key only if it enters the queue: what is left is for
+    /// the caller to drop, outside the lock.
+    pub(crate) fn add(
+        &mut self,
+        adding: &mut Option<K>,
+        hash: u64,
+        how: AddOptions,
+        now: &Now<impl FnOnce() -> Moment>,
+    ) {
+        let Some(key) = adding.as_ref().filter(|_| !self.is_shut_down()) else {
+            return;
+        };
+        self.advance(now);
+        let slab = &self.slab;
+        match self.index.entry(hash, |id| slab[*id].key() == key, |id| slab[*id].hash) {
+            Occupied(known) => {
+                let id = *known.get();
+                match self.slab[id].state {
+                    // It runs anyway: only its class can change.
+                    State::Ready => self.lift(id, how),
+                    _ => self.add_with_care(Some(id), adding, hash, how, now),
+                }
+            }
+            Vacant(place) if how.is_event() && self.options.debounce.is_none() => {
+                let flow = self.order.lines.join(|| Some(self.options.flow_of.as_ref()?(key)));
+                let id = self.slab.insert(adding, hash, flow, how.priority.unwrap_or_default());
+                place.insert(id);
+                self.enter(id, now);
+            }
+            Vacant(_) => self.add_with_care(None, adding, hash, how, now),
+        }
+    }
+
+    /// The rest of [`add`](Self::add): what is delayed, has failed, or is known and not ready. Apart from the two cases
+    /// above, which are nearly all, because these need not pay for it.
+    #[inline(never)]
+    fn add_with_care(
+        &mut self,
+        known: Option<Id>,
+        adding: &mut Option<K>,
+        hash: u64,
+        how: AddOptions,
+        now: &Now<impl FnOnce() -> Moment>,
+    ) {
+        // Asked before anything changes: a limiter is the caller's code, and may panic.
+        let failed = adding.as_ref().filter(|_| how.rate_limited && self.is_charged(known));
+        let charged = failed.map(|key| self.options.rate_limiter.when(key, now.instant(self.epoch)));
+        let id = known.unwrap_or_else(|| {
+            let flow = self.order.lines.join(|| Some(self.options.flow_of.as_ref()?(adding.as_ref()?)));
+            let id = self.slab.insert(adding, hash, flow, how.priority.unwrap_or_default());
+            self.index.insert_unique(hash, id, |id| self.slab[*id].hash);
+            id
+        });
+        let asked = if how.is_event() { None } else { self.asked_for(id, how, charged, **now) };
+        if let (Some((at, _)), Some(metrics)) = (asked, self.metrics())
+            && at > **now
+        {
+            metrics.retried();
+        }
+        if known.is_none() {
+            let due = asked.map_or_else(|| self.event(id, now), |(at, why)| Due::At(at, why));
+            self.place(id, due, now);
+        } else {
+            self.bring_forward(id, how, asked, now);
+        }
+    }
+
+    /// The class that an add asks for.
+    fn class_of(&self, id: Id, how: AddOptions) -> Priority {
+        let inherited = if how.is_event() { Priority::Normal } else { self.slab[id].priority };
+        how.priority.unwrap_or(inherited)
+    }
+
+    /// Moves a ready key to the end of a higher class, if that is what is asked for.
+    fn lift(&mut self, id: Id, how: AddOptions) {
+        let priority = self.class_of(id, how);
+        let entry = &self.slab[id];
+        if priority > entry.priority {
+            let since = entry.at;
+            self.order.remove_ready(id, &mut self.slab);
+            self.slab[id].priority = priority;
+            self.order.push_ready(id, since, &mut self.slab);
+        }
+    }
+
+    /// Lets a key that waits or is being processed run earlier or in a higher class, if that is what was `asked` for;
+    /// `None` is an event.
+    fn bring_forward(
+        &mut self,
+        id: Id,
+        how: AddOptions,
+        asked: Option<(Moment, Reason)>,
+        now: &Now<impl FnOnce() -> Moment>,
+    ) {
+        let priority = self.class_of(id, how);
+        let entry = &mut self.slab[id];
+        match entry.state {
+            State::Ready => unreachable!("a ready key runs anyway"),
+            State::Waiting { .. } => {
+                let until = entry.at;
+                entry.priority = priority.max(entry.priority);
+                if let (Some(past), Some((at, _))) = (&mut entry.past, asked) {
+                    // Further events may put a debounced key off, but not beyond a time that was asked for.
+                    past.latest = past.latest.min(at);
+                }
+                let due = match asked {
+                    None => self.event(id, now),
+                    Some((at, why)) if at < until => Due::At(at, why),
+                    Some(_) => return,
+                };
+                if !matches!(due, Due::At(at, _) if at == until) {
+                    self.order.remove_waiting(id, &mut self.slab);
+                    self.place(id, due, now);
+                }
+            }
+            State::Processing { again } => {
+                let mut next = again.unwrap_or_else(|| {
+                    entry.at = Moment::NEVER;
+                    Again { event: false, why: Reason::Delayed, priority }
+                });
+                next.event |= asked.is_none();
+                next.priority = next.priority.max(priority);
+                if let Some((at, why)) = asked.filter(|(at, _)| *at < entry.at) {
+                    (entry.at, next.why) = (at, why);
+                }
+                entry.state = State::Processing { again: Some(next) };
+                self.again += usize::from(again.is_none());
+            }
+        }
+    }
+}
