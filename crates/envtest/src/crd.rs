@@ -9,17 +9,20 @@ use std::{
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, ResourceExt,
-    api::{Patch, PatchParams},
+    api::{DeleteParams, Patch, PatchParams},
 };
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::eventually::eventually;
+use crate::eventually::poll;
 
 /// How long a definition may take to be served: the limit of Go's envtest.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Why CustomResourceDefinitions were not installed.
+/// How long a definition may take to go: it waits for the objects of its kind.
+const GONE_WITHIN: Duration = Duration::from_secs(60);
+
+/// Why CustomResourceDefinitions were not installed, or not removed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CrdError {
@@ -40,7 +43,7 @@ pub enum CrdError {
         reason: String,
     },
     /// The API server refused a definition.
-    #[error("cannot install the CustomResourceDefinition {name}: {reason}")]
+    #[error("the CustomResourceDefinition {name} is refused: {reason}")]
     Refused {
         /// Its name.
         name: String,
@@ -53,6 +56,14 @@ pub enum CrdError {
         /// Its name.
         name: String,
         /// Its conditions, or how the last attempt to read it ended.
+        reason: String,
+    },
+    /// A definition was deleted, but stays.
+    #[error("the CustomResourceDefinition {name} remains: {reason}")]
+    Remains {
+        /// Its name.
+        name: String,
+        /// What it is like.
         reason: String,
     },
 }
@@ -121,23 +132,71 @@ pub async fn install_crds(client: &kube::Client, crds: &[CustomResourceDefinitio
     }
     for crd in crds {
         let name = crd.name_any();
-        let established = eventually(ESTABLISHED_WITHIN, async || established(&api, &name).await).await;
+        let established = poll(ESTABLISHED_WITHIN, || established(&api, &name)).await;
         established.map_err(|unmet| CrdError::NotEstablished { name, reason: unmet.last })?;
+    }
+    Ok(())
+}
+
+/// Removes definitions, with all objects of their kinds, and waits until they are gone. One that is not there is fine.
+///
+/// # Errors
+///
+/// The API server refuses, or a definition is still there after a minute, because objects of it have finalizers.
+pub async fn uninstall_crds(
+    client: &kube::Client,
+    crds: &[CustomResourceDefinition],
+) -> Result<(), CrdError> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for crd in crds {
+        match api.delete(&crd.name_any(), &DeleteParams::default()).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => return Err(CrdError::Refused { name: crd.name_any(), reason: text_of(&error) }),
+        }
+    }
+    for crd in crds {
+        let name = crd.name_any();
+        let removed = poll(GONE_WITHIN, || gone(&api, &name)).await;
+        removed.map_err(|unmet| CrdError::Remains { name, reason: unmet.last })?;
     }
     Ok(())
 }
 
 async fn established(api: &Api<CustomResourceDefinition>, name: &str) -> Result<(), String> {
     let crd = api.get(name).await.map_err(|error| text_of(&error))?;
-    let conditions = crd.status.and_then(|status| status.conditions).unwrap_or_default();
-    if conditions.iter().any(|condition| condition.type_ == "Established" && condition.status == "True") {
-        return Ok(());
+    let mut conditions = crd.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    if conditions.any(|condition| condition.type_ == "Established" && condition.status == "True") {
+        return served(api, &crd).await;
     }
+    Err(said_of(&crd))
+}
+
+async fn gone(api: &Api<CustomResourceDefinition>, name: &str) -> Result<(), String> {
+    match api.get_opt(name).await.map_err(|error| text_of(&error))? {
+        None => Ok(()),
+        Some(crd) => Err(said_of(&crd)),
+    }
+}
+
+/// The conditions of a definition.
+fn said_of(crd: &CustomResourceDefinition) -> String {
+    let conditions = crd.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let conditions: Vec<String> = conditions
-        .iter()
         .map(|c| format!("{}={} ({})", c.type_, c.status, c.message.as_deref().unwrap_or_default()))
         .collect();
-    Err(if conditions.is_empty() { "it has no conditions yet".to_owned() } else { conditions.join(", ") })
+    if conditions.is_empty() { "it has no conditions".to_owned() } else { conditions.join(", ") }
+}
+
+/// An API server says that a kind is established a little before it serves it.
+async fn served(api: &Api<CustomResourceDefinition>, crd: &CustomResourceDefinition) -> Result<(), String> {
+    for version in crd.spec.versions.iter().filter(|version| version.served) {
+        let path = format!("/apis/{}/{}/{}?limit=1", crd.spec.group, version.name, crd.spec.names.plural);
+        let request = http::Request::get(&path).body(Vec::new()).map_err(|error| error.to_string())?;
+        let answer = api.clone().into_client().request_text(request).await;
+        answer.map_err(|error| format!("{path} is not served: {}", text_of(&error)))?;
+    }
+    Ok(())
 }
 
 /// The server's words, or the error's.

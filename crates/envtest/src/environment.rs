@@ -1,23 +1,68 @@
-use std::{fmt, net::SocketAddr, path::PathBuf};
+use std::{env, fmt, net::SocketAddr, path::PathBuf};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube_apiserver_embedded::{ApiServer, Listener, Options, Profile};
 
-use crate::crd::{CrdError, install_crds, read_crds};
+use crate::{
+    control_plane::{Assets, AssetsError, ControlPlane, ControlPlaneError, client},
+    crd::{CrdError, install_crds, read_crds, uninstall_crds},
+    user::{Requested, User, clients_of, tokens_of},
+};
 
 /// A cluster for one test.
 ///
-/// Dropping it stops the socket and the controllers of the server, and with the last in-process client goes the rest:
-/// such a client is a handle of the server.
+/// Dropping it stops the socket and the controllers of the embedded server, and with the last in-process client goes the
+/// rest: such a client is a handle of the server. Processes of a control plane are killed, and their files removed. An
+/// existing cluster is left as it is: see [`Environment::stop`].
 #[doc(alias = "envtest.Environment")]
 pub struct Environment {
     client: kube::Client,
-    server: ApiServer,
-    listener: Option<Listener>,
+    kubeconfig: Option<String>,
+    users: Vec<User>,
+    clean_up: Vec<CustomResourceDefinition>,
+    cluster: Running,
 }
 
-/// How clients reach the server.
+/// What answers.
+enum Running {
+    Embedded { server: ApiServer, listener: Option<Listener> },
+    Processes(Box<ControlPlane>),
+    Existing,
+}
+
+/// Which cluster an [`Environment`] is.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub enum Cluster {
+    /// The embedded API server, which starts in milliseconds.
+    #[default]
+    Embedded,
+    /// A kube-apiserver with its etcd, as processes of this machine.
+    Binaries(Assets),
+    /// A cluster that is there already, and stays.
+    Existing(Box<kube::Config>),
+}
+
+impl Cluster {
+    /// The cluster that the environment variables of Go's envtest ask for: with `USE_EXISTING_CLUSTER=true`, the one of the
+    /// kubeconfig or the pod; else, where [`Assets`] are configured, their binaries; else the embedded server.
+    ///
+    /// # Errors
+    ///
+    /// There is no configuration of a cluster, or a binary is not there.
+    pub async fn from_env() -> Result<Self, StartError> {
+        if env::var("USE_EXISTING_CLUSTER").is_ok_and(|value| value.eq_ignore_ascii_case("true")) {
+            let config = kube::Config::infer().await.map_err(kube::Error::InferConfig)?;
+            return Ok(Self::Existing(Box::new(config)));
+        }
+        if Assets::are_configured() {
+            return Ok(Self::Binaries(Assets::from_env()?));
+        }
+        Ok(Self::Embedded)
+    }
+}
+
+/// How clients reach the embedded server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Transport {
@@ -32,37 +77,92 @@ impl Environment {
     /// Begins an environment.
     pub fn builder() -> Builder {
         Builder {
+            cluster: Cluster::default(),
             transport: Transport::default(),
             options: Options::default().profile(Profile::Dev),
             crds: Vec::new(),
             paths: Vec::new(),
+            users: Vec::new(),
+            clean_up: false,
         }
     }
 
-    /// A client of the cluster's administrator.
+    /// A client of the cluster's administrator, or for an existing cluster of whoever its configuration says.
     #[must_use]
     pub fn client(&self) -> kube::Client {
         self.client.clone()
     }
 
-    /// The API server.
+    /// The embedded API server.
+    ///
+    /// # Panics
+    ///
+    /// The cluster is another one.
     #[must_use]
     pub fn server(&self) -> &ApiServer {
-        &self.server
+        self.embedded().expect("a test that asks for the embedded server runs on it")
+    }
+
+    /// The embedded API server, if the cluster is one.
+    #[must_use]
+    pub fn embedded(&self) -> Option<&ApiServer> {
+        match &self.cluster {
+            Running::Embedded { server, .. } => Some(server),
+            _ => None,
+        }
     }
 
     /// The socket of [`Transport::Tcp`]: its address, and a kubeconfig for clients of other processes.
     #[must_use]
     pub fn listener(&self) -> Option<&Listener> {
-        self.listener.as_ref()
+        match &self.cluster {
+            Running::Embedded { listener, .. } => listener.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// A kubeconfig of the administrator, for clients of other processes; `None` in process, and for an existing cluster,
+    /// whose users have their own.
+    #[must_use]
+    pub fn kubeconfig(&self) -> Option<&str> {
+        self.kubeconfig.as_deref()
+    }
+
+    /// A user of [`Builder::user`].
+    #[must_use]
+    pub fn user(&self, name: &str) -> Option<&User> {
+        self.users.iter().find(|user| user.name() == name)
+    }
+
+    /// Ends the environment in order: removes its CustomResourceDefinitions if it was told to
+    /// ([`Builder::clean_up`]), asks processes to end, and waits until they have.
+    ///
+    /// A drop does the rest without this: what it cannot do is wait for an API server.
+    ///
+    /// # Errors
+    ///
+    /// A definition stays, or a process had to be killed.
+    pub async fn stop(self) -> Result<(), StopError> {
+        let removed = uninstall_crds(&self.client, &self.clean_up).await;
+        if let Running::Processes(control_plane) = self.cluster {
+            control_plane.stop().await?;
+        }
+        Ok(removed?)
     }
 }
 
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Environment")
-            .field("url", &self.listener.as_ref().map(Listener::url))
-            .finish_non_exhaustive()
+        match &self.cluster {
+            Running::Embedded { listener, .. } => {
+                let url = listener.as_ref().map(Listener::url);
+                f.debug_struct("Environment").field("url", &url).finish_non_exhaustive()
+            }
+            Running::Processes(control_plane) => {
+                f.debug_tuple("Environment").field(control_plane).finish_non_exhaustive()
+            }
+            Running::Existing => f.write_str("Environment(existing cluster)"),
+        }
     }
 }
 
@@ -70,20 +170,29 @@ impl fmt::Debug for Environment {
 #[derive(Debug)]
 #[must_use]
 pub struct Builder {
+    cluster: Cluster,
     transport: Transport,
     options: Options,
     crds: Vec<CustomResourceDefinition>,
     paths: Vec<PathBuf>,
+    users: Vec<Requested>,
+    clean_up: bool,
 }
 
 impl Builder {
-    /// How clients reach the server. Default: in process.
+    /// Which cluster. Default: the embedded one. [`Cluster::from_env`] leaves the choice to whoever runs the tests.
+    pub fn cluster(mut self, cluster: Cluster) -> Self {
+        self.cluster = cluster;
+        self
+    }
+
+    /// How clients reach the embedded server. Default: in process.
     pub fn transport(mut self, transport: Transport) -> Self {
         self.transport = transport;
         self
     }
 
-    /// Options of the API server. Default: its defaults with [`Profile::Dev`], in which owned objects are collected
+    /// Options of the embedded server. Default: its defaults with [`Profile::Dev`], in which owned objects are collected
     /// and namespaces emptied, as in a cluster.
     pub fn server_options(mut self, options: Options) -> Self {
         self.options = options;
@@ -103,34 +212,94 @@ impl Builder {
         self
     }
 
-    /// Starts the server and installs the CustomResourceDefinitions: when it returns, their kinds are served.
+    /// Removes the CustomResourceDefinitions, with all objects of their kinds, in [`Environment::stop`]. Default: they stay.
+    #[doc(alias = "CleanUpAfterUse")]
+    pub fn clean_up(mut self) -> Self {
+        self.clean_up = true;
+        self
+    }
+
+    /// Makes a user, whom [`Environment::user`] gives. The embedded server knows who sends a request, and lets everybody do
+    /// everything; a real one asks RBAC.
+    #[doc(alias = "AddUser")]
+    pub fn user<G: Into<String>>(
+        mut self,
+        name: impl Into<String>,
+        groups: impl IntoIterator<Item = G>,
+    ) -> Self {
+        self.users.push(Requested::new(name, groups));
+        self
+    }
+
+    /// Starts the cluster and installs the CustomResourceDefinitions: when it returns, their kinds are served.
     ///
     /// # Errors
     ///
-    /// The address is taken or not a loopback one; a CustomResourceDefinition cannot be read or is refused.
+    /// The address is taken or not a loopback one; a process does not start; a CustomResourceDefinition cannot be read or is
+    /// refused; a user was asked for of an existing cluster, which makes its own.
     pub async fn start(self) -> Result<Environment, StartError> {
         let mut crds = self.crds;
         for path in &self.paths {
             crds.extend(read_crds(path)?);
         }
-        let server = ApiServer::start(self.options);
-        let (client, listener) = match self.transport {
-            Transport::InProcess => (kube::Client::new(server.service(), "default"), None),
-            Transport::Tcp(address) => {
-                let listener = server.listen(address).await?;
-                (client_of(&listener).await?, Some(listener))
+        let mut environment = match self.cluster {
+            Cluster::Embedded => embedded(self.transport, self.options, &self.users).await?,
+            Cluster::Binaries(assets) => processes(&assets, &self.users).await?,
+            Cluster::Existing(_) if !self.users.is_empty() => {
+                return Err(StartError::UserOfExistingCluster { user: self.users[0].name.clone() });
             }
+            Cluster::Existing(config) => existing(*config)?,
         };
-        install_crds(&client, &crds).await?;
-        Ok(Environment { client, server, listener })
+        install_crds(&environment.client, &crds).await?;
+        if self.clean_up {
+            environment.clean_up = crds;
+        }
+        Ok(environment)
     }
 }
 
-/// A client as another process would make it.
-async fn client_of(listener: &Listener) -> Result<kube::Client, StartError> {
-    let kubeconfig = Kubeconfig::from_yaml(&listener.kubeconfig()).map_err(kube::Error::InferKubeconfig)?;
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    Ok(kube::Client::try_from(config.map_err(kube::Error::InferKubeconfig)?)?)
+async fn embedded(
+    transport: Transport,
+    mut options: Options,
+    users: &[Requested],
+) -> Result<Environment, StartError> {
+    if !users.is_empty() {
+        options.tokens = Some(tokens_of(users));
+    }
+    let server = ApiServer::start(options);
+    let listener = match transport {
+        Transport::InProcess => None,
+        Transport::Tcp(address) => Some(server.listen(address).await?),
+    };
+    let kubeconfig = listener.as_ref().map(Listener::kubeconfig);
+    let client = match &kubeconfig {
+        // A client as another process would make it.
+        Some(kubeconfig) => client(kubeconfig).await?,
+        None => kube::Client::new(server.service(), "default"),
+    };
+    let users = clients_of(users, &server, listener.as_ref()).await?;
+    let cluster = Running::Embedded { server, listener };
+    Ok(Environment { client, kubeconfig, users, clean_up: Vec::new(), cluster })
+}
+
+async fn processes(assets: &Assets, requested: &[Requested]) -> Result<Environment, StartError> {
+    let control_plane = ControlPlane::start(assets).await?;
+    let kubeconfig = control_plane.kubeconfig("envtest-admin", &["system:masters"])?;
+    let mut users = Vec::new();
+    for Requested { name, groups } in requested {
+        let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
+        let kubeconfig = control_plane.kubeconfig(name, &groups)?;
+        users.push(User::new(name, client(&kubeconfig).await?, Some(kubeconfig)));
+    }
+    let client = client(&kubeconfig).await?;
+    let cluster = Running::Processes(Box::new(control_plane));
+    Ok(Environment { client, kubeconfig: Some(kubeconfig), users, clean_up: Vec::new(), cluster })
+}
+
+fn existing(config: kube::Config) -> Result<Environment, StartError> {
+    let client = kube::Client::try_from(config)?;
+    let (users, clean_up, cluster) = (Vec::new(), Vec::new(), Running::Existing);
+    Ok(Environment { client, kubeconfig: None, users, clean_up, cluster })
 }
 
 /// Why an environment did not start.
@@ -143,7 +312,31 @@ pub enum StartError {
     /// A CustomResourceDefinition is not there, not readable or not accepted.
     #[error(transparent)]
     Crd(#[from] CrdError),
-    /// The server does not accept a client.
-    #[error("cannot connect to the embedded API server")]
+    /// There is no cluster to connect to, or no client for it.
+    #[error("cannot connect to the cluster")]
     Connect(#[from] kube::Error),
+    /// The binaries are not there.
+    #[error(transparent)]
+    Assets(#[from] AssetsError),
+    /// The processes do not start.
+    #[error(transparent)]
+    ControlPlane(#[from] ControlPlaneError),
+    /// An existing cluster makes its users itself.
+    #[error("user {user} cannot be made: an existing cluster knows its users itself")]
+    UserOfExistingCluster {
+        /// The name.
+        user: String,
+    },
+}
+
+/// Why an environment did not end in order.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StopError {
+    /// A CustomResourceDefinition stays.
+    #[error(transparent)]
+    Crd(#[from] CrdError),
+    /// A process did not end when it was asked to.
+    #[error(transparent)]
+    ControlPlane(#[from] ControlPlaneError),
 }

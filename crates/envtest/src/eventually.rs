@@ -1,23 +1,40 @@
-use std::fmt;
+use std::{fmt, future::Future};
 
-use tokio::time::{Duration, Instant, sleep, timeout_at};
+use kube::Api;
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::{
+    sync::Mutex,
+    time::{Duration, Instant, sleep, timeout_at},
+};
 
 /// How often a condition is looked at.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// A condition that did not become true.
+/// A condition that did not become true, or did not stay so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unmet {
     /// What was missing at the last look.
     pub last: String,
-    /// How long it was waited for.
+    /// How long it was waited for, or had been so.
     pub within: Duration,
+    /// The object at the last look, as YAML, if there was one.
+    pub object: Option<String>,
+}
+
+impl Unmet {
+    fn new(last: String, within: Duration) -> Self {
+        Self { last, within, object: None }
+    }
 }
 
 impl fmt::Display for Unmet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not so after {:?}: {}", self.within, self.last)
+        write!(f, "not so after {:?}: {}", self.within, self.last)?;
+        match &self.object {
+            Some(object) => write!(f, "\n{object}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -48,7 +65,18 @@ impl std::error::Error for Unmet {}
 #[doc(alias = "Eventually")]
 pub async fn eventually<T>(
     within: Duration,
-    mut look: impl AsyncFnMut() -> Result<T, String>,
+    look: impl AsyncFnMut() -> Result<T, String>,
+) -> Result<T, Unmet> {
+    // Looks come one after the other, so the lock is always free.
+    let look = Mutex::new(look);
+    poll(within, || async { (*look.lock().await)().await }).await
+}
+
+/// [`eventually`] for looks that borrow nothing of their closure, so that a future which waits for them is `Send`: the
+/// compiler cannot tell that of an async closure.
+pub(crate) async fn poll<T, Fut: Future<Output = Result<T, String>>>(
+    within: Duration,
+    mut look: impl FnMut() -> Fut,
 ) -> Result<T, Unmet> {
     let deadline = Instant::now() + within;
     let mut last = "the first look has not come to an end".to_owned();
@@ -61,7 +89,165 @@ pub async fn eventually<T>(
             sleep(INTERVAL).await;
         }
     });
-    looked.await.map_err(|_| Unmet { last, within })
+    looked.await.map_err(|_| Unmet::new(last, within))
+}
+
+/// Looks for as long as `during`, and returns what the last look returned; an error of `look` says what is wrong.
+///
+/// Looks every 10 ms, in tokio's time, and at least once.
+///
+/// # Errors
+///
+/// What was wrong, at the first look that found something; or that a look did not come to an end.
+#[doc(alias = "Consistently")]
+pub async fn consistently<T>(
+    during: Duration,
+    mut look: impl AsyncFnMut() -> Result<T, String>,
+) -> Result<T, Unmet> {
+    let started = Instant::now();
+    let deadline = started + during;
+    let unmet = |last| Unmet::new(last, started.elapsed());
+    loop {
+        // A look that began in time may end a while after it.
+        let looked = timeout_at(deadline + during, look()).await;
+        let value =
+            looked.unwrap_or_else(|_| Err("a look did not come to an end".to_owned())).map_err(unmet)?;
+        if Instant::now() + INTERVAL > deadline {
+            return Ok(value);
+        }
+        sleep(INTERVAL).await;
+    }
+}
+
+/// Waits until the object exists and `check` returns a value; an error of `check` says what is still missing. A failure
+/// prints the object.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use k8s_openapi::api::core::v1::Namespace;
+/// use kube::Api;
+/// use kube_envtest::{Environment, eventually_object};
+///
+/// let env = Environment::builder().start().await?;
+/// let namespaces: Api<Namespace> = Api::all(env.client());
+/// eventually_object(&namespaces, "default", Duration::from_secs(5), |namespace| {
+///     match namespace.status.as_ref().and_then(|status| status.phase.as_deref()) {
+///         Some("Active") => Ok(()),
+///         phase => Err(format!("its phase is {phase:?}")),
+///     }
+/// })
+/// .await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// What was missing at the last look, with the object, when `within` has passed.
+#[doc(alias = "komega.Object")]
+pub async fn eventually_object<K, T>(
+    api: &Api<K>,
+    name: &str,
+    within: Duration,
+    mut check: impl FnMut(&K) -> Result<T, String>,
+) -> Result<T, Unmet>
+where
+    K: kube::Resource + Clone + fmt::Debug + Serialize + DeserializeOwned,
+{
+    let mut last = Err(format!("{name} was not read in time"));
+    let mut seen = None;
+    let waited = timeout_at(Instant::now() + within, async {
+        loop {
+            last = match found(api, name).await {
+                Ok(object) => check(seen.insert(object)),
+                Err(missing) => Err(missing),
+            };
+            if last.is_ok() {
+                return;
+            }
+            sleep(INTERVAL).await;
+        }
+    });
+    let _ = waited.await;
+    last.map_err(|last| Unmet { last, within, object: seen.as_ref().map(print) })
+}
+
+/// Looks for as long as `during` that the object exists and `check` finds nothing wrong with it. A failure prints the object.
+///
+/// # Errors
+///
+/// What was wrong, with the object, at the first look that found something.
+pub async fn consistently_object<K, T>(
+    api: &Api<K>,
+    name: &str,
+    during: Duration,
+    mut check: impl FnMut(&K) -> Result<T, String>,
+) -> Result<T, Unmet>
+where
+    K: kube::Resource + Clone + fmt::Debug + Serialize + DeserializeOwned,
+{
+    let mut seen = None;
+    let looked = consistently(during, async || {
+        let object = found(api, name).await?;
+        let checked = check(&object);
+        seen = Some(object);
+        checked
+    });
+    looked.await.map_err(|unmet| Unmet { object: seen.as_ref().map(print), ..unmet })
+}
+
+/// Waits until there is no object of this name. A failure prints the object.
+///
+/// # Errors
+///
+/// The object is still there when `within` has passed.
+pub async fn eventually_gone<K>(api: &Api<K>, name: &str, within: Duration) -> Result<(), Unmet>
+where
+    K: kube::Resource + Clone + fmt::Debug + Serialize + DeserializeOwned,
+{
+    let mut last = format!("{name} was not read in time");
+    let mut seen = None;
+    let waited = timeout_at(Instant::now() + within, async {
+        loop {
+            match api.get_opt(name).await {
+                Ok(None) => return,
+                Ok(object) => {
+                    last = format!("{name} is still there");
+                    seen = object;
+                }
+                Err(error) => last = format!("{name} cannot be read: {error}"),
+            }
+            sleep(INTERVAL).await;
+        }
+    });
+    match waited.await {
+        Ok(()) => Ok(()),
+        Err(_) => Err(Unmet { last, within, object: seen.as_ref().map(print) }),
+    }
+}
+
+async fn found<K>(api: &Api<K>, name: &str) -> Result<K, String>
+where
+    K: kube::Resource + Clone + fmt::Debug + DeserializeOwned,
+{
+    match api.get_opt(name).await {
+        Ok(Some(object)) => Ok(object),
+        Ok(None) => Err(format!("there is no {name} at {}", api.resource_url())),
+        Err(error) => Err(format!("{name} cannot be read: {error}")),
+    }
+}
+
+/// The object as YAML, without what says who set which field.
+fn print<K: Serialize + fmt::Debug>(object: &K) -> String {
+    let yaml = serde_json::to_value(object).ok().and_then(|mut value| {
+        if let Some(metadata) = value.get_mut("metadata").and_then(serde_json::Value::as_object_mut) {
+            metadata.remove("managedFields");
+        }
+        serde_saphyr::to_string(&value).ok()
+    });
+    yaml.unwrap_or_else(|| format!("{object:#?}"))
 }
 
 #[cfg(test)]
@@ -81,5 +267,31 @@ mod tests {
     async fn a_look_that_hangs_is_given_up_too() {
         let unmet = eventually::<()>(Duration::from_secs(2), std::future::pending).await;
         assert_eq!(unmet.expect_err("it hangs").last, "the first look has not come to an end");
+        let unmet = consistently::<()>(Duration::from_secs(2), std::future::pending).await;
+        assert_eq!(unmet.expect_err("it hangs").last, "a look did not come to an end");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_stays_so_is_looked_at_for_the_whole_time() {
+        let (started, mut looks) = (Instant::now(), 0);
+        let looked = consistently(Duration::from_secs(1), async || {
+            looks += 1;
+            Ok(looks)
+        });
+        assert_eq!(looked.await, Ok(101), "the first and the last moment included");
+        assert_eq!(started.elapsed(), Duration::from_secs(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_does_not_stay_so_fails_at_once() {
+        let mut looks = 0;
+        let looked = consistently(Duration::from_secs(1), async || {
+            looks += 1;
+            if looks < 6 { Ok(()) } else { Err("a pod too many".to_owned()) }
+        });
+        assert_eq!(
+            looked.await.expect_err("at the sixth look").to_string(),
+            "not so after 50ms: a pod too many"
+        );
     }
 }

@@ -23,19 +23,39 @@
 //! so that a test may pause time (`#[tokio::test(start_paused = true)]`) and see exact delays; [`Transport::Tcp`]
 //! puts a real socket in between, for clients of other processes.
 //!
-//! Environments share nothing. Make one per test, and let the tests run in parallel.
+//! Environments share nothing. Make one per test, and let the tests run in parallel. Tests that share one, because it is a
+//! real cluster, take a [namespace](Environment::namespace) each.
+//!
+//! [`Builder::cluster`] runs the same test elsewhere: on the binaries of `KUBEBUILDER_ASSETS` ([`Assets`]), or on a cluster
+//! that is there ([`Cluster::Existing`]). With [`Cluster::from_env`], the environment variables of Go's envtest decide. Both
+//! need time that is not paused, and a TLS feature of `kube`, which your crate chooses.
+//!
+//! [`eventually_object`], [`consistently_object`] and [`eventually_gone`] wait for what an operator does, and print the object
+//! when it does not.
+//!
+//! # What is left
+//!
+//! Nothing, after a drop or a panic: tasks end, processes are killed and waited for, their files removed. Objects in an
+//! existing cluster stay, unless [`Environment::stop`] and [`TestNamespace::delete`] remove them; a test process that is
+//! itself killed cannot kill its own.
 //!
 //! # What is not here
 //!
-//! The binaries of `KUBEBUILDER_ASSETS`, webhooks, users other than the administrator, and workloads: Deployments are
-//! stored, but no pods come of them.
+//! Webhooks; the download of binaries (`setup-envtest` does that); rights of users of the embedded server; and workloads:
+//! Deployments are stored, but no pods come of them.
 
+mod control_plane;
 mod crd;
 mod environment;
 mod eventually;
+mod namespace;
+mod user;
 
 pub use self::{
-    crd::{CrdError, install_crds, read_crds},
-    environment::{Builder, Environment, StartError, Transport},
-    eventually::{Unmet, eventually},
+    control_plane::{Assets, AssetsError, ControlPlaneError, ProcessError},
+    crd::{CrdError, install_crds, read_crds, uninstall_crds},
+    environment::{Builder, Cluster, Environment, StartError, StopError, Transport},
+    eventually::{Unmet, consistently, consistently_object, eventually, eventually_gone, eventually_object},
+    namespace::{DeleteError, TestNamespace},
+    user::User,
 };

@@ -1,0 +1,184 @@
+use std::{
+    env,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// Where Go's envtest looks when nothing is said.
+const DEFAULT_FOLDER: &str = "/usr/local/kubebuilder/bin";
+
+/// Go's envtest gives a control plane 20 seconds to start, and as much to stop.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The binaries of a control plane, and how they are run.
+///
+/// The environment variables are those of Go's envtest:
+///
+/// | variable | meaning |
+/// |---|---|
+/// | `KUBEBUILDER_ASSETS` | the folder with `etcd` and `kube-apiserver`; `/usr/local/kubebuilder/bin` if unset |
+/// | `TEST_ASSET_ETCD`, `TEST_ASSET_KUBE_APISERVER` | one binary, wherever it is |
+/// | `KUBEBUILDER_CONTROLPLANE_START_TIMEOUT`, `…_STOP_TIMEOUT` | as `20s`, which is the default |
+/// | `KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT` | `true`: their output appears in that of the test |
+///
+/// `setup-envtest use -p path` prints such a folder. With `TEST_ASSET_KUBECTL`, nothing is done: no kubectl is needed here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assets {
+    pub(super) etcd: PathBuf,
+    pub(super) api_server: PathBuf,
+    pub(super) start_timeout: Duration,
+    pub(super) stop_timeout: Duration,
+    pub(super) attach_output: bool,
+}
+
+/// Why there are no binaries to run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AssetsError {
+    /// A binary is not there.
+    #[error("{} is not there: set KUBEBUILDER_ASSETS to the folder of etcd and kube-apiserver, or {variable} to this one", path.display())]
+    Missing {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// What to set to have it looked for elsewhere.
+        variable: &'static str,
+    },
+    /// An environment variable says something that it cannot.
+    #[error("{variable}={value} cannot be used: {expected} is expected")]
+    Value {
+        /// The variable.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+        /// What it may be.
+        expected: &'static str,
+    },
+}
+
+impl Assets {
+    /// The binaries in a folder.
+    ///
+    /// # Errors
+    ///
+    /// One of them is not there.
+    pub fn in_folder(folder: impl AsRef<Path>) -> Result<Self, AssetsError> {
+        let folder = folder.as_ref().to_str().map(ToOwned::to_owned);
+        Self::find(&|variable| folder.clone().filter(|_| variable == "KUBEBUILDER_ASSETS"))
+    }
+
+    /// The binaries that the environment variables lead to.
+    ///
+    /// # Errors
+    ///
+    /// One of them is not there, or a variable says something that it cannot.
+    pub fn from_env() -> Result<Self, AssetsError> {
+        Self::find(&|variable| env::var(variable).ok())
+    }
+
+    /// Whether the environment says that there are binaries: a test that needs them may be skipped otherwise.
+    #[must_use]
+    pub fn are_configured() -> bool {
+        let variables = ["KUBEBUILDER_ASSETS", "TEST_ASSET_ETCD", "TEST_ASSET_KUBE_APISERVER"];
+        variables.iter().any(|variable| env::var_os(variable).is_some())
+    }
+
+    fn find(variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, AssetsError> {
+        let folder = variable("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty());
+        let folder = PathBuf::from(folder.as_deref().unwrap_or(DEFAULT_FOLDER));
+        let binary = |name: &str, own: &'static str| {
+            let path = variable(own).map_or_else(|| folder.join(name), PathBuf::from);
+            if path.is_file() { Ok(path) } else { Err(AssetsError::Missing { path, variable: own }) }
+        };
+        let timeout = |name: &'static str| match variable(name) {
+            None => Ok(TIMEOUT),
+            Some(value) => value.parse::<kube::core::Duration>().map(Duration::from).map_err(|_| {
+                AssetsError::Value { variable: name, value, expected: "a duration such as 20s or 1m30s" }
+            }),
+        };
+        let attach = "KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT";
+        let attach_output = match variable(attach).as_deref() {
+            None | Some("" | "false" | "0") => false,
+            Some("true" | "1") => true,
+            Some(value) => {
+                let (value, expected) = (value.to_owned(), "true or false");
+                return Err(AssetsError::Value { variable: attach, value, expected });
+            }
+        };
+        Ok(Self {
+            etcd: binary("etcd", "TEST_ASSET_ETCD")?,
+            api_server: binary("kube-apiserver", "TEST_ASSET_KUBE_APISERVER")?,
+            start_timeout: timeout("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT")?,
+            stop_timeout: timeout("KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT")?,
+            attach_output,
+        })
+    }
+
+    /// How long both together may take to become ready. Default: 20 s.
+    #[must_use]
+    pub fn start_timeout(mut self, timeout: Duration) -> Self {
+        self.start_timeout = timeout;
+        self
+    }
+
+    /// How long both together may take to end when they are asked to; then they are killed. Default: 20 s.
+    #[must_use]
+    pub fn stop_timeout(mut self, timeout: Duration) -> Self {
+        self.stop_timeout = timeout;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn find(folder: &Path, more: &[(&str, &str)]) -> Result<Assets, AssetsError> {
+        let folder = folder.display().to_string();
+        let more: Vec<(String, String)> =
+            more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Assets::find(&|variable| match variable {
+            "KUBEBUILDER_ASSETS" => Some(folder.clone()),
+            _ => more.iter().find(|(name, _)| name == variable).map(|(_, value)| value.clone()),
+        })
+    }
+
+    #[test]
+    fn binaries_are_in_the_folder_or_where_their_own_variable_says() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("etcd"), "").unwrap();
+        fs::write(folder.path().join("mine"), "").unwrap();
+        let missing = find(folder.path(), &[]).unwrap_err();
+        let told = missing.to_string();
+        assert!(
+            told.contains("kube-apiserver is not there") && told.contains("TEST_ASSET_KUBE_APISERVER"),
+            "{told}"
+        );
+
+        let mine = folder.path().join("mine").display().to_string();
+        let found = find(folder.path(), &[("TEST_ASSET_KUBE_APISERVER", &mine)]).unwrap();
+        assert_eq!(found.api_server, folder.path().join("mine"));
+        assert_eq!(found.etcd, folder.path().join("etcd"));
+        assert_eq!((found.start_timeout, found.stop_timeout), (TIMEOUT, TIMEOUT));
+        assert!(!found.attach_output);
+    }
+
+    #[test]
+    fn timeouts_are_written_as_in_go() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("etcd"), "").unwrap();
+        fs::write(folder.path().join("kube-apiserver"), "").unwrap();
+        let start = "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT";
+        let found =
+            find(folder.path(), &[(start, "1m30s"), ("KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT", "true")]);
+        let found = found.unwrap();
+        assert_eq!(found.start_timeout, Duration::from_secs(90));
+        assert!(found.attach_output);
+        let wrong = find(folder.path(), &[(start, "soon")]).unwrap_err();
+        assert_eq!(
+            wrong.to_string(),
+            format!("{start}=soon cannot be used: a duration such as 20s or 1m30s is expected")
+        );
+    }
+}

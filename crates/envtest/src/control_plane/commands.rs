@@ -1,0 +1,107 @@
+use std::path::{Path, PathBuf};
+
+/// A program and its arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Command {
+    /// What messages and logs call it.
+    pub(super) name: &'static str,
+    pub(super) program: PathBuf,
+    pub(super) arguments: Vec<String>,
+}
+
+/// etcd for one test: on loopback, with its data in `data`, which need not survive a crash of the machine.
+pub(super) fn etcd(program: &Path, url: &str, data: &Path) -> Command {
+    let arguments = vec![
+        format!("--data-dir={}", data.display()),
+        format!("--listen-client-urls={url}"),
+        format!("--advertise-client-urls={url}"),
+        // It talks to nobody; port 0 is one that is free.
+        "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
+        "--unsafe-no-fsync=true".to_owned(),
+    ];
+    Command { name: "etcd", program: program.to_owned(), arguments }
+}
+
+/// What differs between API servers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ApiServerArguments<'a> {
+    pub(super) port: u16,
+    pub(super) etcd_url: &'a str,
+    /// The folder of [`super::certificates`].
+    pub(super) certificates: &'a Path,
+}
+
+impl ApiServerArguments<'_> {
+    /// kube-apiserver for one test, with the flags that Go's envtest gives it: on loopback, users by client certificate,
+    /// rights by RBAC, no service account needed to make a pod.
+    pub(super) fn command(self, program: &Path) -> Command {
+        let Self { port, etcd_url, certificates } = self;
+        let file = |name: &str| certificates.join(name).display().to_string();
+        let arguments = vec![
+            format!("--etcd-servers={etcd_url}"),
+            format!("--secure-port={port}"),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--advertise-address=127.0.0.1".to_owned(),
+            format!("--cert-dir={}", certificates.display()),
+            format!("--tls-cert-file={}", file("apiserver.crt")),
+            format!("--tls-private-key-file={}", file("apiserver.key")),
+            format!("--client-ca-file={}", file("ca.crt")),
+            format!("--service-account-issuer=https://127.0.0.1:{port}/"),
+            format!("--service-account-key-file={}", file("service-account.pub")),
+            format!("--service-account-signing-key-file={}", file("service-account.key")),
+            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+            "--authorization-mode=RBAC".to_owned(),
+            "--disable-admission-plugins=ServiceAccount".to_owned(),
+            "--allow-privileged=true".to_owned(),
+        ];
+        Command { name: "kube-apiserver", program: program.to_owned(), arguments }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn etcd_listens_on_loopback_alone() {
+        let command = etcd(Path::new("/bin/etcd"), "http://127.0.0.1:2379", Path::new("/tmp/x/etcd"));
+        assert_eq!(
+            command.arguments,
+            [
+                "--data-dir=/tmp/x/etcd",
+                "--listen-client-urls=http://127.0.0.1:2379",
+                "--advertise-client-urls=http://127.0.0.1:2379",
+                "--listen-peer-urls=http://127.0.0.1:0",
+                "--unsafe-no-fsync=true",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_api_server_has_the_flags_of_envtest() {
+        let arguments = ApiServerArguments {
+            port: 6443,
+            etcd_url: "http://127.0.0.1:2379",
+            certificates: Path::new("/tmp/x/certificates"),
+        };
+        let command = arguments.command(Path::new("/bin/kube-apiserver"));
+        assert_eq!(
+            command.arguments.join("\n"),
+            "--etcd-servers=http://127.0.0.1:2379\n\
+             --secure-port=6443\n\
+             --bind-address=127.0.0.1\n\
+             --advertise-address=127.0.0.1\n\
+             --cert-dir=/tmp/x/certificates\n\
+             --tls-cert-file=/tmp/x/certificates/apiserver.crt\n\
+             --tls-private-key-file=/tmp/x/certificates/apiserver.key\n\
+             --client-ca-file=/tmp/x/certificates/ca.crt\n\
+             --service-account-issuer=https://127.0.0.1:6443/\n\
+             --service-account-key-file=/tmp/x/certificates/service-account.pub\n\
+             --service-account-signing-key-file=/tmp/x/certificates/service-account.key\n\
+             --service-cluster-ip-range=10.0.0.0/24\n\
+             --authorization-mode=RBAC\n\
+             --disable-admission-plugins=ServiceAccount\n\
+             --allow-privileged=true"
+        );
+    }
+}

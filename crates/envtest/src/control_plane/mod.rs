@@ -1,0 +1,163 @@
+//! etcd and kube-apiserver as processes of this machine: the binaries of `KUBEBUILDER_ASSETS`.
+
+mod assets;
+mod certificates;
+mod commands;
+mod process;
+
+use std::{fmt, net::TcpListener, path::Path, time::Duration};
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+pub(crate) use self::certificates::base64;
+pub use self::{
+    assets::{Assets, AssetsError},
+    process::ProcessError,
+};
+use self::{
+    certificates::Authority,
+    commands::{ApiServerArguments, Command, etcd},
+    process::Process,
+};
+
+/// How often a start is tried when a port was taken by somebody else in between, as in Go's envtest.
+const STARTS: u32 = 5;
+
+/// A running control plane. Dropping it kills its processes, waits for their end, and removes their files.
+pub(crate) struct ControlPlane {
+    // Dropped in this order: the API server before what it depends on.
+    api_server: Process,
+    etcd: Process,
+    authority: Authority,
+    url: String,
+    stop_timeout: Duration,
+    _files: TempDir,
+}
+
+impl ControlPlane {
+    pub(crate) async fn start(assets: &Assets) -> Result<Self, ControlPlaneError> {
+        let mut attempt = 1;
+        loop {
+            match Self::start_once(assets).await {
+                Err(ControlPlaneError::Process(ProcessError::Ended { output, .. }))
+                    if attempt < STARTS && output.contains("address already in use") =>
+                {
+                    attempt += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn start_once(assets: &Assets) -> Result<Self, ControlPlaneError> {
+        let deadline = Instant::now() + assets.start_timeout;
+        let files = tempfile::Builder::new().prefix("kube-envtest-").tempdir().map_err(cannot_write)?;
+        let (etcd_port, port) = free_ports().map_err(cannot_write)?;
+
+        let etcd_url = format!("http://127.0.0.1:{etcd_port}");
+        let command = etcd(&assets.etcd, &etcd_url, &folder(&files, "etcd")?);
+        let etcd = spawn(&command, &files, assets)?;
+        let probe = anonymous(&etcd_url)?;
+        let etcd = etcd.ready(deadline, || get(&probe, "/health")).await?;
+
+        let authority = Authority::new()?;
+        let certificates = folder(&files, "certificates")?;
+        authority.write_for_api_server(&certificates)?;
+        let arguments = ApiServerArguments { port, etcd_url: &etcd_url, certificates: &certificates };
+        let api_server = spawn(&arguments.command(&assets.api_server), &files, assets)?;
+        let url = format!("https://127.0.0.1:{port}");
+        let admin = client(&authority.kubeconfig(&url, "envtest-admin", &["system:masters"])?).await?;
+        let api_server = api_server.ready(deadline, || get(&admin, "/readyz")).await?;
+        Ok(Self { api_server, etcd, authority, url, stop_timeout: assets.stop_timeout, _files: files })
+    }
+
+    /// A kubeconfig of a user with a certificate of this control plane.
+    pub(crate) fn kubeconfig(&self, user: &str, groups: &[&str]) -> Result<String, ControlPlaneError> {
+        Ok(self.authority.kubeconfig(&self.url, user, groups)?)
+    }
+
+    /// Asks the processes to end, and waits until they have.
+    pub(crate) async fn stop(mut self) -> Result<(), ControlPlaneError> {
+        let deadline = Instant::now() + self.stop_timeout;
+        self.api_server.stop(deadline).await?;
+        Ok(self.etcd.stop(deadline).await?)
+    }
+}
+
+/// Ports that nobody listens on, at this moment.
+fn free_ports() -> std::io::Result<(u16, u16)> {
+    let (first, second) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
+    Ok((first.local_addr()?.port(), second.local_addr()?.port()))
+}
+
+fn folder(files: &TempDir, name: &str) -> Result<std::path::PathBuf, ControlPlaneError> {
+    let path = files.path().join(name);
+    std::fs::create_dir(&path).map_err(cannot_write)?;
+    Ok(path)
+}
+
+fn spawn(command: &Command, files: &TempDir, assets: &Assets) -> Result<Process, ControlPlaneError> {
+    let log = files.path().join(format!("{}.log", command.name));
+    Ok(Process::spawn(command, (!assets.attach_output).then_some(log.as_path() as &Path))?)
+}
+
+/// A client without credentials.
+fn anonymous(url: &str) -> Result<kube::Client, ControlPlaneError> {
+    let url = url.parse().map_err(|error| ControlPlaneError::Url { url: url.to_owned(), source: error })?;
+    Ok(kube::Client::try_from(kube::Config::new(url))?)
+}
+
+/// The client of a kubeconfig.
+pub(crate) async fn client(kubeconfig: &str) -> Result<kube::Client, kube::Error> {
+    let kubeconfig = Kubeconfig::from_yaml(kubeconfig).map_err(kube::Error::InferKubeconfig)?;
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    kube::Client::try_from(config.map_err(kube::Error::InferKubeconfig)?)
+}
+
+async fn get(client: &kube::Client, path: &str) -> Result<(), String> {
+    let request = http::Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
+    client.request_text(request).await.map(drop).map_err(|error| error.to_string())
+}
+
+fn cannot_write(source: std::io::Error) -> ControlPlaneError {
+    ControlPlaneError::Files { source }
+}
+
+/// Why a control plane did not start or stop.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControlPlaneError {
+    /// A process did not start, did not become ready, or did not stop.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// A certificate could not be made.
+    #[error("cannot make certificates")]
+    Certificate(#[from] rcgen::Error),
+    /// Files or ports of this machine could not be had.
+    #[error("cannot prepare files and ports for the control plane")]
+    Files {
+        /// Why.
+        source: std::io::Error,
+    },
+    /// An address of the control plane cannot be one.
+    #[error("{url} is no URL")]
+    Url {
+        /// The text.
+        url: String,
+        /// Why.
+        source: http::uri::InvalidUri,
+    },
+    /// There is no client for the control plane. Does your binary choose a TLS stack of `kube`?
+    #[error(
+        "cannot make a client for the control plane: kube needs a TLS feature, such as rustls-tls with ring"
+    )]
+    Client(#[from] kube::Error),
+}
+
+impl fmt::Debug for ControlPlane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ControlPlane").field("url", &self.url).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,273 @@
+use std::{
+    fmt,
+    fs::{self, File},
+    future::Future,
+    path::{Path, PathBuf},
+    process::{Child, Stdio},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::time::{Duration, Instant, sleep};
+
+use super::commands::Command;
+
+/// How often a process is looked at.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// How many lines of output an error shows.
+const LINES: usize = 20;
+
+/// A process of a control plane. Dropping it kills it and waits for its end, which comes at once.
+pub(super) struct Process {
+    name: &'static str,
+    child: Child,
+    log: Option<PathBuf>,
+}
+
+impl Process {
+    /// Starts it with its output in `log`, or where this process has its own.
+    pub(super) fn spawn(command: &Command, log: Option<&Path>) -> Result<Self, ProcessError> {
+        let Command { name, program, arguments } = command;
+        let failed = |source| ProcessError::Spawn { name, program: program.clone(), source };
+        let (out, err) = match log {
+            Some(log) => {
+                let file = File::create(log).map_err(failed)?;
+                (Stdio::from(file.try_clone().map_err(failed)?), Stdio::from(file))
+            }
+            None => (Stdio::inherit(), Stdio::inherit()),
+        };
+        let mut process = std::process::Command::new(program);
+        process.args(arguments).stdin(Stdio::null()).stdout(out).stderr(err);
+        let child = process.spawn().map_err(failed)?;
+        Ok(Self { name, child, log: log.map(Path::to_owned) })
+    }
+
+    /// Waits until `probe` succeeds.
+    pub(super) async fn ready<Fut: Future<Output = Result<(), String>>>(
+        mut self,
+        deadline: Instant,
+        mut probe: impl FnMut() -> Fut,
+    ) -> Result<Self, ProcessError> {
+        let started = Instant::now();
+        let mut last = "it was not asked".to_owned();
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait().map_err(|source| self.lost(source))? {
+                let (name, output) = (self.name, self.output());
+                return Err(ProcessError::Ended { name, status: status.to_string(), output });
+            }
+            match tokio::time::timeout_at(deadline, probe()).await {
+                Ok(Ok(())) => return Ok(self),
+                Ok(Err(error)) => last = error,
+                Err(_) => "it did not answer".clone_into(&mut last),
+            }
+            sleep(INTERVAL).await;
+        }
+        let (name, output, within) = (self.name, self.output(), deadline - started);
+        Err(ProcessError::NotReady { name, within, last, output })
+    }
+
+    /// Asks it to end and waits until it has; kills it at the deadline.
+    pub(super) async fn stop(&mut self, deadline: Instant) -> Result<(), ProcessError> {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        // It may have ended by itself, which is as good.
+        let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
+        let asked = Instant::now();
+        loop {
+            if self.child.try_wait().map_err(|source| self.lost(source))?.is_some() {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                self.kill();
+                return Err(ProcessError::Killed { name: self.name, after: asked.elapsed() });
+            }
+            sleep(INTERVAL).await;
+        }
+    }
+
+    fn kill(&mut self) {
+        // An error says that it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    fn lost(&self, source: std::io::Error) -> ProcessError {
+        ProcessError::Lost { name: self.name, source }
+    }
+
+    /// The last lines of its output.
+    fn output(&self) -> String {
+        let text = self.log.as_ref().and_then(|log| fs::read(log).ok()).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(LINES)..].join("\n")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Why a process of a control plane is not as it should be.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProcessError {
+    /// It could not be started.
+    #[error("{name}: {} cannot be started", program.display())]
+    Spawn {
+        /// Which one.
+        name: &'static str,
+        /// Its program.
+        program: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It ended before it was ready.
+    #[error("{name} ended before it was ready: {status}\n{output}")]
+    Ended {
+        /// Which one.
+        name: &'static str,
+        /// How.
+        status: String,
+        /// The last lines of its output.
+        output: String,
+    },
+    /// It did not become ready in time.
+    #[error("{name} is not ready after {within:?}: {last}\n{output}")]
+    NotReady {
+        /// Which one.
+        name: &'static str,
+        /// How long it was waited for.
+        within: Duration,
+        /// What it answered last, when it was asked.
+        last: String,
+        /// The last lines of its output.
+        output: String,
+    },
+    /// It did not end when it was asked to.
+    #[error("{name} did not end within {after:?} and was killed")]
+    Killed {
+        /// Which one.
+        name: &'static str,
+        /// How long it was waited for.
+        after: Duration,
+    },
+    /// The operating system does not say how it is.
+    #[error("{name}: the operating system does not tell how it is")]
+    Lost {
+        /// Which one.
+        name: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Process").field("name", &self.name).field("id", &self.child.id()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A shell script in the place of a binary.
+    struct Script {
+        folder: tempfile::TempDir,
+    }
+
+    impl Script {
+        fn new() -> Self {
+            Self { folder: tempfile::tempdir().unwrap() }
+        }
+
+        fn spawn(&self, text: &str) -> Process {
+            let script = self.folder.path().join("script");
+            fs::write(&script, text).unwrap();
+            // Run by the shell by name: a file that was just written may still be open in another thread's child.
+            let arguments = vec![script.display().to_string(), self.folder.path().display().to_string()];
+            let command = Command { name: "fake", program: "/bin/sh".into(), arguments };
+            Process::spawn(&command, Some(&self.folder.path().join("log"))).unwrap()
+        }
+
+        fn has(&self, name: &str) -> bool {
+            self.folder.path().join(name).exists()
+        }
+
+        /// Waits until the script has written a file.
+        async fn ready(&self, process: Process, name: &str) -> Result<Process, ProcessError> {
+            let within = Instant::now() + Duration::from_secs(20);
+            process
+                .ready(within, async || if self.has(name) { Ok(()) } else { Err(format!("no {name}")) })
+                .await
+        }
+    }
+
+    fn is_alive(id: u32) -> bool {
+        let pid = Pid::from_raw(i32::try_from(id).unwrap()).unwrap();
+        rustix::process::test_kill_process(pid).is_ok()
+    }
+
+    #[tokio::test]
+    async fn a_process_that_ends_early_is_told_with_its_last_words() {
+        let script = Script::new();
+        let process = script.spawn("echo starting; echo 'no such flag' >&2; exit 3");
+        let error = script.ready(process, "ready").await.unwrap_err();
+        let told = error.to_string();
+        assert!(told.starts_with("fake ended before it was ready: exit status: 3"), "{told}");
+        assert!(told.ends_with("starting\nno such flag"), "{told}");
+    }
+
+    #[tokio::test]
+    async fn a_process_that_is_never_ready_is_killed_and_told() {
+        let script = Script::new();
+        let process = script.spawn("echo waiting; exec sleep 1000");
+        let id = process.child.id();
+        let deadline = Instant::now() + Duration::from_millis(200);
+        let error = process.ready(deadline, async || Err("503".to_owned())).await.unwrap_err();
+        assert!(matches!(&error, ProcessError::NotReady { last, .. } if last == "503"), "{error}");
+        assert!(!is_alive(id));
+    }
+
+    #[tokio::test]
+    async fn a_process_is_asked_to_end_before_it_is_killed() {
+        let script = Script::new();
+        let text = "trap 'touch $1/ended; exit 0' TERM; touch $1/ready; while :; do sleep 0.01; done";
+        let mut process = script.ready(script.spawn(text), "ready").await.unwrap();
+        let id = process.child.id();
+        process.stop(Instant::now() + Duration::from_secs(20)).await.unwrap();
+        assert!(script.has("ended") && !is_alive(id));
+    }
+
+    #[tokio::test]
+    async fn a_process_that_does_not_listen_is_killed_at_the_deadline() {
+        let script = Script::new();
+        let text = "trap '' TERM; touch $1/ready; while :; do sleep 0.01; done";
+        let mut process = script.ready(script.spawn(text), "ready").await.unwrap();
+        let id = process.child.id();
+        let error = process.stop(Instant::now() + Duration::from_millis(200)).await.unwrap_err();
+        assert!(matches!(error, ProcessError::Killed { .. }), "{error}");
+        assert!(!is_alive(id));
+    }
+
+    #[tokio::test]
+    async fn a_panic_ends_the_process_too() {
+        let script = Script::new();
+        let process = script.ready(script.spawn("touch $1/ready; exec sleep 1000"), "ready").await.unwrap();
+        let id = process.child.id();
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+            let _process = process;
+            panic!("a test fails");
+        }));
+        assert!(panicked.is_err() && !is_alive(id));
+    }
+
+    #[tokio::test]
+    async fn a_program_that_is_not_there_is_named() {
+        let command = Command { name: "etcd", program: "/nowhere/etcd".into(), arguments: Vec::new() };
+        let error = Process::spawn(&command, None).unwrap_err();
+        assert_eq!(error.to_string(), "etcd: /nowhere/etcd cannot be started");
+    }
+}

@@ -1,0 +1,117 @@
+use http::{HeaderValue, header::AUTHORIZATION};
+use kube::client::{ClientBuilder, ConfigExt};
+use kube_apiserver_embedded::{ApiServer, Listener, Tokens, UserInfo};
+
+use crate::control_plane::{base64, client};
+
+/// A user other than the administrator.
+#[derive(Clone)]
+pub struct User {
+    name: String,
+    client: kube::Client,
+    kubeconfig: Option<String>,
+}
+
+impl User {
+    pub(crate) fn new(name: &str, client: kube::Client, kubeconfig: Option<String>) -> Self {
+        Self { name: name.to_owned(), client, kubeconfig }
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A client whose requests are this user's.
+    #[must_use]
+    pub fn client(&self) -> kube::Client {
+        self.client.clone()
+    }
+
+    /// A kubeconfig for clients of other processes; `None` in process.
+    #[must_use]
+    pub fn kubeconfig(&self) -> Option<&str> {
+        self.kubeconfig.as_deref()
+    }
+}
+
+impl std::fmt::Debug for User {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("User").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A user who was asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Requested {
+    pub(crate) name: String,
+    pub(crate) groups: Vec<String>,
+}
+
+impl Requested {
+    pub(crate) fn new<G: Into<String>>(name: impl Into<String>, groups: impl IntoIterator<Item = G>) -> Self {
+        Self { name: name.into(), groups: groups.into_iter().map(Into::into).collect() }
+    }
+
+    /// What the user's requests carry. It is not secret: whoever reaches the server of a test may be anybody.
+    fn token(&self) -> String {
+        format!("user.{}", base64(&self.name))
+    }
+}
+
+/// The tokens of an embedded server with these users, and an administrator, whose name no user can have.
+pub(crate) fn tokens_of(users: &[Requested]) -> Tokens {
+    let admin = UserInfo::new("envtest-admin", "", ["system:masters"]);
+    let tokens = Tokens::new().with("administrator", admin);
+    users.iter().fold(tokens, |tokens, user| {
+        tokens.with(user.token(), UserInfo::new(&user.name, "", user.groups.iter().map(String::as_str)))
+    })
+}
+
+/// Clients of users of an embedded server.
+pub(crate) async fn clients_of(
+    users: &[Requested],
+    server: &ApiServer,
+    listener: Option<&Listener>,
+) -> Result<Vec<User>, kube::Error> {
+    let mut clients = Vec::new();
+    for user in users {
+        clients.push(match listener {
+            None => User::new(&user.name, in_process(server, &user.token())?, None),
+            Some(listener) => {
+                let kubeconfig = kubeconfig(&listener.url(), listener.certificate_authority(), user);
+                User::new(&user.name, client(&kubeconfig).await?, Some(kubeconfig))
+            }
+        });
+    }
+    Ok(clients)
+}
+
+fn in_process(server: &ApiServer, token: &str) -> Result<kube::Client, kube::Error> {
+    let mut config = kube::Config::new(http::Uri::from_static("http://in.process"));
+    let value = HeaderValue::from_str(&format!("Bearer {token}"))
+        .map_err(|error| kube::Error::HttpError(error.into()))?;
+    config.headers.push((AUTHORIZATION, value));
+    let layer = config.extra_headers_layer()?;
+    Ok(ClientBuilder::new(server.service(), "default").with_layer(&layer).build())
+}
+
+fn kubeconfig(url: &str, authority: Option<&str>, user: &Requested) -> String {
+    let mut cluster = serde_json::json!({ "server": url });
+    if let Some(authority) = authority {
+        cluster["certificate-authority-data"] = base64(authority).into();
+    }
+    let config = serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{ "name": "envtest", "cluster": cluster }],
+        "users": [{ "name": user.name, "user": { "token": user.token() } }],
+        "contexts": [{
+            "name": "envtest",
+            "context": { "cluster": "envtest", "user": user.name, "namespace": "default" },
+        }],
+        "current-context": "envtest",
+    });
+    format!("{config:#}\n")
+}

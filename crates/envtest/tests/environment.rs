@@ -1,0 +1,195 @@
+//! What an environment is while it lives, and what is left of it.
+#![expect(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api,
+    api::{ListParams, PostParams},
+};
+use kube_envtest::{
+    Assets, Cluster, Environment, StartError, Transport, consistently_object, eventually_gone,
+    eventually_object, install_crds, read_crds, uninstall_crds,
+};
+use tokio::runtime::Handle;
+
+fn config_map(name: &str, theme: &str) -> ConfigMap {
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some(name.to_owned());
+    map.data = Some([("theme".to_owned(), theme.to_owned())].into());
+    map
+}
+
+fn widgets() -> Vec<CustomResourceDefinition> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("widgets.yaml");
+    let yaml = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n\
+        metadata: {name: widgets.example.com}\nspec:\n  group: example.com\n  scope: Namespaced\n\
+        \x20 names: {kind: Widget, plural: widgets, singular: widget, listKind: WidgetList}\n  versions:\n\
+        \x20 - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}\n";
+    std::fs::write(&file, yaml).unwrap();
+    read_crds(&file).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_expectation_says_what_was_missing_and_prints_the_object() {
+    let env = Environment::builder().start().await.unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(env.client(), "default");
+    let blue = |map: &ConfigMap| match map.data.as_ref().and_then(|data| data.get("theme")) {
+        Some(theme) if theme == "blue" => Ok(()),
+        theme => Err(format!("the theme is {theme:?}")),
+    };
+    let within = Duration::from_secs(1);
+    let unmet = eventually_object(&maps, "settings", within, blue).await.unwrap_err();
+    assert_eq!(unmet.last, "there is no settings at /api/v1/namespaces/default/configmaps");
+    assert_eq!(unmet.object, None);
+
+    maps.create(&PostParams::default(), &config_map("settings", "roses")).await.unwrap();
+    let unmet = eventually_object(&maps, "settings", within, blue).await.unwrap_err();
+    let told = unmet.to_string();
+    assert!(told.starts_with("not so after 1s: the theme is Some(\"roses\")\n"), "{told}");
+    assert!(told.contains("\n  theme: roses\n") && !told.contains("managedFields"), "{told}");
+
+    let unmet = consistently_object(&maps, "settings", within, blue).await.unwrap_err();
+    assert!(unmet.object.is_some_and(|object| object.contains("theme: roses")));
+    let unmet = eventually_gone(&maps, "settings", within).await.unwrap_err();
+    assert_eq!((unmet.last.as_str(), unmet.object.is_some()), ("settings is still there", true));
+    maps.delete("settings", &kube::api::DeleteParams::default()).await.unwrap();
+    eventually_gone(&maps, "settings", within).await.unwrap();
+}
+
+#[tokio::test]
+async fn each_test_has_a_namespace_of_its_own_which_goes_with_what_is_in_it() {
+    let env = Environment::builder().start().await.unwrap();
+    let (one, two) = tokio::join!(env.namespace("widgets"), env.namespace("widgets"));
+    let (one, two) = (one.unwrap(), two.unwrap());
+    assert_ne!(one.name(), two.name());
+    assert!(one.name().starts_with("widgets-"));
+    let maps: Api<ConfigMap> = Api::namespaced(env.client(), one.name());
+    maps.create(&PostParams::default(), &config_map("settings", "roses")).await.unwrap();
+    let name = one.name().to_owned();
+    one.delete().await.unwrap();
+    assert!(maps.get_opt("settings").await.unwrap().is_none());
+    let namespaces: Api<Namespace> = Api::all(env.client());
+    assert!(namespaces.get_opt(&name).await.unwrap().is_none());
+    assert!(namespaces.get_opt(two.name()).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn definitions_are_installed_and_removed() {
+    let env = Environment::builder().start().await.unwrap();
+    let crds = widgets();
+    install_crds(&env.client(), &crds).await.unwrap();
+    let list = http::Request::get("/apis/example.com/v1/widgets").body(Vec::new()).unwrap();
+    env.client().request_text(list.clone()).await.expect("they are served");
+    uninstall_crds(&env.client(), &crds).await.unwrap();
+    env.client().request_text(list).await.expect_err("they are gone");
+    uninstall_crds(&env.client(), &crds).await.expect("what is not there need not go");
+}
+
+#[tokio::test]
+async fn users_have_credentials_of_their_own_in_process_and_over_tcp() {
+    for transport in [Transport::InProcess, Transport::Tcp("127.0.0.1:0".parse().unwrap())] {
+        let env = Environment::builder()
+            .transport(transport)
+            .user("system:sa jane", ["devs"])
+            .start()
+            .await
+            .unwrap();
+        let jane = env.user("system:sa jane").unwrap();
+        assert!(env.user("jim").is_none());
+        assert_eq!(jane.kubeconfig().is_some(), env.kubeconfig().is_some());
+        let list = async |client| Api::<ServiceAccount>::all(client).list(&ListParams::default()).await;
+        list(jane.client()).await.unwrap();
+        list(env.client()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn who_has_no_token_is_nobody_where_there_are_users() {
+    let tcp = Transport::Tcp("127.0.0.1:0".parse().unwrap());
+    let env = Environment::builder().transport(tcp).user("jane", ["devs"]).start().await.unwrap();
+    let url = env.listener().unwrap().url().parse().unwrap();
+    let nobody = kube::Client::try_from(kube::Config::new(url)).unwrap();
+    let refused = Api::<ServiceAccount>::all(nobody).list(&ListParams::default()).await.unwrap_err();
+    assert!(matches!(&refused, kube::Error::Api(status) if status.code == 403), "{refused}");
+}
+
+#[tokio::test]
+async fn an_existing_cluster_is_used_and_cleaned_up_when_asked() {
+    let tcp = Transport::Tcp("127.0.0.1:0".parse().unwrap());
+    let cluster = Environment::builder().transport(tcp).start().await.unwrap();
+    let url: http::Uri = cluster.listener().unwrap().url().parse().unwrap();
+    let existing = || Cluster::Existing(Box::new(kube::Config::new(url.clone())));
+
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("crd.json"), serde_json::to_string(&widgets()[0]).unwrap()).unwrap();
+    let env =
+        Environment::builder().cluster(existing()).crds_from(folder.path()).clean_up().start().await.unwrap();
+    assert!(env.embedded().is_none() && env.kubeconfig().is_none());
+    let crds: Api<CustomResourceDefinition> = Api::all(cluster.client());
+    assert!(crds.get_opt("widgets.example.com").await.unwrap().is_some());
+    env.stop().await.unwrap();
+    assert!(crds.get_opt("widgets.example.com").await.unwrap().is_none());
+
+    let refused =
+        Environment::builder().cluster(existing()).user("jane", ["devs"]).start().await.unwrap_err();
+    assert!(matches!(&refused, StartError::UserOfExistingCluster { user } if user == "jane"), "{refused}");
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_an_environment() {
+    let before = Handle::current().metrics().num_alive_tasks();
+    let tcp = Transport::Tcp("127.0.0.1:0".parse().unwrap());
+    let env = Environment::builder().transport(tcp).user("jane", ["devs"]).start().await.unwrap();
+    let address = env.listener().unwrap().local_addr();
+    env.namespace("left").await.unwrap();
+    assert!(Handle::current().metrics().num_alive_tasks() > before);
+    drop(env);
+    // Tasks that are told to end do so when they are next polled.
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(Handle::current().metrics().num_alive_tasks(), before);
+    std::net::TcpListener::bind(address).expect("the port is free again");
+}
+
+#[tokio::test]
+async fn environments_do_not_know_of_each_other() {
+    let mut all = tokio::task::JoinSet::new();
+    for number in 0..8 {
+        all.spawn(async move {
+            let env = Environment::builder().start().await.unwrap();
+            let maps: Api<ConfigMap> = Api::namespaced(env.client(), "default");
+            maps.create(&PostParams::default(), &config_map(&format!("map-{number}"), "x")).await.unwrap();
+            maps.list(&ListParams::default()).await.unwrap().items.len()
+        });
+    }
+    while let Some(count) = all.join_next().await {
+        assert_eq!(count.unwrap(), 1);
+    }
+}
+
+/// Needs the binaries, and says so where they are not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_control_plane_starts_serves_and_leaves_nothing() {
+    if !Assets::are_configured() {
+        eprintln!("skipped: KUBEBUILDER_ASSETS is not set");
+        return;
+    }
+    let assets = Assets::from_env().unwrap();
+    let env = Environment::builder()
+        .cluster(Cluster::Binaries(assets))
+        .user("jane", ["devs"])
+        .start()
+        .await
+        .unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(env.client(), "default");
+    maps.create(&PostParams::default(), &config_map("settings", "roses")).await.unwrap();
+    let forbidden = Api::<ConfigMap>::namespaced(env.user("jane").unwrap().client(), "default");
+    let error = forbidden.get("settings").await.unwrap_err();
+    assert!(matches!(&error, kube::Error::Api(status) if status.code == 403), "{error}");
+    env.stop().await.unwrap();
+}
