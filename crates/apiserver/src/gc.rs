@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::registry::{Registry, Served};
 use crate::server::{Refused, Server};
 use crate::store::{Change, Key};
-use crate::verbs::delete::{FOREGROUND, ORPHAN, begin_deletion};
+use crate::verbs::delete::{Deletion, FOREGROUND, ORPHAN, begin_deletion};
 use crate::verbs::{metadata, update};
 
 /// Who owns the fields that the collector writes.
@@ -228,12 +228,14 @@ fn delete(server: &Server, node: &Node, foreground: bool) {
     if node.served.admit_delete(node.key.name()).is_err() {
         return;
     }
-    let mut finalizers: Vec<String> =
-        metadata::finalizers(&node.object).into_iter().map(str::to_owned).collect();
+    let mut finalizers = metadata::owned_finalizers(&node.object);
     if foreground && !finalizers.iter().any(|finalizer| finalizer == FOREGROUND) {
         finalizers.push(FOREGROUND.to_owned());
     }
-    commit(server, node, begin_deletion(server, &node.served, &node.object, &finalizers));
+    let deletion = begin_deletion(server, &node.served, &node.key, node.revision, &node.object, &finalizers);
+    if deletion != Deletion::Changed {
+        crate::crd::after_write(server, node.served.storage());
+    }
 }
 
 /// Looks an owner up by kind and name, in the namespace of its dependent if the kind has namespaces.

@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 
 use crate::registry::Served;
 use crate::resource::StorageKey;
-use crate::server::{Refused, Server};
+use crate::server::Server;
 use crate::status::ApiError;
-use crate::store::{Change, Key};
+use crate::store::{Change, Key, Snapshot};
+use crate::verbs::delete::{self, Deletion};
 use crate::verbs::{create, metadata, update};
 
 /// The finalizer in `spec.finalizers` that keeps a namespace until it is empty.
@@ -135,7 +136,8 @@ fn empty(server: &Server, namespaces: &Served, key: &Key, revision: u64, namespa
     if held {
         for served in server.registry().one_per_table() {
             if served.resource.namespaced {
-                delete_contents(server, &served, key.name(), &mut left);
+                let snapshot = server.read(|store| store.snapshot(served.storage()));
+                left.extend(delete_contents(server, &served, &snapshot, key.name()));
             }
         }
     }
@@ -161,22 +163,11 @@ fn empty(server: &Server, namespaces: &Served, key: &Key, revision: u64, namespa
         Change::Put(namespaces.document(&next))
     };
     // A namespace that changed meanwhile is looked at again, because that was a commit.
-    commit(server, namespaces, key, revision, change);
+    let _ = server.commit(&table(), key, Some(revision), change, |_| Ok::<(), std::convert::Infallible>(()));
 }
 
 fn has_finalizer(namespace: &Value) -> bool {
     namespace["spec"]["finalizers"].as_array().is_some_and(|list| list.contains(&json!(FINALIZER)))
-}
-
-/// Whether the object was as it was read.
-fn commit(server: &Server, served: &Served, key: &Key, revision: u64, change: Change) -> bool {
-    let done = server
-        .commit(served.storage(), key, Some(revision), change, |_| Ok::<(), std::convert::Infallible>(()));
-    let conflict = matches!(done, Err(Refused::Conflict));
-    if !conflict {
-        crate::crd::after_write(server, served.storage());
-    }
-    !conflict
 }
 
 /// What finalizers hold in a namespace.
@@ -186,33 +177,26 @@ struct Left {
     finalizers: Vec<String>,
 }
 
-fn delete_contents(server: &Server, served: &Served, namespace: &str, left: &mut Vec<Left>) {
-    let snapshot = server.read(|store| store.snapshot(served.storage()));
-    let mut held = Left { resource: String::new(), count: 0, finalizers: Vec::new() };
+/// Deletes the objects of a namespace as they were when the snapshot was taken; what is left of them.
+fn delete_contents(server: &Server, served: &Served, snapshot: &Snapshot, namespace: &str) -> Option<Left> {
+    let resource = &served.resource;
+    // The core group is shown as `pods.`.
+    let resource = format!("{}.{}", resource.plural, resource.group);
+    let mut left = Left { resource, count: 0, finalizers: Vec::new() };
     for (key, stored) in snapshot.range(namespace, None) {
-        let mut object = served.value(stored);
-        let finalizers = metadata::finalizers(&object);
-        if finalizers.is_empty() {
-            // Somebody changed it meanwhile: it is still there, and that change brings us here again.
-            held.count += usize::from(!commit(server, served, key, stored.revision, Change::Delete));
-            continue;
+        let object = served.value(stored);
+        let finalizers = metadata::owned_finalizers(&object);
+        let deletion = delete::begin_deletion(server, served, key, stored.revision, &object, &finalizers);
+        if deletion != Deletion::Changed {
+            crate::crd::after_write(server, served.storage());
         }
-        held.count += 1;
-        held.finalizers.extend(finalizers.into_iter().map(str::to_owned));
-        if !metadata::is_terminating(&object) {
-            let fields = metadata::of(&mut object);
-            fields.insert("deletionTimestamp".to_owned(), json!(server.clock.now_seconds()));
-            fields.insert("deletionGracePeriodSeconds".to_owned(), json!(0));
-            metadata::raise_generation(&mut object);
-            commit(server, served, key, stored.revision, Change::Put(served.document(&object)));
+        // What somebody changed meanwhile is still there, and that change brings us here again.
+        if deletion != Deletion::Gone {
+            left.count += 1;
+            left.finalizers.extend(finalizers);
         }
     }
-    if held.count > 0 {
-        let resource = &served.resource;
-        // The core group is shown as `pods.`.
-        held.resource = format!("{}.{}", resource.plural, resource.group);
-        left.push(held);
-    }
+    (left.count > 0).then_some(left)
 }
 
 /// The five conditions that say how far the deletion is.
@@ -285,4 +269,29 @@ fn set_conditions(server: &Server, namespace: &mut Value, left: &[Left]) {
         })
         .collect();
     namespace["status"]["conditions"] = Value::Array(conditions);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[tokio::test]
+    async fn an_object_that_changed_meanwhile_is_left() {
+        const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+        let server = testing::server();
+        let map = |name: &str| json!({"metadata": {"name": name}});
+        testing::create(&server, MAPS, &map("changed")).unwrap();
+        testing::create(&server, MAPS, &map("same")).unwrap();
+        let served = testing::call(&server, MAPS).served;
+        let before = server.read(|store| store.snapshot(served.storage()));
+        testing::delete(&server, &format!("{MAPS}/changed")).unwrap();
+        testing::create(&server, MAPS, &map("changed")).unwrap();
+
+        let left = delete_contents(&server, &served, &before, "default").unwrap();
+        assert_eq!((left.count, left.finalizers.len()), (1, 0));
+        let now = server.read(|store| store.snapshot(served.storage()));
+        assert!(now.range("default", None).map(|(key, _)| key.name()).eq(["changed"]));
+        assert!(delete_contents(&server, &served, &now, "default").is_none());
+    }
 }

@@ -1,7 +1,93 @@
-//! Values for property tests.
+//! Values for property tests, and requests that need no client.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use proptest::prelude::*;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+
+use crate::request::accept::Accept;
+use crate::request::path::Route;
+use crate::request::query::Query;
+use crate::server::{ApiServer, Options, Server, Warnings};
+use crate::status::ApiError;
+use crate::verbs::{Call, create, delete};
+
+/// A server without controllers, whose parts can be called one by one.
+pub(crate) struct Running {
+    server: Arc<Server>,
+    /// Watches end with the last handle.
+    _handle: ApiServer,
+}
+
+impl std::ops::Deref for Running {
+    type Target = Arc<Server>;
+
+    fn deref(&self) -> &Arc<Server> {
+        &self.server
+    }
+}
+
+/// Starts a server.
+pub(crate) fn server() -> Running {
+    let handle = ApiServer::start(Options::default());
+    Running { server: handle.server(), _handle: handle }
+}
+
+/// A request to a path, at the point where its resource was found and nothing was done yet.
+pub(crate) fn call(server: &Arc<Server>, path: &str) -> Call {
+    let Route::Resource(path) = Route::parse(path) else {
+        panic!("{path} leads to no resource");
+    };
+    let registry = server.registry();
+    let served = registry.get(&path.group, &path.version, &path.plural);
+    Call {
+        server: Arc::clone(server),
+        served: Arc::clone(served.unwrap_or_else(|| panic!("{} is not served", path.plural))),
+        path,
+        query: Query::parse(""),
+        accept: Accept::JSON,
+        content_type: None,
+        user_agent: String::new(),
+        warnings: Warnings::default(),
+    }
+}
+
+/// Creates an object in a collection.
+pub(crate) fn create(server: &Arc<Server>, collection: &str, object: &Value) -> Result<(), ApiError> {
+    create::run(&mut call(server, collection), &Bytes::from(object.to_string())).map(drop)
+}
+
+/// Deletes an object.
+pub(crate) fn delete(server: &Arc<Server>, path: &str) -> Result<(), ApiError> {
+    delete::run(&mut call(server, path), &Bytes::new()).map(drop)
+}
+
+/// The path of all definitions.
+pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+/// The path of the things that [`definition`] defines.
+pub(crate) const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
+
+/// Defines things of any shape, in the version `v1`.
+pub(crate) fn definition() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+            }}}],
+        },
+    })
+}
+
+/// A thing with these finalizers.
+pub(crate) fn thing(name: &str, finalizers: &[&str]) -> Value {
+    json!({
+        "apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name, "finalizers": finalizers},
+    })
+}
 
 /// JSON of little depth whose names collide often.
 pub(crate) fn json_value() -> impl Strategy<Value = Value> {

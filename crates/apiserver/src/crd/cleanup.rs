@@ -1,13 +1,14 @@
 //! The end of a definition: its objects go first, then it goes itself.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::names::{condition, set_condition, track};
-use super::{CLEANUP, all, commit, put};
+use super::{CLEANUP, all, commit, put, resource};
 use crate::registry::Served;
 use crate::resource::StorageKey;
 use crate::server::Server;
-use crate::store::{Change, Key};
+use crate::store::{Change, Key, Snapshot};
+use crate::verbs::delete::begin_deletion;
 use crate::verbs::metadata;
 
 /// Deletes the objects of definitions that are being deleted, and the definitions that have none left.
@@ -42,10 +43,14 @@ fn finish(server: &Server, served: &Served, key: &Key, mut revision: u64, defini
     }
     // At every look, because an object that was changed meanwhile escapes one.
     if established {
-        delete_instances(server, &storage);
-    }
-    if established && server.read(|store| store.snapshot(&storage).len() > 0) {
-        return;
+        let snapshot = server.read(|store| store.snapshot(&storage));
+        // Objects of a version that is not served are deleted as well.
+        if let Some(instances) = resource::of_storage(&definition, &server.registry()) {
+            delete_instances(server, &instances, &snapshot);
+        }
+        if server.read(|store| store.snapshot(&storage).len() > 0) {
+            return;
+        }
     }
     let finalizers: Vec<String> = metadata::finalizers(&definition)
         .into_iter()
@@ -53,7 +58,12 @@ fn finish(server: &Server, served: &Served, key: &Key, mut revision: u64, defini
         .map(str::to_owned)
         .collect();
     if finalizers.is_empty() {
-        commit(server, served, key, revision, Change::Delete);
+        if commit(server, served, key, revision, Change::Delete)
+            && !server.registry().tables().contains(&storage)
+        {
+            // Nothing was served of it, so that nobody else will close it.
+            server.close(&storage);
+        }
     } else {
         metadata::set_finalizers(&mut definition, &finalizers);
         put(server, served, key, revision, &definition);
@@ -70,26 +80,12 @@ fn reason(definition: &Value) -> &str {
         .unwrap_or_default()
 }
 
-/// Deletes every object of a table, and marks those that finalizers hold.
-fn delete_instances(server: &Server, storage: &StorageKey) {
-    let Some(served) = server.registry().all().find(|served| served.storage() == storage).cloned() else {
-        return;
-    };
-    let snapshot = server.read(|store| store.snapshot(storage));
+/// Deletes the objects of a table as they were when the snapshot was taken, and marks those that finalizers hold.
+fn delete_instances(server: &Server, served: &Served, snapshot: &Snapshot) {
     for (key, stored) in snapshot.range("", None) {
-        let mut object = served.value(stored);
-        let change = if metadata::finalizers(&object).is_empty() {
-            Change::Delete
-        } else if metadata::is_terminating(&object) {
-            continue;
-        } else {
-            let fields = metadata::of(&mut object);
-            fields.insert("deletionTimestamp".to_owned(), json!(server.clock.now_seconds()));
-            fields.insert("deletionGracePeriodSeconds".to_owned(), json!(0));
-            metadata::raise_generation(&mut object);
-            Change::Put(served.document(&object))
-        };
+        let object = served.value(stored);
+        let finalizers = metadata::owned_finalizers(&object);
         // Whoever changed the object meanwhile makes this definition be looked at again.
-        commit(server, &served, key, stored.revision, change);
+        begin_deletion(server, served, key, stored.revision, &object, &finalizers);
     }
 }

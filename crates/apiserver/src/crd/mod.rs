@@ -23,6 +23,11 @@ pub(crate) const PLURAL: &str = "customresourcedefinitions";
 /// Keeps a definition until its objects are gone.
 pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
+/// The table of definitions.
+pub(crate) fn table() -> StorageKey {
+    StorageKey { group: GROUP.to_owned(), plural: PLURAL.to_owned() }
+}
+
 pub(crate) fn is_table(storage: &StorageKey) -> bool {
     storage.group == GROUP && storage.plural == PLURAL
 }
@@ -119,3 +124,6 @@ fn renew_registry(server: &Server, definitions: &[Definition]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

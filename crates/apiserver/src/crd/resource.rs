@@ -24,6 +24,13 @@ pub(super) fn resources(definition: &Value, old: &Registry) -> Vec<Arc<Served>> 
     served.filter_map(|version| served_version(definition, version, old)).collect()
 }
 
+/// The resource in the version of the storage, whether it is served or not.
+pub(super) fn of_storage(definition: &Value, registry: &Registry) -> Option<Arc<Served>> {
+    let versions = definition["spec"]["versions"].as_array()?;
+    let version = versions.iter().find(|version| version["storage"] == true)?;
+    served_version(definition, version, registry)
+}
+
 fn served_version(definition: &Value, version: &Value, old: &Registry) -> Option<Arc<Served>> {
     let custom = Custom {
         definition: metadata::text(definition, "name").to_owned(),

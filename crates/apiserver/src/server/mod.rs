@@ -26,7 +26,7 @@ pub use body::ResponseBody;
 pub(crate) use listener::Closing;
 pub use listener::{ListenError, ListenOptions, Listener, Transport};
 pub use service::ApiService;
-pub(crate) use state::{Refused, Server};
+pub(crate) use state::{Refused, Server, Signal};
 pub(crate) use warnings::Warnings;
 
 use crate::authentication::{Authenticator, Tokens};
@@ -188,6 +188,12 @@ impl ApiServer {
     #[must_use]
     pub fn service(&self) -> ApiService {
         ApiService::new(Arc::clone(&self.core))
+    }
+
+    /// What requests are answered from.
+    #[cfg(test)]
+    pub(crate) fn server(&self) -> Arc<Server> {
+        Arc::clone(&self.core.server)
     }
 
     /// What goes wrong on purpose: rules that are added and removed while the server runs.

@@ -14,7 +14,7 @@ use crate::persistence::Journal;
 use crate::registry::Registry;
 use crate::resource::StorageKey;
 use crate::status::ApiError;
-use crate::store::{Change, Event, Key, Store};
+use crate::store::{Change, Closed, Event, Key, Store};
 
 /// Spreads revisions over seeds: the golden ratio, as in splitmix64.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -42,8 +42,11 @@ pub(crate) struct Server {
 struct State {
     store: Store<StorageKey>,
     /// Wakes the watchers of a table.
-    wakers: BTreeMap<StorageKey, watch::Sender<()>>,
+    wakers: BTreeMap<StorageKey, watch::Sender<Signal>>,
 }
+
+/// What watchers of a table are told: that something happened, and once the table is no more, all that had happened.
+pub(crate) type Signal = Option<Arc<Closed>>;
 
 /// Why a commit did not happen.
 #[derive(Debug)]
@@ -96,7 +99,7 @@ impl Server {
             affected.iter().filter_map(|storage| state.wakers.get(storage).cloned()).collect()
         };
         for waker in wakers {
-            waker.send_replace(());
+            waker.send_replace(None);
         }
     }
 
@@ -110,15 +113,13 @@ impl Server {
         self.state.lock().store.open(storage);
     }
 
-    /// Forgets a table. Its watchers find their history gone and end.
+    /// Forgets a table. Its watchers read to the end what happened in it, and end.
     pub(crate) fn close(&self, storage: &StorageKey) {
-        let waker = {
-            let mut state = self.state.lock();
-            state.store.close(storage);
-            state.wakers.remove(storage)
-        };
-        if let Some(waker) = waker {
-            waker.send_replace(());
+        let mut state = self.state.lock();
+        let closed = state.store.close(storage).map(Arc::new);
+        if let Some(waker) = state.wakers.remove(storage) {
+            // Under the lock, so that whoever finds the table gone finds its history here.
+            waker.send_replace(closed);
         }
     }
 
@@ -134,7 +135,7 @@ impl Server {
             (state.store.evict(storage), state.wakers.get(storage).cloned())
         };
         if let Some(waker) = waker {
-            waker.send_replace(());
+            waker.send_replace(None);
         }
         known
     }
@@ -160,14 +161,9 @@ impl Server {
         };
         // Woken outside of the lock: the first thing a watcher does is to take it.
         if let Some(waker) = waker {
-            waker.send_replace(());
+            waker.send_replace(None);
         }
-        // Commits may arrive here in another order than they were made.
-        self.committed.send_if_modified(|latest| {
-            let later = event.revision > *latest;
-            *latest = event.revision.max(*latest);
-            later
-        });
+        self.publish(event.revision);
         Ok(event)
     }
 
@@ -205,10 +201,20 @@ impl Server {
         }
     }
 
+    /// Tells who waits for it that this revision is committed. Commits may arrive here in another order than they were
+    /// made.
+    fn publish(&self, revision: u64) {
+        self.committed.send_if_modified(|latest| {
+            let later = revision > *latest;
+            *latest = revision.max(*latest);
+            later
+        });
+    }
+
     /// Becomes ready after each commit to the table.
-    pub(crate) fn changes(&self, storage: &StorageKey) -> watch::Receiver<()> {
+    pub(crate) fn changes(&self, storage: &StorageKey) -> watch::Receiver<Signal> {
         let mut state = self.state.lock();
-        state.wakers.entry(storage.clone()).or_insert_with(|| watch::Sender::new(())).subscribe()
+        state.wakers.entry(storage.clone()).or_insert_with(|| watch::Sender::new(None)).subscribe()
     }
 
     /// Becomes ready after each commit to any table.
@@ -232,5 +238,21 @@ impl Server {
     /// A number below `bound`, which must be positive.
     pub(crate) fn random_below(&self, bound: u64) -> u64 {
         self.random.lock().u64(..bound)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing;
+
+    #[tokio::test]
+    async fn a_published_revision_never_goes_back() {
+        let server = testing::server();
+        let mut commits = server.commits();
+        server.publish(90);
+        assert_eq!(*commits.borrow_and_update(), 90);
+        server.publish(70);
+        assert_eq!(*commits.borrow(), 90);
+        assert!(!commits.has_changed().unwrap(), "an older revision is no news");
     }
 }

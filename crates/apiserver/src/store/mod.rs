@@ -122,6 +122,17 @@ pub(crate) enum Change {
     Delete,
 }
 
+/// The history of a table that is no more: for those who had not read all of it.
+#[derive(Debug)]
+pub(crate) struct Closed(History);
+
+impl Closed {
+    /// As [`Store::events_after`].
+    pub(crate) fn events_after(&self, revision: u64, max: usize) -> Result<Vec<Arc<Event>>, Expired> {
+        Ok(self.0.after(revision)?.take(max).cloned().collect())
+    }
+}
+
 /// The object is not what the commit expected: read it again.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Conflict;
@@ -173,9 +184,9 @@ impl<T: Ord + Clone> Store<T> {
             .or_insert_with(|| Table { objects: Objects::new(), history: History::new(revision) });
     }
 
-    /// Forgets the table with its objects and its history, without events.
-    pub(crate) fn close(&mut self, table: &T) {
-        self.tables.remove(table);
+    /// Forgets the table with its objects, without events. What happened in it until now is returned.
+    pub(crate) fn close(&mut self, table: &T) -> Option<Closed> {
+        self.tables.remove(table).map(|table| Closed(table.history))
     }
 
     pub(crate) fn get(&self, table: &T, key: &Key) -> Option<&Arc<Stored>> {
@@ -241,7 +252,8 @@ impl<T: Ord + Clone> Store<T> {
 
     /// Applies the change if the object's revision is `expected` (`None`: there is no such object).
     ///
-    /// Deleting what does not exist is a [`Conflict`], whatever was expected.
+    /// Deleting what does not exist is a [`Conflict`], whatever was expected, and so is everything in a table that is not
+    /// open: nothing is ever stored where nobody would find it.
     pub(crate) fn commit(
         &mut self,
         table: &T,
@@ -249,7 +261,6 @@ impl<T: Ord + Clone> Store<T> {
         expected: Option<u64>,
         change: Change,
     ) -> Result<Arc<Event>, Conflict> {
-        self.open(table);
         let revision = self.revision + 1;
         let table = self.tables.get_mut(table).ok_or(Conflict)?;
         let before = table.objects.get(key).cloned();

@@ -43,6 +43,18 @@ fn a_commit_that_expects_another_revision_changes_nothing() {
 }
 
 #[test]
+fn nothing_is_stored_in_a_table_that_is_not_open() {
+    let mut store = store(10);
+    put(&mut store, "a", 1);
+    let closed = store.close(&TABLE).unwrap();
+    let key = Key::new("ns", "b");
+    assert_eq!(store.commit(&TABLE, &key, None, Change::Put(document(1))).unwrap_err(), Conflict);
+    store.open(&TABLE);
+    assert_eq!(names(&store.snapshot(&TABLE)), "");
+    assert_eq!(closed.events_after(1, 9).unwrap().len(), 1, "what had happened can still be read");
+}
+
+#[test]
 fn keys_order_as_in_etcd() {
     let mut store = store(10);
     for namespace in ["a", "a-b", "a.b", "b"] {

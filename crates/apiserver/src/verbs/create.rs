@@ -130,7 +130,10 @@ fn prepare(
 fn commit(call: &Call, namespace: &str, object: &Value) -> Result<Option<std::sync::Arc<Stored>>, ApiError> {
     let key = Key::new(namespace, metadata::text(object, "name"));
     let change = Change::Put(call.served.document(object));
-    let guard = |store: &Store<StorageKey>| check_namespace(call, store, namespace, key.name());
+    let guard = |store: &Store<StorageKey>| {
+        check_namespace(call, store, namespace, key.name())?;
+        check_definition(call, store, key.name())
+    };
     match call.server.commit(call.served.storage(), &key, None, change, guard) {
         Ok(event) => Ok(event.after.clone()),
         Err(Refused::Conflict) => Ok(None),
@@ -176,6 +179,27 @@ fn check_namespace(
         field: "metadata.namespace".to_owned(),
     };
     Err(forbidden(&resource.group, &resource.plural, name, &why).with_causes(vec![cause]))
+}
+
+/// Objects can only be created as long as their definition defines them: this request may have begun before it went.
+fn check_definition(call: &Call, store: &Store<StorageKey>, name: &str) -> Result<(), ApiError> {
+    let Some(custom) = &call.served.custom else {
+        return Ok(());
+    };
+    let definition = store.get(&crate::crd::table(), &Key::new("", &custom.definition));
+    if definition.is_some_and(|definition| definition.document.is_terminating()) {
+        return Err(terminating_definition(call, name));
+    }
+    let resource = &call.served.resource;
+    let registry = call.server.registry();
+    let now = registry.get(&resource.group, &resource.version, &resource.plural);
+    // One of the same name that came later defines other objects.
+    let is_same = |now: &Served| now.custom.as_ref().is_some_and(|now| now.uid == custom.uid);
+    if definition.is_some() && now.is_some_and(|now| is_same(now)) {
+        return Ok(());
+    }
+    let message = "the server could not find the requested resource";
+    Err(ApiError::new(404, "NotFound", message).with_details("", "", ""))
 }
 
 /// 403 for an object.

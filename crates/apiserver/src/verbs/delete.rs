@@ -15,7 +15,7 @@ use crate::request::{body, yaml};
 use crate::selection::Selection;
 use crate::server::{Refused, Server};
 use crate::status::ApiError;
-use crate::store::{Change, Stored};
+use crate::store::{Change, Key, Stored};
 
 /// The finalizer that keeps an object until its dependents lost their references to it.
 pub(crate) const ORPHAN: &str = "orphan";
@@ -126,15 +126,38 @@ pub(crate) fn delete(call: &mut Call, options: &DeleteOptions) -> Result<Reply, 
     ))
 }
 
-/// What the server itself does to an object it deletes: the object goes at once, or is marked if anything holds it.
+/// How an object fares that the server deletes on its own account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deletion {
+    Gone,
+    /// It is marked, now or since earlier, and something holds it.
+    Held,
+    /// It is not what was read: nothing was done.
+    Changed,
+}
+
+/// Deletes an object on the server's own account: it goes at once, or is marked if its kind or `finalizers`, which are
+/// those it has from now on, hold it.
 pub(crate) fn begin_deletion(
     server: &Server,
     served: &Served,
+    key: &Key,
+    revision: u64,
     object: &Value,
     finalizers: &[String],
-) -> Change {
+) -> Deletion {
     let (marked, held) = begin(server, served, object, finalizers, &Grace::None);
-    if held { Change::Put(served.document(&marked)) } else { Change::Delete }
+    if held && marked == *object {
+        return Deletion::Held;
+    }
+    let change = if held { Change::Put(served.document(&marked)) } else { Change::Delete };
+    let done = server
+        .commit(served.storage(), key, Some(revision), change, |_| Ok::<(), std::convert::Infallible>(()));
+    match done {
+        Err(Refused::Conflict) => Deletion::Changed,
+        _ if held => Deletion::Held,
+        _ => Deletion::Gone,
+    }
 }
 
 /// The object with these finalizers as its deletion begins, and whether anything keeps it for now.

@@ -51,6 +51,11 @@ pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
     list.map(|list| list.iter().filter_map(Value::as_str).collect()).unwrap_or_default()
 }
 
+/// The finalizers of an object, to be changed.
+pub(crate) fn owned_finalizers(object: &Value) -> Vec<String> {
+    finalizers(object).into_iter().map(str::to_owned).collect()
+}
+
 /// Sets a list field of `metadata`, or removes it if the list is empty.
 pub(crate) fn set_finalizers(object: &mut Value, finalizers: &[String]) {
     let metadata = of(object);

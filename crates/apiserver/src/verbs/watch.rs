@@ -21,7 +21,7 @@ use crate::protobuf;
 use crate::request::accept::{Encoding, View};
 use crate::request::query::{ListOptions, revision};
 use crate::selection::Selection;
-use crate::server::{Closing, ResponseBody};
+use crate::server::{Closing, ResponseBody, Signal};
 use crate::status::ApiError;
 use crate::store::{Event, Key, Snapshot, Stored};
 
@@ -143,7 +143,7 @@ struct Watch {
     cut: Option<Cut>,
     /// When the next bookmark is due; `None` if the client wants none.
     bookmark: Option<Instant>,
-    changes: tokio::sync::watch::Receiver<()>,
+    changes: tokio::sync::watch::Receiver<Signal>,
     /// The listener's end, if the watch came through one.
     closing: Option<Closing>,
     /// The server's.
@@ -282,14 +282,27 @@ impl Watch {
         (!out.is_empty()).then(|| Bytes::from(out))
     }
 
+    /// Events after the cursor, from the table or from what is left of it, and the present revision.
+    fn read(&self) -> Result<(Vec<Arc<Event>>, u64), crate::store::Expired> {
+        let storage = self.call.served.storage();
+        let cursor = self.cursor;
+        let open = self.changes.borrow().is_none().then(|| {
+            self.call.server.read(|store| (store.events_after(storage, cursor, BATCH), store.revision()))
+        });
+        if let Some((Ok(events), now)) = open {
+            return Ok((events, now));
+        }
+        // The end may have come between the two looks.
+        match &*self.changes.borrow() {
+            Some(closed) => Ok((closed.events_after(cursor, BATCH)?, cursor)),
+            None => Err(crate::store::Expired),
+        }
+    }
+
     /// What happened since the cursor, as far as it fits.
     fn event_chunk(&mut self) -> Result<Option<Bytes>, crate::store::Expired> {
         loop {
-            let storage = self.call.served.storage();
-            let cursor = self.cursor;
-            let (events, now) =
-                self.call.server.read(|store| (store.events_after(storage, cursor, BATCH), store.revision()));
-            let events = events?;
+            let (events, now) = self.read()?;
             if events.is_empty() {
                 self.cursor = self.cursor.max(now);
                 return Ok(None);

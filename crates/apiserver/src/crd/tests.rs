@@ -1,0 +1,113 @@
+//! How definitions go while others are busy with their objects.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::{self, DEFINITIONS, THINGS, definition, thing};
+use crate::verbs::{create, read, update};
+
+const THE_DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com";
+
+fn things() -> StorageKey {
+    StorageKey { group: "example.com".to_owned(), plural: "things".to_owned() }
+}
+
+fn count(server: &Server) -> usize {
+    server.read(|store| store.snapshot(&things()).len())
+}
+
+fn is_defined(server: &testing::Running) -> bool {
+    read::get(&testing::call(server, THE_DEFINITION)).is_ok()
+}
+
+#[tokio::test]
+async fn a_create_that_began_before_its_definition_went_leaves_nothing_behind() {
+    let server = testing::server();
+    testing::create(&server, DEFINITIONS, &definition()).unwrap();
+    let mut late = testing::call(&server, THINGS);
+    testing::delete(&server, THE_DEFINITION).unwrap();
+    let body = Bytes::from(thing("ghost", &[]).to_string());
+    let error = create::run(&mut late, &body).unwrap_err();
+    assert_eq!((error.code(), error.reason()), (404, "NotFound"));
+    assert_eq!(count(&server), 0);
+    // The same under a definition that came later.
+    testing::create(&server, DEFINITIONS, &definition()).unwrap();
+    assert_eq!(create::run(&mut late, &body).unwrap_err().code(), 404);
+    assert_eq!(count(&server), 0);
+}
+
+#[tokio::test]
+async fn nothing_is_created_while_a_definition_goes() {
+    let server = testing::server();
+    testing::create(&server, DEFINITIONS, &definition()).unwrap();
+    testing::create(&server, THINGS, &thing("held", &["example.com/hold"])).unwrap();
+    let mut late = testing::call(&server, THINGS);
+    testing::delete(&server, THE_DEFINITION).unwrap();
+    let error = create::run(&mut late, &Bytes::from(thing("late", &[]).to_string())).unwrap_err();
+    assert_eq!(error.code(), 403, "{}", error.message());
+    assert_eq!(count(&server), 1);
+}
+
+#[tokio::test]
+async fn objects_that_changed_while_they_were_deleted_are_deleted_at_the_next_look() {
+    let server = testing::server();
+    testing::create(&server, DEFINITIONS, &definition()).unwrap();
+    testing::create(&server, THINGS, &thing("held", &["example.com/hold"])).unwrap();
+    testing::delete(&server, THE_DEFINITION).unwrap();
+    // An object that escaped the first look: it neither has a finalizer nor is it marked.
+    let served = testing::call(&server, THINGS).served;
+    let escaped = served.document(&thing("escaped", &[]));
+    let key = Key::new("default", "escaped");
+    server
+        .commit(&things(), &key, None, Change::Put(escaped), |_| Ok::<(), std::convert::Infallible>(()))
+        .unwrap();
+    after_write(&server, &things());
+    assert_eq!(count(&server), 1, "the held one");
+    let mut release = testing::call(&server, &format!("{THINGS}/held"));
+    let held = server.read(|store| store.get(&things(), &Key::new("default", "held")).cloned()).unwrap();
+    let mut held = served.value(&held);
+    metadata::set_finalizers(&mut held, &[]);
+    update::run(&mut release, &Bytes::from(held.to_string())).unwrap();
+    assert!(!is_defined(&server));
+}
+
+#[tokio::test]
+async fn a_definition_goes_even_if_no_version_of_it_is_served() {
+    let server = testing::server();
+    testing::create(&server, DEFINITIONS, &definition()).unwrap();
+    testing::create(&server, THINGS, &thing("a", &[])).unwrap();
+    let mut call = testing::call(&server, THE_DEFINITION);
+    let unserved = json!([{"op": "replace", "path": "/spec/versions/0/served", "value": false}]);
+    call.content_type = Some("application/json-patch+json".to_owned());
+    crate::verbs::patch::run(&mut call, &Bytes::from(unserved.to_string())).unwrap();
+    assert_eq!(count(&server), 1, "objects of a version that is not served are kept");
+    testing::delete(&server, THE_DEFINITION).unwrap();
+    assert!(!is_defined(&server));
+    assert_eq!(count(&server), 0);
+    testing::create(&server, DEFINITIONS, &definition()).unwrap();
+    testing::create(&server, THINGS, &thing("a", &[])).unwrap();
+}
+
+#[tokio::test]
+async fn watchers_see_what_was_deleted_before_they_end() {
+    use futures::StreamExt;
+    use http_body_util::BodyExt;
+
+    let server = testing::server();
+    testing::create(&server, DEFINITIONS, &definition()).unwrap();
+    testing::create(&server, THINGS, &thing("a", &[])).unwrap();
+    let reply = crate::verbs::watch::run(testing::call(&server, THINGS), None, None).unwrap();
+    testing::delete(&server, THE_DEFINITION).unwrap();
+    let mut lines = String::new();
+    let mut chunks = reply.body.into_data_stream();
+    while let Some(chunk) = chunks.next().await {
+        lines.push_str(std::str::from_utf8(&chunk.unwrap()).unwrap());
+    }
+    let events: Vec<String> = lines
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .map(|event| format!("{} {}", event["type"], event["object"]["metadata"]["name"]))
+        .collect();
+    assert_eq!(events, [r#""ADDED" "a""#, r#""DELETED" "a""#]);
+}
