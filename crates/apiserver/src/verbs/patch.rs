@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::reply::Reply;
 use super::update::{self, Ownership};
-use super::{Call, create, metadata};
+use super::{Call, RETRIES, create, metadata};
 use crate::go;
 use crate::managed_fields::{self, Writer};
 use crate::registry::Served;
@@ -184,35 +184,50 @@ fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply
     let manager = call.manager(options);
     let force = options.force.unwrap_or(false);
     let subresource = call.path.subresource.clone();
-    let exists = call.server.read(|store| store.get(call.served.storage(), &call.key()).is_some());
-    if !exists {
-        if !subresource.is_empty() {
+    for _ in 0..RETRIES {
+        let exists = call.server.read(|store| store.get(call.served.storage(), &call.key()).is_some());
+        let outcome = if exists {
+            let changed = update::change(call, options, |call, old| {
+                let mut new = merge(call, Some(old), &applied, &manager, force)?;
+                call.served.conform_applied(&mut new);
+                Ok((new, Ownership::Applied))
+            });
+            changed.and_then(|changed| changed.reply(call))
+        } else if subresource.is_empty() {
+            create_applied(call, &applied, &manager, force, options)
+        } else {
             return Err(call.not_found());
-        }
-        let uid = metadata::text(&applied, "uid");
-        if !uid.is_empty() {
-            return Err(call.conflict(&format!(
-                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-            )));
-        }
-        let mut object = merge(call, None, &applied, &manager, force)?;
-        metadata::of(&mut object).remove("resourceVersion");
-        metadata::reconcile_namespace(&call.served, &call.path.namespace, &mut object)?;
-        call.served.conform_applied(&mut object);
-        let created = create::create(call, object, options, Ownership::Applied);
-        match created {
-            Ok(created) => return created.reply(call, 201),
-            // Somebody created it meanwhile: apply to that.
-            Err(error) if error.reason() == "AlreadyExists" => {}
-            Err(error) => return Err(error),
+        };
+        match outcome {
+            // Somebody created or deleted it meanwhile: apply to what is there now.
+            Err(error) if error.reason() == if exists { "NotFound" } else { "AlreadyExists" } => {}
+            outcome => return outcome,
         }
     }
-    let changed = update::change(call, options, |call, old| {
-        let mut new = merge(call, Some(old), &applied, &manager, force)?;
-        call.served.conform_applied(&mut new);
-        Ok((new, Ownership::Applied))
-    })?;
-    changed.reply(call)
+    Err(call.conflict(
+        "the object has been modified; please apply your changes to the latest version and try again",
+    ))
+}
+
+/// Creates what is applied.
+fn create_applied(
+    call: &mut Call,
+    applied: &Value,
+    manager: &str,
+    force: bool,
+    options: &WriteOptions,
+) -> Result<Reply, ApiError> {
+    let uid = metadata::text(applied, "uid");
+    if !uid.is_empty() {
+        return Err(call.conflict(&format!(
+            "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        )));
+    }
+    let mut object = merge(call, None, applied, manager, force)?;
+    metadata::of(&mut object).remove("resourceVersion");
+    metadata::reconcile_namespace(&call.served, &call.path.namespace, &mut object)?;
+    call.served.conform_applied(&mut object);
+    create::create(call, object, options, Ownership::Applied)?.reply(call, 201)
 }
 
 /// The configuration in the body, checked against the endpoint.
@@ -275,4 +290,41 @@ fn merge(
     };
     let reset = call.served.reset_fields(&call.path.subresource);
     managed_fields::apply(&call.served.schema, live, applied, &writer, force, reset)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::server::Server;
+    use crate::testing;
+
+    /// Applies a ConfigMap with one entry.
+    fn apply_map(server: &Arc<Server>, value: &str) -> Result<Reply, ApiError> {
+        let mut call = testing::call(server, "/api/v1/namespaces/default/configmaps/a");
+        call.query = crate::request::query::Query::parse("fieldManager=test&force=true");
+        call.content_type = Some(APPLY.to_owned());
+        let map =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": value}});
+        run(&mut call, &Bytes::from(map.to_string()))
+    }
+
+    #[tokio::test]
+    async fn an_apply_succeeds_while_somebody_deletes_the_object_again_and_again() {
+        let server = testing::server();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    // It may be gone already.
+                    let _ = testing::delete(&server, "/api/v1/namespaces/default/configmaps/a");
+                }
+            });
+            let failed = (0..2000).find_map(|n| apply_map(&server, &n.to_string()).err());
+            done.store(true, Ordering::Relaxed);
+            assert_eq!(failed, None);
+        });
+    }
 }
