@@ -273,7 +273,20 @@ type Name = (String, String, String);
 pub(crate) struct Registry {
     served: BTreeMap<Name, Arc<Served>>,
     builtin_groups: BTreeSet<String>,
+    /// Kinds that were served once, the oldest first.
+    retired: Vec<Retired>,
 }
+
+/// A kind that was served, and where its objects were.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Retired {
+    kind: String,
+    storage: StorageKey,
+    namespaced: bool,
+}
+
+/// Kinds beyond this number are forgotten once they are not served any more.
+const RETIRED: usize = 1000;
 
 impl Registry {
     /// The builtin resources alone.
@@ -298,7 +311,37 @@ impl Registry {
         Self {
             served: served.map(|(name, served)| (name.clone(), Arc::clone(served))).collect(),
             builtin_groups: self.builtin_groups.clone(),
+            retired: self.retired.clone(),
         }
+    }
+
+    /// Remembers what `old` served and this does not.
+    pub(crate) fn retire(&mut self, old: &Self) {
+        let Self { served, retired, .. } = self;
+        let is_served = |kind: &Retired| {
+            let same = |now: &Arc<Served>| *now.storage() == kind.storage && now.resource.kind == kind.kind;
+            served.values().any(same)
+        };
+        for resource in old.all().map(|served| &served.resource) {
+            let kind = Retired {
+                kind: resource.kind.clone(),
+                storage: resource.storage.clone(),
+                namespaced: resource.namespaced,
+            };
+            if !is_served(&kind) {
+                retired.retain(|known| known.kind != kind.kind || known.storage.group != kind.storage.group);
+                retired.push(kind);
+            }
+        }
+        retired.retain(|kind| !is_served(kind));
+        retired.drain(..retired.len().saturating_sub(RETIRED));
+    }
+
+    /// Where objects of a kind were that is not served any more, and whether they had namespaces.
+    pub(crate) fn retired(&self, group: &str, kind: &str) -> Option<(StorageKey, bool)> {
+        let retired =
+            self.retired.iter().find(|retired| retired.kind == kind && retired.storage.group == group)?;
+        Some((retired.storage.clone(), retired.namespaced))
     }
 
     pub(crate) fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Served>> {

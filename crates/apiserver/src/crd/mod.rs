@@ -111,6 +111,7 @@ fn renew_registry(server: &Server, definitions: &[Definition]) {
     if !changed {
         return;
     }
+    new.retire(&old);
     let gone: Vec<StorageKey> = {
         let kept = new.tables();
         affected.iter().filter(|storage| !kept.contains(storage)).cloned().collect()
