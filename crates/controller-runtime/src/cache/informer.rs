@@ -8,7 +8,11 @@ use std::{
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
-use super::{lazy::Lazy, shelf::Shelf, store::Store};
+use super::{
+    lazy::Lazy,
+    shelf::{Holding, Shelf},
+    store::Store,
+};
 use crate::{
     event::Event,
     object::{Object, ObjectKey},
@@ -43,9 +47,9 @@ pub(crate) struct Status {
 
 impl<K: Object> Informer<K> {
     /// Of the kind that `info` says.
-    pub(crate) fn new(info: &K::DynamicType) -> Self {
+    pub(crate) fn new(info: &K::DynamicType, holding: Holding, managed_fields: bool) -> Self {
         Self {
-            shelf: Shelf::new(info),
+            shelf: Shelf::new(info, holding, managed_fields),
             store: RwLock::default(),
             subscribers: Mutex::new(Subscribers { all: BTreeMap::new(), next: 0 }),
             status: watch::Sender::default(),

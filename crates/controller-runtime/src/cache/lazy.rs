@@ -1,8 +1,20 @@
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::PartialObjectMeta;
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
 
 use super::{
     decode_error::DecodeError,
+    hot::Hot,
     meta::{Interner, Meta, RawMeta},
+    pack::Packed,
+    shelf::{Core, Kept, Packable},
+    stats::{add, subtract},
 };
 use crate::object::{Object, ObjectKey};
 
@@ -26,9 +38,36 @@ pub struct Lazy<K: Object> {
     state: Arc<State<K>>,
 }
 
+/// A state never changes. What changes is the form in which it is held, so a decode that takes long cannot bring back what
+/// has been replaced since.
 struct State<K> {
     meta: Meta,
-    object: Result<Arc<K>, DecodeError>,
+    form: Mutex<Form<K>>,
+    /// Of the informer that holds it; none for objects that never were on a wire.
+    core: Option<Arc<Core>>,
+}
+
+/// The text, the object, or both.
+struct Form<K> {
+    cold: Cold,
+    object: Decoded<K>,
+}
+
+enum Cold {
+    /// There is no text: the object is always decoded.
+    None,
+    Plain(Box<[u8]>),
+    Packed(Packed),
+}
+
+enum Decoded<K> {
+    No,
+    /// As long as the budget allows.
+    Hot(Weak<Hot<K>>),
+    /// As long as the state is held.
+    Always(Arc<K>),
+    /// It does not fit its type, which has been reported.
+    Never(DecodeError),
 }
 
 impl<K: Object> Lazy<K> {
@@ -42,13 +81,33 @@ impl<K: Object> Lazy<K> {
 
     pub(super) fn decoded(object: Arc<K>, interner: &mut Interner) -> Option<Self> {
         let meta = Meta::new(&RawMeta::of(object.meta()), interner)?;
-        Self::new(meta, Ok(object))
+        Self::new(meta, Form { cold: Cold::None, object: Decoded::Always(object) }, None)
+    }
+
+    /// Of a text that is to be decoded when asked for.
+    pub(super) fn cold(meta: Meta, text: &[u8], packed: Option<Packed>, core: &Arc<Core>) -> Option<Self> {
+        let cold = packed.map_or_else(|| Cold::Plain(text.into()), Cold::Packed);
+        Self::new(meta, Form { cold, object: Decoded::No }, Some(Arc::clone(core)))
+    }
+
+    /// Of a text that is decoded at once, and forgotten if that goes well.
+    pub(super) fn warm(meta: Meta, text: &[u8], core: &Arc<Core>) -> Option<Self> {
+        let form = match decode::<K>(text, &meta, core) {
+            // What serde makes has room to grow; a clone has not.
+            Ok(object) => Form { cold: Cold::None, object: Decoded::Always(Arc::new(object.clone())) },
+            Err(error) => Form { cold: Cold::Plain(text.into()), object: Decoded::Never(error) },
+        };
+        Self::new(meta, form, Some(Arc::clone(core)))
     }
 
     /// `None` if the metadata are those of another scope.
-    pub(super) fn new(meta: Meta, object: Result<Arc<K>, DecodeError>) -> Option<Self> {
+    fn new(meta: Meta, form: Form<K>, core: Option<Arc<Core>>) -> Option<Self> {
         ObjectKey::<K>::of_meta(&meta)?;
-        Some(Self { state: Arc::new(State { meta, object }) })
+        if let Some(core) = &core {
+            add(&core.counters.objects, 1);
+            add(&core.counters.cold_bytes, form.cold.bytes());
+        }
+        Some(Self { state: Arc::new(State { meta, form: Mutex::new(form), core }) })
     }
 
     /// The metadata, without decoding anything.
@@ -64,13 +123,78 @@ impl<K: Object> Lazy<K> {
         ObjectKey::of_meta(&self.state.meta).expect("a state is made only if it has a key")
     }
 
-    /// The object.
+    /// The object, decoded now unless it is decoded already.
+    ///
+    /// Stays valid as long as you hold it, also when the cache has let go of it.
     ///
     /// # Errors
     ///
     /// It does not fit `K`.
+    #[expect(clippy::missing_panics_doc, reason = "a state without a text is made decoded")]
     pub fn object(&self) -> Result<Arc<K>, DecodeError> {
-        self.state.object.clone()
+        let State { meta, form, core } = &*self.state;
+        // Held while decoding, so that two readers do not decode the same state at the same time.
+        let mut form = form.lock();
+        match &form.object {
+            Decoded::Always(object) => return Ok(Arc::clone(object)),
+            Decoded::Never(error) => return Err(error.clone()),
+            Decoded::Hot(hot) => {
+                if let Some(hot) = hot.upgrade() {
+                    return Ok(hot.object());
+                }
+            }
+            Decoded::No => {}
+        }
+        let core = core.as_ref().expect("what never was on a wire is always decoded");
+        let decoded = form.cold.with_text(core, |text| Ok((decode::<K>(text, meta, core)?, text.len())));
+        let (object, length) = match decoded.unwrap_or_else(|reason| Err(core.damaged(meta, reason))) {
+            Ok(decoded) => decoded,
+            Err(error) => {
+                form.object = Decoded::Never(error.clone());
+                return Err(error);
+            }
+        };
+        let object = Arc::new(object);
+        let Kept { hot, gone } = core.keep(&object, length);
+        form.object = hot.map_or(Decoded::No, Decoded::Hot);
+        drop(form);
+        drop(gone); // takes a while, and locks nothing
+        Ok(object)
+    }
+
+    /// The object as another type that takes what it needs of the same text: a slim one of your own, say.
+    ///
+    /// Decodes at each call, and keeps nothing.
+    ///
+    /// # Errors
+    ///
+    /// It does not fit `T`.
+    pub fn decode_as<T: DeserializeOwned>(&self) -> Result<T, DecodeError> {
+        let State { meta, form, core } = &*self.state;
+        let always = {
+            let form = form.lock();
+            match (&form.cold, core, &form.object) {
+                (Cold::None, _, Decoded::Always(object)) => Arc::clone(object),
+                (cold, Some(core), _) => {
+                    let view = cold.with_text(core, |text| read::<T>(text, meta, &core.resource));
+                    return view.unwrap_or_else(|reason| Err(core.damaged(meta, reason)));
+                }
+                _ => unreachable!("there is a text, or the object is decoded"),
+            }
+        };
+        let resource = core.as_ref().map_or("object", |core| &*core.resource);
+        let text = serde_json::to_vec(&*always)
+            .map_err(|error| DecodeError::new(resource, meta, ".".to_owned(), error))?;
+        read(&text, meta, resource)
+    }
+
+    /// All of the metadata, annotations as well, without decoding the rest.
+    ///
+    /// # Errors
+    ///
+    /// It does not fit Kubernetes' metadata.
+    pub fn object_meta(&self) -> Result<ObjectMeta, DecodeError> {
+        self.decode_as::<PartialObjectMeta<K>>().map(|object| object.metadata)
     }
 
     /// Whether both are the same handle's.
@@ -78,6 +202,81 @@ impl<K: Object> Lazy<K> {
     pub(crate) fn ptr_eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.state, &other.state)
     }
+
+    pub(super) fn packable(&self) -> Weak<dyn Packable> {
+        let state: Weak<State<K>> = Arc::downgrade(&self.state);
+        state
+    }
+}
+
+impl<K: Object> Packable for State<K> {
+    fn pack(&self, pack: &mut dyn FnMut(&[u8]) -> Option<Packed>) {
+        let mut form = self.form.lock();
+        let packed = match &form.cold {
+            Cold::Plain(text) => pack(text),
+            _ => None,
+        };
+        if let Some(packed) = packed {
+            let before = form.cold.bytes();
+            form.cold = Cold::Packed(packed);
+            if let Some(core) = &self.core {
+                add(&core.counters.cold_bytes, form.cold.bytes());
+                subtract(&core.counters.cold_bytes, before);
+            }
+        }
+    }
+
+    fn plain(&self) -> Option<Vec<u8>> {
+        match &self.form.lock().cold {
+            Cold::Plain(text) => Some(text.to_vec()),
+            _ => None,
+        }
+    }
+}
+
+impl<K> Drop for State<K> {
+    fn drop(&mut self) {
+        let Some(core) = &self.core else { return };
+        let form = self.form.get_mut();
+        subtract(&core.counters.objects, 1);
+        subtract(&core.counters.cold_bytes, form.cold.bytes());
+        if let Decoded::Hot(hot) = &form.object {
+            drop(hot.upgrade().and_then(|hot| core.give_up(hot.place()?)));
+        }
+    }
+}
+
+impl Cold {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Plain(text) => text.len(),
+            Self::Packed(packed) => packed.len(),
+        }
+    }
+
+    fn with_text<T>(&self, core: &Core, read: impl FnOnce(&[u8]) -> T) -> Result<T, &'static str> {
+        match self {
+            Self::None => Err("it has no text"),
+            Self::Plain(text) => Ok(read(text)),
+            Self::Packed(packed) => Ok(read(&core.expander.expand(packed)?)),
+        }
+    }
+}
+
+/// Decodes for the first time, which is when an unreadable object is reported.
+fn decode<K: Object>(text: &[u8], meta: &Meta, core: &Core) -> Result<K, DecodeError> {
+    add(&core.counters.decodes, 1);
+    read(text, meta, &core.resource).inspect_err(|error| core.report(meta, error))
+}
+
+fn read<T: DeserializeOwned>(text: &[u8], meta: &Meta, resource: &str) -> Result<T, DecodeError> {
+    serde_json::from_slice(text).or_else(|_| {
+        // Once more, to learn where it fails: keeping track of the place costs time.
+        let mut deserializer = serde_json::Deserializer::from_slice(text);
+        serde_path_to_error::deserialize(&mut deserializer)
+            .map_err(|error| DecodeError::new(resource, meta, error.path().to_string(), error.into_inner()))
+    })
 }
 
 impl<K: Object> Clone for Lazy<K> {

@@ -8,14 +8,21 @@
 //! before the watch shows them.
 
 mod backoff;
+mod budget;
 mod decode_error;
+mod hot;
 mod informer;
 mod lazy;
 mod list_watch;
 mod meta;
+mod pack;
 mod reflector;
+mod retain;
 mod shelf;
+mod split;
+mod stats;
 mod store;
+mod view;
 mod wire;
 
 use std::{
@@ -29,13 +36,16 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use self::informer::Informer;
 pub(crate) use self::informer::{Status, Subscription};
 pub use self::{
     decode_error::DecodeError,
     lazy::Lazy,
     meta::{Labels, Meta, OwnerRef, ResourceVersion, Uid},
+    retain::{Options, Retain},
+    stats::Stats,
+    view::View,
 };
+use self::{informer::Informer, shelf::Holding};
 use crate::{
     event::Event,
     object::{Object, ObjectKey, StaticObject, resource_name},
@@ -120,6 +130,12 @@ impl<K: Object> Cached<K> {
         self.informer.len()
     }
 
+    /// What is held in which form.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.informer.shelf.stats()
+    }
+
     /// Whether there are no objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -146,13 +162,24 @@ impl<K: StaticObject> fmt::Debug for Cached<K> {
 }
 
 /// The informers of a manager, in the order in which they were asked for.
-#[derive(Default)]
 pub(crate) struct Cache {
+    options: Options,
+    /// How kinds are held that have no choice of their own.
+    holding: Holding,
     informers: Mutex<Vec<(TypeId, Arc<dyn AnyInformer>)>>,
     added: Notify,
 }
 
 impl Cache {
+    pub(crate) fn new(options: Options) -> Self {
+        let holding = Holding::of(options.default_retain());
+        Self { options, holding, informers: Mutex::default(), added: Notify::new() }
+    }
+
+    fn holding_of<K: Object>(&self) -> Holding {
+        self.options.retain_of::<K>().map_or_else(|| self.holding.clone(), Holding::of)
+    }
+
     /// The cached objects of kind `K`: the same informer at every call.
     pub(crate) fn cached<K: StaticObject>(&self) -> Cached<K> {
         let mut informers = self.informers.lock();
@@ -160,7 +187,11 @@ impl Cache {
         let informer =
             informers.iter().find(|(known, _)| *known == id).map(|(_, informer)| Arc::clone(informer));
         let informer = informer.unwrap_or_else(|| {
-            let new: Arc<dyn AnyInformer> = Arc::new(Informer::<K>::new(&()));
+            let new: Arc<dyn AnyInformer> = Arc::new(Informer::<K>::new(
+                &(),
+                self.holding_of::<K>(),
+                self.options.keeps_managed_fields::<K>(),
+            ));
             informers.push((id, Arc::clone(&new)));
             self.added.notify_one();
             new

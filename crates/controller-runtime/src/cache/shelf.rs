@@ -1,82 +1,288 @@
-//! How the objects of one kind are held: what they share, and how they come off the wire.
+//! How the objects of one kind are held.
+//!
+//! What comes over the wire is split ([`split`](super::split)): the metadata become a [`Meta`], the rest stays text. The first
+//! texts of a kind stay as they are. Once there are [`Gathering::ENOUGH`] of them, it is learnt what they have in common, and
+//! they and all that follow are compressed with that. A kind that stays small is never compressed.
 
-use std::{marker::PhantomData, sync::Arc};
+use std::{
+    marker::PhantomData,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
 
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
 use super::{
+    budget::{Budget, Place},
     decode_error::DecodeError,
+    hot::{AnyHot, Hot},
     lazy::Lazy,
-    meta::{Interner, Meta, RawMeta},
+    meta::{Interner, Meta},
+    pack::{Compressor, Dictionary, Expander, Packed, Wear},
+    retain::Retain,
+    split::split,
+    stats::{Counters, Stats, add},
 };
 use crate::object::{Object, resource_name_of};
 
+/// The decoded objects of a manager that are kept, of all its kinds.
+pub(crate) type HotBudget = Arc<Mutex<Budget<Arc<dyn AnyHot>>>>;
+
+pub(crate) fn hot_budget(bytes: usize) -> HotBudget {
+    Arc::new(Mutex::new(Budget::new(bytes)))
+}
+
 /// Holds the objects of one kind. An informer has one.
 pub(crate) struct Shelf<K: Object> {
-    /// As messages name it.
-    resource: String,
-    interner: Mutex<Interner>,
+    core: Arc<Core>,
+    intake: Mutex<Intake>,
     kind: PhantomData<fn() -> K>,
+}
+
+/// How a shelf holds objects.
+#[derive(Debug, Clone)]
+pub(crate) enum Holding {
+    /// As text, and decoded as long as the budget keeps it.
+    Hot(HotBudget),
+    Decoded,
+    Compact,
+}
+
+impl Holding {
+    /// What a kind's own choice means.
+    pub(crate) fn of(retain: Retain) -> Self {
+        match retain {
+            Retain::Budget(bytes) => Self::Hot(hot_budget(bytes)),
+            Retain::Decoded => Self::Decoded,
+            Retain::Compact => Self::Compact,
+        }
+    }
+}
+
+/// What the states of a shelf need as long as they live.
+pub(super) struct Core {
+    /// As messages name it.
+    pub(super) resource: String,
+    holding: Holding,
+    pub(super) expander: Expander,
+    pub(super) counters: Arc<Counters>,
+    /// Dictionaries that texts are still compressed with.
+    dictionaries: Arc<AtomicUsize>,
+}
+
+/// What only the informer needs.
+struct Intake {
+    interner: Interner,
+    managed_fields: bool,
+    /// The text of the object in hand.
+    text: Vec<u8>,
+    packing: Packing,
+    compressor: Compressor,
+}
+
+enum Packing {
+    /// Texts stay as they are until there are enough of them to learn from.
+    Gathering(Gathering),
+    With(Arc<Dictionary>, Wear),
 }
 
 impl<K: Object> Shelf<K> {
     /// For the objects of the kind that `info` says.
-    pub(crate) fn new(info: &K::DynamicType) -> Self {
-        Self { resource: resource_name_of::<K>(info), interner: Mutex::default(), kind: PhantomData }
+    pub(crate) fn new(info: &K::DynamicType, holding: Holding, managed_fields: bool) -> Self {
+        let core = Core {
+            resource: resource_name_of::<K>(info),
+            holding,
+            expander: Expander::default(),
+            counters: Arc::default(),
+            dictionaries: Arc::default(),
+        };
+        let intake = Intake {
+            interner: Interner::default(),
+            managed_fields,
+            text: Vec::new(),
+            packing: Packing::Gathering(Gathering::default()),
+            compressor: Compressor::default(),
+        };
+        Self { core: Arc::new(core), intake: Mutex::new(intake), kind: PhantomData }
     }
 
-    /// Takes an object as it came over the wire. One that does not fit its type is reported, and held.
+    /// Takes an object as it came over the wire.
     ///
-    /// `None`, reported as well, if it has no name, or no namespace although its kind is namespaced.
+    /// `None`, and reported, if it has no name, or no namespace although its kind is namespaced.
     pub(crate) fn take(&self, json: &RawValue) -> Option<Lazy<K>> {
-        let raw = RawMeta::read(json).unwrap_or_default();
-        let held = Meta::new(&raw, &mut self.interner.lock()).and_then(|meta| {
-            let object = self.decode(json, &meta);
-            if let Err(error) = &object {
-                let resource = &*self.resource;
-                tracing::error!(resource, object = %meta, "an object is unreadable: {error:?}");
-            }
-            Lazy::new(meta, object)
-        });
-        if held.is_none() {
+        self.take_unless(json, |_| None)
+    }
+
+    /// The same, unless `held` knows a state with these metadata, which is taken in its place.
+    pub(crate) fn take_unless(
+        &self,
+        json: &RawValue,
+        held: impl FnOnce(&Meta) -> Option<Lazy<K>>,
+    ) -> Option<Lazy<K>> {
+        let intake = &mut *self.intake.lock();
+        intake.text.clear();
+        let raw = split(json.get(), intake.managed_fields, &mut intake.text).unwrap_or_default();
+        let taken = Meta::new(&raw, &mut intake.interner)
+            .and_then(|meta| held(&meta).or_else(|| Self::hold(&self.core, intake, meta)));
+        if taken.is_none() {
             tracing::error!(
-                resource = &*self.resource,
+                resource = &*self.core.resource,
                 "an object is left out of the cache: it has no name, or no namespace although its kind is namespaced"
             );
         }
-        held
+        taken
     }
 
     /// Takes an object that is decoded already. `None` if it has no name, or not the namespace that its kind needs.
     #[expect(dead_code, reason = "writes are laid over the cache next")]
     pub(crate) fn take_decoded(&self, object: impl Into<Arc<K>>) -> Option<Lazy<K>> {
-        Lazy::decoded(object.into(), &mut self.interner.lock())
+        Lazy::decoded(object.into(), &mut self.intake.lock().interner)
     }
 
-    fn decode(&self, json: &RawValue, meta: &Meta) -> Result<Arc<K>, DecodeError> {
-        match serde_json::from_str::<K>(json.get()) {
-            Ok(mut object) => {
-                object.meta_mut().managed_fields = None;
-                Ok(Arc::new(object))
-            }
-            Err(_) => Err(self.explain(json, meta)),
+    pub(crate) fn stats(&self) -> Stats {
+        self.core.counters.read()
+    }
+
+    fn hold(core: &Arc<Core>, intake: &mut Intake, meta: Meta) -> Option<Lazy<K>> {
+        let Intake { text, packing, compressor, .. } = intake;
+        if matches!(core.holding, Holding::Decoded) {
+            return Lazy::warm(meta, text, core);
         }
-    }
-
-    /// Decodes once more, to learn where it fails: keeping track of the place costs time.
-    fn explain(&self, json: &RawValue, meta: &Meta) -> DecodeError {
-        let mut deserializer = serde_json::Deserializer::from_str(json.get());
-        match serde_path_to_error::deserialize::<_, K>(&mut deserializer) {
-            Err(error) => {
-                DecodeError::new(&self.resource, meta, error.path().to_string(), error.into_inner())
+        match packing {
+            Packing::With(dictionary, wear) => {
+                let packed = compressor.compress(text, dictionary);
+                let worn = wear.took(text.len(), packed.as_ref().map_or(text.len(), Packed::len));
+                let held = Lazy::cold(meta, text, packed, core);
+                // Beyond the bound the worn one is better than none.
+                if worn && core.dictionaries.load(Relaxed) < Core::DICTIONARIES {
+                    *packing = Packing::Gathering(Gathering::default());
+                }
+                held
             }
-            Ok(_) => DecodeError::new(
-                &self.resource,
-                meta,
-                ".".to_owned(),
-                "it was refused once and accepted the next time",
-            ),
+            Packing::Gathering(gathering) => {
+                let held: Lazy<K> = Lazy::cold(meta, text, None, core)?;
+                if gathering.add(held.packable(), text.len()) {
+                    *packing = gathering.learn(core, compressor);
+                }
+                Some(held)
+            }
         }
     }
 }
+
+/// A state whose text may be compressed later on.
+pub(super) trait Packable: Send + Sync {
+    /// Replaces the text, if it is not compressed yet and `pack` makes it smaller.
+    fn pack(&self, pack: &mut dyn FnMut(&[u8]) -> Option<Packed>);
+
+    /// The text, if it is not compressed.
+    fn plain(&self) -> Option<Vec<u8>>;
+}
+
+/// The states whose texts are to be learnt from.
+#[derive(Default)]
+pub(super) struct Gathering {
+    states: Vec<Weak<dyn Packable>>,
+    bytes: usize,
+}
+
+impl Gathering {
+    /// How many bytes of text are learnt from, which takes some 50 ms. Kinds with less are not compressed.
+    pub(super) const ENOUGH: usize = 512 << 10;
+
+    /// Fewer samples teach nothing, however long they are.
+    const SAMPLES: usize = 16;
+
+    /// Whether there are enough now.
+    fn add(&mut self, state: Weak<dyn Packable>, length: usize) -> bool {
+        self.states.push(state);
+        self.bytes += length;
+        if self.bytes < Self::ENOUGH {
+            return false;
+        }
+        // Those that have been replaced meanwhile do not count.
+        let mut bytes = 0;
+        self.states.retain(|state| {
+            let length = state.upgrade().and_then(|state| state.plain()).map(|text| text.len());
+            bytes += length.unwrap_or_default();
+            length.is_some()
+        });
+        self.bytes = bytes;
+        bytes >= Self::ENOUGH && self.states.len() >= Self::SAMPLES
+    }
+
+    /// Learns from the texts, and compresses them.
+    fn learn(&mut self, core: &Core, compressor: &mut Compressor) -> Packing {
+        let states: Vec<_> = self.states.iter().filter_map(Weak::upgrade).collect();
+        let (mut texts, mut lengths) = (Vec::new(), Vec::new());
+        for text in states.iter().filter_map(|state| state.plain()) {
+            lengths.push(text.len());
+            texts.extend(text);
+        }
+        let Some(dictionary) = Dictionary::train(&texts, &lengths, &core.dictionaries) else {
+            return Packing::Gathering(Self::default());
+        };
+        add(&core.counters.trainings, 1);
+        for state in states {
+            state.pack(&mut |text| compressor.compress(text, &dictionary));
+        }
+        Packing::With(dictionary, Wear::new())
+    }
+}
+
+/// What became of a decoded object.
+pub(super) struct Kept<K> {
+    /// Where it is found as long as the budget keeps it.
+    pub(super) hot: Option<Weak<Hot<K>>>,
+    /// What had to go for it. To be dropped outside of all locks: that takes a while.
+    pub(super) gone: Vec<Arc<dyn AnyHot>>,
+}
+
+impl Core {
+    /// How many dictionaries of a kind there are at most; each takes half a mebibyte.
+    const DICTIONARIES: usize = 4;
+
+    /// What a byte of text takes decoded: measured with pods, which take most of all builtin kinds.
+    const GROWTH: usize = 5;
+
+    /// Keeps a decoded object as long as the budget allows.
+    pub(super) fn keep<K: Object>(&self, object: &Arc<K>, text: usize) -> Kept<K> {
+        let Holding::Hot(budget) = &self.holding else {
+            return Kept { hot: None, gone: Vec::new() };
+        };
+        let bytes = size_of::<K>() + Self::GROWTH * text;
+        let hot = Arc::new(Hot::new(object, bytes, &self.counters));
+        let (place, gone) = budget.lock().admit(Arc::clone(&hot) as Arc<dyn AnyHot>, bytes);
+        if let Some(place) = place {
+            hot.set_place(place);
+        }
+        Kept { hot: place.map(|_| Arc::downgrade(&hot)), gone }
+    }
+
+    /// Takes a decoded object out of the budget.
+    pub(super) fn give_up(&self, place: Place) -> Option<Arc<dyn AnyHot>> {
+        match &self.holding {
+            Holding::Hot(budget) => budget.lock().remove(place),
+            Holding::Decoded | Holding::Compact => None,
+        }
+    }
+
+    /// Tells of an unreadable object. Its state remembers, so that it is told once.
+    pub(super) fn report(&self, meta: &Meta, error: &DecodeError) {
+        add(&self.counters.unreadable, 1);
+        tracing::error!(resource = &*self.resource, object = %meta, "an object is unreadable: {error:?}");
+    }
+
+    /// A text that could be written and cannot be read is a bug of ours.
+    pub(super) fn damaged(&self, meta: &Meta, reason: &'static str) -> DecodeError {
+        let error = DecodeError::new(&self.resource, meta, ".".to_owned(), reason);
+        self.report(meta, &error);
+        error
+    }
+}
+
+#[cfg(test)]
+mod tests;

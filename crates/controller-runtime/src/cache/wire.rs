@@ -150,7 +150,7 @@ impl Lines {
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
-    use super::*;
+    use super::{super::shelf::Holding, *};
 
     #[test]
     fn a_bad_object_is_held_as_an_error_and_the_others_are_read() {
@@ -159,7 +159,7 @@ mod tests {
                 {"metadata":{"namespace":"ns","name":"good","managedFields":[{"manager":"m"}]}},
                 {"metadata":{"namespace":"ns","name":"bad","resourceVersion":"3"},"data":{"a":5}},
                 {"metadata":{"name":"homeless"}}]}"#,
-            &Shelf::new(&()),
+            &Shelf::new(&(), Holding::Compact, false),
         )
         .expect("a page");
         assert_eq!(page.continue_token.as_deref(), Some("more"));
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn watch_lines_are_told_apart() {
         let object = r#"{"metadata":{"namespace":"ns","name":"a","resourceVersion":"3"}}"#;
-        let shelf = Shelf::<ConfigMap>::new(&());
+        let shelf = Shelf::<ConfigMap>::new(&(), Holding::Compact, false);
         let read = |kind: &str, object: &str| {
             line(format!(r#"{{"type":"{kind}","object":{object}}}"#).as_bytes(), &shelf)
         };

@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use crate::leader_election;
+use crate::{cache, leader_election};
 
 /// How a manager works.
 ///
@@ -20,6 +20,7 @@ pub struct Options {
     pub(super) graceful_shutdown_timeout: Shutdown,
     pub(super) seed: Option<u64>,
     pub(super) leader_election: Option<leader_election::Options>,
+    pub(super) cache: cache::Options,
 }
 
 /// How long running reconciles may take to finish when a manager stops.
@@ -42,6 +43,7 @@ impl Options {
             graceful_shutdown_timeout: Shutdown::Within(Duration::from_secs(30)),
             seed: None,
             leader_election: None,
+            cache: cache::Options::default(),
         }
     }
 
@@ -56,6 +58,12 @@ impl Options {
     #[doc(alias = "GracefulShutdownTimeout")]
     pub fn graceful_shutdown_timeout(mut self, timeout: Shutdown) -> Self {
         self.graceful_shutdown_timeout = timeout;
+        self
+    }
+
+    /// How the caches hold objects. Default: compressed, and 64 MiB of them decoded.
+    pub fn cache(mut self, options: cache::Options) -> Self {
+        self.cache = options;
         self
     }
 

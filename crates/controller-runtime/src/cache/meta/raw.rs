@@ -83,7 +83,7 @@ impl<'a> RawMeta<'a> {
         Some(self.resource_version.into_owned()).filter(|version| !version.is_empty())
     }
 
-    fn set(&mut self, field: &str, json: &'a RawValue) {
+    pub(in crate::cache) fn set(&mut self, field: &str, json: &'a RawValue) {
         match field {
             "namespace" => self.namespace = string(json),
             "name" => self.name = string(json),

@@ -1,0 +1,177 @@
+//! Which decoded objects are kept when not all of them may be: a clock, that is an approximation of "the least recently used goes
+//! first". Pure: what uses an entry is told by the entry.
+
+use std::fmt;
+
+/// What a [`Budget`] keeps.
+pub(super) trait Entry {
+    /// Whether it was used since this was last asked.
+    fn take_used(&self) -> bool;
+}
+
+/// Where an entry is. Once the entry has gone, its place says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    slot: u32,
+    generation: u32,
+}
+
+/// Entries whose sizes add up to no more than a limit.
+///
+/// A hand goes round the slots. An entry that was used since the hand last passed stays; one that was not goes.
+pub(super) struct Budget<T> {
+    limit: usize,
+    used: usize,
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+    hand: usize,
+}
+
+struct Slot<T> {
+    generation: u32,
+    entry: Option<(T, usize)>,
+}
+
+impl<T: Entry> Budget<T> {
+    /// A budget of `limit` bytes.
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, used: 0, slots: Vec::new(), free: Vec::new(), hand: 0 }
+    }
+
+    /// The bytes of all entries.
+    #[cfg(test)]
+    pub(super) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Takes an entry of `bytes`, and says what had to go for it. An entry beyond the limit is itself what goes.
+    pub(super) fn admit(&mut self, entry: T, bytes: usize) -> (Option<Place>, Vec<T>) {
+        if bytes > self.limit {
+            return (None, vec![entry]);
+        }
+        let mut gone = Vec::new();
+        // After two rounds everything was passed once; what is used faster than the hand goes round goes all the same.
+        let mut patience = 2 * self.slots.len();
+        while self.used + bytes > self.limit {
+            self.hand = (self.hand + 1) % self.slots.len();
+            let keeps = self.slots[self.hand]
+                .entry
+                .as_ref()
+                .is_none_or(|(entry, _)| patience > 0 && entry.take_used());
+            patience = patience.saturating_sub(1);
+            if !keeps {
+                gone.extend(self.empty(self.hand));
+            }
+        }
+        self.used += bytes;
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, entry: None });
+            u32::try_from(self.slots.len() - 1).expect("fewer than 2³² objects are decoded")
+        });
+        let taken = &mut self.slots[slot as usize];
+        taken.entry = Some((entry, bytes));
+        (Some(Place { slot, generation: taken.generation }), gone)
+    }
+
+    /// Gives up an entry, if it is still there.
+    pub(super) fn remove(&mut self, place: Place) -> Option<T> {
+        let slot = place.slot as usize;
+        if self.slots.get(slot)?.generation == place.generation { self.empty(slot) } else { None }
+    }
+
+    fn empty(&mut self, slot: usize) -> Option<T> {
+        let at = &mut self.slots[slot];
+        let (entry, bytes) = at.entry.take()?;
+        at.generation = at.generation.wrapping_add(1);
+        self.used -= bytes;
+        self.free.push(u32::try_from(slot).expect("a slot has a place"));
+        Some(entry)
+    }
+}
+
+impl<T> fmt::Debug for Budget<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} bytes", self.used, self.limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::Cell, rc::Rc};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, Clone, Default)]
+    struct Used {
+        name: usize,
+        used: Rc<Cell<bool>>,
+    }
+
+    impl Entry for Used {
+        fn take_used(&self) -> bool {
+            self.used.replace(false)
+        }
+    }
+
+    #[test]
+    fn what_was_not_used_goes_first() {
+        let mut budget = Budget::new(3);
+        let entries: Vec<_> = (0..5).map(|name| Used { name, ..Used::default() }).collect();
+        for entry in &entries[..3] {
+            assert!(budget.admit(entry.clone(), 1).1.is_empty());
+        }
+        entries[0].used.set(true);
+        entries[2].used.set(true);
+        let (_, gone) = budget.admit(entries[3].clone(), 1);
+        assert_eq!(gone.iter().map(|gone| gone.name).collect::<Vec<_>>(), [1]);
+    }
+
+    #[test]
+    fn what_is_larger_than_the_budget_is_not_kept_and_drives_nothing_out() {
+        let mut budget = Budget::new(3);
+        budget.admit(Used::default(), 3);
+        let (place, gone) = budget.admit(Used { name: 7, ..Used::default() }, 4);
+        assert_eq!((place, gone.len(), gone[0].name, budget.used()), (None, 1, 7, 3));
+    }
+
+    proptest! {
+        /// Against a list of what is there: the limit holds, nothing is lost or counted twice, and a place that was given up is
+        /// nobody else's.
+        #[test]
+        fn never_exceeds_its_limit(
+            limit in 0..40usize,
+            steps in prop::collection::vec((0..4u8, 0..12usize, 0..64usize), 1..120),
+        ) {
+            let mut budget = Budget::new(limit);
+            let mut there: Vec<(Place, Used, usize)> = Vec::new();
+            let mut given_up: Vec<Place> = Vec::new();
+            for (name, (what, bytes, which)) in steps.into_iter().enumerate() {
+                match what {
+                    0 if !there.is_empty() => {
+                        let (place, entry, _) = there.remove(which % there.len());
+                        prop_assert_eq!(budget.remove(place).map(|gone: Used| gone.name), Some(entry.name));
+                        given_up.push(place);
+                    }
+                    1 if !there.is_empty() => there[which % there.len()].1.used.set(true),
+                    2 if !given_up.is_empty() => prop_assert!(budget.remove(given_up[which % given_up.len()]).is_none()),
+                    _ => {
+                        let entry = Used { name, ..Used::default() };
+                        let (place, gone) = budget.admit(entry.clone(), bytes);
+                        prop_assert_eq!(place.is_none(), bytes > limit);
+                        if let Some(place) = place {
+                            for gone in gone {
+                                let at = there.iter().position(|(_, entry, _)| entry.name == gone.name).expect("it was there");
+                                given_up.push(there.remove(at).0);
+                            }
+                            there.push((place, entry, bytes));
+                        }
+                    }
+                }
+                prop_assert!(budget.used() <= limit);
+                prop_assert_eq!(budget.used(), there.iter().map(|(_, _, bytes)| bytes).sum::<usize>());
+            }
+        }
+    }
+}

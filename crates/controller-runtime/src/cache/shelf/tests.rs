@@ -1,0 +1,223 @@
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use proptest::prelude::*;
+use serde::Deserialize;
+use serde_json::{
+    Value, json,
+    value::{RawValue, to_raw_value},
+};
+
+use super::*;
+
+fn shelf(retain: Retain) -> Shelf<ConfigMap> {
+    Shelf::new(&(), Holding::of(retain), false)
+}
+
+fn object(name: &str, version: u32, data: &Value) -> Box<RawValue> {
+    let metadata = json!({
+        "namespace": "ns", "name": name, "uid": name, "resourceVersion": version.to_string(),
+        "annotations": { "note": "a" }, "managedFields": [{ "manager": "m" }],
+    });
+    to_raw_value(&json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data }))
+        .expect("JSON")
+}
+
+/// An object of some 2 KB, of a family of alike ones.
+fn alike(name: &str, family: u64, version: u32) -> Box<RawValue> {
+    of_family(&common_to(family), name, version)
+}
+
+/// What the objects of a family have in common: entries of their data.
+fn common_to(family: u64) -> String {
+    let mut rng = fastrand::Rng::with_seed(family);
+    (0..40).map(|i| format!("\"key{i}\":\"{:x}\",", rng.u128(..))).collect()
+}
+
+fn of_family(common: &str, name: &str, version: u32) -> Box<RawValue> {
+    let text = object(name, version, &json!({ "own": format!("{name} {version}") })).get().to_owned();
+    RawValue::from_string(text.replacen("\"data\":{", &format!("\"data\":{{{common}"), 1)).expect("JSON")
+}
+
+fn own(object: &Lazy<ConfigMap>) -> String {
+    object.object().expect("it fits").data.as_ref().expect("data")["own"].clone()
+}
+
+#[test]
+fn few_objects_stay_as_they_are_and_many_are_compressed() {
+    let shelf = shelf(Retain::Compact);
+    let mut held: Vec<_> =
+        (0..100).map(|i| shelf.take(&alike(&i.to_string(), 1, 1)).expect("a key")).collect();
+    let Stats { trainings, cold_bytes: plain, .. } = shelf.stats();
+    assert_eq!(trainings, 0);
+    assert!(plain < Gathering::ENOUGH);
+    held.extend((100..600).map(|i| shelf.take(&alike(&i.to_string(), 1, 1)).expect("a key")));
+    let Stats { trainings, cold_bytes, objects, hot, .. } = shelf.stats();
+    assert_eq!((trainings, objects, hot), (1, 600, 0));
+    assert!(cold_bytes * 5 < plain * 6, "{cold_bytes} bytes for 600 objects, {plain} for 100 of them before");
+    for (i, object) in held.iter().enumerate() {
+        assert_eq!(own(object), format!("{i} 1"));
+        assert!(object.object().expect("it fits").metadata.managed_fields.is_none());
+    }
+    drop(held);
+    let Stats { objects, cold_bytes, .. } = shelf.stats();
+    assert_eq!((objects, cold_bytes), (0, 0));
+}
+
+#[test]
+fn objects_that_change_their_nature_are_learnt_anew_and_dictionaries_are_few() {
+    let shelf = shelf(Retain::Compact);
+    let mut held = Vec::new();
+    for family in 0..7 {
+        let common = common_to(family);
+        // Some stay for ever.
+        held.truncate(usize::try_from(family).expect("few") * 10);
+        for i in 0..5000 {
+            held.push((format!("{i} 1"), shelf.take(&of_family(&common, &i.to_string(), 1)).expect("a key")));
+        }
+    }
+    let trainings = shelf.stats().trainings;
+    assert!((2..=Core::DICTIONARIES).contains(&trainings), "{trainings} trainings");
+    for (text, object) in &held {
+        assert_eq!(own(object), *text);
+    }
+}
+
+#[test]
+fn an_unreadable_object_is_counted_once_however_often_it_is_read() {
+    for retain in [Retain::Compact, Retain::Decoded, Retain::default()] {
+        let shelf = shelf(retain);
+        let bad = shelf.take(&object("bad", 3, &json!({ "a": 5 }))).expect("it has a key");
+        for _ in 0..3 {
+            let error = bad.object().expect_err("its data are no strings");
+            assert_eq!(error.path(), "data.a");
+        }
+        assert_eq!(shelf.stats().unreadable, 1, "{retain:?}");
+        assert_eq!(bad.object_meta().expect("its metadata are fine").name.as_deref(), Some("bad"));
+    }
+}
+
+#[test]
+fn what_is_retained_decides_how_often_is_decoded() {
+    for (retain, decodes, hot) in
+        [(Retain::Compact, 6, 0), (Retain::Budget(1 << 20), 2, 2), (Retain::Budget(10), 6, 0)]
+    {
+        let shelf = shelf(retain);
+        let held: Vec<_> = ["a", "b"].map(|name| shelf.take(&alike(name, 1, 1)).expect("a key")).into();
+        for _ in 0..3 {
+            held.iter().for_each(|object| drop(object.object().expect("it fits")));
+        }
+        let stats = shelf.stats();
+        assert_eq!((stats.decodes, stats.hot), (decodes, hot), "{retain:?}");
+    }
+    let shelf = shelf(Retain::Decoded);
+    let object = shelf.take(&alike("a", 1, 1)).expect("a key");
+    assert!(Arc::ptr_eq(&object.object().expect("it fits"), &object.object().expect("it fits")));
+    assert_eq!((shelf.stats().decodes, shelf.stats().cold_bytes), (1, 0));
+}
+
+#[test]
+fn an_object_that_the_cache_lets_go_of_stays_valid_for_its_reader() {
+    let shelf = shelf(Retain::Budget(Core::GROWTH * 4000));
+    let first = shelf.take(&alike("first", 1, 1)).expect("a key");
+    let read = first.object().expect("it fits");
+    let others: Vec<_> = (0..20).map(|i| shelf.take(&alike(&i.to_string(), 1, 1)).expect("a key")).collect();
+    others.iter().for_each(|other| drop(other.object().expect("it fits")));
+    assert_eq!(Arc::strong_count(&read), 1, "the cache has let go of it");
+    assert_eq!(read.metadata.name.as_deref(), Some("first"));
+    assert_eq!(first.object().expect("it fits"), read);
+}
+
+#[test]
+fn kinds_share_a_budget() {
+    let budget = Holding::of(Retain::Budget(Core::GROWTH * 3000));
+    let shelves = [(); 2].map(|()| Shelf::<ConfigMap>::new(&(), budget.clone(), false));
+    let held: Vec<_> = shelves.iter().map(|shelf| shelf.take(&alike("a", 1, 1)).expect("a key")).collect();
+    held.iter().for_each(|object| drop(object.object().expect("it fits")));
+    assert_eq!(shelves.each_ref().map(|shelf| shelf.stats().hot), [0, 1]);
+}
+
+#[test]
+fn the_same_text_can_be_read_as_another_type() {
+    #[derive(Deserialize, PartialEq, Debug)]
+    struct Slim {
+        data: Data,
+    }
+    #[derive(Deserialize, PartialEq, Debug)]
+    struct Data {
+        own: String,
+    }
+    for retain in [Retain::Compact, Retain::Decoded] {
+        let shelf = shelf(retain);
+        let object = shelf.take(&alike("a", 1, 7)).expect("a key");
+        let slim = Slim { data: Data { own: "a 7".to_owned() } };
+        assert_eq!(object.decode_as::<Slim>().expect("it fits"), slim, "{retain:?}");
+        let error = object.decode_as::<BTreeMap<String, String>>().expect_err("data are no string");
+        assert_eq!(error.path(), "data");
+        let meta = object.object_meta().expect("it has metadata");
+        assert_eq!(meta.annotations.expect("annotations")["note"], "a");
+    }
+}
+
+#[test]
+fn managed_fields_are_kept_if_asked_for() {
+    let shelf = Shelf::<ConfigMap>::new(&(), Holding::Compact, true);
+    let object = shelf.take(&alike("a", 1, 1)).expect("a key");
+    assert_eq!(
+        object.object_meta().expect("it has metadata").managed_fields.map(|fields| fields.len()),
+        Some(1)
+    );
+}
+
+#[test]
+fn a_state_that_is_held_already_is_taken_in_place_of_the_new_one() {
+    let shelf = shelf(Retain::Compact);
+    let first = shelf.take(&alike("a", 1, 1)).expect("a key");
+    let held = |meta: &Meta| Some(first.clone()).filter(|first| first.meta().same_version(meta));
+    assert!(shelf.take_unless(&alike("a", 1, 1), held).expect("a key").ptr_eq(&first));
+    assert!(!shelf.take_unless(&alike("a", 1, 2), held).expect("a key").ptr_eq(&first));
+}
+
+proptest! {
+    /// However objects come, go and are read, and whatever of them is decoded: each handle tells what was taken, and the
+    /// counters tell what there is.
+    #[test]
+    fn holds_what_a_plain_map_holds(
+        budget in prop_oneof![Just(0usize), Just(3000), Just(9000), Just(1 << 20)],
+        steps in prop::collection::vec((0..4u8, 0..6usize, 0..400usize), 1..80),
+    ) {
+        let shelf = shelf(Retain::Budget(budget));
+        let mut model: BTreeMap<usize, (Lazy<ConfigMap>, String)> = BTreeMap::new();
+        let mut old = Vec::new();
+        for (version, (what, name, size)) in steps.into_iter().enumerate() {
+            match what {
+                0 => {
+                    let text = format!("{version} {}", "x".repeat(size));
+                    let version = u32::try_from(version).expect("few steps");
+                    let taken = shelf.take(&object(&name.to_string(), version, &json!({ "own": text }))).expect("a key");
+                    old.extend(model.insert(name, (taken, text)));
+                }
+                1 => drop(model.remove(&name)),
+                2 => {
+                    if let Some((object, text)) = model.get(&name) {
+                        prop_assert_eq!(&own(object), text);
+                    }
+                }
+                // A state that has been replaced is still what it was, and does not come back for others.
+                _ => {
+                    for (object, text) in &old {
+                        prop_assert_eq!(&own(object), text);
+                    }
+                    old.truncate(2);
+                }
+            }
+            let stats = shelf.stats();
+            prop_assert!(stats.hot_bytes <= budget, "{:?}", stats);
+            prop_assert_eq!(stats.objects, model.len() + old.len());
+            prop_assert!(stats.hot <= stats.objects);
+        }
+        drop((model, old));
+        let stats = shelf.stats();
+        prop_assert_eq!((stats.objects, stats.hot, stats.hot_bytes, stats.cold_bytes), (0, 0, 0, 0));
+    }
+}

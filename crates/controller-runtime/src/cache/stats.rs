@@ -1,0 +1,58 @@
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// What the cache of a kind holds, and what it did.
+///
+/// Counts states that somebody holds, the cache or a reader: an old state that a handler looks at is one of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// States held.
+    pub objects: usize,
+    /// Those of them that are decoded.
+    pub hot: usize,
+    /// What the decoded ones take, as estimated from the length of their text.
+    pub hot_bytes: usize,
+    /// What the texts take, compressed where they are.
+    pub cold_bytes: usize,
+    /// How often a state was decoded, since the beginning.
+    pub decodes: usize,
+    /// States found unreadable, since the beginning. Each counts once.
+    pub unreadable: usize,
+    /// How often it was learnt what the objects have in common, since the beginning.
+    pub trainings: usize,
+}
+
+/// [`Stats`] as they are counted. Each number is right by itself; together they are of about one moment.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) objects: AtomicUsize,
+    pub(super) hot: AtomicUsize,
+    pub(super) hot_bytes: AtomicUsize,
+    pub(super) cold_bytes: AtomicUsize,
+    pub(super) decodes: AtomicUsize,
+    pub(super) unreadable: AtomicUsize,
+    pub(super) trainings: AtomicUsize,
+}
+
+impl Counters {
+    pub(super) fn read(&self) -> Stats {
+        let read = |counter: &AtomicUsize| counter.load(Relaxed);
+        Stats {
+            objects: read(&self.objects),
+            hot: read(&self.hot),
+            hot_bytes: read(&self.hot_bytes),
+            cold_bytes: read(&self.cold_bytes),
+            decodes: read(&self.decodes),
+            unreadable: read(&self.unreadable),
+            trainings: read(&self.trainings),
+        }
+    }
+}
+
+pub(super) fn add(counter: &AtomicUsize, amount: usize) {
+    counter.fetch_add(amount, Relaxed);
+}
+
+pub(super) fn subtract(counter: &AtomicUsize, amount: usize) {
+    counter.fetch_sub(amount, Relaxed);
+}
