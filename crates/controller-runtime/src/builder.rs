@@ -3,9 +3,9 @@
 use std::fmt;
 
 use crate::{
-    controller::{Controller, Options},
+    controller::{Controller, Handle, Options},
     handler::{ForObject, ForOwner},
-    manager::{AddError, Handle, Manager},
+    manager::{AddError, Manager},
     object::{ObjectKey, OwnableBy, StaticObject},
     predicate::Predicate,
     reconcile::Reconciler,
@@ -123,7 +123,10 @@ impl<K: StaticObject> ControllerBuilder<'_, K> {
     /// # Errors
     ///
     /// The manager has a controller of that name, or stops.
-    pub fn complete(self, reconciler: impl Reconciler<Request = ObjectKey<K>>) -> Result<Handle, AddError> {
+    pub fn complete(
+        self,
+        reconciler: impl Reconciler<Request = ObjectKey<K>>,
+    ) -> Result<Handle<ObjectKey<K>>, AddError> {
         let Self { manager, name, options, own_kind, sources } = self;
         let needs_leader_election = options.needs_leader_election;
         manager.add_controller(&name, needs_leader_election, |cache, metrics| {

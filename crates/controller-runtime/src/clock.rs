@@ -23,7 +23,15 @@ impl Clock {
         Self { epoch, started: Instant::now() }
     }
 
+    /// The wall time at `instant`.
+    pub(crate) fn at(&self, instant: Instant) -> Timestamp {
+        match instant.checked_duration_since(self.started) {
+            Some(later) => self.epoch.saturating_add(later).unwrap_or(Timestamp::MAX),
+            None => self.epoch.saturating_sub(self.started.duration_since(instant)).unwrap_or(Timestamp::MIN),
+        }
+    }
+
     pub(crate) fn now(&self) -> Timestamp {
-        self.epoch.saturating_add(self.started.elapsed()).unwrap_or(Timestamp::MAX)
+        self.at(Instant::now())
     }
 }

@@ -5,10 +5,9 @@
 
 use std::{collections::BTreeSet, marker::PhantomData};
 
-use kube_workqueue::Queue;
-
 use crate::{
     cache::{Lazy, Meta, OwnerRef},
+    enqueue::Enqueue,
     event::Event,
     object::{Object, ObjectKey, OwnableBy, StaticObject},
     reconcile::Request,
@@ -18,7 +17,7 @@ use crate::{
 #[doc(alias = "TypedEventHandler")]
 pub trait EventHandler<K: Object, R: Request>: Send + Sync + 'static {
     /// Adds to `queue` what the event asks to be reconciled.
-    fn handle(&self, event: &Event<K>, queue: &Queue<R>);
+    fn handle(&self, event: &Event<K>, queue: &Enqueue<'_, R>);
 }
 
 /// Requests the object itself: what a controller does with events of its own kind.
@@ -27,7 +26,7 @@ pub trait EventHandler<K: Object, R: Request>: Send + Sync + 'static {
 pub struct ForObject;
 
 impl<K: Object> EventHandler<K, ObjectKey<K>> for ForObject {
-    fn handle(&self, event: &Event<K>, queue: &Queue<ObjectKey<K>>) {
+    fn handle(&self, event: &Event<K>, queue: &Enqueue<'_, ObjectKey<K>>) {
         queue.add(event.key());
     }
 }
@@ -75,7 +74,7 @@ impl<K: Object, O: StaticObject> EventHandler<K, ObjectKey<O>> for ForOwner<O>
 where
     K::Scope: OwnableBy<O::Scope>,
 {
-    fn handle(&self, event: &Event<K>, queue: &Queue<ObjectKey<O>>) {
+    fn handle(&self, event: &Event<K>, queue: &Enqueue<'_, ObjectKey<O>>) {
         add_each(event, queue, |state, requests| {
             let owners = state.meta().owner_references().iter().filter(|owner| self.matches(owner));
             requests.extend(owners.map(|owner| state.key().owner(owner.name())));
@@ -99,7 +98,7 @@ where
     F: Fn(&K) -> I + Send + Sync + 'static,
     I: IntoIterator<Item = R>,
 {
-    fn handle(&self, event: &Event<K>, queue: &Queue<R>) {
+    fn handle(&self, event: &Event<K>, queue: &Enqueue<'_, R>) {
         add_each(event, queue, |state, requests| {
             // An error is reported where it comes up.
             if let Ok(object) = state.object() {
@@ -133,7 +132,7 @@ where
     F: Fn(&Meta) -> I + Send + Sync + 'static,
     I: IntoIterator<Item = R>,
 {
-    fn handle(&self, event: &Event<K>, queue: &Queue<R>) {
+    fn handle(&self, event: &Event<K>, queue: &Enqueue<'_, R>) {
         add_each(event, queue, |state, requests| requests.extend((self.0)(state.meta())));
     }
 }
@@ -141,7 +140,7 @@ where
 /// Adds what is asked for by the states of the event, each request once.
 fn add_each<K: Object, R: Request>(
     event: &Event<K>,
-    queue: &Queue<R>,
+    queue: &Enqueue<'_, R>,
     ask: impl Fn(&Lazy<K>, &mut BTreeSet<R>),
 ) {
     let mut requests = BTreeSet::new();

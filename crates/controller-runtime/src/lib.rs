@@ -70,6 +70,7 @@ pub mod client;
 mod clock;
 mod conditions;
 pub mod controller;
+mod enqueue;
 mod event;
 mod handler;
 pub mod leader_election;
@@ -90,6 +91,7 @@ pub use self::{
         Client, Error as ClientError, OwnerError, has_finalizer, is_controlled_by, set_controller_reference,
     },
     conditions::set_condition,
+    enqueue::Enqueue,
     event::Event,
     handler::{EventHandler, ForObject, ForOwner, MapFn, MapMeta},
     manager::Manager,

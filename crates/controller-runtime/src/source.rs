@@ -5,10 +5,9 @@ use std::{
     sync::Arc,
 };
 
-use kube_workqueue::Queue;
-
 use crate::{
     cache::{Cache, Subscription},
+    controller::Inbox,
     event::Event,
     handler::EventHandler,
     object::{StaticObject, resource_name},
@@ -51,16 +50,16 @@ impl<K: StaticObject, R: Request> Kind<K, R> {
     }
 
     /// Hands the event on. A panic in user code costs this event, and nothing else.
-    fn handle(&self, event: &Event<K>, controller: &str, queue: &Queue<R>) {
+    fn handle(&self, source: &Arc<str>, event: &Event<K>, inbox: &Inbox<R>) {
         let handled = panic::catch_unwind(AssertUnwindSafe(|| {
             if self.predicates.iter().all(|predicate| predicate.test(event)) {
-                self.handler.handle(event, queue);
+                inbox.receive(source, event, |queue| self.handler.handle(event, queue));
             }
         }));
         if let Err(panic) = handled {
             tracing::error!(
-                controller,
-                resource = resource_name::<K>(),
+                controller = &*inbox.controller,
+                resource = &**source,
                 object = %event.meta(),
                 "a predicate or handler panicked, and the event is lost: {}",
                 panic_message(&*panic)
@@ -72,17 +71,18 @@ impl<K: StaticObject, R: Request> Kind<K, R> {
 /// Declares a kind to the cache, before the manager starts.
 pub(crate) type Attach<R> = Box<dyn FnOnce(&Cache) -> Connect<R> + Send>;
 
-/// Begins to fill the queue of the controller of this name, until the subscription is dropped.
+/// Begins to fill the inbox of a controller, until the subscription is dropped.
 ///
 /// Called anew in each run, and in each leadership.
-pub(crate) type Connect<R> = Box<dyn Fn(&Arc<str>, &Queue<R>) -> Subscription + Send + Sync>;
+pub(crate) type Connect<R> = Box<dyn Fn(&Inbox<R>) -> Subscription + Send + Sync>;
 
 impl<K: StaticObject, R: Request> Kind<K, R> {
     pub(crate) fn attach(self, cache: &Cache) -> Connect<R> {
         let (cached, source) = (cache.cached::<K>(), Arc::new(self));
-        Box::new(move |controller, queue| {
-            let (source, controller, queue) = (Arc::clone(&source), Arc::clone(controller), queue.clone());
-            cached.subscribe(move |event| source.handle(event, &controller, &queue))
+        let name: Arc<str> = Arc::from(resource_name::<K>());
+        Box::new(move |inbox| {
+            let (source, name, inbox) = (Arc::clone(&source), Arc::clone(&name), inbox.clone());
+            cached.subscribe(move |event| source.handle(&name, event, &inbox))
         })
     }
 }

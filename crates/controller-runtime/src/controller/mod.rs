@@ -1,6 +1,11 @@
 //! Controllers: a queue, the sources that fill it, and the workers that empty it.
 
+mod explain;
+mod handle;
+mod history;
+mod inbox;
 mod options;
+mod tracker;
 mod worker;
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
@@ -9,8 +14,14 @@ use kube_workqueue::Queue;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-pub use self::options::Options;
-use self::worker::Worker;
+pub(crate) use self::inbox::Inbox;
+pub use self::{
+    explain::{Explanation, Rule, Standing},
+    handle::Handle,
+    history::{Run, RunResult},
+    options::Options,
+};
+use self::{tracker::Tracker, worker::Worker};
 use crate::{
     manager::{BoxError, RunContext, Runnable},
     metrics::{ControllerMetrics, Metrics, QueueGauges},
@@ -20,11 +31,11 @@ use crate::{
 
 /// A controller: its queue, and what it needs for a run.
 pub(crate) struct Controller<R: Request> {
-    name: Arc<str>,
     max_concurrent_reconciles: usize,
     timeout: Option<Duration>,
+    recover_panic: bool,
     /// It outlives a run, so that what failed in one is not tried at once in the next.
-    queue: Queue<R>,
+    inbox: Inbox<R>,
     reconciler: Arc<dyn DynReconciler<R>>,
     sources: Vec<Connect<R>>,
     metrics: ControllerMetrics,
@@ -45,26 +56,30 @@ impl<R: Request> Controller<R> {
         let max_concurrent_reconciles = options.max_concurrent_reconciles.get();
         let watched = queue.clone();
         Self {
-            name: Arc::from(name),
             max_concurrent_reconciles,
             timeout: options.reconciliation_timeout,
+            recover_panic: options.recover_panic,
             reconciler: Arc::new(reconciler),
             sources,
             metrics: metrics.controller(name, max_concurrent_reconciles),
             _queue_metrics: metrics.queue_gauges(name, move || watched.gauges()),
-            queue,
+            inbox: Inbox::new(name, queue),
             workers: Mutex::default(),
         }
+    }
+
+    pub(crate) fn inbox(&self) -> &Inbox<R> {
+        &self.inbox
     }
 
     fn new_workers(&self, cx: &mut RunContext) -> Vec<Arc<Worker<R>>> {
         let worker = |_| {
             Arc::new(Worker {
-                controller: Arc::clone(&self.name),
+                inbox: self.inbox.clone(),
                 reconciler: Arc::clone(&self.reconciler),
                 timeout: self.timeout,
-                queue: self.queue.clone(),
-                recorder: cx.recorder.named(&self.name),
+                recover_panic: self.recover_panic,
+                recorder: cx.recorder.named(&self.inbox.controller),
                 draining: cx.draining().clone(),
                 current: Mutex::new(None),
                 rng: Mutex::new(cx.rng.fork()),
@@ -78,7 +93,7 @@ impl<R: Request> Controller<R> {
 
 impl<R: Request> Runnable for Controller<R> {
     fn name(&self) -> String {
-        self.name.to_string()
+        self.inbox.controller.to_string()
     }
 
     async fn start(&self, mut cx: RunContext) -> Result<(), BoxError> {
@@ -89,12 +104,11 @@ impl<R: Request> Runnable for Controller<R> {
             synced = cx.caches_synced() => synced?,
         }
         tracing::info!(
-            controller = &*self.name,
+            controller = &*self.inbox.controller,
             "worker count" = self.max_concurrent_reconciles,
             "starting workers"
         );
-        let subscriptions: Vec<_> =
-            self.sources.iter().map(|connect| connect(&self.name, &self.queue)).collect();
+        let subscriptions: Vec<_> = self.sources.iter().map(|connect| connect(&self.inbox)).collect();
         // The set stops the workers when it is dropped, wherever this future stops.
         let mut tasks = JoinSet::new();
         let workers = self.new_workers(&mut cx);

@@ -20,6 +20,7 @@ pub struct Options<R: Request> {
     pub(crate) max_concurrent_reconciles: NonZeroUsize,
     pub(crate) reconciliation_timeout: Option<Duration>,
     pub(crate) needs_leader_election: bool,
+    pub(crate) recover_panic: bool,
     pub(crate) queue: kube_workqueue::Options<R>,
 }
 
@@ -47,6 +48,15 @@ impl<R: Request> Options<R> {
         self
     }
 
+    /// Whether a reconcile that panics is a failure like others, retried with back-off. Default: true.
+    ///
+    /// Without it a panic ends the manager, with an error that names the controller.
+    #[doc(alias = "RecoverPanic")]
+    pub fn recover_panic(mut self, recover: bool) -> Self {
+        self.recover_panic = recover;
+        self
+    }
+
     /// Says how long a failed request waits for its next attempt.
     ///
     /// Default: the longer of an exponential back-off per request (5 ms, doubling to 1000 s) and a token bucket
@@ -64,6 +74,7 @@ impl<R: Request> Default for Options<R> {
             max_concurrent_reconciles: NonZeroUsize::MIN,
             reconciliation_timeout: None,
             needs_leader_election: true,
+            recover_panic: true,
             queue: kube_workqueue::Options::default(),
         }
     }

@@ -1,27 +1,29 @@
 //! The worker: takes a request, reconciles it, tells the queue what becomes of it.
 
-use std::{future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc, time::Duration};
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
-use futures::FutureExt;
-use kube_workqueue::Queue;
+use kube_workqueue::Item;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::DynReconciler;
+use super::{
+    DynReconciler, Inbox,
+    history::{Run, RunResult},
+};
 use crate::{
     clock::Clock,
     metrics::ControllerMetrics,
-    reconcile::{Context, Next, Outcome, Request, panic_message, settle},
+    reconcile::{Context, Next, Outcome, Request, recovered, settle},
     recorder::Recorder,
 };
 
 pub(super) struct Worker<R: Request> {
-    pub(super) controller: Arc<str>,
+    pub(super) inbox: Inbox<R>,
     pub(super) reconciler: Arc<dyn DynReconciler<R>>,
     pub(super) timeout: Option<Duration>,
-    pub(super) queue: Queue<R>,
+    pub(super) recover_panic: bool,
     pub(super) recorder: Recorder,
     pub(super) draining: CancellationToken,
     /// The request in work, for the report of what did not stop.
@@ -41,11 +43,11 @@ impl<R: Request> Worker<R> {
                 // Draining first: a full queue must not keep a worker from stopping.
                 biased;
                 () = self.draining.cancelled() => return,
-                item = self.queue.get() => item,
+                item = self.inbox.queue.get() => item,
             };
             let Some(item) = item else { return };
             *self.current.lock() = Some(item.key().clone());
-            self.reconcile(item.key()).await;
+            self.reconcile(&item).await;
             *self.current.lock() = None;
             // The guard goes last: whatever was added above is handed out only now.
             drop(item);
@@ -61,60 +63,69 @@ impl<R: Request> Worker<R> {
 
     /// Controller and request of the reconcile in work.
     pub(super) fn in_work(&self) -> Option<String> {
-        self.current.lock().as_ref().map(|request| format!("{}: {request:?}", self.controller))
+        self.current.lock().as_ref().map(|request| format!("{}: {request:?}", self.inbox.controller))
     }
 
     /// Reconciles once, and settles what becomes of the request.
-    async fn reconcile(&self, request: &R) {
+    async fn reconcile(&self, item: &Item<'_, R>) {
+        let Inbox { queue, tracker, .. } = &self.inbox;
+        let request = item.key();
+        let id = uuid::Builder::from_random_bytes(self.rng.lock().u128(..).to_be_bytes()).into_uuid();
         let cx = Context {
-            attempt: self.queue.num_requeues(request),
+            attempt: queue.num_requeues(request),
+            causes: tracker.begin(request),
+            last_error: tracker.last_error(request),
+            id,
             recorder: self.recorder.clone(),
             draining: self.draining.clone(),
             clock: self.clock,
         };
-        let id = uuid::Builder::from_random_bytes(self.rng.lock().u128(..).to_be_bytes()).into_uuid();
         // At this level, so that an error names its request however little is logged.
         let span = tracing::error_span!(
             "reconcile",
-            controller = &*self.controller,
+            controller = &*self.inbox.controller,
             request = ?request,
             reconcileID = %id,
             attempt = cx.attempt,
         );
         async {
-            let measured = self.metrics.begin();
+            let (measured, began) = (self.metrics.begin(), Instant::now());
             let outcome = self.attempt(request, &cx).await;
             measured.end(&outcome);
-            settle(&self.queue, request, &outcome);
-            let retry = self
-                .queue
-                .when(request)
-                .map(|waiting| waiting.until.saturating_duration_since(Instant::now()));
+            settle(queue, request, item.priority(), &outcome);
+            let retry =
+                queue.when(request).map(|waiting| waiting.until.saturating_duration_since(Instant::now()));
             log(&outcome, retry.unwrap_or_default());
+            let (ended, took) = (self.inbox.clock.now(), began.elapsed());
+            let result = RunResult::of(&outcome);
+            tracker.end(request, Run { ended, took, attempt: cx.attempt, causes: cx.causes, result });
         }
         .instrument(span)
         .await;
     }
 
     async fn attempt(&self, request: &R, cx: &Context) -> Outcome {
-        let caught = AssertUnwindSafe(async { self.reconciler.reconcile(request, cx).await }).catch_unwind();
+        // Called within the future, so that a reconciler that panics before its first `.await` is recovered too.
+        let reconcile = async { self.reconciler.reconcile(request, cx).await };
+        let reconcile =
+            async { if self.recover_panic { recovered(reconcile).await } else { Ok(reconcile.await) } };
         let returned = match self.timeout {
-            None => caught.await,
-            Some(limit) => match tokio::time::timeout(limit, caught).await {
+            None => reconcile.await,
+            Some(limit) => match tokio::time::timeout(limit, reconcile).await {
                 Ok(returned) => returned,
                 Err(_) => return Outcome::TimedOut,
             },
         };
         match returned {
             Ok(result) => Outcome::Returned(result),
-            Err(panic) => Outcome::Panicked(panic_message(&*panic).to_owned()),
+            Err(panic) => Outcome::Panicked(panic),
         }
     }
 }
 
 fn log(outcome: &Outcome, retry: Duration) {
     match outcome {
-        Outcome::Returned(Ok(action)) => match action.0 {
+        Outcome::Returned(Ok(action)) => match action.next {
             Next::Done => tracing::debug!("reconcile successful"),
             Next::Requeue => tracing::debug!("reconcile done, requeueing in {retry:?}"),
             Next::RequeueAfter(delay) => tracing::debug!("reconcile done, requeueing after {delay:?}"),

@@ -30,7 +30,7 @@ pub use self::{
 use crate::{
     cache::{Cache, Cached},
     client::Client,
-    controller::Controller,
+    controller::{self, Controller},
     leader_election::{self, Issuer},
     metrics::{ElectionMetrics, Metrics},
     object::StaticObject,
@@ -200,11 +200,17 @@ impl Manager {
         name: &str,
         needs_leader_election: bool,
         make: impl FnOnce(&Cache, &Metrics) -> Controller<R>,
-    ) -> Result<Handle, AddError> {
+    ) -> Result<controller::Handle<R>, AddError> {
         let group = if needs_leader_election { Group::LeaderElected } else { Group::Others };
-        let make = || Entry::of_controller(make(&self.shared.cache, &self.shared.metrics));
+        let mut inbox = None;
+        let make = || {
+            let controller = make(&self.shared.cache, &self.shared.metrics);
+            inbox = Some(controller.inbox().clone());
+            Entry::of_controller(controller)
+        };
         let id = self.shared.registry.add(name, true, group, false, make)?;
-        Ok(self.handle(id))
+        let inbox = inbox.expect("what was added was made");
+        Ok(controller::Handle::new(inbox, self.handle(id)))
     }
 
     fn handle(&self, id: Id) -> Handle {

@@ -119,7 +119,7 @@ impl ControllerMetrics {
     fn count(&self, outcome: &Outcome, took: Duration) {
         self.time.observe(took.as_secs_f64());
         match outcome {
-            Outcome::Returned(Ok(Action(next))) => {
+            Outcome::Returned(Ok(Action { next, .. })) => {
                 match next {
                     Next::Done => self.success.inc(),
                     Next::Requeue => self.requeue.inc(),

@@ -1,12 +1,17 @@
 use k8s_openapi::jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
+use super::Causes;
 use crate::{clock::Clock, recorder::Recorder};
 
 /// What a reconcile can know about itself.
 #[derive(Debug, Clone)]
 pub struct Context {
     pub(crate) attempt: u32,
+    pub(crate) causes: Causes,
+    pub(crate) last_error: Option<String>,
+    pub(crate) id: Uuid,
     pub(crate) recorder: Recorder,
     pub(crate) draining: CancellationToken,
     pub(crate) clock: Clock,
@@ -18,6 +23,26 @@ impl Context {
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.attempt
+    }
+
+    /// The events that led to this run. A retry, a run that the one before asked for, and the initial list have none.
+    #[must_use]
+    pub fn causes(&self) -> &Causes {
+        &self.causes
+    }
+
+    /// What went wrong in the run of this request before this one, if anything did: at most 1 KiB of it, and forgotten
+    /// sooner when very many requests fail.
+    #[must_use]
+    pub fn last_error(&self) -> Option<&str> {
+        self.last_error.as_deref()
+    }
+
+    /// The `reconcileID` of this run in the log: a new one each time.
+    #[must_use]
+    #[doc(alias = "ReconcileIDFromContext")]
+    pub fn id(&self) -> Uuid {
+        self.id
     }
 
     /// Records Kubernetes Events in the name of the controller, without waiting for the API server.

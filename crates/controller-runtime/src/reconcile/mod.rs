@@ -1,16 +1,24 @@
 //! The reconciler: user code that makes the world match an object's spec.
 
 mod action;
+mod cause;
 mod context;
 mod error;
 mod outcome;
+mod panics;
 
-use std::{any::Any, fmt, future::Future, hash::Hash};
+use std::{fmt, future::Future, hash::Hash};
 
-pub use self::{action::Action, context::Context, error::Error};
+pub use self::{
+    action::Action,
+    cause::{Cause, Causes, Change},
+    context::Context,
+    error::Error,
+};
 pub(crate) use self::{
     action::Next,
     outcome::{Outcome, settle},
+    panics::{panic_message, recovered},
 };
 
 /// What a reconcile is about: any value that can be a key of the queue.
@@ -68,10 +76,4 @@ pub trait Reconciler: Send + Sync + 'static {
         request: &Self::Request,
         cx: &Context,
     ) -> impl Future<Output = Result<Action, Error>> + Send;
-}
-
-/// What a panic said.
-pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no message)")
 }

@@ -1,6 +1,6 @@
 //! What becomes of a request after its reconcile: the outcome table.
 
-use kube_workqueue::Queue;
+use kube_workqueue::{AddOptions, Priority, Queue};
 
 use super::{Action, Error, Next, Request};
 
@@ -9,28 +9,35 @@ use super::{Action, Error, Next, Request};
 pub(crate) enum Outcome {
     /// It returned.
     Returned(Result<Action, Error>),
-    /// It panicked, with this message.
+    /// It panicked: what it said, and where.
     Panicked(String),
     /// It took longer than the controller allows, and was dropped.
     TimedOut,
 }
 
-/// Tells the queue what the outcome asks for.
+/// Tells the queue what the outcome of a run in class `ran_as` asks for.
 ///
 /// The request is still held by the worker, so whatever is added here is handed out after it is done.
 ///
-/// Differs from controller-runtime in one row: a terminal error forgets the failures before it, where Go keeps their
-/// count (and its map entry) for good.
-pub(crate) fn settle<R: Request>(queue: &Queue<R>, request: &R, outcome: &Outcome) {
+/// Differs from controller-runtime in two points. A terminal error forgets the failures before it, where Go keeps their
+/// count (and its map entry) for good. And what a run asks for is real work, of normal class at least, unless the action
+/// names another: in Go an object of the initial list stays behind all others through every retry.
+pub(crate) fn settle<R: Request>(queue: &Queue<R>, request: &R, ran_as: Priority, outcome: &Outcome) {
+    let add = |priority: Option<Priority>, how: AddOptions| {
+        queue.add_with(request.clone(), how.priority(priority.unwrap_or(ran_as.max(Priority::Normal))));
+    };
     match outcome {
-        Outcome::Returned(Ok(Action(Next::Done))) => queue.forget(request),
-        Outcome::Returned(Ok(Action(Next::RequeueAfter(delay)))) => {
+        Outcome::Returned(Ok(Action { next: Next::Done, .. })) => queue.forget(request),
+        Outcome::Returned(Ok(Action { next: Next::RequeueAfter(delay), priority })) => {
             queue.forget(request);
-            queue.add_after(request.clone(), *delay);
+            add(*priority, AddOptions::default().after(*delay));
+        }
+        Outcome::Returned(Ok(Action { next: Next::Requeue, priority })) => {
+            add(*priority, AddOptions::default().rate_limited());
         }
         Outcome::Returned(Err(error)) if error.is_terminal() => queue.forget(request),
-        Outcome::Returned(Ok(Action(Next::Requeue)) | Err(_)) | Outcome::Panicked(_) | Outcome::TimedOut => {
-            queue.add_rate_limited(request.clone());
+        Outcome::Returned(Err(_)) | Outcome::Panicked(_) | Outcome::TimedOut => {
+            add(None, AddOptions::default().rate_limited());
         }
     }
 }
@@ -52,7 +59,7 @@ mod tests {
         }
         let item = queue.get().await.expect("the queue is open");
         let now = Instant::now();
-        settle(&queue, item.key(), &outcome);
+        settle(&queue, item.key(), item.priority(), &outcome);
         drop(item);
         (queue.when(&"a").map(|waiting| waiting.until - now), queue.num_requeues(&"a"))
     }

@@ -8,6 +8,7 @@ mod client_reads;
 mod client_requests;
 mod controller;
 mod events;
+mod explain;
 mod faults;
 mod leader_election;
 mod manager;

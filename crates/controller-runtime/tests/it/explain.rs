@@ -1,0 +1,148 @@
+//! What a reconcile knows about why it runs, and what others can learn of it.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use controller_runtime::{
+    Action, Builder, Client, Context, ObjectKey, Reconciler, controller, controller::Options, manager,
+    reconcile, set_controller_reference,
+};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube_envtest::Environment;
+use serde_json::json;
+
+use crate::support::{Notes, Running, Widget, config_map, environment, key, manager, settle, widget};
+
+/// Fails as long as it is told to, and notes what each run knew of the ones before.
+#[derive(Clone, Default)]
+struct Witness {
+    runs: Arc<Mutex<Vec<String>>>,
+    failing: Arc<Mutex<bool>>,
+}
+
+impl Reconciler for Witness {
+    type Request = ObjectKey<Widget>;
+
+    async fn reconcile(&self, _: &ObjectKey<Widget>, cx: &Context) -> Result<Action, reconcile::Error> {
+        let last_error = cx.last_error().unwrap_or("none");
+        self.runs.lock().unwrap().push(format!("{} ({}): {last_error}", cx.attempt(), cx.causes()));
+        if *self.failing.lock().unwrap() { Err("no luck".into_error()) } else { Ok(Action::done()) }
+    }
+}
+
+impl Witness {
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.runs.lock().unwrap())
+    }
+}
+
+/// Makes errors of messages.
+trait IntoError {
+    fn into_error(self) -> reconcile::Error;
+}
+
+impl IntoError for &str {
+    fn into_error(self) -> reconcile::Error {
+        reconcile::Error::new(self)
+    }
+}
+
+fn client(env: &Environment) -> Client {
+    Client::new(env.client(), "test")
+}
+
+async fn run(
+    env: &Environment,
+    reconciler: impl Reconciler<Request = ObjectKey<Widget>>,
+    options: Options<ObjectKey<Widget>>,
+) -> (Running, controller::Handle<ObjectKey<Widget>>) {
+    let manager = manager(env);
+    let controller = Builder::managed_by(&manager)
+        .for_kind::<Widget>()
+        .owns::<ConfigMap>()
+        .with_options(options)
+        .complete(reconciler)
+        .unwrap();
+    (Running::start(manager).await, controller)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_knows_what_led_to_it_and_what_went_wrong_before() {
+    let env = environment().await;
+    let owner = client(&env).create(&widget("a", 1)).await.unwrap();
+    let witness = Witness::default();
+    let (_running, _) = run(&env, witness.clone(), Options::default()).await;
+    settle().await;
+    assert_eq!(witness.take(), ["0 (no event): none"], "the initial list is no event");
+
+    let mut child = config_map("child");
+    set_controller_reference(&owner, &mut child).unwrap();
+    client(&env).create(&child).await.unwrap();
+    settle().await;
+    assert_eq!(witness.take(), ["0 (1 event: configmaps default/child created): none"]);
+
+    *witness.failing.lock().unwrap() = true;
+    client(&env).merge_patch(&key("a"), &json!({ "spec": { "size": 2 } })).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(6)).await;
+    assert_eq!(
+        witness.take(),
+        ["0 (1 event: widgets.example.com updated): none", "1 (no event): no luck"],
+        "a retry has no event"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_request_is_explained_with_its_runs_and_the_rule_it_waits_for() {
+    let env = environment().await;
+    let notes = Notes::new(|_, attempt| match attempt {
+        0 => Err("no luck".into_error()),
+        1 => panic!("a bug"),
+        _ => Ok(Action::requeue_after(Duration::from_secs(60))),
+    });
+    let (_running, controller) = run(&env, notes, Options::default()).await;
+    assert_eq!(controller.explain(&key("a")).standing, controller::Standing::Idle);
+
+    client(&env).create(&widget("a", 1)).await.unwrap();
+    settle().await;
+    let why = controller.explain(&key("a"));
+    let controller::Standing::Waiting { left, rule, .. } = why.standing else { panic!("{why}") };
+    assert_eq!((left, rule), (Duration::from_millis(5), controller::Rule::RateLimiter));
+    assert_eq!(why.attempt, 1);
+    assert_eq!(controller.failing(), [key("a")]);
+    let text = why.to_string();
+    assert!(text.contains("Widget default/a of controller widget waits 5ms more"), "{text}");
+    assert!(text.contains("attempt 0, 1 event: widgets.example.com created: failed: no luck"), "{text}");
+
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    settle().await;
+    let why = controller.explain(&key("a"));
+    let [panicked, failed] = &why.runs[..] else { panic!("{why}") };
+    let controller::RunResult::Panicked(text) = &panicked.result else { panic!("{why}") };
+    assert!(text.starts_with("a bug, at ") && text.contains("explain.rs:"), "{text}");
+    assert_eq!(failed.result, controller::RunResult::Failed("no luck".to_owned()));
+
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    settle().await;
+    let why = controller.explain(&key("a"));
+    let controller::Standing::Waiting { left, rule, .. } = why.standing else { panic!("{why}") };
+    assert_eq!((left, rule), (Duration::from_secs(60), controller::Rule::Delay));
+    assert_eq!((why.attempt, why.runs.len()), (0, 3));
+    assert_eq!(controller.failing(), []);
+    let program = serde_json::to_value(&why).unwrap();
+    assert_eq!(program["standing"]["waiting"]["rule"], "delay");
+    assert_eq!(program["runs"][2]["causes"]["first"][0]["change"], "created");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_that_is_not_to_be_recovered_ends_the_manager_with_the_name_of_the_controller() {
+    let env = environment().await;
+    let notes = Notes::new(|_, _| panic!("a bug"));
+    let (running, _) = run(&env, notes, Options::default().recover_panic(false)).await;
+    client(&env).create(&widget("a", 1)).await.unwrap();
+    let error: manager::Error = running.end().await.unwrap_err();
+    assert_eq!(error.to_string(), "widget failed");
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.contains("a bug"), "{cause}");
+}
