@@ -26,7 +26,7 @@ pub(crate) async fn one_at_a_time(keys: Vec<Key>) -> Duration {
     let start = Instant::now();
     for key in keys {
         queue.add(key);
-        drop(queue.get().await);
+        let _item = queue.get().await;
     }
     start.elapsed()
 }
@@ -37,7 +37,7 @@ pub(crate) async fn fill_then_drain(keys: Vec<Key>) -> Duration {
     let start = Instant::now();
     keys.into_iter().for_each(|key| queue.add(key));
     for _ in 0..count {
-        drop(queue.get().await);
+        let _item = queue.get().await;
     }
     start.elapsed()
 }
