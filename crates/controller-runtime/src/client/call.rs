@@ -71,8 +71,9 @@ impl fmt::Display for Verb {
 
 /// A request to the API server, before it is sent.
 ///
-/// An [`Interceptor`](super::Interceptor) reads and may change it; a [`WriteGate`](super::WriteGate) reads it.
-#[derive(Debug, Clone)]
+/// An [`Interceptor`](super::Interceptor) reads and may change it; a [`WriteGate`](super::WriteGate) reads it. Its `Debug`
+/// form leaves out the body, which may be a secret.
+#[derive(Clone)]
 pub struct Call {
     pub(super) verb: Verb,
     pub(super) kind: Arc<DynamicKind>,
@@ -232,14 +233,23 @@ impl Call {
     }
 }
 
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("verb", &self.verb)
+            .field("subject", &self.subject())
+            .field("query", &self.query)
+            .field("body", &format_args!("{} bytes", self.body.len()))
+            .finish()
+    }
+}
+
 /// A good answer of the API server.
-#[derive(Debug)]
 pub struct Answer {
     pub(super) code: StatusCode,
     pub(super) body: Content,
 }
 
-#[derive(Debug)]
 pub(super) enum Content {
     Whole(Bytes),
     /// Of a watch.
@@ -273,5 +283,12 @@ impl Answer {
             Content::Whole(bytes) => bytes,
             Content::Stream(_) => Bytes::new(),
         }
+    }
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.body().map(Bytes::len);
+        f.debug_struct("Answer").field("code", &self.code()).field("bytes", &bytes).finish()
     }
 }

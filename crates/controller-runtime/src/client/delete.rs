@@ -10,7 +10,7 @@ use bytes::Bytes;
 use kube::core::{NamespaceScope, ObjectMeta, Resource};
 use serde::Serialize;
 
-use super::{Call, Client, Error, decode::decode, read::Selection};
+use super::{Call, Client, Error, own_writes::is_gone, read::Selection};
 
 /// What happens to the objects that a deleted object owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -138,22 +138,11 @@ impl<K> Delete<K> {
         let mut call = call?;
         options.write_to(&mut call)?;
         match client.write(call, to_cache).await {
-            Ok((_, answer)) => Ok(outcome(&answer)),
+            Ok((_, answer)) if is_gone(&answer) => Ok(Deletion::Done),
+            Ok(_) => Ok(Deletion::Begun),
             Err(error) if error.is_not_found() => Ok(Deletion::NothingThere),
             Err(error) => Err(error),
         }
-    }
-}
-
-/// The API server answers with a status when the object is gone, and with the object while it waits for something.
-fn outcome(answer: &[u8]) -> Deletion {
-    #[derive(serde::Deserialize)]
-    struct Seen {
-        kind: Option<String>,
-    }
-    match decode::<Seen>(answer) {
-        Ok(seen) if seen.kind.as_deref() != Some("Status") => Deletion::Begun,
-        _ => Deletion::Done,
     }
 }
 

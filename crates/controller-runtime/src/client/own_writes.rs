@@ -40,7 +40,7 @@ impl Outcome {
                 Self::Deleted(seen.details.and_then(|details| details.uid))
             }
             Some(kind) if kind == call.kind().resource.kind => {
-                if seen.metadata.is_gone() {
+                if seen.metadata.is_gone(call.verb()) {
                     Self::Deleted(seen.metadata.uid)
                 } else {
                     Self::Wrote
@@ -49,6 +49,12 @@ impl Outcome {
             _ => Self::Nothing, // metadata alone, or the answer of an interceptor
         }
     }
+}
+
+/// Whether the object is gone, by the answer to its delete: a status, or for some kinds its last state.
+pub(super) fn is_gone(answer: &[u8]) -> bool {
+    let seen = serde_json::from_slice::<Seen>(answer);
+    seen.is_ok_and(|seen| seen.kind.as_deref() == Some("Status") || seen.metadata.is_gone(Verb::Delete))
 }
 
 /// As much of an answer as tells what it is.
@@ -76,10 +82,12 @@ struct Details {
 }
 
 impl Metadata {
-    fn is_gone(&self) -> bool {
-        self.deletion_timestamp.is_some()
-            && self.finalizers.is_empty()
-            && self.deletion_grace_period_seconds.unwrap_or(0) == 0
+    /// An object that is deleted at once may be answered with as it was before.
+    fn is_gone(&self, verb: Verb) -> bool {
+        if self.deletion_timestamp.is_none() {
+            return verb == Verb::Delete;
+        }
+        self.finalizers.is_empty() && self.deletion_grace_period_seconds.unwrap_or(0) == 0
     }
 }
 
@@ -120,6 +128,9 @@ mod tests {
         let gone = Outcome::Deleted(Some("1".to_owned()));
         let status = json!({ "kind": "Status", "status": "Success", "details": { "uid": "1" } });
         assert_eq!(of(&call(Verb::Delete), &status), gone);
+
+        let last = json!({ "kind": "ConfigMap", "metadata": { "uid": "1" } });
+        assert_eq!(of(&call(Verb::Delete), &last), gone, "some kinds answer with the last state");
 
         let mut going = json!({
             "kind": "ConfigMap",
