@@ -39,7 +39,7 @@
 //! # Modules, in reading order
 //!
 //! [`reconcile`] (what you implement), [`controller`] and [`manager`] (options and lifecycle), [`leader_election`],
-//! [`predicate`], [`metrics`], [`workqueue`].
+//! [`predicate`], [`metrics`], [`health`], [`workqueue`].
 //!
 //! # Cancellation
 //!
@@ -60,12 +60,13 @@
 //!
 //! # What is not here
 //!
-//! Health endpoints and webhooks; caches of single namespaces or by selector; indexes; kinds
+//! Webhooks; caches of single namespaces or by selector; indexes; kinds
 //! known only at run time. Reads from a cache may be older than your own last write. `k8s-openapi` needs a version
 //! feature (`v1_36`, say), which your binary chooses, as it chooses the TLS stack of `kube`.
 
 mod builder;
 pub mod cache;
+mod cert;
 pub mod client;
 mod clock;
 mod conditions;
@@ -73,6 +74,8 @@ pub mod controller;
 mod enqueue;
 mod event;
 mod handler;
+pub mod health;
+mod http_server;
 pub mod leader_election;
 pub mod manager;
 pub mod metrics;

@@ -11,7 +11,6 @@ use http_body_util::BodyExt;
 use tokio::time::{Duration, timeout};
 
 use super::body::ResponseBody;
-use super::finish::finish;
 use super::listener::Closing;
 use super::routes;
 use super::state::Server;
@@ -40,20 +39,20 @@ where
     B::Error: std::fmt::Display,
 {
     let is_remote = head.extensions.get::<Closing>().is_some();
-    let mut response = match server.authenticator.authenticate(&head, is_remote) {
-        Ok(user) => {
-            let mut warnings = Warnings::default();
-            let mut response = route(server, &head, body, &mut warnings).await;
-            warnings.write(response.headers_mut());
-            tracing::debug!(method = %head.method, uri = %head.uri, user = user.name, code = response.status().as_u16(), "answered");
-            response
-        }
+    let user = match server.authenticator.authenticate(&head, is_remote) {
+        Ok(user) => user,
         Err(error) => {
             let accept = text(&head.headers, header::ACCEPT);
-            failure(accept.as_deref(), &error).into_response()
+            return failure(accept.as_deref(), &error).into_response();
         }
     };
-    finish(server, &head, &mut response);
+    let mut warnings = Warnings::default();
+    let mut response = route(server, &head, body, &mut warnings).await;
+    warnings.write(response.headers_mut());
+    tracing::debug!(method = %head.method, uri = %head.uri, user = user.name, code = response.status().as_u16(), "answered");
+    if head.method == Method::HEAD {
+        *response.body_mut() = ResponseBody::full(Bytes::new());
+    }
     response
 }
 
@@ -85,7 +84,7 @@ where
             .into_response()
         }
         Route::Malformed { group, .. } => not_found(&registry, &group).into_response(),
-        other => routes::answer(server, &registry, &other, head),
+        other => routes::answer(&registry, &other, head),
     }
 }
 

@@ -20,6 +20,10 @@
 //! take over [`Timing::lease_duration`] after they saw that renewal, which is later, unless their clocks run faster than the
 //! leader's by half. The permit ends by the clock: no task has to run for it, and no answer has to come.
 //!
+//! The [client of the manager](crate::Manager::client) asks for the permit before it sends a write, each retry included, and
+//! gives up a write that is under way when the permit ends. What needs no leader writes through
+//! [`Manager::ungated_client`](crate::Manager::ungated_client).
+//!
 //! # What it cannot prevent
 //!
 //! A process may be stopped between the look at its permit and the moment its request leaves, or a request may be under
@@ -37,6 +41,7 @@
 
 mod candidate;
 mod elector;
+mod gate;
 mod lease;
 mod options;
 mod permit;
@@ -46,6 +51,7 @@ mod timing;
 
 pub(crate) use self::{
     candidate::{Candidate, Leadership, Surroundings, Wish},
+    gate::LeaseGate,
     permit::Issuer,
 };
 pub use self::{

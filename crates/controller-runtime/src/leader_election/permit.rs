@@ -39,4 +39,22 @@ impl Permit {
     pub(crate) fn is_valid(&self) -> bool {
         self.until.borrow().is_some_and(|until| Instant::now() < until)
     }
+
+    /// Waits until it is no longer valid.
+    pub(crate) async fn ended(mut self) {
+        loop {
+            let until = *self.until.borrow_and_update();
+            let Some(until) = until.filter(|until| Instant::now() < *until) else { return };
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => {}
+                changed = self.until.changed() => {
+                    if changed.is_err() {
+                        // Nobody renews it any more: it lasts as long as was granted.
+                        tokio::time::sleep_until(until).await;
+                        return;
+                    }
+                }
+            }
+        }
+    }
 }

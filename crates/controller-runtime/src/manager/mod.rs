@@ -7,6 +7,7 @@ mod options;
 mod registry;
 mod run;
 mod runnable;
+mod servers;
 mod signals;
 mod state;
 
@@ -18,6 +19,7 @@ use self::{
     caches::Caches,
     lifecycle::{Group, Id, Input},
     registry::{Entry, Registry},
+    servers::Servers,
     state::Readiness,
 };
 pub use self::{
@@ -29,12 +31,16 @@ pub use self::{
 };
 use crate::{
     cache::{Cache, Cached},
-    client::Client,
+    client::{Client, ClientBuilder},
     controller::{self, Controller},
-    leader_election::{self, Issuer},
+    leader_election::{self, Issuer, LeaseGate},
     metrics::{ElectionMetrics, Metrics},
     object::StaticObject,
-    reconcile::Request,
+    reconcile,
+};
+pub use crate::{
+    cert::{CertFiles, CertificateError, Serving},
+    http_server::{Endpoint, Handler, InvalidEndpoint, Request, Response},
 };
 
 /// Runs controllers and other [`Runnable`]s, with one cache for all of them.
@@ -77,6 +83,8 @@ pub struct Manager {
 
 struct Shared {
     client: Client,
+    /// For what needs no leader.
+    ungated: Client,
     cache: Arc<Cache>,
     caches: Arc<Caches>,
     options: Options,
@@ -87,6 +95,7 @@ struct Shared {
     election: Option<Election>,
     /// Whether this process leads.
     leads: watch::Sender<bool>,
+    servers: Servers,
 }
 
 /// This process's part in an election.
@@ -107,14 +116,25 @@ impl Manager {
             issuer: Arc::new(Issuer::new()),
             options,
         });
+        let builder = |client: kube::Client| {
+            let builder = Client::builder(client, Arc::clone(&options.name)).metrics(metrics.rest_client());
+            let builder = options.seed.into_iter().fold(builder, ClientBuilder::seed);
+            builder.host(options.host.as_deref().unwrap_or_default())
+        };
+        let gated = election.as_ref().map(|election| {
+            let gate = LeaseGate::new(election.options.id(), Arc::clone(&election.issuer));
+            builder(client.clone()).write_gate(Arc::new(gate)).build()
+        });
+        let ungated = builder(client).build();
         let caches = Arc::new(Caches {
             cache: Arc::clone(&cache),
-            client: client.clone(),
+            client: ungated.kube().clone(),
             sync_timeout: options.cache_sync_timeout,
         });
         let manager = Self {
             shared: Arc::new(Shared {
-                client: Client::new(client, Arc::clone(&options.name)),
+                client: gated.unwrap_or_else(|| ungated.clone()),
+                ungated,
                 cache,
                 caches: Arc::clone(&caches),
                 metrics,
@@ -124,16 +144,25 @@ impl Manager {
                 leads: watch::Sender::new(false),
                 election,
                 options,
+                servers: Servers::default(),
             }),
         };
+        manager.add_servers();
         manager.add_own(caches, Group::Caches);
         manager
     }
 
-    /// The client for reconcilers: it writes in the name of the manager.
+    /// The client for reconcilers: it writes in the name of the manager. With leader election it writes only while this
+    /// process leads.
     #[must_use]
     pub fn client(&self) -> Client {
         self.shared.client.clone()
+    }
+
+    /// The client for what needs no leader election: it writes at any time.
+    #[must_use]
+    pub fn ungated_client(&self) -> Client {
+        self.shared.ungated.clone()
     }
 
     /// The cached objects of kind `K`, which the manager will watch from its start on.
@@ -195,7 +224,7 @@ impl Manager {
     }
 
     /// Takes a controller. Nothing is watched for one that is refused.
-    pub(crate) fn add_controller<R: Request>(
+    pub(crate) fn add_controller<R: reconcile::Request>(
         &self,
         name: &str,
         needs_leader_election: bool,

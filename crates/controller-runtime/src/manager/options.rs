@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use crate::{cache, leader_election};
+use crate::{cache, http_server::Endpoint, leader_election, metrics::ServerOptions};
 
 /// How a manager works.
 ///
@@ -19,8 +19,14 @@ pub struct Options {
     pub(super) cache_sync_timeout: Duration,
     pub(super) graceful_shutdown_timeout: Shutdown,
     pub(super) seed: Option<u64>,
+    pub(super) host: Option<String>,
     pub(super) leader_election: Option<leader_election::Options>,
     pub(super) cache: cache::Options,
+    pub(super) metrics: ServerOptions,
+    pub(super) health_probe: Endpoint,
+    pub(super) liveness: String,
+    pub(super) readiness: String,
+    pub(super) stuck_after: Option<Duration>,
 }
 
 /// How long running reconciles may take to finish when a manager stops.
@@ -42,8 +48,14 @@ impl Options {
             cache_sync_timeout: Duration::from_secs(120),
             graceful_shutdown_timeout: Shutdown::Within(Duration::from_secs(30)),
             seed: None,
+            host: None,
             leader_election: None,
             cache: cache::Options::default(),
+            metrics: ServerOptions::default(),
+            health_probe: Endpoint::Disabled,
+            liveness: "/healthz".to_owned(),
+            readiness: "/readyz".to_owned(),
+            stuck_after: None,
         }
     }
 
@@ -67,6 +79,13 @@ impl Options {
         self
     }
 
+    /// What the metrics of the client call the API server: `10.96.0.1:443`, say. Default: nothing, since a
+    /// [`kube::Client`] does not tell.
+    pub fn host(mut self, host: impl Into<String>) -> Self {
+        self.host = Some(host.into());
+        self
+    }
+
     /// Makes jitter and generated names the same in every run. Default: different ones.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
@@ -78,6 +97,41 @@ impl Options {
     #[doc(alias = "LeaderElection")]
     pub fn leader_election(mut self, election: leader_election::Options) -> Self {
         self.leader_election = Some(election);
+        self
+    }
+
+    /// Serves metrics. Default: not.
+    #[doc(alias = "Metrics")]
+    pub fn metrics(mut self, server: ServerOptions) -> Self {
+        self.metrics = server;
+        self
+    }
+
+    /// Serves liveness and readiness here. Default: nowhere.
+    #[doc(alias = "HealthProbeBindAddress")]
+    pub fn health_probe_bind_address(mut self, address: Endpoint) -> Self {
+        self.health_probe = address;
+        self
+    }
+
+    /// The path of liveness. Default: `/healthz`.
+    #[doc(alias = "LivenessEndpointName")]
+    pub fn liveness_endpoint(mut self, path: impl Into<String>) -> Self {
+        self.liveness = path.into();
+        self
+    }
+
+    /// The path of readiness. Default: `/readyz`.
+    #[doc(alias = "ReadinessEndpointName")]
+    pub fn readiness_endpoint(mut self, path: impl Into<String>) -> Self {
+        self.readiness = path.into();
+        self
+    }
+
+    /// Fails liveness, so that the process is restarted, while a reconcile takes longer than this. Default: never, because
+    /// nobody but you knows what is too long.
+    pub fn stuck_after(mut self, limit: Duration) -> Self {
+        self.stuck_after = Some(limit);
         self
     }
 

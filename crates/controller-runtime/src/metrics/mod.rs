@@ -17,6 +17,10 @@
 //! | `leader_election_master_status` | gauge: name |
 //! | `leader_election_slowpath_total` | counter: name; never registered in Go |
 //!
+//! | `rest_client_requests_total` | counter: code, method, host |
+//! | `rest_client_…` | see [`Metrics::register_rest_client_metrics`] |
+//! | `certwatcher_read_certificate_total`, `certwatcher_read_certificate_errors_total` | counter |
+//!
 //! The label `priority` has Go's numbers: `0` for what happened, `-100` for the initial list; `100` is what Go's users
 //! choose for more.
 //!
@@ -24,13 +28,18 @@
 //!
 //! Native histograms, which need the protobuf format, and the collectors of the Go runtime.
 
+mod access;
+mod certificates;
 mod controller;
 mod election;
 mod queue;
+mod rest_client;
+mod server;
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
 use parking_lot::Mutex;
+#[doc(no_inline)]
 pub use prometheus_client;
 use prometheus_client::{
     encoding::text::encode,
@@ -38,8 +47,16 @@ use prometheus_client::{
     registry::{Metric, Registry},
 };
 
-use self::{controller::ControllerFamilies, election::ElectionFamilies, queue::QueueFamilies};
-pub(crate) use self::{controller::ControllerMetrics, election::ElectionMetrics, queue::QueueGauges};
+pub use self::server::{AllowedTo, ServerOptions};
+pub(crate) use self::{
+    certificates::CertificateMetrics, controller::ControllerMetrics, election::ElectionMetrics,
+    queue::QueueGauges,
+};
+use self::{
+    controller::ControllerFamilies, election::ElectionFamilies, queue::QueueFamilies,
+    rest_client::RestClientFamilies,
+};
+use crate::client::ClientMetrics;
 
 /// The metrics of one manager.
 ///
@@ -64,6 +81,8 @@ struct Inner {
     controllers: ControllerFamilies,
     queues: QueueFamilies,
     elections: ElectionFamilies,
+    rest_client: Arc<RestClientFamilies>,
+    certificates: CertificateMetrics,
 }
 
 impl Metrics {
@@ -108,6 +127,29 @@ impl Metrics {
         self.inner.queues.show(controller, gauges)
     }
 
+    /// Adds histograms of the requests to the API server: `rest_client_request_duration_seconds`,
+    /// `rest_client_rate_limiter_duration_seconds`, `rest_client_request_size_bytes`, `rest_client_response_size_bytes` by
+    /// verb and host, and the counter `rest_client_request_retries_total`. They are many series, so nobody gets them
+    /// unasked.
+    #[doc(alias = "RegisterRESTClientMetrics")]
+    pub fn register_rest_client_metrics(&self) {
+        self.inner.rest_client.register_detailed(&mut self.inner.registry.lock());
+    }
+
+    /// The longest time for which a request is being reconciled now, and the controller that does.
+    pub(crate) fn longest_running(&self) -> Option<(String, std::time::Duration)> {
+        self.inner.queues.longest_running()
+    }
+
+    /// What a client tells of its requests.
+    pub(crate) fn rest_client(&self) -> Arc<dyn ClientMetrics> {
+        Arc::clone(&self.inner.rest_client) as Arc<dyn ClientMetrics>
+    }
+
+    pub(crate) fn certificates(&self) -> CertificateMetrics {
+        self.inner.certificates.clone()
+    }
+
     pub(crate) fn election(&self, name: &str) -> ElectionMetrics {
         self.inner.elections.of(name)
     }
@@ -119,8 +161,12 @@ impl Default for Metrics {
         let controllers = ControllerFamilies::register(&mut registry);
         let queues = QueueFamilies::register(&mut registry);
         let elections = ElectionFamilies::register(&mut registry);
+        let rest_client = Arc::new(RestClientFamilies::register(&mut registry));
+        let certificates = CertificateMetrics::register(&mut registry);
         let registry = Mutex::new(registry);
-        Self { inner: Arc::new(Inner { registry, controllers, queues, elections }) }
+        Self {
+            inner: Arc::new(Inner { registry, controllers, queues, elections, rest_client, certificates }),
+        }
     }
 }
 

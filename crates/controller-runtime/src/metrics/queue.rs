@@ -69,6 +69,12 @@ impl QueueFamilies {
         })
     }
 
+    pub(super) fn longest_running(&self) -> Option<(String, Duration)> {
+        let queues = self.shown.queues.lock();
+        let running = queues.iter().map(|(controller, look)| (controller.clone(), look().longest_running));
+        running.max_by_key(|(_, running)| *running)
+    }
+
     pub(super) fn show(
         &self,
         controller: &str,

@@ -8,6 +8,8 @@ use crate::reconcile::{Action, Error, Outcome};
 
 /// Names, types, labels and buckets as Go's controller-runtime registers them.
 const GO: &str = "
+certwatcher_read_certificate_errors_total counter
+certwatcher_read_certificate_total counter
 controller_runtime_active_workers gauge controller
 controller_runtime_max_concurrent_reconciles gauge controller
 controller_runtime_reconcile_errors_total counter controller
@@ -19,6 +21,12 @@ controller_runtime_reconcile_total counter controller result
 controller_runtime_terminal_reconcile_errors_total counter controller
 leader_election_master_status gauge name
 leader_election_slowpath_total counter name
+rest_client_rate_limiter_duration_seconds histogram host verb 0.005 0.025 0.1 0.25 0.5 1 2 4 8 15 30 60 +Inf
+rest_client_request_duration_seconds histogram host verb 0.005 0.025 0.1 0.25 0.5 1 2 4 8 15 30 60 +Inf
+rest_client_request_retries_total counter code host verb
+rest_client_request_size_bytes histogram host verb 64 256 512 1024 4096 16384 65536 262144 1048576 4194304 16777216 +Inf
+rest_client_requests_total counter code host method
+rest_client_response_size_bytes histogram host verb 64 256 512 1024 4096 16384 65536 262144 1048576 4194304 16777216 +Inf
 workqueue_adds_total counter controller name
 workqueue_depth gauge controller name priority
 workqueue_longest_running_processor_seconds gauge controller name
@@ -37,6 +45,14 @@ fn metrics() -> (Metrics, ControllerMetrics, QueueGauges) {
     let _queue = metrics.queue("web");
     let gauges = metrics.queue_gauges("web", kube_workqueue::Gauges::default);
     let _election = metrics.election("lease");
+    metrics.register_rest_client_metrics();
+    let client = metrics.rest_client();
+    client.request("200", "GET", "api:443");
+    client.request_duration("GET", "api:443", Duration::from_millis(3));
+    client.rate_limiter_duration("GET", "api:443", Duration::ZERO);
+    client.request_size("GET", "api:443", 0);
+    client.response_size("GET", "api:443", 1000);
+    client.retry("429", "GET", "api:443");
     (metrics, controller, gauges)
 }
 
@@ -46,11 +62,13 @@ fn families(text: &str) -> String {
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
     let mut shapes: BTreeMap<&str, (BTreeSet<&str>, Vec<&str>)> = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
-        let (name, rest) = line.split_once('{').expect("every sample has labels");
+        let (name, rest) =
+            line.split_once('{').unwrap_or_else(|| (line.split(' ').next().expect("a name"), "}"));
         let suffixes = ["_bucket", "_sum", "_count"];
         let family = suffixes.iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name);
         let (labels, buckets) = shapes.entry(family).or_default();
-        for label in rest.split_once('}').expect("labels end").0.split(',') {
+        for label in rest.split_once('}').expect("labels end").0.split(',').filter(|label| !label.is_empty())
+        {
             match label.split_once('=').expect("a label has a value") {
                 ("le", bucket) => buckets.push(bucket.trim_matches('"')),
                 (label, _) => {

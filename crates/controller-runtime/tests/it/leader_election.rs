@@ -234,3 +234,39 @@ async fn what_needs_no_leader_runs_on_every_candidate() {
     settle().await;
     assert_eq!(*notes.lock().unwrap(), ["None", "None"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn writes_pass_only_while_the_process_leads() {
+    let env = environment().await;
+    let (one, other) = (candidate(env.client(), "one"), candidate(env.client(), "other"));
+    let error = one.client().create(&widget("early", 1)).await.unwrap_err();
+    assert!(
+        error.to_string().contains("not sent: this process does not hold the lease the-lease"),
+        "{error}"
+    );
+    let running = Running::start(one.clone()).await;
+    elected(&one).await;
+    one.client().create(&widget("a", 1)).await.unwrap();
+    let _other = Running::start(other.clone()).await;
+    other.client().create(&widget("b", 1)).await.unwrap_err();
+    other.ungated_client().create(&widget("c", 1)).await.unwrap();
+    running.stop().await.unwrap();
+    one.client().create(&widget("late", 1)).await.unwrap_err();
+    assert!(one.metrics().encode().contains("rest_client_requests_total{code=\"201\",method=\"POST\""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_in_flight_is_cut_when_the_permit_ends() {
+    let env = environment().await;
+    let cut_off = Arc::new(AtomicBool::new(false));
+    let cut = Arc::clone(&cut_off);
+    let flaky = faulty(env.client(), move |_| if cut.load(SeqCst) { Fault::Hang } else { Fault::Pass });
+    let manager = candidate(flaky, "one");
+    let _running = Running::start(manager.clone()).await;
+    elected(&manager).await;
+    cut_off.store(true, SeqCst);
+    let began = Instant::now();
+    let error = manager.client().create(&widget("a", 1)).await.unwrap_err();
+    assert_eq!(began.elapsed(), 10 * SECOND, "the lease was renewed at this very moment");
+    assert!(error.to_string().contains("this process does not hold the lease the-lease"), "{error}");
+}

@@ -12,4 +12,5 @@ mod explain;
 mod faults;
 mod leader_election;
 mod manager;
+mod servers;
 mod support;

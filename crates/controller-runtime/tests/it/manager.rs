@@ -171,6 +171,7 @@ async fn however_a_manager_ends_its_state_says_so_and_no_task_is_left() {
     let stopped_early = manager(&env);
     let (_widgets, state) = (stopped_early.cached::<Widget>(), stopped_early.state());
     stopped_early.run(std::future::ready(())).await.unwrap();
+    settle().await; // the connection of its client ends when it notices that nobody uses it
     assert_eq!((*state.borrow(), alive()), (State::Stopped, before));
 
     let dropped = manager(&env);

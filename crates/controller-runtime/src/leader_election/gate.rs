@@ -1,0 +1,32 @@
+//! No write without leadership.
+
+use std::sync::Arc;
+
+use super::Issuer;
+use crate::client::{Call, NoPermit, WriteGate, WritePermit};
+
+/// Lets writes pass while this process leads, and cuts those in flight when it does no longer.
+pub(crate) struct LeaseGate {
+    lease: String,
+    issuer: Arc<Issuer>,
+}
+
+impl LeaseGate {
+    pub(crate) fn new(lease: &str, issuer: Arc<Issuer>) -> Self {
+        Self { lease: lease.to_owned(), issuer }
+    }
+}
+
+impl WriteGate for LeaseGate {
+    fn permit(&self, _: &Call) -> Result<WritePermit, NoPermit> {
+        let permit = self.issuer.permit();
+        let reason = format!("this process does not hold the lease {}", self.lease);
+        if !permit.is_valid() {
+            return Err(NoPermit::new(reason));
+        }
+        Ok(WritePermit::until(async move {
+            permit.ended().await;
+            NoPermit::new(reason)
+        }))
+    }
+}

@@ -1,0 +1,135 @@
+//! The servers of a manager: metrics and probes.
+
+use std::{future::Future, net::SocketAddr, sync::Arc};
+
+use http::StatusCode;
+use tokio::sync::watch;
+
+use super::{BoxError, Manager, State, lifecycle::Group};
+use crate::{
+    cert::Serving,
+    health::Checks,
+    http_server::{Endpoint, HttpServer, Request, boxed, text},
+};
+
+/// What the manager's servers need to be reached, and the checks behind the probes.
+#[derive(Default)]
+pub(super) struct Servers {
+    metrics: Arc<watch::Sender<Option<SocketAddr>>>,
+    health: Arc<watch::Sender<Option<SocketAddr>>>,
+    live: Checks,
+    ready: Checks,
+}
+
+impl Manager {
+    /// Where metrics are served: `None` while they are not.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        *self.shared.servers.metrics.borrow()
+    }
+
+    /// Where probes are served: `None` while they are not.
+    #[must_use]
+    pub fn health_probe_address(&self) -> Option<SocketAddr> {
+        *self.shared.servers.health.borrow()
+    }
+
+    /// Adds a check of liveness, or replaces the one of that name. Who fails it is restarted.
+    ///
+    /// ```
+    /// # fn example(manager: &controller_runtime::Manager) {
+    /// manager.add_healthz_check("disk", || async {
+    ///     if std::fs::exists("/data")? { Ok(()) } else { Err("no disk".into()) }
+    /// });
+    /// # }
+    /// ```
+    #[doc(alias = "AddHealthzCheck")]
+    pub fn add_healthz_check<C, F>(&self, name: impl Into<String>, check: C)
+    where
+        C: Fn() -> F + Send + Sync + 'static,
+        F: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        self.shared.servers.live.add(name, check);
+    }
+
+    /// Adds a check of readiness, or replaces the one of that name. Who fails it gets no requests from Services.
+    #[doc(alias = "AddReadyzCheck")]
+    pub fn add_readyz_check<C, F>(&self, name: impl Into<String>, check: C)
+    where
+        C: Fn() -> F + Send + Sync + 'static,
+        F: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        self.shared.servers.ready.add(name, check);
+    }
+
+    pub(super) fn add_servers(&self) {
+        self.add_own_checks();
+        let (options, servers) = (&self.shared.options, &self.shared.servers);
+        let certificates = || self.shared.metrics.certificates();
+        if let Endpoint::At(address) = options.metrics.bind_address {
+            let client = self.shared.ungated.kube().clone();
+            let handler = options.metrics.handler(self.shared.metrics.clone(), client, options.rng());
+            let (serving, bound) = (options.metrics.serving.clone(), Arc::clone(&servers.metrics));
+            let server = HttpServer::new("metrics", address, serving, handler, certificates(), bound);
+            self.add_own(server, Group::HttpServers);
+        }
+        if let Endpoint::At(address) = options.health_probe {
+            let (live, ready) = (servers.live.clone(), servers.ready.clone());
+            let paths = Arc::new((options.liveness.clone(), options.readiness.clone()));
+            let handler = boxed(move |request: Request| {
+                let (live, ready, paths) = (live.clone(), ready.clone(), Arc::clone(&paths));
+                async move {
+                    if let Some(answer) = live.answer(&paths.0, &request).await {
+                        return answer;
+                    }
+                    let answer = ready.answer(&paths.1, &request).await;
+                    answer.unwrap_or_else(|| text(StatusCode::NOT_FOUND, "404 page not found\n"))
+                }
+            });
+            let bound = Arc::clone(&servers.health);
+            let server =
+                HttpServer::new("health probe", address, Serving::Plain, handler, certificates(), bound);
+            self.add_own(server, Group::HttpServers);
+        }
+    }
+
+    /// The checks that every manager has. They hold no handle of the manager, which holds them.
+    fn add_own_checks(&self) {
+        let state = self.state();
+        self.add_readyz_check("started", move || {
+            let state = *state.borrow();
+            async move {
+                if state == State::Ready { Ok(()) } else { Err(format!("the manager is {state:?}").into()) }
+            }
+        });
+        let cache = Arc::clone(&self.shared.cache);
+        self.add_readyz_check("caches", move || {
+            let behind = cache.informers().into_iter().find(|informer| !informer.status().borrow().synced);
+            async move {
+                behind.map_or(Ok(()), |informer| {
+                    Err(format!("the cache of {} is not complete", informer.resource()).into())
+                })
+            }
+        });
+        if let Some(election) = &self.shared.election {
+            let (leads, permit) = (self.leads(), election.issuer.permit());
+            self.add_healthz_check("leader-election", move || {
+                let overdue = *leads.borrow() && !permit.is_valid();
+                async move {
+                    if overdue { Err("the lease has run out, and nobody noticed".into()) } else { Ok(()) }
+                }
+            });
+        }
+        if let Some(limit) = self.shared.options.stuck_after {
+            let metrics = self.shared.metrics.clone();
+            self.add_healthz_check("workers", move || {
+                let longest = metrics.longest_running().filter(|(_, running)| *running > limit);
+                async move {
+                    longest.map_or(Ok(()), |(controller, running)| {
+                        Err(format!("a reconcile of {controller} has taken {} s", running.as_secs()).into())
+                    })
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Who may see metrics, by the API server's word: TokenReview says who somebody is, SubjectAccessReview what they may.
+//!
+//! Figures are controller-runtime's: a known token is known for a minute, a permission holds for five and a refusal for half
+//! of one; a review may take 10 s and is tried five times, 500 ms apart and half as long again each time, by a fifth at
+//! random.
+
+use std::{collections::BTreeMap, future::Future, time::Duration};
+
+use http::{StatusCode, header::AUTHORIZATION};
+use k8s_openapi::api::{
+    authentication::v1::{TokenReview, TokenReviewSpec, UserInfo},
+    authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+};
+use kube::{Api, api::PostParams};
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::{
+    client::describe,
+    http_server::{Request, Response, text},
+};
+
+const TOKEN: Duration = Duration::from_secs(60);
+const ALLOWED: Duration = Duration::from_secs(5 * 60);
+const DENIED: Duration = Duration::from_secs(30);
+const REVIEW: Duration = Duration::from_secs(10);
+const ATTEMPTS: u32 = 5;
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// How many answers are remembered of each kind; then the one that ends first is forgotten.
+const REMEMBERED: usize = 4096;
+
+/// Asks the API server, and remembers what it said.
+pub(super) struct Access {
+    tokens: Api<TokenReview>,
+    permissions: Api<SubjectAccessReview>,
+    users: Mutex<Memory<String, Option<UserInfo>>>,
+    verdicts: Mutex<Memory<(String, String, String), bool>>,
+    rng: Mutex<fastrand::Rng>,
+}
+
+impl Access {
+    pub(super) fn new(client: kube::Client, rng: fastrand::Rng) -> Self {
+        Self {
+            tokens: Api::all(client.clone()),
+            permissions: Api::all(client),
+            users: Mutex::default(),
+            verdicts: Mutex::default(),
+            rng: Mutex::new(rng),
+        }
+    }
+
+    /// Whether whoever sent the request may have it answered; otherwise, what to answer.
+    pub(super) async fn check(&self, request: &Request) -> Result<(), Response> {
+        let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let token = header
+            .and_then(|value| value.split_once(' '))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        let Some((_, token)) = token.filter(|(_, token)| !token.trim().is_empty()) else {
+            return Err(text(StatusCode::UNAUTHORIZED, "Unauthorized\n"));
+        };
+        let user = self.user(token.trim()).await.map_err(|error| {
+            tracing::error!("metrics: who asks is unknown: {error}");
+            text(StatusCode::INTERNAL_SERVER_ERROR, "Authentication failed\n")
+        })?;
+        let Some(user) = user else { return Err(text(StatusCode::UNAUTHORIZED, "Unauthorized\n")) };
+        let (path, verb) = (request.uri().path(), request.method().as_str().to_ascii_lowercase());
+        let name = user.username.clone().unwrap_or_default();
+        let allowed = self.allows(user, path, &verb).await.map_err(|error| {
+            tracing::error!(user = name, "metrics: what {name} may is unknown: {error}");
+            text(StatusCode::INTERNAL_SERVER_ERROR, "Authorization failed\n")
+        })?;
+        if allowed {
+            Ok(())
+        } else {
+            Err(text(StatusCode::FORBIDDEN, format!("Authorization denied for user {name}\n")))
+        }
+    }
+
+    async fn user(&self, token: &str) -> Result<Option<UserInfo>, String> {
+        if let Some(user) = self.users.lock().get(&token.to_owned(), Instant::now()) {
+            return Ok(user);
+        }
+        let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
+        let review = TokenReview { spec, ..TokenReview::default() };
+        let params = PostParams::default();
+        let status = self.ask(|| self.tokens.create(&params, &review)).await?.status.unwrap_or_default();
+        if let Some(error) = status.error.filter(|_| status.authenticated != Some(true)) {
+            tracing::debug!("a token was refused: {error}");
+        }
+        let user = status.user.filter(|_| status.authenticated == Some(true));
+        self.users.lock().put(token.to_owned(), user.clone(), Instant::now() + TOKEN);
+        Ok(user)
+    }
+
+    async fn allows(&self, user: UserInfo, path: &str, verb: &str) -> Result<bool, String> {
+        let name = user.uid.clone().or_else(|| user.username.clone()).unwrap_or_default();
+        let question = (name, verb.to_owned(), path.to_owned());
+        if let Some(allowed) = self.verdicts.lock().get(&question, Instant::now()) {
+            return Ok(allowed);
+        }
+        let spec = SubjectAccessReviewSpec {
+            user: user.username,
+            uid: user.uid,
+            groups: user.groups,
+            extra: user.extra,
+            non_resource_attributes: Some(NonResourceAttributes {
+                path: Some(path.to_owned()),
+                verb: Some(verb.to_owned()),
+            }),
+            ..SubjectAccessReviewSpec::default()
+        };
+        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+        let params = PostParams::default();
+        let status = self.ask(|| self.permissions.create(&params, &review)).await?.status;
+        let allowed = status.is_some_and(|status| status.allowed);
+        self.verdicts.lock().put(question, allowed, Instant::now() + if allowed { ALLOWED } else { DENIED });
+        Ok(allowed)
+    }
+
+    /// Asks until there is an answer, five times.
+    async fn ask<T, F>(&self, request: impl Fn() -> F) -> Result<T, String>
+    where
+        F: Future<Output = Result<T, kube::Error>>,
+    {
+        let (mut pause, mut attempt) = (FIRST_PAUSE, 1);
+        loop {
+            let reason = match timeout(REVIEW, request()).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(error)) => describe(&error),
+                Err(_) => format!("no answer within {} s", REVIEW.as_secs()),
+            };
+            if attempt == ATTEMPTS {
+                return Err(reason);
+            }
+            let jitter = 1.0 + self.rng.lock().f64() * 0.2;
+            sleep(pause.mul_f64(jitter)).await;
+            pause = pause.mul_f64(1.5);
+            attempt += 1;
+        }
+    }
+}
+
+/// Answers, each for its time.
+struct Memory<K, V> {
+    answers: BTreeMap<K, (V, Instant)>,
+}
+
+impl<K: Ord + Clone, V: Clone> Memory<K, V> {
+    fn get(&self, key: &K, now: Instant) -> Option<V> {
+        let (value, until) = self.answers.get(key)?;
+        (now < *until).then(|| value.clone())
+    }
+
+    fn put(&mut self, key: K, value: V, until: Instant) {
+        if self.answers.len() >= REMEMBERED {
+            let first = self.answers.iter().min_by_key(|(_, (_, until))| *until).map(|(key, _)| key.clone());
+            first.and_then(|key| self.answers.remove(&key));
+        }
+        self.answers.insert(key, (value, until));
+    }
+}
+
+impl<K, V> Default for Memory<K, V> {
+    fn default() -> Self {
+        Self { answers: BTreeMap::new() }
+    }
+}

@@ -1,0 +1,125 @@
+use std::collections::BTreeMap;
+
+use http::{
+    Method, StatusCode,
+    header::{ACCEPT, CONTENT_TYPE, HeaderValue},
+};
+
+use super::{Metrics, access::Access};
+use crate::{
+    cert::Serving,
+    http_server::{BoxHandler, Endpoint, Handler, Request, Response, boxed, text},
+};
+
+/// How metrics are served.
+///
+/// ```
+/// use controller_runtime::{manager::Serving, metrics::{AllowedTo, ServerOptions}};
+///
+/// let options = ServerOptions::default()
+///     .bind_address(":8443".parse()?)
+///     .serving(Serving::SelfSigned)
+///     .allowed_to(AllowedTo::Authorized);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Default)]
+#[must_use]
+pub struct ServerOptions {
+    pub(crate) bind_address: Endpoint,
+    pub(crate) serving: Serving,
+    allowed_to: AllowedTo,
+    extra_handlers: BTreeMap<String, BoxHandler>,
+}
+
+/// Who may see metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum AllowedTo {
+    /// Everybody who reaches the server.
+    #[default]
+    Everybody,
+    /// Who sends a bearer token that the API server knows (TokenReview), of a user who may `get` the path
+    /// (SubjectAccessReview for `nonResourceURLs`). The manager needs to `create` both kinds of review.
+    #[doc(alias = "WithAuthenticationAndAuthorization")]
+    Authorized,
+}
+
+impl ServerOptions {
+    /// Where metrics are served. Default: nowhere. (Go serves them on `:8080` unasked, but its scaffolds do not.)
+    #[doc(alias = "BindAddress")]
+    pub fn bind_address(mut self, address: Endpoint) -> Self {
+        self.bind_address = address;
+        self
+    }
+
+    /// Whether the server encrypts. Default: it does not.
+    #[doc(alias = "SecureServing")]
+    pub fn serving(mut self, serving: Serving) -> Self {
+        self.serving = serving;
+        self
+    }
+
+    /// Who may see metrics, and what the extra handlers show. Default: everybody.
+    #[doc(alias = "FilterProvider")]
+    pub fn allowed_to(mut self, allowed_to: AllowedTo) -> Self {
+        self.allowed_to = allowed_to;
+        self
+    }
+
+    /// Answers requests to `path` by `handler`, and replaces what answered them before. `/metrics` stays as it is.
+    #[doc(alias = "ExtraHandlers")]
+    pub fn extra_handler(mut self, path: impl Into<String>, handler: impl Handler) -> Self {
+        self.extra_handlers.insert(path.into(), boxed(handler));
+        self
+    }
+
+    /// What answers the requests. Reviews are sent by `client`.
+    pub(crate) fn handler(&self, metrics: Metrics, client: kube::Client, rng: fastrand::Rng) -> BoxHandler {
+        let extra = self.extra_handlers.clone();
+        let access =
+            (self.allowed_to == AllowedTo::Authorized).then(|| std::sync::Arc::new(Access::new(client, rng)));
+        boxed(move |request: Request| {
+            let (metrics, access) = (metrics.clone(), access.clone());
+            let extra = extra.get(request.uri().path()).cloned();
+            async move {
+                if let Some(access) = access
+                    && let Err(refusal) = access.check(&request).await
+                {
+                    return refusal;
+                }
+                match (request.uri().path(), extra) {
+                    ("/metrics", _) if request.method() != Method::GET => {
+                        text(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed\n")
+                    }
+                    ("/metrics", _) => exposition(&metrics, &request),
+                    (_, Some(handler)) => handler(request).await,
+                    (_, None) => text(StatusCode::NOT_FOUND, "404 page not found\n"),
+                }
+            }
+        })
+    }
+}
+
+/// The metrics in the format that was asked for; as Go, in that of Prometheus if none was.
+fn exposition(metrics: &Metrics, request: &Request) -> Response {
+    let accepted = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let (body, kind) = if accepted.contains("application/openmetrics-text") {
+        (metrics.encode(), "application/openmetrics-text; version=1.0.0; charset=utf-8")
+    } else {
+        (metrics.encode_prometheus(), "text/plain; version=0.0.4; charset=utf-8")
+    };
+    let mut response = text(StatusCode::OK, body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+impl std::fmt::Debug for ServerOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerOptions")
+            .field("bind_address", &self.bind_address)
+            .field("serving", &self.serving)
+            .field("allowed_to", &self.allowed_to)
+            .field("extra_handlers", &self.extra_handlers.keys())
+            .finish()
+    }
+}

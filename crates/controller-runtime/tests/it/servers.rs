@@ -1,0 +1,182 @@
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use controller_runtime::{
+    Action, Builder, Context, Manager, ObjectKey, Reconciler,
+    manager::{Endpoint, Options, Request, Response},
+    metrics::{AllowedTo, ServerOptions},
+    reconcile,
+};
+use kube_envtest::{Environment, eventually};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::{
+    faults::{Fault, faulty},
+    support::{Notes, Running, Widget, environment, widget},
+};
+
+fn anywhere() -> Endpoint {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+/// Asks a server over a socket, and returns code and body.
+async fn get(address: SocketAddr, path: &str, headers: &str) -> (u16, String) {
+    #[expect(clippy::disallowed_methods, reason = "the server that is tested is on the loopback interface")]
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").expect("an answer has a head");
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+fn serving(env: &Environment, metrics: ServerOptions) -> Manager {
+    let options = Options::new("test").metrics(metrics.bind_address(anywhere()));
+    Manager::new(env.client(), options.health_probe_bind_address(anywhere()))
+}
+
+#[tokio::test]
+async fn metrics_and_probes_are_served_while_the_manager_runs() {
+    let env = environment().await;
+    let hello = async |_: Request| Response::new("hello".into());
+    let manager = serving(&env, ServerOptions::default().extra_handler("/hello", hello));
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(Notes::done()).unwrap();
+    let running = Running::start(manager.clone()).await;
+    controller_runtime::Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
+    let address = manager.metrics_address().expect("ready means listening");
+    let counted = eventually(Duration::from_secs(10), async || {
+        let (code, text) = get(address, "/metrics", "").await;
+        let sample = "controller_runtime_reconcile_total{controller=\"widget\",result=\"success\"} 1\n";
+        if code == 200 && text.contains(sample) { Ok(text) } else { Err(text) }
+    });
+    let text = counted.await.unwrap();
+    assert!(text.contains("# TYPE controller_runtime_reconcile_total counter\n") && !text.contains("# EOF"));
+    let (_, text) = get(address, "/metrics", "Accept: application/openmetrics-text\r\n").await;
+    assert!(text.contains("# TYPE controller_runtime_reconcile counter\n") && text.ends_with("# EOF\n"));
+    assert_eq!(get(address, "/hello", "").await, (200, "hello".to_owned()));
+    assert_eq!(get(address, "/other", "").await.0, 404);
+
+    let probes = manager.health_probe_address().expect("ready means listening");
+    assert_eq!(get(probes, "/healthz", "").await, (200, "ok".to_owned()));
+    let expected = "[+]caches ok\n[+]ping ok\n[+]started ok\nreadyz check passed\n";
+    assert_eq!(get(probes, "/readyz?verbose", "").await, (200, expected.to_owned()));
+    manager.add_readyz_check("mine", || async { Err("no".into()) });
+    assert_eq!(get(probes, "/readyz/mine", "").await.0, 500);
+    assert_eq!(get(probes, "/readyz", "").await.0, 500);
+    assert_eq!(get(probes, "/else", "").await.0, 404);
+
+    running.stop().await.unwrap();
+    assert_eq!((manager.metrics_address(), manager.health_probe_address()), (None, None));
+}
+
+#[tokio::test]
+async fn probes_tell_of_caches_that_are_not_complete() {
+    let env = Environment::builder().start().await.unwrap(); // without the kind
+    let manager = serving(&env, ServerOptions::default());
+    let _widgets = manager.cached::<Widget>();
+    let running = Running::begin(manager.clone());
+    let probes = eventually(Duration::from_secs(10), async || {
+        manager.health_probe_address().ok_or("no address".to_owned())
+    });
+    let probes = probes.await.expect("probes are served before the caches are complete");
+    assert_eq!(get(probes, "/healthz", "").await.0, 200);
+    let (code, text) = get(probes, "/readyz", "").await;
+    assert_eq!(code, 500);
+    assert!(text.contains("[-]caches failed") && text.contains("[-]started failed"), "{text}");
+    running.stop().await.expect("a stop while caches cannot sync");
+}
+
+/// Never comes to an end.
+struct Stuck;
+
+impl Reconciler for Stuck {
+    type Request = ObjectKey<Widget>;
+
+    async fn reconcile(&self, _: &ObjectKey<Widget>, _: &Context) -> Result<Action, reconcile::Error> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn a_reconcile_that_is_stuck_fails_liveness() {
+    let env = environment().await;
+    let options = Options::new("test").health_probe_bind_address(anywhere()).stuck_after(Duration::ZERO);
+    let manager = Manager::new(env.client(), options);
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(Stuck).unwrap();
+    let _running = Running::start(manager.clone()).await;
+    let probes = manager.health_probe_address().unwrap();
+    assert_eq!(get(probes, "/healthz/workers", "").await.0, 200, "nothing is reconciled");
+    controller_runtime::Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
+    let stuck = eventually(Duration::from_secs(10), async || match get(probes, "/healthz", "").await {
+        (500, text) if text.contains("[-]workers failed") => Ok(()),
+        answer => Err(format!("{answer:?}")),
+    });
+    stuck.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_address_that_is_taken_ends_the_start_with_its_name() {
+    let env = environment().await;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let options = Options::new("test").health_probe_bind_address(Endpoint::At(address));
+    let error = Manager::new(env.client(), options).run(std::future::pending()).await.unwrap_err();
+    let expected = format!("health probe failed: the server of health probe cannot listen on {address}");
+    assert!(format!("{error:?}").starts_with(&expected), "{error:?}");
+}
+
+/// A manager whose API server knows the user of the token `good`, who may see what `allowed` says.
+async fn guarded(allowed: bool) -> (Manager, Running, Arc<AtomicUsize>) {
+    let env = environment().await;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let client = faulty(env.client(), move |seen| {
+        let review = |kind: &str, status: serde_json::Value| {
+            count.fetch_add(1, SeqCst);
+            let version =
+                if kind == "TokenReview" { "authentication.k8s.io/v1" } else { "authorization.k8s.io/v1" };
+            Fault::Answer(json!({
+                "apiVersion": version, "kind": kind, "metadata": {}, "spec": { "token": "x" }, "status": status,
+            }).to_string())
+        };
+        if seen.is_about("tokenreviews") {
+            review("TokenReview", json!({ "authenticated": true, "user": { "username": "jane" } }))
+        } else if seen.is_about("subjectaccessreviews") {
+            review("SubjectAccessReview", json!({ "allowed": allowed }))
+        } else {
+            Fault::Pass
+        }
+    });
+    let metrics = ServerOptions::default().allowed_to(AllowedTo::Authorized).bind_address(anywhere());
+    let manager = Manager::new(client, Options::new("test").metrics(metrics));
+    let running = Running::start(manager.clone()).await;
+    (manager, running, asked)
+}
+
+#[tokio::test]
+async fn metrics_are_shown_to_those_who_may_see_them() {
+    let (manager, _running, asked) = guarded(true).await;
+    let address = manager.metrics_address().unwrap();
+    assert_eq!(get(address, "/metrics", "").await.0, 401);
+    assert_eq!(get(address, "/metrics", "Authorization: Basic abc\r\n").await.0, 401);
+    for _ in 0..3 {
+        assert_eq!(get(address, "/metrics", "Authorization: Bearer good\r\n").await.0, 200);
+    }
+    assert_eq!(asked.load(SeqCst), 2, "the answers are remembered");
+}
+
+#[tokio::test]
+async fn metrics_are_not_shown_to_those_who_may_not_see_them() {
+    let (manager, _running, _) = guarded(false).await;
+    let (code, text) =
+        get(manager.metrics_address().unwrap(), "/metrics", "Authorization: Bearer good\r\n").await;
+    assert_eq!((code, text.as_str()), (403, "Authorization denied for user jane\n"));
+}
