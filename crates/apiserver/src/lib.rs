@@ -60,18 +60,15 @@
 //!
 //! # What is served
 //!
-//! Custom resources, and of the builtin kinds: the core group (ConfigMap, Endpoints, Event, LimitRange, Namespace, Node,
-//! PersistentVolume and its claim, Pod, PodTemplate, ReplicationController, ResourceQuota, Secret, ServiceAccount), `apps`,
-//! `batch`, `coordination.k8s.io`, `discovery.k8s.io`, `events.k8s.io`, `flowcontrol.apiserver.k8s.io`,
-//! `networking.k8s.io` (Ingress, IngressClass, NetworkPolicy), `node.k8s.io`, `policy`, `rbac.authorization.k8s.io`,
-//! `scheduling.k8s.io`, `storage.k8s.io`, webhook configurations and CustomResourceDefinitions. They are stored with the
-//! defaults of a kube-apiserver; of what else it checks, only what clients run into first. Nothing acts on them: no pod
-//! runs, no quota counts, no webhook is called, no role is asked.
+//! Custom resources, and all builtin resources of a kube-apiserver v1.36, stored with its defaults; of what else it checks,
+//! only what clients run into first. Nothing acts on them: no pod runs, no quota counts, no certificate is signed, no
+//! webhook or policy is asked, no APIService leads anywhere, and reviews of access say yes, because nothing is restricted.
+//! Addresses and node ports are not allocated: a Service has those that it was given.
 //!
-//! Absent is what would be an invention without its counterpart: Services, IPAddresses and ServiceCIDRs (allocation of
-//! addresses), HorizontalPodAutoscalers (conversion between versions), CertificateSigningRequests, tokens and reviews (the
-//! identity of the requester), admission policies (CEL), APIServices, ComponentStatuses, dynamic resource allocation, and
-//! of pods everything that a node answers.
+//! `autoscaling/v1` keeps what it has no field for in the annotations of Kubernetes, but in the form of `autoscaling/v2`.
+//!
+//! Absent is what only a node, another server or an issuer of tokens could answer: `pods/log`, `pods/exec`, `pods/attach`,
+//! `pods/portforward`, `proxy` of pods, services and nodes, and `serviceaccounts/token`. There are no ComponentStatuses.
 //!
 //! # What is not here
 //!

@@ -164,9 +164,12 @@ impl Served {
     }
 
     /// What the kind does with an object before it is created.
-    pub(crate) fn prepare_create(&self, _call: &Call, object: &mut Value) -> Result<(), ApiError> {
+    pub(crate) fn prepare_create(&self, call: &Call, object: &mut Value) -> Result<(), ApiError> {
         if !self.is_custom() {
             builtin::prepare_create(&self.resource, object);
+            if self.resource.kind == "CertificateSigningRequest" {
+                builtin::certificates::identify(&call.user, object);
+            }
         }
         if self.defines() {
             crd::object::prepare_create(object);
@@ -180,13 +183,14 @@ impl Served {
     /// What the kind does with an object before it is updated.
     pub(crate) fn prepare_update(
         &self,
-        _call: &Call,
+        call: &Call,
         old: &Value,
         new: &mut Value,
         subresource: &str,
     ) -> Result<(), ApiError> {
         if !self.is_custom() {
-            builtin::prepare_update(&self.resource, subresource, old, new);
+            let now = call.server.clock.now_seconds();
+            builtin::prepare_update(&self.resource, subresource, &now, old, new);
         }
         if self.defines() {
             crd::object::prepare_update(new, subresource);

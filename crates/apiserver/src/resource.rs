@@ -40,6 +40,8 @@ pub(crate) struct Resource {
     pub(crate) rules: Rules,
     /// What a POST to the collection does instead of storing an object.
     pub(crate) act: Option<Act>,
+    /// How objects of this version differ from those that are stored; `None` if they do not.
+    pub(crate) conversion: Option<Conversion>,
 }
 
 impl Resource {
@@ -94,6 +96,25 @@ pub(crate) enum Act {
     Bind,
     /// Deletes a pod as far as its disruption budget allows.
     Evict,
+    /// Says whose token it is.
+    ReviewToken,
+    /// Says who asks.
+    ReviewSelf,
+    /// Says what somebody may do.
+    ReviewAccess,
+    /// Says what the one who asks may do.
+    ReviewOwnAccess,
+    /// Says all that the one who asks may do.
+    ReviewRules,
+}
+
+/// Builtin kinds that are served in another version than they are stored in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Conversion {
+    /// Events of `events.k8s.io`, stored as those of the core group.
+    Event,
+    /// Autoscalers of `autoscaling/v1`, stored as those of `v2`.
+    Autoscaler,
 }
 
 /// One column of a Table.

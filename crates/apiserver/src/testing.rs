@@ -6,6 +6,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
+use crate::authentication::UserInfo;
 use crate::request::accept::Accept;
 use crate::request::path::Route;
 use crate::request::query::Query;
@@ -49,6 +50,7 @@ pub(crate) fn call(server: &Arc<Server>, path: &str) -> Call {
         accept: Accept::JSON,
         content_type: None,
         user_agent: String::new(),
+        user: Arc::new(UserInfo::admin()),
         warnings: Warnings::default(),
     }
 }

@@ -132,6 +132,11 @@ impl Authenticator {
         self.tokens.as_ref()
     }
 
+    /// The user of a bearer token, if somebody has it.
+    pub(crate) fn user_of(&self, token: &str) -> Option<Arc<UserInfo>> {
+        self.tokens.as_ref()?.users.get(token).cloned()
+    }
+
     /// The user of a request. `is_remote` tells that it came over a socket: without credentials, a caller in the process is
     /// admin and anybody else anonymous.
     ///

@@ -46,6 +46,19 @@ pub(super) fn default(group: &str, kind: &str, object: &mut Value) {
             set(object, "volumeBindingMode", json!("Immediate"));
         }
         ("storage.k8s.io", "CSIDriver") => within(object, "spec", csi_driver),
+        ("apiregistration.k8s.io", "APIService") => within(object, "spec", |spec| {
+            within(spec, "service", |service| set(service, "port", json!(443)));
+        }),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy" | "MutatingAdmissionPolicy") => {
+            within(object, "spec", |spec| {
+                set(spec, "failurePolicy", json!("Fail"));
+                within(spec, "matchConstraints", match_resources);
+            });
+        }
+        (
+            "admissionregistration.k8s.io",
+            "ValidatingAdmissionPolicyBinding" | "MutatingAdmissionPolicyBinding",
+        ) => within(object, "spec", |spec| within(spec, "matchResources", match_resources)),
         ("admissionregistration.k8s.io", _) => {
             let mutating = kind.starts_with("Mutating");
             elements(object, "webhooks").for_each(|hook| webhook(hook, mutating));
@@ -117,6 +130,16 @@ fn csi_driver(spec: &mut Value) {
     set(spec, "volumeLifecycleModes", json!(["Persistent"]));
     set(spec, "requiresRepublish", json!(false));
     set(spec, "seLinuxMount", json!(false));
+}
+
+/// What a policy is about.
+fn match_resources(about: &mut Value) {
+    set(about, "matchPolicy", json!("Equivalent"));
+    set(about, "namespaceSelector", json!({}));
+    set(about, "objectSelector", json!({}));
+    for rules in ["resourceRules", "excludeResourceRules"] {
+        elements(about, rules).for_each(|rule| set(rule, "scope", json!("*")));
+    }
 }
 
 fn webhook(hook: &mut Value, mutating: bool) {

@@ -4,12 +4,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value, json};
 
-use super::{batch, cluster, pod, pod_template, prepare};
+use super::{autoscaler, batch, cluster, pod, pod_template, prepare, service};
 
 /// Fills in the defaults of a kind after its fields were completed.
 pub(super) fn apply(group: &str, kind: &str, object: &mut Value) {
     match (group, kind) {
         ("", "Secret") => secret(object),
+        ("", "Service") => service::default(object),
+        ("autoscaling", "HorizontalPodAutoscaler") => autoscaler::default(object),
         ("apps", "Deployment") => within(object, "spec", deployment),
         ("apps", "ReplicaSet") => within(object, "spec", |spec| {
             set(spec, "replicas", json!(1));

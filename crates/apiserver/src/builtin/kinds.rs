@@ -123,6 +123,7 @@ impl Kind {
             selectable: (self.selectable)(),
             rules: self.rules,
             act: act(self.plural, ""),
+            conversion: self.conversion,
             kind: row.kind,
             plural: row.name,
         }

@@ -1,6 +1,8 @@
 //! Builtin kinds: data files, and by hand what no data file says.
 
+mod autoscaler;
 mod batch;
+pub(crate) mod certificates;
 mod cluster;
 mod columns;
 mod complete;
@@ -17,6 +19,9 @@ mod pod_update;
 mod prepare;
 mod rows;
 mod scalar;
+mod service;
+#[cfg(test)]
+mod tests;
 mod validate;
 mod workload;
 
@@ -26,7 +31,7 @@ pub(crate) use message::{Count, Field, Message, Type};
 
 use serde_json::Value;
 
-use crate::resource::Resource;
+use crate::resource::{Conversion, Resource};
 use crate::status::FieldError;
 
 /// Makes a decoded object what the kind's Go type would be in JSON, with its defaults. Nothing happens to an object
@@ -45,7 +50,16 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {
 }
 
 /// What the kind writes into the new state of an object, after [`conform`], and what it keeps of the old one.
-pub(crate) fn prepare_update(resource: &Resource, subresource: &str, old: &Value, new: &mut Value) {
+pub(crate) fn prepare_update(
+    resource: &Resource,
+    subresource: &str,
+    now: &str,
+    old: &Value,
+    new: &mut Value,
+) {
+    if resource.kind == "CertificateSigningRequest" {
+        certificates::prepare_update(subresource, now, old, new);
+    }
     match subresource {
         "" => {
             prepare::update(resource, old, new);
@@ -83,6 +97,9 @@ pub(crate) fn validate_update(
     old: &Value,
     new: &Value,
 ) -> Vec<FieldError> {
+    if resource.kind == "CertificateSigningRequest" {
+        return certificates::validate_update(subresource, old, new);
+    }
     match subresource {
         "" => validate::validate(resource, new, Some(old)),
         "resize" => pod_resize::validate(resource, old, new),
@@ -103,25 +120,34 @@ pub(crate) fn grace_period(resource: &Resource, object: &Value, asked: Option<i6
 
 /// What every request to a deprecated resource is told.
 pub(crate) fn deprecation(resource: &Resource) -> Option<&'static str> {
-    (resource.group.is_empty() && resource.kind == "Endpoints")
-        .then_some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
+    match (resource.group.as_str(), resource.kind.as_str()) {
+        ("", "Endpoints") => {
+            Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
+        }
+        ("", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
+        _ => None,
+    }
 }
 
 /// Whether objects are stored in another version than `resource` serves.
 pub(crate) fn converts(resource: &Resource) -> bool {
-    resource.group != resource.storage.group
+    resource.conversion.is_some()
 }
 
-/// Makes an object of the version that `resource` serves one of the version that is stored. Only Events differ.
+/// Makes an object of the version that `resource` serves one of the version that is stored.
 pub(crate) fn to_storage(resource: &Resource, object: &mut Value) {
-    if converts(resource) {
-        event::to_storage(object);
+    match resource.conversion {
+        Some(Conversion::Event) => event::to_storage(object),
+        Some(Conversion::Autoscaler) => autoscaler::to_storage(object),
+        None => {}
     }
 }
 
 /// The reverse of [`to_storage`]. `apiVersion` and `kind` are left alone by both.
 pub(crate) fn from_storage(resource: &Resource, object: &mut Value) {
-    if converts(resource) {
-        event::from_storage(object);
+    match resource.conversion {
+        Some(Conversion::Event) => event::from_storage(object),
+        Some(Conversion::Autoscaler) => autoscaler::from_storage(object),
+        None => {}
     }
 }

@@ -1,9 +1,9 @@
 //! Which builtin kinds are served, and by hand what the data files do not say about them.
 //!
-//! A kind is here when answering for it is honest: no node to ask, no other server, no identity of the requester. What
-//! such a kind does beyond its schema is in `defaults`, `prepare` and `validate`.
+//! All kinds of a kube-apiserver are here. What is not are subresources that only a node, another server or an issuer of
+//! tokens could answer. What a kind does beyond its schema is in `defaults`, `prepare` and `validate`.
 
-use crate::resource::{Act, Generation, NameRule, Rules, SelectableField};
+use crate::resource::{Act, Conversion, Generation, NameRule, Rules, SelectableField};
 
 /// What is known by hand about one kind.
 pub(super) struct Kind {
@@ -15,6 +15,7 @@ pub(super) struct Kind {
     /// Group of the table that holds the objects, where it is not the kind's own.
     pub(super) storage_group: Option<&'static str>,
     pub(super) selectable: fn() -> Vec<SelectableField>,
+    pub(super) conversion: Option<Conversion>,
 }
 
 const RULES: Rules = Rules {
@@ -41,11 +42,20 @@ const ROLE: Rules = Rules { name: NameRule::PathSegment, ..PUT };
 const ADMISSION: Rules = Rules { unconditional_update: false, ..CONTENTS };
 
 const fn kind(group_version: &'static str, plural: &'static str, rules: Rules) -> Kind {
-    Kind { group_version, plural, rules, subresources: &[], storage_group: None, selectable: Vec::new }
+    Kind {
+        group_version,
+        plural,
+        rules,
+        subresources: &[],
+        storage_group: None,
+        selectable: Vec::new,
+        conversion: None,
+    }
 }
 
 /// In no particular order: discovery has its own.
 pub(super) static KINDS: &[Kind] = &[
+    kind("v1", "componentstatuses", RULES),
     kind("v1", "configmaps", RULES),
     kind("v1", "endpoints", PUT),
     Kind { selectable: || event_fields("involvedObject", "reportingComponent"), ..kind("v1", "events", PUT) },
@@ -70,7 +80,38 @@ pub(super) static KINDS: &[Kind] = &[
     Kind { selectable: || vec![field("type")], ..kind("v1", "secrets", RULES) },
     kind("v1", "serviceaccounts", RETURNED),
     Kind {
+        selectable: || vec![field("spec.clusterIP"), field("spec.type")],
+        ..kind(
+            "v1",
+            "services",
+            Rules {
+                create_on_update: true,
+                returns_deleted_object: true,
+                name: NameRule::Label1035,
+                ..RULES
+            },
+        )
+    },
+    kind("apiregistration.k8s.io/v1", "apiservices", CONDITIONAL),
+    kind("authentication.k8s.io/v1", "selfsubjectreviews", RULES),
+    kind("authentication.k8s.io/v1", "tokenreviews", RULES),
+    kind("authorization.k8s.io/v1", "localsubjectaccessreviews", RULES),
+    kind("authorization.k8s.io/v1", "selfsubjectaccessreviews", RULES),
+    kind("authorization.k8s.io/v1", "selfsubjectrulesreviews", RULES),
+    kind("authorization.k8s.io/v1", "subjectaccessreviews", RULES),
+    Kind {
+        conversion: Some(Conversion::Autoscaler),
+        ..kind("autoscaling/v1", "horizontalpodautoscalers", RULES)
+    },
+    kind("autoscaling/v2", "horizontalpodautoscalers", RULES),
+    Kind {
+        subresources: &["approval"],
+        selectable: || vec![field("spec.signerName")],
+        ..kind("certificates.k8s.io/v1", "certificatesigningrequests", RULES)
+    },
+    Kind {
         storage_group: Some(""),
+        conversion: Some(Conversion::Event),
         selectable: || event_fields("regarding", "reportingController"),
         ..kind("events.k8s.io/v1", "events", PUT)
     },
@@ -89,7 +130,9 @@ pub(super) static KINDS: &[Kind] = &[
     },
     kind("networking.k8s.io/v1", "ingresses", SPEC),
     kind("networking.k8s.io/v1", "ingressclasses", SPEC),
+    kind("networking.k8s.io/v1", "ipaddresses", Rules { name: NameRule::PathSegment, ..RULES }),
     kind("networking.k8s.io/v1", "networkpolicies", SPEC),
+    kind("networking.k8s.io/v1", "servicecidrs", RULES),
     kind("policy/v1", "poddisruptionbudgets", Rules { unconditional_update: false, ..SPEC }),
     kind("rbac.authorization.k8s.io/v1", "clusterrolebindings", ROLE),
     kind("rbac.authorization.k8s.io/v1", "clusterroles", ROLE),
@@ -105,11 +148,22 @@ pub(super) static KINDS: &[Kind] = &[
     kind("storage.k8s.io/v1", "storageclasses", RETURNED),
     kind("storage.k8s.io/v1", "volumeattachments", Rules { unconditional_update: false, ..RETURNED }),
     kind("storage.k8s.io/v1", "volumeattributesclasses", RETURNED),
+    kind("admissionregistration.k8s.io/v1", "mutatingadmissionpolicies", ADMISSION),
+    kind("admissionregistration.k8s.io/v1", "mutatingadmissionpolicybindings", ADMISSION),
+    kind("admissionregistration.k8s.io/v1", "validatingadmissionpolicies", ADMISSION),
+    kind("admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings", ADMISSION),
     kind("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", ADMISSION),
     kind("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", ADMISSION),
     kind("scheduling.k8s.io/v1", "priorityclasses", CONTENTS),
     kind("node.k8s.io/v1", "runtimeclasses", CONDITIONAL),
     kind("discovery.k8s.io/v1", "endpointslices", CONTENTS),
+    kind("resource.k8s.io/v1", "deviceclasses", SPEC),
+    kind("resource.k8s.io/v1", "resourceclaims", RULES),
+    kind("resource.k8s.io/v1", "resourceclaimtemplates", RULES),
+    Kind {
+        selectable: || vec![field("spec.driver"), field("spec.nodeName")],
+        ..kind("resource.k8s.io/v1", "resourceslices", SPEC)
+    },
     kind("flowcontrol.apiserver.k8s.io/v1", "flowschemas", Rules { unconditional_update: false, ..SPEC }),
     kind(
         "flowcontrol.apiserver.k8s.io/v1",
@@ -128,6 +182,11 @@ pub(super) fn act(plural: &str, subresource: &str) -> Option<Act> {
     match (plural, subresource) {
         ("bindings", "") | ("pods", "binding") => Some(Act::Bind),
         ("pods", "eviction") => Some(Act::Evict),
+        ("tokenreviews", "") => Some(Act::ReviewToken),
+        ("selfsubjectreviews", "") => Some(Act::ReviewSelf),
+        ("subjectaccessreviews" | "localsubjectaccessreviews", "") => Some(Act::ReviewAccess),
+        ("selfsubjectaccessreviews", "") => Some(Act::ReviewOwnAccess),
+        ("selfsubjectrulesreviews", "") => Some(Act::ReviewRules),
         _ => None,
     }
 }

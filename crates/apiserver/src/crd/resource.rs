@@ -84,6 +84,7 @@ fn served_version(definition: &Value, version: &Value, old: &Registry) -> Option
         scale: subresources.get("scale").filter(|scale| scale.is_object()).map(scale_paths),
         other_subresources: Vec::new(),
         act: None,
+        conversion: None,
         columns: table::custom::columns(version),
         selectable: selectable(version),
         rules: Rules {

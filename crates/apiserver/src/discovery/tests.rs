@@ -25,6 +25,7 @@ fn custom(group: &str, version: &str, plural: &str, kind: &str) -> Arc<Resource>
         }),
         other_subresources: Vec::new(),
         act: None,
+        conversion: None,
         columns: Vec::new(),
         selectable: Vec::new(),
         rules: Rules {
@@ -134,9 +135,14 @@ fn groups_are_in_the_order_of_a_kube_apiserver() {
     assert_eq!(
         shown,
         [
+            "apiregistration.k8s.io v1",
             "apps v1",
             "events.k8s.io v1",
+            "authentication.k8s.io v1",
+            "authorization.k8s.io v1",
+            "autoscaling v2,v1",
             "batch v1",
+            "certificates.k8s.io v1",
             "networking.k8s.io v1",
             "policy v1",
             "rbac.authorization.k8s.io v1",
@@ -147,6 +153,7 @@ fn groups_are_in_the_order_of_a_kube_apiserver() {
             "coordination.k8s.io v1",
             "node.k8s.io v1",
             "discovery.k8s.io v1",
+            "resource.k8s.io v1",
             "flowcontrol.apiserver.k8s.io v1",
             "a.example.com v1,v1beta1",
             "b.example.com v1",
@@ -160,7 +167,7 @@ fn the_aggregated_form_holds_the_same() {
     resources.push(custom("a.example.com", "v1", "things", "Thing"));
     let list = aggregated(&resources, false);
     assert_eq!(
-        list["items"][0]["versions"][0]["resources"][2],
+        list["items"][1]["versions"][0]["resources"][2],
         json!({
             "resource": "deployments", "responseKind": {"group": "", "version": "", "kind": "Deployment"},
             "scope": "Namespaced", "singularResource": "deployment",

@@ -15,6 +15,7 @@ use super::listener::Closing;
 use super::routes;
 use super::state::Server;
 use super::warnings::Warnings;
+use crate::authentication::UserInfo;
 use crate::faults::WatchFault;
 use crate::registry::{Registry, Served};
 use crate::request::accept::{Accept, Endpoint};
@@ -33,7 +34,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 const FRESHNESS_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Answers a request; there is an answer to every one.
-pub(super) async fn answer<B>(server: &Arc<Server>, head: Parts, body: B) -> Response<ResponseBody>
+pub(super) async fn answer<B>(server: &Arc<Server>, mut head: Parts, body: B) -> Response<ResponseBody>
 where
     B: Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
@@ -46,6 +47,7 @@ where
             return failure(accept.as_deref(), &error).into_response();
         }
     };
+    head.extensions.insert(Arc::clone(&user));
     let mut warnings = Warnings::default();
     let mut response = route(server, &head, body, &mut warnings).await;
     warnings.write(response.headers_mut());
@@ -147,6 +149,7 @@ where
         query,
         content_type: text(&head.headers, header::CONTENT_TYPE),
         user_agent: text(&head.headers, header::USER_AGENT).unwrap_or_default(),
+        user: head.extensions.get::<Arc<UserInfo>>().cloned().unwrap_or_default(),
         warnings: Warnings::default(),
     };
     if let Some(warning) = call.served.custom.as_ref().and_then(|custom| custom.warning.clone()) {

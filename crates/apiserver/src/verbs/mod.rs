@@ -23,6 +23,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 
+use crate::authentication::UserInfo;
 use crate::registry::Served;
 use crate::request::accept::Accept;
 use crate::request::body;
@@ -44,6 +45,8 @@ pub(crate) struct Call {
     pub(crate) accept: Accept,
     pub(crate) content_type: Option<String>,
     pub(crate) user_agent: String,
+    /// Who sends the request.
+    pub(crate) user: Arc<UserInfo>,
     pub(crate) warnings: Warnings,
 }
 

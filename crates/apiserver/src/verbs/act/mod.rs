@@ -2,6 +2,7 @@
 
 mod binding;
 mod eviction;
+mod review;
 
 use std::sync::Arc;
 
@@ -21,6 +22,11 @@ pub(crate) fn run(call: &mut Call, act: Act, bytes: &Bytes) -> Result<Reply, Api
     match act {
         Act::Bind => binding::run(call, bytes),
         Act::Evict => eviction::run(call, bytes),
+        Act::ReviewToken => review::run(call, bytes, review::of_token),
+        Act::ReviewSelf => review::run(call, bytes, review::of_self),
+        Act::ReviewAccess => review::run(call, bytes, review::of_access),
+        Act::ReviewOwnAccess => review::run(call, bytes, review::of_own_access),
+        Act::ReviewRules => review::run(call, bytes, review::of_rules),
     }
 }
 

@@ -1,0 +1,177 @@
+//! HorizontalPodAutoscalers, which `autoscaling/v1` shows with one metric where `v2` has a list. They are stored as `v2`.
+//!
+//! What the older version has no field for stands in annotations, so that an object read and written in it loses nothing.
+
+use serde_json::{Map, Value, json};
+
+use super::defaults::{set, within};
+
+/// What the older version keeps in annotations: the annotation, and where it belongs in the newer one.
+const KEPT: [(&str, &str, &str); 4] = [
+    ("autoscaling.alpha.kubernetes.io/metrics", "spec", "metrics"),
+    ("autoscaling.alpha.kubernetes.io/behavior", "spec", "behavior"),
+    ("autoscaling.alpha.kubernetes.io/conditions", "status", "conditions"),
+    ("autoscaling.alpha.kubernetes.io/current-metrics", "status", "currentMetrics"),
+];
+const TARGET: &str = "targetCPUUtilizationPercentage";
+const CURRENT: &str = "currentCPUUtilizationPercentage";
+
+/// Fills in the defaults of an autoscaler whose fields were completed. The older version has its metric when it is stored.
+pub(super) fn default(object: &mut Value) {
+    let is_new = object["apiVersion"] == "autoscaling/v2";
+    within(object, "spec", |spec| {
+        set(spec, "minReplicas", json!(1));
+        if is_new {
+            default_metrics(spec);
+        }
+    });
+}
+
+/// Without a metric, processors are kept busy to four fifths.
+fn default_metrics(spec: &mut Value) {
+    let none = spec["metrics"].as_array().is_none_or(Vec::is_empty);
+    if let Some(fields) = spec.as_object_mut().filter(|_| none) {
+        let target = json!({"type": "Utilization", "averageUtilization": 80});
+        let metric = json!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
+        fields.insert("metrics".to_owned(), json!([metric]));
+    }
+}
+
+/// Makes an autoscaler of `autoscaling/v1` one to be stored.
+pub(super) fn to_storage(object: &mut Value) {
+    let mut kept = Vec::new();
+    if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        for (annotation, part, field) in KEPT {
+            // One that is not JSON is not ours.
+            let text = annotations.get(annotation).and_then(Value::as_str);
+            if let Some(value) = text.and_then(|text| serde_json::from_str::<Value>(text).ok()) {
+                annotations.remove(annotation);
+                kept.push((part, field, value));
+            }
+        }
+        if annotations.is_empty() {
+            remove(&mut object["metadata"], "annotations");
+        }
+    }
+    for (part, field, value) in kept {
+        put(object, part, field, value);
+    }
+    for (part, old, new, value) in
+        [("spec", TARGET, "metrics", "target"), ("status", CURRENT, "currentMetrics", "current")]
+    {
+        let Some(percent) = object.get_mut(part).and_then(|part| remove(part, old)) else {
+            continue;
+        };
+        let mut about = json!({"name": "cpu"});
+        about[value] = json!({"averageUtilization": percent});
+        if value == "target" {
+            about[value]["type"] = json!("Utilization");
+        }
+        let mut list = object[part][new].as_array().cloned().unwrap_or_default();
+        list.insert(0, json!({"type": "Resource", "resource": about}));
+        put(object, part, new, Value::Array(list));
+    }
+    within(object, "spec", default_metrics);
+}
+
+/// Makes a stored autoscaler one of `autoscaling/v1`.
+pub(super) fn from_storage(object: &mut Value) {
+    for (part, new, old, value) in
+        [("spec", "metrics", TARGET, "target"), ("status", "currentMetrics", CURRENT, "current")]
+    {
+        let Some(Value::Array(mut list)) = object.get_mut(part).and_then(|part| remove(part, new)) else {
+            continue;
+        };
+        let utilization = |metric: &Value| {
+            let resource = &metric["resource"];
+            let is_processor = metric["type"] == "Resource" && resource["name"] == "cpu";
+            resource[value]["averageUtilization"].as_i64().filter(|_| is_processor)
+        };
+        if let Some(at) = list.iter().position(|metric| utilization(metric).is_some()) {
+            let percent = utilization(&list.remove(at));
+            put(object, part, old, json!(percent));
+        }
+        if !list.is_empty() {
+            put(object, part, new, Value::Array(list));
+        }
+    }
+    for (annotation, part, field) in KEPT {
+        let value = object.get_mut(part).and_then(|part| remove(part, field));
+        if let Some(value) = value.filter(|value| !value.is_null() && *value != json!([])) {
+            let metadata = &mut object["metadata"];
+            if !metadata["annotations"].is_object() {
+                metadata["annotations"] = json!({});
+            }
+            metadata["annotations"][annotation] = json!(value.to_string());
+        }
+    }
+}
+
+fn remove(part: &mut Value, field: &str) -> Option<Value> {
+    part.as_object_mut()?.remove(field).filter(|value| !value.is_null())
+}
+
+fn put(object: &mut Value, part: &str, field: &str, value: Value) {
+    if let Some(fields) = object.as_object_mut() {
+        let part = fields.entry(part).or_insert_with(|| Value::Object(Map::new()));
+        if let Some(part) = part.as_object_mut() {
+            part.insert(field.to_owned(), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processor_is_the_metric_of_the_older_version() {
+        let mut object =
+            json!({"metadata": {}, "spec": {"maxReplicas": 3, TARGET: 50}, "status": {CURRENT: 7}});
+        let old = object.clone();
+        to_storage(&mut object);
+        assert_eq!(
+            object,
+            json!({
+                "metadata": {},
+                "spec": {"maxReplicas": 3, "metrics": [{"type": "Resource", "resource": {
+                    "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50},
+                }}]},
+                "status": {"currentMetrics": [{"type": "Resource", "resource": {
+                    "name": "cpu", "current": {"averageUtilization": 7},
+                }}]},
+            })
+        );
+        from_storage(&mut object);
+        assert_eq!(object, old);
+    }
+
+    #[test]
+    fn what_the_older_version_has_no_field_for_is_kept_by_it() {
+        let stored = json!({
+            "metadata": {"annotations": {"mine": "x"}},
+            "spec": {
+                "behavior": {"scaleDown": {"stabilizationWindowSeconds": 5}},
+                "metrics": [
+                    {"type": "Resource", "resource": {
+                        "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50},
+                    }},
+                    {"type": "Pods", "pods": {"metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "1"}}},
+                ],
+            },
+            "status": {"conditions": [{"type": "AbleToScale", "status": "True"}], "currentMetrics": null},
+        });
+        let mut shown = stored.clone();
+        from_storage(&mut shown);
+        assert_eq!(shown["spec"], json!({TARGET: 50}));
+        assert_eq!(shown["metadata"]["annotations"].as_object().unwrap().len(), 4);
+        to_storage(&mut shown);
+        let mut expected = stored;
+        remove_null(&mut expected["status"]);
+        assert_eq!(shown, expected);
+    }
+
+    fn remove_null(status: &mut Value) {
+        status.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    }
+}

@@ -1,0 +1,93 @@
+//! All builtin resources of a genuine kube-apiserver are listed as it lists them.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::collections::BTreeMap;
+
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use kube_apiserver_embedded::{ApiServer, Options};
+use serde_json::Value;
+use tower_service::Service;
+
+/// Its answers to `/api` and `/apis`, recorded with v1.36.3.
+const RECORDED: &str = include_str!("data/discovery-aggregated.json");
+
+/// What it has and this server has not: there is no node, no other server, and no issuer of tokens to answer.
+const ABSENT: [&str; 8] = [
+    "/v1 nodes/proxy",
+    "/v1 pods/attach",
+    "/v1 pods/exec",
+    "/v1 pods/log",
+    "/v1 pods/portforward",
+    "/v1 pods/proxy",
+    "/v1 serviceaccounts/token",
+    "/v1 services/proxy",
+];
+
+async fn discover(path: &str) -> Value {
+    let server = ApiServer::start(Options::default());
+    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let request = Request::get(path).header("accept", accept).body(Full::default()).unwrap();
+    let request: Request<Full<bytes::Bytes>> = request;
+    let response = server.service().call(request).await.unwrap();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    serde_json::from_slice(&body).unwrap()
+}
+
+/// What is said of each resource and subresource, by group, version and name.
+fn resources(list: &Value) -> BTreeMap<String, Value> {
+    let mut found = BTreeMap::new();
+    for group in list["items"].as_array().unwrap() {
+        let name = group["metadata"]["name"].as_str().unwrap_or_default();
+        for version in group["versions"].as_array().unwrap() {
+            let version_name = version["version"].as_str().unwrap();
+            for resource in version["resources"].as_array().unwrap() {
+                let mut resource = resource.clone();
+                let of = format!("{name}/{version_name} {}", resource["resource"].as_str().unwrap());
+                let subresources = resource.as_object_mut().unwrap().remove("subresources");
+                for subresource in subresources.iter().filter_map(Value::as_array).flatten() {
+                    let subname = subresource["subresource"].as_str().unwrap();
+                    found.insert(format!("{of}/{subname}"), subresource.clone());
+                }
+                found.insert(of, resource);
+            }
+        }
+    }
+    found
+}
+
+/// Groups with their versions, in the order in which clients prefer them.
+fn groups(list: &Value) -> Vec<String> {
+    let version = |version: &Value| version["version"].as_str().unwrap().to_owned();
+    let group = |group: &Value| {
+        let versions: Vec<String> = group["versions"].as_array().unwrap().iter().map(version).collect();
+        format!("{} {}", group["metadata"]["name"].as_str().unwrap_or_default(), versions.join(","))
+    };
+    list["items"].as_array().unwrap().iter().map(group).collect()
+}
+
+#[tokio::test]
+async fn every_builtin_resource_is_listed_as_recorded() {
+    let recorded: Value = serde_json::from_str(RECORDED).unwrap();
+    for path in ["/api", "/apis"] {
+        let ours = discover(path).await;
+        assert_eq!(groups(&ours), groups(&recorded[path]), "{path}");
+        let (ours, recorded) = (resources(&ours), resources(&recorded[path]));
+        for (name, expected) in &recorded {
+            if ABSENT.contains(&name.as_str()) {
+                assert_eq!(ours.get(name), None, "{name}");
+            } else {
+                assert_eq!(ours.get(name), Some(expected), "{name}");
+            }
+        }
+        let more: Vec<&String> = ours.keys().filter(|name| !recorded.contains_key(*name)).collect();
+        assert_eq!(more, [""; 0]);
+    }
+}
+
+#[test]
+fn what_is_absent_is_a_part_of_what_was_recorded() {
+    let recorded: Value = serde_json::from_str(RECORDED).unwrap();
+    let core = resources(&recorded["/api"]);
+    assert_eq!(ABSENT.iter().filter(|name| core.contains_key(**name)).count(), ABSENT.len());
+}
