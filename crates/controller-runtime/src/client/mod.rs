@@ -59,11 +59,13 @@ mod finalizers;
 mod gate;
 mod interceptor;
 mod limiter;
+mod making;
 mod metrics;
 mod own_writes;
 mod owner;
 mod patch;
 mod read;
+mod result_ext;
 mod retry;
 mod subresource;
 mod throttle;
@@ -74,12 +76,10 @@ mod write;
 
 use std::{fmt, sync::Arc};
 
-use bytes::Bytes;
-use kube::core::{ObjectMeta, object::HasStatus};
+use kube::core::object::HasStatus;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use self::builder::Settings;
 pub use self::{
     builder::ClientBuilder,
     call::{Answer, Call, Verb},
@@ -89,7 +89,7 @@ pub use self::{
     dynamic::DynamicClient,
     dynamic_kind::DynamicKind,
     ensure::{Ensured, MutateError},
-    error::{Error, ErrorKind, ResultExt},
+    error::{Error, ErrorKind},
     finalizer::has_finalizer,
     finalizers::{DuplicateFinalizer, FinalizeError, Finalized, Finalizer, Finalizers},
     gate::{NoPermit, WriteGate, WritePermit},
@@ -101,12 +101,17 @@ pub use self::{
     },
     patch::Patch,
     read::{Get, List, Page},
+    result_ext::ResultExt,
     subresource::Subresource,
     warnings::{Warning, Warnings},
     watch::Watch,
     write::{Apply, Change, Create, FieldValidation, Update, Write},
 };
-pub(crate) use self::{decode::decode, error::describe, own_writes::OwnWrites};
+use self::{
+    builder::Settings,
+    making::{APPLY, as_apply, call_for, kind, named, of_status, versioned, with_patch},
+};
+pub(crate) use self::{error::describe, own_writes::OwnWrites};
 use crate::object::{Object, ObjectKey, StaticObject};
 
 /// Reads and writes objects in the name of one field manager.
@@ -324,86 +329,6 @@ impl Client {
         self.confine(&mut call)?;
         Next { client: self.clone(), passed: 0 }.run(call).await
     }
-
-    /// A call about `object`, with it as the body.
-    fn about<K: Object>(&self, verb: Verb, kind: Arc<DynamicKind>, object: &K) -> Result<Call, Error> {
-        let mut call = Call::new(verb, kind);
-        call.namespace.clone_from(&object.meta().namespace);
-        call.name.clone_from(&object.meta().name);
-        let fail = |call: &Call, reason: &str| {
-            Err(Error::unsent(verb, format!("{} {}", call.kind, name_of(object)), reason))
-        };
-        if K::metadata_api() && verb != Verb::Delete {
-            return fail(&call, "metadata alone cannot be written: use a patch");
-        }
-        if call.kind.is_namespaced && call.namespace.is_none() {
-            call.namespace = self.settings.namespace.as_deref().map(ToOwned::to_owned);
-        }
-        if call.kind.is_namespaced && call.namespace.is_none() {
-            return fail(&call, "metadata.namespace must be set: the kind is namespaced");
-        }
-        match serde_json::to_vec(object) {
-            Ok(body) => call.body = body.into(),
-            Err(error) => return fail(&call, &error.to_string()),
-        }
-        Ok(call)
-    }
-}
-
-const APPLY: &str = "application/apply-patch+yaml";
-
-fn kind<K: StaticObject>() -> Arc<DynamicKind> {
-    Arc::new(DynamicKind::of::<K>())
-}
-
-/// A call about the object of that key.
-fn call_for<K: Object>(verb: Verb, kind: Arc<DynamicKind>, key: &ObjectKey<K>) -> Call {
-    let mut call = Call::new(verb, kind);
-    call.namespace = key.namespace().map(ToOwned::to_owned);
-    call.name = Some(key.name().to_owned());
-    call
-}
-
-fn of_status(mut call: Call) -> Call {
-    call.subresource = Some("status".to_owned());
-    call
-}
-
-fn named(call: Call) -> Result<Call, Error> {
-    match &call.name {
-        Some(_) => Ok(call),
-        None => {
-            let subject = format!("{} (without a name)", call.subject());
-            Err(Error::unsent(call.verb, subject, "metadata.name must be set"))
-        }
-    }
-}
-
-fn versioned(call: Call, meta: &ObjectMeta) -> Result<Call, Error> {
-    if meta.resource_version.is_none() {
-        let reason = "metadata.resourceVersion must be set, so that no change of others is lost: \
-                      read the object and change that, or use apply or patch";
-        return Err(Error::not_sent(&call, reason));
-    }
-    named(call)
-}
-
-fn as_apply(mut call: Call) -> Result<Call, Error> {
-    let body = decode::<Value>(&call.body);
-    let mut body = body.map_err(|error| Error::not_sent(&call, error.to_string()))?;
-    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("managedFields"); // the API server refuses them
-    }
-    call.body = body.to_string().into();
-    call.content_type = APPLY;
-    named(call)
-}
-
-fn with_patch(mut call: Call, patch: Patch) -> Result<Call, Error> {
-    let body = patch.body.map_err(|error| Error::not_sent(&call, error.to_string()))?;
-    call.body = Bytes::from(body.to_string());
-    call.content_type = patch.content_type;
-    Ok(call)
 }
 
 /// Namespace and name for a message, as far as they are set.

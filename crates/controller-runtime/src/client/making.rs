@@ -1,0 +1,97 @@
+//! Making calls: about objects, keys and patches, with what they must have to be sent.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kube::core::ObjectMeta;
+use serde_json::Value;
+
+use super::{Call, Client, DynamicKind, Error, Patch, Verb, decode::decode, name_of};
+use crate::object::{Object, ObjectKey, StaticObject};
+
+impl Client {
+    /// A call about `object`, with it as the body.
+    pub(super) fn about<K: Object>(
+        &self,
+        verb: Verb,
+        kind: Arc<DynamicKind>,
+        object: &K,
+    ) -> Result<Call, Error> {
+        let mut call = Call::new(verb, kind);
+        call.namespace.clone_from(&object.meta().namespace);
+        call.name.clone_from(&object.meta().name);
+        let fail = |call: &Call, reason: &str| {
+            Err(Error::unsent(verb, format!("{} {}", call.kind, name_of(object)), reason))
+        };
+        if K::metadata_api() && verb != Verb::Delete {
+            return fail(&call, "metadata alone cannot be written: use a patch");
+        }
+        if call.kind.is_namespaced && call.namespace.is_none() {
+            call.namespace = self.settings().namespace.as_deref().map(ToOwned::to_owned);
+        }
+        if call.kind.is_namespaced && call.namespace.is_none() {
+            return fail(&call, "metadata.namespace must be set: the kind is namespaced");
+        }
+        match serde_json::to_vec(object) {
+            Ok(body) => call.body = body.into(),
+            Err(error) => return fail(&call, &error.to_string()),
+        }
+        Ok(call)
+    }
+}
+
+pub(super) const APPLY: &str = "application/apply-patch+yaml";
+
+pub(super) fn kind<K: StaticObject>() -> Arc<DynamicKind> {
+    Arc::new(DynamicKind::of::<K>())
+}
+
+/// A call about the object of that key.
+pub(super) fn call_for<K: Object>(verb: Verb, kind: Arc<DynamicKind>, key: &ObjectKey<K>) -> Call {
+    let mut call = Call::new(verb, kind);
+    call.namespace = key.namespace().map(ToOwned::to_owned);
+    call.name = Some(key.name().to_owned());
+    call
+}
+
+pub(super) fn of_status(mut call: Call) -> Call {
+    call.subresource = Some("status".to_owned());
+    call
+}
+
+pub(super) fn named(call: Call) -> Result<Call, Error> {
+    match &call.name {
+        Some(_) => Ok(call),
+        None => {
+            let subject = format!("{} (without a name)", call.subject());
+            Err(Error::unsent(call.verb, subject, "metadata.name must be set"))
+        }
+    }
+}
+
+pub(super) fn versioned(call: Call, meta: &ObjectMeta) -> Result<Call, Error> {
+    if meta.resource_version.is_none() {
+        let reason = "metadata.resourceVersion must be set, so that no change of others is lost: \
+                      read the object and change that, or use apply or patch";
+        return Err(Error::not_sent(&call, reason));
+    }
+    named(call)
+}
+
+pub(super) fn as_apply(mut call: Call) -> Result<Call, Error> {
+    let body = decode::<Value>(&call.body);
+    let mut body = body.map_err(|error| Error::not_sent(&call, error.to_string()))?;
+    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields"); // the API server refuses them
+    }
+    call.body = body.to_string().into();
+    call.content_type = APPLY;
+    named(call)
+}
+
+pub(super) fn with_patch(mut call: Call, patch: Patch) -> Result<Call, Error> {
+    let body = patch.body.map_err(|error| Error::not_sent(&call, error.to_string()))?;
+    call.body = Bytes::from(body.to_string());
+    call.content_type = patch.content_type;
+    Ok(call)
+}

@@ -1,0 +1,38 @@
+use super::Error;
+
+/// Takes some failures for what they often are: no failure.
+pub trait ResultExt<T> {
+    /// `None` instead of [`ErrorKind::NotFound`](super::ErrorKind::NotFound): for changes of an object that may have gone.
+    ///
+    /// # Errors
+    ///
+    /// Every other error.
+    #[doc(alias = "IgnoreNotFound")]
+    fn optional(self) -> Result<Option<T>, Error>;
+
+    /// `None` instead of [`ErrorKind::AlreadyExists`](super::ErrorKind::AlreadyExists).
+    ///
+    /// # Errors
+    ///
+    /// Every other error.
+    #[doc(alias = "IgnoreAlreadyExists")]
+    fn ignore_already_exists(self) -> Result<Option<T>, Error>;
+}
+
+impl<T> ResultExt<T> for Result<T, Error> {
+    fn optional(self) -> Result<Option<T>, Error> {
+        none_if(self, Error::is_not_found)
+    }
+
+    fn ignore_already_exists(self) -> Result<Option<T>, Error> {
+        none_if(self, Error::is_already_exists)
+    }
+}
+
+fn none_if<T>(result: Result<T, Error>, harmless: impl Fn(&Error) -> bool) -> Result<Option<T>, Error> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if harmless(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
