@@ -12,6 +12,8 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use kube_apiserver_embedded::{ApiServer, ListenError, Options};
 use serde_json::json;
+use tokio::time::Duration;
+use tower_service::Service;
 
 /// One request on a connection of its own; the whole answer.
 fn ask(address: &str, request: &str) -> String {
@@ -81,6 +83,39 @@ async fn a_client_that_bounds_the_lines_of_headers_gets_every_answer() {
         let all = told.matches("unknown field").count() == unknown;
         assert_eq!(all, unknown <= 120, "{told}");
     }
+}
+
+/// The clock is paused: it goes on by itself when nothing but time can happen.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_is_cut_off() {
+    let server = ApiServer::start(Options::default());
+    let listener = server.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let mut service = server.service();
+    let padding = "x".repeat(1 << 20);
+    // More than what operating systems buffer for a connection.
+    for n in 0..16 {
+        let map = json!({"metadata": {"name": format!("m{n}")}, "data": {"k": padding}}).to_string();
+        let request = http::Request::post("/api/v1/namespaces/default/configmaps")
+            .header("content-type", "application/json")
+            .body(Full::new(Bytes::from(map)))
+            .unwrap();
+        assert_eq!(service.call(request).await.unwrap().status(), 201);
+    }
+    let address = listener.local_addr().to_string();
+    let mut watch = TcpStream::connect(&address).unwrap();
+    watch
+        .write_all(b"GET /api/v1/configmaps?watch=1&timeoutSeconds=3600 HTTP/1.1\r\nHost: x\r\n\r\n")
+        .unwrap();
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    // Nothing is sent any more, so this does not wait for the server, which has no other thread. If the connection were still
+    // open, this would be told.
+    watch.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut taken = Vec::new();
+    let end = watch.read_to_end(&mut taken);
+    assert!(!end.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock), "{end:?}");
+    assert!(!taken.ends_with(b"0\r\n\r\n"), "the stream is cut, not ended: {end:?}");
+    assert!(taken.len() < 16 << 20, "{}", taken.len());
+    assert!(taken.starts_with(b"HTTP/1.1 200"), "{end:?}");
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ use tokio::time::{Duration, timeout};
 use tower_service::Service;
 
 use super::listener::Closing;
+use super::patience::Patient;
 use super::service::ApiService;
 use super::tls::Tls;
 
@@ -25,6 +26,8 @@ use super::tls::Tls;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long a client may take for the handshake of TLS.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(32);
+/// How long a client may leave what is sent to it in the buffers of the operating system.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Requests under way on one connection of HTTP/2, as a kube-apiserver has it: each watch of an informer is one.
 const STREAMS: u32 = 1000;
 /// Bytes of headers in a request over HTTP/2. Selectors of lists can be long.
@@ -49,6 +52,7 @@ pub(super) async fn serve(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY is not available");
     }
+    let stream = Patient::new(stream, PATIENCE);
     let Some(tls) = tls else {
         return speak(stream, Protocol::Http1, service, closing).await;
     };

@@ -7,6 +7,7 @@ mod inject;
 mod kubeconfig;
 mod listener;
 mod openapi;
+mod patience;
 mod routes;
 mod service;
 mod state;

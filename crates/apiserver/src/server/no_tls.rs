@@ -5,6 +5,7 @@ use std::io;
 use tokio::net::TcpStream;
 
 use super::connection::Protocol;
+use super::patience::Patient;
 
 /// No value of this exists.
 pub(super) enum Tls {}
@@ -15,7 +16,10 @@ impl Tls {
     }
 
     #[expect(clippy::unused_async, reason = "the same signature as where there is TLS")]
-    pub(super) async fn accept(&self, _stream: TcpStream) -> io::Result<(TcpStream, Protocol)> {
+    pub(super) async fn accept(
+        &self,
+        _stream: Patient<TcpStream>,
+    ) -> io::Result<(Patient<TcpStream>, Protocol)> {
         match *self {}
     }
 }

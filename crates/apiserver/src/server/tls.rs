@@ -16,6 +16,7 @@ use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
 use super::connection::Protocol;
+use super::patience::Patient;
 
 /// Names under which a server is reached, besides its address: those of a cluster, for clients that ask for them.
 const NAMES: [&str; 5] = [
@@ -75,7 +76,10 @@ impl Tls {
     }
 
     /// Does the handshake. A client that names no protocol speaks HTTP/1.1.
-    pub(super) async fn accept(&self, stream: TcpStream) -> io::Result<(TlsStream<TcpStream>, Protocol)> {
+    pub(super) async fn accept(
+        &self,
+        stream: Patient<TcpStream>,
+    ) -> io::Result<(TlsStream<Patient<TcpStream>>, Protocol)> {
         let stream = self.acceptor.accept(stream).await?;
         let chosen = stream.get_ref().1.alpn_protocol();
         let protocol = PROTOCOLS.iter().find(|(name, _)| chosen == Some(name));
