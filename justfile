@@ -32,6 +32,10 @@ doc:
 conformance *filter:
     cargo test -p kube-apiserver-embedded --test conformance -- {{filter}}
 
+# the required scenarios against the program over TLS, by the recordings' own tool: `just replay path/to/replay.py`
+replay tool *options:
+    crates/apiserver/tests/conformance/replay.sh {{tool}} {{options}}
+
 # what the scenarios that are not required yet still get wrong
 conformance-gaps *filter:
     cargo test -p kube-apiserver-embedded --test conformance -- --ignored {{filter}}
