@@ -2,6 +2,8 @@
 
 mod caches;
 mod error;
+#[cfg(feature = "clap")]
+mod flags;
 mod lifecycle;
 mod options;
 mod registry;
@@ -15,6 +17,8 @@ use std::{fmt, future::Future, sync::Arc};
 
 use tokio::sync::watch;
 
+#[cfg(feature = "clap")]
+pub use self::flags::Flags;
 use self::{
     caches::Caches,
     lifecycle::{Group, Id, Input},

@@ -1,0 +1,166 @@
+use std::path::PathBuf;
+
+use clap::Args;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use tracing::level_filters::LevelFilter;
+
+use super::{CertFiles, Endpoint, Options, Serving};
+use crate::{
+    leader_election,
+    metrics::{AllowedTo, ServerOptions},
+};
+
+/// The flags of an operator, with the names and defaults of kubebuilder's scaffold: flatten them into your own.
+///
+/// ```
+/// use clap::Parser;
+/// use controller_runtime::manager::Flags;
+///
+/// #[derive(Parser)]
+/// struct Args {
+///     #[command(flatten)]
+///     manager: Flags,
+///     /// How many
+///     #[arg(long, default_value_t = 3)]
+///     replicas: u32,
+/// }
+///
+/// let args = Args::parse_from(["operator", "--leader-elect", "--metrics-bind-address=:8443"]);
+/// let options = args.manager.options("guestbook-operator", "guestbook.example.com");
+/// # let _ = (options, args.replicas);
+/// ```
+#[derive(Debug, Clone, Args)]
+pub struct Flags {
+    /// Where metrics are served: `:8443` for HTTPS, `:8080` for HTTP, `0` for nowhere
+    #[arg(long, value_name = "ADDRESS", default_value = "0")]
+    pub metrics_bind_address: Endpoint,
+    /// Serve metrics by HTTPS, to those whom the API server allows it
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true,
+          default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub metrics_secure: bool,
+    /// The folder with the certificate of the metrics server; one is made where there is none
+    #[arg(long, value_name = "FOLDER")]
+    pub metrics_cert_path: Option<PathBuf>,
+    /// Where liveness and readiness are served; `0` for nowhere
+    #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
+    pub health_probe_bind_address: Endpoint,
+    /// Let one process at a time work
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
+          default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub leader_elect: bool,
+    /// The name of the lease whose holder works
+    #[arg(long, value_name = "NAME")]
+    pub leader_election_id: Option<String>,
+    /// The namespace of the lease; by default that of the pod, or of the kubeconfig
+    #[arg(long, value_name = "NAMESPACE")]
+    pub leader_election_namespace: Option<String>,
+    /// The kubeconfig of the cluster; by default $KUBECONFIG, the pod's service account or ~/.kube/config
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// How much to log: `error`, `info`, `debug`, or a number: 1 is `debug`, more is `trace`
+    #[arg(long, visible_alias = "log-level", value_name = "LEVEL", default_value = "info", value_parser = level)]
+    pub zap_log_level: LevelFilter,
+}
+
+impl Flags {
+    /// Options of an operator named `name`, as the flags say. `election_id` is the name of the lease unless they say
+    /// otherwise.
+    pub fn options(&self, name: &str, election_id: &str) -> Options {
+        let mut metrics = ServerOptions::default().bind_address(self.metrics_bind_address);
+        if self.metrics_secure {
+            let files =
+                self.metrics_cert_path.as_ref().map(|folder| Serving::Files(CertFiles::in_dir(folder)));
+            metrics = metrics.serving(files.unwrap_or(Serving::SelfSigned)).allowed_to(AllowedTo::Authorized);
+        }
+        let options =
+            Options::new(name).metrics(metrics).health_probe_bind_address(self.health_probe_bind_address);
+        if !self.leader_elect {
+            return options;
+        }
+        let id = self.leader_election_id.as_deref().unwrap_or(election_id);
+        let election = leader_election::Options::new(id);
+        options.leader_election(match &self.leader_election_namespace {
+            Some(namespace) => election.namespace(namespace),
+            None => election,
+        })
+    }
+
+    /// A client of the cluster that the flags name.
+    ///
+    /// # Errors
+    ///
+    /// There is no such cluster, or its configuration cannot be used.
+    pub async fn client(&self) -> Result<kube::Client, kube::Error> {
+        let config = match &self.kubeconfig {
+            None => return kube::Client::try_default().await,
+            Some(file) => {
+                let kubeconfig = Kubeconfig::read_from(file).map_err(kube::Error::InferKubeconfig)?;
+                kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await
+            }
+        };
+        kube::Client::try_from(config.map_err(kube::Error::InferKubeconfig)?)
+    }
+}
+
+/// The levels of Go's flag, by tracing's names.
+fn level(given: &str) -> Result<LevelFilter, String> {
+    match (given, given.parse::<u32>()) {
+        ("panic" | "error", _) => Ok(LevelFilter::ERROR),
+        ("info", _) | (_, Ok(0)) => Ok(LevelFilter::INFO),
+        ("debug", _) | (_, Ok(1)) => Ok(LevelFilter::DEBUG),
+        (_, Ok(_)) => Ok(LevelFilter::TRACE),
+        _ => Err("give error, info, debug or a number".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        flags: Flags,
+    }
+
+    fn flags(text: &str) -> Flags {
+        let words = std::iter::once("program").chain(text.split_whitespace());
+        Program::try_parse_from(words).expect("the flags are good").flags
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_scaffold() {
+        let flags = flags("");
+        assert_eq!(flags.metrics_bind_address, Endpoint::Disabled);
+        assert_eq!(flags.health_probe_bind_address.to_string(), "0.0.0.0:8081");
+        assert_eq!((flags.leader_elect, flags.metrics_secure), (false, true));
+        assert_eq!(flags.zap_log_level, LevelFilter::INFO);
+    }
+
+    #[test]
+    fn booleans_are_written_as_in_go() {
+        assert!(flags("--leader-elect").leader_elect);
+        assert!(flags("--leader-elect=true").leader_elect);
+        assert!(!flags("--leader-elect=false").leader_elect);
+        assert!(!flags("--metrics-secure=false").metrics_secure);
+    }
+
+    #[test]
+    fn the_flags_become_options() {
+        let flags = flags("--leader-elect --leader-election-id=mine --metrics-bind-address=127.0.0.1:8443");
+        let text = format!("{:?}", flags.options("test", "default-id"));
+        for part in ["id: \"mine\"", "At(127.0.0.1:8443)", "SelfSigned", "Authorized", "At(0.0.0.0:8081)"] {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
+    }
+
+    #[test]
+    fn levels_are_words_or_numbers() {
+        for (given, expected) in [("debug", "debug"), ("1", "debug"), ("5", "trace"), ("error", "error")] {
+            assert_eq!(flags(&format!("--zap-log-level={given}")).zap_log_level.to_string(), expected);
+        }
+        assert!(Program::try_parse_from(["program", "--zap-log-level=loud"]).is_err());
+    }
+}
