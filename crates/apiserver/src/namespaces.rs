@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::time::{Duration, sleep};
 
 use crate::registry::Served;
 use crate::resource::StorageKey;
@@ -108,8 +110,8 @@ pub(crate) fn mark_deleted(namespace: &mut Value) {
     namespace["status"]["phase"] = json!("Terminating");
 }
 
-/// Empties namespaces that are being deleted, then lets them go. Ends when its task is aborted.
-pub(crate) async fn run(server: Arc<Server>) {
+/// Empties namespaces once they have been deleted for `grace`, then lets them go. Ends when its task is aborted.
+pub(crate) async fn run(server: Arc<Server>, grace: Duration) {
     let mut commits = server.commits();
     loop {
         commits.borrow_and_update();
@@ -117,16 +119,34 @@ pub(crate) async fn run(server: Arc<Server>) {
             return;
         };
         let snapshot = server.read(|store| store.snapshot(&table()));
+        let now = server.clock.now();
+        let mut soonest: Option<Duration> = None;
         for (key, stored) in snapshot.range("", None) {
             if stored.document.is_terminating() {
                 let namespace = namespaces.value(stored);
-                empty(&server, &namespaces, key, stored.revision, &namespace);
+                let left = time_left(&namespace, grace, now);
+                if left.is_zero() {
+                    empty(&server, &namespaces, key, stored.revision, &namespace);
+                } else {
+                    soonest = Some(soonest.map_or(left, |other| other.min(left)));
+                }
             }
         }
-        if commits.changed().await.is_err() {
-            return;
+        tokio::select! {
+            changed = commits.changed() => if changed.is_err() {
+                return;
+            },
+            () = sleep(soonest.unwrap_or_default()), if soonest.is_some() => {}
         }
     }
+}
+
+/// How long a deleted namespace is still left alone.
+fn time_left(namespace: &Value, grace: Duration, now: Timestamp) -> Duration {
+    let deleted: Option<Timestamp> = metadata::text(namespace, "deletionTimestamp").parse().ok();
+    let begin = deleted.and_then(|deleted| deleted.checked_add(grace).ok());
+    // A time that has passed is a negative one.
+    begin.and_then(|begin| begin.duration_since(now).try_into().ok()).unwrap_or_default()
 }
 
 /// One look at a terminating namespace: deletes what can go, and the namespace if nothing is left.

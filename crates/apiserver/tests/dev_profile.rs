@@ -112,6 +112,28 @@ async fn a_deleted_namespace_is_emptied_and_goes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deleted_namespace_is_left_alone_for_its_grace() {
+    let options = Options::default()
+        .profile(Profile::Dev)
+        .epoch("2026-01-01T00:00:00Z".parse().unwrap())
+        .namespace_grace(Duration::from_secs(5));
+    let server = ApiServer::start(options);
+    let client = Client::new(server.service(), "team");
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let mut namespace = Namespace::default();
+    namespace.metadata.name = Some("team".to_owned());
+    namespaces.create(&PostParams::default(), &namespace).await.unwrap();
+    let api: Api<ConfigMap> = Api::default_namespaced(client);
+    named(&api, "a").await;
+    namespaces.delete("team", &DeleteParams::default()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(4900)).await;
+    assert_eq!(names(&api).await, "a");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(names(&api).await, "");
+    assert!(namespaces.get_opt("team").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_namespace_that_goes_with_its_owner_is_emptied_first() {
     let (_server, client) = start();
     let namespaces: Api<Namespace> = Api::all(client.clone());

@@ -18,8 +18,12 @@ use std::process::ExitCode;
 use clap::{Parser, ValueEnum};
 use kube_apiserver_embedded::{ApiServer, DataFile, ListenOptions, Options, Profile, Tokens};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Duration;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+
+/// Short for those who wait, and long enough that the times of writes tell clients from controllers.
+const NAMESPACE_GRACE: Duration = Duration::from_secs(1);
 
 /// A Kubernetes API server without etcd, for tests and development.
 #[derive(Debug, Parser)]
@@ -83,7 +87,7 @@ async fn run(arguments: Arguments) -> Result<(), String> {
         signal(SignalKind::interrupt()).map_err(|error| format!("cannot wait for SIGINT: {error}"))?;
     // A hasher's keys are the standard library's only source of chance.
     let seed = arguments.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
-    let mut options = Options::default().profile(profile).seed(seed);
+    let mut options = Options::default().profile(profile).seed(seed).namespace_grace(NAMESPACE_GRACE);
     if let Some(path) = &arguments.token_auth_file {
         options = options.tokens(Tokens::from_file(path).map_err(in_full)?);
     }

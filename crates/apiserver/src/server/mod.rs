@@ -22,6 +22,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
+use tokio::time::Duration;
 
 pub use body::ResponseBody;
 pub(crate) use listener::Closing;
@@ -65,6 +66,10 @@ pub struct Options {
     pub epoch: Option<Timestamp>,
     /// Who may reach the server over a socket. With `None` everybody may, as admin, from this machine.
     pub tokens: Option<Tokens>,
+    /// How long a deleted namespace is left as it is before it is emptied, in profile [`Dev`](Profile::Dev). The default is
+    /// not at all; kube-controller-manager waits 5 s. From 1 s on, the times in `managedFields`, which have whole seconds, tell
+    /// its writes from those before the deletion.
+    pub namespace_grace: Duration,
 }
 
 impl Options {
@@ -86,6 +91,13 @@ impl Options {
     #[must_use]
     pub fn tokens(mut self, tokens: Tokens) -> Self {
         self.tokens = Some(tokens);
+        self
+    }
+
+    /// The same options with this time between the deletion of a namespace and that of what is in it.
+    #[must_use]
+    pub fn namespace_grace(mut self, grace: Duration) -> Self {
+        self.namespace_grace = grace;
         self
     }
 
@@ -180,7 +192,7 @@ impl ApiServer {
         let mut controllers = JoinSet::new();
         if options.profile == Profile::Dev {
             controllers.spawn(crate::gc::run(Arc::clone(&server)));
-            controllers.spawn(crate::namespaces::run(Arc::clone(&server)));
+            controllers.spawn(crate::namespaces::run(Arc::clone(&server), options.namespace_grace));
         }
         Self { core: Arc::new(Core { server, _controllers: Mutex::new(controllers) }) }
     }
