@@ -48,8 +48,8 @@
 //! # Features
 //!
 //! `program` (default) builds the program `kube-apiserver-embedded`; `tls`, part of it, gives
-//! [listeners](ApiServer::listen_with) TLS and HTTP/2, `persistence` [files](ApiServer::open) that keep the objects. In
-//! process none is needed: `default-features = false`.
+//! [listeners](ApiServer::listen_with) TLS and HTTP/2, `persistence` [files](ApiServer::open) that keep the objects, `gzip`
+//! compressed answers. In process none is needed: `default-features = false`.
 //!
 //! # Defaults and bounds
 //!

@@ -10,6 +10,10 @@ use crate::store::{Key, Stored};
 pub(crate) enum Journal {}
 
 impl Journal {
+    pub(crate) fn is_writable(&self) -> bool {
+        match *self {}
+    }
+
     pub(crate) fn record(&self, _: &StorageKey, _: &Key, _: u64, _: Option<Arc<Stored>>) {
         match *self {}
     }

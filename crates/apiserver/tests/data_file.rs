@@ -81,6 +81,14 @@ async fn ask(
     Some((code, serde_json::from_slice(&body).ok()?))
 }
 
+/// What is there as text.
+async fn ask_text(program: &Program, path: &str) -> (u16, String) {
+    let response = program.client.get(format!("{}{path}", program.url).parse().unwrap()).await.unwrap();
+    let code = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (code, String::from_utf8(body.to_vec()).unwrap())
+}
+
 fn revision(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
 }
@@ -314,12 +322,18 @@ async fn without_space_writes_are_refused_and_nothing_answered_is_lost() {
     // The next ones are refused before they change anything.
     let (code, _) = program.send("POST", MAPS, &map(answered + 1)).await;
     assert_eq!(code, 500);
+    let (code, health) = ask_text(&program, "/readyz").await;
+    assert_eq!(
+        (code, health.as_str()),
+        (500, "[+]ping ok\n[+]log ok\n[-]storage failed: reason withheld\nreadyz check failed\n")
+    );
     let lifted = Command::new("prlimit")
         .args(["--fsize=unlimited", "--pid", &program.child.id().to_string()])
         .status();
     if lifted.is_ok_and(|status| status.success()) {
         let (code, answer) = program.send("POST", MAPS, &map(answered + 2)).await;
         assert_eq!(code, 201, "{answer}");
+        assert_eq!(ask_text(&program, "/readyz").await, (200, "ok".to_owned()));
         assert_eq!(program.send("GET", &format!("{MAPS}/m{:04}", answered + 1), &Value::Null).await.0, 404);
     } else {
         eprintln!("skipped: there is no prlimit to give the server its space back");

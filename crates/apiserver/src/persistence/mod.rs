@@ -151,6 +151,11 @@ impl Journal {
         self.wait(|progress| progress.failure.is_none()).await
     }
 
+    /// Whether the last attempt to write worked.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.shared.progress.borrow().failure.is_none()
+    }
+
     async fn wait(&self, is_done: impl Fn(&Progress) -> bool) -> Result<(), ApiError> {
         let mut progress = self.shared.progress.subscribe();
         let before = progress.borrow_and_update().clone();

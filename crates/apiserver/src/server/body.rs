@@ -10,7 +10,7 @@ use futures::Stream;
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 
-/// The body of an answer: complete, or the stream of a watch.
+/// The body of an answer: complete, or a stream, as of a watch.
 ///
 /// A watch produces its next event only when it is asked for it, so a client that does not read costs nothing but its
 /// place in the history of the resource.
@@ -19,7 +19,7 @@ pub struct ResponseBody(Inner);
 enum Inner {
     Full(Option<Bytes>),
     /// The mutex is never locked: it makes the stream `Sync`, which some transports ask for.
-    Watch(Mutex<Pin<Box<dyn Stream<Item = Bytes> + Send>>>),
+    Stream(Mutex<Pin<Box<dyn Stream<Item = Bytes> + Send>>>),
 }
 
 impl ResponseBody {
@@ -28,8 +28,16 @@ impl ResponseBody {
         Self(Inner::Full((!bytes.is_empty()).then_some(bytes)))
     }
 
+    /// The whole body, if it is complete.
+    pub(super) fn as_full(&self) -> Option<&Bytes> {
+        match &self.0 {
+            Inner::Full(bytes) => bytes.as_ref(),
+            Inner::Stream(_) => None,
+        }
+    }
+
     pub(crate) fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
-        Self(Inner::Watch(Mutex::new(Box::pin(stream))))
+        Self(Inner::Stream(Mutex::new(Box::pin(stream))))
     }
 }
 
@@ -37,7 +45,7 @@ impl fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Inner::Full(bytes) => f.debug_tuple("Full").field(&bytes.as_ref().map_or(0, Bytes::len)).finish(),
-            Inner::Watch(_) => f.write_str("Watch"),
+            Inner::Stream(_) => f.write_str("Stream"),
         }
     }
 }
@@ -52,7 +60,7 @@ impl Body for ResponseBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut self.0 {
             Inner::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Inner::Watch(stream) => stream
+            Inner::Stream(stream) => stream
                 .get_mut()
                 .as_mut()
                 .poll_next(context)
@@ -67,7 +75,7 @@ impl Body for ResponseBody {
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Inner::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-            Inner::Watch(_) => SizeHint::default(),
+            Inner::Stream(_) => SizeHint::default(),
         }
     }
 }

@@ -11,6 +11,7 @@ use http_body_util::BodyExt;
 use tokio::time::{Duration, timeout};
 
 use super::body::ResponseBody;
+use super::finish::finish;
 use super::listener::Closing;
 use super::routes;
 use super::state::Server;
@@ -40,21 +41,21 @@ where
     B::Error: std::fmt::Display,
 {
     let is_remote = head.extensions.get::<Closing>().is_some();
-    let user = match server.authenticator.authenticate(&head, is_remote) {
-        Ok(user) => user,
+    let mut response = match server.authenticator.authenticate(&head, is_remote) {
+        Ok(user) => {
+            head.extensions.insert(Arc::clone(&user));
+            let mut warnings = Warnings::default();
+            let mut response = route(server, &head, body, &mut warnings).await;
+            warnings.write(response.headers_mut());
+            tracing::debug!(method = %head.method, uri = %head.uri, user = user.name, code = response.status().as_u16(), "answered");
+            response
+        }
         Err(error) => {
             let accept = text(&head.headers, header::ACCEPT);
-            return failure(accept.as_deref(), &error).into_response();
+            failure(accept.as_deref(), &error).into_response()
         }
     };
-    head.extensions.insert(Arc::clone(&user));
-    let mut warnings = Warnings::default();
-    let mut response = route(server, &head, body, &mut warnings).await;
-    warnings.write(response.headers_mut());
-    tracing::debug!(method = %head.method, uri = %head.uri, user = user.name, code = response.status().as_u16(), "answered");
-    if head.method == Method::HEAD {
-        *response.body_mut() = ResponseBody::full(Bytes::new());
-    }
+    finish(server, &head, &mut response);
     response
 }
 
@@ -86,7 +87,7 @@ where
             .into_response()
         }
         Route::Malformed { group, .. } => not_found(&registry, &group).into_response(),
-        other => routes::answer(&registry, &other, head),
+        other => routes::answer(server, &registry, &other, head),
     }
 }
 

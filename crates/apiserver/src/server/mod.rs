@@ -3,6 +3,9 @@
 mod body;
 mod connection;
 mod dispatch;
+mod finish;
+#[cfg_attr(not(feature = "gzip"), path = "no_gzip.rs")]
+mod gzip;
 mod inject;
 mod kubeconfig;
 mod listener;

@@ -9,24 +9,34 @@ use serde_json::{Value, json};
 use super::body::ResponseBody;
 use super::dispatch::{not_found, text};
 use super::openapi;
+use super::state::Server;
 use crate::discovery;
 use crate::registry::Registry;
 use crate::request::accept::{Accept, Encoding, Endpoint};
 use crate::request::path::Route;
-use crate::request::query::Query;
+use crate::request::query::{Query, quote};
 use crate::resource::Resource;
 use crate::status::ApiError;
 use crate::verbs::reply::Reply;
 
 /// Checks behind the health endpoints, as `?verbose` lists them. A server in memory that answers passes them all.
-const CHECKS: [&str; 3] = ["ping", "log", "storage"];
+const CHECKS: [&str; 3] = ["ping", "log", STORAGE];
+/// Fails while a data file cannot be written.
+const STORAGE: &str = "storage";
 /// Where `/api` says the server is: a client in process has no other address for it.
 const ADDRESS: &str = "127.0.0.1:443";
 
 /// Answers a path that is not one of a resource.
-pub(super) fn answer(registry: &Registry, route: &Route, head: &Parts) -> Response<ResponseBody> {
+pub(super) fn answer(
+    server: &Server,
+    registry: &Registry,
+    route: &Route,
+    head: &Parts,
+) -> Response<ResponseBody> {
     match route {
-        Route::Health { endpoint, check } => health(endpoint, check.as_deref(), head).into_response(),
+        Route::Health { endpoint, check } => {
+            health(endpoint, check.as_deref(), head, server.is_writable()).into_response()
+        }
         Route::Root => Reply::value(200, Encoding::Json, &paths(registry)).into_response(),
         Route::Unknown | Route::OpenApiV2 => Reply::text(404, "404 page not found\n").into_response(),
         Route::OpenApi(path) if head.method == Method::GET || head.method == Method::HEAD => {
@@ -96,22 +106,46 @@ fn aggregated(resources: &[Arc<Resource>], core: bool, head: &Parts) -> Response
     response
 }
 
-/// `/healthz`, `/livez`, `/readyz`, each of their checks, and `?verbose` and `?exclude=` for all of them.
-fn health(endpoint: &str, check: Option<&str>, head: &Parts) -> Reply {
+/// `/healthz`, `/livez`, `/readyz`, each of their checks, and `?verbose` and `?exclude=` for all of them. What fails is told
+/// without being asked for.
+fn health(endpoint: &str, check: Option<&str>, head: &Parts, is_writable: bool) -> Reply {
     let query = Query::parse(head.uri.query().unwrap_or_default());
-    match check {
-        None if query.get("verbose").is_some() => {
-            let excluded = query.all("exclude");
-            let mut lines = String::new();
-            for name in CHECKS {
-                let verdict = if excluded.iter().any(|other| other == name) { "excluded: ok" } else { "ok" };
-                lines.push_str(&format!("[+]{name} {verdict}\n"));
+    let fails = |name: &str| name == STORAGE && !is_writable;
+    if let Some(name) = check {
+        return match name {
+            name if !CHECKS.contains(&name) => Reply::text(404, "404 page not found\n"),
+            name if fails(name) => {
+                Reply::text(500, "internal server error: the data file cannot be written\n")
             }
-            Reply::text(200, &format!("{lines}{endpoint} check passed\n"))
-        }
-        None => Reply::text(200, "ok"),
-        Some(name) if CHECKS.contains(&name) => Reply::text(200, "ok"),
-        Some(_) => Reply::text(404, "404 page not found\n"),
+            _ => Reply::text(200, "ok"),
+        };
+    }
+    let mut excluded = query.all("exclude");
+    let mut lines = String::new();
+    let mut failed = false;
+    for name in CHECKS {
+        let before = excluded.len();
+        excluded.retain(|other| other != name);
+        lines += &if excluded.len() < before {
+            format!("[+]{name} excluded: ok\n")
+        } else if fails(name) {
+            failed = true;
+            format!("[-]{name} failed: reason withheld\n")
+        } else {
+            format!("[+]{name} ok\n")
+        };
+    }
+    if !excluded.is_empty() {
+        let names: Vec<String> = excluded.iter().map(|name| quote(name)).collect();
+        let names = names.join(",");
+        lines += &format!("warn: some health checks cannot be excluded: no matches for {names}\n");
+    }
+    if failed {
+        Reply::text(500, &format!("{lines}{endpoint} check failed\n"))
+    } else if query.get("verbose").is_some() {
+        Reply::text(200, &format!("{lines}{endpoint} check passed\n"))
+    } else {
+        Reply::text(200, "ok")
     }
 }
 

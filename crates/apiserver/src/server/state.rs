@@ -27,6 +27,8 @@ pub(crate) struct Server {
     /// What goes wrong on purpose.
     pub(crate) injector: Injector,
     random: Mutex<fastrand::Rng>,
+    /// Apart from `random`, so that reads do not change which uids objects get.
+    audit_ids: Mutex<fastrand::Rng>,
     state: Mutex<State>,
     registry: RwLock<Arc<Registry>>,
     /// The revision of the last commit to any table: what controllers wait for.
@@ -77,6 +79,7 @@ impl Server {
             injector: Injector::new(seed),
             // A restored server must not draw the uids again that its objects have.
             random: Mutex::new(fastrand::Rng::with_seed(seed ^ (store.revision() - 1).wrapping_mul(SPREAD))),
+            audit_ids: Mutex::new(fastrand::Rng::with_seed(seed ^ SPREAD)),
             committed: watch::Sender::new(store.revision()),
             closed: watch::Sender::new(false),
             state: Mutex::new(State { store, wakers: BTreeMap::new() }),
@@ -211,6 +214,11 @@ impl Server {
         });
     }
 
+    /// Whether the last attempt to write to the data file worked, or there is none.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.journal.as_ref().is_none_or(Journal::is_writable)
+    }
+
     /// Becomes ready after each commit to the table.
     pub(crate) fn changes(&self, storage: &StorageKey) -> watch::Receiver<Signal> {
         let mut state = self.state.lock();
@@ -224,8 +232,12 @@ impl Server {
 
     /// A fresh `metadata.uid`.
     pub(crate) fn uid(&self) -> String {
-        let bytes = self.random.lock().u128(..).to_be_bytes();
-        uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
+        uuid(&mut self.random.lock())
+    }
+
+    /// A name for a request that has none.
+    pub(crate) fn audit_id(&self) -> String {
+        uuid(&mut self.audit_ids.lock())
     }
 
     /// The five characters that `generateName` appends.
@@ -239,6 +251,10 @@ impl Server {
     pub(crate) fn random_below(&self, bound: u64) -> u64 {
         self.random.lock().u64(..bound)
     }
+}
+
+fn uuid(random: &mut fastrand::Rng) -> String {
+    uuid::Builder::from_random_bytes(random.u128(..).to_be_bytes()).into_uuid().to_string()
 }
 
 #[cfg(test)]

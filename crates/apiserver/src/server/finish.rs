@@ -1,0 +1,189 @@
+//! What is done to every answer, whatever it is: its audit id, layout for people, and compression.
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
+
+use super::body::ResponseBody;
+use super::gzip;
+use super::state::Server;
+use crate::request::query::Query;
+
+/// Names a request in logs on both sides.
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+/// Bodies up to this size are not worth compressing, as kube-apiserver has it.
+const COMPRESSED_ABOVE: usize = 128 << 10;
+/// Programs behind which a person reads.
+const READERS: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
+
+/// Completes an answer to the request with this head.
+pub(super) fn finish(server: &Server, head: &Parts, response: &mut Response<ResponseBody>) {
+    let id = head.headers.get(AUDIT_ID).filter(|id| !id.is_empty()).cloned();
+    let id = id.or_else(|| HeaderValue::try_from(server.audit_id()).ok());
+    response.headers_mut().extend(id.map(|id| (AUDIT_ID, id)));
+    if head.method == Method::HEAD {
+        *response.body_mut() = ResponseBody::full(Bytes::new());
+        return;
+    }
+    if let Some(body) = response.body().as_full()
+        && is_json(response.headers())
+        && wants_lines(head)
+    {
+        let pretty = indent(body);
+        *response.body_mut() = ResponseBody::full(pretty);
+    }
+    if let Some(body) = response.body().as_full()
+        && body.len() > COMPRESSED_ABOVE
+        && response.status() != StatusCode::NOT_MODIFIED
+        && takes_gzip(&head.headers)
+        && let Some(compressed) = gzip::stream(body.clone())
+    {
+        *response.body_mut() = ResponseBody::stream(compressed);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
+}
+
+/// Whether `pretty` asks for lines and indentation; where it is absent, the program behind the request.
+fn wants_lines(head: &Parts) -> bool {
+    let query = head.uri.query().unwrap_or_default();
+    // Few requests have it, and none needs to be parsed to know that.
+    if query.contains("pretty") {
+        let query = Query::parse(query);
+        let asked = query.text("pretty");
+        if !asked.is_empty() {
+            // What Go reads as true.
+            return ["1", "t", "T", "TRUE", "true", "True"].contains(&asked);
+        }
+    }
+    let agent = head.headers.get(header::USER_AGENT).map(HeaderValue::as_bytes).unwrap_or_default();
+    READERS.iter().any(|reader| agent.starts_with(reader.as_bytes()))
+}
+
+/// Whether `gzip` is one of the encodings that are accepted, by that name alone: a weight hides it from kube-apiserver.
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let lines = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).any(|encoding| encoding.trim() == "gzip")
+}
+
+/// JSON with two spaces for each level, as Go's `json.MarshalIndent` lays it out. The members keep their order.
+fn indent(compact: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(compact.len() * 2);
+    let mut depth = 0;
+    let mut in_text = false;
+    let mut escaped = false;
+    let line = |out: &mut Vec<u8>, depth: usize| {
+        out.push(b'\n');
+        out.resize(out.len() + 2 * depth, b' ');
+    };
+    for (at, &byte) in compact.iter().enumerate() {
+        if in_text {
+            out.push(byte);
+            in_text = escaped || byte != b'"';
+            escaped = !escaped && byte == b'\\';
+            continue;
+        }
+        match byte {
+            b' ' | b'\n' | b'\r' | b'\t' => {}
+            b'{' | b'[' => {
+                out.push(byte);
+                depth += 1;
+                // An empty one stays on its line.
+                if !compact.get(at + 1).is_some_and(|next| matches!(next, b'}' | b']')) {
+                    line(&mut out, depth);
+                }
+            }
+            b'}' | b']' => {
+                depth = depth.saturating_sub(1);
+                if !matches!(compact.get(at.wrapping_sub(1)), Some(b'{' | b'[')) {
+                    line(&mut out, depth);
+                }
+                out.push(byte);
+            }
+            b',' => {
+                out.push(byte);
+                line(&mut out, depth);
+            }
+            b':' => out.extend_from_slice(b": "),
+            _ => {
+                in_text = byte == b'"';
+                out.push(byte);
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn indented_json_is_laid_out_as_go_does_it() {
+        let compact =
+            json!({"a": {}, "b": [], "c": [1, {"d": "x\\\"{,:[", "e": null}], "f": "\\"}).to_string();
+        expect![[r#"
+            {
+              "a": {},
+              "b": [],
+              "c": [
+                1,
+                {
+                  "d": "x\\\"{,:[",
+                  "e": null
+                }
+              ],
+              "f": "\\"
+            }"#]]
+        .assert_eq(&String::from_utf8(indent(compact.as_bytes())).unwrap());
+    }
+
+    #[test]
+    fn lines_are_for_people() {
+        let wants = |query: &str, agent: &str| {
+            let request = http::Request::get(format!("/api{query}")).header(header::USER_AGENT, agent);
+            wants_lines(&request.body(()).unwrap().into_parts().0)
+        };
+        for agent in ["curl/8.5.0", "Wget/1.21", "Mozilla/5.0 (X11)"] {
+            assert!(
+                wants("", agent) && wants("?pretty=", agent) && !wants("?pretty=false", agent),
+                "{agent}"
+            );
+        }
+        assert!(!wants("", "kubectl/v1.36.3") && !wants("?pretty=maybe", "kubectl/v1.36.3"));
+        assert!(wants("?limit=1&pretty=true", "kubectl/v1.36.3") && wants("?pretty=1", "a curl"));
+    }
+
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            "[ -~\n\u{e9}]{0,12}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map("[ -~]{0,6}", inner, 0..4)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_json_is_indented_as_the_library_does_it(value in value()) {
+            let expected = serde_json::to_string_pretty(&value).unwrap();
+            prop_assert_eq!(String::from_utf8(indent(value.to_string().as_bytes())).unwrap(), expected);
+        }
+    }
+}

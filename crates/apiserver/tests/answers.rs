@@ -1,0 +1,156 @@
+//! What every answer has in common: its audit id, its layout, its compression; and what the server says of its health.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::io::Read;
+
+use bytes::Bytes;
+use expect_test::expect;
+use flate2::read::GzDecoder;
+use http::{HeaderMap, Request, Response};
+use http_body_util::{BodyExt, Full};
+use kube_apiserver_embedded::{ApiServer, ApiService, Options};
+use serde_json::{Value, json};
+use tower_service::Service;
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+async fn send(
+    service: &mut ApiService,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &Value,
+) -> (u16, HeaderMap, Bytes) {
+    let mut request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+    let response: Response<_> = service.call(request.body(Full::new(body)).unwrap()).await.unwrap();
+    let (head, body) = response.into_parts();
+    (head.status.as_u16(), head.headers, body.collect().await.unwrap().to_bytes())
+}
+
+async fn get(service: &mut ApiService, path: &str, headers: &[(&str, &str)]) -> (u16, HeaderMap, Bytes) {
+    send(service, "GET", path, headers, &Value::Null).await
+}
+
+#[tokio::test]
+async fn every_answer_has_an_audit_id_and_the_request_may_choose_it() {
+    let mut service = ApiServer::start(Options::default().seed(3)).service();
+    let mut ids = Vec::new();
+    for path in ["/readyz", "/nope", MAPS, "/api/v1/namespaces/nope"] {
+        let (_, headers, _) = get(&mut service, path, &[]).await;
+        let id = headers["audit-id"].to_str().unwrap().to_owned();
+        assert_eq!((id.len(), id.as_bytes()[14]), (36, b'4'), "{id}");
+        ids.push(id);
+    }
+    ids.dedup();
+    assert_eq!(ids.len(), 4);
+    let (_, headers, _) = get(&mut service, "/nope", &[("Audit-Id", "mine")]).await;
+    assert_eq!(headers["audit-id"], "mine");
+    // The same seed, the same ids; and objects get the same uids however many answers there were before.
+    let mut again = ApiServer::start(Options::default().seed(3)).service();
+    assert_eq!(get(&mut again, "/version", &[]).await.1["audit-id"], ids[0].as_str());
+    let map = json!({"metadata": {"name": "a"}});
+    let uid = |body: Bytes| serde_json::from_slice::<Value>(&body).unwrap()["metadata"]["uid"].clone();
+    let first = send(&mut service, "POST", MAPS, &[], &map).await.2;
+    let second = send(&mut again, "POST", MAPS, &[], &map).await.2;
+    assert_eq!(uid(first), uid(second));
+}
+
+#[tokio::test]
+async fn large_answers_are_compressed_for_those_who_take_it() {
+    let mut service = ApiServer::start(Options::default()).service();
+    let text: String = (0..60_000).map(|n| char::from(b'a' + (n % 23) as u8)).collect();
+    let mut size = 0;
+    for n in 0..3 {
+        let map = json!({"metadata": {"name": format!("m{n}")}, "data": {"k": text}});
+        assert_eq!(send(&mut service, "POST", MAPS, &[], &map).await.0, 201);
+        let (_, plain, whole) = get(&mut service, MAPS, &[]).await;
+        assert!(!plain.contains_key("content-encoding"));
+        assert!(whole.len() > size);
+        size = whole.len();
+        for (accepted, takes) in
+            [("gzip", true), ("br, gzip", true), ("gzip;q=1", false), ("identity", false)]
+        {
+            let (code, headers, body) = get(&mut service, MAPS, &[("accept-encoding", accepted)]).await;
+            assert_eq!(code, 200);
+            let is_compressed = headers.contains_key("content-encoding");
+            assert_eq!(is_compressed, takes && size > 128 << 10, "{accepted}, {size} bytes");
+            if is_compressed {
+                assert_eq!(headers["content-encoding"], "gzip");
+                assert_eq!(headers["vary"], "Accept-Encoding");
+                assert!(body.len() < size / 10, "{} of {size}", body.len());
+                let mut text = Vec::new();
+                GzDecoder::new(&body[..]).read_to_end(&mut text).unwrap();
+                assert_eq!(text, whole);
+            } else {
+                assert_eq!(body, whole);
+            }
+        }
+    }
+    assert!(size > 128 << 10);
+    // A watch is never compressed, however much it begins with.
+    let path = format!("{MAPS}?watch=1&timeoutSeconds=1");
+    let (_, headers, body) = get(&mut service, &path, &[("accept-encoding", "gzip")]).await;
+    assert!(!headers.contains_key("content-encoding") && body.len() > 128 << 10);
+    let (_, headers, body) =
+        send(&mut service, "HEAD", MAPS, &[("accept-encoding", "gzip")], &Value::Null).await;
+    assert!(!headers.contains_key("content-encoding") && body.is_empty());
+}
+
+#[tokio::test]
+async fn people_get_lines() {
+    let mut service = ApiServer::start(Options::default()).service();
+    let (_, _, body) = get(&mut service, "/api/v1/namespaces/nope?pretty=true", &[]).await;
+    expect![[r#"
+        {
+          "apiVersion": "v1",
+          "code": 404,
+          "details": {
+            "kind": "namespaces",
+            "name": "nope"
+          },
+          "kind": "Status",
+          "message": "namespaces \"nope\" not found",
+          "metadata": {},
+          "reason": "NotFound",
+          "status": "Failure"
+        }"#]]
+    .assert_eq(std::str::from_utf8(&body).unwrap());
+    let (_, _, asked) =
+        get(&mut service, "/api/v1/namespaces/default", &[("user-agent", "curl/8.5.0")]).await;
+    let (_, _, plain) = get(&mut service, "/api/v1/namespaces/default", &[]).await;
+    assert!(asked.starts_with(b"{\n  \"kind\": \"Namespace\",\n  \"apiVersion\": \"v1\","), "{asked:?}");
+    let values = [asked, plain].map(|body| serde_json::from_slice::<Value>(&body).unwrap());
+    assert_eq!(values[0], values[1]);
+    // One line an event, whoever reads.
+    let path = "/api/v1/namespaces?watch=1&timeoutSeconds=1";
+    let (_, _, watched) = get(&mut service, path, &[("user-agent", "curl/8.5.0")]).await;
+    assert_eq!(watched.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count(), 4);
+}
+
+#[tokio::test]
+async fn health_is_told_check_by_check() {
+    let mut service = ApiServer::start(Options::default()).service();
+    for endpoint in ["healthz", "livez", "readyz"] {
+        let (code, headers, body) = get(&mut service, &format!("/{endpoint}"), &[]).await;
+        assert_eq!((code, &body[..]), (200, &b"ok"[..]));
+        assert_eq!(headers["content-type"], "text/plain; charset=utf-8");
+        assert_eq!(get(&mut service, &format!("/{endpoint}/ping"), &[]).await.2, "ok");
+        assert_eq!(get(&mut service, &format!("/{endpoint}/nope"), &[]).await.0, 404);
+    }
+    let path = "/livez?verbose&exclude=log&exclude=etcd&exclude=a%22";
+    let (code, _, body) = get(&mut service, path, &[]).await;
+    assert_eq!(code, 200);
+    expect![[r#"
+        [+]ping ok
+        [+]log excluded: ok
+        [+]storage ok
+        warn: some health checks cannot be excluded: no matches for "etcd","a\""
+        livez check passed
+    "#]]
+    .assert_eq(std::str::from_utf8(&body).unwrap());
+    assert_eq!(get(&mut service, "/readyz?exclude=ping", &[]).await.2, "ok");
+}
