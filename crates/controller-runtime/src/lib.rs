@@ -56,6 +56,7 @@
 //! | retries of all requests of a controller | 100 at once, then 10 a second |
 //! | timeout of a reconcile | none |
 //! | wait for caches at the start | 2 minutes |
+//! | cached objects kept decoded | those read lately, 64 MiB as estimated; all are held compressed |
 //! | wait for running reconciles at the stop | 30 seconds |
 //!
 //! # What is not here

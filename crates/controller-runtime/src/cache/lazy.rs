@@ -64,8 +64,8 @@ enum Decoded<K> {
     No,
     /// As long as the budget allows.
     Hot(Weak<Hot<K>>),
-    /// As long as the state is held.
-    Always(Arc<K>),
+    /// As long as the state is held. The number is what it takes, as estimated, if that is counted.
+    Always(Arc<K>, u32),
     /// It does not fit its type, which has been reported.
     Never(DecodeError),
 }
@@ -81,7 +81,7 @@ impl<K: Object> Lazy<K> {
 
     pub(super) fn decoded(object: Arc<K>, interner: &mut Interner) -> Option<Self> {
         let meta = Meta::new(&RawMeta::of(object.meta()), interner)?;
-        Self::new(meta, Form { cold: Cold::None, object: Decoded::Always(object) }, None)
+        Self::new(meta, Form { cold: Cold::None, object: Decoded::Always(object, 0) }, None)
     }
 
     /// Of a text that is to be decoded when asked for.
@@ -94,7 +94,10 @@ impl<K: Object> Lazy<K> {
     pub(super) fn warm(meta: Meta, text: &[u8], core: &Arc<Core>) -> Option<Self> {
         let form = match decode::<K>(text, &meta, core) {
             // What serde makes has room to grow; a clone has not.
-            Ok(object) => Form { cold: Cold::None, object: Decoded::Always(Arc::new(object.clone())) },
+            Ok(object) => {
+                let bytes = u32::try_from(Core::decoded_bytes::<K>(text.len())).unwrap_or(u32::MAX);
+                Form { cold: Cold::None, object: Decoded::Always(Arc::new(object.clone()), bytes) }
+            }
             Err(error) => Form { cold: Cold::Plain(text.into()), object: Decoded::Never(error) },
         };
         Self::new(meta, form, Some(Arc::clone(core)))
@@ -106,6 +109,10 @@ impl<K: Object> Lazy<K> {
         if let Some(core) = &core {
             add(&core.counters.objects, 1);
             add(&core.counters.cold_bytes, form.cold.bytes());
+            if let Decoded::Always(_, bytes) = form.object {
+                add(&core.counters.hot, 1);
+                add(&core.counters.hot_bytes, bytes as usize);
+            }
         }
         Some(Self { state: Arc::new(State { meta, form: Mutex::new(form), core }) })
     }
@@ -136,7 +143,7 @@ impl<K: Object> Lazy<K> {
         // Held while decoding, so that two readers do not decode the same state at the same time.
         let mut form = form.lock();
         match &form.object {
-            Decoded::Always(object) => return Ok(Arc::clone(object)),
+            Decoded::Always(object, _) => return Ok(Arc::clone(object)),
             Decoded::Never(error) => return Err(error.clone()),
             Decoded::Hot(hot) => {
                 if let Some(hot) = hot.upgrade() {
@@ -174,7 +181,7 @@ impl<K: Object> Lazy<K> {
         let always = {
             let form = form.lock();
             match (&form.cold, core, &form.object) {
-                (Cold::None, _, Decoded::Always(object)) => Arc::clone(object),
+                (Cold::None, _, Decoded::Always(object, _)) => Arc::clone(object),
                 (cold, Some(core), _) => {
                     let view = cold.with_text(core, |text| read::<T>(text, meta, &core.resource));
                     return view.unwrap_or_else(|reason| Err(core.damaged(meta, reason)));
@@ -226,10 +233,9 @@ impl<K: Object> Packable for State<K> {
         }
     }
 
-    fn plain(&self) -> Option<Vec<u8>> {
-        match &self.form.lock().cold {
-            Cold::Plain(text) => Some(text.to_vec()),
-            _ => None,
+    fn plain(&self, read: &mut dyn FnMut(&[u8])) {
+        if let Cold::Plain(text) = &self.form.lock().cold {
+            read(text);
         }
     }
 }
@@ -240,8 +246,13 @@ impl<K> Drop for State<K> {
         let form = self.form.get_mut();
         subtract(&core.counters.objects, 1);
         subtract(&core.counters.cold_bytes, form.cold.bytes());
-        if let Decoded::Hot(hot) = &form.object {
-            drop(hot.upgrade().and_then(|hot| core.give_up(hot.place()?)));
+        match &form.object {
+            Decoded::Hot(hot) => drop(hot.upgrade().and_then(|hot| core.give_up(hot.place()?))),
+            Decoded::Always(_, bytes) => {
+                subtract(&core.counters.hot, 1);
+                subtract(&core.counters.hot_bytes, *bytes as usize);
+            }
+            Decoded::No | Decoded::Never(_) => {}
         }
     }
 }

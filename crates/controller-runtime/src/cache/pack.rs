@@ -25,17 +25,26 @@ impl Dictionary {
     /// Fast rather than thorough: the levels above 3 take several times as long and save a few per cent.
     const LEVEL: i32 = 3;
 
-    /// Larger ones save little and must stay in the processor's cache to be fast.
-    const LARGEST: usize = 32 << 10;
+    /// How large a dictionary is at most. Larger ones save little, and are too large for the processor's nearest caches.
+    pub(super) const LARGEST: usize = 32 << 10;
 
     /// Learns from samples that stand one after another in `texts`, `lengths` bytes each.
     ///
-    /// Samples that teach nothing, such as few large ones, give an empty dictionary, with which each text is compressed by
-    /// itself.
+    /// Samples that teach nothing give an empty dictionary.
     pub(super) fn train(texts: &[u8], lengths: &[usize], alive: &Arc<AtomicUsize>) -> Option<Arc<Self>> {
         let learnt = zstd::dict::from_continuous(texts, lengths, Self::LARGEST).unwrap_or_default();
-        let compress = CDict::try_create(&learnt, Self::LEVEL)?;
-        let expand = DDict::try_create(&learnt)?;
+        Self::new(&learnt, alive)
+    }
+
+    /// An empty one, with which each text is compressed by itself.
+    pub(super) fn none() -> Option<Arc<Self>> {
+        Self::new(&[], &Arc::default())
+    }
+
+    /// `None` if memory is short.
+    fn new(learnt: &[u8], alive: &Arc<AtomicUsize>) -> Option<Arc<Self>> {
+        let compress = CDict::try_create(learnt, Self::LEVEL)?;
+        let expand = DDict::try_create(learnt)?;
         alive.fetch_add(1, Ordering::Relaxed);
         Some(Arc::new(Self { compress, expand, alive: Arc::clone(alive) }))
     }

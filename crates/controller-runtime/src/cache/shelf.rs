@@ -2,7 +2,8 @@
 //!
 //! What comes over the wire is split ([`split`](super::split)): the metadata become a [`Meta`], the rest stays text. The first
 //! texts of a kind stay as they are. Once there are [`Gathering::ENOUGH`] of them, it is learnt what they have in common, and
-//! they and all that follow are compressed with that. A kind that stays small is never compressed.
+//! they and all that follow are compressed with that. A kind that stays small is never compressed, and a large text always,
+//! by itself.
 
 use std::{
     marker::PhantomData,
@@ -80,6 +81,8 @@ struct Intake {
     /// The text of the object in hand.
     text: Vec<u8>,
     packing: Packing,
+    /// For texts so large that nothing need be learnt: none made yet, or none to be had.
+    alone: Option<Option<Arc<Dictionary>>>,
     compressor: Compressor,
 }
 
@@ -104,6 +107,7 @@ impl<K: Object> Shelf<K> {
             managed_fields,
             text: Vec::new(),
             packing: Packing::Gathering(Gathering::default()),
+            alone: None,
             compressor: Compressor::default(),
         };
         Self { core: Arc::new(core), intake: Mutex::new(intake), kind: PhantomData }
@@ -147,9 +151,14 @@ impl<K: Object> Shelf<K> {
     }
 
     fn hold(core: &Arc<Core>, intake: &mut Intake, meta: Meta) -> Option<Lazy<K>> {
-        let Intake { text, packing, compressor, .. } = intake;
+        let Intake { text, packing, alone, compressor, .. } = intake;
         if matches!(core.holding, Holding::Decoded) {
             return Lazy::warm(meta, text, core);
+        }
+        if text.len() >= Dictionary::LARGEST {
+            let packed = alone.get_or_insert_with(Dictionary::none).as_ref();
+            let packed = packed.and_then(|none| compressor.compress(text, none));
+            return Lazy::cold(meta, text, packed, core);
         }
         match packing {
             Packing::With(dictionary, wear) => {
@@ -178,49 +187,56 @@ pub(super) trait Packable: Send + Sync {
     /// Replaces the text, if it is not compressed yet and `pack` makes it smaller.
     fn pack(&self, pack: &mut dyn FnMut(&[u8]) -> Option<Packed>);
 
-    /// The text, if it is not compressed.
-    fn plain(&self) -> Option<Vec<u8>>;
+    /// Shows the text, if it is not compressed.
+    fn plain(&self, read: &mut dyn FnMut(&[u8]));
 }
 
 /// The states whose texts are to be learnt from.
-#[derive(Default)]
 pub(super) struct Gathering {
     states: Vec<Weak<dyn Packable>>,
+    /// Of the texts that were added, and of those there were when it was last looked.
     bytes: usize,
+    /// How many bytes make it worth a look which states are still there.
+    look_at: usize,
+}
+
+impl Default for Gathering {
+    fn default() -> Self {
+        Self { states: Vec::new(), bytes: 0, look_at: Self::ENOUGH }
+    }
 }
 
 impl Gathering {
     /// How many bytes of text are learnt from, which takes some 50 ms. Kinds with less are not compressed.
     pub(super) const ENOUGH: usize = 512 << 10;
 
-    /// Fewer samples teach nothing, however long they are.
-    const SAMPLES: usize = 16;
-
     /// Whether there are enough now.
     fn add(&mut self, state: Weak<dyn Packable>, length: usize) -> bool {
         self.states.push(state);
         self.bytes += length;
-        if self.bytes < Self::ENOUGH {
+        if self.bytes < self.look_at {
             return false;
         }
         // Those that have been replaced meanwhile do not count.
-        let mut bytes = 0;
-        self.states.retain(|state| {
-            let length = state.upgrade().and_then(|state| state.plain()).map(|text| text.len());
-            bytes += length.unwrap_or_default();
-            length.is_some()
-        });
-        self.bytes = bytes;
-        bytes >= Self::ENOUGH && self.states.len() >= Self::SAMPLES
+        self.states.retain(|state| state.strong_count() > 0);
+        self.bytes = 0;
+        for state in self.states.iter().filter_map(Weak::upgrade) {
+            state.plain(&mut |text| self.bytes += text.len());
+        }
+        // Not at each one from now on: objects that come and go would be looked at again and again.
+        self.look_at = self.bytes + Self::ENOUGH / 2;
+        self.bytes >= Self::ENOUGH
     }
 
     /// Learns from the texts, and compresses them.
-    fn learn(&mut self, core: &Core, compressor: &mut Compressor) -> Packing {
+    fn learn(&self, core: &Core, compressor: &mut Compressor) -> Packing {
         let states: Vec<_> = self.states.iter().filter_map(Weak::upgrade).collect();
         let (mut texts, mut lengths) = (Vec::new(), Vec::new());
-        for text in states.iter().filter_map(|state| state.plain()) {
-            lengths.push(text.len());
-            texts.extend(text);
+        for state in &states {
+            state.plain(&mut |text| {
+                lengths.push(text.len());
+                texts.extend_from_slice(text);
+            });
         }
         let Some(dictionary) = Dictionary::train(&texts, &lengths, &core.dictionaries) else {
             return Packing::Gathering(Self::default());
@@ -248,12 +264,17 @@ impl Core {
     /// What a byte of text takes decoded: measured with pods, which take most of all builtin kinds.
     const GROWTH: usize = 5;
 
+    /// What an object takes decoded, as estimated from the length of its text.
+    pub(super) fn decoded_bytes<K>(text: usize) -> usize {
+        size_of::<K>() + Self::GROWTH * text
+    }
+
     /// Keeps a decoded object as long as the budget allows.
     pub(super) fn keep<K: Object>(&self, object: &Arc<K>, text: usize) -> Kept<K> {
         let Holding::Hot(budget) = &self.holding else {
             return Kept { hot: None, gone: Vec::new() };
         };
-        let bytes = size_of::<K>() + Self::GROWTH * text;
+        let bytes = Self::decoded_bytes::<K>(text);
         let hot = Arc::new(Hot::new(object, bytes, &self.counters));
         let (place, gone) = budget.lock().admit(Arc::clone(&hot) as Arc<dyn AnyHot>, bytes);
         if let Some(place) = place {

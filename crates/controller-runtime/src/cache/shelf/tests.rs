@@ -68,11 +68,11 @@ fn few_objects_stay_as_they_are_and_many_are_compressed() {
 fn objects_that_change_their_nature_are_learnt_anew_and_dictionaries_are_few() {
     let shelf = shelf(Retain::Compact);
     let mut held = Vec::new();
-    for family in 0..7 {
+    for family in 0..6 {
         let common = common_to(family);
         // Some stay for ever.
         held.truncate(usize::try_from(family).expect("few") * 10);
-        for i in 0..5000 {
+        for i in 0..4500 {
             held.push((format!("{i} 1"), shelf.take(&of_family(&common, &i.to_string(), 1)).expect("a key")));
         }
     }
@@ -113,7 +113,10 @@ fn what_is_retained_decides_how_often_is_decoded() {
     let shelf = shelf(Retain::Decoded);
     let object = shelf.take(&alike("a", 1, 1)).expect("a key");
     assert!(Arc::ptr_eq(&object.object().expect("it fits"), &object.object().expect("it fits")));
-    assert_eq!((shelf.stats().decodes, shelf.stats().cold_bytes), (1, 0));
+    let stats = shelf.stats();
+    assert_eq!((stats.decodes, stats.cold_bytes, stats.hot), (1, 0, 1));
+    drop(object);
+    assert_eq!((shelf.stats().hot, shelf.stats().hot_bytes), (0, 0));
 }
 
 #[test]
@@ -157,6 +160,26 @@ fn the_same_text_can_be_read_as_another_type() {
         let meta = object.object_meta().expect("it has metadata");
         assert_eq!(meta.annotations.expect("annotations")["note"], "a");
     }
+}
+
+#[test]
+fn a_large_object_is_compressed_by_itself() {
+    let shelf = shelf(Retain::Compact);
+    let large = shelf.take(&object("large", 1, &json!({ "own": "large ".repeat(20_000) }))).expect("a key");
+    assert!(shelf.stats().cold_bytes < 5000, "{:?}", shelf.stats());
+    assert_eq!(own(&large).len(), 120_000);
+}
+
+#[test]
+fn objects_that_come_and_go_teach_nothing() {
+    let shelf = shelf(Retain::Compact);
+    let mut last = None;
+    for version in 1..3000 {
+        last = shelf.take(&alike("a", 1, version));
+    }
+    let stats = shelf.stats();
+    assert_eq!((stats.objects, stats.trainings), (1, 0));
+    assert_eq!(own(&last.expect("a key")), "a 2999");
 }
 
 #[test]
