@@ -35,10 +35,7 @@ impl<'q, K> Item<'q, K> {
 
     /// The same item with a handle of the queue of its own.
     pub fn into_owned(mut self) -> Item<'static, K> {
-        let home = match &self.home {
-            Home::Borrowed(home) => Arc::clone(home),
-            Home::Owned(home) => Arc::clone(home),
-        };
+        let home = Arc::clone(self.home());
         Item { loan: self.loan.take(), home: Home::Owned(home) }
     }
 
@@ -52,6 +49,19 @@ impl<'q, K> Item<'q, K> {
     #[must_use]
     pub fn priority(&self) -> Priority {
         self.loan().terms().priority
+    }
+
+    /// Gives the key back to the queue it came from, and takes another one if there is one and that queue is `here`.
+    pub(crate) fn exchange(mut self, here: &Arc<Shared<K>>) -> Option<Loan<K>> {
+        let loan = if Arc::ptr_eq(self.home(), here) { self.loan.take() } else { None };
+        loan.and_then(|loan| here.exchange(loan))
+    }
+
+    fn home(&self) -> &Arc<Shared<K>> {
+        match &self.home {
+            Home::Borrowed(home) => home,
+            Home::Owned(home) => home,
+        }
     }
 
     #[inline]
@@ -70,14 +80,10 @@ impl<K> Deref for Item<'_, K> {
 
 impl<K> Drop for Item<'_, K> {
     fn drop(&mut self) {
-        let home = match &self.home {
-            Home::Borrowed(home) => home,
-            Home::Owned(home) => home,
-        };
         if let Some(loan) = self.loan.take() {
             // The key is dropped after the lock.
             let mut gone = None;
-            home.change(|inner, now| inner.core.done(loan, &mut gone, now));
+            self.home().change(|inner, now| inner.core.done(loan, &mut gone, now));
         }
     }
 }

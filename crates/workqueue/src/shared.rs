@@ -54,6 +54,20 @@ impl<K> Shared<K> {
         }
     }
 
+    /// Takes back what is done, and takes another key if there is one.
+    pub(crate) fn exchange(&self, done: Loan<K>) -> Option<Loan<K>> {
+        // The key is dropped after the lock.
+        let mut gone = None;
+        let taken = self.change(|inner, now| {
+            inner.core.done(done, &mut gone, now);
+            inner.core.take(now)
+        });
+        match taken {
+            Taken::Key(loan) => Some(loan),
+            Taken::Nothing | Taken::Finished => None,
+        }
+    }
+
     #[inline]
     pub(crate) fn hash(&self, key: &impl Hash) -> u64 {
         self.hasher.hash_one(key)

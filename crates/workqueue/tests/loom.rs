@@ -47,13 +47,14 @@ impl Watched {
 
     /// Works off the queue until it is finished.
     fn work(&self, queue: &Queue<&'static str>) {
-        while let Some(item) = block_on(queue.get()) {
+        let mut next = block_on(queue.get());
+        while let Some(item) = next {
             assert!(!self.busy.swap(true, SeqCst), "two runs of one key");
             let changes = self.changes.load(SeqCst);
             thread::yield_now();
             self.seen.fetch_max(changes, SeqCst);
             self.busy.store(false, SeqCst);
-            drop(item);
+            next = block_on(queue.next(item));
         }
     }
 

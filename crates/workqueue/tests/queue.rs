@@ -33,6 +33,47 @@ async fn get_waits_until_a_key_is_added() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn next_is_done_with_one_key_and_gets_another() {
+    let queue = Queue::default();
+    queue.add("a");
+    queue.add("b");
+    let a = queue.get().await.unwrap();
+    queue.add("a");
+    let b = queue.next(a).await.unwrap();
+    assert_eq!(*b, "b", "what was added again goes to the end of the line");
+    let a = queue.next(b).await.unwrap();
+    assert_eq!(*a, "a");
+
+    let mut next = pin!(queue.next(a));
+    assert!(is_pending(next.as_mut()).await);
+    queue.add("a");
+    assert_eq!(*next.await.unwrap(), "a", "it was done when the wait began");
+}
+
+#[tokio::test(start_paused = true)]
+async fn next_without_a_poll_is_done_and_takes_nothing() {
+    let queue = Queue::default();
+    queue.add("a");
+    queue.add("b");
+    let a = queue.get().await.unwrap();
+    queue.add("a");
+    drop(queue.next(a));
+    assert_eq!(*queue.get().await.unwrap(), "b");
+    assert_eq!(*queue.get().await.unwrap(), "a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn next_after_an_item_of_another_queue_is_done_there_and_gets_here() {
+    let (here, there) = (Queue::default(), Queue::default());
+    here.add("a");
+    there.add("b");
+    let b = there.get().await.unwrap();
+    there.add("b");
+    assert_eq!(*here.next(b).await.unwrap(), "a");
+    assert_eq!(*there.get().await.unwrap(), "b");
+}
+
+#[tokio::test(start_paused = true)]
 async fn get_waits_until_a_delayed_key_is_due_and_no_longer() {
     let (queue, start) = (Queue::default(), Instant::now());
     queue.add_after("a", 5 * SECOND);

@@ -38,19 +38,26 @@ impl<R: Request> Worker<R> {
     ///
     /// Dropping the future drops the reconcile in work at its `.await`; its request leaves the queue as done.
     pub(super) async fn run(&self) {
+        let mut done = None;
         loop {
+            let next = async {
+                match done.take() {
+                    // The guard goes last: whatever was added during the reconcile is handed out only now.
+                    Some(done) => self.inbox.queue.next(done).await,
+                    None => self.inbox.queue.get().await,
+                }
+            };
             let item = tokio::select! {
                 // Draining first: a full queue must not keep a worker from stopping.
                 biased;
                 () = self.draining.cancelled() => return,
-                item = self.inbox.queue.get() => item,
+                item = next => item,
             };
             let Some(item) = item else { return };
             *self.current.lock() = Some(item.key().clone());
             self.reconcile(&item).await;
             *self.current.lock() = None;
-            // The guard goes last: whatever was added above is handed out only now.
-            drop(item);
+            done = Some(item);
             // A reconciler that never waits must not keep the runtime from anything else, a stop included.
             tokio::task::coop::consume_budget().await;
         }

@@ -24,10 +24,15 @@ pub(crate) fn keys(count: usize) -> Vec<Key> {
 pub(crate) async fn one_at_a_time(keys: Vec<Key>) -> Duration {
     let queue = Queue::default();
     let start = Instant::now();
+    let mut item = None;
     for key in keys {
         queue.add(key);
-        let _item = queue.get().await;
+        item = match item {
+            Some(done) => queue.next(done).await,
+            None => queue.get().await,
+        };
     }
+    drop(item);
     start.elapsed()
 }
 
@@ -36,9 +41,13 @@ pub(crate) async fn fill_then_drain(keys: Vec<Key>) -> Duration {
     let (queue, count) = (Queue::default(), keys.len());
     let start = Instant::now();
     keys.into_iter().for_each(|key| queue.add(key));
-    for _ in 0..count {
-        let _item = queue.get().await;
+    let mut item = queue.get().await;
+    for _ in 1..count {
+        if let Some(done) = item {
+            item = queue.next(done).await;
+        }
     }
+    drop(item);
     start.elapsed()
 }
 
@@ -62,7 +71,12 @@ pub(crate) async fn eight_by_eight(keys: Vec<Key>) -> Duration {
     let start = Instant::now();
     for share in shares {
         let (producer, consumer) = (queue.clone(), queue.clone());
-        consumers.spawn(async move { while consumer.get().await.is_some() {} });
+        consumers.spawn(async move {
+            let mut item = consumer.get().await;
+            while let Some(done) = item {
+                item = consumer.next(done).await;
+            }
+        });
         producers.spawn(async move { share.into_iter().for_each(|key| producer.add(key)) });
     }
     producers.join_all().await;
