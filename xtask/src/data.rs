@@ -10,6 +10,8 @@
 //! | `resources.txt` | a resource by its group version, in the order of discovery |
 //! | `messages.txt` | a protobuf message: field number → [JSON name, type, flags], `!` always written, `*` a pointer |
 //! | `message-kinds.txt` | the protobuf message of a kind |
+//!
+//! Beside them stands `columns.txt`, the columns of Tables, which was collected from the recorded Tables once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! The data files: what is known about builtin kinds, found by name and parsed when asked for.
 //!
-//! `cargo xtask data` writes the files; its documentation says what an entry is. Finding the lines of all files takes
+//! `cargo xtask data` writes the files but `columns.txt`; its documentation says what an entry is. Finding the lines of all files takes
 //! well under a millisecond, parsing all of them many times that: a server starts with the former alone.
 
 use std::sync::LazyLock;
@@ -9,9 +9,23 @@ use super::message::Message;
 
 static DEFINITIONS: LazyLock<Table> =
     LazyLock::new(|| Table::new(include_str!("../../data/definitions.txt")));
+/// Columns of Tables: `[[name, type, priority, description], …]` by kind, the name column left out. Taken from the recorded
+/// Tables; kinds that have none there, and those that were written before, are in code.
+static COLUMNS: LazyLock<Table> = LazyLock::new(|| Table::new(include_str!("../../data/columns.txt")));
 static KINDS: LazyLock<Table> = LazyLock::new(|| Table::new(include_str!("../../data/message-kinds.txt")));
 static MESSAGES: LazyLock<Vec<Message>> =
     LazyLock::new(|| lines(include_str!("../../data/messages.txt")).map(Message::new).collect());
+
+/// The recorded columns of a kind, as JSON.
+pub(crate) fn columns(kind: &str) -> Option<&'static str> {
+    COLUMNS.get(kind)
+}
+
+/// All recorded columns as (kind, JSON).
+#[cfg(test)]
+pub(crate) fn all_columns() -> &'static [(&'static str, &'static str)] {
+    &COLUMNS.0
+}
 
 /// The text of the OpenAPI schema `name`, e.g. `io.k8s.api.apps.v1.Deployment`.
 pub(crate) fn definition(name: &str) -> Option<&'static str> {
@@ -69,6 +83,7 @@ mod tests {
     #[test]
     fn every_file_is_sorted_by_name_so_that_lookups_find_all_entries() {
         assert!(DEFINITIONS.0.is_sorted_by_key(|(name, _)| *name));
+        assert!(COLUMNS.0.is_sorted_by_key(|(name, _)| *name));
         assert!(KINDS.0.is_sorted_by_key(|(name, _)| *name));
         assert!(MESSAGES.is_sorted_by_key(Message::name));
     }

@@ -21,6 +21,11 @@ pub(crate) fn since_text(time: Option<&str>, now: Timestamp) -> String {
     }
 }
 
+/// How long so many seconds are.
+pub(crate) fn lasting(seconds: i64) -> String {
+    human(seconds)
+}
+
 /// Two units while the second still matters, then one.
 fn human(seconds: i64) -> String {
     let (minutes, hours) = (seconds / 60, seconds / 3600);

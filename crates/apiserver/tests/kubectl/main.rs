@@ -259,3 +259,88 @@ async fn explain_and_api_resources_read_the_published_schemas() {
         assert!(said.contains("apps/v1\n") && said.contains("example.com/v1\n"), "{said}");
     }
 }
+
+/// A ConfigMap, with an owner of which the uid is known.
+fn child(name: &str, uid: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  ownerReferences:\n  \
+         - {{apiVersion: v1, kind: ConfigMap, name: owner, uid: {uid}, blockOwnerDeletion: true}}\n"
+    )
+}
+
+#[tokio::test]
+async fn delete_cascades_as_it_is_told() {
+    for kubectl in Session::all().await {
+        for cascade in ["background", "foreground", "orphan"] {
+            let name = format!("child-{cascade}");
+            kubectl.run("create configmap owner").await;
+            let uid = kubectl.run("get configmap owner -o jsonpath={.metadata.uid}").await;
+            kubectl.pipe("create -f -", &child(&name, &uid)).await;
+            kubectl.run(&format!("delete configmap owner --cascade={cascade}")).await;
+            if cascade == "orphan" {
+                let owners = kubectl
+                    .run(&format!("get configmap {name} -o jsonpath={{.metadata.ownerReferences}}"))
+                    .await;
+                assert_eq!(owners, "");
+            } else {
+                kubectl.run(&format!("wait --for=delete configmap/{name} --timeout=20s")).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn events_are_listed_and_told_of_one_object() {
+    let event = |name: &str, about: &str, reason: &str| {
+        format!(
+            "apiVersion: v1\nkind: Event\nmetadata: {{name: {name}}}\n\
+             involvedObject: {{apiVersion: v1, kind: ConfigMap, namespace: default, name: {about}}}\n\
+             reason: {reason}\nmessage: it happened\ntype: Normal\ncount: 1\n"
+        )
+    };
+    for kubectl in Session::all().await {
+        kubectl.run("create configmap a").await;
+        kubectl.pipe("create -f -", &event("one", "a", "Painted")).await;
+        kubectl.pipe("create -f -", &event("two", "b", "Sold")).await;
+        let all = kubectl.run("events").await;
+        assert!(all.contains("Painted") && all.contains("Sold"), "{all}");
+        let one = kubectl.run("events --for configmap/a").await;
+        assert!(one.contains("it happened") && !one.contains("Sold"), "{one}");
+        let table = kubectl.run("get events").await;
+        assert!(table.starts_with("LAST SEEN   TYPE     REASON    OBJECT        MESSAGE\n"), "{table}");
+    }
+}
+
+#[tokio::test]
+async fn services_autoscalers_and_reviews_answer() {
+    for kubectl in Session::all().await {
+        let said = [
+            kubectl.run("create service clusterip shop --tcp=80:8080").await,
+            kubectl.run("create deployment shop --image=shop:1").await,
+            kubectl.run("autoscale deployment shop --min=1 --max=5 --name=shop").await,
+            kubectl
+                .run("get horizontalpodautoscalers.v1.autoscaling shop -o jsonpath={.spec.maxReplicas}")
+                .await,
+            "\n".to_owned(),
+            kubectl.run("auth can-i create pods").await,
+        ];
+        expect![[r#"
+            service/shop created
+            deployment.apps/shop created
+            horizontalpodautoscaler.autoscaling/shop autoscaled
+            5
+            yes
+        "#]]
+        .assert_eq(&said.concat());
+        let table = kubectl.run("get service shop -o wide").await;
+        let words = table.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            words.starts_with(
+                "NAME TYPE CLUSTER-IP EXTERNAL-IP PORT(S) AGE SELECTOR shop ClusterIP <none> <none> 80/TCP"
+            ),
+            "{table}"
+        );
+        let said = kubectl.run("auth whoami -o jsonpath={.status.userInfo.username}").await;
+        assert_eq!(said, "system:admin");
+    }
+}

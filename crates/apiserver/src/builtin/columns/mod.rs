@@ -3,6 +3,7 @@
 mod event;
 mod jobs;
 mod pod;
+mod recorded;
 mod workloads;
 
 use jiff::Timestamp;
@@ -33,7 +34,7 @@ pub(super) fn of(kind: &str) -> Vec<Column> {
         "Secret" => secret(),
         "ServiceAccount" => vec![age()],
         "StatefulSet" => workloads::stateful_set(),
-        _ => vec![created_at()],
+        other => recorded::of(other).unwrap_or_else(|| vec![created_at()]),
     });
     columns
 }
