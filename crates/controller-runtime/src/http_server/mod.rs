@@ -40,6 +40,8 @@ const MAX_HEADER_BYTES: usize = 1 << 20;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How many connections are served at the same time; more wait until one is closed.
 const MAX_CONNECTIONS: usize = 256;
+/// How long requests in work may take when the server stops.
+const CLOSING: Duration = Duration::from_secs(5);
 /// How long to wait after the system refused to accept a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -131,7 +133,8 @@ impl HttpServer {
             }
         }
         closing.cancel();
-        while connections.join_next().await.is_some() {}
+        // Whoever sends a request slowly must not hold up the stop.
+        let _late = timeout(CLOSING, async { while connections.join_next().await.is_some() {} }).await;
     }
 }
 

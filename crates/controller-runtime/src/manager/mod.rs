@@ -193,6 +193,19 @@ impl Manager {
         self.add_to(group, runnable)
     }
 
+    /// Takes a runnable that prepares this process: it stands for election only when this has returned, or has said that it
+    /// is ready and goes on. Without leader election, controllers start only then.
+    ///
+    /// # Errors
+    ///
+    /// The manager stops or has stopped.
+    #[doc(alias = "EnableWarmup")]
+    pub fn add_warm_up(&self, runnable: impl Runnable) -> Result<Handle, AddError> {
+        let name = runnable.name();
+        let id = self.shared.registry.add(&name, false, Group::WarmUp, true, || Entry::new(runnable))?;
+        Ok(self.handle(id))
+    }
+
     /// Becomes done when the manager has become [`State::Ready`].
     ///
     /// # Errors

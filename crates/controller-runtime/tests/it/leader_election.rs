@@ -270,3 +270,19 @@ async fn a_write_in_flight_is_cut_when_the_permit_ends() {
     assert_eq!(began.elapsed(), 10 * SECOND, "the lease was renewed at this very moment");
     assert!(error.to_string().contains("this process does not hold the lease the-lease"), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_process_stands_for_election_when_it_is_warm() {
+    struct Warm;
+    impl Runnable for Warm {
+        async fn start(&self, _: RunContext) -> Result<(), BoxError> {
+            sleep(7 * SECOND).await;
+            Ok(())
+        }
+    }
+    let env = environment().await;
+    let manager = candidate(env.client(), "one");
+    manager.add_warm_up(Warm).unwrap();
+    let _running = Running::begin(manager.clone());
+    assert_eq!(elected(&manager).await, 7 * SECOND);
+}

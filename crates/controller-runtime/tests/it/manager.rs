@@ -410,3 +410,53 @@ fn what_never_waits_is_named_when_it_cannot_be_stopped() {
     stop.store(1, SeqCst);
     assert_eq!(error, "cannot be stopped, because it never waits: busy");
 }
+
+/// The value of a metric of the controller of Widgets.
+fn metric(manager: &Manager, name: &str) -> String {
+    let text = manager.metrics().encode();
+    let line = text.lines().find(|line| line.starts_with(name)).expect("the metric is there");
+    line.rsplit_once(' ').expect("it has a value").1.to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn thirteen_failures_and_a_success_take_41_seconds_and_are_counted() {
+    let env = environment().await;
+    let (manager, ended) = (manager(&env), Arc::new(Mutex::new(None)));
+    let end = Arc::clone(&ended);
+    let notes = Notes::new(move |_, failures| {
+        if failures < 13 {
+            return Err(reconcile::Error::new("not yet"));
+        }
+        *end.lock().unwrap() = Some(Instant::now());
+        Ok(Action::done())
+    });
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
+    let _running = Running::start(manager.clone()).await;
+    let began = Instant::now();
+    Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let took = ended.lock().unwrap().expect("it succeeds") - began;
+    // 5 ms × (2^13 − 1), and what tokio's timers round up.
+    assert!(took.abs_diff(Duration::from_millis(40_955)) < Duration::from_millis(20), "{took:?}");
+    assert_eq!(notes.names().len(), 14);
+    let total = "controller_runtime_reconcile_total{controller=\"widget\",result=";
+    assert_eq!(metric(&manager, &format!("{total}\"error\"")), "13");
+    assert_eq!(metric(&manager, &format!("{total}\"success\"")), "1");
+    assert_eq!(metric(&manager, "workqueue_retries_total"), "13");
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_objects_are_never_delayed() {
+    let env = environment().await;
+    let (manager, notes) = (manager(&env), Notes::done());
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
+    let _running = Running::start(manager.clone()).await;
+    let (client, began) = (Client::new(env.client(), "test"), Instant::now());
+    for number in 0..300 {
+        client.create(&widget(&format!("w{number}"), 1)).await.unwrap();
+    }
+    settle().await;
+    // Three times the burst of the retries' bucket.
+    assert_eq!((notes.names().len(), began.elapsed()), (300, Duration::ZERO));
+    assert_eq!(metric(&manager, "workqueue_retries_total"), "0");
+}
