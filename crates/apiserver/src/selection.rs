@@ -1,9 +1,9 @@
 //! Which objects a list or a watch is about: label and field selectors.
 
 use crate::request::query::ListOptions;
-use crate::selector::{FieldSelector, LabelSelector};
+use crate::selector::{FieldSelector, LabelSelector, field_values};
 use crate::status::ApiError;
-use crate::store::{Key, Stored};
+use crate::store::{Event, Key, State, Stored, Traits};
 use crate::verbs::Call;
 
 /// Both selectors of a request.
@@ -32,20 +32,58 @@ impl Selection {
         self.labels.is_empty() && self.fields.is_empty() && self.name.is_none()
     }
 
+    /// Whether an object of a list is meant.
     pub(crate) fn matches(&self, call: &Call, key: &Key, stored: &Stored) -> bool {
-        if self.name.as_deref().is_some_and(|name| name != key.name()) {
-            return false;
-        }
-        // Told by the key alone, as when one object is watched among many.
-        if self.fields.name().is_some_and(|name| name != key.name())
-            || self.fields.namespace().is_some_and(|namespace| namespace != key.namespace())
-        {
-            return false;
-        }
-        if self.labels.is_empty() && self.fields.is_empty() {
-            return true;
-        }
-        let object = call.served.value(stored);
-        self.labels.matches(&object) && self.fields.matches(&object)
+        self.matches_place(key) && (self.is_about_place() || self.matches_traits(&self.traits(call, stored)))
     }
+
+    /// Whether the object is meant as it was before an event, or as it is after it. What watchers ask of an event is
+    /// read once for all of them.
+    pub(crate) fn matches_event(&self, call: &Call, event: &Event, state: State) -> bool {
+        let Some(stored) = event.state(state) else {
+            return false;
+        };
+        self.matches_place(&event.key)
+            && (self.is_about_place()
+                || event.with_traits(
+                    state,
+                    call.served.id,
+                    || traits(call, stored),
+                    |traits| self.matches_traits(traits),
+                ))
+    }
+
+    /// Whether what can be told by the key alone holds, as when one object is watched among many.
+    fn matches_place(&self, key: &Key) -> bool {
+        self.name.as_deref().is_none_or(|name| name == key.name())
+            && self.fields.matches_place(key.namespace(), key.name())
+    }
+
+    fn is_about_place(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_about_place()
+    }
+
+    fn matches_traits(&self, traits: &Traits) -> bool {
+        self.labels.matches_map(&traits.labels) && self.fields.matches_values(&traits.fields)
+    }
+
+    /// No more than this selection asks for: most ask for labels alone, which are found without reading the object.
+    fn traits(&self, call: &Call, stored: &Stored) -> Traits {
+        if self.fields.is_about_place() {
+            Traits::new(stored.document.labels(), Vec::new())
+        } else {
+            traits(call, stored)
+        }
+    }
+}
+
+/// All that selectors may ask for.
+fn traits(call: &Call, stored: &Stored) -> Traits {
+    let resource = &call.served.resource;
+    let fields = if resource.selectable.is_empty() {
+        Vec::new()
+    } else {
+        field_values(resource, &call.served.value(stored))
+    };
+    Traits::new(stored.document.labels(), fields)
 }

@@ -15,7 +15,9 @@ pub(crate) struct FieldSelector {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Term {
-    field: SelectableField,
+    label: String,
+    /// Which of the kind's fields; `None` for name and namespace.
+    index: Option<usize>,
     equal: bool,
     value: String,
 }
@@ -41,8 +43,14 @@ impl FieldSelector {
             if label.is_empty() && value.is_empty() {
                 continue;
             }
-            let field = find(resource, label).ok_or_else(|| unsupported(resource, label))?;
-            terms.push(Term { field, equal, value });
+            let index = match label {
+                "metadata.name" | "metadata.namespace" => None,
+                _ => {
+                    let place = resource.selectable.iter().position(|field| field.label == label);
+                    Some(place.ok_or_else(|| unsupported(resource, label))?)
+                }
+            };
+            terms.push(Term { label: label.to_owned(), index, equal, value });
         }
         Ok(Self { terms })
     }
@@ -52,25 +60,34 @@ impl FieldSelector {
         self.terms.is_empty()
     }
 
-    /// The name that a term demands: at most one object is selected.
-    pub(crate) fn name(&self) -> Option<&str> {
-        self.demanded("metadata.name")
+    /// Whether the terms about name and namespace hold, which the place of an object tells.
+    pub(crate) fn matches_place(&self, namespace: &str, name: &str) -> bool {
+        self.terms.iter().all(|term| match term.label.as_str() {
+            "metadata.name" => (name == term.value) == term.equal,
+            "metadata.namespace" => (namespace == term.value) == term.equal,
+            _ => true,
+        })
     }
 
-    /// The namespace that a term demands.
-    pub(crate) fn namespace(&self) -> Option<&str> {
-        self.demanded("metadata.namespace")
+    /// Whether the place of an object tells all.
+    pub(crate) fn is_about_place(&self) -> bool {
+        self.terms.iter().all(|term| term.index.is_none())
     }
 
-    fn demanded(&self, label: &str) -> Option<&str> {
-        let term = self.terms.iter().find(|term| term.equal && term.field.label == label)?;
-        Some(&term.value)
+    /// Whether the other terms hold for an object with these [`values`].
+    pub(crate) fn matches_values(&self, values: &[String]) -> bool {
+        self.terms.iter().all(|term| {
+            let Some(index) = term.index else {
+                return true;
+            };
+            values.get(index).is_some_and(|value| (*value == term.value) == term.equal)
+        })
     }
+}
 
-    /// Whether it selects `object`, which is in the version of the resource the selector was read for.
-    pub(crate) fn matches(&self, object: &Value) -> bool {
-        self.terms.iter().all(|term| (value_of(&term.field, object) == term.value) == term.equal)
-    }
+/// What `object` has in the fields that its kind is selected by. It is in the version of `resource`.
+pub(crate) fn values(resource: &Resource, object: &Value) -> Vec<String> {
+    resource.selectable.iter().map(|field| value_of(field, object).into_owned()).collect()
 }
 
 /// Commas that no backslash escapes end a term.
@@ -122,17 +139,6 @@ fn unescape(value: &str) -> Result<String, String> {
     Ok(plain)
 }
 
-fn find(resource: &Resource, label: &str) -> Option<SelectableField> {
-    match label {
-        "metadata.name" | "metadata.namespace" => Some(SelectableField {
-            label: label.to_owned(),
-            paths: vec![label.split('.').map(str::to_owned).collect()],
-            absent: "",
-        }),
-        _ => resource.selectable.iter().find(|field| field.label == label).cloned(),
-    }
-}
-
 /// Kinds with selectable fields of their own, and custom kinds, say it otherwise than the rest.
 fn unsupported(resource: &Resource, label: &str) -> ApiError {
     ApiError::bad_request(if resource.rules.custom || !resource.selectable.is_empty() {
@@ -168,9 +174,12 @@ mod tests {
         (*found.unwrap().0).clone()
     }
 
-    fn selects(selector: &str, object: &Value) -> bool {
-        let namespaces = resource("namespaces");
-        FieldSelector::parse(selector, &namespaces).unwrap().matches(object)
+    fn selects(plural: &str, selector: &str, object: &Value) -> bool {
+        let resource = resource(plural);
+        let selector = FieldSelector::parse(selector, &resource).unwrap();
+        let place = |field: &str| object.pointer(field).and_then(Value::as_str).unwrap_or_default();
+        selector.matches_place(place("/metadata/namespace"), place("/metadata/name"))
+            && selector.matches_values(&values(&resource, object))
     }
 
     fn error(plural: &str, selector: &str) -> String {
@@ -195,23 +204,29 @@ mod tests {
             (r"metadata.name=a\,b\=c,status.phase=Active", true),
             (r"metadata.name=a\,b\=c,status.phase=Other", false),
         ] {
-            assert_eq!(selects(selector, &object), expected, "{selector}");
+            assert_eq!(selects("namespaces", selector, &object), expected, "{selector}");
         }
     }
 
     #[test]
-    fn a_selector_by_name_says_which() {
+    fn name_and_namespace_are_told_by_the_place() {
         let parsed =
             FieldSelector::parse("metadata.name=a,metadata.namespace!=b", &resource("configmaps")).unwrap();
-        assert_eq!((parsed.name(), parsed.namespace()), (Some("a"), None));
+        assert!(parsed.is_about_place());
+        assert!(parsed.matches_place("c", "a"));
+        assert!(!parsed.matches_place("b", "a"));
+        assert!(!parsed.matches_place("c", "d"));
+        let parsed =
+            FieldSelector::parse("metadata.name=a,status.phase=Active", &resource("namespaces")).unwrap();
+        assert!(!parsed.is_about_place());
     }
 
     #[test]
     fn the_source_of_an_event_is_its_component_or_its_reporter() {
-        let selector = FieldSelector::parse("source=kubelet", &resource("events")).unwrap();
-        assert!(selector.matches(&json!({"source": {"component": "kubelet"}, "reportingComponent": "x"})));
-        assert!(selector.matches(&json!({"source": {}, "reportingComponent": "kubelet"})));
-        assert!(!selector.matches(&json!({"source": {"component": "x"}, "reportingComponent": "kubelet"})));
+        let selects = |object: Value| selects("events", "source=kubelet", &object);
+        assert!(selects(json!({"source": {"component": "kubelet"}, "reportingComponent": "x"})));
+        assert!(selects(json!({"source": {}, "reportingComponent": "kubelet"})));
+        assert!(!selects(json!({"source": {"component": "x"}, "reportingComponent": "kubelet"})));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Label selectors, as text (`app=web,tier in (a,b)`) and as objects (`matchLabels`, `matchExpressions`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde_json::Value;
@@ -81,11 +81,17 @@ impl LabelSelector {
     }
 
     /// Whether it selects an object with these labels.
+    pub(crate) fn matches_map(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.holds(|key| labels.get(key).map(String::as_str))
+    }
+
+    /// Whether it selects an object with these labels, as they stand in an object.
     pub(crate) fn matches_labels(&self, labels: Option<&Value>) -> bool {
-        self.requirements.iter().all(|requirement| {
-            let label = labels.and_then(|labels| labels.get(&requirement.key)).and_then(Value::as_str);
-            requirement.condition.holds(label)
-        })
+        self.holds(|key| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str))
+    }
+
+    fn holds<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+        self.requirements.iter().all(|requirement| requirement.condition.holds(label(&requirement.key)))
     }
 }
 

@@ -6,5 +6,5 @@ mod fields;
 mod labels;
 mod parse;
 
-pub(crate) use fields::FieldSelector;
+pub(crate) use fields::{FieldSelector, values as field_values};
 pub(crate) use labels::{LabelSelector, label_selector_text};

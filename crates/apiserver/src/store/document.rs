@@ -10,6 +10,7 @@
 //!
 //! A read is then two copies of bytes, and an idle object costs its JSON text instead of a tree of maps.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use bytes::Bytes;
@@ -131,6 +132,13 @@ impl Document {
         Value::deserialize(&mut reader).expect("a document is JSON, because it was written from a value")
     }
 
+    /// The object's labels, read without making a tree of it.
+    pub(crate) fn labels(&self) -> BTreeMap<String, String> {
+        let mut text = Vec::with_capacity(self.tail.len() + 64);
+        self.write(&mut text, None, 0);
+        serde_json::from_slice::<Labelled>(&text).map(|object| object.metadata.labels).unwrap_or_default()
+    }
+
     /// Whether the object has owners.
     pub(crate) fn is_owned(&self) -> bool {
         self.owned
@@ -158,6 +166,18 @@ struct Skimmed {
 struct SkimmedMetadata {
     owner_references: Option<Vec<IgnoredAny>>,
     deletion_timestamp: Option<IgnoredAny>,
+}
+
+/// An object as far as its labels go.
+#[derive(Deserialize)]
+struct Labelled {
+    metadata: LabelledMetadata,
+}
+
+#[derive(Deserialize)]
+struct LabelledMetadata {
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
 }
 
 /// `,"key":value` for each member that is not left out.
@@ -195,6 +215,16 @@ mod tests {
         let mut item = Vec::new();
         document.write(&mut item, None, 7);
         assert!(item.starts_with(br#"{"metadata":{"resourceVersion":"7","#));
+    }
+
+    #[test]
+    fn labels_are_read_from_the_text() {
+        let labels = |object: Value| Document::new(&object, 0, 0).labels().into_iter().collect::<Vec<_>>();
+        let object =
+            json!({"metadata": {"labels": {"b": "2", "a": "\"1"}, "name": "x"}, "labels": {"c": "3"}});
+        assert_eq!(labels(object), [("a".into(), "\"1".into()), ("b".into(), "2".into())]);
+        assert_eq!(labels(json!({"metadata": {"name": "x"}})), []);
+        assert_eq!(labels(json!({})), []);
     }
 
     #[test]

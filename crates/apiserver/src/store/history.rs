@@ -2,10 +2,9 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bytes::Bytes;
-use parking_lot::Mutex;
-
+use super::event::{Event, FORMS_BYTES};
 use super::{Key, Stored};
 
 /// How much history a table keeps. Old events make room for new ones.
@@ -27,57 +26,15 @@ impl Default for HistoryLimits {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Expired;
 
-/// What one commit did.
-#[derive(Debug)]
-pub(crate) struct Event {
-    pub(crate) revision: u64,
-    pub(crate) key: Key,
-    /// The object until then; `None` if it was created.
-    pub(crate) before: Option<Arc<Stored>>,
-    /// The object from then on; `None` if it was deleted.
-    pub(crate) after: Option<Arc<Stored>>,
-    /// What watchers were sent for it, one entry per form; few watch one table in more than three forms.
-    sent: Mutex<Vec<(u64, Bytes)>>,
-}
-
-/// Forms of one event that are remembered. More are made anew each time.
-const FORMS: usize = 8;
-
-impl Event {
-    pub(super) fn new(
-        revision: u64,
-        key: Key,
-        before: Option<Arc<Stored>>,
-        after: Option<Arc<Stored>>,
-    ) -> Self {
-        Self { revision, key, before, after, sent: Mutex::new(Vec::new()) }
-    }
-
-    /// Bytes this event keeps alive: both states and one serialised form.
-    fn size(&self) -> usize {
-        let size = |stored: &Option<Arc<Stored>>| stored.as_ref().map_or(0, |stored| stored.document.len());
-        size(&self.before) + 2 * size(&self.after) + 256
-    }
-
-    /// The bytes for `form`, made once for all watchers. `form` identifies everything that `make` depends on.
-    pub(crate) fn bytes_as(&self, form: u64, make: impl FnOnce() -> Bytes) -> Bytes {
-        let mut sent = self.sent.lock();
-        if let Some((_, bytes)) = sent.iter().find(|(known, _)| *known == form) {
-            return bytes.clone();
-        }
-        let bytes = make();
-        if sent.len() < FORMS {
-            sent.push((form, bytes.clone()));
-        }
-        bytes
-    }
-}
-
 /// Events in the order of their revisions.
 #[derive(Debug)]
 pub(super) struct History {
     events: VecDeque<Arc<Event>>,
     bytes: usize,
+    /// Bytes of the forms in which watchers were sent the events.
+    forms: Arc<AtomicUsize>,
+    /// The first revision whose forms may still be remembered.
+    fresh: u64,
     /// All events after this revision are kept.
     floor: u64,
 }
@@ -85,20 +42,45 @@ pub(super) struct History {
 impl History {
     /// A history that begins at `revision`.
     pub(super) fn new(revision: u64) -> Self {
-        Self { events: VecDeque::new(), bytes: 0, floor: revision }
+        Self { events: VecDeque::new(), bytes: 0, forms: Arc::default(), fresh: 0, floor: revision }
     }
 
     pub(super) fn floor(&self) -> u64 {
         self.floor
     }
 
-    pub(super) fn push(&mut self, event: Arc<Event>, limits: HistoryLimits) {
+    pub(super) fn push(
+        &mut self,
+        revision: u64,
+        key: Key,
+        before: Option<Arc<Stored>>,
+        after: Option<Arc<Stored>>,
+        limits: HistoryLimits,
+    ) -> Arc<Event> {
+        self.forget_old_forms();
+        let event = Arc::new(Event::new(revision, key, before, after, Arc::clone(&self.forms)));
         self.bytes += event.size();
-        self.events.push_back(event);
+        self.events.push_back(Arc::clone(&event));
         while self.events.len() > limits.events || self.bytes > limits.bytes {
             if !self.drop_oldest() {
                 break;
             }
+        }
+        event
+    }
+
+    /// Makes room for the forms of events to come, which most watchers will ask for.
+    fn forget_old_forms(&mut self) {
+        if self.forms.load(Ordering::Relaxed) < FORMS_BYTES / 2 {
+            return;
+        }
+        let first = self.events.partition_point(|event| event.revision < self.fresh);
+        for event in self.events.range(first..) {
+            if self.forms.load(Ordering::Relaxed) < FORMS_BYTES / 2 {
+                break;
+            }
+            event.forget();
+            self.fresh = event.revision + 1;
         }
     }
 
@@ -110,7 +92,14 @@ impl History {
         if revision < self.floor {
             return Err(Expired);
         }
-        let first = self.events.partition_point(|event| event.revision <= revision);
+        // Most readers have seen all but the last event.
+        let newest = self.events.len().saturating_sub(2);
+        let first = match self.events.get(newest) {
+            Some(event) if event.revision <= revision => {
+                newest + self.events.range(newest..).take_while(|event| event.revision <= revision).count()
+            }
+            _ => self.events.partition_point(|event| event.revision <= revision),
+        };
         Ok(self.events.range(first..))
     }
 

@@ -8,10 +8,11 @@
 //!   never a gap.
 //!
 //! Bounds: the history of a table holds at most [`HistoryLimits::events`] events and [`HistoryLimits::bytes`] bytes of
-//! objects that only the history still refers to, counted generously. Readers hold no memory here: a reader is the
-//! revision it has seen last.
+//! objects that only the history still refers to, counted generously, and 8 MiB of what watchers were sent for them.
+//! Readers hold no memory here: a reader is the revision it has seen last.
 
 mod document;
+mod event;
 mod history;
 
 use std::collections::BTreeMap;
@@ -21,8 +22,9 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 pub(crate) use document::{Document, TypeMeta};
+pub(crate) use event::{Event, State, Traits};
 use history::History;
-pub(crate) use history::{Event, Expired, HistoryLimits};
+pub(crate) use history::{Expired, HistoryLimits};
 
 /// Where an object is within its table: `namespace/name`, or `name` where there is no namespace.
 ///
@@ -69,6 +71,10 @@ pub(crate) struct Stored {
 
 /// The objects of a table, persistent: clones share what did not change.
 type Objects = OrdMap<Key, Arc<Stored>>;
+
+/// A table by number: found sooner than by name, and never given to another table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TableId(u64);
 
 #[derive(Debug)]
 struct Table {
@@ -143,14 +149,17 @@ pub(crate) struct Store<T> {
     revision: u64,
     /// No read begins before this revision, even where the history is still kept.
     compacted: u64,
-    tables: BTreeMap<T, Table>,
+    names: BTreeMap<T, TableId>,
+    tables: BTreeMap<TableId, Table>,
+    /// Tables that were ever opened.
+    opened: u64,
     limits: HistoryLimits,
 }
 
 impl<T: Ord + Clone> Store<T> {
     /// An empty store at revision 1, so that no list ever shows revision 0, which means "any" to clients.
     pub(crate) fn new(limits: HistoryLimits) -> Self {
-        Self { revision: 1, compacted: 0, tables: BTreeMap::new(), limits }
+        Self { revision: 1, compacted: 0, names: BTreeMap::new(), tables: BTreeMap::new(), opened: 0, limits }
     }
 
     /// A store that goes on after `revision` with these objects. Of what was before, it knows nothing: older revisions are
@@ -161,10 +170,10 @@ impl<T: Ord + Clone> Store<T> {
         revision: u64,
         objects: impl IntoIterator<Item = (T, Key, Stored)>,
     ) -> Self {
-        let mut store = Self { revision, compacted: revision, tables: BTreeMap::new(), limits };
+        let mut store = Self { revision, compacted: revision, ..Self::new(limits) };
         for (name, key, stored) in objects {
-            store.open(&name);
-            if let Some(table) = store.tables.get_mut(&name) {
+            let id = store.open(&name);
+            if let Some(table) = store.tables.get_mut(&id) {
                 table.objects.insert(key, Arc::new(stored));
             }
         }
@@ -177,25 +186,39 @@ impl<T: Ord + Clone> Store<T> {
     }
 
     /// Makes the table known. Its history begins now: older revisions of it are expired.
-    pub(crate) fn open(&mut self, table: &T) {
-        let revision = self.revision;
-        self.tables
-            .entry(table.clone())
-            .or_insert_with(|| Table { objects: Objects::new(), history: History::new(revision) });
+    pub(crate) fn open(&mut self, table: &T) -> TableId {
+        if let Some(id) = self.id(table) {
+            return id;
+        }
+        self.opened += 1;
+        let id = TableId(self.opened);
+        self.names.insert(table.clone(), id);
+        self.tables.insert(id, Table { objects: Objects::new(), history: History::new(self.revision) });
+        id
     }
 
     /// Forgets the table with its objects, without events. What happened in it until now is returned.
     pub(crate) fn close(&mut self, table: &T) -> Option<Closed> {
-        self.tables.remove(table).map(|table| Closed(table.history))
+        let id = self.names.remove(table)?;
+        self.tables.remove(&id).map(|table| Closed(table.history))
+    }
+
+    /// The number of an open table.
+    pub(crate) fn id(&self, table: &T) -> Option<TableId> {
+        self.names.get(table).copied()
+    }
+
+    fn table(&self, table: &T) -> Option<&Table> {
+        self.tables.get(&self.id(table)?)
     }
 
     pub(crate) fn get(&self, table: &T, key: &Key) -> Option<&Arc<Stored>> {
-        self.tables.get(table)?.objects.get(key)
+        self.table(table)?.objects.get(key)
     }
 
     /// The table as it is now; empty if it was never opened.
     pub(crate) fn snapshot(&self, table: &T) -> Snapshot {
-        let objects = self.tables.get(table).map(|table| table.objects.clone()).unwrap_or_default();
+        let objects = self.table(table).map(|table| table.objects.clone()).unwrap_or_default();
         Snapshot { revision: self.revision, objects }
     }
 
@@ -206,7 +229,7 @@ impl<T: Ord + Clone> Store<T> {
         if revision < self.compacted {
             return Err(Expired);
         }
-        let Some(table) = self.tables.get(table) else {
+        let Some(table) = self.table(table) else {
             return Ok(Snapshot { revision, objects: Objects::new() });
         };
         let mut objects = table.objects.clone();
@@ -227,7 +250,17 @@ impl<T: Ord + Clone> Store<T> {
         revision: u64,
         max: usize,
     ) -> Result<Vec<Arc<Event>>, Expired> {
-        match self.tables.get(table) {
+        self.events_in(self.id(table).ok_or(Expired)?, revision, max)
+    }
+
+    /// The same of a table by number.
+    pub(crate) fn events_in(
+        &self,
+        table: TableId,
+        revision: u64,
+        max: usize,
+    ) -> Result<Vec<Arc<Event>>, Expired> {
+        match self.tables.get(&table) {
             Some(table) => Ok(table.history.after(revision)?.take(max).cloned().collect()),
             None => Err(Expired),
         }
@@ -235,7 +268,7 @@ impl<T: Ord + Clone> Store<T> {
 
     /// The oldest revision that a new reader of the table may start from.
     pub(crate) fn oldest(&self, table: &T) -> u64 {
-        self.tables.get(table).map_or(0, |table| table.history.floor().max(self.compacted))
+        self.table(table).map_or(0, |table| table.history.floor().max(self.compacted))
     }
 
     /// Expires what is older than the present revision, which is returned, for everybody who begins to read from now on.
@@ -246,7 +279,7 @@ impl<T: Ord + Clone> Store<T> {
 
     /// Forgets the history of a table; whether there is such a table.
     pub(crate) fn evict(&mut self, table: &T) -> bool {
-        let table = self.tables.get_mut(table);
+        let table = self.id(table).and_then(|id| self.tables.get_mut(&id));
         table.map(|table| table.history.clear()).is_some()
     }
 
@@ -261,8 +294,9 @@ impl<T: Ord + Clone> Store<T> {
         expected: Option<u64>,
         change: Change,
     ) -> Result<Arc<Event>, Conflict> {
+        let id = self.id(table).ok_or(Conflict)?;
         let revision = self.revision + 1;
-        let table = self.tables.get_mut(table).ok_or(Conflict)?;
+        let table = self.tables.get_mut(&id).ok_or(Conflict)?;
         let before = table.objects.get(key).cloned();
         if before.as_ref().map(|stored| stored.revision) != expected {
             return Err(Conflict);
@@ -279,8 +313,7 @@ impl<T: Ord + Clone> Store<T> {
             }
             Change::Delete => return Err(Conflict),
         };
-        let event = Arc::new(Event::new(revision, key.clone(), before, after));
-        table.history.push(Arc::clone(&event), self.limits);
+        let event = table.history.push(revision, key.clone(), before, after, self.limits);
         self.revision = revision;
         Ok(event)
     }

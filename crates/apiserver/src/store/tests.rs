@@ -1,3 +1,4 @@
+use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -107,6 +108,80 @@ fn a_table_opened_late_has_no_history_before_its_opening() {
     store.open(&"late");
     assert_eq!(store.events_after(&"late", 1, 10).unwrap_err(), Expired);
     assert!(store.events_after(&"late", 2, 10).unwrap().is_empty());
+}
+
+#[test]
+fn a_reader_of_a_closed_table_is_not_led_into_its_successor() {
+    let mut store = store(10);
+    let before = store.id(&TABLE).unwrap();
+    store.close(&TABLE);
+    let after = store.open(&TABLE);
+    put(&mut store, "a", 1);
+    assert_eq!(store.events_in(before, 1, 10).unwrap_err(), Expired);
+    assert_eq!(store.events_in(after, 1, 10).unwrap().len(), 1);
+}
+
+fn event(store: &mut Store<&'static str>) -> Arc<Event> {
+    let revision = put(store, "a", 1);
+    store.events_after(&TABLE, revision - 1, 1).unwrap().remove(0)
+}
+
+#[test]
+fn what_watchers_are_sent_is_made_once_per_form() {
+    let event = event(&mut store(10));
+    let made = std::cell::Cell::new(0);
+    let send = |form| {
+        event.bytes_as(form, || {
+            made.set(made.get() + 1);
+            Bytes::from(form.to_string())
+        })
+    };
+    assert_eq!([send(1), send(2), send(1), send(2)], ["1", "2", "1", "2"]);
+    assert_eq!(made.get(), 2);
+}
+
+#[test]
+fn what_watchers_are_sent_is_remembered_within_a_bound_and_for_the_newest_events() {
+    let mut store = store(1000);
+    let large = Bytes::from(vec![0; 1 << 20]);
+    let events: Vec<Arc<Event>> = (0..40)
+        .map(|_| {
+            let event = event(&mut store);
+            event.bytes_as(0, || large.clone());
+            event
+        })
+        .collect();
+    let is_remembered = |event: &Arc<Event>| {
+        let mut remembered = true;
+        event.bytes_as(0, || {
+            remembered = false;
+            Bytes::new()
+        });
+        remembered
+    };
+    assert!(is_remembered(&events[39]), "the newest is");
+    let remembered = events[..39].iter().filter(|event| is_remembered(event)).count();
+    assert!((1..=8).contains(&remembered), "{remembered} of 1 MiB");
+    drop((store, events));
+}
+
+#[test]
+fn what_selectors_ask_is_read_once_per_state_and_anew_for_another_reader() {
+    let mut store = store(10);
+    put(&mut store, "a", 0);
+    let event = event(&mut store);
+    let read = std::cell::Cell::new(0);
+    let ask = |state, reader: u64| {
+        let traits = || {
+            read.set(read.get() + 1);
+            Traits::new([("reader".to_owned(), reader.to_string())].into(), Vec::new())
+        };
+        event.with_traits(state, reader, traits, |traits| traits.labels["reader"].clone())
+    };
+    assert_eq!([ask(State::After, 1), ask(State::After, 1), ask(State::Before, 1)], ["1", "1", "1"]);
+    assert_eq!(read.get(), 2);
+    assert_eq!([ask(State::After, 2), ask(State::After, 1)], ["2", "1"]);
+    assert_eq!(read.get(), 3);
 }
 
 proptest! {

@@ -8,22 +8,26 @@
 //! Bounds: at most [`BATCH`] events, and about [`CHUNK`] bytes, are held for a client at a time.
 
 use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use tokio::time::{Duration, Instant, sleep_until};
+use tokio::sync::watch;
+use tokio::time::{Duration, Instant, Sleep, sleep_until};
 
 use super::Call;
 use super::reply::{self, Reply};
 use crate::faults::{Cut, Then, WatchFault, late};
 use crate::protobuf;
+use crate::registry::Registry;
 use crate::request::accept::{Encoding, View};
 use crate::request::query::{ListOptions, revision};
 use crate::selection::Selection;
 use crate::server::{Closing, ResponseBody, Signal};
 use crate::status::ApiError;
-use crate::store::{Event, Key, Snapshot, Stored};
+use crate::store::{Event, Expired, Key, Snapshot, State, Stored, TableId};
 
 /// Events taken from the history at a time.
 const BATCH: usize = 128;
@@ -57,8 +61,9 @@ pub(crate) fn run(
             || (options.send_initial_events.is_none() && wanted.is_none()));
     let storage = call.served.storage();
     let changes = call.server.changes(storage);
-    let (snapshot, now, oldest) =
-        call.server.read(|store| (store.snapshot(storage), store.revision(), store.oldest(storage)));
+    let (table, snapshot, now, oldest) = call
+        .server
+        .read(|store| (store.id(storage), store.snapshot(storage), store.revision(), store.oldest(storage)));
     let cursor = match wanted {
         Some(wanted) if !initial && wanted != 0 => wanted,
         _ => now,
@@ -69,6 +74,12 @@ pub(crate) fn run(
     );
     let start = Instant::now();
     let deadline = start + timeout;
+    let end = match fault {
+        Some(WatchFault::CloseAfter(after)) => {
+            start.checked_add(after).map_or(deadline, |end| end.min(deadline))
+        }
+        _ => deadline,
+    };
     let mut watch = Watch {
         pending: VecDeque::new(),
         initial: initial.then_some(Initial { snapshot, next: None }),
@@ -76,17 +87,14 @@ pub(crate) fn run(
         cursor,
         sent: if initial { now } else { cursor },
         deadline,
-        end: match fault {
-            Some(WatchFault::CloseAfter(after)) => {
-                start.checked_add(after).map_or(deadline, |end| end.min(deadline))
-            }
-            _ => deadline,
-        },
+        end: Box::pin(sleep_until(end)),
         cut: fault.and_then(Cut::of),
-        bookmark: options.bookmarks.then(|| next_bookmark(start, deadline)),
+        bookmark: options.bookmarks.then(|| Box::pin(sleep_until(next_bookmark(start, deadline)))),
+        table,
         changes,
-        closing,
-        closed: call.server.closed.subscribe(),
+        registry: None,
+        gone: Box::pin(gone(closing, call.server.closed.subscribe())),
+        waited: false,
         selection,
         first_row: true,
         ended: false,
@@ -97,7 +105,7 @@ pub(crate) fn run(
         watch.fail(&error);
     }
     let content_type = watch.call.accept.encoding.watch_type();
-    let stream = futures::stream::unfold(watch, |mut watch| async move {
+    let stream = futures::stream::unfold(Box::new(watch), |mut watch| async move {
         let chunk = watch.next().await?;
         // What could still be forgotten is not told.
         watch.call.server.kept(watch.cursor).await.ok()?;
@@ -137,30 +145,42 @@ struct Watch {
     /// The newest revision the client was told.
     sent: u64,
     deadline: Instant,
-    /// The deadline, or what a fault makes of it; bookmarks know nothing of that.
-    end: Instant,
+    /// Sleeps until the deadline, or what a fault makes of it; bookmarks know nothing of that. Like the others it is
+    /// kept, because to set up what waits costs many times what asking it does.
+    end: Pin<Box<Sleep>>,
     /// A fault that is still to come.
     cut: Option<Cut>,
-    /// When the next bookmark is due; `None` if the client wants none.
-    bookmark: Option<Instant>,
-    changes: tokio::sync::watch::Receiver<Signal>,
-    /// The listener's end, if the watch came through one.
-    closing: Option<Closing>,
-    /// The server's.
-    closed: tokio::sync::watch::Receiver<bool>,
+    /// Sleeps until the next bookmark is due; `None` if the client wants none.
+    bookmark: Option<Pin<Box<Sleep>>>,
+    /// What is watched; `None` if it was closed as the watch began.
+    table: Option<TableId>,
+    changes: watch::Receiver<Signal>,
+    /// The last registry that was seen to serve the collection as it was when the watch began.
+    registry: Option<Arc<Registry>>,
+    /// Ready when the listener or the server is gone.
+    gone: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// Whether the end was asked for since the last chunk, in waiting.
+    waited: bool,
     /// Whether a table still has to begin with its columns.
     first_row: bool,
     ended: bool,
 }
 
-/// Waits until the listener shuts down; for ever in process.
-async fn closed(closing: &mut Option<Closing>) {
-    match closing {
-        Some(Closing(closing)) => {
-            // An error means that the listener is gone, which is the same.
-            let _ = closing.wait_for(|closed| *closed).await;
+/// Waits until the listener shuts down, if the watch came through one, or the server is gone.
+async fn gone(closing: Option<Closing>, mut server: watch::Receiver<bool>) {
+    let listener = async {
+        match closing {
+            Some(Closing(mut closing)) => {
+                // An error means that the listener is gone, which is the same.
+                let _ = closing.wait_for(|closed| *closed).await;
+            }
+            None => std::future::pending().await,
         }
-        None => std::future::pending().await,
+    };
+    tokio::select! {
+        biased;
+        () = listener => {}
+        _ = server.wait_for(|closed| *closed) => {}
     }
 }
 
@@ -189,15 +209,12 @@ impl Watch {
                     continue;
                 }
                 Some(Then::Stall) => {
-                    tokio::select! {
-                        () = closed(&mut self.closing) => {}
-                        _ = self.closed.wait_for(|closed| *closed) => {}
-                    }
+                    self.gone.as_mut().await;
                     return None;
                 }
             }
-            // Asked for here too, because a busy collection may never come to the wait.
-            if self.is_over() {
+            // A busy collection may never come to the wait.
+            if !std::mem::take(&mut self.waited) && self.is_over().await {
                 return None;
             }
             if let Some(chunk) = self.initial_chunk() {
@@ -213,15 +230,21 @@ impl Watch {
                 Ok(None) => {}
                 Err(_) => return None,
             }
-            if !self.call.server.registry().serves(&self.call.served) {
-                return None;
+            let registry = self.call.server.registry();
+            if self.registry.as_ref().is_none_or(|known| !Arc::ptr_eq(known, &registry)) {
+                if !registry.serves(&self.call.served) {
+                    return None;
+                }
+                self.registry = Some(registry);
             }
             match self.wait().await {
                 Woken::Changed => {}
                 Woken::End => return None,
                 Woken::Bookmark => {
-                    let now = Instant::now();
-                    self.bookmark = Some(next_bookmark(now, self.deadline));
+                    let next = next_bookmark(Instant::now(), self.deadline);
+                    if let Some(bookmark) = &mut self.bookmark {
+                        bookmark.as_mut().reset(next);
+                    }
                     if let Some(chunk) = self.due_bookmark() {
                         return Some(chunk);
                     }
@@ -230,21 +253,31 @@ impl Watch {
         }
     }
 
-    fn is_over(&self) -> bool {
-        let closing = self.closing.as_ref().is_some_and(|Closing(closing)| *closing.borrow());
-        Instant::now() >= self.end || closing || *self.closed.borrow()
+    /// Whether the end has come. Never waits.
+    async fn is_over(&mut self) -> bool {
+        tokio::select! {
+            biased;
+            () = self.gone.as_mut() => true,
+            () = self.end.as_mut() => true,
+            () = std::future::ready(()) => false,
+        }
     }
 
     async fn wait(&mut self) -> Woken {
-        let bookmark = self.bookmark.unwrap_or(self.deadline);
+        let bookmark = async {
+            match &mut self.bookmark {
+                Some(bookmark) => bookmark.as_mut().await,
+                None => std::future::pending().await,
+            }
+        };
+        self.waited = true;
         tokio::select! {
             // Events before the end, so that none is lost to a deadline at the same moment.
             biased;
             changed = self.changes.changed() => if changed.is_ok() { Woken::Changed } else { Woken::End },
-            () = sleep_until(bookmark), if self.bookmark.is_some() => Woken::Bookmark,
-            () = sleep_until(self.end) => Woken::End,
-            () = closed(&mut self.closing) => Woken::End,
-            _ = self.closed.wait_for(|closed| *closed) => Woken::End,
+            () = bookmark => Woken::Bookmark,
+            () = self.end.as_mut() => Woken::End,
+            () = self.gone.as_mut() => Woken::End,
         }
     }
 
@@ -283,48 +316,53 @@ impl Watch {
     }
 
     /// Events after the cursor, from the table or from what is left of it, and the present revision.
-    fn read(&self) -> Result<(Vec<Arc<Event>>, u64), crate::store::Expired> {
-        let storage = self.call.served.storage();
+    fn read(&self) -> Result<(Vec<Arc<Event>>, u64), Expired> {
         let cursor = self.cursor;
-        let open = self.changes.borrow().is_none().then(|| {
-            self.call.server.read(|store| (store.events_after(storage, cursor, BATCH), store.revision()))
-        });
-        if let Some((Ok(events), now)) = open {
+        if let Some(table) = self.table.filter(|_| self.changes.borrow().is_none())
+            && let (Ok(events), now) =
+                self.call.server.read(|store| (store.events_in(table, cursor, BATCH), store.revision()))
+        {
             return Ok((events, now));
         }
         // The end may have come between the two looks.
         match &*self.changes.borrow() {
             Some(closed) => Ok((closed.events_after(cursor, BATCH)?, cursor)),
-            None => Err(crate::store::Expired),
+            None => Err(Expired),
         }
     }
 
     /// What happened since the cursor, as far as it fits.
-    fn event_chunk(&mut self) -> Result<Option<Bytes>, crate::store::Expired> {
+    fn event_chunk(&mut self) -> Result<Option<Bytes>, Expired> {
         loop {
             let (events, now) = self.read()?;
             if events.is_empty() {
                 self.cursor = self.cursor.max(now);
                 return Ok(None);
             }
-            let mut lines: Vec<Bytes> = Vec::new();
-            let mut size = 0;
+            // One line is sent as it is, which many watches share.
+            let (mut one, mut many): (Option<Bytes>, Vec<u8>) = (None, Vec::new());
             for event in &events {
                 self.cursor = event.revision;
                 if let Some(line) = self.event_line(event) {
                     self.sent = event.revision;
-                    size += line.len();
-                    lines.push(line);
                     self.count();
+                    let size = many.len() + line.len();
+                    if many.is_empty() && one.is_none() {
+                        one = Some(line);
+                    } else {
+                        many.extend_from_slice(&one.take().unwrap_or_default());
+                        many.extend_from_slice(&line);
+                    }
                     if size >= CHUNK || self.is_cut() {
                         break;
                     }
                 }
             }
-            match lines.as_slice() {
-                [] => {}
-                [one] => return Ok(Some(one.clone())),
-                many => return Ok(Some(Bytes::from(many.concat()))),
+            if !many.is_empty() {
+                return Ok(Some(Bytes::from(many)));
+            }
+            if one.is_some() {
+                return Ok(one);
             }
         }
     }
@@ -335,10 +373,8 @@ impl Watch {
         if !namespace.is_empty() && event.key.namespace() != namespace {
             return None;
         }
-        let matches = |stored: &Option<Arc<Stored>>| {
-            stored.as_ref().is_some_and(|stored| self.selection.matches(&self.call, &event.key, stored))
-        };
-        let (before, after) = (matches(&event.before), matches(&event.after));
+        let matches = |state| self.selection.matches_event(&self.call, event, state);
+        let (before, after) = (matches(State::Before), matches(State::After));
         // An object that leaves the selection is deleted as far as this client is concerned, with its last content in it.
         let (kind, stored) = match (before, after) {
             (false, false) => return None,
