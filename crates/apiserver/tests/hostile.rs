@@ -216,3 +216,124 @@ async fn a_watch_does_not_outlive_the_last_handle_of_its_server() {
     let ended = async { while body.frame().await.is_some() {} };
     tokio::time::timeout(Duration::from_secs(1), ended).await.expect("it ends at once");
 }
+
+/// Sends a request whose answer must be a `Status` with this code.
+async fn refused(service: &mut ApiService, method: &str, path: &str, kind: &str, body: &[u8], code: u16) {
+    let shown = String::from_utf8_lossy(&body[..body.len().min(60)]).into_owned();
+    let (status, answer) = send(service, method, path, kind, body).await;
+    assert_eq!(status, code, "{method} {path} {kind} {shown}: {answer:?}");
+    let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+    assert_eq!((&answer["kind"], &answer["code"]), (&json!("Status"), &json!(code)), "{shown}");
+    // What is told back is not as large as what was sent.
+    assert!(answer.to_string().len() < 16 << 10, "{shown}");
+}
+
+#[test]
+fn bodies_that_are_no_objects_are_refused_with_a_status() {
+    run(async {
+        let mut service = ApiServer::start(Options::default()).service();
+        define_things(&mut service).await;
+        let yaml = "application/yaml";
+        let protobuf = "application/vnd.kubernetes.protobuf";
+        let deep_yaml = format!("data: {}", "[".repeat(100_000));
+        let aliases = format!("a: &a [x,x,x,x,x,x,x,x,x]\n{}", bombs());
+        let unclosed = format!(r#"{{"metadata":{{"name":"{}"#, "a".repeat(1 << 20));
+        let deep_message = [b"k8s\0".as_slice(), &[0x12, 0x7f].repeat(5_000)].concat();
+        let long_length = b"k8s\0\x12\xff\xff\xff\xff\xff\xff\xff\xff\x7f";
+        let bodies: [(&str, &[u8]); 18] = [
+            (JSON, b""),
+            (JSON, b"{"),
+            (JSON, br#"{"metadata":{"name":"a"}"#),
+            (JSON, br#"{"metadata":{"name":"a"}}}"#),
+            (JSON, br#"[{"metadata":{"name":"a"}}]"#),
+            (JSON, b"\xff\xfe{\0}\0"),
+            (JSON, b"\xef\xbb\xbf{}"),
+            (JSON, unclosed.as_bytes()),
+            (JSON, br#"{"metadata":{"name":1e999}}"#),
+            (yaml, b"\xff\xfe"),
+            (yaml, b"a: b: c"),
+            (yaml, b"? [a]\n: b\n"),
+            (yaml, deep_yaml.as_bytes()),
+            (yaml, aliases.as_bytes()),
+            (protobuf, b""),
+            (protobuf, b"k8s\0\x12\x05abc"),
+            (protobuf, &deep_message),
+            (protobuf, long_length),
+        ];
+        for (kind, body) in bodies {
+            refused(&mut service, "POST", MAPS, kind, body, 400).await;
+        }
+        // A custom resource has no protobuf, and nothing else has CBOR.
+        refused(&mut service, "POST", THINGS, protobuf, b"k8s\0", 415).await;
+        refused(&mut service, "POST", MAPS, "application/cbor", b"\xa0", 415).await;
+    });
+}
+
+/// Nine lists of nine times the list before: a billion items if they were written out.
+fn bombs() -> String {
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+    let lists = names.windows(2).map(|pair| {
+        let item = format!("*{}", pair[0]);
+        format!("{}: &{} [{}]\n", pair[1], pair[1], [item.as_str(); 9].join(","))
+    });
+    lists.collect()
+}
+
+#[test]
+fn duplicate_keys_are_told_and_bounded() {
+    run(async {
+        let mut service = ApiServer::start(Options::default()).service();
+        let repeated = r#""k":"v","#.repeat(100_000);
+        let body = format!(r#"{{"metadata":{{"name":"a"}},"data":{{{repeated}"k":"last"}}}}"#);
+        let strict = format!("{MAPS}?fieldValidation=Strict");
+        refused(&mut service, "POST", &strict, JSON, body.as_bytes(), 400).await;
+        let (status, answer) = send(&mut service, "POST", MAPS, JSON, body.as_bytes()).await;
+        assert_eq!(status, 201, "{answer:?}");
+        assert!(String::from_utf8_lossy(&answer).contains(r#""data":{"k":"last"}"#), "the last one counts");
+        // Each at a place of its own.
+        let lists: Vec<String> = (0..50_000).map(|n| format!(r#""d{n}":{{"x":1,"x":2}}"#)).collect();
+        let body = format!(r#"{{"metadata":{{"name":"b"}},{}}}"#, lists.join(","));
+        refused(&mut service, "POST", &strict, JSON, body.as_bytes(), 400).await;
+    });
+}
+
+#[test]
+fn absurd_queries_are_answered() {
+    run(async {
+        let mut service = ApiServer::start(Options::default()).service();
+        let requirements: Vec<String> = (0..9_000).map(|n| format!("k{n}")).collect();
+        let values: Vec<String> = (0..9_000).map(|n| format!("v{n}")).collect();
+        let long = "x".repeat(60_000);
+        for (query, code) in [
+            (format!("labelSelector={}", requirements.join(",")), 200),
+            (format!("labelSelector=k+in+({})", values.join(",")), 200),
+            (format!("labelSelector=k%3D{long}"), 400),
+            (format!("labelSelector={}", "(".repeat(60_000)), 400),
+            (format!("labelSelector={}", "!".repeat(60_000)), 400),
+            (format!("fieldSelector=metadata.name%3D{long}"), 200),
+            (format!("fieldSelector={}", "metadata.name%3Da,".repeat(3_000)), 200),
+            (format!("fieldSelector={long}"), 400),
+            (format!("continue={long}"), 400),
+            ("continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiLy4uLy4uIn0".to_owned(), 400),
+            ("limit=99999999999999999999".to_owned(), 400),
+            ("limit=-1".to_owned(), 200),
+            ("resourceVersion=-1".to_owned(), 400),
+            ("resourceVersion=1&resourceVersion=x".to_owned(), 200),
+            ("limit=1&".repeat(8_000), 200),
+            ("&=&%=%zz&a=%00".to_owned(), 200),
+            (format!("{long}={long}").chars().take(60_000).collect(), 200),
+            ("watch=1&timeoutSeconds=99999999999999999999".to_owned(), 400),
+            ("watch=1&timeoutSeconds=-1".to_owned(), 200),
+        ] {
+            let path = format!("{MAPS}?{query}&timeoutSeconds=1");
+            let (status, answer) = send(&mut service, "GET", &path, JSON, b"").await;
+            let shown = &path[..path.len().min(100)];
+            assert_eq!(
+                status,
+                code,
+                "{shown}: {}",
+                String::from_utf8_lossy(&answer[..answer.len().min(300)])
+            );
+        }
+    });
+}

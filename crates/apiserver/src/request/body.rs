@@ -18,8 +18,8 @@ use crate::status::ApiError;
 /// Largest body that is read, in bytes.
 pub(crate) const LIMIT: usize = 3 << 20;
 
-/// Duplicate fields beyond this number are not reported.
-pub(super) const DUPLICATES: usize = 64;
+/// Duplicate and unknown fields that strict decoding reports at most, as Go's decoder does.
+pub(crate) const COMPLAINTS: usize = 100;
 
 /// 413 for a body above [`LIMIT`].
 pub(crate) fn too_large() -> ApiError {
@@ -212,7 +212,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
             if object.contains_key(&name) {
                 let text = format!("duplicate field \"{path}\"");
                 let mut found = self.found.borrow_mut();
-                if found.len() < DUPLICATES && !found.contains(&text) {
+                if found.len() < COMPLAINTS && !found.contains(&text) {
                     found.push(text);
                 }
             }

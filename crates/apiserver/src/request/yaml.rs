@@ -151,7 +151,7 @@ impl<'de> Visitor<'de> for Reader {
             let line = field.referenced.line();
             let mut node = field.value;
             repeated.append(&mut node.repeated);
-            if object.contains_key(&name) && repeated.len() < body::DUPLICATES {
+            if object.contains_key(&name) && repeated.len() < body::COMPLAINTS {
                 let key = Value::from(name.as_str());
                 repeated.push(format!("line {line}: key {key} already set in map"));
             }

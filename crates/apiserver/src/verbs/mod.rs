@@ -131,6 +131,9 @@ impl Call {
                 unknown = body::in_document_order(bytes, unknown);
             }
             strict.extend(unknown.into_iter().map(|path| format!("unknown field \"{path}\"")));
+            if !served.is_custom() {
+                strict.truncate(body::COMPLAINTS);
+            }
             if validation == FieldValidation::Strict && !strict.is_empty() {
                 let why = crate::request::yaml::strict_error(&strict);
                 return Err(self.cannot_be_handled(&format!("strict decoding error: {why}")));
