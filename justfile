@@ -69,6 +69,14 @@ load *arguments:
     cargo build --profile bench -p kube-apiserver-embedded --bin kube-apiserver-embedded
     cargo run --profile bench -p kube-apiserver-embedded --example load -- {{arguments}}
 
+# bytes that break the API server: `just fuzz bodies`; needs cargo-fuzz and a nightly compiler
+fuzz target:
+    cd crates/apiserver && cargo +nightly fuzz run {{target}}
+
+# the same with proptest, for as many inputs as asked for
+any-input inputs="100000":
+    INPUTS={{inputs}} cargo test --release -p kube-apiserver-embedded --test any_input
+
 # expectations in tests that changed on purpose; read the diff before committing it
 expect-update *arguments:
     UPDATE_EXPECT=1 cargo test {{arguments}}

@@ -1,0 +1,276 @@
+//! A server to send anything to, and what is asked of its answers.
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use kube_apiserver_embedded::{ApiServer, ApiService, Options};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
+use tower_service::Service;
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+const JSON: &str = "application/json";
+const YAML: &str = "application/yaml";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// A server with a few objects.
+pub struct Target {
+    runtime: Runtime,
+    service: ApiService,
+}
+
+/// An answer that was checked.
+struct Answer {
+    code: u16,
+    body: Bytes,
+}
+
+impl Answer {
+    fn is_success(&self) -> bool {
+        self.code < 300
+    }
+
+    fn value(&self) -> Value {
+        let mut reader = serde_json::Deserializer::from_slice(&self.body);
+        // What is answered may be deeper than what was sent, by the fields of its owners.
+        reader.disable_recursion_limit();
+        Value::deserialize(&mut reader).expect("an answer in JSON is JSON")
+    }
+}
+
+impl Target {
+    /// A server with an object of each of three kinds: without a status, with one, and a custom one.
+    pub fn start() -> Self {
+        // Time stands still, so that no timeout is waited for.
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+        let runtime = runtime.expect("a runtime without input and output needs nothing of the system");
+        let service = {
+            let _time = runtime.enter();
+            ApiServer::start(Options::default()).service()
+        };
+        let mut target = Self { runtime, service };
+        let definition = json!({
+            "metadata": {"name": "things.example.com"},
+            "spec": {
+                "group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                        "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                        "data": {"type": "object", "additionalProperties": {"type": "string"}},
+                        "list": {
+                            "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+                            "items": {"type": "object", "required": ["k"], "properties": {
+                                "k": {"type": "string"}, "n": {"type": "integer"},
+                            }},
+                        },
+                    }}},
+                }],
+            },
+        });
+        let template = json!({
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}], "env": [{"name": "a"}]}]},
+        });
+        let selector = json!({"matchLabels": {"app": "web"}});
+        for (collection, object) in [
+            (DEFINITIONS, definition),
+            (MAPS, json!({"metadata": {"name": "a", "labels": {"app": "web"}}, "data": {"k": "v"}})),
+            (
+                DEPLOYMENTS,
+                json!({"metadata": {"name": "a"}, "spec": {"selector": selector, "template": template}}),
+            ),
+            (
+                THINGS,
+                json!({
+                    "apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"},
+                    "spec": {"x": 1}, "data": {"k": "v"}, "list": [{"k": "a", "n": 1}],
+                }),
+            ),
+        ] {
+            let answer = target.send("POST", collection, JSON, JSON, object.to_string().as_bytes());
+            assert!(answer.is_success(), "{collection}: {:?}", answer.body);
+        }
+        target
+    }
+
+    /// An object in JSON or YAML: created or refused, and if created then read and written back without a change.
+    pub fn body(&mut self, data: &[u8]) {
+        for collection in [MAPS, DEPLOYMENTS, THINGS] {
+            for media_type in [JSON, YAML] {
+                let answer = self.send("POST", collection, media_type, JSON, data);
+                self.round_trip(collection, &answer);
+            }
+        }
+        let path = format!("{MAPS}/a?dryRun=All");
+        self.send("PUT", &path, JSON, JSON, data);
+        self.send("DELETE", &path, JSON, JSON, data);
+    }
+
+    /// An object in protobuf, with the prefix that every one has, and without.
+    pub fn protobuf(&mut self, data: &[u8]) {
+        for data in [data.to_vec(), [b"k8s\0", data].concat()] {
+            for collection in [MAPS, DEPLOYMENTS] {
+                let answer = self.send("POST", collection, PROTOBUF, JSON, &data);
+                self.round_trip(collection, &answer);
+            }
+            let path = format!("{MAPS}/a?dryRun=All");
+            self.send("PUT", &path, PROTOBUF, PROTOBUF, &data);
+            self.send("DELETE", &path, PROTOBUF, JSON, &data);
+        }
+    }
+
+    /// A selector of labels, and of fields.
+    pub fn selector(&mut self, text: &str) {
+        let text = encoded(text);
+        for collection in [MAPS, DEPLOYMENTS, THINGS, "/api/v1/pods", "/api/v1/events"] {
+            for query in ["labelSelector", "fieldSelector"] {
+                self.send("GET", &format!("{collection}?{query}={text}"), "", JSON, b"");
+            }
+        }
+    }
+
+    /// A patch of each type. Those that are not a dry run leave an object that can be read.
+    pub fn patch(&mut self, data: &[u8]) {
+        for media_type in [
+            "application/json-patch+json",
+            "application/merge-patch+json",
+            "application/strategic-merge-patch+json",
+            "application/apply-patch+yaml",
+        ] {
+            for collection in [MAPS, DEPLOYMENTS, THINGS] {
+                for query in ["?fieldManager=f&dryRun=All", "/status?fieldManager=f&dryRun=All"] {
+                    let path = format!("{collection}/a{query}");
+                    let answer =
+                        self.send("PATCH", &path.replace("a?", "a?force=true&"), media_type, JSON, data);
+                    if answer.is_success() {
+                        assert!(answer.value()["metadata"].is_object(), "{path}");
+                    }
+                    self.send("PATCH", &path, media_type, JSON, data);
+                }
+            }
+        }
+    }
+
+    /// A path with or without a query, or a query of a path that exists.
+    pub fn path(&mut self, text: &str) {
+        let text: String = text.chars().filter(|c| c.is_ascii_graphic() && *c != '#').collect();
+        for path in [
+            format!("/{}", text.trim_start_matches('/')),
+            format!("{MAPS}?{text}"),
+            format!("{MAPS}/a?{text}"),
+            format!("{THINGS}?watch=1&timeoutSeconds=1&{text}"),
+        ] {
+            for accept in [JSON, "application/json;as=Table;g=meta.k8s.io;v=v1", PROTOBUF, &text] {
+                self.send("GET", &path, "", accept, b"");
+            }
+            self.send("DELETE", &format!("{path}&dryRun=All"), "", JSON, b"");
+        }
+    }
+
+    /// An object that was created is the same when it is written back as it was read, and can be deleted.
+    fn round_trip(&mut self, collection: &str, created: &Answer) {
+        if !created.is_success() {
+            return;
+        }
+        let created = created.value();
+        let metadata =
+            |object: &Value, field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let path = format!("{collection}/{}", encoded(&metadata(&created, "name")));
+        for media_type in [JSON, YAML, PROTOBUF] {
+            if media_type == PROTOBUF && collection == THINGS {
+                continue;
+            }
+            let read = self.send("GET", &path, "", media_type, b"");
+            assert!(read.is_success(), "{path}: {:?}", read.body);
+            let written = self.send("PUT", &path, media_type, JSON, &read.body);
+            assert!(written.is_success(), "{path} in {media_type}: {:?}\n{:?}", read.body, written.body);
+            let written = written.value();
+            assert_eq!(
+                metadata(&written, "resourceVersion"),
+                metadata(&created, "resourceVersion"),
+                "{media_type}: {created} became {written}"
+            );
+        }
+        let answer = self.send("DELETE", &path, JSON, JSON, br#"{"gracePeriodSeconds":0}"#);
+        assert!(answer.is_success(), "{path}: {:?}", answer.body);
+        // Its finalizers, if any, are nobody's business.
+        self.send(
+            "PATCH",
+            &path,
+            "application/merge-patch+json",
+            JSON,
+            br#"{"metadata":{"finalizers":null}}"#,
+        );
+    }
+
+    /// Sends a request and checks what holds of every answer.
+    fn send(&mut self, method: &str, path: &str, media_type: &str, accept: &str, body: &[u8]) -> Answer {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", media_type)
+            .header("accept", accept)
+            .body(Full::new(Bytes::copy_from_slice(body)));
+        // What the http crate does not take, no transport delivers.
+        let Ok(request) = request else {
+            return Answer { code: 400, body: Bytes::new() };
+        };
+        let service = &mut self.service;
+        let answer = self.runtime.block_on(async {
+            let answer = service.call(request).await.expect("without faults every request is answered");
+            let (head, body) = answer.into_parts();
+            let body = body.collect().await.map(http_body_util::Collected::to_bytes);
+            (head, body.unwrap_or_default())
+        });
+        let (head, body) = answer;
+        let answer = Answer { code: head.status.as_u16(), body };
+        let type_of_answer =
+            head.headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        if head.status.as_u16() >= 400 && type_of_answer.starts_with(JSON) {
+            let status = answer.value();
+            assert_eq!(status["kind"], "Status", "{method} {path}: {status}");
+            assert_eq!(status["code"], head.status.as_u16(), "{method} {path}: {status}");
+            assert!(is_the_clients_fault(&status), "{method} {path}: {status}");
+        }
+        answer
+    }
+}
+
+/// Whether an error is one that the client can do something about. Some of these are 5xx in Kubernetes too.
+fn is_the_clients_fault(status: &Value) -> bool {
+    let message = status["message"].as_str().unwrap_or_default();
+    match status["code"].as_u64() {
+        Some(400..=499) => true,
+        Some(500) => KNOWN_INTERNAL.iter().any(|known| message.contains(known)),
+        Some(504) => message.contains("Too large resource version"),
+        _ => false,
+    }
+}
+
+/// What kube-apiserver says with 500 to clients that send something wrong.
+const KNOWN_INTERNAL: [&str; 13] = [
+    "resourceVersion should not be set on objects to be created",
+    "strconv.ParseUint: parsing",
+    "cannot merge lists without merge key",
+    "merging lists cannot yet be specified in the patch",
+    "no elements in any of the given slices",
+    "list element types are not identical",
+    "doesn't match $setElementOrder list",
+    "expected a []interface {}, but received a",
+    "unable to find api field in struct",
+    "unknown patch type",
+    "does not contain declared merge key",
+    "failed to create typed patch object",
+    "failed to convert new object",
+];
+
+/// Text as a part of a query or of a path.
+fn encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02x}")).collect()
+}
