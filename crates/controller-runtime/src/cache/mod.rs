@@ -218,6 +218,9 @@ pub(crate) trait AnyInformer: Send + Sync {
     /// Whether it knows the present.
     fn status(&self) -> watch::Receiver<Status>;
 
+    /// What it holds.
+    fn stats(&self) -> Stats;
+
     /// Lists and watches until dropped.
     fn run(
         self: Arc<Self>,
@@ -235,6 +238,10 @@ impl<K: StaticObject> AnyInformer for Informer<K> {
 
     fn status(&self) -> watch::Receiver<Status> {
         Informer::status(self)
+    }
+
+    fn stats(&self) -> Stats {
+        self.shelf.stats()
     }
 
     fn run(

@@ -151,6 +151,10 @@ impl Manager {
                 servers: Servers::default(),
             }),
         };
+        let cache = Arc::clone(&manager.shared.cache);
+        manager.shared.metrics.caches(move || {
+            cache.informers().iter().map(|informer| (informer.resource(), informer.stats())).collect()
+        });
         manager.add_servers();
         manager.add_own(caches, Group::Caches);
         manager

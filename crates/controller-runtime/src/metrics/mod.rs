@@ -20,6 +20,8 @@
 //! | `rest_client_requests_total` | counter: code, method, host |
 //! | `rest_client_…` | see [`Metrics::register_rest_client_metrics`] |
 //! | `certwatcher_read_certificate_total`, `certwatcher_read_certificate_errors_total` | counter |
+//! | `controller_runtime_cache_objects` | gauge: resource; not in Go |
+//! | `controller_runtime_cache_bytes` | gauge: resource, form (`decoded`, `text`); not in Go |
 //!
 //! The label `priority` has Go's numbers: `0` for what happened, `-100` for the initial list; `100` is what Go's users
 //! choose for more.
@@ -29,6 +31,7 @@
 //! Native histograms, which need the protobuf format, and the collectors of the Go runtime.
 
 mod access;
+mod cache;
 mod certificates;
 mod controller;
 mod election;
@@ -144,6 +147,15 @@ impl Metrics {
     /// What a client tells of its requests.
     pub(crate) fn rest_client(&self) -> Arc<dyn ClientMetrics> {
         Arc::clone(&self.inner.rest_client) as Arc<dyn ClientMetrics>
+    }
+
+    /// Shows what the caches hold.
+    pub(crate) fn caches(
+        &self,
+        look: impl Fn() -> Vec<(String, crate::cache::Stats)> + Send + Sync + 'static,
+    ) {
+        let collector = cache::CacheCollector(Box::new(look));
+        self.inner.registry.lock().register_collector(Box::new(collector));
     }
 
     pub(crate) fn certificates(&self) -> CertificateMetrics {

@@ -460,3 +460,16 @@ async fn new_objects_are_never_delayed() {
     assert_eq!((notes.names().len(), began.elapsed()), (300, Duration::ZERO));
     assert_eq!(metric(&manager, "workqueue_retries_total"), "0");
 }
+
+#[tokio::test(start_paused = true)]
+async fn metrics_tell_what_the_caches_hold() {
+    let env = environment().await;
+    Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
+    let manager = manager(&env);
+    let widgets = manager.cached::<Widget>();
+    let _running = Running::start(manager.clone()).await;
+    assert_eq!(widgets.len(), 1);
+    assert_eq!(metric(&manager, "controller_runtime_cache_objects{resource=\"widgets.example.com\"}"), "1");
+    let text = "controller_runtime_cache_bytes{resource=\"widgets.example.com\",form=\"text\"}";
+    assert_ne!(metric(&manager, text), "0");
+}
