@@ -61,8 +61,7 @@
 //!
 //! # What is not here
 //!
-//! Webhooks; caches of single namespaces or by selector; indexes; kinds
-//! known only at run time. Reads from a cache may be older than your own last write. `k8s-openapi` needs a version
+//! Webhooks; controllers of kinds known only at run time, which can be cached. `k8s-openapi` needs a version
 //! feature (`v1_36`, say), which your binary chooses, as it chooses the TLS stack of `kube`.
 
 mod builder;

@@ -228,7 +228,12 @@ impl<K: Object> ObjectKey<K> {
     pub fn of(object: &K) -> Option<Self> {
         let ObjectMeta { namespace, name, .. } = object.meta();
         let namespace = namespace.as_deref().map(Arc::from);
-        Some(Self::new(K::Scope::namespace(namespace.as_ref())?, name.as_deref()?))
+        Self::from_parts(namespace.as_ref(), name.as_deref()?)
+    }
+
+    /// The key of the object `name` in `namespace`; `None` if there is no namespace and the kind is namespaced.
+    pub(crate) fn from_parts(namespace: Option<&Arc<str>>, name: impl Into<Arc<str>>) -> Option<Self> {
+        Some(Self::new(K::Scope::namespace(namespace)?, name))
     }
 
     /// The key in the given metadata; `None` if they are those of a cluster-scoped object and the kind is namespaced.

@@ -78,7 +78,7 @@ pub(crate) type Connect<R> = Box<dyn Fn(&Inbox<R>) -> Subscription + Send + Sync
 
 impl<K: StaticObject, R: Request> Kind<K, R> {
     pub(crate) fn attach(self, cache: &Cache) -> Connect<R> {
-        let (cached, source) = (cache.cached::<K>(), Arc::new(self));
+        let (cached, source) = (cache.of_kind::<K>(), Arc::new(self));
         let name: Arc<str> = Arc::from(resource_name::<K>());
         Box::new(move |inbox| {
             let (source, name, inbox) = (Arc::clone(&source), Arc::clone(&name), inbox.clone());

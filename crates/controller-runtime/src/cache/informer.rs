@@ -1,38 +1,60 @@
-//! All objects of one kind, and who wants to know of their changes.
+//! All objects of one kind as one Rust type, and who wants to know of their changes.
 
 use std::{
+    any::Any,
     collections::BTreeMap,
-    sync::{Arc, Weak},
+    sync::{Arc, OnceLock, Weak},
 };
 
+use imbl::OrdMap;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::watch;
+use serde_json::value::RawValue;
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
 
 use super::{
+    ResourceVersion, Uid,
+    feed::{Form, Sink, Trouble},
+    index::{self, AnyIndex, Table},
     lazy::Lazy,
+    query::Query,
+    registry::Seat,
     shelf::{Holding, Shelf},
-    store::Store,
+    stats::Stats,
+    store::{Part, Store},
 };
 use crate::{
     event::Event,
     object::{Object, ObjectKey},
 };
 
-/// All objects of one kind, kept up to date while [`Informer::run`] runs.
+/// All objects of a query as one Rust type. A [`Feed`](super::feed::Feed) keeps it up to date.
 pub(crate) struct Informer<K: Object> {
+    query: Query,
     /// Makes of what the API server sends what the store holds.
-    pub(super) shelf: Shelf<K>,
+    shelf: Shelf<K>,
     store: RwLock<Store<K>>,
-    /// Held while events are delivered, so that every subscriber sees them in one order, and a late one sees the
-    /// present first. Taken before `store`, never while it is held.
-    subscribers: Mutex<Subscribers<K>>,
+    /// Held while the store changes and while that is told, so that every subscriber sees events in one order, and a late
+    /// one sees the present first. Taken before `store`, never while it is held.
+    writer: Mutex<Writer<K>>,
     status: watch::Sender<Status>,
+    /// The objects by owner, once somebody asked.
+    owners: OnceLock<Arc<Table<K, Uid>>>,
+    /// The place at the feed, given up with the informer.
+    seat: OnceLock<Seat>,
 }
 
-struct Subscribers<K: Object> {
+struct Writer<K: Object> {
     /// In the order in which they subscribed.
-    all: BTreeMap<u64, Subscriber<K>>,
+    subscribers: BTreeMap<u64, Subscriber<K>>,
     next: u64,
+    indexes: Vec<Weak<dyn AnyIndex<K>>>,
+    /// Woken when readers see one object otherwise.
+    waiting: BTreeMap<ObjectKey<K>, Weak<Notify>>,
+    /// Presents that have not arrived whole.
+    arriving: BTreeMap<Part, BTreeMap<ObjectKey<K>, Lazy<K>>>,
 }
 
 type Subscriber<K> = Box<dyn Fn(&Event<K>) + Send>;
@@ -42,27 +64,41 @@ type Subscriber<K> = Box<dyn Fn(&Event<K>) + Send>;
 pub(crate) struct Status {
     pub(crate) synced: bool,
     /// What last went wrong, until something goes right.
-    pub(crate) error: Option<String>,
+    pub(crate) trouble: Option<Trouble>,
 }
 
+/// Reading.
 impl<K: Object> Informer<K> {
     /// Of the kind that `info` says.
-    pub(crate) fn new(info: &K::DynamicType, holding: Holding, managed_fields: bool) -> Self {
+    pub(crate) fn new(info: &K::DynamicType, query: Query, holding: Holding, managed_fields: bool) -> Self {
+        let (subscribers, waiting, arriving) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         Self {
+            query,
             shelf: Shelf::new(info, holding, managed_fields),
             store: RwLock::default(),
-            subscribers: Mutex::new(Subscribers { all: BTreeMap::new(), next: 0 }),
+            writer: Mutex::new(Writer { subscribers, next: 0, indexes: Vec::new(), waiting, arriving }),
             status: watch::Sender::default(),
+            owners: OnceLock::new(),
+            seat: OnceLock::new(),
         }
+    }
+
+    /// Takes the place at the feed, once.
+    pub(super) fn sit(&self, seat: Seat) {
+        let _ = self.seat.set(seat);
+    }
+
+    pub(crate) fn query(&self) -> &Query {
+        &self.query
     }
 
     pub(crate) fn get(&self, key: &ObjectKey<K>) -> Option<Lazy<K>> {
         self.store.read().get(key).cloned()
     }
 
-    /// The objects that `keep` wants, in key order.
-    pub(crate) fn list(&self, keep: impl Fn(&Lazy<K>) -> bool) -> Vec<Lazy<K>> {
-        self.store.read().objects().filter(|object| keep(object)).cloned().collect()
+    /// All objects as of now.
+    pub(crate) fn snapshot(&self) -> OrdMap<ObjectKey<K>, Lazy<K>> {
+        self.store.read().snapshot()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -72,58 +108,232 @@ impl<K: Object> Informer<K> {
     pub(crate) fn status(&self) -> watch::Receiver<Status> {
         self.status.subscribe()
     }
+}
 
-    /// Calls `subscriber` with the present, as initial creates in key order, and then with every event, until the
-    /// subscription is dropped.
+/// Being told.
+impl<K: Object> Informer<K> {
+    /// Calls `subscriber` with what the watch has told, as initial creates in key order, and then with every event, until
+    /// the subscription is dropped, which keeps the informer going.
     ///
     /// It is called where events are delivered and must neither block nor panic.
     pub(crate) fn subscribe(
         self: &Arc<Self>,
         subscriber: impl Fn(&Event<K>) + Send + 'static,
     ) -> Subscription {
-        let mut subscribers = self.subscribers.lock();
-        for object in self.list(|_| true) {
+        let mut writer = self.writer.lock();
+        let told: Vec<_> = self.store.read().told().collect();
+        for object in told {
             subscriber(&Event::Create { object, in_initial_list: true });
         }
-        let id = subscribers.next;
-        subscribers.next += 1;
-        subscribers.all.insert(id, Box::new(subscriber));
-        // Weak, because a subscriber may hold a handle of the cache that it subscribes to.
-        let informer = Arc::downgrade(self);
-        Subscription { end: Some(Box::new(move || Self::unsubscribe(&informer, id))) }
+        let id = writer.next;
+        writer.next += 1;
+        writer.subscribers.insert(id, Box::new(subscriber));
+        let informer = Arc::clone(self);
+        Subscription { end: Some(Box::new(move || informer.unsubscribe(id))) }
     }
 
-    fn unsubscribe(informer: &Weak<Self>, id: u64) {
-        if let Some(informer) = informer.upgrade() {
-            // What the subscriber holds is dropped after the lock is released.
-            let _subscriber = informer.subscribers.lock().all.remove(&id);
+    fn unsubscribe(&self, id: u64) {
+        // What the subscriber holds is dropped after the lock is released.
+        let _subscriber = self.writer.lock().subscribers.remove(&id);
+    }
+
+    /// Keeps an index up to date from now on, and fills it with the present.
+    pub(super) fn add_index(&self, index: &Arc<dyn AnyIndex<K>>) {
+        let mut writer = self.writer.lock();
+        for (key, object) in &self.snapshot() {
+            index.change(key, None, Some(object));
         }
+        writer.indexes.retain(|known| known.strong_count() > 0);
+        writer.indexes.push(Arc::downgrade(index));
+    }
+
+    /// The objects by owner.
+    pub(super) fn owners(&self) -> &Table<K, Uid> {
+        self.owners.get_or_init(|| {
+            let table = Arc::new(index::by_owner());
+            let index: Arc<dyn AnyIndex<K>> = Arc::clone(&table) as _;
+            self.add_index(&index);
+            table
+        })
+    }
+
+    /// Woken whenever readers see the object otherwise.
+    pub(super) fn notify(&self, key: &ObjectKey<K>) -> Arc<Notify> {
+        let mut writer = self.writer.lock();
+        if let Some(notify) = writer.waiting.get(key).and_then(Weak::upgrade) {
+            return notify;
+        }
+        let notify = Arc::new(Notify::new());
+        writer.waiting.retain(|_, waiting| waiting.strong_count() > 0);
+        writer.waiting.insert(key.clone(), Arc::downgrade(&notify));
+        notify
+    }
+
+    /// Takes an object that was told. A state that is held already stays the one held.
+    fn take(&self, object: &RawValue) -> Option<Lazy<K>> {
+        self.shelf.take_unless(object, |meta| self.store.read().held(meta).cloned())
     }
 
     /// Changes the store, then tells everybody.
-    pub(super) fn update(&self, change: impl FnOnce(&mut Store<K>) -> Vec<Event<K>>) {
-        let subscribers = self.subscribers.lock();
-        let events = change(&mut self.store.write());
-        for event in &events {
-            for subscriber in subscribers.all.values() {
+    fn update(&self, writer: &mut Writer<K>, change: impl FnOnce(&mut Store<K>) -> Vec<Event<K>>) {
+        let events = {
+            let mut store = self.store.write();
+            change(&mut store)
+        };
+        self.tell(writer, &events);
+    }
+
+    /// Tells of what has changed in the store, indexes first: who is told of a change may look for it.
+    fn tell(&self, writer: &mut Writer<K>, events: &[Event<K>]) {
+        let changes = self.store.write().take_changes();
+        for change in changes {
+            for index in writer.indexes.iter().filter_map(Weak::upgrade) {
+                index.change(&change.key, change.old.as_ref(), change.new.as_ref());
+            }
+            if let Some(waiting) = writer.waiting.get(&change.key).and_then(Weak::upgrade) {
+                waiting.notify_waiters();
+            }
+        }
+        for event in events {
+            for subscriber in writer.subscribers.values() {
                 subscriber(event);
             }
         }
     }
+}
 
-    /// A complete list has been taken over.
-    pub(super) fn synced(&self) {
-        self.status.send_replace(Status { synced: true, error: None });
+/// Being fed.
+impl<K: Object> Sink for Informer<K> {
+    fn form(&self) -> Form {
+        if K::metadata_api() { Form::Metadata } else { Form::Whole }
     }
 
-    /// The connection works.
-    pub(super) fn works(&self) {
-        self.status.send_if_modified(|status| status.error.take().is_some());
+    fn begin(&self, part: &Part) {
+        self.writer.lock().arriving.insert(part.clone(), BTreeMap::new());
     }
 
-    /// Something went wrong.
-    pub(super) fn failed(&self, error: String) {
-        self.status.send_modify(|status| status.error = Some(error));
+    fn arrived(&self, part: &Part, object: &RawValue) {
+        if let Some(object) = self.take(object) {
+            self.writer.lock().arriving.entry(part.clone()).or_default().insert(object.key(), object);
+        }
+    }
+
+    fn left(&self, part: &Part, object: &RawValue) {
+        if let Some(object) = self.shelf.take(object) {
+            self.writer.lock().arriving.entry(part.clone()).or_default().remove(&object.key());
+        }
+    }
+
+    fn complete(&self, part: &Part, version: &ResourceVersion) {
+        let mut writer = self.writer.lock();
+        let list = writer.arriving.remove(part).unwrap_or_default();
+        // A copy is changed, so that readers wait for nothing but its taking the place of the old one.
+        let mut store = self.store.read().clone();
+        let events = store.replace(part, list.into_values(), version.number());
+        let old = std::mem::replace(&mut *self.store.write(), store);
+        drop(old);
+        self.tell(&mut writer, &events);
+    }
+
+    fn applied(&self, part: &Part, object: &RawValue) -> Option<ResourceVersion> {
+        let object = self.take(object)?;
+        let version = object.meta().resource_version().cloned();
+        self.update(&mut self.writer.lock(), |store| store.upsert(part, object));
+        version
+    }
+
+    fn deleted(&self, part: &Part, object: &RawValue) -> Option<ResourceVersion> {
+        let object = self.shelf.take(object)?;
+        let version = object.meta().resource_version().cloned();
+        self.update(&mut self.writer.lock(), |store| store.remove(part, object));
+        version
+    }
+
+    fn passed(&self, part: &Part, version: &ResourceVersion) {
+        self.update(&mut self.writer.lock(), |store| {
+            store.passed(part, version.number());
+            Vec::new()
+        });
+    }
+
+    fn withdraw(&self, part: &Part) {
+        self.update(&mut self.writer.lock(), |store| store.withdraw(part));
+    }
+
+    fn parts(&self, parts: &[Part]) {
+        let store = self.store.read();
+        if parts.iter().all(|part| store.knows(part)) {
+            drop(store);
+            self.status.send_if_modified(|status| !std::mem::replace(&mut status.synced, true));
+        }
+    }
+
+    fn works(&self) {
+        self.status.send_if_modified(|status| status.trouble.take().is_some());
+    }
+
+    fn failed(&self, trouble: &Trouble) {
+        self.status.send_modify(|status| status.trouble = Some(trouble.clone()));
+    }
+
+    fn waiting_since(&self, part: &Part) -> Option<Instant> {
+        self.store.read().waiting_since(part)
+    }
+}
+
+/// An informer of some type.
+pub(crate) trait AnyInformer: Sink {
+    /// The resource, as messages name it.
+    fn resource(&self) -> String;
+
+    /// Whether it knows the present.
+    fn status(&self) -> watch::Receiver<Status>;
+
+    /// What it holds.
+    fn stats(&self) -> Stats;
+
+    /// Lays the answer to a write over what the watch has told.
+    fn wrote(&self, object: &RawValue, now: Instant);
+
+    /// Hides an object that is gone.
+    fn gone(&self, namespace: Option<&str>, name: &str, uid: &str, now: Instant);
+
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+}
+
+impl<K: Object> AnyInformer for Informer<K> {
+    fn resource(&self) -> String {
+        self.query.describe()
+    }
+
+    fn status(&self) -> watch::Receiver<Status> {
+        Informer::status(self)
+    }
+
+    fn stats(&self) -> Stats {
+        self.shelf.stats()
+    }
+
+    fn wrote(&self, object: &RawValue, now: Instant) {
+        let Some(held) = self.shelf.take(object) else { return };
+        let Some(selected) = self.query.selects(held.meta(), object) else { return };
+        self.update(&mut self.writer.lock(), |store| {
+            store.wrote(held, selected, now);
+            Vec::new()
+        });
+    }
+
+    fn gone(&self, namespace: Option<&str>, name: &str, uid: &str, now: Instant) {
+        let namespace = namespace.map(Arc::from);
+        let Some(key) = ObjectKey::<K>::from_parts(namespace.as_ref(), name) else { return };
+        self.update(&mut self.writer.lock(), |store| {
+            store.deleted(&key, Uid::from(uid), now);
+            Vec::new()
+        });
+    }
+
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
     }
 }
 

@@ -204,8 +204,7 @@ impl<K: Object> Lazy<K> {
         self.decode_as::<PartialObjectMeta<K>>().map(|object| object.metadata)
     }
 
-    /// Whether both are the same handle's.
-    #[cfg(test)]
+    /// Whether both are handles of the same state.
     pub(crate) fn ptr_eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.state, &other.state)
     }

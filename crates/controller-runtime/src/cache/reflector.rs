@@ -1,171 +1,330 @@
-//! The shell around [`ListWatch`]: asks the API server and keeps an informer up to date.
+//! The shell around [`ListWatch`]: asks the API server and feeds what it answers.
 
 use futures::StreamExt;
+use http::header::{ACCEPT, HeaderValue, RETRY_AFTER};
 use http_body_util::BodyExt;
 use kube::{
     client::Body,
     core::{
-        Request as ApiRequest,
+        DynamicObject, Request as ApiRequest, Resource,
         params::{ListParams, WatchParams},
     },
 };
-use tokio::time::{Duration, Instant, sleep, timeout, timeout_at};
+use parking_lot::Mutex;
+use tokio::{
+    sync::watch,
+    time::{Duration, Instant, sleep, sleep_until, timeout},
+};
 
 use super::{
-    informer::Informer,
-    lazy::Lazy,
+    ResourceVersion, access, definition,
+    feed::{Feed, Form, Trouble},
     list_watch::{Failure, Input, ListWatch, Step},
-    wire::{self, Line, Lines, Page},
+    store::Part,
+    wire::{self, Line, Lines},
 };
-use crate::{
-    client::describe,
-    object::{Object, StaticObject, resource_name},
-};
+use crate::client::describe;
 
 /// Objects per page of a list.
 const PAGE_SIZE: u32 = 500;
 
-/// How long a page may take, and a watch until its answer begins: as long as API servers work on a request.
+/// How long a page may take, a watch until its answer begins, and a present until its next object arrives: as long as
+/// API servers work on a request.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 /// How long a watch may stay open past the time at which the server should have ended it.
 const OVERDUE: Duration = Duration::from_secs(10);
 
+/// How long a watch may be silent while a write of ours waits to be told.
+const WRITE_TOLD_WITHIN: Duration = Duration::from_secs(30);
+
 /// A watch that ends sooner and without a word is not taken up again at once, as in client-go.
 const VERY_SHORT: Duration = Duration::from_secs(1);
 
-impl<K: StaticObject> Informer<K> {
+/// One list and watch of a feed.
+pub(super) struct Reflector<'f> {
+    pub(super) feed: &'f Feed,
+    pub(super) client: kube::Client,
+    pub(super) part: Part,
+    pub(super) form: Form,
+}
+
+impl Reflector<'_> {
     /// Lists and watches until dropped.
-    ///
-    /// Dropping the future at any point leaves the store as it was last; running again brings it up to date.
-    pub(crate) async fn run(&self, client: &kube::Client, rng: fastrand::Rng) {
-        let mut machine = ListWatch::new(rng);
-        let mut listed = Vec::new();
+    pub(super) async fn run(&self, machine: &Mutex<ListWatch>) {
         let mut input = Input::Start;
         loop {
-            input = match machine.step(input, Instant::now()) {
+            let step = machine.lock().step(input, Instant::now());
+            input = match step {
                 Step::Wait(delay) => {
                     sleep(delay).await;
                     Input::Waited
                 }
-                Step::List { continue_token } => self.list_page(client, continue_token, &mut listed).await,
+                Step::AwaitServed(delay) => {
+                    definition::served(&self.client, &self.feed.query.resource, delay).await;
+                    Input::Waited
+                }
+                Step::List { paged } => {
+                    self.feed.each(|sink| sink.begin(&self.part));
+                    self.list_page(paged, None).await
+                }
+                Step::Page { continue_token } => self.list_page(true, Some(continue_token)).await,
+                Step::Stream { timeout } => {
+                    self.feed.each(|sink| sink.begin(&self.part));
+                    self.watch(machine, None, timeout).await
+                }
                 Step::Watch { resource_version, timeout } => {
-                    self.watch(client, &mut machine, &resource_version, timeout).await
+                    self.watch(machine, Some(&resource_version), timeout).await
                 }
             };
-        }
-    }
-
-    async fn list_page(
-        &self,
-        client: &kube::Client,
-        token: Option<String>,
-        listed: &mut Vec<Lazy<K>>,
-    ) -> Input {
-        if token.is_none() {
-            listed.clear();
-        }
-        let params = ListParams { limit: Some(PAGE_SIZE), continue_token: token, ..ListParams::default() };
-        let page = timeout(ANSWER_WITHIN, self.fetch_page(client, &params)).await;
-        match page.unwrap_or_else(|_| Err(Problem::silence())) {
-            Ok(page) => {
-                listed.extend(page.objects);
-                if page.continue_token.is_none() {
-                    let objects = std::mem::take(listed);
-                    self.update(|store| store.replace(objects));
-                    self.synced();
-                }
-                Input::Page { resource_version: page.resource_version, continue_token: page.continue_token }
+            if let Input::Page { resource_version, continue_token: None } = &input
+                && machine.lock().listed(resource_version)
+            {
+                self.complete(resource_version);
             }
-            Err(problem) => Input::ListFailed(self.tell("list", problem)),
         }
     }
 
-    async fn fetch_page(&self, client: &kube::Client, params: &ListParams) -> Result<Page<K>, Problem> {
-        let request = collection::<K>().list(params);
-        let body = open::<K>(client, request).await?;
-        let body = body.collect().await.map_err(|error| Problem::transient(describe(&error)))?;
-        let page = wire::page(&body.to_bytes(), &self.shelf);
-        page.map_err(|error| Problem::refused(format!("the answer is no list: {error}")))
+    fn complete(&self, version: &ResourceVersion) {
+        let parts = self.feed.query.namespaces.parts();
+        self.feed.each(|sink| {
+            sink.complete(&self.part, version);
+            sink.parts(&parts);
+        });
     }
 
+    async fn list_page(&self, paged: bool, continue_token: Option<String>) -> Input {
+        match timeout(ANSWER_WITHIN, self.fetch_page(paged, continue_token)).await.unwrap_or_else(silence) {
+            Ok(input) => input,
+            Err(problem) => self.tell("list", problem),
+        }
+    }
+
+    async fn fetch_page(&self, paged: bool, continue_token: Option<String>) -> Result<Input, Problem> {
+        let query = &self.feed.query;
+        let params = ListParams {
+            limit: paged.then_some(PAGE_SIZE),
+            continue_token,
+            label_selector: Some(query.labels.to_string()).filter(|text| !text.is_empty()),
+            field_selector: Some(query.fields.to_string()).filter(|text| !text.is_empty()),
+            ..ListParams::default()
+        };
+        let body = self.open(self.collection().list(&params), "List").await?;
+        let body = body.collect().await.map_err(|error| Problem::transient(describe(&error)))?.to_bytes();
+        let page =
+            wire::page(&body).map_err(|error| Problem::refused(format!("the answer is no list: {error}")))?;
+        for object in page.items {
+            self.feed.each(|sink| sink.arrived(&self.part, object));
+        }
+        let resource_version = page.resource_version.as_str().into();
+        Ok(Input::Page { resource_version, continue_token: page.continue_token })
+    }
+
+    /// Watches from a version, or with the present first.
     async fn watch(
         &self,
-        client: &kube::Client,
-        machine: &mut ListWatch,
-        resource_version: &str,
-        timeout: Duration,
+        machine: &Mutex<ListWatch>,
+        from: Option<&ResourceVersion>,
+        lasts: Duration,
     ) -> Input {
         let started = Instant::now();
         let mut progressed = false;
-        match self.follow(client, machine, resource_version, timeout, &mut progressed).await {
+        match self.follow(machine, from, lasts, &mut progressed).await {
             Ok(()) => Input::WatchEnded { progressed: progressed || started.elapsed() > VERY_SHORT },
-            Err(problem) => Input::WatchFailed(self.tell("watch", problem)),
+            Err(problem) => self.tell(if from.is_some() { "watch" } else { "list" }, problem),
         }
     }
 
     /// Reads one watch to its end.
     async fn follow(
         &self,
-        client: &kube::Client,
-        machine: &mut ListWatch,
-        resource_version: &str,
+        machine: &Mutex<ListWatch>,
+        from: Option<&ResourceVersion>,
         lasts: Duration,
         progressed: &mut bool,
     ) -> Result<(), Problem> {
         // The server ends the watch in time. One that stays open beyond has died without a word.
         let deadline = Instant::now() + lasts + OVERDUE;
-        let seconds = u32::try_from(lasts.as_secs()).unwrap_or(u32::MAX);
-        let params = WatchParams { timeout: Some(seconds), ..WatchParams::default() };
-        let request = collection::<K>().watch(&params, resource_version);
-        let body = timeout(ANSWER_WITHIN, open::<K>(client, request)).await;
-        let mut body = body.unwrap_or_else(|_| Err(Problem::silence()))?.into_data_stream();
-        let mut lines = Lines::default();
+        let query = &self.feed.query;
+        let params = WatchParams {
+            timeout: Some(u32::try_from(lasts.as_secs()).unwrap_or(u32::MAX)),
+            send_initial_events: from.is_none(),
+            label_selector: Some(query.labels.to_string()).filter(|text| !text.is_empty()),
+            field_selector: Some(query.fields.to_string()).filter(|text| !text.is_empty()),
+            ..WatchParams::default()
+        };
+        let from = from.map(ToString::to_string);
+        let request = match &from {
+            Some(version) => self.collection().watch(&params, version),
+            None => self.collection().watch(&params, "").map(without_version),
+        };
+        let body = timeout(ANSWER_WITHIN, self.open(request, "")).await.unwrap_or_else(silence)?;
+        let (mut body, mut writes) = (body.into_data_stream(), self.feed.writes());
+        let (mut lines, mut present) = (Lines::default(), from.is_some());
+        let mut heard = Instant::now();
         loop {
-            let chunk = match timeout_at(deadline, body.next()).await {
-                Ok(Some(chunk)) => chunk.map_err(|error| Problem::transient(describe(&error)))?,
-                Ok(None) => return Ok(()),
-                Err(_) => {
+            let chunk = tokio::select! {
+                biased;
+                chunk = body.next() => match chunk {
+                    Some(chunk) => chunk.map_err(|error| Problem::transient(describe(&error)))?,
+                    None => return Ok(()),
+                },
+                () = sleep_until(deadline) => {
                     return Err(Problem::transient("the watch died without being closed".to_owned()));
                 }
+                () = sleep_until(heard + ANSWER_WITHIN), if !present => {
+                    return Err(Problem::unsupported("the API server did not tell the end of the present".to_owned()));
+                }
+                () = self.overdue(&mut writes, heard), if present => {
+                    return Err(Problem::transient(format!(
+                        "a write of ours was not told within {} s",
+                        WRITE_TOLD_WITHIN.as_secs()
+                    )));
+                }
             };
+            heard = Instant::now();
             lines.push(&chunk).map_err(Problem::refused)?;
             while let Some(line) = lines.next() {
-                let line =
-                    wire::line(&line, &self.shelf).map_err(|error| Problem::refused(error.to_string()))?;
-                self.take(machine, line)?;
+                let line = wire::line(&line).map_err(|error| Problem::refused(error.to_string()))?;
+                self.take(&mut machine.lock(), line, &mut present)?;
                 *progressed = true;
             }
         }
     }
 
-    fn take(&self, machine: &mut ListWatch, line: Line<K>) -> Result<(), Problem> {
+    /// Waits until a write has not been told for too long, by a watch that was heard of last at `heard`.
+    async fn overdue(&self, writes: &mut watch::Receiver<u64>, heard: Instant) {
+        loop {
+            writes.mark_unchanged();
+            let mut since: Option<Instant> = None;
+            self.feed.each(|sink| since = since.into_iter().chain(sink.waiting_since(&self.part)).min());
+            match since {
+                Some(since) => {
+                    let limit = since.max(heard) + WRITE_TOLD_WITHIN;
+                    if Instant::now() >= limit {
+                        return;
+                    }
+                    sleep_until(limit).await;
+                }
+                None => {
+                    let _ = writes.changed().await; // the sender lives in the feed
+                }
+            }
+        }
+    }
+
+    fn take(&self, machine: &mut ListWatch, line: Line<'_>, present: &mut bool) -> Result<(), Problem> {
+        let part = &self.part;
         match line {
+            Line::Applied(object) if !*present => self.feed.each(|sink| sink.arrived(part, object)),
+            Line::Deleted(object) if !*present => self.feed.each(|sink| sink.left(part, object)),
+            Line::Bookmark { version: Some(version), ends_initial_events: true } if !*present => {
+                let version = version.as_str().into();
+                if !machine.listed(&version) {
+                    return Err(Problem::behind(&version));
+                }
+                *present = true;
+                self.complete(&version);
+            }
             Line::Applied(object) => {
-                machine.saw(version_of(&object).as_deref());
-                self.update(|store| store.upsert(object));
+                let mut version = None;
+                self.feed.each(|sink| version = sink.applied(part, object).or_else(|| version.take()));
+                if let Some(version) = version.or_else(|| wire::version(object)) {
+                    machine.saw(&version);
+                }
             }
             Line::Deleted(object) => {
-                machine.saw(version_of(&object).as_deref());
-                self.update(|store| store.remove(object));
+                let mut version = None;
+                self.feed.each(|sink| version = sink.deleted(part, object).or_else(|| version.take()));
+                if let Some(version) = version.or_else(|| wire::version(object)) {
+                    machine.saw(&version);
+                }
             }
-            Line::LeftOut(version) => machine.saw(version.as_deref()),
-            Line::Bookmark(version) => machine.saw(version.as_deref()),
-            Line::Error(status) => return Err(Problem::from_status::<K>(&status)),
+            Line::Bookmark { version, .. } => {
+                if let Some(version) = version.filter(|_| *present) {
+                    let version = version.as_str().into();
+                    machine.saw(&version);
+                    self.feed.each(|sink| sink.passed(part, &version));
+                }
+            }
+            Line::Error(status) => return Err(self.problem(&status, None)),
         }
-        self.works();
+        self.feed.each(|sink| sink.works());
         Ok(())
     }
 
-    fn tell(&self, verb: &str, problem: Problem) -> Failure {
-        let Problem { failure, message } = problem;
-        if failure == Failure::Expired {
-            tracing::debug!(resource = resource_name::<K>(), "{verb}: {message}; listing anew");
-        } else {
-            tracing::warn!(resource = resource_name::<K>(), "{verb} failed: {message}");
-            self.failed(format!("{verb}: {message}"));
+    /// Tells people and stores what went wrong.
+    fn tell(&self, verb: &str, problem: Problem) -> Input {
+        let Problem { failure, message, forbidden } = problem;
+        let resource = self.feed.query.describe();
+        match failure {
+            Failure::Expired => tracing::debug!(resource, "{verb}: {message}; beginning anew"),
+            Failure::Unsupported => tracing::info!(resource, "{verb}: {message}; listing instead"),
+            _ => {
+                match &forbidden {
+                    Some(rule) => tracing::error!(resource, "{verb} is forbidden: {rule}"),
+                    None => tracing::warn!(resource, "{verb} failed: {message}"),
+                }
+                let trouble = Trouble { message: format!("{verb}: {message}"), forbidden };
+                self.feed.each(|sink| sink.failed(&trouble));
+            }
         }
-        failure
+        Input::Failed(failure)
+    }
+
+    fn collection(&self) -> ApiRequest {
+        ApiRequest::new(DynamicObject::url_path(&self.feed.query.resource, self.part.as_deref()))
+    }
+
+    /// Sends the request; the body of a good answer.
+    async fn open(
+        &self,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+        list: &str,
+    ) -> Result<Body, Problem> {
+        let mut request = request.map_err(|error| Problem::refused(error.to_string()))?.map(Body::from);
+        if self.form == Form::Metadata {
+            let metadata = format!(
+                "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1,application/json"
+            );
+            let metadata =
+                HeaderValue::try_from(metadata).map_err(|error| Problem::refused(error.to_string()))?;
+            request.headers_mut().insert(ACCEPT, metadata);
+        }
+        let sent = self.client.send(request).await;
+        let (parts, body) = sent.map_err(|error| Problem::transient(describe(&error)))?.into_parts();
+        if parts.status.is_success() {
+            return Ok(body);
+        }
+        let retry_after = parts.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let text = body.collect().await.map_err(|error| Problem::transient(describe(&error)))?;
+        Err(self.problem(&wire::failure(parts.status, &text.to_bytes()), retry_after))
+    }
+
+    fn problem(&self, status: &kube::core::Status, retry_after: Option<u64>) -> Problem {
+        let resource = &self.feed.query.resource;
+        let too_large = status.details.as_ref().is_some_and(|details| {
+            details.causes.iter().any(|cause| cause.reason == "ResourceVersionTooLarge")
+        });
+        let failure = match status.code {
+            410 => Failure::Expired,
+            504 if too_large => Failure::Behind,
+            408 | 429 | 502..=504 => Failure::Transient { retry_after: retry_after.map(Duration::from_secs) },
+            400 | 422 => Failure::Unsupported,
+            404 => Failure::NotServed,
+            _ => Failure::Refused,
+        };
+        let forbidden = (status.code == 403).then(|| access::rule(resource, self.part.as_deref()));
+        let message = match (status.code, &forbidden) {
+            (404, _) => format!(
+                "the API server does not serve {} {}: is its CustomResourceDefinition installed?",
+                self.feed.query.resource_name(),
+                resource.version
+            ),
+            (_, Some(rule)) => format!("{} ({}); {rule}", status.message, status.code),
+            (code, None) => format!("{} ({code})", status.message),
+        };
+        Problem { failure, message, forbidden }
     }
 }
 
@@ -173,60 +332,43 @@ impl<K: StaticObject> Informer<K> {
 struct Problem {
     failure: Failure,
     message: String,
+    forbidden: Option<String>,
 }
 
 impl Problem {
+    fn new(failure: Failure, message: String) -> Self {
+        Self { failure, message, forbidden: None }
+    }
+
     fn transient(message: String) -> Self {
-        Self { failure: Failure::Transient, message }
+        Self::new(Failure::Transient { retry_after: None }, message)
     }
 
     fn refused(message: String) -> Self {
-        Self { failure: Failure::Refused, message }
+        Self::new(Failure::Refused, message)
     }
 
-    fn silence() -> Self {
-        Self::transient(format!("the API server did not answer within {} s", ANSWER_WITHIN.as_secs()))
+    fn unsupported(message: String) -> Self {
+        Self::new(Failure::Unsupported, message)
     }
 
-    fn from_status<K: StaticObject>(status: &kube::core::Status) -> Self {
-        let failure = match status.code {
-            410 => Failure::Expired,
-            408 | 429 | 502..=504 => Failure::Transient,
-            _ => Failure::Refused,
-        };
-        let message = match status.code {
-            404 => format!(
-                "the API server does not serve {} {}: is its CustomResourceDefinition installed?",
-                resource_name::<K>(),
-                K::version(&())
-            ),
-            code => format!("{} ({code})", status.message),
-        };
-        Self { failure, message }
+    fn behind(version: &ResourceVersion) -> Self {
+        Self::new(
+            Failure::Behind,
+            format!("the API server is behind: it knows version {version}, older than one seen"),
+        )
     }
 }
 
-/// The version of an object, for the next watch to go on from.
-fn version_of<K: Object>(object: &Lazy<K>) -> Option<String> {
-    object.meta().resource_version().map(ToString::to_string)
+fn silence<T>(_: tokio::time::error::Elapsed) -> Result<T, Problem> {
+    Err(Problem::transient(format!("the API server did not answer within {} s", ANSWER_WITHIN.as_secs())))
 }
 
-/// All objects of the kind, in every namespace.
-fn collection<K: StaticObject>() -> ApiRequest {
-    ApiRequest::new(K::url_path(&(), None))
-}
-
-/// Sends the request; the body of a good answer.
-async fn open<K: StaticObject>(
-    client: &kube::Client,
-    request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
-) -> Result<Body, Problem> {
-    let request = request.map_err(|error| Problem::refused(error.to_string()))?.map(Body::from);
-    let response = client.send(request).await.map_err(|error| Problem::transient(describe(&error)))?;
-    let (parts, body) = response.into_parts();
-    if parts.status.is_success() {
-        return Ok(body);
+/// The request without its empty version: that of a present that is as new as can be has none.
+fn without_version(mut request: http::Request<Vec<u8>>) -> http::Request<Vec<u8>> {
+    let uri = request.uri().to_string();
+    if let Ok(uri) = uri.trim_end_matches("&resourceVersion=").parse() {
+        *request.uri_mut() = uri;
     }
-    let text = body.collect().await.map_err(|error| Problem::transient(describe(&error)))?;
-    Err(Problem::from_status::<K>(&wire::failure(parts.status, &text.to_bytes())))
+    request
 }

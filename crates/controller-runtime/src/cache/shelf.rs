@@ -140,12 +140,6 @@ impl<K: Object> Shelf<K> {
         taken
     }
 
-    /// Takes an object that is decoded already. `None` if it has no name, or not the namespace that its kind needs.
-    #[expect(dead_code, reason = "writes are laid over the cache next")]
-    pub(crate) fn take_decoded(&self, object: impl Into<Arc<K>>) -> Option<Lazy<K>> {
-        Lazy::decoded(object.into(), &mut self.intake.lock().interner)
-    }
-
     pub(crate) fn stats(&self) -> Stats {
         self.core.counters.read()
     }

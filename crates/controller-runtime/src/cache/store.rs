@@ -1,234 +1,446 @@
 //! The objects of one kind, in key order, and what changes when they do. Pure: no lock, no clock.
+//!
+//! There are two states of each object: what the watch last told, and what our own writes made of it since. Readers see the
+//! second, events are differences of the first, so that a write is read at once and told once.
+//!
+//! - A write lies over the cache until the watch has passed its version: the API server tells the changes of a kind in
+//!   the order of their versions, so by then the watch has told the write or something newer.
+//! - A write that comes in later than the watch has told it is forgotten, so nothing deleted comes back.
+//! - An object that is gone stays hidden by its uid, which no other object ever gets, until the watch tells its end.
+//! - At most [`Store::WRITES`] writes are held; the oldest go first, and what they said is then read from the watch.
+//!
+//! [`OrdMap`] shares its nodes between copies: a reader takes a copy of the whole in no time and looks at it at leisure.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use super::lazy::Lazy;
+use imbl::OrdMap;
+use tokio::time::Instant;
+
+use super::{Uid, lazy::Lazy, meta::Meta};
 use crate::{
     event::Event,
     object::{Object, ObjectKey},
 };
 
-/// The objects of one kind as last seen.
-#[derive(Debug)]
+/// What one list and watch is about: a namespace, or all of them.
+pub(crate) type Part = Option<Arc<str>>;
+
+/// The objects of one kind as last told and written.
+#[derive(Clone)]
 pub(crate) struct Store<K: Object> {
-    objects: BTreeMap<ObjectKey<K>, Lazy<K>>,
-    /// A first list has been taken over whole.
-    filled: bool,
+    /// What readers see.
+    visible: OrdMap<ObjectKey<K>, Lazy<K>>,
+    /// What the watch told of the objects in `writes`; for all others that is what readers see.
+    told: BTreeMap<ObjectKey<K>, Option<Lazy<K>>>,
+    /// What we did since.
+    writes: BTreeMap<ObjectKey<K>, Write<K>>,
+    /// The keys of `writes` by version, then in the order in which they came.
+    order: BTreeMap<(u64, u64), ObjectKey<K>>,
+    next: u64,
+    /// The parts that have been told whole, and the version up to which each has been told.
+    parts: BTreeMap<Part, Option<u64>>,
+    /// What readers see otherwise since [`Store::take_changes`].
+    changes: Vec<Change<K>>,
+}
+
+/// What readers saw of an object, and what they see now.
+#[derive(Debug, Clone)]
+pub(crate) struct Change<K: Object> {
+    pub(crate) key: ObjectKey<K>,
+    pub(crate) old: Option<Lazy<K>>,
+    pub(crate) new: Option<Lazy<K>>,
+}
+
+#[derive(Clone)]
+struct Write<K: Object> {
+    what: Wrote<K>,
+    /// Place in `order`: the version, zero for one that the watch has shown already, and a number of its own.
+    place: (u64, u64),
+    at: Instant,
+}
+
+#[derive(Clone)]
+enum Wrote<K: Object> {
+    /// The object is like this.
+    Stands(Lazy<K>),
+    /// The object of this uid is not selected any more.
+    Left(Uid),
+    /// The object of this uid is no more.
+    Gone(Uid),
+}
+
+impl<K: Object> Write<K> {
+    /// What readers see when the watch told `told`: nothing that had the name before.
+    fn over(&self, told: Option<&Lazy<K>>) -> Option<Lazy<K>> {
+        match &self.what {
+            Wrote::Stands(object) => Some(object.clone()),
+            Wrote::Left(uid) | Wrote::Gone(uid) => {
+                let newer =
+                    |told: &&Lazy<K>| number(told.meta()).is_none_or(|version| version > self.place.0);
+                told.filter(|told| !has_uid(told, uid)).filter(newer).cloned()
+            }
+        }
+    }
+}
+
+impl<K: Object> Wrote<K> {
+    fn uid(&self) -> Option<&Uid> {
+        match self {
+            Self::Stands(object) => object.meta().uid(),
+            Self::Left(uid) | Self::Gone(uid) => Some(uid),
+        }
+    }
 }
 
 impl<K: Object> Default for Store<K> {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), filled: false }
+        Self {
+            visible: OrdMap::new(),
+            told: BTreeMap::new(),
+            writes: BTreeMap::new(),
+            order: BTreeMap::new(),
+            next: 0,
+            parts: BTreeMap::new(),
+            changes: Vec::new(),
+        }
     }
 }
 
+/// What readers see.
 impl<K: Object> Store<K> {
     pub(crate) fn get(&self, key: &ObjectKey<K>) -> Option<&Lazy<K>> {
-        self.objects.get(key)
+        self.visible.get(key)
     }
 
-    pub(crate) fn objects(&self) -> impl Iterator<Item = &Lazy<K>> {
-        self.objects.values()
+    /// All objects as of now. Costs nothing, and stays as it is.
+    pub(crate) fn snapshot(&self) -> OrdMap<ObjectKey<K>, Lazy<K>> {
+        self.visible.clone()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.objects.len()
+        self.visible.len()
     }
 
-    /// Takes over a complete list, and says what is different now.
+    /// The state with these metadata, if it was told or written.
+    pub(crate) fn held(&self, meta: &Meta) -> Option<&Lazy<K>> {
+        let key = ObjectKey::of_meta(meta)?;
+        let held = [self.visible.get(&key), self.told_of(&key)];
+        held.into_iter().flatten().find(|held| held.meta().same_version(meta))
+    }
+
+    /// What readers see otherwise since this was last asked.
+    pub(crate) fn take_changes(&mut self) -> Vec<Change<K>> {
+        std::mem::take(&mut self.changes)
+    }
+
+    fn show(&mut self, key: &ObjectKey<K>, new: Option<Lazy<K>>) {
+        let old = match &new {
+            Some(object) => self.visible.insert(key.clone(), object.clone()),
+            None => self.visible.remove(key),
+        };
+        if old.is_some() || new.is_some() {
+            self.changes.push(Change { key: key.clone(), old, new });
+        }
+    }
+}
+
+/// What the watch tells.
+impl<K: Object> Store<K> {
+    /// All objects as the watch told them, in key order.
+    pub(crate) fn told(&self) -> impl Iterator<Item = Lazy<K>> {
+        let told = self.told.values().flatten().cloned();
+        let untouched = self.visible.iter().filter(|(key, _)| !self.told.contains_key(key));
+        let all: BTreeMap<_, _> = told
+            .map(|object| (object.key(), object))
+            .chain(untouched.map(|(k, o)| (k.clone(), o.clone())))
+            .collect();
+        all.into_values()
+    }
+
+    /// What the watch told of one object.
+    fn told_of(&self, key: &ObjectKey<K>) -> Option<&Lazy<K>> {
+        self.told.get(key).map_or_else(|| self.visible.get(key), Option::as_ref)
+    }
+
+    /// Takes over a complete list of a part as of `version`, and says what is different now.
     ///
     /// Objects that did not change stay the ones held. What the list lacks was deleted while nobody looked. An object
     /// under the same name with another uid is a delete and a create.
-    pub(crate) fn replace(&mut self, list: impl IntoIterator<Item = Lazy<K>>) -> Vec<Event<K>> {
-        let in_initial_list = !std::mem::replace(&mut self.filled, true);
-        let mut before = std::mem::take(&mut self.objects);
+    pub(crate) fn replace(
+        &mut self,
+        part: &Part,
+        list: impl IntoIterator<Item = Lazy<K>>,
+        version: Option<u64>,
+    ) -> Vec<Event<K>> {
+        let position = self.parts.get(part).copied();
+        let in_initial_list = position.is_none();
+        if version < position.flatten() {
+            self.forget_writes(part); // the server has lost what they did
+        }
+        let mut vanished = self.keys_in(part);
         let mut events = Vec::new();
         for object in list {
             let key = object.key();
-            let stored = match before.remove(&key) {
-                Some(old) if old.meta().same_version(object.meta()) => old,
-                old => Self::entered(&mut events, old, object, in_initial_list),
-            };
-            self.objects.insert(key, stored);
+            vanished.remove(&key);
+            let old = self.told_of(&key);
+            if old.is_some_and(|old| old.meta().same_version(object.meta())) {
+                continue;
+            }
+            entered(&mut events, old.cloned(), &object, in_initial_list);
+            self.tell(&key, Some(object));
         }
-        events.extend(before.into_values().map(|object| Event::Delete { object, state_unknown: true }));
+        for key in vanished {
+            events.extend(self.vanish(&key));
+        }
+        self.parts.insert(part.clone(), version);
+        self.settle(part);
         events
     }
 
-    /// Takes over one object from the watch; no event if it is the version already held.
-    pub(crate) fn upsert(&mut self, object: Lazy<K>) -> Vec<Event<K>> {
+    /// Takes over one object from the watch; no event if it is the version already held, or an older one.
+    pub(crate) fn upsert(&mut self, part: &Part, object: Lazy<K>) -> Vec<Event<K>> {
+        let (key, version) = (object.key(), number(object.meta()));
+        let old = self.told_of(&key).cloned();
+        let known = old
+            .as_ref()
+            .is_some_and(|old| old.meta().same_version(object.meta()) || is_older(object.meta(), old.meta()));
+        let mut events = Vec::new();
+        if !known {
+            entered(&mut events, old, &object, false);
+            self.tell(&key, Some(object));
+        }
+        self.passed(part, version);
+        events
+    }
+
+    /// Removes an object that is deleted or not selected any more, whose last state is `last`; no event if it was not
+    /// held, or a newer one is.
+    pub(crate) fn remove(&mut self, part: &Part, last: Lazy<K>) -> Vec<Event<K>> {
+        let (key, version) = (last.key(), number(last.meta()));
+        let events = match self.told_of(&key).cloned() {
+            Some(held) if !is_older(last.meta(), held.meta()) => {
+                self.tell(&key, None);
+                let event = match held.meta().uid() == last.meta().uid() {
+                    true => Event::Delete { object: last, state_unknown: false },
+                    false => Event::Delete { object: held, state_unknown: true },
+                };
+                vec![event]
+            }
+            _ => Vec::new(),
+        };
+        self.passed(part, version);
+        events
+    }
+
+    /// Whether a part has been told whole.
+    pub(crate) fn knows(&self, part: &Part) -> bool {
+        self.parts.contains_key(part)
+    }
+
+    /// The watch of a part has told everything up to `version`.
+    pub(crate) fn passed(&mut self, part: &Part, version: Option<u64>) {
+        if let Some(position) = self.parts.get_mut(part) {
+            *position = version.max(*position);
+            self.settle(part);
+        }
+    }
+
+    /// Forgets a part that is not watched any more.
+    pub(crate) fn withdraw(&mut self, part: &Part) -> Vec<Event<K>> {
+        self.forget_writes(part);
+        self.parts.remove(part);
+        let keys = self.keys_in(part);
+        keys.iter().filter_map(|key| self.vanish(key)).collect()
+    }
+
+    fn vanish(&mut self, key: &ObjectKey<K>) -> Option<Event<K>> {
+        let object = self.told_of(key)?.clone();
+        self.tell(key, None);
+        Some(Event::Delete { object, state_unknown: true })
+    }
+
+    /// The keys of what the watch of a part told.
+    fn keys_in(&self, part: &Part) -> BTreeSet<ObjectKey<K>> {
+        let told = self.told.iter().filter(|(_, told)| told.is_some()).map(|(key, _)| key);
+        let untouched = self.visible.keys().filter(|key| !self.told.contains_key(key));
+        told.chain(untouched).filter(|key| is_in(key, part)).cloned().collect()
+    }
+
+    fn tell(&mut self, key: &ObjectKey<K>, object: Option<Lazy<K>>) {
+        match self.writes.get(key) {
+            None => self.show(key, object),
+            Some(write) => {
+                let seen = write.over(object.as_ref());
+                self.told.insert(key.clone(), object);
+                self.show(key, seen);
+            }
+        }
+    }
+}
+
+/// What we write.
+impl<K: Object> Store<K> {
+    /// The most writes that are held: more than anybody has under way while a watch lags behind.
+    pub(crate) const WRITES: usize = 4096;
+
+    /// Lays the answer to a write over the cache; `selected` says whether the cache is about such an object.
+    pub(crate) fn wrote(&mut self, object: Lazy<K>, selected: bool, now: Instant) {
         let key = object.key();
-        let old = self.objects.get(&key).cloned();
-        if old.as_ref().is_some_and(|old| old.meta().same_version(object.meta())) {
-            return Vec::new();
+        let (Some(version), Some(uid)) = (number(object.meta()), object.meta().uid().cloned()) else {
+            return; // nobody could say when the watch has passed it
+        };
+        if self.has_passed(&key, version)
+            || self.told_of(&key).is_some_and(|told| number(told.meta()) >= Some(version))
+        {
+            return;
         }
-        let mut events = Vec::with_capacity(1);
-        let stored = Self::entered(&mut events, old, object, false);
-        self.objects.insert(key, stored);
-        events
+        match self.writes.get(&key) {
+            Some(write) if write.place.0 >= version => return,
+            Some(Write { what: Wrote::Gone(gone), .. }) if *gone == uid => return,
+            _ => {}
+        }
+        if selected {
+            self.write(&key, Wrote::Stands(object), version, now);
+        } else if self.get(&key).or_else(|| self.told_of(&key)).is_some() {
+            self.write(&key, Wrote::Left(uid), version, now);
+        }
     }
 
-    /// Removes a deleted object, whose last state is `last`; no event if it was not held.
-    pub(crate) fn remove(&mut self, last: Lazy<K>) -> Vec<Event<K>> {
-        match self.objects.remove(&last.key()) {
-            Some(_) => vec![Event::Delete { object: last, state_unknown: false }],
-            None => Vec::new(),
+    /// Hides an object that is gone for good, if anything has shown it.
+    pub(crate) fn deleted(&mut self, key: &ObjectKey<K>, uid: Uid, now: Instant) {
+        let written = self.writes.get(key).map(|write| (write.what.uid() == Some(&uid), write.place.0));
+        match written {
+            // What the watch has not told yet, it may still tell as new.
+            Some((true, version)) => self.write(key, Wrote::Gone(uid), version, now),
+            Some((false, _)) => {} // another object has had the name since
+            None if self.told_of(key).is_some_and(|told| has_uid(told, &uid)) => {
+                self.write(key, Wrote::Gone(uid), 0, now);
+            }
+            None => {} // the watch has told its end
         }
     }
 
-    /// Notes how `new` came to stand where `old` stood.
-    fn entered(
-        events: &mut Vec<Event<K>>,
-        old: Option<Lazy<K>>,
-        new: Lazy<K>,
-        in_initial_list: bool,
-    ) -> Lazy<K> {
-        match old {
-            Some(old) if old.meta().uid() == new.meta().uid() => {
-                events.push(Event::Update { old, new: new.clone() });
-            }
-            replaced => {
-                events.extend(replaced.map(|object| Event::Delete { object, state_unknown: true }));
-                events.push(Event::Create { object: new.clone(), in_initial_list });
-            }
-        }
-        new
+    /// Since when the oldest write waits for the watch of a part to tell it.
+    pub(crate) fn waiting_since(&self, part: &Part) -> Option<Instant> {
+        let oldest = self.order.values().find(|key| is_in(key, part))?;
+        self.writes.get(oldest).map(|write| write.at)
     }
+
+    fn write(&mut self, key: &ObjectKey<K>, what: Wrote<K>, version: u64, now: Instant) {
+        let told = self.told_of(key).cloned();
+        let place = (version, self.next);
+        self.next += 1;
+        self.order.insert(place, key.clone());
+        let write = Write { what, place, at: now };
+        let seen = write.over(told.as_ref());
+        if let Some(before) = self.writes.insert(key.clone(), write) {
+            self.order.remove(&before.place);
+        }
+        self.told.insert(key.clone(), told);
+        self.show(key, seen);
+        if self.writes.len() > Self::WRITES
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            self.forget(&oldest);
+        }
+    }
+
+    /// Whether the watch has told everything up to `version` of where the object is.
+    fn has_passed(&self, key: &ObjectKey<K>, version: u64) -> bool {
+        let everywhere = self.parts.get(&None).copied().flatten();
+        let here = || self.parts.get(&Some(Arc::from(key.namespace()?))).copied().flatten();
+        everywhere.or_else(here).is_some_and(|position| position >= version)
+    }
+
+    /// Takes away the writes that the watch of a part has passed.
+    fn settle(&mut self, part: &Part) {
+        if self.order.is_empty() {
+            return;
+        }
+        let position = self.parts.get(part).copied().flatten().unwrap_or_default();
+        let passed = self.order.range(..=(position, u64::MAX)).filter(|(_, key)| is_in(key, part));
+        let keys: Vec<_> = passed.map(|(_, key)| key.clone()).collect();
+        for key in keys {
+            self.settle_key(&key);
+        }
+    }
+
+    fn settle_key(&mut self, key: &ObjectKey<K>) {
+        let Some(write) = self.writes.get(key) else { return };
+        let told = || self.told.get(key).and_then(Option::as_ref);
+        let settled = self.has_passed(key, write.place.0)
+            && match &write.what {
+                Wrote::Stands(_) | Wrote::Left(_) => true,
+                Wrote::Gone(uid) => !told().is_some_and(|told| has_uid(told, uid)),
+            };
+        if settled {
+            self.order.remove(&write.place);
+            self.forget(key);
+        }
+    }
+
+    /// Takes a write away that is not in `order` any more.
+    fn forget(&mut self, key: &ObjectKey<K>) {
+        self.writes.remove(key);
+        let told = self.told.remove(key).flatten();
+        let same = match (&told, self.visible.get(key)) {
+            (Some(told), Some(seen)) => told.ptr_eq(seen),
+            (None, None) => true,
+            _ => false,
+        };
+        if !same {
+            self.show(key, told);
+        }
+    }
+
+    fn forget_writes(&mut self, part: &Part) {
+        let keys: Vec<_> = self.writes.keys().filter(|key| is_in(key, part)).cloned().collect();
+        for key in keys {
+            if let Some(write) = self.writes.get(&key) {
+                self.order.remove(&write.place);
+            }
+            self.forget(&key);
+        }
+    }
+}
+
+/// Notes how `new` came to stand where `old` stood.
+fn entered<K: Object>(
+    events: &mut Vec<Event<K>>,
+    old: Option<Lazy<K>>,
+    new: &Lazy<K>,
+    in_initial_list: bool,
+) {
+    match old {
+        Some(old) if old.meta().uid() == new.meta().uid() => {
+            events.push(Event::Update { old, new: new.clone() });
+        }
+        replaced => {
+            events.extend(replaced.map(|object| Event::Delete { object, state_unknown: true }));
+            events.push(Event::Create { object: new.clone(), in_initial_list });
+        }
+    }
+}
+
+fn is_in<K: Object>(key: &ObjectKey<K>, part: &Part) -> bool {
+    part.as_deref().is_none_or(|namespace| key.namespace() == Some(namespace))
+}
+
+fn has_uid<K: Object>(object: &Lazy<K>, uid: &Uid) -> bool {
+    object.meta().uid() == Some(uid)
+}
+
+/// The version as a number, if it has an order.
+fn number(meta: &Meta) -> Option<u64> {
+    meta.resource_version().and_then(super::ResourceVersion::number)
+}
+
+fn is_older(a: &Meta, b: &Meta) -> bool {
+    matches!((number(a), number(b)), (Some(a), Some(b)) if a < b)
 }
 
 #[cfg(test)]
-mod tests {
-    use expect_test::{Expect, expect};
-    use k8s_openapi::api::core::v1::ConfigMap;
-    use proptest::prelude::*;
-    use serde_json::json;
-
-    use super::*;
-
-    /// `a@1` is the object a of uid "a" at version 1; `a!x@1` has uid x.
-    fn object(text: &str) -> Lazy<ConfigMap> {
-        let (name, version) = text.split_once('@').expect("name@version");
-        let (name, uid) = name.split_once('!').unwrap_or((name, name));
-        let metadata = json!({ "namespace": "ns", "name": name, "uid": uid, "resourceVersion": version });
-        let object: ConfigMap =
-            serde_json::from_value(json!({ "metadata": metadata })).expect("a config map");
-        Lazy::of(object).expect("it has a key")
-    }
-
-    fn version(object: &Lazy<ConfigMap>) -> String {
-        let meta = object.meta();
-        let (name, uid) = (meta.name(), meta.uid().expect("a uid"));
-        let uid = if *uid == *name { String::new() } else { format!("!{uid}") };
-        format!("{name}{uid}@{}", meta.resource_version().expect("a version"))
-    }
-
-    fn describe(event: &Event<ConfigMap>) -> String {
-        match event {
-            Event::Create { object, in_initial_list: true } => format!("initial {}", version(object)),
-            Event::Create { object, .. } => format!("create {}", version(object)),
-            Event::Update { old, new } => format!("update {} {}", version(old), version(new)),
-            Event::Delete { object, state_unknown: true } => format!("vanished {}", version(object)),
-            Event::Delete { object, .. } => format!("delete {}", version(object)),
-            Event::Generic { .. } => unreachable!("a store makes no generic events"),
-        }
-    }
-
-    fn step(store: &mut Store<ConfigMap>, command: &str) -> Vec<Event<ConfigMap>> {
-        let mut words = command.split_whitespace();
-        match words.next().expect("a command") {
-            "list" => store.replace(words.map(object)),
-            "put" => words.map(object).flat_map(|object| store.upsert(object)).collect(),
-            "del" => words.map(object).flat_map(|object| store.remove(object)).collect(),
-            other => panic!("unknown command {other}"),
-        }
-    }
-
-    fn check(commands: &str, expected: &Expect) {
-        let mut store = Store::default();
-        let mut lines = String::new();
-        for command in commands.split(';') {
-            let events: Vec<String> = step(&mut store, command).iter().map(describe).collect();
-            lines += &format!("{}: {}\n", command.trim(), events.join(", "));
-        }
-        expected.assert_eq(&lines);
-    }
-
-    #[test]
-    fn first_list_is_initial_and_later_lists_are_differences() {
-        check(
-            "list a@1 b@1; list a@1 b@2 c@3; list b@2",
-            &expect![[r#"
-                list a@1 b@1: initial a@1, initial b@1
-                list a@1 b@2 c@3: update b@1 b@2, create c@3
-                list b@2: vanished a@1, vanished c@3
-            "#]],
-        );
-    }
-
-    #[test]
-    fn watch_events_carry_old_and_new_and_duplicates_are_dropped() {
-        check(
-            "list; put a@1; put a@1; put a@2; del a@3; del a@3",
-            &expect![[r#"
-                list: 
-                put a@1: create a@1
-                put a@1: 
-                put a@2: update a@1 a@2
-                del a@3: delete a@3
-                del a@3: 
-            "#]],
-        );
-    }
-
-    #[test]
-    fn an_object_recreated_under_its_name_is_a_delete_and_a_create() {
-        check(
-            "list a@1; list a!new@5; put a!newer@9",
-            &expect![[r#"
-                list a@1: initial a@1
-                list a!new@5: vanished a@1, create a!new@5
-                put a!newer@9: vanished a!new@5, create a!newer@9
-            "#]],
-        );
-    }
-
-    #[test]
-    fn unchanged_objects_stay_the_ones_held_across_a_relist() {
-        let mut store = Store::default();
-        step(&mut store, "list a@1");
-        let before = store.get(&ObjectKey::new("ns", "a")).expect("a").clone();
-        step(&mut store, "list a@1 b@2");
-        assert!(before.ptr_eq(store.get(&ObjectKey::new("ns", "a")).expect("a")));
-    }
-
-    proptest! {
-        /// A handler that knows only the events knows what the store holds.
-        #[test]
-        fn events_fold_to_the_store(
-            commands in prop::collection::vec((0..3u8, prop::collection::btree_map(0..4u8, (0..2u8, 0..5u8), 0..4)), 1..40),
-        ) {
-            let mut store = Store::default();
-            let mut folded: BTreeMap<ObjectKey<ConfigMap>, Lazy<ConfigMap>> = BTreeMap::new();
-            for (command, objects) in commands {
-                let word = ["list", "put", "del"][usize::from(command)];
-                let text = objects.iter().fold(word.to_owned(), |text, (name, (uid, version))| {
-                    format!("{text} n{name}!u{uid}@{version}")
-                });
-                for event in step(&mut store, &text) {
-                    let key = event.key();
-                    match &event {
-                        Event::Create { object, .. } => prop_assert!(folded.insert(key, object.clone()).is_none()),
-                        Event::Update { old, new } => {
-                            let before = folded.insert(key, new.clone()).expect("updated objects exist");
-                            prop_assert!(before.ptr_eq(old));
-                        }
-                        Event::Delete { .. } => prop_assert!(folded.remove(&key).is_some()),
-                        Event::Generic { .. } => unreachable!(),
-                    }
-                }
-                let held: Vec<_> = store.objects().map(version).collect();
-                prop_assert_eq!(held, folded.values().map(version).collect::<Vec<_>>());
-            }
-        }
-    }
-}
+mod tests;

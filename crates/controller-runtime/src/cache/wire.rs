@@ -7,28 +7,29 @@ use kube::core::{Status, response::StatusSummary};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{lazy::Lazy, meta::RawMeta, shelf::Shelf};
-use crate::object::Object;
+use super::meta::{RawMeta, ResourceVersion};
 
-/// The objects of a list page, with what is needed to go on.
+/// The objects of a list page, not read yet, with what is needed to go on.
 #[derive(Debug)]
-pub(crate) struct Page<K: Object> {
-    pub(crate) objects: Vec<Lazy<K>>,
+pub(crate) struct Page<'a> {
+    pub(crate) items: Vec<&'a RawValue>,
     pub(crate) resource_version: String,
     pub(crate) continue_token: Option<String>,
 }
 
-/// One line of a watch.
+/// One line of a watch, its object not read yet.
 #[derive(Debug)]
-pub(crate) enum Line<K: Object> {
+pub(crate) enum Line<'a> {
     /// The object was added or modified.
-    Applied(Lazy<K>),
+    Applied(&'a RawValue),
     /// The object was deleted; this is its last state.
-    Deleted(Lazy<K>),
-    /// Something happened to an object without a key, which is not for the cache.
-    LeftOut(Option<String>),
-    /// Nothing changed up to this version.
-    Bookmark(Option<String>),
+    Deleted(&'a RawValue),
+    /// Nothing else changed up to this version.
+    Bookmark {
+        version: Option<String>,
+        /// Everything before this line was the present.
+        ends_initial_events: bool,
+    },
     /// The server ends the watch.
     Error(Box<Status>),
 }
@@ -38,9 +39,8 @@ pub(crate) enum Line<K: Object> {
 /// # Errors
 ///
 /// The body is not a list.
-pub(crate) fn page<K: Object>(body: &[u8], shelf: &Shelf<K>) -> Result<Page<K>, serde_json::Error> {
+pub(crate) fn page(body: &[u8]) -> Result<Page<'_>, serde_json::Error> {
     #[derive(Deserialize)]
-    #[serde(bound = "")]
     struct Raw<'a> {
         metadata: ListMeta,
         #[serde(borrow)]
@@ -55,7 +55,7 @@ pub(crate) fn page<K: Object>(body: &[u8], shelf: &Shelf<K>) -> Result<Page<K>, 
     }
     let raw: Raw<'_> = serde_json::from_slice(body)?;
     Ok(Page {
-        objects: raw.items.unwrap_or_default().into_iter().filter_map(|item| shelf.take(item)).collect(),
+        items: raw.items.unwrap_or_default(),
         resource_version: raw.metadata.resource_version,
         continue_token: Some(raw.metadata.continue_token).filter(|token| !token.is_empty()),
     })
@@ -66,7 +66,7 @@ pub(crate) fn page<K: Object>(body: &[u8], shelf: &Shelf<K>) -> Result<Page<K>, 
 /// # Errors
 ///
 /// The line is not a watch event.
-pub(crate) fn line<K: Object>(line: &[u8], shelf: &Shelf<K>) -> Result<Line<K>, serde_json::Error> {
+pub(crate) fn line(line: &[u8]) -> Result<Line<'_>, serde_json::Error> {
     #[derive(Deserialize)]
     struct Raw<'a> {
         #[serde(rename = "type")]
@@ -76,20 +76,44 @@ pub(crate) fn line<K: Object>(line: &[u8], shelf: &Shelf<K>) -> Result<Line<K>, 
     }
     let raw: Raw<'_> = serde_json::from_slice(line)?;
     match raw.kind {
-        "ADDED" | "MODIFIED" | "DELETED" => Ok(match shelf.take(raw.object) {
-            None => Line::LeftOut(version(raw.object)),
-            Some(object) if raw.kind == "DELETED" => Line::Deleted(object),
-            Some(object) => Line::Applied(object),
-        }),
-        "BOOKMARK" => Ok(Line::Bookmark(version(raw.object))),
+        "ADDED" | "MODIFIED" => Ok(Line::Applied(raw.object)),
+        "DELETED" => Ok(Line::Deleted(raw.object)),
+        "BOOKMARK" => Ok(bookmark(raw.object)),
         "ERROR" => serde_json::from_str(raw.object.get()).map(|status| Line::Error(Box::new(status))),
         other => Err(serde::de::Error::custom(format_args!("unknown type of watch event {other:?}"))),
     }
 }
 
+/// Source: KEP-3157, watch list.
+fn bookmark(object: &RawValue) -> Line<'static> {
+    #[derive(Deserialize, Default)]
+    struct Bookmark {
+        #[serde(default)]
+        metadata: Metadata,
+    }
+    #[derive(Deserialize, Default)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata {
+        resource_version: Option<String>,
+        #[serde(default)]
+        annotations: Annotations,
+    }
+    #[derive(Deserialize, Default)]
+    struct Annotations {
+        #[serde(rename = "k8s.io/initial-events-end")]
+        initial_events_end: Option<String>,
+    }
+    let Bookmark { metadata } = serde_json::from_str(object.get()).unwrap_or_default();
+    Line::Bookmark {
+        version: metadata.resource_version.filter(|version| !version.is_empty()),
+        ends_initial_events: metadata.annotations.initial_events_end.as_deref() == Some("true"),
+    }
+}
+
 /// The version of an object that is not held.
-fn version(object: &RawValue) -> Option<String> {
-    RawMeta::read(object).ok().and_then(RawMeta::into_version)
+pub(crate) fn version(object: &RawValue) -> Option<ResourceVersion> {
+    let version = RawMeta::read(object).ok().and_then(RawMeta::into_version)?;
+    Some(version.as_str().into())
 }
 
 /// The answer to a request that failed: the server's `Status`, or one made of whatever it sent instead.
@@ -148,54 +172,50 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::ConfigMap;
-
-    use super::{super::shelf::Holding, *};
+    use super::*;
 
     #[test]
-    fn a_bad_object_is_held_as_an_error_and_the_others_are_read() {
-        let page: Page<ConfigMap> = page(
-            br#"{"metadata":{"resourceVersion":"7","continue":"more"},"items":[
-                {"metadata":{"namespace":"ns","name":"good","managedFields":[{"manager":"m"}]}},
-                {"metadata":{"namespace":"ns","name":"bad","resourceVersion":"3"},"data":{"a":5}},
-                {"metadata":{"name":"homeless"}}]}"#,
-            &Shelf::new(&(), Holding::Compact, false),
-        )
-        .expect("a page");
+    fn a_page_says_how_to_go_on() {
+        let page =
+            page(br#"{"metadata":{"resourceVersion":"7","continue":"more"},"items":[{"a":1},{"b":5}]}"#);
+        let page = page.expect("a page");
         assert_eq!(page.continue_token.as_deref(), Some("more"));
         assert_eq!(page.resource_version, "7");
-        let names: Vec<_> = page.objects.iter().map(|object| object.key().to_string()).collect();
-        assert_eq!(names, ["ns/good", "ns/bad"]);
-        assert!(page.objects[0].object().expect("it is good").metadata.managed_fields.is_none());
-        let error = page.objects[1].object().expect_err("it is bad");
         assert_eq!(
-            error.to_string(),
-            "configmaps ns/bad (version 3) does not fit its Rust type at data.a: correct the object, or widen the type"
+            page.items.iter().map(|item| item.get()).collect::<Vec<_>>(),
+            [r#"{"a":1}"#, r#"{"b":5}"#]
         );
-        assert_eq!(error.path(), "data.a");
-        assert_eq!(page.objects[1].meta().resource_version().expect("it has one").to_string(), "3");
     }
 
     #[test]
     fn watch_lines_are_told_apart() {
-        let object = r#"{"metadata":{"namespace":"ns","name":"a","resourceVersion":"3"}}"#;
-        let shelf = Shelf::<ConfigMap>::new(&(), Holding::Compact, false);
-        let read = |kind: &str, object: &str| {
-            line(format!(r#"{{"type":"{kind}","object":{object}}}"#).as_bytes(), &shelf)
+        let check = |kind: &str, object: &str, expected: &str| {
+            let text = format!(r#"{{"type":"{kind}","object":{object}}}"#);
+            let told = match line(text.as_bytes()) {
+                Ok(Line::Applied(object)) => format!("applied {:?}", version(object)),
+                Ok(Line::Deleted(object)) => format!("deleted {:?}", version(object)),
+                Ok(Line::Bookmark { version, ends_initial_events }) => {
+                    format!("bookmark {version:?} {ends_initial_events}")
+                }
+                Ok(Line::Error(status)) => format!("error {}", status.code),
+                Err(_) => "none".to_owned(),
+            };
+            assert_eq!(told, expected, "{text}");
         };
-        assert!(matches!(read("ADDED", object), Ok(Line::Applied(object)) if object.meta().name() == "a"));
-        assert!(matches!(read("MODIFIED", object), Ok(Line::Applied(..))));
-        assert!(matches!(read("DELETED", object), Ok(Line::Deleted(..))));
-        assert!(matches!(read("BOOKMARK", object), Ok(Line::Bookmark(Some(version))) if version == "3"));
-        let nameless = r#"{"metadata":{"name":5,"resourceVersion":"4"}}"#;
-        for kind in ["ADDED", "DELETED"] {
-            assert!(matches!(read(kind, nameless), Ok(Line::LeftOut(Some(version))) if version == "4"));
-        }
-        assert!(matches!(read("BOOKMARK", r#"{"metadata":null}"#), Ok(Line::Bookmark(None))));
+        let object = r#"{"metadata":{"namespace":"ns","name":"a","resourceVersion":"3"}}"#;
+        check("ADDED", object, "applied Some(3)");
+        check("MODIFIED", object, "applied Some(3)");
+        check("DELETED", object, "deleted Some(3)");
+        check("ADDED", r#"{"metadata":{"name":5,"resourceVersion":"4"}}"#, "applied Some(4)");
+        check("BOOKMARK", object, "bookmark Some(\"3\") false");
+        let last =
+            r#"{"metadata":{"resourceVersion":"5","annotations":{"k8s.io/initial-events-end":"true"}}}"#;
+        check("BOOKMARK", last, "bookmark Some(\"5\") true");
+        check("BOOKMARK", r#"{"metadata":null}"#, "bookmark None false");
         let gone = r#"{"kind":"Status","status":"Failure","code":410,"reason":"Expired","message":"old"}"#;
-        assert!(matches!(read("ERROR", gone), Ok(Line::Error(status)) if status.code == 410));
-        assert!(read("RENAMED", object).is_err());
-        assert!(line(b"garbage", &shelf).is_err());
+        check("ERROR", gone, "error 410");
+        check("RENAMED", object, "none");
+        assert!(line(b"garbage").is_err());
     }
 
     #[test]

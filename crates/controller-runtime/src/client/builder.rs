@@ -113,6 +113,12 @@ impl ClientBuilder {
         self
     }
 
+    /// Tells `own_writes` of what the client wrote. Default: nobody is told.
+    pub(crate) fn own_writes(mut self, own_writes: Arc<dyn OwnWrites>) -> Self {
+        self.settings.own_writes = Some(own_writes);
+        self
+    }
+
     /// Makes jitter the same in every run. Default: different.
     pub fn seed(mut self, seed: u64) -> Self {
         self.settings.rng = Arc::new(Mutex::new(fastrand::Rng::with_seed(seed)));

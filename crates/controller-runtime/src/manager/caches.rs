@@ -2,10 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{task::JoinSet, time::timeout};
-
 use super::{BoxError, Error, RunContext, Runnable};
-use crate::cache::{AnyInformer, Cache, Status};
+use crate::cache::{Cache, NotSynced};
 
 /// Fills the caches and keeps them up to date.
 pub(super) struct Caches {
@@ -17,7 +15,11 @@ pub(super) struct Caches {
 impl Caches {
     /// Waits until the caches that are there by now know the present.
     pub(super) async fn synced(&self) -> Result<(), Error> {
-        all_synced(&self.cache.informers(), self.sync_timeout).await
+        let timeout = self.sync_timeout;
+        self.cache.synced(timeout).await.map_err(|error| match error {
+            NotSynced::Forbidden { resource, rule } => Error::Forbidden { resource, rule },
+            NotSynced::Late { resource, reason } => Error::CacheSync { resource, timeout, reason },
+        })
     }
 }
 
@@ -35,72 +37,18 @@ impl Runnable for Arc<Caches> {
     }
 
     async fn start(&self, mut cx: RunContext) -> Result<(), BoxError> {
-        // The set stops its tasks when it is dropped, wherever this future stops.
-        let mut tasks = JoinSet::new();
-        let mut informers = self.cache.informers();
-        for informer in &informers {
-            tasks.spawn(Arc::clone(informer).run(self.client.clone(), cx.rng.fork()));
-        }
-        let shutdown = cx.draining.clone();
+        let (shutdown, rng) = (cx.draining.clone(), cx.rng.fork());
+        let ready = async {
+            self.synced().await?;
+            cx.set_ready();
+            std::future::pending().await
+        };
         tokio::select! {
             // A shutdown must not wait for caches that may never become complete.
             biased;
-            () = shutdown.cancelled() => return finish(tasks).await,
-            ended = next_end(&mut tasks) => return Err(ended.into()),
-            synced = all_synced(&informers, self.sync_timeout) => synced?,
-        }
-        cx.set_ready();
-        loop {
-            tokio::select! {
-                biased;
-                () = shutdown.cancelled() => return finish(tasks).await,
-                ended = next_end(&mut tasks) => return Err(ended.into()),
-                () = self.cache.changed() => {
-                    for informer in self.cache.informers() {
-                        if !informers.iter().any(|known| Arc::ptr_eq(known, &informer)) {
-                            tasks.spawn(Arc::clone(&informer).run(self.client.clone(), cx.rng.fork()));
-                            informers.push(informer);
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-async fn finish(mut tasks: JoinSet<()>) -> Result<(), BoxError> {
-    tasks.shutdown().await;
-    Ok(())
-}
-
-/// Waits until every cache knows the present.
-async fn all_synced(informers: &[Arc<dyn AnyInformer>], limit: Duration) -> Result<(), Error> {
-    let all = async {
-        for informer in informers {
-            // The sender lives in the informer, which the slice keeps alive.
-            let _ = informer.status().wait_for(|status| status.synced).await;
-        }
-    };
-    if timeout(limit, all).await.is_ok() {
-        return Ok(());
-    }
-    for informer in informers {
-        let Status { synced, error } = informer.status().borrow().clone();
-        if !synced {
-            let reason = error.unwrap_or_else(|| "the API server has not answered yet".to_owned());
-            return Err(Error::CacheSync { resource: informer.resource(), timeout: limit, reason });
-        }
-    }
-    Ok(()) // the last one came in at the last moment
-}
-
-/// Waits for the end of a task that should never end by itself. Pending while there are no tasks.
-async fn next_end(tasks: &mut JoinSet<()>) -> Error {
-    match tasks.join_next().await {
-        None => std::future::pending().await,
-        Some(end) => {
-            let reason = end.map_or_else(|error| error.to_string(), |()| "it returned".to_owned());
-            Error::TaskEnded { task: "a cache".to_owned(), reason }
+            () = shutdown.cancelled() => Ok(()),
+            () = self.cache.run(self.client.clone(), rng) => unreachable!("it runs until dropped"),
+            failed = ready => failed,
         }
     }
 }

@@ -18,6 +18,15 @@ pub enum Error {
         /// What last went wrong with its list or watch.
         reason: String,
     },
+    /// The API server does not let the operator list and watch a resource. Waiting would not help, so the start ends at
+    /// once.
+    #[error("the operator may not list and watch {resource}: {rule}")]
+    Forbidden {
+        /// The resource, e.g. `deployments.apps`, and its selection.
+        resource: String,
+        /// The rule to add, and where.
+        rule: String,
+    },
     /// A runnable failed, and the manager stopped because of it.
     #[error("{name} failed")]
     Runnable {

@@ -34,7 +34,7 @@ pub use self::{
     state::{NeverReady, State},
 };
 use crate::{
-    cache::{Cache, Cached},
+    cache::{self, Cache, Cached},
     client::{Client, ClientBuilder},
     controller::{self, Controller},
     leader_election::{self, Issuer, LeaseGate},
@@ -123,6 +123,7 @@ impl Manager {
         let builder = |client: kube::Client| {
             let builder = Client::builder(client, Arc::clone(&options.name)).metrics(metrics.rest_client());
             let builder = options.seed.into_iter().fold(builder, ClientBuilder::seed);
+            let builder = builder.own_writes(Arc::clone(&cache) as _);
             builder.host(options.host.as_deref().unwrap_or_default())
         };
         let gated = election.as_ref().map(|election| {
@@ -173,12 +174,20 @@ impl Manager {
         self.shared.ungated.clone()
     }
 
-    /// The cached objects of kind `K`, which the manager will watch from its start on.
+    /// The cached objects of kind `K`: all of them, unless another selection was made the default
+    /// ([`CacheBuilder::as_default`](crate::cache::CacheBuilder::as_default)).
     ///
-    /// All handles of a kind, and all controllers that watch it, share one cache.
+    /// All handles of a kind, and all controllers that watch it, share one list and watch. It starts with the manager,
+    /// at once if that runs, and stops when nobody reads it any more.
     #[must_use]
     pub fn cached<K: StaticObject>(&self) -> Cached<K> {
-        self.shared.cache.cached()
+        self.shared.cache.of_kind()
+    }
+
+    /// What is cached, for whoever needs more than [`Manager::cached`]: single namespaces, selectors, dynamic kinds.
+    #[must_use]
+    pub fn cache(&self) -> cache::Caches<'_> {
+        cache::Caches::new(&self.shared.cache)
     }
 
     /// The metrics of this manager, for those of your own.

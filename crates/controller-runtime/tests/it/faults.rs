@@ -40,6 +40,11 @@ impl Seen {
         self.path.contains("watch=true")
     }
 
+    /// A watch that begins with the present.
+    pub(crate) fn is_stream(&self) -> bool {
+        self.path.contains("sendInitialEvents=true")
+    }
+
     /// A list or watch of the resource.
     pub(crate) fn is_about(&self, resource: &str) -> bool {
         self.path.contains(resource)

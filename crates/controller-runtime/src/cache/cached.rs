@@ -1,0 +1,323 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use kube::core::NamespaceScope;
+
+use super::{
+    DecodeError, LabelSelector, Uid,
+    events::Events,
+    index::Index,
+    informer::{AnyInformer, Informer, Subscription},
+    lazy::Lazy,
+    meta::Meta,
+    stats::Stats,
+    until::{self, UntilError},
+};
+use crate::{
+    event::Event,
+    object::{Object, ObjectKey, Scope},
+};
+
+/// The cached objects of one kind, all of them or those that [`Caches`](super::Caches) was asked for.
+///
+/// A handle: cheap to clone, made by [`Manager::cached`](crate::Manager::cached) or
+/// [`Manager::cache`](crate::Manager::cache). Made before the manager runs, it is complete within every reconcile, as of
+/// some moment not long ago; made later, it fills at once and [`Cached::synced`] waits for that. The objects are listed
+/// and watched as long as a handle, an index or a controller is there that reads them.
+///
+/// What our own [`Client`](crate::Client) has written is read at once, before the watch tells of it. Events come from the
+/// watch alone.
+///
+/// An object that does not fit `K` is reported in the log as an error, and reading it is a [`DecodeError`]. Its metadata
+/// can be read, and the other objects of the kind go on.
+///
+/// ```no_run
+/// # use controller_runtime::{Manager, ObjectKey};
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # fn example(manager: &Manager) -> Result<(), controller_runtime::DecodeError> {
+/// let config_maps = manager.cached::<ConfigMap>();
+/// // … later, in a reconciler:
+/// if let Some(settings) = config_maps.get(&ObjectKey::new("default", "settings"))? {
+///     println!("{:?}", settings.data);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Cached<K: Object> {
+    informer: Arc<Informer<K>>,
+}
+
+impl<K: Object> Cached<K> {
+    pub(super) fn of(informer: Arc<Informer<K>>) -> Self {
+        Self { informer }
+    }
+
+    /// The object, if it exists.
+    ///
+    /// # Errors
+    ///
+    /// It exists and does not fit `K`.
+    pub fn get(&self, key: &ObjectKey<K>) -> Result<Option<Arc<K>>, DecodeError> {
+        self.get_lazy(key).map(|object| object.object()).transpose()
+    }
+
+    /// The state of the object, not decoded, if it exists.
+    #[must_use]
+    pub fn get_lazy(&self, key: &ObjectKey<K>) -> Option<Lazy<K>> {
+        self.informer.get(key)
+    }
+
+    /// All objects, by namespace and name, as they were at one moment.
+    ///
+    /// # Errors
+    ///
+    /// One of them does not fit `K`: leaving it out silently would look as if it did not exist. To go on without it,
+    /// take [`Cached::list_lazy`] and decide for each object.
+    pub fn list(&self) -> Result<Vec<Arc<K>>, DecodeError> {
+        self.select().list()
+    }
+
+    /// The states of all objects, not decoded, by namespace and name, as they were at one moment.
+    #[must_use]
+    pub fn list_lazy(&self) -> Vec<Lazy<K>> {
+        self.select().list_lazy()
+    }
+
+    /// Begins to say which objects are wanted.
+    ///
+    /// ```no_run
+    /// # use controller_runtime::Cached;
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # fn example(pods: &Cached<Pod>) -> Result<(), Box<dyn std::error::Error>> {
+    /// let web = pods.select().namespace("default").labels(&"app=web".parse()?).list()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn select(&self) -> Selection<'_, K> {
+        Selection { cached: self, namespace: None, labels: None }
+    }
+
+    /// The objects that have `owner` among their owners (by uid), by namespace and name.
+    ///
+    /// The first call makes an index of the owners of all objects, which all handles of this cache share from then on.
+    ///
+    /// # Errors
+    ///
+    /// One of them does not fit `K`.
+    pub fn owned_by<O: Object>(&self, owner: &O) -> Result<Vec<Arc<K>>, DecodeError> {
+        self.owned_by_lazy(owner).iter().map(Lazy::object).collect()
+    }
+
+    /// The same, not decoded.
+    #[must_use]
+    pub fn owned_by_lazy<O: Object>(&self, owner: &O) -> Vec<Lazy<K>> {
+        let uid = owner.meta().uid.as_deref().map(Uid::from);
+        uid.map(|uid| self.informer.owners().objects(&uid).values().cloned().collect()).unwrap_or_default()
+    }
+
+    /// An index of the objects by what `values` finds in each: one value, several, or none.
+    ///
+    /// `values` must say the same of the same object each time. It is called once for every change of an object, where
+    /// events are delivered, so it must not block; objects are decoded for it. Use [`Cached::index_by_meta`] if metadata
+    /// are enough.
+    ///
+    /// ```no_run
+    /// # use controller_runtime::{Manager, cache::Index};
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # fn example(manager: &Manager) -> Result<(), controller_runtime::DecodeError> {
+    /// let by_node: Index<Pod, String> = manager.cached::<Pod>().index(|pod| pod.spec.clone()?.node_name);
+    /// // … later, in a reconciler:
+    /// let pods = by_node.get("worker-1")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "IndexField")]
+    pub fn index<V, I>(&self, values: impl Fn(&K) -> I + Send + Sync + 'static) -> Index<K, V>
+    where
+        V: Ord + Clone + Send + Sync + 'static,
+        I: IntoIterator<Item = V>,
+    {
+        Index::of_objects(&self.informer, values)
+    }
+
+    /// An index of the objects by what `values` finds in their metadata, which never decodes an object.
+    ///
+    /// ```no_run
+    /// # use controller_runtime::{Cached, cache::Index};
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # fn example(pods: &Cached<Pod>) {
+    /// let by_app: Index<Pod, String> = pods.index_by_meta(|meta| meta.labels().get("app").map(str::to_owned));
+    /// assert!(by_app.get_lazy("web").is_empty());
+    /// # }
+    /// ```
+    pub fn index_by_meta<V, I>(&self, values: impl Fn(&Meta) -> I + Send + Sync + 'static) -> Index<K, V>
+    where
+        V: Ord + Clone + Send + Sync + 'static,
+        I: IntoIterator<Item = V>,
+    {
+        Index::of_meta(&self.informer, values)
+    }
+
+    /// Waits until `condition` holds of the object, or of its absence (`None`), and returns it as it is then.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use controller_runtime::{Cached, ObjectKey};
+    /// # use k8s_openapi::api::core::v1::Secret;
+    /// # async fn example(secrets: &Cached<Secret>) -> Result<(), controller_runtime::cache::UntilError> {
+    /// let key = ObjectKey::new("default", "tls");
+    /// let secret = secrets.until(&key, |secret| secret.is_some(), Duration::from_secs(10)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancellation
+    ///
+    /// Dropping the future ends the wait and changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// It did not hold within the time; the object does not fit `K`.
+    pub async fn until(
+        &self,
+        key: &ObjectKey<K>,
+        condition: impl Fn(Option<&K>) -> bool,
+        within: Duration,
+    ) -> Result<Option<Arc<K>>, UntilError> {
+        until::until(&self.informer, key, condition, within).await
+    }
+
+    /// The present, as initial creates, and then every change, as a stream.
+    ///
+    /// What is not taken waits: for each object the last state, as one event that leads to it from the state taken before.
+    /// So a slow reader misses states in between, never their outcome, and what waits is at most one event an object.
+    pub fn events(&self) -> Events<K> {
+        Events::new(&self.informer)
+    }
+
+    /// The number of objects.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.informer.len()
+    }
+
+    /// Whether there are no objects.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What is held in which form.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.informer.stats()
+    }
+
+    /// Waits until the present is known, which it stays.
+    ///
+    /// Pending for ever if the manager does not run.
+    pub async fn synced(&self) {
+        let mut status = Informer::status(&self.informer);
+        // The sender lives in the informer.
+        let _ = status.wait_for(|status| status.synced).await;
+    }
+
+    /// Whether the present is known.
+    #[must_use]
+    pub fn has_synced(&self) -> bool {
+        Informer::status(&self.informer).borrow().synced
+    }
+
+    /// What is wrong with the list or watch right now.
+    #[must_use]
+    #[doc(alias = "DefaultWatchErrorHandler")]
+    pub fn trouble(&self) -> Option<String> {
+        Informer::status(&self.informer).borrow().trouble.as_ref().map(|trouble| trouble.message.clone())
+    }
+
+    /// Calls `subscriber` with the present, as initial creates, and then with every event, until the subscription is
+    /// dropped. It must neither block nor panic.
+    pub(crate) fn subscribe(&self, subscriber: impl Fn(&Event<K>) + Send + 'static) -> Subscription {
+        self.informer.subscribe(subscriber)
+    }
+}
+
+impl<K: Object> Clone for Cached<K> {
+    fn clone(&self) -> Self {
+        Self { informer: Arc::clone(&self.informer) }
+    }
+}
+
+impl<K: Object> fmt::Debug for Cached<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let query = self.informer.query();
+        f.debug_struct("Cached").field("resource", query).field("len", &self.len()).finish()
+    }
+}
+
+/// Says which objects of a cache are wanted. Made by [`Cached::select`].
+#[derive(Clone)]
+#[must_use = "it reads nothing until `list` or its like is called"]
+pub struct Selection<'c, K: Object> {
+    cached: &'c Cached<K>,
+    namespace: Option<Arc<str>>,
+    labels: Option<LabelSelector>,
+}
+
+impl<K: Object> Selection<'_, K> {
+    /// Those in one namespace, without a look at the others.
+    pub fn namespace(mut self, name: impl Into<Arc<str>>) -> Self
+    where
+        K::Scope: NamespaceScope,
+    {
+        self.namespace = Some(name.into());
+        self
+    }
+
+    /// Those with such labels. Decodes nothing, and looks at all objects that are left; see [`Cached::index_by_meta`] for
+    /// what is asked often.
+    pub fn labels(mut self, selector: &LabelSelector) -> Self {
+        self.labels = Some(selector.clone());
+        self
+    }
+
+    /// The objects, by namespace and name, as they were at one moment.
+    ///
+    /// # Errors
+    ///
+    /// One of them does not fit `K`.
+    pub fn list(&self) -> Result<Vec<Arc<K>>, DecodeError> {
+        self.list_lazy().iter().map(Lazy::object).collect()
+    }
+
+    /// The same, not decoded.
+    #[must_use]
+    pub fn list_lazy(&self) -> Vec<Lazy<K>> {
+        let all = self.cached.informer.snapshot();
+        let wanted = |object: &&Lazy<K>| {
+            self.labels.as_ref().is_none_or(|labels| labels.selects(object.meta().labels()))
+        };
+        let Some(name) = &self.namespace else { return all.values().filter(wanted).cloned().collect() };
+        // The empty name comes before all others.
+        let Some(namespace) = K::Scope::namespace(Some(name)) else { return Vec::new() };
+        let here = all.range(ObjectKey::new(namespace, "")..);
+        let here = here.take_while(|(key, _)| key.namespace() == Some(name)).map(|(_, object)| object);
+        here.filter(wanted).cloned().collect()
+    }
+
+    /// The keys of the objects, by namespace and name.
+    #[must_use]
+    pub fn keys(&self) -> Vec<ObjectKey<K>> {
+        self.list_lazy().iter().map(Lazy::key).collect()
+    }
+}
+
+impl<K: Object> fmt::Debug for Selection<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cached, namespace, labels } = self;
+        f.debug_struct("Selection")
+            .field("cached", cached)
+            .field("namespace", namespace)
+            .field("labels", labels)
+            .finish()
+    }
+}

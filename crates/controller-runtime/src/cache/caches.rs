@@ -1,0 +1,197 @@
+//! Saying which objects are to be cached.
+
+use std::{fmt, marker::PhantomData, sync::Arc};
+
+use kube::core::{ApiResource, DynamicObject, NamespaceScope};
+
+use super::{
+    Cached, FieldSelector, InvalidSelector, LabelSelector, Namespaces, ResourceVersion,
+    query::{Query, Whereabouts},
+    registry::Cache,
+};
+use crate::object::{Object, Scope, StaticObject};
+
+/// The caches of a manager. Made by [`Manager::cache`](crate::Manager::cache).
+///
+/// ```no_run
+/// # use controller_runtime::Manager;
+/// # use k8s_openapi::api::core::v1::{Pod, Secret};
+/// # fn example(manager: &Manager) -> Result<(), controller_runtime::cache::BuildError> {
+/// // The pods of one node:
+/// let mine = manager.cache().of::<Pod>().fields("spec.nodeName=worker-1").build()?;
+///
+/// // Of all secrets, only these are ever listed and watched, by controllers as well:
+/// manager.cache().of::<Secret>().namespaces(["a", "b"]).labels("app=web").as_default().build()?;
+/// let secrets = manager.cached::<Secret>();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy)]
+pub struct Caches<'m> {
+    cache: &'m Cache,
+}
+
+impl<'m> Caches<'m> {
+    pub(crate) fn new(cache: &'m Cache) -> Self {
+        Self { cache }
+    }
+
+    /// Begins a cache of kind `K`.
+    ///
+    /// `kube::core::PartialObjectMeta<K>` caches metadata alone. If nobody else reads the kind otherwise with the same
+    /// selection, the API server sends no more than that.
+    #[doc(alias = "ByObject")]
+    pub fn of<K: StaticObject>(&self) -> CacheBuilder<'m, K> {
+        CacheBuilder::new(self.cache, (), ApiResource::erase::<K>(&()))
+    }
+
+    /// Begins a cache of a kind that is known at run time.
+    ///
+    /// ```no_run
+    /// # use controller_runtime::{Manager, ObjectKey};
+    /// # use kube::core::{ApiResource, GroupVersionKind};
+    /// # fn example(manager: &Manager) -> Result<(), Box<dyn std::error::Error>> {
+    /// let widgets = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"));
+    /// let widgets = manager.cache().of_dynamic(&widgets).namespaces(["a"]).build()?;
+    /// let widget = widgets.get(&ObjectKey::new("a", "w"))?; // an Option<Arc<DynamicObject>>
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn of_dynamic(&self, resource: &ApiResource) -> CacheBuilder<'m, DynamicObject> {
+        CacheBuilder::new(self.cache, resource.clone(), resource.clone())
+    }
+
+    /// Restricts the caches of namespaced kinds that are made from now on, and that say nothing else, to these namespaces.
+    /// Those of kinds known at run time are not restricted: their scope is not known.
+    #[doc(alias = "DefaultNamespaces")]
+    pub fn default_namespaces(&self, namespaces: &Namespaces) {
+        self.cache.set_default_namespaces(Whereabouts::InLive(namespaces.clone()));
+    }
+}
+
+impl fmt::Debug for Caches<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Caches").finish_non_exhaustive()
+    }
+}
+
+/// Says which objects of a kind are cached. Made by [`Caches`].
+///
+/// Caches of the same selection share one list and watch, whatever their Rust types.
+#[must_use = "a cache exists once `build` has been called"]
+pub struct CacheBuilder<'m, K: Object> {
+    cache: &'m Cache,
+    info: K::DynamicType,
+    query: Query,
+    invalid: Option<InvalidSelector>,
+    is_default: bool,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<'m, K: Object> CacheBuilder<'m, K> {
+    fn new(cache: &'m Cache, info: K::DynamicType, resource: ApiResource) -> Self {
+        let mut query = Query::all(resource);
+        query.namespaces = cache.default_namespaces(is_namespaced::<K>());
+        Self { cache, info, query, invalid: None, is_default: false, kind: PhantomData }
+    }
+
+    /// Only objects in these namespaces, each of which is listed and watched by itself.
+    pub fn namespaces<N: Into<Arc<str>>>(mut self, names: impl IntoIterator<Item = N>) -> Self
+    where
+        K::Scope: NamespaceScope,
+    {
+        let names = names.into_iter().map(Into::into).collect();
+        self.query.namespaces = Whereabouts::In(Arc::new(names));
+        self
+    }
+
+    /// Only objects in the namespaces of a set, as it is and as it changes.
+    pub fn namespace_set(mut self, names: &Namespaces) -> Self
+    where
+        K::Scope: NamespaceScope,
+    {
+        self.query.namespaces = Whereabouts::InLive(names.clone());
+        self
+    }
+
+    /// Objects in all namespaces, whatever [`Caches::default_namespaces`] says.
+    pub fn all_namespaces(mut self) -> Self {
+        self.query.namespaces = Whereabouts::Everywhere;
+        self
+    }
+
+    /// Only objects with such labels, in the form of a [`LabelSelector`].
+    pub fn labels(mut self, selector: &str) -> Self {
+        match selector.parse::<LabelSelector>() {
+            Ok(labels) => self.query.labels = labels,
+            Err(invalid) => self.invalid = Some(invalid),
+        }
+        self
+    }
+
+    /// Only objects with such fields, in the form of a [`FieldSelector`]. The API server says which fields it can select
+    /// by: of every kind `metadata.name` and `metadata.namespace`.
+    pub fn fields(mut self, selector: &str) -> Self {
+        match selector.parse::<FieldSelector>() {
+            Ok(fields) => self.query.fields = fields,
+            Err(invalid) => self.invalid = Some(invalid),
+        }
+        self
+    }
+
+    /// Takes over no present that is older than this version, such as the last one seen before a restart.
+    ///
+    /// An API server that is behind is waited for. One that says five times in a row that it knows nothing newer is
+    /// believed: it has been restored from a backup.
+    pub fn not_older_than(mut self, version: &ResourceVersion) -> Self {
+        self.query.floor = Some(version.clone());
+        self
+    }
+
+    /// Makes this what [`Manager::cached`](crate::Manager::cached) and controllers read of the resource from now on.
+    pub fn as_default(mut self) -> Self {
+        self.is_default = true;
+        self
+    }
+
+    /// The cache. It is listed and watched from the start of the manager on; at once if that runs.
+    ///
+    /// # Errors
+    ///
+    /// A selector is none; the resource has another default.
+    pub fn build(self) -> Result<Cached<K>, BuildError> {
+        if let Some(invalid) = self.invalid {
+            return Err(BuildError::Selector(invalid));
+        }
+        if self.is_default && !self.cache.set_default(&self.query) {
+            return Err(BuildError::DefaultTaken { resource: self.query.resource_name() });
+        }
+        Ok(self.cache.cached(&self.info, self.query))
+    }
+}
+
+impl<K: Object> fmt::Debug for CacheBuilder<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheBuilder").field("query", &self.query).finish_non_exhaustive()
+    }
+}
+
+/// Whether the kind is known to be namespaced.
+pub(super) fn is_namespaced<K: Object>() -> bool {
+    K::Scope::namespace(None).is_none()
+}
+
+/// Why there is no such cache.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A text is no selector.
+    #[error(transparent)]
+    Selector(#[from] InvalidSelector),
+    /// The resource has another default selection.
+    #[error("{resource} has another default selection already: only one can be what controllers read")]
+    DefaultTaken {
+        /// The resource.
+        resource: String,
+    },
+}

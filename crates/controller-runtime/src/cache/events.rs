@@ -1,0 +1,205 @@
+//! The changes of a cache as a stream that never holds more than one event an object.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures::{Stream, task::AtomicWaker};
+use parking_lot::Mutex;
+
+use super::{
+    informer::{Informer, Subscription},
+    lazy::Lazy,
+};
+use crate::{
+    event::Event,
+    object::{Object, ObjectKey},
+};
+
+/// The changes of a cache. Made by [`Cached::events`](super::Cached::events); it never ends.
+#[must_use = "streams do nothing unless polled"]
+pub struct Events<K: Object> {
+    shared: Arc<Shared<K>>,
+    _subscription: Subscription,
+}
+
+struct Shared<K: Object> {
+    waiting: Mutex<Waiting<K>>,
+    waker: AtomicWaker,
+}
+
+impl<K: Object> Events<K> {
+    pub(super) fn new(informer: &Arc<Informer<K>>) -> Self {
+        let shared = Arc::new(Shared { waiting: Mutex::default(), waker: AtomicWaker::new() });
+        let fed = Arc::clone(&shared);
+        let subscription = informer.subscribe(move |event| {
+            fed.waiting.lock().push(event.clone());
+            fed.waker.wake();
+        });
+        Self { shared, _subscription: subscription }
+    }
+}
+
+impl<K: Object> Stream for Events<K> {
+    type Item = Event<K>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event<K>>> {
+        // Registered before the look, so that an event right after it wakes.
+        self.shared.waker.register(cx.waker());
+        self.shared.waiting.lock().pop().map_or(Poll::Pending, |event| Poll::Ready(Some(event)))
+    }
+}
+
+impl<K: Object> fmt::Debug for Events<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events").field("waiting", &self.shared.waiting.lock().objects.len()).finish()
+    }
+}
+
+/// What has not been taken: for each object what the reader knows, and what is.
+struct Waiting<K: Object> {
+    objects: BTreeMap<ObjectKey<K>, Entry<K>>,
+    /// The keys in the order in which they began to wait.
+    order: BTreeMap<u64, ObjectKey<K>>,
+    next: u64,
+}
+
+struct Entry<K: Object> {
+    known: Option<Lazy<K>>,
+    is: Is<K>,
+    place: u64,
+}
+
+enum Is<K: Object> {
+    There { object: Lazy<K>, in_initial_list: bool },
+    Gone { last: Lazy<K>, state_unknown: bool },
+}
+
+impl<K: Object> Default for Waiting<K> {
+    fn default() -> Self {
+        Self { objects: BTreeMap::new(), order: BTreeMap::new(), next: 0 }
+    }
+}
+
+impl<K: Object> Waiting<K> {
+    fn push(&mut self, event: Event<K>) {
+        let key = event.key();
+        let (known, is) = match event {
+            Event::Create { object, in_initial_list } => (None, Is::There { object, in_initial_list }),
+            Event::Update { old, new } => (Some(old), Is::There { object: new, in_initial_list: false }),
+            Event::Delete { object, state_unknown } => {
+                (Some(object.clone()), Is::Gone { last: object, state_unknown })
+            }
+            Event::Generic { .. } => return, // caches make none
+        };
+        match self.objects.get_mut(&key) {
+            Some(Entry { known: None, place, .. }) if matches!(is, Is::Gone { .. }) => {
+                self.order.remove(place);
+                self.objects.remove(&key);
+            }
+            Some(entry) => {
+                let was_initial =
+                    matches!(&entry.is, Is::There { in_initial_list: true, .. }) && entry.known.is_none();
+                entry.is = match is {
+                    Is::There { object, .. } if was_initial => Is::There { object, in_initial_list: true },
+                    is => is,
+                };
+            }
+            None => {
+                let place = self.next;
+                self.next += 1;
+                self.order.insert(place, key.clone());
+                self.objects.insert(key, Entry { known, is, place });
+            }
+        }
+    }
+
+    fn pop(&mut self) -> Option<Event<K>> {
+        let (_, key) = self.order.first_key_value()?;
+        let key = key.clone();
+        let Entry { known, is, place } = self.objects.remove(&key)?;
+        let event = match (known, is) {
+            (None, Is::There { object, in_initial_list }) => Event::Create { object, in_initial_list },
+            (Some(old), Is::There { object: new, .. }) if old.meta().uid() == new.meta().uid() => {
+                Event::Update { old, new }
+            }
+            (Some(old), is) if matches!(is, Is::There { .. }) => {
+                // Another object has taken the name: its create is next.
+                self.objects.insert(key, Entry { known: None, is, place });
+                return Some(Event::Delete { object: old, state_unknown: true });
+            }
+            (_, Is::Gone { last, state_unknown }) => Event::Delete { object: last, state_unknown },
+            (Some(_), Is::There { .. }) => unreachable!("matched above"),
+        };
+        self.order.remove(&place);
+        Some(event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use proptest::prelude::*;
+
+    use super::super::store::Store;
+    use super::*;
+
+    /// The object n of a uid at a version.
+    fn object(uid: u8, version: u64) -> Lazy<ConfigMap> {
+        let mut object = ConfigMap::default();
+        object.metadata.namespace = Some("ns".to_owned());
+        object.metadata.name = Some(format!("n{}", uid % 3));
+        object.metadata.uid = Some(uid.to_string());
+        object.metadata.resource_version = Some(version.to_string());
+        Lazy::of(object).expect("it has a key")
+    }
+
+    proptest! {
+        /// However slowly events are taken: they lead from one state to the next, the last one is what is, and no object
+        /// waits twice.
+        #[test]
+        fn what_is_taken_folds_to_what_is(
+            history in prop::collection::vec((0..9u8, any::<bool>(), 0..4u8), 1..60),
+        ) {
+            let (mut store, mut waiting) = (Store::default(), Waiting::default());
+            let mut folded: BTreeMap<ObjectKey<ConfigMap>, Lazy<ConfigMap>> = BTreeMap::new();
+            store.replace(&None, [], Some(1));
+            for (version, (uid, delete, take)) in (2..).zip(history) {
+                let object = object(uid, version);
+                let events = if delete { store.remove(&None, object) } else { store.upsert(&None, object) };
+                events.into_iter().for_each(|event| waiting.push(event));
+                prop_assert!(waiting.order.len() == waiting.objects.len() && waiting.order.len() <= 3);
+                for _ in 0..take {
+                    fold(&mut folded, waiting.pop())?;
+                }
+            }
+            while let Some(event) = waiting.pop() {
+                fold(&mut folded, Some(event))?;
+            }
+            let is: Vec<_> = store.told().map(|object| format!("{object:?}")).collect();
+            prop_assert_eq!(is, folded.values().map(|object| format!("{object:?}")).collect::<Vec<_>>());
+        }
+    }
+
+    fn fold(
+        folded: &mut BTreeMap<ObjectKey<ConfigMap>, Lazy<ConfigMap>>,
+        event: Option<Event<ConfigMap>>,
+    ) -> Result<(), TestCaseError> {
+        let Some(event) = event else { return Ok(()) };
+        let key = event.key();
+        match event {
+            Event::Create { object, .. } => prop_assert!(folded.insert(key, object).is_none()),
+            Event::Update { old, new } => {
+                let before = folded.insert(key, new).expect("updated objects exist");
+                prop_assert_eq!(before.meta().uid(), old.meta().uid());
+            }
+            Event::Delete { .. } => prop_assert!(folded.remove(&key).is_some()),
+            Event::Generic { .. } => unreachable!("a store makes no generic events"),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,210 @@
+//! What one list and watch brings in, and who is fed with it.
+//!
+//! A feed is about one resource and one selection of its objects. Whoever reads them, by whatever Rust type, is a [`Sink`] of the
+//! same feed: each object comes over the wire once. There is one list and watch per namespace, or one for all.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Weak},
+};
+
+use parking_lot::{Mutex, RwLock};
+use serde_json::value::RawValue;
+use tokio::{sync::watch, task::JoinSet, time::Instant};
+
+use super::{ResourceVersion, list_watch::ListWatch, query::Query, reflector::Reflector, store::Part};
+
+/// A store behind a feed.
+///
+/// Each method is called by one list and watch of `part` at a time.
+pub(crate) trait Sink: Send + Sync {
+    /// How much of an object it reads.
+    fn form(&self) -> Form;
+
+    /// The whole present of `part` follows, object by object.
+    fn begin(&self, part: &Part);
+
+    /// An object of the present.
+    fn arrived(&self, part: &Part, object: &RawValue);
+
+    /// An object that was of the present is not any more.
+    fn left(&self, part: &Part, object: &RawValue);
+
+    /// The present is there, as of this version.
+    fn complete(&self, part: &Part, version: &ResourceVersion);
+
+    /// An object was added or changed. Its version.
+    fn applied(&self, part: &Part, object: &RawValue) -> Option<ResourceVersion>;
+
+    /// An object was deleted, or is not selected any more. Its version.
+    fn deleted(&self, part: &Part, object: &RawValue) -> Option<ResourceVersion>;
+
+    /// Nothing else happened up to this version.
+    fn passed(&self, part: &Part, version: &ResourceVersion);
+
+    /// The part is not watched any more.
+    fn withdraw(&self, part: &Part);
+
+    /// The parts that there are now. It knows the present when it knows all of them.
+    fn parts(&self, parts: &[Part]);
+
+    /// The connection works.
+    fn works(&self);
+
+    /// Something went wrong.
+    fn failed(&self, trouble: &Trouble);
+
+    /// Since when a write of ours waits to be told.
+    fn waiting_since(&self, part: &Part) -> Option<Instant>;
+}
+
+/// How much of each object is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Form {
+    Metadata,
+    Whole,
+}
+
+/// What goes wrong with a list or watch, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    pub(crate) message: String,
+    /// The rights that the operator lacks: waiting will not help.
+    pub(crate) forbidden: Option<String>,
+}
+
+/// One resource, selected, and who is fed with it.
+pub(crate) struct Feed {
+    pub(crate) query: Query,
+    sinks: RwLock<Sinks>,
+    /// Counts what makes the lists and watches begin anew.
+    generation: watch::Sender<u64>,
+    /// A write was laid over the store of a sink.
+    wrote: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Sinks {
+    all: Arc<BTreeMap<u64, Weak<dyn Sink>>>,
+    next: u64,
+}
+
+impl Feed {
+    pub(crate) fn new(query: Query) -> Self {
+        let (generation, wrote) = (watch::Sender::default(), watch::Sender::default());
+        Self { query, sinks: RwLock::default(), generation, wrote }
+    }
+
+    /// Feeds `sink` from now on, with the present first.
+    pub(crate) fn join(&self, sink: Weak<dyn Sink>) -> u64 {
+        let mut sinks = self.sinks.write();
+        let id = sinks.next;
+        sinks.next += 1;
+        Arc::make_mut(&mut sinks.all).insert(id, sink);
+        self.generation.send_modify(|generation| *generation += 1);
+        id
+    }
+
+    /// Feeds a sink no longer; `true` if it was the last one.
+    pub(crate) fn leave(&self, id: u64) -> bool {
+        let before = self.form();
+        let mut sinks = self.sinks.write();
+        Arc::make_mut(&mut sinks.all).remove(&id);
+        let empty = sinks.all.is_empty();
+        drop(sinks);
+        if empty || self.form() != before {
+            self.generation.send_modify(|generation| *generation += 1);
+        }
+        empty
+    }
+
+    fn is_empty(&self) -> bool {
+        self.sinks.read().all.is_empty()
+    }
+
+    /// The least that satisfies everybody.
+    pub(super) fn form(&self) -> Form {
+        let mut form = Form::Metadata;
+        self.each(|sink| form = form.max(sink.form()));
+        form
+    }
+
+    /// Calls `tell` with each sink.
+    pub(super) fn each(&self, mut tell: impl FnMut(&dyn Sink)) {
+        let all = Arc::clone(&self.sinks.read().all);
+        for sink in all.values().filter_map(Weak::upgrade) {
+            tell(&*sink);
+        }
+    }
+
+    /// A write was laid over the store of a sink.
+    pub(crate) fn note_write(&self) {
+        self.wrote.send_modify(|count| *count += 1);
+    }
+
+    pub(super) fn writes(&self) -> watch::Receiver<u64> {
+        self.wrote.subscribe()
+    }
+
+    /// Lists and watches until nobody is fed any more.
+    ///
+    /// Dropping the future stops it where it stands; running it again brings the stores up to date.
+    pub(crate) async fn run(self: Arc<Self>, client: kube::Client, mut rng: fastrand::Rng) {
+        let mut generation = self.generation.subscribe();
+        let mut namespaces = self.query.namespaces.subscribe();
+        let mut machines: BTreeMap<Part, Arc<Mutex<ListWatch>>> = BTreeMap::new();
+        while !self.is_empty() {
+            generation.mark_unchanged();
+            for machine in machines.values() {
+                machine.lock().restart();
+            }
+            let form = self.form();
+            let mut running: BTreeMap<Part, tokio::task::AbortHandle> = BTreeMap::new();
+            let mut tasks = JoinSet::new();
+            loop {
+                let parts = self.query.namespaces.parts();
+                let gone: Vec<_> = machines.keys().filter(|part| !parts.contains(part)).cloned().collect();
+                for part in gone {
+                    machines.remove(&part);
+                    if let Some(task) = running.remove(&part) {
+                        task.abort();
+                    }
+                    self.each(|sink| sink.withdraw(&part));
+                }
+                for part in &parts {
+                    let machine = Arc::clone(machines.entry(part.clone()).or_insert_with(|| {
+                        Arc::new(Mutex::new(ListWatch::new(self.query.floor.clone(), rng.fork())))
+                    }));
+                    running.entry(part.clone()).or_insert_with(|| {
+                        let feed = Arc::clone(&self);
+                        let (client, part) = (client.clone(), part.clone());
+                        tasks.spawn(async move {
+                            Reflector { feed: &feed, client, part, form }.run(&machine).await;
+                        })
+                    });
+                }
+                self.each(|sink| sink.parts(&parts));
+                tokio::select! {
+                    changed = generation.changed() => {
+                        let _ = changed; // the sender lives in `self`
+                        break;
+                    }
+                    () = namespaces.changed() => {}
+                    Some(Err(end)) = tasks.join_next() => {
+                        if let Ok(panic) = end.try_into_panic() {
+                            std::panic::resume_unwind(panic);
+                        }
+                    }
+                }
+            }
+            tasks.shutdown().await;
+        }
+    }
+}
+
+impl fmt::Debug for Feed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Feed").field("query", &self.query).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,329 @@
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+
+use super::*;
+
+fn check(inputs: &[(&str, Input)], expected: &Expect) {
+    check_machine(&mut ListWatch::new(None, fastrand::Rng::with_seed(7)), inputs, expected);
+}
+
+fn check_machine(machine: &mut ListWatch, inputs: &[(&str, Input)], expected: &Expect) {
+    let now = Instant::now();
+    let mut lines = String::new();
+    for (name, input) in inputs {
+        let lasts = |timeout: &Duration| assert!((300..600).contains(&timeout.as_secs()), "{timeout:?}");
+        let step = match machine.step(input.clone(), now) {
+            Step::Stream { timeout } => {
+                lasts(&timeout);
+                "stream".to_owned()
+            }
+            Step::List { paged: true } => "list".to_owned(),
+            Step::List { paged: false } => "list in one piece".to_owned(),
+            Step::Page { continue_token } => format!("list from {continue_token}"),
+            Step::Watch { resource_version, timeout } => {
+                lasts(&timeout);
+                format!("watch from {resource_version}")
+            }
+            Step::Wait(_) => "wait".to_owned(),
+            Step::AwaitServed(_) => "wait for the definition".to_owned(),
+        };
+        lines += &format!("{name} -> {step}\n");
+    }
+    expected.assert_eq(&lines);
+}
+
+fn page(version: &str, token: Option<&str>) -> Input {
+    Input::Page { resource_version: version.into(), continue_token: token.map(Into::into) }
+}
+
+const OVERLOADED: Input = Input::Failed(Failure::Transient { retry_after: None });
+
+#[test]
+fn the_present_is_streamed_and_the_watch_goes_on_from_it() {
+    let mut machine = ListWatch::new(None, fastrand::Rng::with_seed(7));
+    check_machine(
+        &mut machine,
+        &[("start", Input::Start)],
+        &expect![[r#"
+        start -> stream
+    "#]],
+    );
+    machine.saw(&"3".into()); // an object of the present, which need not be the newest
+    assert!(machine.listed(&"5".into()));
+    machine.saw(&"6".into());
+    check_machine(
+        &mut machine,
+        &[
+            ("ended", Input::WatchEnded { progressed: true }),
+            ("overloaded", OVERLOADED),
+            ("waited", Input::Waited),
+        ],
+        &expect![[r#"
+            ended -> watch from 6
+            overloaded -> wait
+            waited -> watch from 6
+        "#]],
+    );
+}
+
+#[test]
+fn a_server_that_does_not_stream_is_asked_for_pages_from_then_on() {
+    check(
+        &[
+            ("start", Input::Start),
+            ("unsupported", Input::Failed(Failure::Unsupported)),
+            ("page", page("5", Some("t1"))),
+            ("last page", page("5", None)),
+            ("expired", Input::Failed(Failure::Expired)),
+        ],
+        &expect![[r#"
+            start -> stream
+            unsupported -> list
+            page -> list from t1
+            last page -> watch from 5
+            expired -> list
+        "#]],
+    );
+}
+
+#[test]
+fn a_stream_that_is_refused_is_followed_by_a_list_which_says_why() {
+    check(
+        &[
+            ("start", Input::Start),
+            ("refused", Input::Failed(Failure::Refused)),
+            ("refused too", Input::Failed(Failure::Refused)),
+            ("waited", Input::Waited),
+            ("refused", Input::Failed(Failure::Refused)),
+            ("allowed", page("5", None)),
+        ],
+        &expect![[r#"
+            start -> stream
+            refused -> list
+            refused too -> wait
+            waited -> stream
+            refused -> list
+            allowed -> watch from 5
+        "#]],
+    );
+}
+
+#[test]
+fn a_stream_that_ends_before_the_present_is_whole_is_followed_by_a_list() {
+    check(
+        &[
+            ("start", Input::Start),
+            ("ended", Input::WatchEnded { progressed: true }),
+            ("waited", Input::Waited),
+            ("overloaded", OVERLOADED),
+            ("waited", Input::Waited),
+            ("overloaded", OVERLOADED),
+            ("waited", Input::Waited),
+        ],
+        &expect![[r#"
+            start -> stream
+            ended -> wait
+            waited -> list
+            overloaded -> wait
+            waited -> stream
+            overloaded -> wait
+            waited -> list
+        "#]],
+    );
+}
+
+#[test]
+fn a_watch_that_ends_goes_on_from_the_last_version_seen_and_never_from_an_older_one() {
+    let mut machine = ListWatch::new(None, fastrand::Rng::with_seed(7));
+    machine.step(page("5", None), Instant::now());
+    machine.saw(&"9".into());
+    machine.saw(&"8".into());
+    let step = machine.step(Input::WatchEnded { progressed: true }, Instant::now());
+    assert!(matches!(step, Step::Watch { resource_version, .. } if resource_version == "9".into()));
+}
+
+#[test]
+fn an_expired_version_leads_back_to_the_beginning_at_once() {
+    check(
+        &[("page", page("5", None)), ("watch gone", Input::Failed(Failure::Expired))],
+        &expect![[r#"
+            page -> watch from 5
+            watch gone -> stream
+        "#]],
+    );
+}
+
+#[test]
+fn versions_that_expire_again_and_again_are_not_chased_in_a_circle() {
+    check(
+        &[
+            ("page", page("5", None)),
+            ("gone", Input::Failed(Failure::Expired)),
+            ("page", page("6", None)),
+            ("gone again", Input::Failed(Failure::Expired)),
+            ("waited", Input::Waited),
+        ],
+        &expect![[r#"
+            page -> watch from 5
+            gone -> stream
+            page -> watch from 6
+            gone again -> wait
+            waited -> stream
+        "#]],
+    );
+}
+
+#[test]
+fn pages_that_expire_are_given_up_for_a_list_in_one_piece() {
+    check(
+        &[
+            ("unsupported", Input::Failed(Failure::Unsupported)),
+            ("page", page("5", Some("t1"))),
+            ("token gone", Input::Failed(Failure::Expired)),
+            ("whole", page("6", None)),
+        ],
+        &expect![[r#"
+            unsupported -> list
+            page -> list from t1
+            token gone -> list in one piece
+            whole -> watch from 6
+        "#]],
+    );
+}
+
+#[test]
+fn load_waits_and_watches_on_but_a_refusal_waits_and_begins_anew() {
+    check(
+        &[
+            ("page", page("5", None)),
+            ("overloaded", OVERLOADED),
+            ("waited", Input::Waited),
+            ("refused", Input::Failed(Failure::Refused)),
+            ("waited", Input::Waited),
+        ],
+        &expect![[r#"
+            page -> watch from 5
+            overloaded -> wait
+            waited -> watch from 5
+            refused -> wait
+            waited -> stream
+        "#]],
+    );
+}
+
+#[test]
+fn a_watch_that_ends_at_once_waits_first() {
+    check(
+        &[
+            ("page", page("5", None)),
+            ("empty", Input::WatchEnded { progressed: false }),
+            ("waited", Input::Waited),
+        ],
+        &expect![[r#"
+            page -> watch from 5
+            empty -> wait
+            waited -> watch from 5
+        "#]],
+    );
+}
+
+#[test]
+fn a_kind_that_is_not_served_is_waited_for() {
+    check(
+        &[("not served", Input::Failed(Failure::NotServed)), ("served", Input::Waited)],
+        &expect![[r#"
+            not served -> wait for the definition
+            served -> stream
+        "#]],
+    );
+}
+
+#[test]
+fn a_server_that_is_behind_is_waited_for_and_believed_the_sixth_time() {
+    let mut machine = ListWatch::new(Some("100".into()), fastrand::Rng::with_seed(7));
+    let now = Instant::now();
+    for _ in 0..5 {
+        assert!(!machine.listed(&"99".into()));
+        assert!(matches!(machine.step(Input::Failed(Failure::Behind), now), Step::Wait(_)));
+    }
+    assert!(machine.listed(&"99".into()));
+    assert!(!ListWatch::new(Some("100".into()), fastrand::Rng::with_seed(7)).listed(&"99".into()));
+    assert!(ListWatch::new(Some("100".into()), fastrand::Rng::with_seed(7)).listed(&"101".into()));
+}
+
+#[test]
+fn the_server_says_how_long_to_wait_within_reason() {
+    let mut machine = ListWatch::new(None, fastrand::Rng::with_seed(7));
+    let mut wait = |seconds| {
+        let failure = Failure::Transient { retry_after: Some(Duration::from_secs(seconds)) };
+        match machine.step(Input::Failed(failure), Instant::now()) {
+            Step::Wait(wait) => wait.as_secs(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(wait(17), 17);
+    assert_eq!(wait(100_000), 300);
+    assert!(wait(0) < 7, "then the wait is the usual one");
+}
+
+fn inputs() -> impl Strategy<Value = Input> {
+    let failure = prop_oneof![
+        Just(Failure::Expired),
+        Just(Failure::Behind),
+        prop::option::of(0..90u64)
+            .prop_map(|seconds| Failure::Transient { retry_after: seconds.map(Duration::from_secs) }),
+        Just(Failure::Unsupported),
+        Just(Failure::NotServed),
+        Just(Failure::Refused),
+    ];
+    prop_oneof![
+        Just(Input::Waited),
+        (1..99u8, any::<bool>()).prop_map(|(version, more)| page(&version.to_string(), more.then_some("t"))),
+        any::<bool>().prop_map(|progressed| Input::WatchEnded { progressed }),
+        failure.prop_map(Input::Failed),
+    ]
+}
+
+proptest! {
+    /// Whatever happens: a watch goes on from the greatest version listed or seen, a page from its token alone, and
+    /// nothing but progress is followed by another request at once for ever.
+    #[test]
+    fn no_version_is_made_up_or_goes_back_and_no_circle_is_tight(
+        history in prop::collection::vec((inputs(), prop::option::of(1..99u8)), 1..60),
+    ) {
+        let mut machine = ListWatch::new(None, fastrand::Rng::with_seed(7));
+        let (mut known, mut at_once, mut behind) = (0, 0, 0);
+        for (input, seen) in history {
+            let progress = matches!(input, Input::Page { .. } | Input::Waited | Input::WatchEnded { progressed: true });
+            let token = matches!(&input, Input::Page { continue_token: Some(_), .. });
+            let mut refused = input == Input::Failed(Failure::Behind);
+            if let Input::Page { resource_version, continue_token: None } = &input {
+                let version = resource_version.number().expect("a number");
+                refused = version < known;
+                if !refused {
+                    (known, behind) = (version, 0);
+                }
+            }
+            behind += u32::from(refused);
+            if behind == 5 {
+                (known, behind) = (0, 0);
+            }
+            match machine.step(input, Instant::now()) {
+                Step::Watch { resource_version, .. } => prop_assert_eq!(resource_version.number(), Some(known)),
+                Step::Page { .. } => prop_assert!(token),
+                Step::List { .. } | Step::Stream { .. } => prop_assert!(!token),
+                Step::Wait(delay) | Step::AwaitServed(delay) => {
+                    prop_assert!(delay >= Duration::from_millis(800) && delay <= Duration::from_secs(90));
+                    at_once = 0;
+                    continue;
+                }
+            }
+            at_once = if progress { 0 } else { at_once + 1 };
+            prop_assert!(at_once <= 3, "four failures in a row were answered without a wait");
+            if let (Some(version), Phase::Watching { .. }) = (seen, &machine.phase) {
+                machine.saw(&(&*version.to_string()).into());
+                known = known.max(version.into());
+            }
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! The informers of a manager: who shares which, and the task that runs them.
+
+use std::{
+    any::TypeId,
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use kube::core::ApiResource;
+use parking_lot::Mutex;
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, timeout_at},
+};
+
+use super::{
+    Cached, Options,
+    caches::is_namespaced,
+    feed::{Feed, Sink},
+    informer::{AnyInformer, Informer},
+    query::{Query, Whereabouts},
+    shelf::Holding,
+};
+use crate::object::{Object, StaticObject};
+
+/// The informers of a manager.
+pub(crate) struct Cache {
+    shared: Arc<Shared>,
+    options: Options,
+    /// How kinds are held that have no choice of their own.
+    holding: Holding,
+}
+
+#[derive(Default)]
+pub(super) struct Shared {
+    entries: Mutex<Entries>,
+    /// Counts the feeds that came, for the task that runs them.
+    came: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Entries {
+    /// By a number that says the order in which they came.
+    feeds: BTreeMap<u64, Entry>,
+    next: u64,
+    /// What is read of a resource unless somebody asks for something else.
+    defaults: Vec<Query>,
+    /// Where objects of namespaced kinds are read unless somebody says something else.
+    namespaces: Option<Whereabouts>,
+}
+
+struct Entry {
+    feed: Arc<Feed>,
+    /// By the Rust type.
+    informers: Vec<(TypeId, Weak<dyn AnyInformer>)>,
+    running: bool,
+}
+
+/// The place of an informer at its feed. The last one to give its place up takes the feed with it.
+pub(crate) struct Seat {
+    shared: Weak<Shared>,
+    feed: Arc<Feed>,
+    entry: u64,
+    id: u64,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let shared = self.shared.upgrade();
+        // Under the lock, so that nobody takes a place at a feed that is about to end.
+        let mut entries = shared.as_ref().map(|shared| shared.entries.lock());
+        if self.feed.leave(self.id)
+            && let Some(entries) = &mut entries
+        {
+            entries.feeds.remove(&self.entry);
+        }
+    }
+}
+
+impl Cache {
+    pub(crate) fn new(options: Options) -> Self {
+        let holding = Holding::of(options.default_retain());
+        Self { shared: Arc::default(), options, holding }
+    }
+
+    fn holding_of<K: Object>(&self) -> Holding {
+        self.options.retain_of::<K>().map_or_else(|| self.holding.clone(), Holding::of)
+    }
+
+    /// The objects of `query` as type `K`: the same informer as long as somebody holds it.
+    pub(super) fn cached<K: Object>(&self, info: &K::DynamicType, query: Query) -> Cached<K> {
+        let type_id = TypeId::of::<K>();
+        let mut entries = self.shared.entries.lock();
+        let Entries { feeds, next, .. } = &mut *entries;
+        let known = feeds.iter().find(|(_, entry)| entry.feed.query == query).map(|(id, _)| *id);
+        let id = known.unwrap_or_else(|| {
+            let entry = Entry { feed: Arc::new(Feed::new(query)), informers: Vec::new(), running: false };
+            *next += 1;
+            feeds.insert(*next, entry);
+            *next
+        });
+        let entry = feeds.get_mut(&id).expect("it was found or inserted");
+        let found = entry.informers.iter().find(|(known, _)| *known == type_id);
+        if let Some(informer) = found.and_then(|(_, informer)| informer.upgrade()) {
+            drop(entries);
+            return Cached::of(
+                informer.as_any().downcast().expect("the informer of a type id is of that type"),
+            );
+        }
+        let query = entry.feed.query.clone();
+        let managed_fields = self.options.keeps_managed_fields::<K>();
+        let informer = Arc::new(Informer::<K>::new(info, query, self.holding_of::<K>(), managed_fields));
+        let any: Arc<dyn AnyInformer> = Arc::clone(&informer) as _;
+        entry.informers.retain(|(known, _)| *known != type_id);
+        entry.informers.push((type_id, Arc::downgrade(&any)));
+        let sink: Arc<dyn Sink> = Arc::clone(&informer) as _;
+        informer.sit(Seat {
+            shared: Arc::downgrade(&self.shared),
+            feed: Arc::clone(&entry.feed),
+            entry: id,
+            id: entry.feed.join(Arc::downgrade(&sink)),
+        });
+        drop(entries);
+        self.shared.came.send_modify(|count| *count += 1);
+        Cached::of(informer)
+    }
+
+    /// What is read of kind `K` unless somebody asks for something else.
+    pub(crate) fn of_kind<K: StaticObject>(&self) -> Cached<K> {
+        let resource = ApiResource::erase::<K>(&());
+        let known =
+            self.shared.entries.lock().defaults.iter().find(|query| query.resource == resource).cloned();
+        let query = known.unwrap_or_else(|| {
+            let mut query = Query::all(resource);
+            query.namespaces = self.default_namespaces(is_namespaced::<K>());
+            query
+        });
+        self.cached(&(), query)
+    }
+
+    /// Makes `query` what is read of its resource; `false` if another one is already.
+    pub(super) fn set_default(&self, query: &Query) -> bool {
+        let mut entries = self.shared.entries.lock();
+        if let Some(known) = entries.defaults.iter().find(|known| known.resource == query.resource) {
+            return known == query;
+        }
+        entries.defaults.push(query.clone());
+        true
+    }
+
+    pub(super) fn default_namespaces(&self, namespaced: bool) -> Whereabouts {
+        let default = self.shared.entries.lock().namespaces.clone().filter(|_| namespaced);
+        default.unwrap_or(Whereabouts::Everywhere)
+    }
+
+    pub(super) fn set_default_namespaces(&self, namespaces: Whereabouts) {
+        self.shared.entries.lock().namespaces = Some(namespaces);
+    }
+
+    /// All informers that somebody holds.
+    pub(crate) fn informers(&self) -> Vec<Arc<dyn AnyInformer>> {
+        let entries = self.shared.entries.lock();
+        let weak: Vec<_> = entries.feeds.values().flat_map(|entry| entry.informers.iter().cloned()).collect();
+        drop(entries);
+        weak.iter().filter_map(|(_, informer)| informer.upgrade()).collect()
+    }
+
+    pub(super) fn each_of(&self, resource: &ApiResource, mut tell: impl FnMut(&Feed, &dyn AnyInformer)) {
+        let entries = self.shared.entries.lock();
+        let of = entries.feeds.values().filter(|entry| entry.feed.query.resource == *resource);
+        let found: Vec<_> = of.map(|entry| (Arc::clone(&entry.feed), entry.informers.clone())).collect();
+        drop(entries);
+        for (feed, informers) in found {
+            for informer in informers.iter().filter_map(|(_, informer)| informer.upgrade()) {
+                tell(&feed, &*informer);
+            }
+        }
+    }
+
+    /// Runs all feeds, those that come later included, until dropped.
+    pub(crate) async fn run(&self, client: kube::Client, mut rng: fastrand::Rng) {
+        let mut came = self.shared.came.subscribe();
+        let mut tasks = JoinSet::new();
+        let _stopped = Stopped(&self.shared);
+        loop {
+            for entry in self.shared.entries.lock().feeds.values_mut().filter(|entry| !entry.running) {
+                entry.running = true;
+                tasks.spawn(Arc::clone(&entry.feed).run(client.clone(), rng.fork()));
+            }
+            tokio::select! {
+                changed = came.changed() => {
+                    let _ = changed; // the sender lives in `self`
+                }
+                Some(end) = tasks.join_next() => if let Err(error) = end && let Ok(panic) = error.try_into_panic() {
+                    std::panic::resume_unwind(panic);
+                },
+            }
+        }
+    }
+
+    /// Waits until every informer knows the present.
+    ///
+    /// # Errors
+    ///
+    /// One of them may not, at once; or does not, within `limit`.
+    pub(crate) async fn synced(&self, limit: Duration) -> Result<(), NotSynced> {
+        let deadline = Instant::now().checked_add(limit);
+        for informer in self.informers() {
+            let mut status = informer.status();
+            // The sender lives in the informer.
+            let decided = status.wait_for(|status| {
+                status.synced || status.trouble.as_ref().is_some_and(|trouble| trouble.forbidden.is_some())
+            });
+            let decided = match deadline {
+                Some(deadline) => timeout_at(deadline, decided).await.is_ok(),
+                None => decided.await.is_ok(),
+            };
+            let status = informer.status().borrow().clone();
+            if status.synced {
+                continue;
+            }
+            let resource = informer.resource();
+            let message = status.trouble.as_ref().map(|trouble| trouble.message.clone());
+            return Err(match status.trouble.and_then(|trouble| trouble.forbidden) {
+                Some(rule) if decided => NotSynced::Forbidden { resource, rule },
+                _ => NotSynced::Late {
+                    resource,
+                    reason: message.unwrap_or_else(|| "the API server has not answered yet".to_owned()),
+                },
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Why the informers do not know the present.
+#[derive(Debug)]
+pub(crate) enum NotSynced {
+    /// The operator lacks a right, and waiting will not help.
+    Forbidden { resource: String, rule: String },
+    /// It takes too long.
+    Late { resource: String, reason: String },
+}
+
+/// Marks all feeds as not running, so that another run starts them.
+struct Stopped<'s>(&'s Shared);
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        for entry in self.0.entries.lock().feeds.values_mut() {
+            entry.running = false;
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! What tells the caches of our own writes.
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::registry::Cache;
+use crate::client::{Call, OwnWrites};
+
+/// Every informer of the resource is told, whatever its Rust type, namespaces and selectors: those that are about other
+/// objects forget the object, or never take it. A write that the watch has told already changes nothing, however late it
+/// comes.
+impl OwnWrites for Cache {
+    fn wrote(&self, call: &Call, object: &Bytes) {
+        let Ok(object) = serde_json::from_slice::<&RawValue>(object) else { return };
+        let now = Instant::now();
+        self.each_of(&call.kind().resource, |feed, informer| {
+            informer.wrote(object, now);
+            feed.note_write();
+        });
+    }
+
+    fn deleted(&self, call: &Call, uid: Option<&str>) {
+        let (Some(name), Some(uid)) = (call.name(), uid) else { return };
+        let now = Instant::now();
+        self.each_of(&call.kind().resource, |feed, informer| {
+            informer.gone(call.namespace(), name, uid, now);
+            feed.note_write();
+        });
+    }
+}
