@@ -12,5 +12,6 @@ mod explain;
 mod faults;
 mod leader_election;
 mod manager;
+mod own_writes;
 mod servers;
 mod support;

@@ -1,0 +1,153 @@
+//! What was written is read at once, before the watch tells of it.
+
+use std::time::Duration;
+
+use controller_runtime::{
+    Cached, Client,
+    client::{Deletion, Patch},
+};
+use kube_apiserver_embedded::faults::{Action, Rule, WatchFault};
+use kube_envtest::Environment;
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::support::{Running, Widget, WidgetStatus, environment, key, manager, widget};
+
+/// A manager that has seen the widgets so far and whose watch tells nothing from now on.
+async fn stalled(env: &Environment) -> (Client, Cached<Widget>, Running) {
+    let faults = env.server().faults();
+    let watches = |fault| Rule::new(Action::Watch(fault)).resource("example.com", "widgets");
+    faults.add(watches(WatchFault::CloseAfter(Duration::from_secs(1))).once());
+    faults.add(watches(WatchFault::StallAfterEvents(0)));
+    let manager = manager(env);
+    let (client, widgets) = (manager.client(), manager.cached());
+    let running = Running::start(manager).await;
+    sleep(Duration::from_secs(5)).await; // the first watch has ended, the second one is silent
+    (client, widgets, running)
+}
+
+/// Name, size and what was seen of the cached objects.
+fn shown(widgets: &Cached<Widget>) -> String {
+    let lines: Vec<String> = widgets
+        .list()
+        .unwrap()
+        .iter()
+        .map(|widget| {
+            let seen = widget.status.as_ref().map_or("-".to_owned(), |status| status.seen.to_string());
+            format!("{}:{}/{seen}", widget.metadata.name.as_deref().unwrap(), widget.spec.size)
+        })
+        .collect();
+    lines.join(" ")
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_kind_of_write_is_read_at_once_while_the_watch_is_silent() {
+    let env = environment().await;
+    Client::new(env.client(), "somebody").create(&widget("old", 0)).await.unwrap();
+    let (client, widgets, _running) = stalled(&env).await;
+    assert_eq!(shown(&widgets), "old:0/-");
+
+    let mut written = client.create(&widget("a", 1)).await.unwrap();
+    assert_eq!(shown(&widgets), "a:1/- old:0/-");
+    written.spec.size = 2;
+    written = client.update(&written).await.unwrap();
+    assert_eq!(shown(&widgets), "a:2/- old:0/-");
+    written.status = Some(WidgetStatus { seen: 2 });
+    client.update_status(&written).await.unwrap();
+    assert_eq!(shown(&widgets), "a:2/2 old:0/-");
+    client.merge_patch(&key("a"), &json!({ "spec": { "size": 3 } })).await.unwrap();
+    assert_eq!(shown(&widgets), "a:3/2 old:0/-");
+    let operations = json!([{ "op": "replace", "path": "/spec/size", "value": 4 }]);
+    client.patch(&key("a"), Patch::json(&operations)).await.unwrap();
+    assert_eq!(shown(&widgets), "a:4/2 old:0/-");
+    client.apply(&widget("b", 5)).await.unwrap();
+    client.apply_status(&key("b"), &WidgetStatus { seen: 5 }).await.unwrap();
+    assert_eq!(shown(&widgets), "a:4/2 b:5/5 old:0/-");
+    assert_eq!(widgets.get(&key("b")).unwrap().unwrap().spec.size, 5);
+
+    let scaled = client.subresource(&key("b"), "status");
+    scaled.patch::<Widget>(Patch::merge(&json!({ "status": { "seen": 6 } }))).await.unwrap();
+    assert_eq!(shown(&widgets), "a:4/2 b:5/6 old:0/-");
+    assert_eq!(client.delete_key(&key("a")).await.unwrap(), Deletion::Done);
+    assert_eq!(client.delete_key(&key("old")).await.unwrap(), Deletion::Done);
+    assert_eq!(shown(&widgets), "b:5/6");
+    assert!(widgets.get(&key("a")).unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_known_at_run_time_is_written_to_the_same_cache() {
+    let env = environment().await;
+    let (client, widgets, _running) = stalled(&env).await;
+    let dynamic = client.of(client.discover("example.com", "v1", "Widget").await.unwrap());
+    let object = kube::core::DynamicObject::new("a", dynamic.kind().resource()).within("default");
+    dynamic.create(&object.data(json!({ "spec": { "size": 1 } }))).await.unwrap();
+    assert_eq!(shown(&widgets), "a:1/-");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_not_stored_is_not_read() {
+    let env = environment().await;
+    let (client, widgets, _running) = stalled(&env).await;
+    client.create(&widget("a", 1)).await.unwrap();
+    client.create(&widget("b", 1)).dry_run().await.unwrap();
+    client.merge_patch(&key("a"), &json!({ "spec": { "size": 2 } })).dry_run().await.unwrap();
+    client.merge_patch(&key("a"), &json!({ "spec": { "size": "no number" } })).await.unwrap_err();
+    client.delete_key(&key("a")).dry_run().await.unwrap();
+    client.delete_key(&key("a")).not_to_cache().await.unwrap();
+    client.create(&widget("c", 1)).not_to_cache().await.unwrap();
+    assert_eq!(shown(&widgets), "a:1/-", "told to leave the rest to the watch");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_goes_with_its_last_finalizer() {
+    let env = environment().await;
+    let (client, widgets, _running) = stalled(&env).await;
+    let created = client.create(&widget("a", 1)).await.unwrap();
+    client.add_finalizer(&created, "example.com/a").await.unwrap();
+    let held = widgets.get(&key("a")).unwrap().unwrap();
+    assert_eq!(client.delete(&*held).await.unwrap(), Deletion::Begun);
+    let going = widgets.get(&key("a")).unwrap().expect("the finalizer holds it");
+    assert!(going.metadata.deletion_timestamp.is_some());
+    client.remove_finalizer(&*going, "example.com/a").await.unwrap();
+    assert!(widgets.get(&key("a")).unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_made_anew_under_its_name_stays_the_new_one_until_the_watch_knows_it() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "somebody");
+    let first = client.create(&widget("a", 1)).await.unwrap();
+    let (client, widgets, _running) = stalled(&env).await;
+    let uid =
+        |widgets: &Cached<Widget>| widgets.get(&key("a")).unwrap().map(|widget| widget.metadata.uid.clone());
+    assert_eq!(uid(&widgets), Some(first.metadata.uid.clone()));
+
+    client.delete(&first).await.unwrap();
+    assert_eq!(uid(&widgets), None);
+    let second = client.create(&widget("a", 2)).await.unwrap();
+    assert_ne!(first.metadata.uid, second.metadata.uid);
+    assert_eq!(uid(&widgets), Some(second.metadata.uid.clone()));
+
+    // The watch works again, some time after the silent one has been found dead.
+    env.server().faults().clear();
+    let other = Client::new(env.client(), "somebody");
+    other.merge_patch(&key("a"), &json!({ "spec": { "size": 3 } })).await.unwrap();
+    let shown_in_between = async {
+        loop {
+            assert_eq!(uid(&widgets), Some(second.metadata.uid.clone()), "never the old one, never none");
+            sleep(Duration::from_secs(1)).await;
+        }
+    };
+    let name = key("a");
+    let caught_up = widgets.until(
+        &name,
+        |widget| widget.is_some_and(|widget| widget.spec.size == 3),
+        Duration::from_secs(3600),
+    );
+    tokio::select! {
+        () = shown_in_between => unreachable!("it looks for ever"),
+        caught_up = caught_up => assert!(caught_up.unwrap().is_some()),
+    }
+    other.delete_key(&key("a")).await.unwrap();
+    widgets.until(&key("a"), |widget| widget.is_none(), Duration::from_secs(3600)).await.unwrap();
+}
