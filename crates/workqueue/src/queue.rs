@@ -112,7 +112,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
     /// All keys of the queue, in no particular order.
     ///
-    /// The iterator takes the lock for some hundreds of keys at a time, so a queue of a million keys goes on working while
+    /// The iterator takes the lock for 64 keys at a time at most, so a queue of a million keys goes on working while
     /// somebody looks at it. What changes meanwhile may be seen as it was or as it is, and a key that leaves the queue and
     /// comes back may be seen twice or not at all.
     pub fn snapshot(&self) -> impl Iterator<Item = KeySnapshot<K>> + use<K> {

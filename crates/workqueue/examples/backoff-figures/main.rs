@@ -71,7 +71,7 @@ fn delays(retries: &Retries, folder: &Path) -> io::Result<()> {
     let bars = Bars {
         title: "One failing key: delay before each retry",
         x_label: "retry",
-        y_label: "delay in seconds",
+        y_label: "delay in seconds, logarithmic",
         scale: Scale::Logarithmic,
         bars: (1..)
             .map(|number: u32| number.to_string())

@@ -191,7 +191,7 @@ mod tests {
 
         /// The promise of the bucket: at most `burst + rate × T` releases in every window of length T.
         #[test]
-        fn releases_keep_to_burst_and_rate_in_every_window(
+        fn releases_are_at_most_burst_plus_rate_times_t_in_every_window_refunds_included(
             steps in prop::collection::vec(step(), 0..150), rate in 1..20_u32, burst in 1..6_u32,
         ) {
             let (mut tokens, start) = (Tokens::new(f64::from(rate), burst), Instant::now());

@@ -78,6 +78,36 @@ fn no_active_flow_is_passed_over_twice_before_its_turn() {
     assert_eq!(first, ["a0", "b1", "c1", "d1"], "four flows, four hand-outs");
 }
 
+/// The bound that [`Options::fair_by`] promises, with runs of all lengths and one flow that has nearly all the keys.
+#[test]
+fn no_flow_waits_longer_than_its_share_of_the_workers_times_the_longest_run() {
+    let mut random = fastrand::Rng::with_seed(1);
+    for (flows, workers) in [(1, 1), (4, 1), (4, 3), (5, 2), (9, 4), (3, 8)] {
+        let mut script = Script::new(fair());
+        let names: Vec<String> = ('a'..).take(flows).map(String::from).collect();
+        let longest = 100;
+        let bound = seconds("1s") * u32::try_from(flows.div_ceil(workers)).unwrap() * longest;
+        let mut free_at = vec![Moment::START; workers];
+        let mut last_turn = vec![Moment::START; flows];
+        for round in 0..2000 {
+            // The first flow has ten keys for each one of the others, which always have one.
+            for (place, name) in names.iter().enumerate() {
+                let keys = if place == 0 { 10 } else { 1 };
+                (0..keys).for_each(|key| script.add(&format!("{name}{round}-{key}"), AddOptions::default()));
+            }
+            let worker = (0..workers).min_by_key(|worker| free_at[*worker]).unwrap();
+            let now = free_at[worker];
+            let Taken::Key(loan) = script.core.take_at(now) else { unreachable!("every flow has keys") };
+            let flow = names.iter().position(|name| loan.key().starts_with(name)).unwrap();
+            last_turn[flow] = now;
+            let waited = last_turn.iter().map(|turn| now.elapsed_since(*turn)).max().unwrap();
+            assert!(waited <= bound, "{flows} flows, {workers} workers: one waited {waited:?}");
+            free_at[worker] = now.after(seconds("1s") * random.u32(1..=longest));
+            script.core.done_at(now, loan);
+        }
+    }
+}
+
 #[test]
 fn flows_without_keys_are_forgotten() {
     let mut script = Script::new(fair());

@@ -302,6 +302,18 @@ fn a_delay_without_end_is_never_due() {
 }
 
 #[test]
+fn a_snapshot_looks_at_no_more_than_64_keys_under_one_lock() {
+    let mut core = Core::new(Options::default(), Instant::now());
+    for key in 0..1000 {
+        core.add_at(Moment::START, key, AddOptions::default());
+    }
+    let pages: Vec<usize> =
+        (0..).map_while(|page| core.page(page, Moment::START)).map(|page| page.len()).collect();
+    assert!(pages.iter().all(|keys| *keys <= 64), "{pages:?}");
+    assert_eq!(pages.iter().sum::<usize>(), 1000);
+}
+
+#[test]
 fn a_million_keys_come_and_go_and_leave_nothing_behind() {
     let epoch = Instant::now();
     let mut core = Core::new(Options::default(), epoch);
