@@ -13,8 +13,8 @@ use crate::object::Object;
 /// |---|---|---|
 /// | `Budget`, read lately | as `Decoded` | a lock and a reference count |
 /// | `Budget`, otherwise | as `Compact` | is decoded, some ten µs |
-/// | `Decoded` | some 20 KB | a lock and a reference count |
-/// | `Compact` | some 800 B | is decoded, some ten µs |
+/// | `Decoded` | some 26 KB | a lock and a reference count |
+/// | `Compact` | some 1.2 KB | is decoded, some ten µs |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retain {
     /// All as compressed text; decoded are those read lately, whose sizes, as estimated, add up to no more than so many bytes.
