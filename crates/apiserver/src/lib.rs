@@ -73,9 +73,10 @@
 //!
 //! # What is not here
 //!
-//! Admission webhooks, validation rules in CEL, access control. The state is in memory and goes with the last handle, unless
-//! it is in a [file](ApiServer::open) too. With [`Tokens`] the server knows its users, who may all do everything. Without, everybody who reaches it is
-//! admin, which is why it listens on loopback addresses only.
+//! Client certificates, admission webhooks and policies, validation rules in CEL, access control. The state is in
+//! memory and goes with the last handle, unless it is in a [file](ApiServer::open) too. With [`Tokens`] the server
+//! knows its users, who may all do everything. Without, everybody who reaches it is admin, which is why it listens on
+//! loopback addresses only.
 
 mod authentication;
 mod builtin;

@@ -22,24 +22,29 @@
 //! Builder::managed_by(&manager).for_kind::<ConfigMap>().complete(PrintNames)?;
 //!
 //! let ready = manager.ready();
-//! manager.run(async { ready.await.unwrap_or(()) }).await?; // a real one waits for Ctrl-C
+//! manager.run(async { ready.await.unwrap_or(()) }).await?; // a real one: run_until_signal()
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! # Mental model
 //!
-//! A change of an object becomes an [`Event`] with the old and the new state ([`Lazy`]: decoded only if somebody asks). A [`Predicate`] lets it pass or not. An
-//! [`EventHandler`] turns it into requests: the object's own [`ObjectKey`], its owner's, or whatever a function makes of
-//! it. The [`workqueue`] keeps each request once, and hands it to a worker, which calls the [`Reconciler`]. That reads
-//! from caches ([`Cached`]), writes through the [`Client`], and says with an [`Action`] or an error what comes next.
+//! A change of an object becomes an [`Event`] with the old and the new state ([`Lazy`]: decoded only if somebody asks).
+//! A [`Predicate`] lets it pass or not. An [`EventHandler`] turns it into requests: the object's own [`ObjectKey`], its
+//! owner's, or whatever a function makes of it. The [`workqueue`] keeps each request once, and hands it to a worker,
+//! which calls the [`Reconciler`]. That reads from caches ([`Cached`]), writes through the [`Client`], and says with an
+//! [`Action`] or an error what comes next.
 //!
 //! A [`Manager`] holds the caches and controllers and runs them; a [`Builder`] says what leads to what.
 //!
 //! # Modules, in reading order
 //!
-//! [`reconcile`] (what you implement), [`controller`] and [`manager`] (options and lifecycle), [`leader_election`],
-//! [`predicate`], [`metrics`], [`health`], [`workqueue`].
+//! [`reconcile`] (what you implement), [`controller`] and [`manager`] (options and lifecycle), [`cache`] and [`client`]
+//! (what is read and written), [`leader_election`], [`predicate`], [`metrics`], [`health`], [`workqueue`].
+//!
+//! # Features
+//!
+//! `clap` gives `manager::Flags`, the flags of an operator. It is off by default.
 //!
 //! # Cancellation
 //!
@@ -55,14 +60,16 @@
 //! | back-off of a failing request | 5 ms, doubling to 1000 s |
 //! | retries of all requests of a controller | 100 at once, then 10 a second |
 //! | timeout of a reconcile | none |
+//! | a reconcile that panics | fails as others do |
+//! | leader election; servers of metrics and probes | none |
 //! | wait for caches at the start | 2 minutes |
 //! | cached objects kept decoded | those read lately, 64 MiB as estimated; all are held compressed |
 //! | wait for running reconciles at the stop | 30 seconds |
 //!
 //! # What is not here
 //!
-//! Webhooks; controllers of kinds known only at run time, which can be cached. `k8s-openapi` needs a version
-//! feature (`v1_36`, say), which your binary chooses, as it chooses the TLS stack of `kube`.
+//! Webhooks; sources other than kinds; controllers of kinds known only at run time, which can be cached. `k8s-openapi`
+//! needs a version feature (`v1_36`, say), which your binary chooses, as it chooses the TLS stack of `kube`.
 
 mod builder;
 pub mod cache;

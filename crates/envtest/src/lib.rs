@@ -26,9 +26,9 @@
 //! Environments share nothing. Make one per test, and let the tests run in parallel. Tests that share one, because it is a
 //! real cluster, take a [namespace](Environment::namespace) each.
 //!
-//! [`Builder::cluster`] runs the same test elsewhere: on the binaries of `KUBEBUILDER_ASSETS` ([`Assets`]), or on a cluster
-//! that is there ([`Cluster::Existing`]). With [`Cluster::from_env`], the environment variables of Go's envtest decide. Both
-//! need time that is not paused, and a TLS feature of `kube`, which your crate chooses.
+//! [`Builder::cluster`] runs a test elsewhere: on the binaries of `KUBEBUILDER_ASSETS` ([`Assets`]), or on a cluster
+//! that is there ([`Cluster::Existing`]). With [`Cluster::from_env`], the environment variables of Go's envtest decide.
+//! Both need time that is not paused, and a TLS feature of `kube`, which your crate chooses.
 //!
 //! [`eventually_object`], [`consistently_object`] and [`eventually_gone`] wait for what an operator does, and print the object
 //! when it does not.
