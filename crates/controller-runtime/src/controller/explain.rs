@@ -19,7 +19,7 @@ use crate::{clock::Clock, reconcile::Causes};
 pub struct Explanation {
     /// The controller.
     pub controller: String,
-    /// The request, e.g. `default/web`.
+    /// The request as its `Debug` form names it, e.g. `Deployment default/web`.
     pub request: String,
     /// Where it stands.
     pub standing: Standing,

@@ -43,7 +43,7 @@ impl<R: Request> Handle<R> {
     /// Why `request` is where it is: in line, waiting and by which rule, being reconciled, or settled; what led to it, and
     /// what became of its last runs.
     ///
-    /// Looks at every request in the queue, a few hundred at a time.
+    /// Looks at every request in the queue, some at a time, so that workers go on meanwhile.
     pub fn explain(&self, request: &R) -> Explanation {
         self.inbox.explain(request)
     }

@@ -57,6 +57,8 @@ impl Watch {
                 others(info);
             }));
         });
+        // A place that nobody asked for is of a panic that somebody else caught.
+        PLACE.set(None);
         Self { outer: WATCHED.replace(true) }
     }
 
@@ -112,6 +114,17 @@ mod tests {
         let text = text.await.map(|(): ()| ()).expect_err("a panic");
         assert!(text.starts_with("no luck, at ") && text.contains("panics.rs:"), "{text}");
         assert_eq!(recovered(async { 7 }).await, Ok(7));
+    }
+
+    #[test]
+    fn a_panic_that_somebody_else_caught_leaves_no_place_behind() {
+        let caught_within = recovered(async { panic::catch_unwind(|| panic!("seen to")).is_err() });
+        assert_eq!(
+            tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(caught_within),
+            Ok(true)
+        );
+        let text = caught(|| panic::resume_unwind(Box::new("carried here")));
+        assert_eq!(text, "carried here");
     }
 
     #[test]
