@@ -26,6 +26,7 @@ use super::{
     store::{Part, Store},
 };
 use crate::{
+    client::Presumed,
     event::Event,
     object::{Object, ObjectKey},
 };
@@ -298,6 +299,9 @@ pub(crate) trait AnyInformer: Sink {
     /// Hides an object that is gone.
     fn gone(&self, namespace: Option<&str>, name: &str, uid: &str, now: Instant);
 
+    /// Hides an object that is most likely gone.
+    fn presumed_gone(&self, object: &Presumed, now: Instant);
+
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
@@ -328,6 +332,19 @@ impl<K: Object> AnyInformer for Informer<K> {
         let Some(key) = ObjectKey::<K>::from_parts(namespace.as_ref(), name) else { return };
         self.update(&mut self.writer.lock(), |store| {
             store.deleted(&key, Uid::from(uid), now);
+            Vec::new()
+        });
+    }
+
+    fn presumed_gone(&self, object: &Presumed, now: Instant) {
+        let Presumed { namespace, name, uid, version } = object;
+        let namespace = namespace.as_deref().map(Arc::from);
+        let key = ObjectKey::<K>::from_parts(namespace.as_ref(), name.as_str());
+        let (Some(key), Some(version)) = (key, ResourceVersion::from(version.as_str()).number()) else {
+            return;
+        };
+        self.update(&mut self.writer.lock(), |store| {
+            store.presumed_deleted(&key, Uid::from(uid.as_str()), version, now);
             Vec::new()
         });
     }

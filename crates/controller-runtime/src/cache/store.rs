@@ -70,18 +70,19 @@ enum Wrote<K: Object> {
     Left(Uid),
     /// The object of this uid is no more.
     Gone(Uid),
+    /// The object of this uid went with others. That it had a finalizer by then, and so is still there, only a newer version
+    /// of it can tell.
+    Presumed(Uid),
 }
 
 impl<K: Object> Write<K> {
     /// What readers see when the watch told `told`: nothing that had the name before.
     fn over(&self, told: Option<&Lazy<K>>) -> Option<Lazy<K>> {
+        let newer = told.filter(|told| number(told.meta()).is_none_or(|version| version > self.place.0));
         match &self.what {
             Wrote::Stands(object) => Some(object.clone()),
-            Wrote::Left(uid) | Wrote::Gone(uid) => {
-                let newer =
-                    |told: &&Lazy<K>| number(told.meta()).is_none_or(|version| version > self.place.0);
-                told.filter(|told| !has_uid(told, uid)).filter(newer).cloned()
-            }
+            Wrote::Left(uid) | Wrote::Gone(uid) => newer.filter(|told| !has_uid(told, uid)).cloned(),
+            Wrote::Presumed(_) => newer.cloned(),
         }
     }
 }
@@ -90,7 +91,7 @@ impl<K: Object> Wrote<K> {
     fn uid(&self) -> Option<&Uid> {
         match self {
             Self::Stands(object) => object.meta().uid(),
-            Self::Left(uid) | Self::Gone(uid) => Some(uid),
+            Self::Left(uid) | Self::Gone(uid) | Self::Presumed(uid) => Some(uid),
         }
     }
 }
@@ -323,6 +324,22 @@ impl<K: Object> Store<K> {
         }
     }
 
+    /// Hides an object that most likely went when it was deleted with others, unless something newer of it is known.
+    pub(crate) fn presumed_deleted(&mut self, key: &ObjectKey<K>, uid: Uid, version: u64, now: Instant) {
+        let outdated = match self.writes.get(key) {
+            Some(Write { what: Wrote::Gone(gone), .. }) if *gone == uid => true,
+            Some(write) => write.place.0 > version,
+            None => false,
+        };
+        let newer_told = match self.told_of(key) {
+            Some(told) => number(told.meta()) > Some(version),
+            None => self.has_passed(key, version), // the watch has told its end
+        };
+        if !outdated && !newer_told {
+            self.write(key, Wrote::Presumed(uid), version, now);
+        }
+    }
+
     /// Since when the oldest write waits for the watch of a part to tell it.
     pub(crate) fn waiting_since(&self, part: &Part) -> Option<Instant> {
         let oldest = self.order.values().find(|key| is_in(key, part))?;
@@ -375,6 +392,7 @@ impl<K: Object> Store<K> {
             && match &write.what {
                 Wrote::Stands(_) | Wrote::Left(_) => true,
                 Wrote::Gone(uid) => !told().is_some_and(|told| has_uid(told, uid)),
+                Wrote::Presumed(_) => write.over(told()).is_some() || told().is_none(),
             };
         if settled {
             self.order.remove(&write.place);

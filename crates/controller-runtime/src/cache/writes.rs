@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::registry::Cache;
-use crate::client::{Call, OwnWrites};
+use crate::client::{Call, OwnWrites, Presumed};
 
 /// Every informer of the resource is told, whatever its Rust type, namespaces and selectors: those that are about other
 /// objects forget the object, or never take it. A write that the watch has told already changes nothing, however late it
@@ -25,6 +25,13 @@ impl OwnWrites for Cache {
         let now = Instant::now();
         self.each_of(&call.kind().resource, |feed, informer| {
             informer.gone(call.namespace(), name, uid, now);
+            feed.note_write();
+        });
+    }
+    fn presumed_deleted(&self, call: &Call, object: &Presumed) {
+        let now = Instant::now();
+        self.each_of(&call.kind().resource, |feed, informer| {
+            informer.presumed_gone(object, now);
             feed.note_write();
         });
     }

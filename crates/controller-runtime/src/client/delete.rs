@@ -7,10 +7,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use kube::core::{NamespaceScope, ObjectMeta, Resource};
+use kube::core::ObjectMeta;
 use serde::Serialize;
 
-use super::{Call, Client, Error, own_writes::is_gone, read::Selection};
+use super::{Call, Client, Error, Many, own_writes::is_gone};
 
 /// What happens to the objects that a deleted object owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -156,66 +156,57 @@ impl<K: 'static> IntoFuture for Delete<K> {
 }
 
 /// A delete of many objects that is sent when it is awaited.
-#[must_use = "a request is sent when it is awaited"]
-pub struct DeleteAll<K> {
-    client: Client,
-    call: Call,
-    selection: Selection,
+///
+/// Cached reads no longer see what went at once: what the answer lists without a finalizer and, for pods, if they get no
+/// time to end. The others are there until the watch tells their end.
+pub type DeleteAll<K> = Many<K, Deleting>;
+
+/// The options of a [`DeleteAll`] alone.
+#[derive(Debug)]
+pub struct Deleting {
     options: Options,
-    kind: PhantomData<fn() -> K>,
+    to_cache: bool,
 }
 
 impl<K> DeleteAll<K> {
     pub(super) fn new(client: &Client, call: Call) -> Self {
-        let (selection, options) = (Selection::default(), Options::of(client));
-        Self { client: client.clone(), call, selection, options, kind: PhantomData }
-    }
-
-    /// Only objects in this namespace. Default: in all. Most API servers refuse to delete namespaced objects of all
-    /// namespaces at once.
-    pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self
-    where
-        K: Resource<Scope: NamespaceScope>,
-    {
-        self.call.namespace = Some(namespace.into());
-        self
-    }
-
-    /// Only objects whose labels fit, as for [`List::labels`](super::List::labels).
-    pub fn labels(mut self, selector: impl fmt::Display) -> Self {
-        self.selection.add_labels(selector);
-        self
-    }
-
-    /// Only objects whose fields fit, as for [`List::fields`](super::List::fields).
-    pub fn fields(mut self, selector: impl fmt::Display) -> Self {
-        self.selection.add_fields(selector);
-        self
+        Self::about(client, call, Deleting { options: Options::of(client), to_cache: true })
     }
 
     /// What happens to the objects that they own. Default: they are deleted after them.
     pub fn propagation(mut self, propagation: Propagation) -> Self {
-        self.options.propagation_policy = Some(propagation);
+        self.verb.options.propagation_policy = Some(propagation);
         self
     }
 
     /// How long each may take to end, as for [`Delete::grace_period`].
     pub fn grace_period(mut self, grace: Duration) -> Self {
-        self.options.grace_period_seconds = Some(grace.as_secs());
+        self.verb.options.grace_period_seconds = Some(grace.as_secs());
         self
     }
 
     /// Goes through everything but deletes nothing. Default: as the client, which deletes.
     pub fn dry_run(mut self) -> Self {
-        self.options.dry_run = vec!["All"];
+        self.verb.options.dry_run = vec!["All"];
+        self
+    }
+
+    /// Lets the cache learn of this delete from its watch alone. Default: the next cached read sees it.
+    pub fn not_to_cache(mut self) -> Self {
+        self.verb.to_cache = false;
         self
     }
 
     async fn send(self) -> Result<(), Error> {
-        let Self { client, mut call, selection, options, .. } = self;
-        selection.write_to(&mut call);
+        let mut call = self.selecting();
+        let Self { client, verb: Deleting { options, to_cache }, .. } = self;
         options.write_to(&mut call)?;
-        client.send(call).await.map(|_| ())
+        let answer = client.send(call.clone()).await?.into_bytes();
+        if to_cache && !call.dry_run && options.propagation_policy == Some(Propagation::Background) {
+            let at_once = options.grace_period_seconds == Some(0);
+            client.tell_cache_of_deletes(&call, &answer, at_once);
+        }
+        Ok(())
     }
 }
 
@@ -232,12 +223,5 @@ impl<K> fmt::Debug for Delete<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { call, options, .. } = self;
         f.debug_struct("Delete").field("call", call).field("options", options).finish_non_exhaustive()
-    }
-}
-
-impl<K> fmt::Debug for DeleteAll<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { call, options, .. } = self;
-        f.debug_struct("DeleteAll").field("call", call).field("options", options).finish_non_exhaustive()
     }
 }

@@ -60,6 +60,7 @@ mod gate;
 mod interceptor;
 mod limiter;
 mod making;
+mod many;
 mod metrics;
 mod own_writes;
 mod owner;
@@ -85,7 +86,7 @@ pub use self::{
     call::{Answer, Call, Verb},
     conflict::{Conflict, Expected},
     decode::FieldError,
-    delete::{Delete, DeleteAll, Deletion, Propagation},
+    delete::{Delete, DeleteAll, Deleting, Deletion, Propagation},
     dynamic::DynamicClient,
     dynamic_kind::DynamicKind,
     ensure::{Ensured, MutateError},
@@ -94,24 +95,28 @@ pub use self::{
     finalizers::{DuplicateFinalizer, FinalizeError, Finalized, Finalizer, Finalizers},
     gate::{NoPermit, WriteGate, WritePermit},
     interceptor::{Intercepted, Interceptor, Next},
+    many::Many,
     metrics::ClientMetrics,
     owner::{
         BlockOwnerDeletion, OwnerError, has_owner_reference, is_controlled_by, remove_controller_reference,
         remove_owner_reference, set_controller_reference, set_controller_reference_with, set_owner_reference,
     },
     patch::Patch,
-    read::{Get, List, Page},
+    read::{Get, List, Listing, Page},
     result_ext::ResultExt,
     subresource::Subresource,
     warnings::{Warning, Warnings},
-    watch::Watch,
+    watch::{Watch, Watching},
     write::{Apply, Change, Create, FieldValidation, Update, Write},
 };
 use self::{
     builder::Settings,
     making::{APPLY, as_apply, call_for, kind, named, of_status, versioned, with_patch},
 };
-pub(crate) use self::{error::describe, own_writes::OwnWrites};
+pub(crate) use self::{
+    error::describe,
+    own_writes::{OwnWrites, Presumed},
+};
 use crate::object::{Object, ObjectKey, StaticObject};
 
 /// Reads and writes objects in the name of one field manager.
@@ -282,8 +287,6 @@ impl Client {
     }
 
     /// Deletes the objects of a kind, in all namespaces unless told otherwise.
-    ///
-    /// The cache learns of it from its watch: the API server does not tell which of them are gone already.
     #[doc(alias = "DeleteAllOf")]
     pub fn delete_all<K: StaticObject>(&self) -> DeleteAll<K> {
         DeleteAll::new(self, Call::new(Verb::DeleteCollection, kind::<K>()))
@@ -293,7 +296,11 @@ impl Client {
     /// otherwise.
     #[doc(alias = "WithWatch")]
     pub fn watch<K: StaticObject>(&self, resource_version: &str) -> Watch<K> {
-        Watch::new(self, Call::new(Verb::Watch, kind::<K>()), resource_version)
+        let mut call = Call::new(Verb::Watch, kind::<K>());
+        if K::metadata_api() {
+            call.accept = read::METADATA;
+        }
+        Watch::new(self, call, resource_version)
     }
 
     /// A subresource of the object: `scale`, `eviction`, `token`, …

@@ -9,6 +9,55 @@ pub(crate) trait OwnWrites: Send + Sync + 'static {
 
     /// The API server has removed the object that `call` names, which had this uid if that is known.
     fn deleted(&self, call: &Call, uid: Option<&str>);
+
+    /// The API server has most likely removed this object of the call's kind: it was told to, and nothing held the object
+    /// when it was last seen.
+    fn presumed_deleted(&self, call: &Call, object: &Presumed);
+}
+
+/// An object that was deleted with others, as it was before.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Presumed {
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) version: String,
+}
+
+/// What went at once, by the answer to a delete of many objects: the list as it was before.
+///
+/// What has a finalizer stays until that is removed. A pod ends in its own time, unless it is told to end `at_once`.
+pub(super) fn gone_of(call: &Call, answer: &[u8], at_once: bool) -> Vec<Presumed> {
+    #[derive(serde::Deserialize)]
+    struct List {
+        #[serde(default)]
+        items: Vec<Item>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Item {
+        metadata: ItemMeta,
+    }
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct ItemMeta {
+        namespace: Option<String>,
+        name: String,
+        uid: String,
+        resource_version: String,
+        #[serde(default)]
+        finalizers: Vec<String>,
+    }
+    let resource = &call.kind().resource;
+    let takes_time = resource.group.is_empty() && resource.kind == "Pod" && !at_once;
+    let items = serde_json::from_slice::<List>(answer).map(|list| list.items).unwrap_or_default();
+    let gone = items.into_iter().filter(|item| !takes_time && item.metadata.finalizers.is_empty());
+    gone.map(|Item { metadata: ItemMeta { namespace, name, uid, resource_version, .. } }| Presumed {
+        namespace,
+        name,
+        uid,
+        version: resource_version,
+    })
+    .collect()
 }
 
 /// What an answer means for somebody who knows the objects of its kind.
@@ -141,6 +190,22 @@ mod tests {
         assert_eq!(of(&call(Verb::Patch), &going), gone);
         going["metadata"]["deletionGracePeriodSeconds"] = json!(30);
         assert_eq!(of(&call(Verb::Patch), &going), Outcome::Wrote, "it ends in its own time");
+    }
+
+    #[test]
+    fn of_many_objects_those_went_that_nothing_held() {
+        let item = |name: &str, finalizers: &[&str]| json!({ "metadata": { "name": name, "uid": name, "resourceVersion": "5", "finalizers": finalizers } });
+        let answer = json!({ "kind": "ConfigMapList", "items": [item("a", &[]), item("b", &["x/y"])] });
+        let names = |call: &Call, at_once| -> Vec<String> {
+            let gone = gone_of(call, answer.to_string().as_bytes(), at_once);
+            gone.into_iter().map(|gone| gone.name).collect()
+        };
+        assert_eq!(names(&call(Verb::DeleteCollection), false), ["a"]);
+        let pods =
+            Call::new(Verb::DeleteCollection, Arc::new(DynamicKind::of::<k8s_openapi::api::core::v1::Pod>()));
+        assert!(names(&pods, false).is_empty(), "they end in their own time");
+        assert_eq!(names(&pods, true), ["a"]);
+        assert!(gone_of(&pods, br#"{ "kind": "Status" }"#, true).is_empty());
     }
 
     #[test]

@@ -6,10 +6,10 @@ use std::{
 };
 
 use futures::{Stream, StreamExt, stream};
-use kube::core::{ListMeta, NamespaceScope, Resource};
+use kube::core::ListMeta;
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::{Call, Client, Error, write::decode_answer};
+use super::{Call, Client, Error, Many, write::decode_answer};
 
 /// What the API server is asked to send instead of whole objects.
 pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
@@ -62,11 +62,10 @@ impl<K: DeserializeOwned + 'static> IntoFuture for Get<K> {
 
 /// A read of many objects. Awaited, it is one request, which gives one [`Page`]: all objects, unless there is a
 /// [`limit`](List::limit). [`List::pages`] goes through them piece by piece.
-#[must_use = "a request is sent when it is awaited"]
-pub struct List<K> {
-    client: Client,
-    call: Call,
-    selection: Selection,
+pub type List<K> = Many<K, Listing<K>>;
+
+/// The options of a [`List`] alone.
+pub struct Listing<K> {
     limit: Option<u32>,
     continue_token: Option<String>,
     complete: Complete<K>,
@@ -75,81 +74,28 @@ pub struct List<K> {
 /// Adds to an object what the items of a list do not say, because the list does.
 pub(super) type Complete<K> = fn(&mut K, &Call);
 
-/// Which objects of a kind.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Selection {
-    labels: Vec<String>,
-    fields: Vec<String>,
-}
-
-impl Selection {
-    pub(super) fn add_labels(&mut self, selector: impl fmt::Display) {
-        self.labels.push(selector.to_string());
-    }
-
-    pub(super) fn add_fields(&mut self, selector: impl fmt::Display) {
-        self.fields.push(selector.to_string());
-    }
-
-    pub(super) fn write_to(&self, call: &mut Call) {
-        for (name, terms) in [("labelSelector", &self.labels), ("fieldSelector", &self.fields)] {
-            let terms: Vec<&str> = terms.iter().map(String::as_str).filter(|term| !term.is_empty()).collect();
-            if !terms.is_empty() {
-                call.push(name, terms.join(","));
-            }
-        }
-    }
-}
-
 impl<K> List<K> {
     pub(super) fn new(client: &Client, mut call: Call, metadata_alone: bool) -> Self {
         if metadata_alone {
             call.accept = METADATA_LIST;
         }
-        let (client, selection) = (client.clone(), Selection::default());
-        Self { client, call, selection, limit: None, continue_token: None, complete: |_, _| {} }
+        Self::about(client, call, Listing { limit: None, continue_token: None, complete: |_, _| {} })
     }
 
     pub(super) fn completed_by(mut self, complete: Complete<K>) -> Self {
-        self.complete = complete;
-        self
-    }
-
-    /// Only objects in this namespace. Default: in all.
-    #[doc(alias = "InNamespace")]
-    pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self
-    where
-        K: Resource<Scope: NamespaceScope>,
-    {
-        self.call.namespace = Some(namespace.into());
-        self
-    }
-
-    /// Only objects whose labels fit: `app=web,tier in (a,b)`, or a [`kube::core::Selector`]. Several calls must all fit.
-    #[doc(alias = "MatchingLabels")]
-    #[doc(alias = "HasLabels")]
-    pub fn labels(mut self, selector: impl fmt::Display) -> Self {
-        self.selection.add_labels(selector);
-        self
-    }
-
-    /// Only objects whose fields fit, of those that the API server can select by: `metadata.name=web`, say. Several calls
-    /// must all fit.
-    #[doc(alias = "MatchingFields")]
-    pub fn fields(mut self, selector: impl fmt::Display) -> Self {
-        self.selection.add_fields(selector);
+        self.verb.complete = complete;
         self
     }
 
     /// At most so many objects in one answer. Default: all of them; 500 for [`List::pages`].
     pub fn limit(mut self, objects: u32) -> Self {
-        self.limit = Some(objects);
+        self.verb.limit = Some(objects);
         self
     }
 
     /// Goes on where a page with this [`Page::continue_token`] ended.
     pub fn continue_from(mut self, token: impl Into<String>) -> Self {
-        self.continue_token = Some(token.into());
+        self.verb.continue_token = Some(token.into());
         self
     }
 
@@ -177,7 +123,7 @@ impl<K: DeserializeOwned + Send + 'static> List<K> {
     /// All pages show the state at the time of the first. If going through them takes so long that the API server has
     /// forgotten that state, the error [`is_expired`](Error::is_expired).
     pub fn pages(mut self) -> impl Stream<Item = Result<Page<K>, Error>> + Send + Unpin {
-        self.limit = self.limit.or(Some(PAGE));
+        self.verb.limit = self.verb.limit.or(Some(PAGE));
         stream::unfold(Some(self), async |rest: Option<Self>| {
             let list = rest?;
             let page = list.page().await;
@@ -189,25 +135,25 @@ impl<K: DeserializeOwned + Send + 'static> List<K> {
     }
 
     fn next(mut self, token: String) -> Self {
-        self.continue_token = Some(token);
+        self.verb.continue_token = Some(token);
         // The token holds the version, and the API server refuses to be told it twice.
         self.call.query.clear();
         self
     }
 
     async fn page(&self) -> Result<Page<K>, Error> {
-        let mut call = self.call.clone();
-        self.selection.write_to(&mut call);
-        if let Some(limit) = self.limit {
+        let mut call = self.selecting();
+        let Listing { limit, continue_token, complete } = &self.verb;
+        if let Some(limit) = limit {
             call.push("limit", limit.to_string());
         }
-        if let Some(token) = &self.continue_token {
+        if let Some(token) = continue_token {
             call.push("continue", token);
         }
         let answer = self.client.send(call.clone()).await?;
         let Items { metadata, items } = decode_answer::<Items<K>>(&call, &answer.into_bytes())?;
         let mut items = items.unwrap_or_default();
-        items.iter_mut().for_each(|item| (self.complete)(item, &call));
+        items.iter_mut().for_each(|item| complete(item, &call));
         Ok(Page {
             items,
             continue_token: metadata.continue_.filter(|token| !token.is_empty()),
@@ -255,8 +201,8 @@ impl<K> fmt::Debug for Get<K> {
     }
 }
 
-impl<K> fmt::Debug for List<K> {
+impl<K> fmt::Debug for Listing<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("List").field("call", &self.call).finish_non_exhaustive()
+        f.debug_struct("Listing").field("limit", &self.limit).finish_non_exhaustive()
     }
 }

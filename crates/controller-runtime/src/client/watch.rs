@@ -1,14 +1,12 @@
-use std::{fmt, marker::PhantomData, time::Duration};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt, stream, stream::BoxStream};
 use http_body_util::BodyExt;
-use kube::core::{NamespaceScope, Resource, Status, WatchEvent};
+use kube::core::{Status, WatchEvent};
 use serde::de::DeserializeOwned;
 
-use super::{
-    Call, Client, Error, ErrorKind, call::Content, error::describe, read::Selection, write::decode_answer,
-};
+use super::{Call, Client, Error, ErrorKind, Many, call::Content, error::describe, write::decode_answer};
 
 /// Changes of the objects of a kind, as the API server sends them.
 ///
@@ -32,42 +30,18 @@ use super::{
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "a watch begins when its stream is polled"]
-pub struct Watch<K> {
-    client: Client,
-    call: Call,
-    selection: Selection,
-    kind: PhantomData<fn() -> K>,
-}
+pub type Watch<K> = Many<K, Watching>;
+
+/// Says of a [`Many`] that it is a [`Watch`].
+#[derive(Debug)]
+pub struct Watching {}
 
 impl<K> Watch<K> {
     pub(super) fn new(client: &Client, mut call: Call, resource_version: &str) -> Self {
         call.push("watch", "true");
         call.push("resourceVersion", resource_version);
         call.push("allowWatchBookmarks", "true");
-        let (client, selection) = (client.clone(), Selection::default());
-        Self { client, call, selection, kind: PhantomData }
-    }
-
-    /// Only objects in this namespace. Default: in all.
-    pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self
-    where
-        K: Resource<Scope: NamespaceScope>,
-    {
-        self.call.namespace = Some(namespace.into());
-        self
-    }
-
-    /// Only objects whose labels fit, as for [`List::labels`](super::List::labels).
-    pub fn labels(mut self, selector: impl fmt::Display) -> Self {
-        self.selection.add_labels(selector);
-        self
-    }
-
-    /// Only objects whose fields fit, as for [`List::fields`](super::List::fields).
-    pub fn fields(mut self, selector: impl fmt::Display) -> Self {
-        self.selection.add_fields(selector);
-        self
+        Self::about(client, call, Watching {})
     }
 
     /// How long the API server keeps the watch open, in whole seconds. Default: what it likes, which is 30 to 60 minutes.
@@ -82,8 +56,8 @@ impl<K: DeserializeOwned + Send + 'static> Watch<K> {
     ///
     /// An error event becomes an error: one that [`is_expired`](Error::is_expired) says to list anew.
     pub fn stream(self) -> impl Stream<Item = Result<WatchEvent<K>, Error>> + Send + Unpin {
-        let Self { client, mut call, selection, .. } = self;
-        selection.write_to(&mut call);
+        let call = self.selecting();
+        let client = self.client;
         let events = async move {
             let lines = match client.send(call.clone()).await {
                 Ok(answer) => lines(call.clone(), answer.body),
@@ -146,10 +120,4 @@ fn lines(call: Call, content: Content) -> BoxStream<'static, Result<Bytes, Error
         }
     })
     .boxed()
-}
-
-impl<K> fmt::Debug for Watch<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch").field("call", &self.call).finish_non_exhaustive()
-    }
 }

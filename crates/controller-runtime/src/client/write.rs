@@ -9,7 +9,11 @@ use std::{
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
-use super::{Call, Client, Error, ErrorKind, decode::decode, own_writes::Outcome};
+use super::{
+    Call, Client, Error, ErrorKind,
+    decode::decode,
+    own_writes::{Outcome, gone_of},
+};
 
 /// A write that is sent when it is awaited, and returns what the API server stored.
 ///
@@ -177,6 +181,15 @@ impl Client {
             }
         }
         Ok((call, body))
+    }
+
+    /// Lets the cache know what went with a delete of many objects.
+    pub(super) fn tell_cache_of_deletes(&self, call: &Call, answer: &Bytes, at_once: bool) {
+        if let Some(own_writes) = &self.settings().own_writes {
+            for object in gone_of(call, answer, at_once) {
+                own_writes.presumed_deleted(call, &object);
+            }
+        }
     }
 }
 

@@ -99,6 +99,37 @@ async fn what_was_not_stored_is_not_read() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_goes_with_others_is_not_read_any_more_and_what_waits_for_a_finalizer_is() {
+    let env = environment().await;
+    let other = Client::new(env.client(), "somebody");
+    for name in ["a", "b", "c", "held"] {
+        other.create(&widget(name, 1)).await.unwrap();
+    }
+    let held = other.get(&key("held")).await.unwrap().unwrap();
+    other.add_finalizer(&held, "example.com/held").await.unwrap();
+    let (client, widgets, _running) = stalled(&env).await;
+    let all = || client.delete_all::<Widget>().in_namespace("default");
+    all().dry_run().await.unwrap();
+    all().fields("metadata.name=a").not_to_cache().await.unwrap();
+    assert_eq!(shown(&widgets), "a:1/- b:1/- c:1/- held:1/-");
+    all().fields("metadata.name=b").await.unwrap();
+    assert_eq!(shown(&widgets), "a:1/- c:1/- held:1/-");
+    all().await.unwrap();
+    assert_eq!(
+        shown(&widgets),
+        "a:1/- held:1/-",
+        "the watch is to tell of a, and the finalizer holds the other"
+    );
+
+    env.server().faults().clear();
+    let key = key("held");
+    let deleting =
+        |widget: Option<&Widget>| widget.is_some_and(|widget| widget.metadata.deletion_timestamp.is_some());
+    widgets.until(&key, deleting, Duration::from_secs(3600)).await.unwrap();
+    assert_eq!(shown(&widgets), "held:1/-");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_goes_with_its_last_finalizer() {
     let env = environment().await;
     let (client, widgets, _running) = stalled(&env).await;

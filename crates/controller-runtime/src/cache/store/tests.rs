@@ -75,6 +75,13 @@ fn step(store: &mut Store<ConfigMap>, command: &str) -> Vec<Event<ConfigMap>> {
             }
             Vec::new()
         }
+        "presumed" => {
+            for last in words.map(object) {
+                let (uid, version) = (last.meta().uid().cloned(), number(last.meta()));
+                store.presumed_deleted(&last.key(), uid.expect("a uid"), version.expect("a version"), now);
+            }
+            Vec::new()
+        }
         other => panic!("unknown command {other}"),
     }
 }
@@ -246,6 +253,74 @@ fn what_is_gone_stays_hidden_until_the_watch_tells_it() {
 }
 
 #[test]
+fn what_is_presumed_gone_stays_hidden_unless_a_newer_version_tells_otherwise() {
+    check(
+        "list a@1 b@2; presumed a@1 b@2; del a@3; put b@4; del b@5",
+        &expect![[r#"
+        list a@1 b@2: initial a@1, initial b@2 -> a@1 b@2
+        presumed a@1 b@2: -> 
+        del a@3: delete a@3 -> 
+        put b@4: update b@2 b@4 -> b@4
+        del b@5: delete b@5 -> 
+    "#]],
+    );
+    // It had changed before it was deleted, and the watch is behind.
+    check(
+        "list a@1; presumed a@2; put a@2; pass 3; del a@4",
+        &expect![[r#"
+        list a@1: initial a@1 -> a@1
+        presumed a@2: -> 
+        put a@2: update a@1 a@2 -> 
+        pass 3: -> 
+        del a@4: delete a@4 -> 
+    "#]],
+    );
+    // It was made and deleted before the watch told of it.
+    check(
+        "list; presumed a@2; put a@2; del a@3",
+        &expect![[r#"
+        list: -> 
+        presumed a@2: -> 
+        put a@2: create a@2 -> 
+        del a@3: delete a@3 -> 
+    "#]],
+    );
+    // The watch knows more.
+    check(
+        "list a@5; presumed a@4; list @9; presumed a@5",
+        &expect![[r#"
+        list a@5: initial a@5 -> a@5
+        presumed a@4: -> a@5
+        list @9: vanished a@5 -> 
+        presumed a@5: -> 
+    "#]],
+    );
+    // We know more.
+    check(
+        "list a@1; wrote a@3; presumed a@1; deleted a@3; presumed a@3; del a@4",
+        &expect![[r#"
+        list a@1: initial a@1 -> a@1
+        wrote a@3: -> a@3
+        presumed a@1: -> a@3
+        deleted a@3: -> 
+        presumed a@3: -> 
+        del a@4: delete a@4 -> 
+    "#]],
+    );
+    // Another one has taken the name.
+    check(
+        "list a@1; presumed a@1; put a!new@5; wrote a!new@6; presumed a!new@5",
+        &expect![[r#"
+        list a@1: initial a@1 -> a@1
+        presumed a@1: -> 
+        put a!new@5: vanished a@1, create a!new@5 -> a!new@5
+        wrote a!new@6: -> a!new@6
+        presumed a!new@5: -> a!new@6
+    "#]],
+    );
+}
+
+#[test]
 fn an_object_recreated_under_its_name_is_seen_at_once() {
     check(
         "list a@1; deleted a@1; wrote a!new@5; del a@4; put a!new@5",
@@ -389,6 +464,8 @@ fn follow(seen: &mut BTreeMap<ObjectKey<ConfigMap>, Lazy<ConfigMap>>, store: &mu
 struct Deed {
     name: usize,
     delete: bool,
+    /// With others, so that its end is presumed.
+    with_others: bool,
     /// Through our client, whose answer is told after this many more steps of the store.
     ours: Option<usize>,
 }
@@ -409,8 +486,8 @@ enum Told {
 }
 
 fn deeds() -> impl Strategy<Value = Vec<(Deed, Told)>> {
-    let deed = (0..3usize, any::<bool>(), prop::option::of(0..6usize));
-    let deed = deed.prop_map(|(name, delete, ours)| Deed { name, delete, ours });
+    let deed = (0..3usize, any::<bool>(), any::<bool>(), prop::option::of(0..6usize));
+    let deed = deed.prop_map(|(name, delete, with_others, ours)| Deed { name, delete, with_others, ours });
     let told = prop_oneof![
         4 => Just(Told::Next),
         1 => (0..9usize).prop_map(Told::Again),
@@ -425,12 +502,12 @@ proptest! {
     /// A handler that knows only the events knows what the watch told, whatever that is.
     #[test]
     fn events_fold_to_the_store(
-        commands in prop::collection::vec((0..5u8, prop::collection::btree_map(0..4u8, (0..2u8, 0..9u8), 0..4)), 1..40),
+        commands in prop::collection::vec((0..6u8, prop::collection::btree_map(0..4u8, (0..2u8, 0..9u8), 0..4)), 1..40),
     ) {
         let (mut store, mut folded, mut readers) = (Store::default(), Folded::default(), BTreeMap::new());
         step(&mut store, "list");
         for (command, objects) in commands {
-            let word = ["list", "put", "del", "wrote", "deleted"][usize::from(command)];
+            let word = ["list", "put", "del", "wrote", "deleted", "presumed"][usize::from(command)];
             let text = objects.iter().fold(word.to_owned(), |text, (name, (uid, version))| {
                 format!("{text} n{name}!u{uid}@{version}")
             });
@@ -455,7 +532,7 @@ proptest! {
         let mut answers: Vec<(usize, u64, usize, String)> = Vec::new();
         // The last write of ours to each name whose answer has come in.
         let mut ours: [Option<(u64, String)>; 3] = Default::default();
-        for (at, (Deed { name, delete, ours: answer }, tells)) in history.into_iter().enumerate() {
+        for (at, (Deed { name, delete, with_others, ours: answer }, tells)) in history.into_iter().enumerate() {
             // Something happens.
             version += 1;
             let uid = server[name].as_deref().map(|object| object.split(['!', '@']).nth(1).expect("a uid").to_owned());
@@ -463,7 +540,7 @@ proptest! {
                 (Some(uid), true) => {
                     let last = server[name].take().expect("it is there");
                     changes.push((false, format!("n{name}!{uid}@{version}")));
-                    ("deleted", last)
+                    (if with_others { "presumed" } else { "deleted" }, last)
                 }
                 (uid, _) => {
                     let uid = uid.unwrap_or_else(|| { uids += 1; format!("u{uids}") });
@@ -473,8 +550,8 @@ proptest! {
                     ("wrote", object)
                 }
             };
-            // We delete what we see.
-            let seen_by_us = command == "wrote" || seen(&store).contains(&format!("{}@", object.split('@').next().expect("an object")));
+            // We delete what we see, unless we delete whatever there is.
+            let seen_by_us = command != "deleted" || seen(&store).contains(&format!("{}@", object.split('@').next().expect("an object")));
             if let Some(later) = answer.filter(|_| seen_by_us) {
                 answers.push((at + later, version, name, format!("{command} {object}")));
             }

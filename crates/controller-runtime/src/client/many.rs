@@ -1,0 +1,78 @@
+//! What requests about many objects have in common.
+
+use std::{fmt, marker::PhantomData};
+
+use kube::core::{NamespaceScope, Resource};
+
+use super::{Call, Client};
+
+/// A request about the objects of a kind, or those of them that it selects: a [`List`](super::List), a
+/// [`Watch`](super::Watch) or a [`DeleteAll`](super::DeleteAll).
+///
+/// `V` says which of them it is and so which other options there are.
+#[must_use = "it does nothing unless it is awaited or made a stream"]
+pub struct Many<K, V> {
+    pub(super) client: Client,
+    pub(super) call: Call,
+    pub(super) verb: V,
+    labels: Vec<String>,
+    fields: Vec<String>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K, V> Many<K, V> {
+    pub(super) fn about(client: &Client, call: Call, verb: V) -> Self {
+        let (labels, fields) = (Vec::new(), Vec::new());
+        Self { client: client.clone(), call, verb, labels, fields, kind: PhantomData }
+    }
+
+    /// Only objects in this namespace. Default: in all. Most API servers refuse to delete namespaced objects of all
+    /// namespaces at once.
+    #[doc(alias = "InNamespace")]
+    pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self
+    where
+        K: Resource<Scope: NamespaceScope>,
+    {
+        self.call.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Only objects whose labels fit: `app=web,tier in (a,b)`, or a [`kube::core::Selector`]. Several calls must all fit.
+    #[doc(alias = "MatchingLabels")]
+    #[doc(alias = "HasLabels")]
+    pub fn labels(mut self, selector: impl fmt::Display) -> Self {
+        self.labels.push(selector.to_string());
+        self
+    }
+
+    /// Only objects whose fields fit, of those that the API server can select by: `metadata.name=web`, say. Several calls
+    /// must all fit.
+    #[doc(alias = "MatchingFields")]
+    pub fn fields(mut self, selector: impl fmt::Display) -> Self {
+        self.fields.push(selector.to_string());
+        self
+    }
+
+    /// The call with what it selects.
+    pub(super) fn selecting(&self) -> Call {
+        let mut call = self.call.clone();
+        for (name, terms) in [("labelSelector", &self.labels), ("fieldSelector", &self.fields)] {
+            let terms: Vec<&str> = terms.iter().map(String::as_str).filter(|term| !term.is_empty()).collect();
+            if !terms.is_empty() {
+                call.push(name, terms.join(","));
+            }
+        }
+        call
+    }
+}
+
+impl<K, V> fmt::Debug for Many<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { call, labels, fields, .. } = self;
+        f.debug_struct("Many")
+            .field("call", call)
+            .field("labels", labels)
+            .field("fields", fields)
+            .finish_non_exhaustive()
+    }
+}
