@@ -4,16 +4,18 @@
 //! same feed: each object comes over the wire once. There is one list and watch per namespace, or one for all.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     fmt,
     sync::{Arc, Weak},
 };
 
 use parking_lot::{Mutex, RwLock};
-use serde_json::value::RawValue;
 use tokio::{sync::watch, task::JoinSet, time::Instant};
 
-use super::{ResourceVersion, list_watch::ListWatch, query::Query, reflector::Reflector, store::Part};
+use super::{
+    ResourceVersion, arrival::Arrival, list_watch::ListWatch, query::Query, reflector::Reflector, store::Part,
+};
 
 /// A store behind a feed.
 ///
@@ -26,19 +28,19 @@ pub(crate) trait Sink: Send + Sync {
     fn begin(&self, part: &Part);
 
     /// An object of the present.
-    fn arrived(&self, part: &Part, object: &RawValue);
+    fn arrived(&self, part: &Part, object: &Arrival<'_>);
 
     /// An object that was of the present is not any more.
-    fn left(&self, part: &Part, object: &RawValue);
+    fn left(&self, part: &Part, object: &Arrival<'_>);
 
     /// The present is there, as of this version.
     fn complete(&self, part: &Part, version: &ResourceVersion);
 
     /// An object was added or changed. Its version.
-    fn applied(&self, part: &Part, object: &RawValue) -> Option<ResourceVersion>;
+    fn applied(&self, part: &Part, object: &Arrival<'_>) -> Option<ResourceVersion>;
 
     /// An object was deleted, or is not selected any more. Its version.
-    fn deleted(&self, part: &Part, object: &RawValue) -> Option<ResourceVersion>;
+    fn deleted(&self, part: &Part, object: &Arrival<'_>) -> Option<ResourceVersion>;
 
     /// Nothing else happened up to this version.
     fn passed(&self, part: &Part, version: &ResourceVersion);
@@ -86,9 +88,12 @@ pub(crate) struct Feed {
 
 #[derive(Default)]
 struct Sinks {
-    all: Arc<BTreeMap<u64, Weak<dyn Sink>>>,
+    all: Arc<BTreeMap<SinkId, Weak<dyn Sink>>>,
     next: u64,
 }
+
+/// Names a sink of one feed. Those that read whole objects are told first: the others then refer to what these hold.
+pub(crate) type SinkId = (Reverse<Form>, u64);
 
 impl Feed {
     pub(crate) fn new(query: Query) -> Self {
@@ -97,9 +102,9 @@ impl Feed {
     }
 
     /// Feeds `sink` from now on, with the present first.
-    pub(crate) fn join(&self, sink: Weak<dyn Sink>) -> u64 {
+    pub(crate) fn join(&self, sink: Weak<dyn Sink>, form: Form) -> SinkId {
         let mut sinks = self.sinks.write();
-        let id = sinks.next;
+        let id = (Reverse(form), sinks.next);
         sinks.next += 1;
         Arc::make_mut(&mut sinks.all).insert(id, sink);
         self.generation.send_modify(|generation| *generation += 1);
@@ -107,7 +112,7 @@ impl Feed {
     }
 
     /// Feeds a sink no longer; `true` if it was the last one.
-    pub(crate) fn leave(&self, id: u64) -> bool {
+    pub(crate) fn leave(&self, id: SinkId) -> bool {
         let before = self.form();
         let mut sinks = self.sinks.write();
         Arc::make_mut(&mut sinks.all).remove(&id);

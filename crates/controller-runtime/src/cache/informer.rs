@@ -8,7 +8,6 @@ use std::{
 
 use imbl::OrdMap;
 use parking_lot::{Mutex, RwLock};
-use serde_json::value::RawValue;
 use tokio::{
     sync::{Notify, watch},
     time::Instant,
@@ -16,6 +15,7 @@ use tokio::{
 
 use super::{
     ResourceVersion, Uid,
+    arrival::{Arrival, Intake},
     feed::{Form, Sink, Trouble},
     index::{self, AnyIndex, Table},
     lazy::Lazy,
@@ -71,11 +71,11 @@ pub(crate) struct Status {
 /// Reading.
 impl<K: Object> Informer<K> {
     /// Of the kind that `info` says.
-    pub(crate) fn new(info: &K::DynamicType, query: Query, holding: Holding, managed_fields: bool) -> Self {
+    pub(crate) fn new(info: &K::DynamicType, query: Query, holding: Holding, intake: Intake) -> Self {
         let (subscribers, waiting, arriving) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         Self {
             query,
-            shelf: Shelf::new(info, holding, managed_fields),
+            shelf: Shelf::new(info, holding, intake),
             store: RwLock::default(),
             writer: Mutex::new(Writer { subscribers, next: 0, indexes: Vec::new(), waiting, arriving }),
             status: watch::Sender::default(),
@@ -171,7 +171,7 @@ impl<K: Object> Informer<K> {
     }
 
     /// Takes an object that was told. A state that is held already stays the one held.
-    fn take(&self, object: &RawValue) -> Option<Lazy<K>> {
+    fn take(&self, object: &Arrival<'_>) -> Option<Lazy<K>> {
         self.shelf.take_unless(object, |meta| self.store.read().held(meta).cloned())
     }
 
@@ -213,13 +213,13 @@ impl<K: Object> Sink for Informer<K> {
         self.writer.lock().arriving.insert(part.clone(), BTreeMap::new());
     }
 
-    fn arrived(&self, part: &Part, object: &RawValue) {
+    fn arrived(&self, part: &Part, object: &Arrival<'_>) {
         if let Some(object) = self.take(object) {
             self.writer.lock().arriving.entry(part.clone()).or_default().insert(object.key(), object);
         }
     }
 
-    fn left(&self, part: &Part, object: &RawValue) {
+    fn left(&self, part: &Part, object: &Arrival<'_>) {
         if let Some(object) = self.shelf.take(object) {
             self.writer.lock().arriving.entry(part.clone()).or_default().remove(&object.key());
         }
@@ -236,14 +236,14 @@ impl<K: Object> Sink for Informer<K> {
         self.tell(&mut writer, &events);
     }
 
-    fn applied(&self, part: &Part, object: &RawValue) -> Option<ResourceVersion> {
+    fn applied(&self, part: &Part, object: &Arrival<'_>) -> Option<ResourceVersion> {
         let object = self.take(object)?;
         let version = object.meta().resource_version().cloned();
         self.update(&mut self.writer.lock(), |store| store.upsert(part, object));
         version
     }
 
-    fn deleted(&self, part: &Part, object: &RawValue) -> Option<ResourceVersion> {
+    fn deleted(&self, part: &Part, object: &Arrival<'_>) -> Option<ResourceVersion> {
         let object = self.shelf.take(object)?;
         let version = object.meta().resource_version().cloned();
         self.update(&mut self.writer.lock(), |store| store.remove(part, object));
@@ -294,7 +294,7 @@ pub(crate) trait AnyInformer: Sink {
     fn stats(&self) -> Stats;
 
     /// Lays the answer to a write over what the watch has told.
-    fn wrote(&self, object: &RawValue, now: Instant);
+    fn wrote(&self, object: &Arrival<'_>, now: Instant);
 
     /// Hides an object that is gone.
     fn gone(&self, namespace: Option<&str>, name: &str, uid: &str, now: Instant);
@@ -318,9 +318,9 @@ impl<K: Object> AnyInformer for Informer<K> {
         self.shelf.stats()
     }
 
-    fn wrote(&self, object: &RawValue, now: Instant) {
+    fn wrote(&self, object: &Arrival<'_>, now: Instant) {
         let Some(held) = self.shelf.take(object) else { return };
-        let Some(selected) = self.query.selects(held.meta(), object) else { return };
+        let Some(selected) = self.query.selects(held.meta(), object.json) else { return };
         self.update(&mut self.writer.lock(), |store| {
             store.wrote(held, selected, now);
             Vec::new()

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
 use super::{
+    arrival::{Intake, Source},
     decode_error::DecodeError,
     hot::Hot,
     meta::{Interner, Meta, RawMeta},
@@ -58,6 +59,8 @@ enum Cold {
     None,
     Plain(Box<[u8]>),
     Packed(Packed),
+    /// It is that of a state of another type.
+    Of(Arc<dyn Source>),
 }
 
 enum Decoded<K> {
@@ -103,12 +106,19 @@ impl<K: Object> Lazy<K> {
         Self::new(meta, form, Some(Arc::clone(core)))
     }
 
+    /// Of the text that another state holds.
+    pub(super) fn of_source(source: &Arc<dyn Source>, core: &Arc<Core>) -> Option<Self> {
+        let form = Form { cold: Cold::Of(Arc::clone(source)), object: Decoded::No };
+        Self::new(source.meta().clone(), form, Some(Arc::clone(core)))
+    }
+
     /// `None` if the metadata are those of another scope.
     fn new(meta: Meta, form: Form<K>, core: Option<Arc<Core>>) -> Option<Self> {
         ObjectKey::<K>::of_meta(&meta)?;
         if let Some(core) = &core {
             add(&core.counters.objects, 1);
             add(&core.counters.cold_bytes, form.cold.bytes());
+            add(&core.counters.shared, usize::from(form.cold.is_shared()));
             if let Decoded::Always(_, bytes) = form.object {
                 add(&core.counters.hot, 1);
                 add(&core.counters.hot_bytes, bytes as usize);
@@ -209,6 +219,15 @@ impl<K: Object> Lazy<K> {
         Arc::ptr_eq(&self.state, &other.state)
     }
 
+    /// The state that holds the text, if one does.
+    pub(super) fn source(&self) -> Option<Arc<dyn Source>> {
+        match &self.state.form.lock().cold {
+            Cold::None => None,
+            Cold::Plain(_) | Cold::Packed(_) => Some(Arc::clone(&self.state) as _),
+            Cold::Of(source) => Some(Arc::clone(source)),
+        }
+    }
+
     pub(super) fn packable(&self) -> Weak<dyn Packable> {
         let state: Weak<State<K>> = Arc::downgrade(&self.state);
         state
@@ -239,12 +258,29 @@ impl<K: Object> Packable for State<K> {
     }
 }
 
+impl<K: Object> Source for State<K> {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// Reads under the lock of this state. Whoever asks holds that of its own, which refers to this one: never the reverse.
+    fn read(&self, read: &mut dyn FnMut(&[u8])) -> Result<(), &'static str> {
+        let core = self.core.as_ref().ok_or("it has no text")?;
+        self.form.lock().cold.with_text(core, read)
+    }
+
+    fn is_of(&self, intake: Intake) -> bool {
+        self.core.as_ref().is_some_and(|core| core.intake == intake)
+    }
+}
+
 impl<K> Drop for State<K> {
     fn drop(&mut self) {
         let Some(core) = &self.core else { return };
         let form = self.form.get_mut();
         subtract(&core.counters.objects, 1);
         subtract(&core.counters.cold_bytes, form.cold.bytes());
+        subtract(&core.counters.shared, usize::from(form.cold.is_shared()));
         match &form.object {
             Decoded::Hot(hot) => drop(hot.upgrade().and_then(|hot| core.give_up(hot.place()?))),
             Decoded::Always(_, bytes) => {
@@ -259,10 +295,14 @@ impl<K> Drop for State<K> {
 impl Cold {
     fn bytes(&self) -> usize {
         match self {
-            Self::None => 0,
+            Self::None | Self::Of(_) => 0,
             Self::Plain(text) => text.len(),
             Self::Packed(packed) => packed.len(),
         }
+    }
+
+    fn is_shared(&self) -> bool {
+        matches!(self, Self::Of(_))
     }
 
     fn with_text<T>(&self, core: &Core, read: impl FnOnce(&[u8]) -> T) -> Result<T, &'static str> {
@@ -270,6 +310,11 @@ impl Cold {
             Self::None => Err("it has no text"),
             Self::Plain(text) => Ok(read(text)),
             Self::Packed(packed) => Ok(read(&core.expander.expand(packed)?)),
+            Self::Of(source) => {
+                let (mut read, mut found) = (Some(read), None);
+                source.read(&mut |text| found = read.take().map(|read| read(text)))?;
+                found.ok_or("it was not shown")
+            }
         }
     }
 }

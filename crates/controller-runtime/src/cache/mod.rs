@@ -7,7 +7,7 @@
 //!
 //! In reading order: [`Cached`] (what is read), [`Caches`] (what is cached), [`Index`] and [`LabelSelector`] (finding
 //! objects). Within: `list_watch` decides what to ask next (pure), `reflector` asks, `feed` shares what is answered,
-//! `informer` holds it as one Rust type, `store` knows what the watch told and what we wrote since (pure), `registry` says
+//! `informer` holds it as one Rust type (several types of one kind share the text of each object: `arrival`), `store` knows what the watch told and what we wrote since (pure), `registry` says
 //! who shares what.
 //!
 //! # What is not here
@@ -15,6 +15,7 @@
 //! Resyncs, which repeat events although nothing happened; transforms of what is held ([`View`]s transform what is read).
 
 mod access;
+mod arrival;
 mod backoff;
 mod budget;
 mod cached;

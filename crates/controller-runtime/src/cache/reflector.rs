@@ -17,7 +17,9 @@ use tokio::{
 };
 
 use super::{
-    ResourceVersion, access, definition,
+    ResourceVersion, access,
+    arrival::Arrival,
+    definition,
     feed::{Feed, Form, Trouble},
     list_watch::{Failure, Input, ListWatch, Step},
     store::Part,
@@ -114,7 +116,8 @@ impl Reflector<'_> {
         let page =
             wire::page(&body).map_err(|error| Problem::refused(format!("the answer is no list: {error}")))?;
         for object in page.items {
-            self.feed.each(|sink| sink.arrived(&self.part, object));
+            let object = Arrival::new(object);
+            self.feed.each(|sink| sink.arrived(&self.part, &object));
         }
         let resource_version = page.resource_version.as_str().into();
         Ok(Input::Page { resource_version, continue_token: page.continue_token })
@@ -216,8 +219,14 @@ impl Reflector<'_> {
     fn take(&self, machine: &mut ListWatch, line: Line<'_>, present: &mut bool) -> Result<(), Problem> {
         let part = &self.part;
         match line {
-            Line::Applied(object) if !*present => self.feed.each(|sink| sink.arrived(part, object)),
-            Line::Deleted(object) if !*present => self.feed.each(|sink| sink.left(part, object)),
+            Line::Applied(object) if !*present => {
+                let object = Arrival::new(object);
+                self.feed.each(|sink| sink.arrived(part, &object));
+            }
+            Line::Deleted(object) if !*present => {
+                let object = Arrival::new(object);
+                self.feed.each(|sink| sink.left(part, &object));
+            }
             Line::Bookmark { version: Some(version), ends_initial_events: true } if !*present => {
                 let version = version.as_str().into();
                 if !machine.listed(&version) {
@@ -227,15 +236,15 @@ impl Reflector<'_> {
                 self.complete(&version);
             }
             Line::Applied(object) => {
-                let mut version = None;
-                self.feed.each(|sink| version = sink.applied(part, object).or_else(|| version.take()));
+                let (arrival, mut version) = (Arrival::new(object), None);
+                self.feed.each(|sink| version = sink.applied(part, &arrival).or_else(|| version.take()));
                 if let Some(version) = version.or_else(|| wire::version(object)) {
                     machine.saw(&version);
                 }
             }
             Line::Deleted(object) => {
-                let mut version = None;
-                self.feed.each(|sink| version = sink.deleted(part, object).or_else(|| version.take()));
+                let (arrival, mut version) = (Arrival::new(object), None);
+                self.feed.each(|sink| version = sink.deleted(part, &arrival).or_else(|| version.take()));
                 if let Some(version) = version.or_else(|| wire::version(object)) {
                     machine.saw(&version);
                 }

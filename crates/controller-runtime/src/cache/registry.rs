@@ -18,10 +18,11 @@ use tokio::{
 use super::{
     Cached, Options,
     caches::is_namespaced,
-    feed::{Feed, Sink},
+    feed::{Feed, Sink, SinkId},
     informer::{AnyInformer, Informer},
     query::{Query, Whereabouts},
     shelf::Holding,
+    stats::Stats,
 };
 use crate::object::{Object, StaticObject};
 
@@ -63,7 +64,7 @@ pub(crate) struct Seat {
     shared: Weak<Shared>,
     feed: Arc<Feed>,
     entry: u64,
-    id: u64,
+    id: SinkId,
 }
 
 impl Drop for Seat {
@@ -110,8 +111,8 @@ impl Cache {
             );
         }
         let query = entry.feed.query.clone();
-        let managed_fields = self.options.keeps_managed_fields::<K>();
-        let informer = Arc::new(Informer::<K>::new(info, query, self.holding_of::<K>(), managed_fields));
+        let intake = self.options.intake_of::<K>();
+        let informer = Arc::new(Informer::<K>::new(info, query, self.holding_of::<K>(), intake));
         let any: Arc<dyn AnyInformer> = Arc::clone(&informer) as _;
         entry.informers.retain(|(known, _)| *known != type_id);
         entry.informers.push((type_id, Arc::downgrade(&any)));
@@ -120,7 +121,7 @@ impl Cache {
             shared: Arc::downgrade(&self.shared),
             feed: Arc::clone(&entry.feed),
             entry: id,
-            id: entry.feed.join(Arc::downgrade(&sink)),
+            id: entry.feed.join(Arc::downgrade(&sink), sink.form()),
         });
         drop(entries);
         self.shared.came.send_modify(|count| *count += 1);
@@ -167,15 +168,28 @@ impl Cache {
         weak.iter().filter_map(|(_, informer)| informer.upgrade()).collect()
     }
 
-    pub(super) fn each_of(&self, resource: &ApiResource, mut tell: impl FnMut(&Feed, &dyn AnyInformer)) {
+    /// What is held, by selection as messages name it. What two Rust types of one selection share counts once.
+    pub(crate) fn stats(&self) -> BTreeMap<String, Stats> {
+        let mut all: BTreeMap<String, Stats> = BTreeMap::new();
+        for informer in self.informers() {
+            all.entry(informer.resource()).or_default().add(&informer.stats());
+        }
+        all
+    }
+
+    /// Calls `tell` with each feed of the resource and the informers that it feeds.
+    pub(super) fn each_of(
+        &self,
+        resource: &ApiResource,
+        mut tell: impl FnMut(&Feed, &[Arc<dyn AnyInformer>]),
+    ) {
         let entries = self.shared.entries.lock();
         let of = entries.feeds.values().filter(|entry| entry.feed.query.resource == *resource);
         let found: Vec<_> = of.map(|entry| (Arc::clone(&entry.feed), entry.informers.clone())).collect();
         drop(entries);
         for (feed, informers) in found {
-            for informer in informers.iter().filter_map(|(_, informer)| informer.upgrade()) {
-                tell(&feed, &*informer);
-            }
+            let informers: Vec<_> = informers.iter().filter_map(|(_, informer)| informer.upgrade()).collect();
+            tell(&feed, &informers);
         }
     }
 

@@ -3,6 +3,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
+use super::arrival::Intake;
 use crate::object::Object;
 
 /// What a cache keeps of objects in which form.
@@ -83,7 +84,8 @@ impl Options {
         self.by_kind.get(&TypeId::of::<K>()).copied()
     }
 
-    pub(crate) fn keeps_managed_fields<K: Object>(&self) -> bool {
-        self.managed_fields.contains(&TypeId::of::<K>())
+    /// What is done to objects of a kind before they are held.
+    pub(crate) fn intake_of<K: Object>(&self) -> Intake {
+        Intake { managed_fields: self.managed_fields.contains(&TypeId::of::<K>()) }
     }
 }

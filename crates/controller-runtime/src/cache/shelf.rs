@@ -14,9 +14,9 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use serde_json::value::RawValue;
 
 use super::{
+    arrival::{Arrival, Intake, Source},
     budget::{Budget, Place},
     decode_error::DecodeError,
     hot::{AnyHot, Hot},
@@ -39,7 +39,7 @@ pub(crate) fn hot_budget(bytes: usize) -> HotBudget {
 /// Holds the objects of one kind. An informer has one.
 pub(crate) struct Shelf<K: Object> {
     core: Arc<Core>,
-    intake: Mutex<Intake>,
+    inlet: Mutex<Inlet>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -68,6 +68,7 @@ pub(super) struct Core {
     /// As messages name it.
     pub(super) resource: String,
     holding: Holding,
+    pub(super) intake: Intake,
     pub(super) expander: Expander,
     pub(super) counters: Arc<Counters>,
     /// Dictionaries that texts are still compressed with.
@@ -75,9 +76,8 @@ pub(super) struct Core {
 }
 
 /// What only the informer needs.
-struct Intake {
+struct Inlet {
     interner: Interner,
-    managed_fields: bool,
     /// The text of the object in hand.
     text: Vec<u8>,
     packing: Packing,
@@ -94,58 +94,86 @@ enum Packing {
 
 impl<K: Object> Shelf<K> {
     /// For the objects of the kind that `info` says.
-    pub(crate) fn new(info: &K::DynamicType, holding: Holding, managed_fields: bool) -> Self {
+    pub(crate) fn new(info: &K::DynamicType, holding: Holding, intake: Intake) -> Self {
         let core = Core {
             resource: resource_name_of::<K>(info),
             holding,
+            intake,
             expander: Expander::default(),
             counters: Arc::default(),
             dictionaries: Arc::default(),
         };
-        let intake = Intake {
+        let inlet = Inlet {
             interner: Interner::default(),
-            managed_fields,
             text: Vec::new(),
             packing: Packing::Gathering(Gathering::default()),
             alone: None,
             compressor: Compressor::default(),
         };
-        Self { core: Arc::new(core), intake: Mutex::new(intake), kind: PhantomData }
+        Self { core: Arc::new(core), inlet: Mutex::new(inlet), kind: PhantomData }
     }
 
     /// Takes an object as it came over the wire.
     ///
     /// `None`, and reported, if it has no name, or no namespace although its kind is namespaced.
-    pub(crate) fn take(&self, json: &RawValue) -> Option<Lazy<K>> {
-        self.take_unless(json, |_| None)
+    pub(crate) fn take(&self, object: &Arrival<'_>) -> Option<Lazy<K>> {
+        self.take_unless(object, |_| None)
     }
 
     /// The same, unless `held` knows a state with these metadata, which is taken in its place.
     pub(crate) fn take_unless(
         &self,
-        json: &RawValue,
+        object: &Arrival<'_>,
         held: impl FnOnce(&Meta) -> Option<Lazy<K>>,
     ) -> Option<Lazy<K>> {
-        let intake = &mut *self.intake.lock();
-        intake.text.clear();
-        let raw = split(json.get(), intake.managed_fields, &mut intake.text).unwrap_or_default();
-        let taken = Meta::new(&raw, &mut intake.interner)
-            .and_then(|meta| held(&meta).or_else(|| Self::hold(&self.core, intake, meta)));
+        let taken = match object.taken_by(self.core.intake) {
+            Some(source) => held(source.meta()).or_else(|| Self::refer(&self.core, source)),
+            None => self.take_text(object, held),
+        };
         if taken.is_none() {
             tracing::error!(
                 resource = &*self.core.resource,
                 "an object is left out of the cache: it has no name, or no namespace although its kind is namespaced"
             );
         }
+        // A state of metadata alone may be one from when nothing else was asked for.
+        if !K::metadata_api() {
+            object.leave(taken.as_ref().and_then(Lazy::source));
+        }
         taken
+    }
+
+    fn take_text(
+        &self,
+        object: &Arrival<'_>,
+        held: impl FnOnce(&Meta) -> Option<Lazy<K>>,
+    ) -> Option<Lazy<K>> {
+        let inlet = &mut *self.inlet.lock();
+        inlet.text.clear();
+        let managed_fields = self.core.intake.managed_fields;
+        let raw = split(object.json.get(), managed_fields, &mut inlet.text).unwrap_or_default();
+        let meta = Meta::new(&raw, &mut inlet.interner)?;
+        held(&meta).or_else(|| Self::hold(&self.core, inlet, meta))
+    }
+
+    /// Holds an object whose text another state holds.
+    fn refer(core: &Arc<Core>, source: &Arc<dyn Source>) -> Option<Lazy<K>> {
+        match core.holding {
+            Holding::Decoded => {
+                let mut taken = None;
+                let read = source.read(&mut |text| taken = Lazy::warm(source.meta().clone(), text, core));
+                read.ok().and(taken)
+            }
+            Holding::Hot(_) | Holding::Compact => Lazy::of_source(source, core),
+        }
     }
 
     pub(crate) fn stats(&self) -> Stats {
         self.core.counters.read()
     }
 
-    fn hold(core: &Arc<Core>, intake: &mut Intake, meta: Meta) -> Option<Lazy<K>> {
-        let Intake { text, packing, alone, compressor, .. } = intake;
+    fn hold(core: &Arc<Core>, inlet: &mut Inlet, meta: Meta) -> Option<Lazy<K>> {
+        let Inlet { text, packing, alone, compressor, .. } = inlet;
         if matches!(core.holding, Holding::Decoded) {
             return Lazy::warm(meta, text, core);
         }

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 pub struct Stats {
     /// States held.
     pub objects: usize,
+    /// Those of them whose text the cache of another Rust type holds, which reads the same objects.
+    pub shared: usize,
     /// Those of them that are decoded.
     pub hot: usize,
     /// What the decoded ones take, as estimated from the length of their text.
@@ -22,10 +24,26 @@ pub struct Stats {
     pub trainings: usize,
 }
 
+impl Stats {
+    /// Adds what the cache of another Rust type holds of the same objects.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let Self { objects, shared, hot, hot_bytes, cold_bytes, decodes, unreadable, trainings } = self;
+        *objects += other.objects;
+        *shared += other.shared;
+        *hot += other.hot;
+        *hot_bytes += other.hot_bytes;
+        *cold_bytes += other.cold_bytes;
+        *decodes += other.decodes;
+        *unreadable += other.unreadable;
+        *trainings += other.trainings;
+    }
+}
+
 /// [`Stats`] as they are counted. Each number is right by itself; together they are of about one moment.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) objects: AtomicUsize,
+    pub(super) shared: AtomicUsize,
     pub(super) hot: AtomicUsize,
     pub(super) hot_bytes: AtomicUsize,
     pub(super) cold_bytes: AtomicUsize,
@@ -39,6 +57,7 @@ impl Counters {
         let read = |counter: &AtomicUsize| counter.load(Relaxed);
         Stats {
             objects: read(&self.objects),
+            shared: read(&self.shared),
             hot: read(&self.hot),
             hot_bytes: read(&self.hot_bytes),
             cold_bytes: read(&self.cold_bytes),

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::registry::Cache;
+use super::{arrival::Arrival, registry::Cache};
 use crate::client::{Call, OwnWrites, Presumed};
 
 /// Every informer of the resource is told, whatever its Rust type, namespaces and selectors: those that are about other
@@ -14,8 +14,9 @@ impl OwnWrites for Cache {
     fn wrote(&self, call: &Call, object: &Bytes) {
         let Ok(object) = serde_json::from_slice::<&RawValue>(object) else { return };
         let now = Instant::now();
-        self.each_of(&call.kind().resource, |feed, informer| {
-            informer.wrote(object, now);
+        self.each_of(&call.kind().resource, |feed, informers| {
+            let object = Arrival::new(object);
+            informers.iter().for_each(|informer| informer.wrote(&object, now));
             feed.note_write();
         });
     }
@@ -23,15 +24,15 @@ impl OwnWrites for Cache {
     fn deleted(&self, call: &Call, uid: Option<&str>) {
         let (Some(name), Some(uid)) = (call.name(), uid) else { return };
         let now = Instant::now();
-        self.each_of(&call.kind().resource, |feed, informer| {
-            informer.gone(call.namespace(), name, uid, now);
+        self.each_of(&call.kind().resource, |feed, informers| {
+            informers.iter().for_each(|informer| informer.gone(call.namespace(), name, uid, now));
             feed.note_write();
         });
     }
     fn presumed_deleted(&self, call: &Call, object: &Presumed) {
         let now = Instant::now();
-        self.each_of(&call.kind().resource, |feed, informer| {
-            informer.presumed_gone(object, now);
+        self.each_of(&call.kind().resource, |feed, informers| {
+            informers.iter().for_each(|informer| informer.presumed_gone(object, now));
             feed.note_write();
         });
     }

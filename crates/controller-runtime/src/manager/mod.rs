@@ -153,9 +153,7 @@ impl Manager {
             }),
         };
         let cache = Arc::clone(&manager.shared.cache);
-        manager.shared.metrics.caches(move || {
-            cache.informers().iter().map(|informer| (informer.resource(), informer.stats())).collect()
-        });
+        manager.shared.metrics.caches(move || cache.stats());
         manager.add_servers();
         manager.add_own(caches, Group::Caches);
         manager

@@ -1,4 +1,4 @@
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use prometheus_client::{
     collector::Collector,
@@ -10,7 +10,7 @@ use super::Labels;
 use crate::cache::Stats;
 
 /// What each cache holds, by its resource.
-pub(super) type Look = Box<dyn Fn() -> Vec<(String, Stats)> + Send + Sync>;
+pub(super) type Look = Box<dyn Fn() -> BTreeMap<String, Stats> + Send + Sync>;
 
 /// A form of objects, where a family tells them apart, and a value.
 type Sample = (Option<&'static str>, usize);
@@ -35,8 +35,11 @@ impl Collector for CacheCollector {
         if caches.is_empty() {
             return Ok(());
         }
-        let objects = "States of objects that a cache or its readers hold";
-        family("controller_runtime_cache_objects", objects, |stats| vec![(None, stats.objects)])?;
+        let objects =
+            "States of objects that a cache or its readers hold, each once however many Rust types read it";
+        family("controller_runtime_cache_objects", objects, |stats| {
+            vec![(None, stats.objects.saturating_sub(stats.shared))]
+        })?;
         let bytes = "What they take: decoded, as estimated, and as text, compressed where it is";
         family("controller_runtime_cache_bytes", bytes, |stats| {
             vec![(Some("decoded"), stats.hot_bytes), (Some("text"), stats.cold_bytes)]

@@ -39,7 +39,7 @@ mod queue;
 mod rest_client;
 mod server;
 
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
 use parking_lot::Mutex;
 #[doc(no_inline)]
@@ -152,7 +152,7 @@ impl Metrics {
     /// Shows what the caches hold.
     pub(crate) fn caches(
         &self,
-        look: impl Fn() -> Vec<(String, crate::cache::Stats)> + Send + Sync + 'static,
+        look: impl Fn() -> BTreeMap<String, crate::cache::Stats> + Send + Sync + 'static,
     ) {
         let collector = cache::CacheCollector(Box::new(look));
         self.inner.registry.lock().register_collector(Box::new(collector));

@@ -10,6 +10,7 @@ use std::{
 
 use controller_runtime::{Builder, Client, Event, Manager, manager::Options};
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::{ApiResource, PartialObjectMeta};
 use kube_envtest::{Environment, eventually};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -134,6 +135,41 @@ async fn a_kind_is_listed_and_watched_once_however_many_read_it() {
     let _running = Running::start(manager).await;
     settle().await;
     assert_eq!(*requests.lock().unwrap(), ["watch"], "it begins with the present");
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_types_of_one_kind_share_one_watch_and_one_text_and_are_one_in_the_metrics() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    client.create(&widget("a", 1)).await.unwrap();
+    let manager = manager(env.client());
+    let resource = ApiResource::erase::<Widget>(&());
+    let metadata = manager.cached::<PartialObjectMeta<Widget>>();
+    let dynamic = manager.cache().of_dynamic(&resource).build().unwrap();
+    let widgets = manager.cached::<Widget>();
+    let _running = Running::start(manager.clone()).await;
+    client.create(&widget("b", 2)).await.unwrap();
+    settle().await;
+    assert_eq!((metadata.len(), dynamic.len(), widgets.len()), (2, 2, 2));
+    assert_eq!((metadata.stats().shared, dynamic.stats().shared + widgets.stats().shared), (2, 2));
+    assert_eq!(dynamic.list().unwrap()[1].data["spec"]["size"], 2);
+    assert_eq!(widgets.list().unwrap()[1].spec.size, 2);
+    let metrics = manager.metrics().encode();
+    let held: Vec<_> =
+        metrics.lines().filter(|line| line.starts_with("controller_runtime_cache_objects{")).collect();
+    assert_eq!(held, [r#"controller_runtime_cache_objects{resource="widgets.example.com"} 2"#]);
+
+    // A type that comes late shares what is there.
+    drop((dynamic, metadata));
+    let late = manager.cache().of_dynamic(&resource).build().unwrap();
+    late.synced().await;
+    assert_eq!((late.len(), late.stats().shared, late.stats().cold_bytes), (2, 2, 0));
+    drop(widgets);
+    client.merge_patch(&key("a"), &json!({ "spec": { "size": 3 } })).await.unwrap();
+    settle().await;
+    let sizes: Vec<_> =
+        late.list().unwrap().iter().map(|widget| widget.data["spec"]["size"].clone()).collect();
+    assert_eq!(sizes, [3, 2], "the texts outlive the type that held them");
 }
 
 #[tokio::test(start_paused = true)]

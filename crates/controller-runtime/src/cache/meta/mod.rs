@@ -19,6 +19,7 @@ use self::{packed::Packed, raw::Fingerprint};
 /// The metadata of an object that predicates, handlers and indexes work on. It is at hand without decoding the object.
 ///
 /// Annotations are not in it: they are often large, and read rarely. Decode the object to read them.
+#[derive(Clone)]
 pub struct Meta {
     namespace: Option<Arc<str>>,
     name: Arc<str>,

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::{
@@ -10,8 +11,10 @@ use serde_json::{
 
 use super::*;
 
+const LEAN: Intake = Intake { managed_fields: false };
+
 fn shelf(retain: Retain) -> Shelf<ConfigMap> {
-    Shelf::new(&(), Holding::of(retain), false)
+    Shelf::new(&(), Holding::of(retain), LEAN)
 }
 
 fn object(name: &str, version: u32, data: &Value) -> Box<RawValue> {
@@ -47,11 +50,11 @@ fn own(object: &Lazy<ConfigMap>) -> String {
 fn few_objects_stay_as_they_are_and_many_are_compressed() {
     let shelf = shelf(Retain::Compact);
     let mut held: Vec<_> =
-        (0..100).map(|i| shelf.take(&alike(&i.to_string(), 1, 1)).expect("a key")).collect();
+        (0..100).map(|i| shelf.take(&Arrival::new(&alike(&i.to_string(), 1, 1))).expect("a key")).collect();
     let Stats { trainings, cold_bytes: plain, .. } = shelf.stats();
     assert_eq!(trainings, 0);
     assert!(plain < Gathering::ENOUGH);
-    held.extend((100..600).map(|i| shelf.take(&alike(&i.to_string(), 1, 1)).expect("a key")));
+    held.extend((100..600).map(|i| shelf.take(&Arrival::new(&alike(&i.to_string(), 1, 1))).expect("a key")));
     let Stats { trainings, cold_bytes, objects, hot, .. } = shelf.stats();
     assert_eq!((trainings, objects, hot), (1, 600, 0));
     assert!(cold_bytes * 5 < plain * 6, "{cold_bytes} bytes for 600 objects, {plain} for 100 of them before");
@@ -73,7 +76,10 @@ fn objects_that_change_their_nature_are_learnt_anew_and_dictionaries_are_few() {
         // Some stay for ever.
         held.truncate(usize::try_from(family).expect("few") * 10);
         for i in 0..4500 {
-            held.push((format!("{i} 1"), shelf.take(&of_family(&common, &i.to_string(), 1)).expect("a key")));
+            held.push((
+                format!("{i} 1"),
+                shelf.take(&Arrival::new(&of_family(&common, &i.to_string(), 1))).expect("a key"),
+            ));
         }
     }
     let trainings = shelf.stats().trainings;
@@ -87,7 +93,7 @@ fn objects_that_change_their_nature_are_learnt_anew_and_dictionaries_are_few() {
 fn an_unreadable_object_is_counted_once_however_often_it_is_read() {
     for retain in [Retain::Compact, Retain::Decoded, Retain::default()] {
         let shelf = shelf(retain);
-        let bad = shelf.take(&object("bad", 3, &json!({ "a": 5 }))).expect("it has a key");
+        let bad = shelf.take(&Arrival::new(&object("bad", 3, &json!({ "a": 5 })))).expect("it has a key");
         for _ in 0..3 {
             let error = bad.object().expect_err("its data are no strings");
             assert_eq!(error.path(), "data.a");
@@ -103,7 +109,8 @@ fn what_is_retained_decides_how_often_is_decoded() {
         [(Retain::Compact, 6, 0), (Retain::Budget(1 << 20), 2, 2), (Retain::Budget(10), 6, 0)]
     {
         let shelf = shelf(retain);
-        let held: Vec<_> = ["a", "b"].map(|name| shelf.take(&alike(name, 1, 1)).expect("a key")).into();
+        let held: Vec<_> =
+            ["a", "b"].map(|name| shelf.take(&Arrival::new(&alike(name, 1, 1))).expect("a key")).into();
         for _ in 0..3 {
             held.iter().for_each(|object| drop(object.object().expect("it fits")));
         }
@@ -111,7 +118,7 @@ fn what_is_retained_decides_how_often_is_decoded() {
         assert_eq!((stats.decodes, stats.hot), (decodes, hot), "{retain:?}");
     }
     let shelf = shelf(Retain::Decoded);
-    let object = shelf.take(&alike("a", 1, 1)).expect("a key");
+    let object = shelf.take(&Arrival::new(&alike("a", 1, 1))).expect("a key");
     assert!(Arc::ptr_eq(&object.object().expect("it fits"), &object.object().expect("it fits")));
     let stats = shelf.stats();
     assert_eq!((stats.decodes, stats.cold_bytes, stats.hot), (1, 0, 1));
@@ -122,9 +129,10 @@ fn what_is_retained_decides_how_often_is_decoded() {
 #[test]
 fn an_object_that_the_cache_lets_go_of_stays_valid_for_its_reader() {
     let shelf = shelf(Retain::Budget(Core::GROWTH * 4000));
-    let first = shelf.take(&alike("first", 1, 1)).expect("a key");
+    let first = shelf.take(&Arrival::new(&alike("first", 1, 1))).expect("a key");
     let read = first.object().expect("it fits");
-    let others: Vec<_> = (0..20).map(|i| shelf.take(&alike(&i.to_string(), 1, 1)).expect("a key")).collect();
+    let others: Vec<_> =
+        (0..20).map(|i| shelf.take(&Arrival::new(&alike(&i.to_string(), 1, 1))).expect("a key")).collect();
     others.iter().for_each(|other| drop(other.object().expect("it fits")));
     assert_eq!(Arc::strong_count(&read), 1, "the cache has let go of it");
     assert_eq!(read.metadata.name.as_deref(), Some("first"));
@@ -134,8 +142,9 @@ fn an_object_that_the_cache_lets_go_of_stays_valid_for_its_reader() {
 #[test]
 fn kinds_share_a_budget() {
     let budget = Holding::of(Retain::Budget(Core::GROWTH * 3000));
-    let shelves = [(); 2].map(|()| Shelf::<ConfigMap>::new(&(), budget.clone(), false));
-    let held: Vec<_> = shelves.iter().map(|shelf| shelf.take(&alike("a", 1, 1)).expect("a key")).collect();
+    let shelves = [(); 2].map(|()| Shelf::<ConfigMap>::new(&(), budget.clone(), LEAN));
+    let held: Vec<_> =
+        shelves.iter().map(|shelf| shelf.take(&Arrival::new(&alike("a", 1, 1))).expect("a key")).collect();
     held.iter().for_each(|object| drop(object.object().expect("it fits")));
     assert_eq!(shelves.each_ref().map(|shelf| shelf.stats().hot), [0, 1]);
 }
@@ -152,7 +161,7 @@ fn the_same_text_can_be_read_as_another_type() {
     }
     for retain in [Retain::Compact, Retain::Decoded] {
         let shelf = shelf(retain);
-        let object = shelf.take(&alike("a", 1, 7)).expect("a key");
+        let object = shelf.take(&Arrival::new(&alike("a", 1, 7))).expect("a key");
         let slim = Slim { data: Data { own: "a 7".to_owned() } };
         assert_eq!(object.decode_as::<Slim>().expect("it fits"), slim, "{retain:?}");
         let error = object.decode_as::<BTreeMap<String, String>>().expect_err("data are no string");
@@ -163,9 +172,74 @@ fn the_same_text_can_be_read_as_another_type() {
 }
 
 #[test]
+fn several_types_of_one_kind_hold_its_text_once() {
+    let dynamic = |retain, intake| {
+        Shelf::<DynamicObject>::new(&ApiResource::erase::<ConfigMap>(&()), Holding::of(retain), intake)
+    };
+    let text = alike("a", 1, 1);
+    let theme = |object: &Lazy<DynamicObject>| object.object().expect("it fits").data["data"]["own"].clone();
+
+    let (first, second) = (shelf(Retain::Compact), dynamic(Retain::Compact, LEAN));
+    let metadata = Shelf::<PartialObjectMeta<ConfigMap>>::new(&(), Holding::Compact, LEAN);
+    let arrival = Arrival::new(&text);
+    let held = (first.take(&arrival), second.take(&arrival), metadata.take(&arrival));
+    let (Some(typed), Some(untyped), Some(meta)) = held else { panic!("they have a key") };
+    assert_eq!((own(&typed), theme(&untyped)), ("a 1".to_owned(), json!("a 1")));
+    assert_eq!(
+        meta.object().expect("it fits").metadata.annotations.as_ref().expect("annotations")["note"],
+        "a"
+    );
+    let (first, second) = (first.stats(), second.stats());
+    assert_eq!((first.objects, first.shared), (1, 0));
+    assert_eq!((second.objects, second.shared, second.cold_bytes), (1, 1, 0));
+
+    drop((typed, meta));
+    assert_eq!(theme(&untyped), json!("a 1"), "the text stays as long as somebody refers to it");
+    drop(untyped);
+    assert_eq!(metadata.stats().objects, 0);
+}
+
+#[test]
+fn who_holds_no_text_or_another_one_shares_none() {
+    let text = alike("a", 1, 1);
+    for (first, intake, shared) in [
+        (Retain::Compact, LEAN, 1),
+        (Retain::Decoded, LEAN, 0),
+        (Retain::Compact, Intake { managed_fields: true }, 0),
+    ] {
+        let (first, second, arrival) = (shelf(first), shelf(Retain::Compact), Arrival::new(&text));
+        let other = Shelf::<ConfigMap>::new(&(), Holding::Compact, intake);
+        let held = (first.take(&arrival), other.take(&arrival), second.take(&arrival));
+        assert_eq!(other.stats().shared, shared, "{intake:?}");
+        assert_eq!(own(&held.1.expect("a key")), "a 1");
+    }
+    let (first, decoded, arrival) = (shelf(Retain::Compact), shelf(Retain::Decoded), Arrival::new(&text));
+    let held = [first.take(&arrival), decoded.take(&arrival)];
+    assert_eq!(own(held[1].as_ref().expect("a key")), "a 1");
+    assert_eq!((decoded.stats().hot, decoded.stats().shared), (1, 0), "what is decoded needs no text");
+}
+
+#[test]
+fn metadata_that_came_alone_are_no_whole_object() {
+    let metadata = Shelf::<PartialObjectMeta<ConfigMap>>::new(&(), Holding::Compact, LEAN);
+    let alone = to_raw_value(&json!({
+        "metadata": { "namespace": "ns", "name": "a", "uid": "a", "resourceVersion": "1" },
+    }))
+    .expect("JSON");
+    let before = metadata.take(&Arrival::new(&alone)).expect("a key");
+    // Now somebody reads whole objects, and all are listed anew.
+    let (whole, text) = (shelf(Retain::Compact), alike("a", 1, 1));
+    let arrival = Arrival::new(&text);
+    assert!(metadata.take_unless(&arrival, |_| Some(before.clone())).expect("a key").ptr_eq(&before));
+    assert_eq!(own(&whole.take(&arrival).expect("a key")), "a 1");
+}
+
+#[test]
 fn a_large_object_is_compressed_by_itself() {
     let shelf = shelf(Retain::Compact);
-    let large = shelf.take(&object("large", 1, &json!({ "own": "large ".repeat(20_000) }))).expect("a key");
+    let large = shelf
+        .take(&Arrival::new(&object("large", 1, &json!({ "own": "large ".repeat(20_000) }))))
+        .expect("a key");
     assert!(shelf.stats().cold_bytes < 5000, "{:?}", shelf.stats());
     assert_eq!(own(&large).len(), 120_000);
 }
@@ -175,7 +249,7 @@ fn objects_that_come_and_go_teach_nothing() {
     let shelf = shelf(Retain::Compact);
     let mut last = None;
     for version in 1..3000 {
-        last = shelf.take(&alike("a", 1, version));
+        last = shelf.take(&Arrival::new(&alike("a", 1, version)));
     }
     let stats = shelf.stats();
     assert_eq!((stats.objects, stats.trainings), (1, 0));
@@ -184,8 +258,8 @@ fn objects_that_come_and_go_teach_nothing() {
 
 #[test]
 fn managed_fields_are_kept_if_asked_for() {
-    let shelf = Shelf::<ConfigMap>::new(&(), Holding::Compact, true);
-    let object = shelf.take(&alike("a", 1, 1)).expect("a key");
+    let shelf = Shelf::<ConfigMap>::new(&(), Holding::Compact, Intake { managed_fields: true });
+    let object = shelf.take(&Arrival::new(&alike("a", 1, 1))).expect("a key");
     assert_eq!(
         object.object_meta().expect("it has metadata").managed_fields.map(|fields| fields.len()),
         Some(1)
@@ -195,10 +269,10 @@ fn managed_fields_are_kept_if_asked_for() {
 #[test]
 fn a_state_that_is_held_already_is_taken_in_place_of_the_new_one() {
     let shelf = shelf(Retain::Compact);
-    let first = shelf.take(&alike("a", 1, 1)).expect("a key");
+    let first = shelf.take(&Arrival::new(&alike("a", 1, 1))).expect("a key");
     let held = |meta: &Meta| Some(first.clone()).filter(|first| first.meta().same_version(meta));
-    assert!(shelf.take_unless(&alike("a", 1, 1), held).expect("a key").ptr_eq(&first));
-    assert!(!shelf.take_unless(&alike("a", 1, 2), held).expect("a key").ptr_eq(&first));
+    assert!(shelf.take_unless(&Arrival::new(&alike("a", 1, 1)), held).expect("a key").ptr_eq(&first));
+    assert!(!shelf.take_unless(&Arrival::new(&alike("a", 1, 2)), held).expect("a key").ptr_eq(&first));
 }
 
 proptest! {
@@ -217,7 +291,7 @@ proptest! {
                 0 => {
                     let text = format!("{version} {}", "x".repeat(size));
                     let version = u32::try_from(version).expect("few steps");
-                    let taken = shelf.take(&object(&name.to_string(), version, &json!({ "own": text }))).expect("a key");
+                    let taken = shelf.take(&Arrival::new(&object(&name.to_string(), version, &json!({ "own": text })))).expect("a key");
                     old.extend(model.insert(name, (taken, text)));
                 }
                 1 => drop(model.remove(&name)),

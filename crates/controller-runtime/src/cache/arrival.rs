@@ -1,0 +1,57 @@
+//! An object on its way from the API server to those who read its kind.
+
+use std::{cell::OnceCell, sync::Arc};
+
+use serde_json::value::RawValue;
+
+use super::meta::Meta;
+
+/// An object as it came over the wire, and what the first who took it made of it.
+///
+/// Several Rust types may be read of one kind. Its text is held once: the first that holds it as text leaves it here, and
+/// the states of the others refer to that one.
+pub(crate) struct Arrival<'a> {
+    pub(super) json: &'a RawValue,
+    taken: OnceCell<Arc<dyn Source>>,
+}
+
+/// A state that holds the whole text of an object.
+pub(super) trait Source: Send + Sync {
+    /// The metadata in it.
+    fn meta(&self) -> &Meta;
+
+    /// Shows the text.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read.
+    fn read(&self, read: &mut dyn FnMut(&[u8])) -> Result<(), &'static str>;
+
+    /// Whether it holds of an object what somebody with this intake would.
+    fn is_of(&self, intake: Intake) -> bool;
+}
+
+/// What is done to an object before it is held. Those who do the same can share what comes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Intake {
+    /// `metadata.managedFields` is kept.
+    pub(crate) managed_fields: bool,
+}
+
+impl<'a> Arrival<'a> {
+    pub(crate) fn new(json: &'a RawValue) -> Self {
+        Self { json, taken: OnceCell::new() }
+    }
+
+    /// The state that holds the text for those with this intake.
+    pub(super) fn taken_by(&self, intake: Intake) -> Option<&Arc<dyn Source>> {
+        self.taken.get().filter(|source| source.is_of(intake))
+    }
+
+    /// Lets others refer to this state.
+    pub(super) fn leave(&self, source: Option<Arc<dyn Source>>) {
+        if let Some(source) = source {
+            let _ = self.taken.set(source); // the first one stays
+        }
+    }
+}
