@@ -1,16 +1,30 @@
 //! Wall time for API objects: the one place of this crate that reads the system clock.
 //!
 //! The clock is read once, when the server starts. From then on it advances with [`tokio::time`], so that a paused
-//! runtime controls timestamps too, and a server given an epoch repeats the same timestamps in every run.
+//! runtime controls timestamps too, and a server given an epoch repeats the same timestamps in every run. Faults can stop it
+//! and set it; deadlines and other waits do not look at it.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// A wall clock that advances with tokio's time.
+/// A wall clock that advances with tokio's time, unless a fault stops or sets it.
+#[derive(Debug)]
+pub(crate) struct Clock(Mutex<Hands>);
+
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Clock {
-    epoch: Timestamp,
-    started: Instant,
+struct Hands {
+    /// What the clock showed when it was last started, stopped or set.
+    shown: Timestamp,
+    /// Since when it runs; `None` while it stands still.
+    running: Option<Instant>,
+}
+
+impl Hands {
+    fn now(self) -> Timestamp {
+        let elapsed = self.running.map(|since| since.elapsed()).unwrap_or_default();
+        self.shown.saturating_add(elapsed).unwrap_or(Timestamp::MAX)
+    }
 }
 
 impl Clock {
@@ -20,18 +34,37 @@ impl Clock {
             clippy::disallowed_methods,
             reason = "the one reading of the system clock, documented above"
         )]
-        let epoch = epoch.unwrap_or_else(Timestamp::now);
-        Self { epoch, started: Instant::now() }
+        let shown = epoch.unwrap_or_else(Timestamp::now);
+        Self(Mutex::new(Hands { shown, running: Some(Instant::now()) }))
     }
 
     /// The present.
     pub(crate) fn now(&self) -> Timestamp {
-        self.epoch.saturating_add(self.started.elapsed()).unwrap_or(Timestamp::MAX)
+        self.0.lock().now()
     }
 
     /// The present as `metadata.creationTimestamp` has it: whole seconds, UTC.
     pub(crate) fn now_seconds(&self) -> String {
         format_seconds(self.now())
+    }
+
+    /// Stops the clock at what it shows.
+    pub(crate) fn stop(&self) {
+        let mut hands = self.0.lock();
+        *hands = Hands { shown: hands.now(), running: None };
+    }
+
+    /// Lets a stopped clock go on from what it shows.
+    pub(crate) fn resume(&self) {
+        let mut hands = self.0.lock();
+        *hands = Hands { shown: hands.now(), running: Some(Instant::now()) };
+    }
+
+    /// Sets the clock forward, or back by a negative time.
+    pub(crate) fn advance(&self, by: SignedDuration) {
+        let mut hands = self.0.lock();
+        let bound = if by.is_negative() { Timestamp::MIN } else { Timestamp::MAX };
+        hands.shown = hands.shown.saturating_add(by).unwrap_or(bound);
     }
 }
 

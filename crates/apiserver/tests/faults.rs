@@ -3,13 +3,14 @@
 
 use expect_test::expect;
 use futures::{Stream, StreamExt};
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::{Client, ResourceExt};
 use kube_apiserver_embedded::faults::{Action, ConnectionReset, Failure, Rule, Verb, WatchFault, When};
 use kube_apiserver_embedded::{ApiServer, Options};
 use serde_json::json;
-use tokio::time::{Duration, Instant, timeout};
+use tokio::time::{Duration, Instant, advance, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -263,6 +264,32 @@ async fn an_evicted_history_ends_the_watches_that_needed_it() {
     create(&api, "c").await.unwrap();
     assert_eq!(up_to_date.next().await.as_deref(), Some("+c"));
     assert_eq!(faults.journal().to_string(), "history of configmaps evicted\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_stopped_or_set_gives_objects_their_times() {
+    let epoch = "2026-01-01T00:00:00Z".parse().unwrap();
+    let server = ApiServer::start(Options::default().epoch(epoch));
+    let api: Api<ConfigMap> = Api::default_namespaced(Client::new(server.service(), "default"));
+    let created = async |name: &str| {
+        let map = create(&api, name).await.unwrap();
+        map.metadata.creation_timestamp.unwrap().0.to_string()
+    };
+    let faults = server.faults();
+    faults.stop_clock();
+    advance(90 * SECOND).await;
+    assert_eq!(created("stopped").await, "2026-01-01T00:00:00Z");
+    faults.resume_clock();
+    advance(5 * SECOND).await;
+    assert_eq!(created("resumed").await, "2026-01-01T00:00:05Z");
+    faults.advance_clock(SignedDuration::from_hours(-24));
+    assert_eq!(created("set-back").await, "2025-12-31T00:00:05Z");
+    expect![[r#"
+        clock stopped
+        clock resumed
+        clock set back by 24h
+    "#]]
+    .assert_eq(&faults.journal().to_string());
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{Action, Facts, RuleId};
 
@@ -83,6 +83,12 @@ impl fmt::Display for Entry {
             Injected::HistoryEvicted { group, resource } => {
                 write!(f, "history of {resource}.{group} evicted")
             }
+            Injected::ClockStopped => f.write_str("clock stopped"),
+            Injected::ClockResumed => f.write_str("clock resumed"),
+            Injected::ClockAdvanced { by } => {
+                let way = if by.is_negative() { "back" } else { "forward" };
+                write!(f, "clock set {way} by {:#}", by.abs())
+            }
         }
     }
 }
@@ -111,5 +117,14 @@ pub enum Injected {
         group: String,
         /// Plural name.
         resource: String,
+    },
+    /// [`Faults::stop_clock`](super::Faults::stop_clock)
+    ClockStopped,
+    /// [`Faults::resume_clock`](super::Faults::resume_clock)
+    ClockResumed,
+    /// [`Faults::advance_clock`](super::Faults::advance_clock)
+    ClockAdvanced {
+        /// By how much; negative if it was set back.
+        by: SignedDuration,
     },
 }

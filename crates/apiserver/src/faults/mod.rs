@@ -57,7 +57,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use thiserror::Error;
 
@@ -149,6 +149,27 @@ impl Faults {
             self.record(Injected::HistoryEvicted { group: group.to_owned(), resource: plural.to_owned() });
         }
         evicted
+    }
+
+    /// Stops the clock that objects get their times from, and with it every age. What waits goes on: delays and deadlines
+    /// follow tokio's time. Only a deleted namespace is left alone by this clock, see
+    /// [`Options::namespace_grace`](crate::Options::namespace_grace).
+    pub fn stop_clock(&self) {
+        self.server.clock.stop();
+        self.record(Injected::ClockStopped);
+    }
+
+    /// Lets a stopped clock go on from what it shows.
+    pub fn resume_clock(&self) {
+        self.server.clock.resume();
+        self.record(Injected::ClockResumed);
+    }
+
+    /// Sets the clock that objects get their times from forward, or with a negative time back; see
+    /// [`stop_clock`](Self::stop_clock).
+    pub fn advance_clock(&self, by: SignedDuration) {
+        self.server.clock.advance(by);
+        self.record(Injected::ClockAdvanced { by });
     }
 
     fn record(&self, what: Injected) {

@@ -20,7 +20,9 @@ use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use kube_apiserver_embedded::{ApiServer, ListenError, ListenOptions, Options, Profile};
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -135,6 +137,9 @@ enum Way {
     Tls,
 }
 
+/// What the clock shows at the start: a full second, so that none ends while a scenario waits for a part of one.
+const EPOCH: Timestamp = Timestamp::constant(1_767_225_600, 0);
+
 /// Plays a scenario on a server of its own.
 fn play(transcript: &Transcript, way: Way) -> Result<(), Failed> {
     // These two were recorded beside the controllers that the others had to do without.
@@ -144,17 +149,23 @@ fn play(transcript: &Transcript, way: Way) -> Result<(), Failed> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(is_paused).build()?;
     let failures = runtime.block_on(async {
-        let server = ApiServer::start(Options::default().profile(profile));
+        let server = ApiServer::start(Options::default().profile(profile).epoch(EPOCH));
         let options = match way {
             Way::InProcess => {
-                return Ok(player::play(&Transport::over(server.service()), transcript, "").await);
+                return Ok(player::play(&Transport::over(server.service()), transcript, "", &|_| {}).await);
             }
             Way::Tcp => ListenOptions::default(),
             Way::Tls => ListenOptions::default().tls(),
         };
         let listener = server.listen_with(SocketAddr::from(([127, 0, 0, 1], 0)), options).await?;
         let address = listener.local_addr().to_string();
-        Ok(player::play(&Transport::over(Tcp::new(&listener)), transcript, &address).await)
+        // An object that is looked at late is as old as it was in the recording.
+        let faults = server.faults();
+        faults.stop_clock();
+        let passed =
+            |time: Duration| faults.advance_clock(SignedDuration::try_from(time).unwrap_or_default());
+        let transport = Transport::over(Tcp::new(&listener));
+        Ok(player::play(&transport, transcript, &address, &passed).await)
     });
     let failures = failures.map_err(|error: ListenError| error.to_string())?;
     if failures.is_empty() {

@@ -41,11 +41,18 @@ impl fmt::Display for Failure {
 
 /// Plays all steps of `transcript`; a step without an answer ends the scenario.
 ///
-/// `server` is the host and port that the server calls its own.
-pub(crate) async fn play(transport: &Transport, transcript: &Transcript, server: &str) -> Vec<Failure> {
+/// `server` is the host and port that the server calls its own. `passed` is told how long each request lasted that was to
+/// last: to a server whose clock stands, nothing else tells the time.
+pub(crate) async fn play(
+    transport: &Transport,
+    transcript: &Transcript,
+    server: &str,
+    passed: &dyn Fn(Duration),
+) -> Vec<Failure> {
     let namespace = format!("{}-played", transcript.namespace);
     let mut player = Player {
         transport,
+        passed,
         bindings: Bindings::new(&[("ns", &namespace), ("server", server)]),
         failures: Vec::new(),
     };
@@ -57,6 +64,7 @@ pub(crate) async fn play(transport: &Transport, transcript: &Transcript, server:
 
 struct Player<'a> {
     transport: &'a Transport,
+    passed: &'a dyn Fn(Duration),
     bindings: Bindings,
     failures: Vec<Failure>,
 }
@@ -106,7 +114,13 @@ impl Player<'_> {
     async fn exchange(&mut self, step: &str, request: &Request, response: &Response) -> Option<()> {
         let context = Context { step, method: &request.method, path: &request.path };
         let answer = self.request(&context, request).await?;
-        self.compare_whole(&context, response, answer).await
+        let compared = self.compare_whole(&context, response, answer).await;
+        // A watch that is read to its end is how a recording waits.
+        let lasted = request.path.split(['?', '&']).find_map(|part| part.strip_prefix("timeoutSeconds="));
+        if let Some(seconds) = lasted.and_then(|seconds| seconds.parse().ok()) {
+            (self.passed)(Duration::from_secs(seconds));
+        }
+        compared
     }
 
     async fn wait(&mut self, step: &str, wait: &Wait) -> Option<()> {

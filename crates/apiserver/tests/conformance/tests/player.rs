@@ -54,7 +54,8 @@ async fn check(
     })));
     let transcript = json!({"name": "a/b", "namespace": "ns", "steps": [step]});
     let transcript = serde_json::from_str(&transcript.to_string()).unwrap();
-    let found: Vec<String> = play(&transport, &transcript, "").await.iter().map(Failure::to_string).collect();
+    let found: Vec<String> =
+        play(&transport, &transcript, "", &|_| {}).await.iter().map(Failure::to_string).collect();
     failures.assert_eq(&found.join("\n"));
 }
 

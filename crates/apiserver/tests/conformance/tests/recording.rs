@@ -27,7 +27,7 @@ async fn a_server_that_answers_as_recorded_passes_every_scenario() {
         answers.push(&plain(201), &json!({}), true);
         answers.steps(&transcript.steps);
         let recording = Recording(Arc::new(Mutex::new(answers.queue)));
-        let failures = play(&Transport::over(recording.clone()), transcript, "host:1").await;
+        let failures = play(&Transport::over(recording.clone()), transcript, "host:1", &|_| {}).await;
         let failures: Vec<String> = failures.iter().map(ToString::to_string).collect();
         assert!(failures.is_empty(), "{}\n{}", transcript.name, failures.join("\n"));
         assert!(recording.0.lock().unwrap().is_empty(), "{}: not all steps were played", transcript.name);
