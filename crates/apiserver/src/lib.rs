@@ -53,8 +53,10 @@
 //!
 //! # Defaults and bounds
 //!
-//! Bodies have at most 3 MiB; a history keeps 10,000 events and 32 MiB per resource; a watch holds at most 64 KiB for its
-//! client, and one that falls behind its history ends; a write starts over at most 64 times.
+//! Bodies have at most 3 MiB; a request ends with 504 after 60 s, or sooner if its `timeout` says so; a write starts over at
+//! most 64 times. A history keeps 10,000 events and 32 MiB per resource, and is told from five minutes back
+//! ([`Options::history_age`]); a watch holds at most 64 KiB for its client, and one that falls behind its history ends.
+//! Events are deleted an hour after they were last written ([`Options::event_ttl`]).
 //! A client has 32 s for a handshake of TLS and 120 s for the head of a request over HTTP/1.1; a connection of HTTP/2 carries
 //! up to 1000 requests at once, each with up to 256 KiB of headers, and answers a ping within 20 s. A client that takes
 //! nothing of what is sent to it for 60 s is cut off.
@@ -83,6 +85,7 @@ mod builtin;
 mod clock;
 mod crd;
 mod discovery;
+mod event_ttl;
 pub mod faults;
 mod gc;
 mod go;

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
+use jiff::SignedDuration;
 use kube_apiserver_embedded::{ApiServer, DataFile, ListenOptions, Options, Profile, Tokens};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Duration;
@@ -50,6 +51,9 @@ struct Arguments {
     /// What runs besides the API: nothing, or garbage collection and namespace deletion.
     #[arg(long, value_enum, default_value_t = ProfileName::Envtest)]
     profile: ProfileName,
+    /// How long Events are kept after their last change.
+    #[arg(long, value_parser = duration, default_value = "1h", value_name = "DURATION")]
+    event_ttl: Duration,
     /// Repeat uids and generated names from run to run; without it they differ, as they do in clusters.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -87,7 +91,11 @@ async fn run(arguments: Arguments) -> Result<(), String> {
         signal(SignalKind::interrupt()).map_err(|error| format!("cannot wait for SIGINT: {error}"))?;
     // A hasher's keys are the standard library's only source of chance.
     let seed = arguments.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
-    let mut options = Options::default().profile(profile).seed(seed).namespace_grace(NAMESPACE_GRACE);
+    let mut options = Options::default()
+        .profile(profile)
+        .seed(seed)
+        .namespace_grace(NAMESPACE_GRACE)
+        .event_ttl(arguments.event_ttl);
     if let Some(path) = &arguments.token_auth_file {
         options = options.tokens(Tokens::from_file(path).map_err(in_full)?);
     }
@@ -116,6 +124,12 @@ async fn run(arguments: Arguments) -> Result<(), String> {
     }
     listener.shutdown().await;
     Ok(())
+}
+
+/// A time such as `90s` or `1h0m0s`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let read: SignedDuration = text.parse().map_err(|error: jiff::Error| error.to_string())?;
+    Duration::try_from(read).map_err(|_| "a duration is not negative".to_owned())
 }
 
 /// Writes a file that only its owner can read, if it is new.

@@ -11,6 +11,7 @@ use http_body_util::BodyExt;
 use tokio::time::{Duration, timeout};
 
 use super::body::ResponseBody;
+use super::deadline;
 use super::finish::finish;
 use super::listener::Closing;
 use super::routes;
@@ -29,8 +30,6 @@ use crate::status::{ApiError, Cause};
 use crate::verbs::reply::Reply;
 use crate::verbs::{self, Call};
 
-/// How long a request may take to send its body.
-const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a read waits for a revision that is still to come.
 const FRESHNESS_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -40,12 +39,31 @@ where
     B: Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
+    let in_time = match deadline::of(&head) {
+        Ok(limit) => timeout(limit, authenticated(server, &mut head, body))
+            .await
+            .map_err(|_elapsed| deadline::passed("request did not complete within the allotted timeout")),
+        Err(error) => Err(error),
+    };
+    let mut response = in_time.unwrap_or_else(|error| {
+        let accept = text(&head.headers, header::ACCEPT);
+        failure(accept.as_deref(), &error).into_response()
+    });
+    finish(server, &head, &mut response);
+    response
+}
+
+async fn authenticated<B>(server: &Arc<Server>, head: &mut Parts, body: B) -> Response<ResponseBody>
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
     let is_remote = head.extensions.get::<Closing>().is_some();
-    let mut response = match server.authenticator.authenticate(&head, is_remote) {
+    match server.authenticator.authenticate(head, is_remote) {
         Ok(user) => {
             head.extensions.insert(Arc::clone(&user));
             let mut warnings = Warnings::default();
-            let mut response = route(server, &head, body, &mut warnings).await;
+            let mut response = route(server, head, body, &mut warnings).await;
             warnings.write(response.headers_mut());
             tracing::debug!(method = %head.method, uri = %head.uri, user = user.name, code = response.status().as_u16(), "answered");
             response
@@ -54,9 +72,7 @@ where
             let accept = text(&head.headers, header::ACCEPT);
             failure(accept.as_deref(), &error).into_response()
         }
-    };
-    finish(server, &head, &mut response);
-    response
+    }
 }
 
 async fn route<B>(
@@ -281,24 +297,19 @@ where
     B::Error: std::fmt::Display,
 {
     let mut body = std::pin::pin!(body);
-    let read = async {
-        let mut bytes = BytesMut::new();
-        while let Some(frame) = body.as_mut().frame().await {
-            let frame = frame.map_err(|error| {
-                ApiError::bad_request(format!("the body of the request could not be read: {error}"))
-            })?;
-            if let Ok(data) = frame.into_data() {
-                if bytes.len() + data.len() > body::LIMIT {
-                    return Err(body::too_large());
-                }
-                bytes.extend_from_slice(&data);
+    let mut bytes = BytesMut::new();
+    while let Some(frame) = body.as_mut().frame().await {
+        let frame = frame.map_err(|error| {
+            ApiError::bad_request(format!("the body of the request could not be read: {error}"))
+        })?;
+        if let Ok(data) = frame.into_data() {
+            if bytes.len() + data.len() > body::LIMIT {
+                return Err(body::too_large());
             }
+            bytes.extend_from_slice(&data);
         }
-        Ok(bytes.freeze())
-    };
-    timeout(BODY_TIMEOUT, read).await.unwrap_or_else(|_| {
-        Err(ApiError::new(504, "Timeout", "Timeout: request did not complete within the allotted timeout"))
-    })
+    }
+    Ok(bytes.freeze())
 }
 
 /// Reads from a revision of the future wait for it, for a moment.

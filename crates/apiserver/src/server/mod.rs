@@ -2,6 +2,7 @@
 
 mod body;
 mod connection;
+mod deadline;
 mod dispatch;
 mod finish;
 #[cfg_attr(not(feature = "gzip"), path = "no_gzip.rs")]
@@ -36,13 +37,14 @@ pub(crate) use warnings::Warnings;
 
 use crate::authentication::{Authenticator, Tokens};
 use crate::clock::Clock;
+use crate::event_ttl::EVENT_TTL;
 use crate::faults::Faults;
 use crate::persistence::Journal;
 #[cfg(feature = "persistence")]
 use crate::persistence::{DataFile, DataFileError};
 use crate::registry::{Registry, Served};
 use crate::resource::StorageKey;
-use crate::store::{HistoryLimits, Store};
+use crate::store::{HISTORY_AGE, HistoryLimits, Store};
 
 /// Which parts of a control plane run besides the API itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,7 +59,7 @@ pub enum Profile {
 }
 
 /// How a server is started. The default is profile [`Envtest`](Profile::Envtest), seed 0, the system's time.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
     /// Which controllers run.
@@ -73,6 +75,25 @@ pub struct Options {
     /// not at all; kube-controller-manager waits 5 s. From 1 s on, the times in `managedFields`, which have whole seconds, tell
     /// its writes from those before the deletion.
     pub namespace_grace: Duration,
+    /// Watches, exact lists and continue tokens that begin before a change older than this are told 410. The default is five
+    /// minutes, as in clusters on etcd. Zero makes every list a race, for tests of clients.
+    pub history_age: Duration,
+    /// How long Events are kept after their last change, as kube-apiserver's `--event-ttl`. The default is an hour.
+    pub event_ttl: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            profile: Profile::default(),
+            seed: 0,
+            epoch: None,
+            tokens: None,
+            namespace_grace: Duration::ZERO,
+            history_age: HISTORY_AGE,
+            event_ttl: EVENT_TTL,
+        }
+    }
 }
 
 impl Options {
@@ -104,11 +125,31 @@ impl Options {
         self
     }
 
+    /// The same options with this age of changes that can still be asked for.
+    #[must_use]
+    pub fn history_age(mut self, age: Duration) -> Self {
+        self.history_age = age;
+        self
+    }
+
+    /// The same options with this life of Events.
+    #[must_use]
+    pub fn event_ttl(mut self, ttl: Duration) -> Self {
+        self.event_ttl = ttl;
+        self
+    }
+
     /// The same options with a clock that shows `epoch` at the start.
     #[must_use]
     pub fn epoch(mut self, epoch: Timestamp) -> Self {
         self.epoch = Some(epoch);
         self
+    }
+}
+
+impl Options {
+    fn history_limits(&self) -> HistoryLimits {
+        HistoryLimits { age: self.history_age, ..HistoryLimits::default() }
     }
 }
 
@@ -148,7 +189,8 @@ impl ApiServer {
     /// Outside of a tokio runtime whose time is enabled.
     #[must_use]
     pub fn start(options: Options) -> Self {
-        Self::begin(options, Store::new(HistoryLimits::default()), None)
+        let limits = options.history_limits();
+        Self::begin(options, Store::new(limits), None)
     }
 
     /// Starts a server whose objects are in a file, and outlive it.
@@ -166,7 +208,7 @@ impl ApiServer {
     #[cfg(feature = "persistence")]
     pub fn open(options: Options, file: &DataFile) -> Result<Self, DataFileError> {
         let (journal, contents) = Journal::open(file)?;
-        let limits = HistoryLimits::default();
+        let limits = options.history_limits();
         let store = match contents.revision {
             Some(revision) => Store::restored(limits, revision, contents.objects),
             None => Store::new(limits),
@@ -193,6 +235,7 @@ impl ApiServer {
         crate::crd::restore(&server);
         crate::namespaces::create_defaults(&server);
         let mut controllers = JoinSet::new();
+        controllers.spawn(crate::event_ttl::run(Arc::clone(&server), options.event_ttl));
         if options.profile == Profile::Dev {
             controllers.spawn(crate::gc::run(Arc::clone(&server)));
             controllers.spawn(crate::namespaces::run(Arc::clone(&server), options.namespace_grace));

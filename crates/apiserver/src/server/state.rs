@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::Profile;
 use crate::authentication::Authenticator;
@@ -155,7 +156,8 @@ impl Server {
         let (event, waker) = {
             let mut state = self.state.lock();
             guard(&state.store).map_err(Refused::Because)?;
-            let event = state.store.commit(storage, key, expected, change).map_err(|_| Refused::Conflict)?;
+            let committed = state.store.commit(storage, key, expected, change, Instant::now());
+            let event = committed.map_err(|_| Refused::Conflict)?;
             if let Some(journal) = &self.journal {
                 // Under the lock, which gives commits their order.
                 journal.record(storage, key, event.revision, event.after.clone());

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::{Key, Stored};
 
@@ -13,6 +14,8 @@ use super::{Key, Stored};
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) revision: u64,
+    /// When it happened.
+    pub(super) at: Instant,
     pub(crate) key: Key,
     /// The object until then; `None` if it was created.
     pub(crate) before: Option<Arc<Stored>>,
@@ -36,13 +39,14 @@ impl Event {
     /// `remembered` is shared by the events of a table.
     pub(super) fn new(
         revision: u64,
+        at: Instant,
         key: Key,
         before: Option<Arc<Stored>>,
         after: Option<Arc<Stored>>,
         remembered: Arc<AtomicUsize>,
     ) -> Self {
         let (forms, traits) = (Mutex::default(), Default::default());
-        Self { revision, key, before, after, forms, traits, remembered }
+        Self { revision, at, key, before, after, forms, traits, remembered }
     }
 
     /// Bytes that the history keeps alive by this event: both states, and what selectors ask of them.

@@ -1,8 +1,10 @@
-//! The last events of one table, bounded in number and in bytes.
+//! The last events of one table, bounded in number, in bytes and in age.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::time::{Duration, Instant};
 
 use super::event::{Event, FORMS_BYTES};
 use super::{Key, Stored};
@@ -14,11 +16,16 @@ pub(crate) struct HistoryLimits {
     pub(crate) events: usize,
     /// Sum of [`Event::size`].
     pub(crate) bytes: usize,
+    /// Nobody begins to read before an event that is older than this.
+    pub(crate) age: Duration,
 }
+
+/// What a cluster on etcd keeps at least, which compacts every five minutes.
+pub(crate) const HISTORY_AGE: Duration = Duration::from_secs(5 * 60);
 
 impl Default for HistoryLimits {
     fn default() -> Self {
-        Self { events: 10_000, bytes: 32 << 20 }
+        Self { events: 10_000, bytes: 32 << 20, age: HISTORY_AGE }
     }
 }
 
@@ -45,26 +52,30 @@ impl History {
         Self { events: VecDeque::new(), bytes: 0, forms: Arc::default(), fresh: 0, floor: revision }
     }
 
-    pub(super) fn floor(&self) -> u64 {
-        self.floor
+    /// The oldest revision that somebody may begin to read from: all events after it are kept and young enough. Whoever
+    /// has begun goes on for as long as the events are there.
+    pub(super) fn floor(&self, now: Instant, limits: HistoryLimits) -> u64 {
+        let old = self.events.partition_point(|event| is_old(event, now, limits));
+        old.checked_sub(1).and_then(|last| self.events.get(last)).map_or(self.floor, |event| event.revision)
     }
 
     pub(super) fn push(
         &mut self,
         revision: u64,
+        now: Instant,
         key: Key,
         before: Option<Arc<Stored>>,
         after: Option<Arc<Stored>>,
         limits: HistoryLimits,
     ) -> Arc<Event> {
         self.forget_old_forms();
-        let event = Arc::new(Event::new(revision, key, before, after, Arc::clone(&self.forms)));
+        let event = Arc::new(Event::new(revision, now, key, before, after, Arc::clone(&self.forms)));
         self.bytes += event.size();
         self.events.push_back(Arc::clone(&event));
-        while self.events.len() > limits.events || self.bytes > limits.bytes {
-            if !self.drop_oldest() {
-                break;
-            }
+        while let Some(oldest) = self.events.front()
+            && (self.events.len() > limits.events || self.bytes > limits.bytes || is_old(oldest, now, limits))
+        {
+            self.drop_oldest();
         }
         event
     }
@@ -116,4 +127,8 @@ impl History {
         self.floor = event.revision;
         true
     }
+}
+
+fn is_old(event: &Event, now: Instant, limits: HistoryLimits) -> bool {
+    now.saturating_duration_since(event.at) > limits.age
 }

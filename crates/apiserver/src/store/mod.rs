@@ -7,8 +7,8 @@
 //! - Events of a table come in the order of their revisions. A reader that fell behind what is kept gets [`Expired`],
 //!   never a gap.
 //!
-//! Bounds: the history of a table holds at most [`HistoryLimits::events`] events and [`HistoryLimits::bytes`] bytes of
-//! objects that only the history still refers to, counted generously, and 8 MiB of what watchers were sent for them.
+//! Bounds: the history of a table holds at most [`HistoryLimits::events`] events, none older than [`HistoryLimits::age`] at
+//! the last commit to the table, and [`HistoryLimits::bytes`] bytes of objects that only the history still refers to, counted generously, and 8 MiB of what watchers were sent for them.
 //! Readers hold no memory here: a reader is the revision it has seen last.
 
 mod document;
@@ -20,11 +20,12 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use imbl::OrdMap;
+use tokio::time::Instant;
 
 pub(crate) use document::{Document, TypeMeta};
 pub(crate) use event::{Event, State, Traits};
 use history::History;
-pub(crate) use history::{Expired, HistoryLimits};
+pub(crate) use history::{Expired, HISTORY_AGE, HistoryLimits};
 
 /// Where an object is within its table: `namespace/name`, or `name` where there is no namespace.
 ///
@@ -225,8 +226,8 @@ impl<T: Ord + Clone> Store<T> {
     /// The table as it was at `revision`, which must not be in the future.
     ///
     /// The cost grows with the number of events of the table since then: history is undone, not kept twice.
-    pub(crate) fn snapshot_at(&self, table: &T, revision: u64) -> Result<Snapshot, Expired> {
-        if revision < self.compacted {
+    pub(crate) fn snapshot_at(&self, table: &T, revision: u64, now: Instant) -> Result<Snapshot, Expired> {
+        if revision < self.oldest(table, now) {
             return Err(Expired);
         }
         let Some(table) = self.table(table) else {
@@ -267,8 +268,9 @@ impl<T: Ord + Clone> Store<T> {
     }
 
     /// The oldest revision that a new reader of the table may start from.
-    pub(crate) fn oldest(&self, table: &T) -> u64 {
-        self.table(table).map_or(0, |table| table.history.floor().max(self.compacted))
+    pub(crate) fn oldest(&self, table: &T, now: Instant) -> u64 {
+        let floor = self.table(table).map_or(0, |table| table.history.floor(now, self.limits));
+        floor.max(self.compacted)
     }
 
     /// Expires what is older than the present revision, which is returned, for everybody who begins to read from now on.
@@ -293,6 +295,7 @@ impl<T: Ord + Clone> Store<T> {
         key: &Key,
         expected: Option<u64>,
         change: Change,
+        now: Instant,
     ) -> Result<Arc<Event>, Conflict> {
         let id = self.id(table).ok_or(Conflict)?;
         let revision = self.revision + 1;
@@ -313,7 +316,7 @@ impl<T: Ord + Clone> Store<T> {
             }
             Change::Delete => return Err(Conflict),
         };
-        let event = table.history.push(revision, key.clone(), before, after, self.limits);
+        let event = table.history.push(revision, now, key.clone(), before, after, self.limits);
         self.revision = revision;
         Ok(event)
     }

@@ -1,13 +1,20 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::json;
+use tokio::time::Duration;
 
 use super::*;
 
 const TABLE: &str = "things";
+const AGE: Duration = Duration::from_secs(300);
+
+/// Outside of a runtime, time is the system's; no test but one looks at it.
+fn now() -> Instant {
+    Instant::now()
+}
 
 fn store(events: usize) -> Store<&'static str> {
-    let mut store = Store::new(HistoryLimits { events, bytes: 1 << 20 });
+    let mut store = Store::new(HistoryLimits { events, bytes: 1 << 20, age: AGE });
     store.open(&TABLE);
     store
 }
@@ -19,7 +26,7 @@ fn document(size: u32) -> Document {
 fn put(store: &mut Store<&'static str>, name: &str, size: u32) -> u64 {
     let key = Key::new("ns", name);
     let expected = store.get(&TABLE, &key).map(|stored| stored.revision);
-    store.commit(&TABLE, &key, expected, Change::Put(document(size))).unwrap().revision
+    store.commit(&TABLE, &key, expected, Change::Put(document(size)), now()).unwrap().revision
 }
 
 fn names(snapshot: &Snapshot) -> String {
@@ -36,9 +43,12 @@ fn a_commit_that_expects_another_revision_changes_nothing() {
     put(&mut store, "a", 1);
     let key = Key::new("ns", "a");
     for wrong in [None, Some(1), Some(99)] {
-        assert_eq!(store.commit(&TABLE, &key, wrong, Change::Put(document(2))).unwrap_err(), Conflict);
+        assert_eq!(store.commit(&TABLE, &key, wrong, Change::Put(document(2)), now()).unwrap_err(), Conflict);
     }
-    assert_eq!(store.commit(&TABLE, &Key::new("ns", "z"), None, Change::Delete).unwrap_err(), Conflict);
+    assert_eq!(
+        store.commit(&TABLE, &Key::new("ns", "z"), None, Change::Delete, now()).unwrap_err(),
+        Conflict
+    );
     assert_eq!(store.revision(), 2);
     assert_eq!(names(&store.snapshot(&TABLE)), "ns/a@2");
 }
@@ -49,7 +59,7 @@ fn nothing_is_stored_in_a_table_that_is_not_open() {
     put(&mut store, "a", 1);
     let closed = store.close(&TABLE).unwrap();
     let key = Key::new("ns", "b");
-    assert_eq!(store.commit(&TABLE, &key, None, Change::Put(document(1))).unwrap_err(), Conflict);
+    assert_eq!(store.commit(&TABLE, &key, None, Change::Put(document(1)), now()).unwrap_err(), Conflict);
     store.open(&TABLE);
     assert_eq!(names(&store.snapshot(&TABLE)), "");
     assert_eq!(closed.events_after(1, 9).unwrap().len(), 1, "what had happened can still be read");
@@ -59,7 +69,7 @@ fn nothing_is_stored_in_a_table_that_is_not_open() {
 fn keys_order_as_in_etcd() {
     let mut store = store(10);
     for namespace in ["a", "a-b", "a.b", "b"] {
-        store.commit(&TABLE, &Key::new(namespace, "x"), None, Change::Put(document(0))).unwrap();
+        store.commit(&TABLE, &Key::new(namespace, "x"), None, Change::Put(document(0)), now()).unwrap();
     }
     assert_eq!(names(&store.snapshot(&TABLE)), "a-b/x@3 a.b/x@4 a/x@2 b/x@5");
     let snapshot = store.snapshot(&TABLE);
@@ -74,12 +84,12 @@ fn a_snapshot_does_not_see_later_commits_and_an_old_one_can_be_taken_later() {
     let then = store.snapshot(&TABLE);
     put(&mut store, "b", 1);
     put(&mut store, "a", 2);
-    store.commit(&TABLE, &Key::new("ns", "b"), Some(3), Change::Delete).unwrap();
+    store.commit(&TABLE, &Key::new("ns", "b"), Some(3), Change::Delete, now()).unwrap();
     assert_eq!(names(&then), "ns/a@2");
-    assert_eq!(names(&store.snapshot_at(&TABLE, 2).unwrap()), "ns/a@2");
-    assert_eq!(names(&store.snapshot_at(&TABLE, 3).unwrap()), "ns/a@2 ns/b@3");
-    assert_eq!(names(&store.snapshot_at(&TABLE, 4).unwrap()), "ns/a@4 ns/b@3");
-    assert_eq!(names(&store.snapshot_at(&TABLE, 5).unwrap()), "ns/a@4");
+    assert_eq!(names(&store.snapshot_at(&TABLE, 2, now()).unwrap()), "ns/a@2");
+    assert_eq!(names(&store.snapshot_at(&TABLE, 3, now()).unwrap()), "ns/a@2 ns/b@3");
+    assert_eq!(names(&store.snapshot_at(&TABLE, 4, now()).unwrap()), "ns/a@4 ns/b@3");
+    assert_eq!(names(&store.snapshot_at(&TABLE, 5, now()).unwrap()), "ns/a@4");
 }
 
 #[test]
@@ -88,17 +98,39 @@ fn history_is_bounded_in_number_and_in_bytes() {
     for size in 0..10 {
         put(&mut few, "a", size);
     }
-    assert_eq!(few.oldest(&TABLE), 8);
+    assert_eq!(few.oldest(&TABLE, now()), 8);
     assert_eq!(few.events_after(&TABLE, 7, 10).unwrap_err(), Expired);
     assert_eq!(few.events_after(&TABLE, 8, 10).unwrap().len(), 3);
-    assert_eq!(few.snapshot_at(&TABLE, 7).unwrap_err(), Expired);
+    assert_eq!(few.snapshot_at(&TABLE, 7, now()).unwrap_err(), Expired);
 
-    let mut small = Store::new(HistoryLimits { events: 1000, bytes: 2000 });
+    let mut small = Store::new(HistoryLimits { events: 1000, bytes: 2000, age: AGE });
     small.open(&TABLE);
     for size in 0..100 {
         put(&mut small, "a", size);
     }
-    assert!(small.events_after(&TABLE, small.oldest(&TABLE), 1000).unwrap().len() < 8);
+    assert!(small.events_after(&TABLE, small.oldest(&TABLE, now()), 1000).unwrap().len() < 8);
+}
+
+#[test]
+fn history_is_bounded_in_age() {
+    let mut store = store(10);
+    let start = now();
+    let at = |seconds: u64| start + Duration::from_secs(seconds);
+    let mut commit = |name: &str, seconds: u64| {
+        let key = Key::new("ns", name);
+        store.commit(&TABLE, &key, None, Change::Put(document(1)), at(seconds)).unwrap();
+    };
+    commit("a", 0);
+    commit("b", 100);
+    commit("c", 300);
+    assert_eq!(store.oldest(&TABLE, at(300)), 1, "as old as it may be");
+    assert_eq!(store.oldest(&TABLE, at(301)), 2, "without any commit");
+    assert_eq!(store.snapshot_at(&TABLE, 1, at(301)).unwrap_err(), Expired);
+    assert_eq!(store.events_after(&TABLE, 1, 10).unwrap().len(), 3, "who has begun goes on");
+    assert_eq!(store.oldest(&TABLE, at(10_000)), 4, "nobody who knows all of it is ever too late");
+    store.commit(&TABLE, &Key::new("ns", "d"), None, Change::Put(document(1)), at(401)).unwrap();
+    assert_eq!(store.events_after(&TABLE, 2, 10).unwrap_err(), Expired, "a commit forgets what is old");
+    assert_eq!(store.events_after(&TABLE, 3, 10).unwrap().len(), 2);
 }
 
 #[test]
@@ -195,13 +227,13 @@ proptest! {
             let key = Key::new("ns", &name);
             let expected = store.get(&TABLE, &key).map(|stored| stored.revision);
             match (op, expected) {
-                (0, Some(_)) => { store.commit(&TABLE, &key, expected, Change::Delete).unwrap(); }
+                (0, Some(_)) => { store.commit(&TABLE, &key, expected, Change::Delete, now()).unwrap(); }
                 _ => { put(&mut store, &name, u32::from(op)); }
             }
         }
         let end = store.snapshot(&TABLE);
-        for start in store.oldest(&TABLE)..=store.revision() {
-            let mut seen = store.snapshot_at(&TABLE, start).unwrap();
+        for start in store.oldest(&TABLE, now())..=store.revision() {
+            let mut seen = store.snapshot_at(&TABLE, start, now()).unwrap();
             let mut cursor = start;
             loop {
                 let events = store.events_after(&TABLE, cursor, 3).unwrap();

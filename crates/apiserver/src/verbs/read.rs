@@ -3,6 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::Call;
 use super::reply::{self, ListMeta, Reply};
@@ -60,6 +61,7 @@ struct Page {
 impl Page {
     fn read(call: &Call, options: &ListOptions) -> Result<Self, ApiError> {
         let storage = call.served.storage();
+        let now = Instant::now();
         let wanted = revision(&options.resource_version)
             .map_err(|why| ApiError::bad_request(format!("invalid resource version: {why}")))?;
         if !options.continue_token.is_empty() {
@@ -75,7 +77,7 @@ impl Page {
                 None => call.server.read(|store| store.snapshot(storage)),
                 Some(revision) => call
                     .server
-                    .read(|store| store.snapshot_at(storage, revision.min(store.revision())))
+                    .read(|store| store.snapshot_at(storage, revision.min(store.revision()), now))
                     .map_err(|_| expired(call, &token.start))?,
             };
             return Ok(Self { snapshot, start: Some(token.start), limited: true });
@@ -88,7 +90,7 @@ impl Page {
         let snapshot = match exact {
             None => call.server.read(|store| store.snapshot(storage)),
             Some(revision) => {
-                call.server.read(|store| store.snapshot_at(storage, revision)).map_err(|_| {
+                call.server.read(|store| store.snapshot_at(storage, revision, now)).map_err(|_| {
                     ApiError::new(410, "Expired", "The resourceVersion for the provided list is too old.")
                 })?
             }

@@ -61,9 +61,10 @@ pub(crate) fn run(
             || (options.send_initial_events.is_none() && wanted.is_none()));
     let storage = call.served.storage();
     let changes = call.server.changes(storage);
-    let (table, snapshot, now, oldest) = call
-        .server
-        .read(|store| (store.id(storage), store.snapshot(storage), store.revision(), store.oldest(storage)));
+    let start = Instant::now();
+    let (table, snapshot, now, oldest) = call.server.read(|store| {
+        (store.id(storage), store.snapshot(storage), store.revision(), store.oldest(storage, start))
+    });
     let cursor = match wanted {
         Some(wanted) if !initial && wanted != 0 => wanted,
         _ => now,
@@ -72,7 +73,6 @@ pub(crate) fn run(
         || DEFAULT_TIMEOUT + Duration::from_secs(call.server.random_below(DEFAULT_TIMEOUT.as_secs())),
         |seconds| Duration::from_secs(seconds).min(LONGEST),
     );
-    let start = Instant::now();
     let deadline = start + timeout;
     let end = match fault {
         Some(WatchFault::CloseAfter(after)) => {

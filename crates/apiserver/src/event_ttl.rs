@@ -1,0 +1,199 @@
+//! Events go when nobody has written them for a while.
+//!
+//! In a cluster each write of an Event gets a lease of etcd, and what is left when the lease ends is deleted there, with an
+//! event for watchers as for any other deletion. So it is here, to the moment: etcd shares leases between objects written
+//! within a minute, which then go up to a minute late. As with etcd's own restart, leases begin anew when a server with a
+//! data file starts.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use tokio::time::{Duration, Instant, sleep_until};
+
+use crate::resource::StorageKey;
+use crate::server::Server;
+use crate::store::{Change, Expired, Key, Store};
+
+/// `--event-ttl` of kube-apiserver.
+pub(crate) const EVENT_TTL: Duration = Duration::from_secs(3600);
+/// Changes read at a time.
+const BATCH: usize = 1024;
+
+/// The table of Events in whichever version.
+fn table() -> StorageKey {
+    StorageKey { group: String::new(), plural: "events".to_owned() }
+}
+
+/// Deletes Events that were not written for `ttl`. Ends when its task is aborted.
+pub(crate) async fn run(server: Arc<Server>, ttl: Duration) {
+    let table = table();
+    let mut changes = server.changes(&table);
+    let mut leases = Leases::new(ttl);
+    let mut seen = None;
+    loop {
+        // Marked as seen before reading: a commit after this wakes the wait below.
+        changes.borrow_and_update();
+        let now = Instant::now();
+        seen = Some(follow(&server, &table, &mut leases, seen, now));
+        for (key, revision) in leases.ended(now) {
+            // One that was written meanwhile has a lease of its own, which the next look finds.
+            let _ = server.commit(&table, &key, Some(revision), Change::Delete, |_| Ok::<(), Infallible>(()));
+        }
+        let end = leases.next_end();
+        tokio::select! {
+            changed = changes.changed() => if changed.is_err() {
+                return;
+            },
+            () = sleep_until(end.unwrap_or(now)), if end.is_some() => {}
+        }
+    }
+}
+
+/// Gives leases to what was written after the revision `seen`; returns the revision up to which everything is known now.
+fn follow(server: &Server, table: &StorageKey, leases: &mut Leases, seen: Option<u64>, now: Instant) -> u64 {
+    let mut seen = seen;
+    loop {
+        let read = server.read(|store| {
+            let events = seen.map_or(Err(Expired), |seen| store.events_after(table, seen, BATCH));
+            (events, Store::revision(store))
+        });
+        match read {
+            (Ok(events), revision) if events.is_empty() => return revision,
+            (Ok(events), _) => {
+                for event in events {
+                    match &event.after {
+                        Some(stored) => leases.written(&event.key, stored.revision, now),
+                        None => leases.gone(&event.key),
+                    }
+                    seen = Some(event.revision);
+                }
+            }
+            (Err(Expired), _) => {
+                let snapshot = server.read(|store| store.snapshot(table));
+                leases.replace(snapshot.range("", None).map(|(key, stored)| (key, stored.revision)), now);
+                seen = Some(snapshot.revision());
+            }
+        }
+    }
+}
+
+/// Which object goes when: the pure core. One lease an object, that of its last write.
+#[derive(Debug)]
+struct Leases {
+    ttl: Duration,
+    of: BTreeMap<Key, Lease>,
+    /// By the order in which they end; revisions tell those apart that end together.
+    order: BTreeMap<Lease, Key>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Lease {
+    end: Instant,
+    /// Of the write that it was given to.
+    revision: u64,
+}
+
+impl Leases {
+    fn new(ttl: Duration) -> Self {
+        Self { ttl, of: BTreeMap::new(), order: BTreeMap::new() }
+    }
+
+    /// The object was written: its lease begins anew.
+    fn written(&mut self, key: &Key, revision: u64, now: Instant) {
+        self.gone(key);
+        // A time beyond the range of the clock is no end.
+        if let Some(end) = now.checked_add(self.ttl) {
+            let lease = Lease { end, revision };
+            self.of.insert(key.clone(), lease);
+            self.order.insert(lease, key.clone());
+        }
+    }
+
+    /// The object is no more.
+    fn gone(&mut self, key: &Key) {
+        if let Some(lease) = self.of.remove(key) {
+            self.order.remove(&lease);
+        }
+    }
+
+    /// These are all objects. Those whose last write is known keep their leases.
+    fn replace<'a>(&mut self, objects: impl Iterator<Item = (&'a Key, u64)>, now: Instant) {
+        let known = std::mem::take(&mut self.of);
+        self.order.clear();
+        for (key, revision) in objects {
+            match known.get(key) {
+                Some(lease) if lease.revision == revision => {
+                    self.of.insert(key.clone(), *lease);
+                    self.order.insert(*lease, key.clone());
+                }
+                _ => self.written(key, revision, now),
+            }
+        }
+    }
+
+    fn next_end(&self) -> Option<Instant> {
+        self.order.keys().next().map(|lease| lease.end)
+    }
+
+    /// The objects whose leases have ended, the first first. Their leases are no more.
+    fn ended(&mut self, now: Instant) -> Vec<(Key, u64)> {
+        let mut ended = Vec::new();
+        while let Some(first) = self.order.first_entry()
+            && first.key().end <= now
+        {
+            let (lease, key) = first.remove_entry();
+            self.of.remove(&key);
+            ended.push((key, lease.revision));
+        }
+        ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Whatever is written, deleted and listed anew, an object goes when its last write is old enough, and only then.
+        #[test]
+        fn an_object_goes_a_ttl_after_its_last_write(
+            steps in proptest::collection::vec((0u8..4, 0usize..4, 0u64..30), 0..60),
+            ttl in 0u64..60,
+        ) {
+            let start = Instant::now();
+            let mut leases = Leases::new(Duration::from_secs(ttl));
+            // What the store holds: revision and time of the last write.
+            let mut model: BTreeMap<Key, (u64, u64)> = BTreeMap::new();
+            let (mut now, mut revision) = (0, 0);
+            for (what, which, seconds) in steps {
+                now += seconds;
+                let at = start + Duration::from_secs(now);
+                let key = Key::new("ns", ["a", "b", "c", "d"][which]);
+                revision += 1;
+                match what {
+                    0 | 1 => {
+                        leases.written(&key, revision, at);
+                        model.insert(key, (revision, now));
+                    }
+                    2 => {
+                        leases.gone(&key);
+                        model.remove(&key);
+                    }
+                    _ => leases.replace(model.iter().map(|(key, (revision, _))| (key, *revision)), at),
+                }
+                let first = model.values().map(|(_, written)| start + Duration::from_secs(written + ttl)).min();
+                prop_assert_eq!(leases.next_end(), first);
+                let mut expected: Vec<_> = model.iter().filter(|(_, (_, written))| written + ttl <= now).collect();
+                expected.sort_by_key(|(_, (revision, written))| (*written, *revision));
+                let expected: Vec<_> = expected.into_iter().map(|(key, (revision, _))| (key.clone(), *revision)).collect();
+                prop_assert_eq!(leases.ended(at), expected.clone());
+                for (key, _) in expected {
+                    model.remove(&key);
+                }
+            }
+        }
+    }
+}
