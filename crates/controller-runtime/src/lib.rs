@@ -64,6 +64,7 @@
 //! | leader election; servers of metrics and probes | none |
 //! | wait for caches at the start | 2 minutes |
 //! | cached objects kept decoded | those read lately, 64 MiB as estimated; all are held compressed |
+//! | resyncs, which tell handlers again of what is there | none |
 //! | wait for running reconciles at the stop | 30 seconds |
 //!
 //! # What is not here

@@ -4,7 +4,7 @@ use std::{cell::OnceCell, sync::Arc};
 
 use serde_json::value::RawValue;
 
-use super::meta::Meta;
+use super::{meta::Meta, transform::Transform};
 
 /// An object as it came over the wire, and what the first who took it made of it.
 ///
@@ -28,14 +28,15 @@ pub(super) trait Source: Send + Sync {
     fn read(&self, read: &mut dyn FnMut(&[u8])) -> Result<(), &'static str>;
 
     /// Whether it holds of an object what somebody with this intake would.
-    fn is_of(&self, intake: Intake) -> bool;
+    fn is_of(&self, intake: &Intake) -> bool;
 }
 
 /// What is done to an object before it is held. Those who do the same can share what comes of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Intake {
     /// `metadata.managedFields` is kept.
     pub(crate) managed_fields: bool,
+    pub(crate) transform: Option<Transform>,
 }
 
 impl<'a> Arrival<'a> {
@@ -44,7 +45,7 @@ impl<'a> Arrival<'a> {
     }
 
     /// The state that holds the text for those with this intake.
-    pub(super) fn taken_by(&self, intake: Intake) -> Option<&Arc<dyn Source>> {
+    pub(super) fn taken_by(&self, intake: &Intake) -> Option<&Arc<dyn Source>> {
         self.taken.get().filter(|source| source.is_of(intake))
     }
 

@@ -9,7 +9,7 @@ use super::{
     query::{Query, Whereabouts},
     registry::Cache,
 };
-use crate::object::{Object, Scope, StaticObject};
+use crate::object::{Object, Scope, StaticObject, resource_name};
 
 /// The caches of a manager. Made by [`Manager::cache`](crate::Manager::cache).
 ///
@@ -45,6 +45,18 @@ impl<'m> Caches<'m> {
         CacheBuilder::new(self.cache, (), ApiResource::erase::<K>(&()))
     }
 
+    /// What [`Manager::cached`](crate::Manager::cached) gives, if somebody reads that already: never begins a list and
+    /// watch that nobody has declared.
+    ///
+    /// # Errors
+    ///
+    /// Nobody does.
+    #[doc(alias = "ReaderFailOnMissingInformer")]
+    pub fn declared<K: StaticObject>(&self) -> Result<Cached<K>, NotDeclared> {
+        let declared = self.cache.is_declared::<K>();
+        declared.then(|| self.cache.of_kind()).ok_or_else(|| NotDeclared { resource: resource_name::<K>() })
+    }
+
     /// Begins a cache of a kind that is known at run time.
     ///
     /// ```no_run
@@ -59,13 +71,6 @@ impl<'m> Caches<'m> {
     /// ```
     pub fn of_dynamic(&self, resource: &ApiResource) -> CacheBuilder<'m, DynamicObject> {
         CacheBuilder::new(self.cache, resource.clone(), resource.clone())
-    }
-
-    /// Restricts the caches of namespaced kinds that are made from now on, and that say nothing else, to these namespaces.
-    /// Those of kinds known at run time are not restricted: their scope is not known.
-    #[doc(alias = "DefaultNamespaces")]
-    pub fn default_namespaces(&self, namespaces: &Namespaces) {
-        self.cache.set_default_namespaces(Whereabouts::InLive(namespaces.clone()));
     }
 }
 
@@ -90,8 +95,7 @@ pub struct CacheBuilder<'m, K: Object> {
 
 impl<'m, K: Object> CacheBuilder<'m, K> {
     fn new(cache: &'m Cache, info: K::DynamicType, resource: ApiResource) -> Self {
-        let mut query = Query::all(resource);
-        query.namespaces = cache.default_namespaces(is_namespaced::<K>());
+        let query = cache.default_query::<K>(resource);
         Self { cache, info, query, invalid: None, is_default: false, kind: PhantomData }
     }
 
@@ -114,13 +118,14 @@ impl<'m, K: Object> CacheBuilder<'m, K> {
         self
     }
 
-    /// Objects in all namespaces, whatever [`Caches::default_namespaces`] says.
+    /// Objects in all namespaces, whatever [`Options::namespaces`](super::Options::namespaces) says.
     pub fn all_namespaces(mut self) -> Self {
         self.query.namespaces = Whereabouts::Everywhere;
         self
     }
 
-    /// Only objects with such labels, in the form of a [`LabelSelector`].
+    /// Only objects with such labels, in the form of a [`LabelSelector`]; the empty text means all. Default: as
+    /// [`Options::labels`](super::Options::labels) says.
     pub fn labels(mut self, selector: &str) -> Self {
         match selector.parse::<LabelSelector>() {
             Ok(labels) => self.query.labels = labels,
@@ -129,7 +134,7 @@ impl<'m, K: Object> CacheBuilder<'m, K> {
         self
     }
 
-    /// Only objects with such fields, in the form of a [`FieldSelector`]. The API server says which fields it can select
+    /// Only objects with such fields, in the form of a [`FieldSelector`]; the empty text means all. The API server says which fields it can select
     /// by: of every kind `metadata.name` and `metadata.namespace`.
     pub fn fields(mut self, selector: &str) -> Self {
         match selector.parse::<FieldSelector>() {
@@ -194,4 +199,14 @@ pub enum BuildError {
         /// The resource.
         resource: String,
     },
+}
+
+/// Nobody has declared that the kind is read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{resource} is not cached: make a handle of it (Manager::cached) before the manager runs")]
+#[doc(alias = "ErrResourceNotCached")]
+#[non_exhaustive]
+pub struct NotDeclared {
+    /// The resource.
+    pub resource: String,
 }

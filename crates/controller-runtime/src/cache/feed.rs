@@ -11,7 +11,11 @@ use std::{
 };
 
 use parking_lot::{Mutex, RwLock};
-use tokio::{sync::watch, task::JoinSet, time::Instant};
+use tokio::{
+    sync::watch,
+    task::{JoinSet, yield_now},
+    time::{Instant, sleep_until},
+};
 
 use super::{
     ResourceVersion, arrival::Arrival, list_watch::ListWatch, query::Query, reflector::Reflector, store::Part,
@@ -56,6 +60,9 @@ pub(crate) trait Sink: Send + Sync {
 
     /// Something went wrong.
     fn failed(&self, trouble: &Trouble);
+
+    /// Tells again of some of what is there, if it is time; when to ask again.
+    fn resync(&self, now: Instant, rng: &mut fastrand::Rng) -> Option<Instant>;
 
     /// Since when a write of ours waits to be told.
     fn waiting_since(&self, part: &Part) -> Option<Instant>;
@@ -190,7 +197,10 @@ impl Feed {
                     });
                 }
                 self.each(|sink| sink.parts(&parts));
+                let mut due: Option<Instant> = None;
+                self.each(|sink| due = due.into_iter().chain(sink.resync(Instant::now(), &mut rng)).min());
                 tokio::select! {
+                    () = sleep_until_some(due) => {}
                     changed = generation.changed() => {
                         let _ = changed; // the sender lives in `self`
                         break;
@@ -205,6 +215,15 @@ impl Feed {
             }
             tasks.shutdown().await;
         }
+    }
+}
+
+async fn sleep_until_some(due: Option<Instant>) {
+    match due {
+        // Others get their turn even so.
+        Some(due) if due <= Instant::now() => yield_now().await,
+        Some(due) => sleep_until(due).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -21,6 +21,7 @@ use super::{
     lazy::Lazy,
     query::Query,
     registry::Seat,
+    resync::{Resync, Schedule},
     shelf::{Holding, Shelf},
     stats::Stats,
     store::{Part, Store},
@@ -56,7 +57,13 @@ struct Writer<K: Object> {
     waiting: BTreeMap<ObjectKey<K>, Weak<Notify>>,
     /// Presents that have not arrived whole.
     arriving: BTreeMap<Part, BTreeMap<ObjectKey<K>, Lazy<K>>>,
+    again: Schedule,
+    /// The last object that was told again, while that goes on.
+    told_again: Option<ObjectKey<K>>,
 }
+
+/// How many objects are told again before events get their turn.
+const TOLD_AGAIN_AT_ONCE: usize = 256;
 
 type Subscriber<K> = Box<dyn Fn(&Event<K>) + Send>;
 
@@ -71,13 +78,27 @@ pub(crate) struct Status {
 /// Reading.
 impl<K: Object> Informer<K> {
     /// Of the kind that `info` says.
-    pub(crate) fn new(info: &K::DynamicType, query: Query, holding: Holding, intake: Intake) -> Self {
+    pub(crate) fn new(
+        info: &K::DynamicType,
+        query: Query,
+        holding: Holding,
+        intake: Intake,
+        resync: Resync,
+    ) -> Self {
         let (subscribers, waiting, arriving) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         Self {
             query,
             shelf: Shelf::new(info, holding, intake),
             store: RwLock::default(),
-            writer: Mutex::new(Writer { subscribers, next: 0, indexes: Vec::new(), waiting, arriving }),
+            writer: Mutex::new(Writer {
+                subscribers,
+                next: 0,
+                indexes: Vec::new(),
+                waiting,
+                arriving,
+                again: Schedule::new(resync),
+                told_again: None,
+            }),
             status: watch::Sender::default(),
             owners: OnceLock::new(),
             seat: OnceLock::new(),
@@ -277,6 +298,25 @@ impl<K: Object> Sink for Informer<K> {
         self.status.send_modify(|status| status.trouble = Some(trouble.clone()));
     }
 
+    fn resync(&self, now: Instant, rng: &mut fastrand::Rng) -> Option<Instant> {
+        let mut writer = self.writer.lock();
+        let due = writer.again.due(now, rng)?;
+        if due > now {
+            return Some(due);
+        }
+        // A piece at a time, so that what happens meanwhile need not wait for the rest.
+        let some = self.store.read().told_after(writer.told_again.as_ref(), TOLD_AGAIN_AT_ONCE);
+        for object in &some {
+            let event = Event::Update { old: object.clone(), new: object.clone() };
+            writer.subscribers.values().for_each(|subscriber| subscriber(&event));
+        }
+        writer.told_again = some.last().filter(|_| some.len() == TOLD_AGAIN_AT_ONCE).map(Lazy::key);
+        if writer.told_again.is_none() {
+            writer.again.done(now, rng);
+        }
+        writer.again.due(now, rng)
+    }
+
     fn waiting_since(&self, part: &Part) -> Option<Instant> {
         self.store.read().waiting_since(part)
     }
@@ -319,8 +359,8 @@ impl<K: Object> AnyInformer for Informer<K> {
     }
 
     fn wrote(&self, object: &Arrival<'_>, now: Instant) {
+        let Some(selected) = self.query.selects(object.json) else { return };
         let Some(held) = self.shelf.take(object) else { return };
-        let Some(selected) = self.query.selects(held.meta(), object.json) else { return };
         self.update(&mut self.writer.lock(), |store| {
             store.wrote(held, selected, now);
             Vec::new()

@@ -269,8 +269,8 @@ impl<K: Object> Source for State<K> {
         self.form.lock().cold.with_text(core, read)
     }
 
-    fn is_of(&self, intake: Intake) -> bool {
-        self.core.as_ref().is_some_and(|core| core.intake == intake)
+    fn is_of(&self, intake: &Intake) -> bool {
+        self.core.as_ref().is_some_and(|core| core.intake == *intake)
     }
 }
 

@@ -12,7 +12,8 @@
 //!
 //! # What is not here
 //!
-//! Resyncs, which repeat events although nothing happened; transforms of what is held ([`View`]s transform what is read).
+//! One default with a selector for each namespace: several caches of one kind say the same. Watches without bookmarks, which
+//! every API server sends when asked.
 
 mod access;
 mod arrival;
@@ -30,16 +31,19 @@ mod informer;
 mod lazy;
 mod list_watch;
 mod meta;
+mod options;
 mod pack;
 mod query;
 mod reflector;
 mod registry;
+mod resync;
 mod retain;
 mod selector;
 mod shelf;
 mod split;
 mod stats;
 mod store;
+mod transform;
 mod until;
 mod view;
 mod wire;
@@ -47,14 +51,16 @@ mod writes;
 
 pub use self::{
     cached::{Cached, Selection},
-    caches::{BuildError, CacheBuilder, Caches},
+    caches::{BuildError, CacheBuilder, Caches, NotDeclared},
     decode_error::DecodeError,
     events::Events,
     index::Index,
     lazy::Lazy,
     meta::{Labels, Meta, OwnerRef, ResourceVersion, Uid},
+    options::Options,
     query::Namespaces,
-    retain::{Options, Retain},
+    resync::Resync,
+    retain::Retain,
     selector::{FieldSelector, InvalidSelector, LabelSelector},
     stats::Stats,
     until::UntilError,

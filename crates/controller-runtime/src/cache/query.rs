@@ -6,7 +6,11 @@ use kube::core::{ApiResource, DynamicObject};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
-use super::{FieldSelector, LabelSelector, meta::Meta, store::Part};
+use super::{
+    FieldSelector, LabelSelector,
+    meta::{Interner, Meta, RawMeta},
+    store::Part,
+};
 use crate::object::resource_name_of;
 
 /// What a feed asks the API server for. Two that are equal share one feed.
@@ -28,10 +32,15 @@ impl Query {
     }
 
     /// Whether the API server would show the object; `None` if that cannot be told.
-    pub(crate) fn selects(&self, meta: &Meta, object: &RawValue) -> Option<bool> {
-        let here = self.namespaces.contain(meta.namespace());
-        if !here || !self.labels.selects(meta.labels()) || self.fields.is_empty() {
-            return Some(here && self.labels.selects(meta.labels()));
+    ///
+    /// Asks the object as the server has it: what is held of it may have other labels.
+    pub(crate) fn selects(&self, object: &RawValue) -> Option<bool> {
+        let meta = Meta::new(&RawMeta::read(object).ok()?, &mut Interner::default())?;
+        if !self.namespaces.contain(meta.namespace()) || !self.labels.selects(meta.labels()) {
+            return Some(false);
+        }
+        if self.fields.is_empty() {
+            return Some(true);
         }
         serde_json::from_str(object.get()).ok().and_then(|object| self.fields.selects(&object))
     }

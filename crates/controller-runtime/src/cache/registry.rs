@@ -20,7 +20,7 @@ use super::{
     caches::is_namespaced,
     feed::{Feed, Sink, SinkId},
     informer::{AnyInformer, Informer},
-    query::{Query, Whereabouts},
+    query::Query,
     shelf::Holding,
     stats::Stats,
 };
@@ -48,8 +48,6 @@ struct Entries {
     next: u64,
     /// What is read of a resource unless somebody asks for something else.
     defaults: Vec<Query>,
-    /// Where objects of namespaced kinds are read unless somebody says something else.
-    namespaces: Option<Whereabouts>,
 }
 
 struct Entry {
@@ -112,7 +110,8 @@ impl Cache {
         }
         let query = entry.feed.query.clone();
         let intake = self.options.intake_of::<K>();
-        let informer = Arc::new(Informer::<K>::new(info, query, self.holding_of::<K>(), intake));
+        let (holding, resync) = (self.holding_of::<K>(), self.options.resync_of::<K>());
+        let informer = Arc::new(Informer::<K>::new(info, query, holding, intake, resync));
         let any: Arc<dyn AnyInformer> = Arc::clone(&informer) as _;
         entry.informers.retain(|(known, _)| *known != type_id);
         entry.informers.push((type_id, Arc::downgrade(&any)));
@@ -130,15 +129,20 @@ impl Cache {
 
     /// What is read of kind `K` unless somebody asks for something else.
     pub(crate) fn of_kind<K: StaticObject>(&self) -> Cached<K> {
+        self.cached(&(), self.query_of::<K>())
+    }
+
+    /// Whether somebody reads that already, as whatever Rust type.
+    pub(super) fn is_declared<K: StaticObject>(&self) -> bool {
+        let query = self.query_of::<K>();
+        self.shared.entries.lock().feeds.values().any(|entry| entry.feed.query == query)
+    }
+
+    fn query_of<K: StaticObject>(&self) -> Query {
         let resource = ApiResource::erase::<K>(&());
         let known =
             self.shared.entries.lock().defaults.iter().find(|query| query.resource == resource).cloned();
-        let query = known.unwrap_or_else(|| {
-            let mut query = Query::all(resource);
-            query.namespaces = self.default_namespaces(is_namespaced::<K>());
-            query
-        });
-        self.cached(&(), query)
+        known.unwrap_or_else(|| self.default_query::<K>(resource))
     }
 
     /// Makes `query` what is read of its resource; `false` if another one is already.
@@ -151,13 +155,9 @@ impl Cache {
         true
     }
 
-    pub(super) fn default_namespaces(&self, namespaced: bool) -> Whereabouts {
-        let default = self.shared.entries.lock().namespaces.clone().filter(|_| namespaced);
-        default.unwrap_or(Whereabouts::Everywhere)
-    }
-
-    pub(super) fn set_default_namespaces(&self, namespaces: Whereabouts) {
-        self.shared.entries.lock().namespaces = Some(namespaces);
+    /// What is read of a resource that nobody has said anything else of.
+    pub(super) fn default_query<K: Object>(&self, resource: ApiResource) -> Query {
+        self.options.query(resource, is_namespaced::<K>())
     }
 
     /// All informers that somebody holds.

@@ -126,7 +126,7 @@ impl<K: Object> Shelf<K> {
         object: &Arrival<'_>,
         held: impl FnOnce(&Meta) -> Option<Lazy<K>>,
     ) -> Option<Lazy<K>> {
-        let taken = match object.taken_by(self.core.intake) {
+        let taken = match object.taken_by(&self.core.intake) {
             Some(source) => held(source.meta()).or_else(|| Self::refer(&self.core, source)),
             None => self.take_text(object, held),
         };
@@ -148,10 +148,13 @@ impl<K: Object> Shelf<K> {
         object: &Arrival<'_>,
         held: impl FnOnce(&Meta) -> Option<Lazy<K>>,
     ) -> Option<Lazy<K>> {
+        let Intake { managed_fields, transform } = &self.core.intake;
+        let changed =
+            transform.as_ref().and_then(|transform| transform.apply(object.json, &self.core.resource));
+        let json = changed.as_deref().unwrap_or_else(|| object.json.get());
         let inlet = &mut *self.inlet.lock();
         inlet.text.clear();
-        let managed_fields = self.core.intake.managed_fields;
-        let raw = split(object.json.get(), managed_fields, &mut inlet.text).unwrap_or_default();
+        let raw = split(json, *managed_fields, &mut inlet.text).unwrap_or_default();
         let meta = Meta::new(&raw, &mut inlet.interner)?;
         held(&meta).or_else(|| Self::hold(&self.core, inlet, meta))
     }

@@ -13,6 +13,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Bound,
     sync::Arc,
 };
 
@@ -159,6 +160,17 @@ impl<K: Object> Store<K> {
             .chain(untouched.map(|(k, o)| (k.clone(), o.clone())))
             .collect();
         all.into_values()
+    }
+
+    /// At most so many objects as the watch told them, in key order, those after `key`.
+    pub(crate) fn told_after(&self, key: Option<&ObjectKey<K>>, limit: usize) -> Vec<Lazy<K>> {
+        let after = (key.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let told =
+            self.told.range::<ObjectKey<K>, _>(after).filter_map(|(key, told)| Some((key, told.as_ref()?)));
+        let visible = self.visible.range::<_, ObjectKey<K>>(after);
+        let untouched = visible.filter(|(key, _)| !self.told.contains_key(key)).take(limit);
+        let all: BTreeMap<_, _> = told.take(limit).chain(untouched).collect();
+        all.into_values().take(limit).cloned().collect()
     }
 
     /// What the watch told of one object.

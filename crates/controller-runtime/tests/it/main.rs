@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod cache;
+mod cache_options;
 mod client;
 mod client_helpers;
 mod client_reads;

@@ -11,7 +11,8 @@ use serde_json::{
 
 use super::*;
 
-const LEAN: Intake = Intake { managed_fields: false };
+const LEAN: Intake = Intake { managed_fields: false, transform: None };
+const FULL: Intake = Intake { managed_fields: true, transform: None };
 
 fn shelf(retain: Retain) -> Shelf<ConfigMap> {
     Shelf::new(&(), Holding::of(retain), LEAN)
@@ -202,13 +203,11 @@ fn several_types_of_one_kind_hold_its_text_once() {
 #[test]
 fn who_holds_no_text_or_another_one_shares_none() {
     let text = alike("a", 1, 1);
-    for (first, intake, shared) in [
-        (Retain::Compact, LEAN, 1),
-        (Retain::Decoded, LEAN, 0),
-        (Retain::Compact, Intake { managed_fields: true }, 0),
-    ] {
+    for (first, intake, shared) in
+        [(Retain::Compact, LEAN, 1), (Retain::Decoded, LEAN, 0), (Retain::Compact, FULL, 0)]
+    {
         let (first, second, arrival) = (shelf(first), shelf(Retain::Compact), Arrival::new(&text));
-        let other = Shelf::<ConfigMap>::new(&(), Holding::Compact, intake);
+        let other = Shelf::<ConfigMap>::new(&(), Holding::Compact, intake.clone());
         let held = (first.take(&arrival), other.take(&arrival), second.take(&arrival));
         assert_eq!(other.stats().shared, shared, "{intake:?}");
         assert_eq!(own(&held.1.expect("a key")), "a 1");
@@ -258,7 +257,7 @@ fn objects_that_come_and_go_teach_nothing() {
 
 #[test]
 fn managed_fields_are_kept_if_asked_for() {
-    let shelf = Shelf::<ConfigMap>::new(&(), Holding::Compact, Intake { managed_fields: true });
+    let shelf = Shelf::<ConfigMap>::new(&(), Holding::Compact, FULL);
     let object = shelf.take(&Arrival::new(&alike("a", 1, 1))).expect("a key");
     assert_eq!(
         object.object_meta().expect("it has metadata").managed_fields.map(|fields| fields.len()),

@@ -1,0 +1,192 @@
+//! What a manager's caches are about and how they hold it, when somebody says so.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use controller_runtime::{
+    Builder, Client, Manager, ObjectKey,
+    cache::{self, Namespaces, Resync, Retain},
+    manager::Options,
+};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::core::{ApiResource, PartialObjectMeta};
+use kube_envtest::Environment;
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::{
+    faults::{Fault, faulty},
+    support::{Notes, Running, Widget, config_map, environment, key, settle, widget},
+};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn manager(env: &Environment, cache: cache::Options) -> Manager {
+    Manager::new(env.client(), Options::new("test").seed(1).cache(cache))
+}
+
+async fn namespace(client: &Client, name: &str) {
+    let mut namespace = Namespace::default();
+    namespace.metadata.name = Some(name.to_owned());
+    client.create(&namespace).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_are_told_again_only_if_asked_for_and_the_server_is_not_asked() {
+    for (resync, runs) in [(Resync::Never, 300..301), (Resync::Every(Duration::from_secs(600)), 1500..2101)] {
+        let env = environment().await;
+        let client = Client::new(env.client(), "test");
+        for number in 0..300 {
+            client.create(&widget(&format!("w{number}"), 1)).await.unwrap();
+        }
+        let lists = Arc::new(Mutex::new(0));
+        let counted = Arc::clone(&lists);
+        let faulty = faulty(env.client(), move |seen| {
+            *counted.lock().unwrap() += i32::from(seen.is_stream());
+            Fault::Pass
+        });
+        let cache = cache::Options::default().resync_kind::<Widget>(resync);
+        let manager = Manager::new(faulty, Options::new("test").seed(1).cache(cache));
+        let notes = Notes::done();
+        Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
+        let _running = Running::start(manager).await;
+        sleep(HOUR).await;
+        let seen = notes.names().len();
+        assert!(runs.contains(&seen), "{seen} reconciles of 300 objects in an hour with {resync:?}");
+        assert_eq!(*lists.lock().unwrap(), 1, "{resync:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_transform_takes_away_is_not_held_neither_of_what_is_told_nor_of_what_is_written() {
+    let env = environment().await;
+    let other = Client::new(env.client(), "somebody");
+    let mut map = config_map("a");
+    map.data = Some([("secret".to_owned(), "x".to_owned())].into());
+    map.metadata.labels = Some([("app".to_owned(), "web".to_owned())].into());
+    other.create(&map).await.unwrap();
+    let without_data = |object: &mut serde_json::Value| {
+        object.as_object_mut().unwrap().remove("data");
+        object["metadata"].as_object_mut().unwrap().remove("labels");
+    };
+    let cache = cache::Options::default()
+        .transform(without_data)
+        .transform_kind::<Widget>(|widget| widget["spec"]["size"] = json!(7))
+        .labels("app=web".parse().unwrap());
+    let manager = manager(&env, cache);
+    let (maps, client) = (manager.cached::<ConfigMap>(), manager.client());
+    let widgets = manager.cache().of::<Widget>().labels("").build().unwrap();
+    let metadata = manager.cache().of::<PartialObjectMeta<ConfigMap>>().build().unwrap();
+    let _running = Running::start(manager).await;
+    other.create(&widget("a", 1)).await.unwrap();
+    map.metadata.name = Some("b".to_owned());
+    client.create(&map).await.unwrap();
+    let shown = || -> Vec<_> {
+        maps.list().unwrap().iter().map(|map| (map.metadata.name.clone(), map.data.clone())).collect()
+    };
+    let both = [(Some("a".to_owned()), None), (Some("b".to_owned()), None)];
+    assert_eq!(shown(), both, "our own write is selected by the labels that the server has");
+    settle().await;
+    assert_eq!(shown(), both);
+    assert!(maps.list_lazy()[0].meta().labels().is_empty());
+    assert_eq!(metadata.stats().shared, 2, "a transform of all kinds is the same one");
+    assert_eq!(widgets.get(&key("a")).unwrap().unwrap().spec.size, 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_said_for_all_kinds_holds_for_controllers_too_unless_a_cache_says_otherwise() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    namespace(&client, "red").await;
+    for (name, namespace, app) in [("a", "red", "web"), ("b", "red", "db"), ("c", "default", "web")] {
+        let mut widget = widget(name, 1);
+        widget.metadata.namespace = Some(namespace.to_owned());
+        widget.metadata.labels = Some([("app".to_owned(), app.to_owned())].into());
+        client.create(&widget).await.unwrap();
+    }
+    let cache = cache::Options::default()
+        .namespaces(&Namespaces::new(["red"]))
+        .labels("app=web".parse().unwrap())
+        .fields("metadata.name!=z".parse().unwrap());
+    let manager = manager(&env, cache);
+    let notes = Notes::done();
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
+    let default = manager.cached::<Widget>();
+    let dynamic = manager.cache().of_dynamic(&ApiResource::erase::<Widget>(&())).build().unwrap();
+    let all = manager.cache().of::<Widget>().all_namespaces().labels("").fields("").build().unwrap();
+    let _running = Running::start(manager).await;
+    settle().await;
+    assert_eq!(notes.names(), ["a"]);
+    assert_eq!(
+        (default.len(), dynamic.len(), all.len()),
+        (1, 2, 3),
+        "of a dynamic kind the scope is not known"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_default_for_a_resource_is_what_everybody_reads() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    client.create(&widget("a", 1)).await.unwrap();
+    client.create(&widget("b", 1)).await.unwrap();
+    let manager = manager(&env, cache::Options::default());
+    manager.cache().of::<Widget>().fields("metadata.name=a").as_default().build().unwrap();
+    let refused = manager.cache().of::<Widget>().labels("x=y").as_default().build().unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "widgets.example.com has another default selection already: only one can be what controllers read"
+    );
+    let notes = Notes::done();
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
+    let _running = Running::start(manager).await;
+    settle().await;
+    assert_eq!(notes.names(), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_declared_is_not_watched_by_a_stray_read() {
+    let env = environment().await;
+    let manager = manager(&env, cache::Options::default());
+    let refused = manager.cache().declared::<Widget>().unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "widgets.example.com is not cached: make a handle of it (Manager::cached) before the manager runs"
+    );
+    let widgets = manager.cached::<PartialObjectMeta<Widget>>();
+    let _running = Running::start(manager.clone()).await;
+    let declared = manager.cache().declared::<Widget>().expect("its metadata are read");
+    declared.synced().await;
+    drop((widgets, declared));
+    assert!(manager.cache().declared::<Widget>().is_err(), "the last handle has gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_is_held_as_it_was_chosen_for() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    client.create(&widget("a", 1)).await.unwrap();
+    client.create(&config_map("a")).await.unwrap();
+    let held = async |options: cache::Options| {
+        let manager = manager(&env, options);
+        let (widgets, maps) = (manager.cached::<Widget>(), manager.cached::<ConfigMap>());
+        let _running = Running::start(manager).await;
+        let (widget, map) = (key("a"), ObjectKey::new("default", "a"));
+        for _ in 0..3 {
+            widgets.get(&widget).unwrap().unwrap();
+            maps.get(&map).unwrap().unwrap();
+        }
+        let kept = |stats: cache::Stats| (stats.hot, stats.cold_bytes > 0, stats.decodes);
+        (kept(widgets.stats()), kept(maps.stats()))
+    };
+    let decoded = (1, false, 1);
+    let (compact, lately) = ((0, true, 3), (1, true, 1));
+    let default = cache::Options::default();
+    assert_eq!(held(default.clone()).await, (lately, lately));
+    assert_eq!(held(default.clone().retain(Retain::Decoded)).await, (decoded, decoded));
+    assert_eq!(held(default.clone().retain_kind::<Widget>(Retain::Compact)).await, (compact, lately));
+    let mixed = default.retain(Retain::Budget(0)).retain_kind::<Widget>(Retain::Decoded);
+    assert_eq!(held(mixed).await, (decoded, compact));
+}
