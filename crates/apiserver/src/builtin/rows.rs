@@ -157,12 +157,12 @@ pub(super) static KINDS: &[Kind] = &[
     kind("scheduling.k8s.io/v1", "priorityclasses", CONTENTS),
     kind("node.k8s.io/v1", "runtimeclasses", CONDITIONAL),
     kind("discovery.k8s.io/v1", "endpointslices", CONTENTS),
-    kind("resource.k8s.io/v1", "deviceclasses", SPEC),
-    kind("resource.k8s.io/v1", "resourceclaims", RULES),
-    kind("resource.k8s.io/v1", "resourceclaimtemplates", RULES),
+    kind("resource.k8s.io/v1", "deviceclasses", Rules { returns_deleted_object: true, ..SPEC }),
+    kind("resource.k8s.io/v1", "resourceclaims", RETURNED),
+    kind("resource.k8s.io/v1", "resourceclaimtemplates", RETURNED),
     Kind {
         selectable: || vec![field("spec.driver"), field("spec.nodeName")],
-        ..kind("resource.k8s.io/v1", "resourceslices", SPEC)
+        ..kind("resource.k8s.io/v1", "resourceslices", Rules { returns_deleted_object: true, ..SPEC })
     },
     kind("flowcontrol.apiserver.k8s.io/v1", "flowschemas", Rules { unconditional_update: false, ..SPEC }),
     kind(

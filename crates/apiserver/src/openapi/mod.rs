@@ -1,17 +1,24 @@
-//! OpenAPI v3: what clients may send, and what they may ask, one document per group version.
+//! OpenAPI: what clients may send, and what they may ask. Version 3 has a document per group version, version 2 one for
+//! all, which is made of those.
 //!
 //! Paths are made from the resources that are served, schemas come from the data files or from definitions. kubectl
 //! reads two things: the PATCH operation of a kind (whether it knows `fieldValidation`, which patches it takes), and the
 //! schema that says it is the kind's, for `explain`. Documents are made when asked for; what clients keep them by is a
 //! hash of what goes into them, so that the index costs no document.
 
+mod custom;
+mod general;
+pub(crate) mod gnostic;
 mod paths;
 mod schemas;
+mod swagger;
 
 use serde_json::{Map, Value, json};
 
 use crate::discovery;
 use crate::resource::Resource;
+use general::General;
+pub(crate) use swagger::Swagger;
 
 /// A resource to be described.
 #[derive(Debug, Clone, Copy)]
@@ -41,19 +48,30 @@ impl Published<'_> {
     }
 }
 
-/// `/openapi/v3`: where the documents are.
-pub(crate) fn index(published: &[Published<'_>]) -> Value {
-    let mut paths = Map::new();
+/// The paths of all documents.
+pub(crate) fn paths(published: &[Published<'_>]) -> Vec<String> {
+    let mut paths: Vec<String> = generals(published).into_iter().map(|general| general.path).collect();
     for resource in published {
         let path = resource.path();
-        if !paths.contains_key(&path)
-            && let Some(hash) = hash(published, &path)
-        {
-            let url = format!("/openapi/v3/{path}?hash={hash}");
-            paths.insert(path, json!({ "serverRelativeURL": url }));
+        if !paths.contains(&path) {
+            paths.push(path);
         }
     }
-    json!({ "paths": paths })
+    paths
+}
+
+fn generals(published: &[Published<'_>]) -> Vec<General> {
+    General::all(published.iter().map(|described| described.resource))
+}
+
+/// `/openapi/v3`: where the documents are.
+pub(crate) fn index(published: &[Published<'_>]) -> Value {
+    let url =
+        |path: &str, hash: &str| json!({ "serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}") });
+    let paths = paths(published).into_iter();
+    let entries =
+        paths.filter_map(|path| hash(published, &path).map(|hash| (path.clone(), url(&path, &hash))));
+    json!({ "paths": Value::Object(entries.collect()) })
 }
 
 /// By what a client knows the document at `path` again; `None` if there is none.
@@ -70,9 +88,16 @@ pub(crate) fn hash(published: &[Published<'_>], path: &str) -> Option<String> {
             input.push('\n');
         }
         input.push(if resource.namespaced { 'n' } else { 'c' });
+        for field in &resource.selectable {
+            input.push_str(&field.label);
+            input.push('\n');
+        }
         if let Some(schema) = described.schema {
             input.push_str(&schema.to_string());
         }
+    }
+    if input.is_empty() && generals(published).iter().any(|general| general.path == path) {
+        input.push_str(path);
     }
     if input.is_empty() {
         return None;
@@ -82,26 +107,52 @@ pub(crate) fn hash(published: &[Published<'_>], path: &str) -> Option<String> {
     Some(discovery::etag(input.as_bytes()))
 }
 
+/// By what a client knows `/openapi/v2` again.
+pub(crate) fn hash_of_all(published: &[Published<'_>]) -> String {
+    discovery::etag(index(published).to_string().as_bytes())
+}
+
 /// The document at `path`, such as `apis/apps/v1`; `None` if there is none.
 pub(crate) fn document(published: &[Published<'_>], path: &str) -> Option<Value> {
-    let described: Vec<Published<'_>> =
-        published.iter().filter(|resource| resource.path() == path).copied().collect();
-    let first = described.first()?;
+    let described = described_at(published, path);
+    let paths = paths_at(published, &described, path)?;
+    let schemas = schemas::referred(&described, &paths);
+    Some(wrapped(paths, schemas))
+}
+
+/// What the document at `path` describes.
+fn described_at<'a>(published: &[Published<'a>], path: &str) -> Vec<Published<'a>> {
+    published.iter().filter(|resource| resource.path() == path).copied().collect()
+}
+
+/// The paths in the document at `path`, which describes `described`.
+fn paths_at(
+    published: &[Published<'_>],
+    described: &[Published<'_>],
+    path: &str,
+) -> Option<Map<String, Value>> {
+    let Some(first) = described.first() else {
+        return generals(published).into_iter().find(|general| general.path == path).map(General::into_paths);
+    };
     let mut all = Map::new();
     all.insert(format!("/{path}/"), paths::of_group_version(first.resource));
-    for described in &described {
+    for described in described {
         paths::of_resource(described.resource, &described.schema_name(), &mut all);
     }
-    let schemas = schemas::referred(&described, &all);
-    Some(json!({
+    Some(all)
+}
+
+fn wrapped(paths: Map<String, Value>, schemas: Map<String, Value>) -> Value {
+    let bearer = json!({ "in": "header", "name": "authorization", "type": "apiKey" });
+    let mut document = json!({
         "openapi": "3.0.0",
         "info": { "title": "Kubernetes", "version": "1.36" },
-        "paths": all,
-        "components": {
-            "schemas": schemas,
-            "securitySchemes": { "BearerToken": { "in": "header", "name": "authorization", "type": "apiKey" } },
-        },
-    }))
+        "components": { "securitySchemes": { "BearerToken": bearer } },
+    });
+    // Moved, which the macro does not.
+    document["paths"] = Value::Object(paths);
+    document["components"]["schemas"] = Value::Object(schemas);
+    document
 }
 
 /// The name of a type in `k8s.io/apimachinery/pkg/apis/meta/v1`.

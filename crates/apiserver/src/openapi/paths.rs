@@ -92,18 +92,20 @@ struct Api {
 
 impl Api {
     fn of(resource: &Resource) -> Self {
-        let group = if resource.group.is_empty() {
-            "core"
-        } else {
-            resource.group.strip_suffix(".k8s.io").unwrap_or(&resource.group)
-        };
+        let (name, tag) = names_of_group(&resource.group);
         let version = &resource.version;
         Self {
-            name: format!("{}{}", camel_case(group, true), camel_case(version, true)),
-            tag: format!("{}_{}", camel_case(group, false), camel_case(version, false)),
+            name: format!("{name}{}", camel_case(version, true)),
+            tag: format!("{tag}_{}", camel_case(version, false)),
             custom: resource.rules.custom,
         }
     }
+}
+
+/// How operations of a group are named, and what they are tagged with: `Apps` and `apps`.
+pub(super) fn names_of_group(group: &str) -> (String, String) {
+    let group = if group.is_empty() { "core" } else { group.strip_suffix(".k8s.io").unwrap_or(group) };
+    (camel_case(group, true), camel_case(group, false))
 }
 
 /// Without what cannot stand in a name; what follows such a character begins with a capital.

@@ -2,8 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Published, meta, reference};
+use super::custom::{self, Version};
+use super::{Published, meta};
 use crate::builtin::{self, data};
+use crate::resource::Resource;
 
 /// The schema of a builtin kind.
 pub(super) fn builtin_name(api_version: &str, kind: &str) -> Option<String> {
@@ -24,38 +26,49 @@ pub(super) fn of_kind(group: &str, version: &str, kind: &str) -> Option<String> 
 
 /// All schemas that `paths` need, by name.
 pub(super) fn referred(described: &[Published<'_>], paths: &Map<String, Value>) -> Map<String, Value> {
+    let mut schemas = of_custom(described, Version::V3);
+    let mut wanted = Vec::new();
+    paths.values().for_each(|path| collect(path, &mut wanted));
+    schemas.values().for_each(|schema| collect(schema, &mut wanted));
+    add_builtin(wanted, &mut schemas);
+    if let Some(first) = described.first() {
+        for name in PER_GROUP.map(meta) {
+            schemas.get_mut(&name).into_iter().for_each(|schema| of_this_group_too(schema, first.resource));
+        }
+    }
+    schemas
+}
+
+/// The schemas of custom kinds and of their lists, by name.
+pub(super) fn of_custom(described: &[Published<'_>], version: Version) -> Map<String, Value> {
     let mut schemas = Map::new();
     for custom in described {
         if let Some(schema) = custom.schema {
             let name = custom.schema_name();
-            schemas.insert(format!("{name}List"), list_of(custom, &name));
-            schemas.insert(name, object_of(custom, schema));
+            schemas.insert(format!("{name}List"), custom::list(custom, &name));
+            schemas.insert(name, custom::object(custom, schema, version));
         }
     }
-    let mut wanted = Vec::new();
-    paths.values().for_each(|path| collect(path, &mut wanted));
-    schemas.values().for_each(|schema| collect(schema, &mut wanted));
+    schemas
+}
+
+/// Adds the recorded schemas of these names, and those that they refer to.
+pub(super) fn add_builtin(mut wanted: Vec<String>, schemas: &mut Map<String, Value>) {
     while let Some(name) = wanted.pop() {
         if schemas.contains_key(&name) {
             continue;
         }
         let text = data::definition(&name);
-        let Some(mut schema) = text.and_then(|text| serde_json::from_str::<Value>(text).ok()) else {
+        let Some(schema) = text.and_then(|text| serde_json::from_str::<Value>(text).ok()) else {
             continue;
         };
-        if let Some(first) = described.first()
-            && (name == meta("DeleteOptions") || name == meta("WatchEvent"))
-        {
-            of_this_group_too(&mut schema, first);
-        }
         collect(&schema, &mut wanted);
         schemas.insert(name, schema);
     }
-    schemas
 }
 
 /// Names in `$ref`s below a value.
-fn collect(value: &Value, names: &mut Vec<String>) {
+pub(super) fn collect(value: &Value, names: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
             if let Some(name) = fields
@@ -73,8 +86,10 @@ fn collect(value: &Value, names: &mut Vec<String>) {
 }
 
 /// Options and events of a watch belong to every group that they are used with.
-fn of_this_group_too(schema: &mut Value, described: &Published<'_>) {
-    let resource = described.resource;
+pub(super) const PER_GROUP: [&str; 2] = ["DeleteOptions", "WatchEvent"];
+
+/// Says that a schema of [`PER_GROUP`] is of this group.
+pub(super) fn of_this_group_too(schema: &mut Value, resource: &Resource) {
     let Some(kinds) = schema["x-kubernetes-group-version-kind"].as_array_mut() else {
         return;
     };
@@ -83,88 +98,4 @@ fn of_this_group_too(schema: &mut Value, described: &Published<'_>) {
     {
         kinds.push(json!({ "group": resource.group, "kind": kind, "version": resource.version }));
     }
-}
-
-/// A custom schema as published: with the fields that every object has.
-fn object_of(custom: &Published<'_>, schema: &Value) -> Value {
-    let mut published = schema.clone();
-    if let Some(fields) = published.as_object_mut() {
-        let properties = fields.entry("properties").or_insert_with(|| json!({}));
-        if let Some(properties) = properties.as_object_mut() {
-            properties.extend(type_fields());
-            properties.insert(
-                "metadata".to_owned(),
-                described(
-                    &json!({ "allOf": [reference(&meta("ObjectMeta"))] }),
-                    "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/\
-                     sig-architecture/api-conventions.md#metadata",
-                ),
-            );
-        }
-        fields.insert("x-kubernetes-group-version-kind".to_owned(), kinds(custom, &custom.resource.kind));
-    }
-    published
-}
-
-fn list_of(custom: &Published<'_>, name: &str) -> Value {
-    let resource = custom.resource;
-    let mut properties = type_fields();
-    properties.insert(
-        "items".to_owned(),
-        described(
-            &json!({ "type": "array", "items": reference(name) }),
-            &format!(
-                "List of {}. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/\
-                 api-conventions.md",
-                resource.plural
-            ),
-        ),
-    );
-    properties.insert(
-        "metadata".to_owned(),
-        described(
-            &json!({ "allOf": [reference(&meta("ListMeta"))] }),
-            "Standard list metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/\
-             api-conventions.md#types-kinds",
-        ),
-    );
-    json!({
-        "description": format!("{} is a list of {}", resource.list_kind, resource.kind),
-        "type": "object", "required": ["items"], "properties": properties,
-        "x-kubernetes-group-version-kind": kinds(custom, &resource.list_kind),
-    })
-}
-
-fn type_fields() -> Map<String, Value> {
-    let text = json!({ "type": "string" });
-    let mut fields = Map::new();
-    fields.insert(
-        "apiVersion".to_owned(),
-        described(
-            &text,
-            "APIVersion defines the versioned schema of this representation of an object. Servers should convert \
-             recognized schemas to the latest internal value, and may reject unrecognized values. More info: \
-             https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
-        ),
-    );
-    fields.insert(
-        "kind".to_owned(),
-        described(
-            &text,
-            "Kind is a string value representing the REST resource this object represents. Servers may infer this from \
-             the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: \
-             https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
-        ),
-    );
-    fields
-}
-
-fn described(schema: &Value, description: &str) -> Value {
-    let mut schema = schema.clone();
-    schema["description"] = json!(description);
-    schema
-}
-
-fn kinds(custom: &Published<'_>, kind: &str) -> Value {
-    json!([{ "group": custom.resource.group, "kind": kind, "version": custom.resource.version }])
 }

@@ -138,3 +138,182 @@ fn the_hash_changes_with_the_schema_and_only_then() {
     assert_ne!(hash_of(&one), hash_of(&other));
     assert_eq!(hash(&[], "apis/example.com/v1"), None);
 }
+
+#[test]
+fn what_describes_no_resource_has_documents_too() {
+    let resources = builtin_resources();
+    let published: Vec<Published<'_>> =
+        resources.iter().map(|resource| Published { resource, schema: None }).collect();
+    let paths = paths(&published);
+    for path in ["api", "apis", "version", "apis/apps", "apis/flowcontrol.apiserver.k8s.io"] {
+        assert!(paths.contains(&path.to_owned()), "{path}");
+        assert!(hash(&published, path).is_some(), "{path}");
+    }
+    // A document for each version of 21 groups, of which autoscaling has two, for the groups that have a name, and three more.
+    assert_eq!(paths.len(), 22 + 20 + 3);
+    let document = document(&published, "apis/flowcontrol.apiserver.k8s.io").unwrap();
+    assert_eq!(
+        operations(&document),
+        ["get /apis/flowcontrol.apiserver.k8s.io/ getFlowcontrolApiserverAPIGroup -"]
+    );
+    let custom = widgets();
+    let published = [Published { resource: &custom, schema: Some(&json!({"type": "object"})) }];
+    assert_eq!(super::paths(&published), ["api", "apis", "version", "apis/example.com/v1"]);
+}
+
+fn widgets_with(spec: &Value) -> Value {
+    json!({"type": "object", "properties": {"spec": spec}})
+}
+
+/// Schemas of `spec` as versions 3 and 2 show it.
+fn shown(spec: &Value) -> (Value, Value) {
+    let resource = widgets();
+    let schema = widgets_with(spec);
+    let published = [Published { resource: &resource, schema: Some(&schema) }];
+    let document = document(&published, "apis/example.com/v1").unwrap();
+    let mut swagger = Swagger::default();
+    swagger.add(&published, "apis/example.com/v1");
+    let spec = |schema: &Value| schema["properties"]["spec"].clone();
+    (
+        spec(&document["components"]["schemas"]["com.example.v1.Widget"]),
+        spec(&swagger.finish()["definitions"]["com.example.v1.Widget"]),
+    )
+}
+
+#[test]
+fn version_2_says_less_of_a_custom_kind() {
+    let integer_or_string = json!([{"type": "integer"}, {"type": "string"}]);
+    for (spec, v3, v2) in [
+        (
+            json!({"type": "string", "default": "a", "enum": ["a"], "oneOf": [{"pattern": "a"}]}),
+            json!({"type": "string", "default": "a", "enum": ["a"], "oneOf": [{"pattern": "a"}]}),
+            json!({"type": "string", "default": "a", "enum": ["a"]}),
+        ),
+        (
+            json!({"x-kubernetes-int-or-string": true}),
+            json!({"x-kubernetes-int-or-string": true, "anyOf": integer_or_string}),
+            json!({"x-kubernetes-int-or-string": true}),
+        ),
+        (
+            json!({"x-kubernetes-int-or-string": true, "anyOf": [{"pattern": "a"}]}),
+            json!({"x-kubernetes-int-or-string": true, "anyOf": [{"pattern": "a"}],
+                   "allOf": [{"anyOf": integer_or_string}]}),
+            json!({"x-kubernetes-int-or-string": true}),
+        ),
+        (
+            json!({"type": "array", "items": {"type": "string"}, "nullable": true}),
+            json!({"type": "array", "items": {"type": "string"}, "nullable": true}),
+            json!({}),
+        ),
+        (
+            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                   "properties": {"a": {"type": "string"}}}),
+            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                   "properties": {"a": {"type": "string"}}}),
+            json!({"x-kubernetes-preserve-unknown-fields": true}),
+        ),
+        (
+            json!({"type": "object", "required": ["a", "b"],
+                   "properties": {"a": {"type": "string", "nullable": true}, "b": {"type": "string"}}}),
+            json!({"type": "object", "required": ["a", "b"],
+                   "properties": {"a": {"type": "string", "nullable": true}, "b": {"type": "string"}}}),
+            json!({"type": "object", "required": ["b"], "properties": {"a": {}, "b": {"type": "string"}}}),
+        ),
+    ] {
+        assert_eq!(shown(&spec), (v3, v2), "{spec}");
+    }
+}
+
+#[test]
+fn an_embedded_object_is_published_with_the_fields_of_every_object() {
+    let (v3, v2) = shown(&json!({"type": "object", "x-kubernetes-embedded-resource": true}));
+    for spec in [&v3, &v2] {
+        assert_eq!(spec["required"], json!(["kind", "apiVersion"]));
+        assert_eq!(spec["properties"]["kind"]["type"], "string");
+    }
+    let meta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+    assert_eq!(v2["properties"]["metadata"]["$ref"], format!("#/definitions/{meta}"));
+    let open = json!({"type": "object", "x-kubernetes-embedded-resource": true,
+                      "x-kubernetes-preserve-unknown-fields": true});
+    let (v3, v2) = shown(&open);
+    assert_eq!(v3["properties"].as_object().unwrap().len(), 3);
+    assert_eq!(v2.get("properties"), None, "kubectl would refuse all other fields");
+}
+
+#[test]
+fn version_2_has_all_in_one_document() {
+    let resources = builtin_resources();
+    let published: Vec<Published<'_>> =
+        resources.iter().map(|resource| Published { resource, schema: None }).collect();
+    let mut swagger = Swagger::default();
+    let mut expected = Vec::new();
+    for path in paths(&published) {
+        let document = document(&published, &path).unwrap();
+        expected.extend(operations(&document));
+        swagger.add(&published, &path);
+    }
+    let swagger = swagger.finish();
+    let mut found = operations(&swagger);
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+
+    let text = swagger.to_string();
+    assert!(!text.contains("#/components/"));
+    for (section, start) in
+        [("definitions", "\"$ref\":\"#/definitions/"), ("parameters", "\"$ref\":\"#/parameters/")]
+    {
+        let known = swagger[section].as_object().unwrap();
+        assert!(text.contains(start));
+        for reference in text.split(start).skip(1) {
+            let name = reference.split('"').next().unwrap();
+            assert!(known.contains_key(name), "{section}: {name}");
+        }
+    }
+    let definition = |name: &str| &swagger["definitions"][format!("io.k8s.{name}")];
+    assert_eq!(
+        definition("apimachinery.pkg.util.intstr.IntOrString"),
+        &json!({"format": "int-or-string", "type": "string"})
+    );
+    assert_eq!(definition("apimachinery.pkg.api.resource.Quantity"), &json!({"type": "string"}));
+    let port = &definition("api.core.v1.ContainerPort")["properties"]["protocol"];
+    assert_eq!(port.get("default"), None);
+    let schemas =
+        &definition("apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps")["properties"];
+    assert!(schemas.get("default").is_some(), "a property of that name is none");
+    let options =
+        &definition("apimachinery.pkg.apis.meta.v1.DeleteOptions")["x-kubernetes-group-version-kind"];
+    assert!(options.as_array().unwrap().len() > 15, "{options}");
+}
+
+#[test]
+fn version_2_shares_parameters_except_those_that_kubectl_looks_for() {
+    let resources = builtin_resources();
+    let published: Vec<Published<'_>> =
+        resources.iter().map(|resource| Published { resource, schema: None }).collect();
+    let path = "apis/apps/v1";
+    let mut swagger = Swagger::default();
+    swagger.add(&published, path);
+    let swagger = swagger.finish();
+    let item = &swagger["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"];
+    let patch = &item["patch"];
+    assert_eq!(
+        patch["consumes"],
+        json!([
+            "application/json-patch+json",
+            "application/merge-patch+json",
+            "application/strategic-merge-patch+json",
+            "application/apply-patch+yaml"
+        ])
+    );
+    let names: Vec<&Value> =
+        patch["parameters"].as_array().unwrap().iter().map(|parameter| &parameter["name"]).collect();
+    assert_eq!(
+        names,
+        [&Value::Null, &json!("dryRun"), &Value::Null, &json!("fieldValidation"), &Value::Null]
+    );
+    let put = &item["put"]["parameters"][0];
+    assert_eq!(put["schema"]["$ref"], "#/definitions/io.k8s.api.apps.v1.Deployment");
+    assert_eq!(item["get"]["consumes"], json!(["*/*"]));
+    assert_eq!(item["get"]["produces"].as_array().unwrap().len(), 3);
+}

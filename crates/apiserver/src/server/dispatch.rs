@@ -103,7 +103,7 @@ where
             .into_response()
         }
         Route::Malformed { group, .. } => not_found(&registry, &group).into_response(),
-        other => routes::answer(server, &registry, &other, head),
+        other => routes::answer(server, &registry, &other, head).await,
     }
 }
 

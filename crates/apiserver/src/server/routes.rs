@@ -27,7 +27,7 @@ const STORAGE: &str = "storage";
 const ADDRESS: &str = "127.0.0.1:443";
 
 /// Answers a path that is not one of a resource.
-pub(super) fn answer(
+pub(super) async fn answer(
     server: &Server,
     registry: &Registry,
     route: &Route,
@@ -38,9 +38,12 @@ pub(super) fn answer(
             health(endpoint, check.as_deref(), head, server.is_writable()).into_response()
         }
         Route::Root => Reply::value(200, Encoding::Json, &paths(registry)).into_response(),
-        Route::Unknown | Route::OpenApiV2 => Reply::text(404, "404 page not found\n").into_response(),
-        Route::OpenApi(path) if head.method == Method::GET || head.method == Method::HEAD => {
-            openapi::answer(registry, path, head)
+        Route::Unknown => Reply::text(404, "404 page not found\n").into_response(),
+        Route::OpenApiV2 if [Method::GET, Method::HEAD].contains(&head.method) => {
+            openapi::all_in_one(server, registry, head).await
+        }
+        Route::OpenApi(path) if [Method::GET, Method::HEAD].contains(&head.method) => {
+            openapi::answer(server, registry, path, head)
         }
         _ if head.method != Method::GET => method_not_allowed(),
         Route::Version => Reply::value(200, Encoding::Json, &version()).into_response(),
@@ -161,7 +164,7 @@ fn paths(registry: &Registry) -> Value {
         paths.push(format!("/{endpoint}"));
         paths.extend(CHECKS.iter().map(|check| format!("/{endpoint}/{check}")));
     }
-    paths.extend(["/openapi/v3", "/version"].map(str::to_owned));
+    paths.extend(["/openapi/v2", "/openapi/v3", "/version"].map(str::to_owned));
     paths.sort();
     json!({ "paths": paths })
 }

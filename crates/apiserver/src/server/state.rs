@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
+use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -32,6 +34,8 @@ pub(crate) struct Server {
     audit_ids: Mutex<fastrand::Rng>,
     state: Mutex<State>,
     registry: RwLock<Arc<Registry>>,
+    /// The second from which on the registry has been what it is.
+    registry_since: AtomicI64,
     /// The revision of the last commit to any table: what controllers wait for.
     committed: watch::Sender<u64>,
     /// Becomes true when nobody can reach the server any more: watches end.
@@ -75,7 +79,6 @@ impl Server {
         }
         Self {
             profile,
-            clock,
             authenticator,
             injector: Injector::new(seed),
             // A restored server must not draw the uids again that its objects have.
@@ -84,8 +87,10 @@ impl Server {
             committed: watch::Sender::new(store.revision()),
             closed: watch::Sender::new(false),
             state: Mutex::new(State { store, wakers: BTreeMap::new() }),
+            registry_since: AtomicI64::new(clock.now().as_second()),
             registry: RwLock::new(Arc::new(registry)),
             definitions: Mutex::new(()),
+            clock,
             journal,
         }
     }
@@ -95,9 +100,15 @@ impl Server {
         Arc::clone(&self.registry.read())
     }
 
+    /// Since when those have been served.
+    pub(crate) fn registry_since(&self) -> Timestamp {
+        Timestamp::from_second(self.registry_since.load(Ordering::Relaxed)).unwrap_or_default()
+    }
+
     /// Serves other resources from now on; watchers of `affected` tables look again at what they watch.
     pub(crate) fn set_registry(&self, registry: Registry, affected: &[StorageKey]) {
         *self.registry.write() = Arc::new(registry);
+        self.registry_since.store(self.clock.now().as_second(), Ordering::Relaxed);
         let wakers: Vec<_> = {
             let state = self.state.lock();
             affected.iter().filter_map(|storage| state.wakers.get(storage).cloned()).collect()

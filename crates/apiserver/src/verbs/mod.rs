@@ -16,7 +16,7 @@ pub(crate) mod reply;
 pub(crate) mod scale;
 pub(crate) mod update;
 pub(crate) mod watch;
-mod yaml;
+pub(crate) mod yaml;
 
 use std::sync::Arc;
 

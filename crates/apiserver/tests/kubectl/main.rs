@@ -97,6 +97,8 @@ async fn patch_label_annotate_scale_and_edit_change_the_object() {
             kubectl.run("edit widget round").await,
             kubectl.run("get widgets -l shape=round -o wide").await,
         ];
+        // kubectl 1.27 and 1.28 say `annotate`.
+        let said = said.concat().replace("annotate\n", "annotated\n");
         expect![[r#"
             widget.example.com/round labeled
             widget.example.com/round annotated
@@ -107,7 +109,7 @@ async fn patch_label_annotate_scale_and_edit_change_the_object() {
             NAME    COLOUR   REPLICAS
             round   violet   3
         "#]]
-        .assert_eq(&said.concat());
+        .assert_eq(&said);
     }
 }
 
@@ -340,7 +342,10 @@ async fn services_autoscalers_and_reviews_answer() {
             ),
             "{table}"
         );
-        let said = kubectl.run("auth whoami -o jsonpath={.status.userInfo.username}").await;
-        assert_eq!(said, "system:admin");
+        let said = kubectl.output("auth whoami -o jsonpath={.status.userInfo.username}", "").await;
+        // kubectl 1.27 knows it only as an alpha, which no server has any more.
+        if !String::from_utf8_lossy(&said.stderr).contains("selfsubjectreviews API is not enabled") {
+            assert_eq!(String::from_utf8_lossy(&said.stdout), "system:admin");
+        }
     }
 }

@@ -1,0 +1,66 @@
+//! The documents that describe no resource: `api`, `apis`, `apis/apps`, `version`.
+
+use serde_json::{Map, Value, json};
+
+use super::{meta, paths, reference};
+use crate::resource::Resource;
+
+/// A document that describes one path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct General {
+    /// Its own path, as the index lists it.
+    pub(super) path: String,
+    operation_id: String,
+    tag: String,
+    /// The name of the schema of the answer.
+    answer: String,
+}
+
+impl General {
+    fn new(path: &str, operation_id: &str, tag: &str, answer: String) -> Self {
+        let (path, operation_id, tag) = (path.to_owned(), operation_id.to_owned(), tag.to_owned());
+        Self { path, operation_id, tag, answer }
+    }
+
+    /// All there are beside those of custom groups, which have none.
+    pub(super) fn all<'a>(resources: impl Iterator<Item = &'a Resource>) -> Vec<Self> {
+        let mut all = vec![
+            Self::new("api", "getCoreAPIVersions", "core", meta("APIVersions")),
+            Self::new("apis", "getAPIVersions", "apis", meta("APIGroupList")),
+            Self::new(
+                "version",
+                "getCodeVersion",
+                "version",
+                "io.k8s.apimachinery.pkg.version.Info".to_owned(),
+            ),
+        ];
+        let of_groups = resources.filter(|resource| !resource.rules.custom && !resource.group.is_empty());
+        for resource in of_groups {
+            let path = format!("apis/{}", resource.group);
+            if !all.iter().any(|known| known.path == path) {
+                let (name, tag) = paths::names_of_group(&resource.group);
+                all.push(Self::new(&path, &format!("get{name}APIGroup"), &tag, meta("APIGroup")));
+            }
+        }
+        all
+    }
+
+    /// The paths of the document.
+    pub(super) fn into_paths(self) -> Map<String, Value> {
+        let mut types = vec!["application/json"];
+        if self.path != "version" {
+            types.extend(["application/vnd.kubernetes.protobuf", "application/yaml"]);
+        }
+        let answer = reference(&self.answer);
+        let content: Map<String, Value> =
+            types.iter().map(|media| ((*media).to_owned(), json!({ "schema": answer }))).collect();
+        let operation = json!({
+            "operationId": self.operation_id, "tags": [self.tag],
+            "responses": {
+                "200": { "description": "OK", "content": content },
+                "401": { "description": "Unauthorized" },
+            },
+        });
+        Map::from_iter([(format!("/{}/", self.path), json!({ "get": operation }))])
+    }
+}

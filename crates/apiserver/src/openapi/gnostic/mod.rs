@@ -1,0 +1,197 @@
+//! OpenAPI documents as protobuf messages, in the form of the library gnostic, which Go clients read them with.
+//!
+//! Its messages follow the JSON documents member by member, so that a table of numbers says all there is to say: see
+//! [`v2`] and [`v3`]. Bytes come out as those of Go, which writes fields in the order of their numbers and leaves out what is
+//! zero; what no message has a field for, such as a `nullable` of version 2, is left out as well.
+
+mod v2;
+mod v3;
+
+use serde_json::{Map, Value};
+
+use crate::verbs::yaml;
+
+/// `/openapi/v2` in protobuf.
+pub(crate) fn of_swagger(document: &Value) -> Vec<u8> {
+    encode(&v2::DOCUMENT, document)
+}
+
+/// A document of `/openapi/v3` in protobuf.
+pub(crate) fn of_document(document: &Value) -> Vec<u8> {
+    encode(&v3::DOCUMENT, document)
+}
+
+/// What an object of JSON becomes.
+struct Message {
+    /// Sorted by number.
+    fields: &'static [Field],
+    /// The field for members whose names begin with `x-`, which is the last one; 0 if there is none.
+    extensions: u32,
+}
+
+struct Field {
+    number: u32,
+    name: &'static str,
+    form: Form,
+}
+
+/// How the value of a member is written.
+enum Form {
+    Text,
+    Bool,
+    Integer,
+    Double,
+    /// As text in YAML.
+    Any,
+    Message(&'static Message),
+    /// Each element of a list; a value that is none is the only element. Zeros are written too.
+    Each(&'static Form),
+    /// A message with one field of this number.
+    Wrapped(u32, &'static Form),
+    /// A message in which each member of an object is a field of this number: a message of name and value.
+    Map(u32, &'static Form),
+    /// The same, and this member has a field of its own in front.
+    MapBut(u32, &'static str, &'static Form, u32, &'static Form),
+    /// It depends on the value.
+    Choice(fn(&Value) -> &'static Form),
+}
+
+fn encode(message: &Message, value: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    if let Some(members) = value.as_object() {
+        message.write(members, &mut out);
+    }
+    out
+}
+
+impl Message {
+    fn write(&self, members: &Map<String, Value>, out: &mut Vec<u8>) {
+        for field in self.fields {
+            if let Some(value) = members.get(field.name) {
+                field.form.write(field.number, value, out);
+            }
+        }
+        if self.extensions > 0 {
+            for (name, value) in members.iter().filter(|(name, _)| name.starts_with("x-")) {
+                named(self.extensions, name, value, &Form::Any, out);
+            }
+        }
+    }
+}
+
+impl Form {
+    fn write(&self, number: u32, value: &Value, out: &mut Vec<u8>) {
+        let is_zero = match self {
+            Self::Text => value == "",
+            Self::Bool => value == false,
+            Self::Integer => value == 0,
+            Self::Double => value.as_f64() == Some(0.0),
+            _ => false,
+        };
+        if !is_zero {
+            self.always(number, value, out);
+        }
+    }
+
+    /// Zeros are written where a field tells by being there.
+    fn always(&self, number: u32, value: &Value, out: &mut Vec<u8>) {
+        match self {
+            Self::Text => value.as_str().into_iter().for_each(|text| bytes(number, text.as_bytes(), out)),
+            Self::Bool => value.as_bool().into_iter().for_each(|bool| {
+                varint(u64::from(number) << 3, out);
+                varint(u64::from(bool), out);
+            }),
+            Self::Integer => value.as_i64().into_iter().for_each(|integer| {
+                varint(u64::from(number) << 3, out);
+                varint(integer.cast_unsigned(), out);
+            }),
+            Self::Double => value.as_f64().into_iter().for_each(|double| {
+                varint(u64::from(number) << 3 | 1, out);
+                out.extend_from_slice(&double.to_le_bytes());
+            }),
+            Self::Any => nested(number, out, |out| bytes(2, yaml::write(value).as_bytes(), out)),
+            Self::Message(message) => nested(number, out, |out| {
+                if let Some(members) = value.as_object() {
+                    message.write(members, out);
+                }
+            }),
+            Self::Each(form) => match value {
+                Value::Array(list) => list.iter().for_each(|element| form.always(number, element, out)),
+                one => form.always(number, one, out),
+            },
+            Self::Wrapped(inner, form) => nested(number, out, |out| form.write(*inner, value, out)),
+            Self::Map(inner, form) => nested(number, out, |out| {
+                let members = value.as_object().into_iter().flatten();
+                members.for_each(|(name, value)| named(*inner, name, value, form, out));
+            }),
+            Self::MapBut(first, name, own, inner, form) => nested(number, out, |out| {
+                if let Some(value) = value.get(*name) {
+                    own.write(*first, value, out);
+                }
+                let members = value.as_object().into_iter().flatten().filter(|(other, _)| other != name);
+                members.for_each(|(name, value)| named(*inner, name, value, form, out));
+            }),
+            Self::Choice(choose) => choose(value).write(number, value, out),
+        }
+    }
+}
+
+fn named(number: u32, name: &str, value: &Value, form: &Form, out: &mut Vec<u8>) {
+    nested(number, out, |out| {
+        bytes(1, name.as_bytes(), out);
+        form.write(2, value, out);
+    });
+}
+
+/// A field of which the length is known once it is written.
+fn nested(number: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    varint(u64::from(number) << 3 | 2, out);
+    let start = out.len();
+    write(out);
+    let mut length = Vec::with_capacity(4);
+    varint((out.len() - start) as u64, &mut length);
+    out.splice(start..start, length);
+}
+
+fn bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
+    varint(u64::from(number) << 3 | 2, out);
+    varint(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+fn varint(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Documents, and what gnostic-models v0.7.0 makes of them: `ParseDocument` and `proto.Marshal`.
+    macro_rules! recorded {
+        ($name:literal) => {
+            (
+                include_str!(concat!("../../../tests/data/openapi/", $name, ".json")),
+                &include_bytes!(concat!("../../../tests/data/openapi/", $name, ".pb"))[..],
+            )
+        };
+    }
+
+    fn check(encode: fn(&Value) -> Vec<u8>, (document, expected): (&str, &[u8])) {
+        let written = encode(&serde_json::from_str(document).unwrap());
+        let same = written.iter().zip(expected).take_while(|(a, b)| a == b).count();
+        let after =
+            |bytes: &[u8]| String::from_utf8_lossy(bytes.get(same..).unwrap_or_default()).into_owned();
+        assert!(written == expected, "{}\ninstead of\n{}", after(&written), after(expected));
+    }
+
+    #[test]
+    fn bytes_are_those_of_gnostic() {
+        check(of_swagger, recorded!("v2"));
+        check(of_document, recorded!("v3"));
+    }
+}
