@@ -2,16 +2,14 @@
 
 use std::{cell::OnceCell, sync::Arc};
 
-use serde_json::value::RawValue;
-
-use super::{meta::Meta, transform::Transform};
+use super::{meta::Meta, split::Split, transform::Transform};
 
 /// An object as it came over the wire, and what the first who took it made of it.
 ///
 /// Several Rust types may be read of one kind. Its text is held once: the first that holds it as text leaves it here, and
 /// the states of the others refer to that one.
 pub(crate) struct Arrival<'a> {
-    pub(super) json: &'a RawValue,
+    pub(super) split: Split<'a>,
     taken: OnceCell<Arc<dyn Source>>,
 }
 
@@ -40,8 +38,10 @@ pub(crate) struct Intake {
 }
 
 impl<'a> Arrival<'a> {
-    pub(crate) fn new(json: &'a RawValue) -> Self {
-        Self { json, taken: OnceCell::new() }
+    /// A text that is no object is taken for one without metadata, which nobody holds.
+    pub(crate) fn new(json: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
+        let json = json.as_ref();
+        Self::from(Split::whole(json).unwrap_or_else(|_| Split::nothing(json)))
     }
 
     /// The state that holds the text for those with this intake.
@@ -54,5 +54,11 @@ impl<'a> Arrival<'a> {
         if let Some(source) = source {
             let _ = self.taken.set(source); // the first one stays
         }
+    }
+}
+
+impl<'a> From<Split<'a>> for Arrival<'a> {
+    fn from(split: Split<'a>) -> Self {
+        Self { split, taken: OnceCell::new() }
     }
 }

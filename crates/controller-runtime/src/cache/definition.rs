@@ -12,10 +12,12 @@ use kube::{
     },
 };
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::time::{Duration, sleep, timeout};
 
-use super::wire::{self, Line, Lines};
+use super::{
+    items::Items,
+    wire::{self, Line, Lines},
+};
 
 /// How long the definitions are watched in one go.
 const WATCH: Duration = Duration::from_secs(300);
@@ -47,24 +49,27 @@ async fn established(client: &kube::Client, resource: &ApiResource) -> Option<bo
     let definitions = ApiRequest::new(CustomResourceDefinition::url_path(&(), None));
     let name = format!("metadata.name={}.{}", resource.plural, resource.group);
     let list = definitions.list(&ListParams::default().fields(&name)).ok()?;
-    let body = open(client, list).await?.collect().await.ok()?.to_bytes();
-    let page = wire::page(&body).ok()?;
-    if page.items.iter().any(|definition| serves(definition, resource)) {
-        return None;
+    let mut items = Items::default();
+    items.push(open(client, list).await?.collect().await.ok()?.to_bytes());
+    while let Some(definition) = items.next().ok()? {
+        if serves(&definition, resource) {
+            return None;
+        }
     }
+    let list = items.finish().ok()?;
     let params = WatchParams {
         field_selector: Some(name),
         timeout: u32::try_from(WATCH.as_secs()).ok(),
         ..WatchParams::default()
     };
-    let watch = definitions.watch(&params, &page.resource_version).ok()?;
+    let watch = definitions.watch(&params, &list.resource_version).ok()?;
     let mut body = open(client, watch).await?.into_data_stream();
     let mut lines = Lines::default();
     while let Some(chunk) = body.next().await {
-        lines.push(&chunk.ok()?).ok()?;
-        while let Some(line) = lines.next() {
+        lines.push(chunk.ok()?);
+        while let Some(line) = lines.next().ok()? {
             match wire::line(&line).ok()? {
-                Line::Applied(definition) if serves(definition, resource) => return Some(true),
+                Line::Applied(definition) if serves(definition.json(), resource) => return Some(true),
                 Line::Error(_) => return None,
                 _ => {}
             }
@@ -79,7 +84,7 @@ async fn open(client: &kube::Client, request: http::Request<Vec<u8>>) -> Option<
 }
 
 /// Whether the API server serves the version of the resource that the definition makes.
-fn serves(definition: &RawValue, resource: &ApiResource) -> bool {
+fn serves(definition: &[u8], resource: &ApiResource) -> bool {
     #[derive(Deserialize)]
     struct Definition {
         spec: Spec,
@@ -106,7 +111,7 @@ fn serves(definition: &RawValue, resource: &ApiResource) -> bool {
         kind: String,
         status: String,
     }
-    serde_json::from_str::<Definition>(definition.get()).is_ok_and(|Definition { spec, status }| {
+    serde_json::from_slice::<Definition>(definition).is_ok_and(|Definition { spec, status }| {
         let is_established =
             |condition: &Condition| condition.kind == "Established" && condition.status == "True";
         status.conditions.iter().any(is_established)

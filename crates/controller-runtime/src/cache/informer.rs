@@ -359,7 +359,7 @@ impl<K: Object> AnyInformer for Informer<K> {
     }
 
     fn wrote(&self, object: &Arrival<'_>, now: Instant) {
-        let Some(selected) = self.query.selects(object.json) else { return };
+        let Some(selected) = self.query.selects(&object.split) else { return };
         let Some(held) = self.shelf.take(object) else { return };
         self.update(&mut self.writer.lock(), |store| {
             store.wrote(held, selected, now);

@@ -326,7 +326,9 @@ fn decode<K: Object>(text: &[u8], meta: &Meta, core: &Core) -> Result<K, DecodeE
 }
 
 fn read<T: DeserializeOwned>(text: &[u8], meta: &Meta, resource: &str) -> Result<T, DecodeError> {
-    serde_json::from_slice(text).or_else(|_| {
+    // To know at once that all of it is UTF-8 saves a check of each string.
+    let read = std::str::from_utf8(text).map_or_else(|_| serde_json::from_slice(text), serde_json::from_str);
+    read.or_else(|_| {
         // Once more, to learn where it fails: keeping track of the place costs time.
         let mut deserializer = serde_json::Deserializer::from_slice(text);
         serde_path_to_error::deserialize(&mut deserializer)

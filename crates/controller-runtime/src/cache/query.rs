@@ -3,12 +3,12 @@
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use kube::core::{ApiResource, DynamicObject};
-use serde_json::value::RawValue;
 use tokio::sync::watch;
 
 use super::{
     FieldSelector, LabelSelector,
-    meta::{Interner, Meta, RawMeta},
+    meta::{Interner, Meta},
+    split::Split,
     store::Part,
 };
 use crate::object::resource_name_of;
@@ -34,15 +34,15 @@ impl Query {
     /// Whether the API server would show the object; `None` if that cannot be told.
     ///
     /// Asks the object as the server has it: what is held of it may have other labels.
-    pub(crate) fn selects(&self, object: &RawValue) -> Option<bool> {
-        let meta = Meta::new(&RawMeta::read(object).ok()?, &mut Interner::default())?;
+    pub(crate) fn selects(&self, object: &Split<'_>) -> Option<bool> {
+        let meta = Meta::new(object.meta(), &mut Interner::default())?;
         if !self.namespaces.contain(meta.namespace()) || !self.labels.selects(meta.labels()) {
             return Some(false);
         }
         if self.fields.is_empty() {
             return Some(true);
         }
-        serde_json::from_str(object.get()).ok().and_then(|object| self.fields.selects(&object))
+        serde_json::from_slice(object.json()).ok().and_then(|object| self.fields.selects(&object))
     }
 
     /// The resource as messages name it.

@@ -21,6 +21,7 @@ use super::{
     arrival::Arrival,
     definition,
     feed::{Feed, Form, Trouble},
+    items::{Items, ListMeta, NoList},
     list_watch::{Failure, Input, ListWatch, Step},
     store::Part,
     wire::{self, Line, Lines},
@@ -30,8 +31,8 @@ use crate::client::describe;
 /// Objects per page of a list.
 const PAGE_SIZE: u32 = 500;
 
-/// How long a page may take, a watch until its answer begins, and a present until its next object arrives: as long as
-/// API servers work on a request.
+/// How long an answer may take to begin, and a list or a present until more of it arrives: as long as API servers work on
+/// a request.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 /// How long a watch may stay open past the time at which the server should have ended it.
@@ -96,7 +97,7 @@ impl Reflector<'_> {
     }
 
     async fn list_page(&self, paged: bool, continue_token: Option<String>) -> Input {
-        match timeout(ANSWER_WITHIN, self.fetch_page(paged, continue_token)).await.unwrap_or_else(silence) {
+        match self.fetch_page(paged, continue_token).await {
             Ok(input) => input,
             Err(problem) => self.tell("list", problem),
         }
@@ -111,16 +112,22 @@ impl Reflector<'_> {
             field_selector: Some(query.fields.to_string()).filter(|text| !text.is_empty()),
             ..ListParams::default()
         };
-        let body = self.open(self.collection().list(&params), "List").await?;
-        let body = body.collect().await.map_err(|error| Problem::transient(describe(&error)))?.to_bytes();
-        let page =
-            wire::page(&body).map_err(|error| Problem::refused(format!("the answer is no list: {error}")))?;
-        for object in page.items {
-            let object = Arrival::new(object);
-            self.feed.each(|sink| sink.arrived(&self.part, &object));
+        let request = self.open(self.collection().list(&params), "List");
+        let body = timeout(ANSWER_WITHIN, request).await.unwrap_or_else(|_| silence())?;
+        let (mut body, mut items) = (body.into_data_stream(), Items::default());
+        let no_list = |error: NoList| Problem::refused(error.to_string());
+        while let Some(chunk) = timeout(ANSWER_WITHIN, body.next()).await.or_else(|_| silence())? {
+            items.push(chunk.map_err(|error| Problem::transient(describe(&error)))?);
+            while let Some(item) = items.next().map_err(no_list)? {
+                let object = Arrival::new(&item);
+                self.feed.each(|sink| sink.arrived(&self.part, &object));
+            }
         }
-        let resource_version = page.resource_version.as_str().into();
-        Ok(Input::Page { resource_version, continue_token: page.continue_token })
+        let ListMeta { resource_version, continue_token } = items.finish().map_err(no_list)?;
+        Ok(Input::Page {
+            resource_version: resource_version.as_str().into(),
+            continue_token: Some(continue_token).filter(|token| !token.is_empty()),
+        })
     }
 
     /// Watches from a version, or with the present first.
@@ -161,7 +168,7 @@ impl Reflector<'_> {
             Some(version) => self.collection().watch(&params, version),
             None => self.collection().watch(&params, "").map(without_version),
         };
-        let body = timeout(ANSWER_WITHIN, self.open(request, "")).await.unwrap_or_else(silence)?;
+        let body = timeout(ANSWER_WITHIN, self.open(request, "")).await.unwrap_or_else(|_| silence())?;
         let (mut body, mut writes) = (body.into_data_stream(), self.feed.writes());
         let (mut lines, mut present) = (Lines::default(), from.is_some());
         let mut heard = Instant::now();
@@ -186,8 +193,9 @@ impl Reflector<'_> {
                 }
             };
             heard = Instant::now();
-            lines.push(&chunk).map_err(Problem::refused)?;
-            while let Some(line) = lines.next() {
+            lines.push(chunk);
+            let too_long = |error| Problem::refused(format!("a watch event is {error}"));
+            while let Some(line) = lines.next().map_err(too_long)? {
                 let line = wire::line(&line).map_err(|error| Problem::refused(error.to_string()))?;
                 self.take(&mut machine.lock(), line, &mut present)?;
                 *progressed = true;
@@ -220,11 +228,11 @@ impl Reflector<'_> {
         let part = &self.part;
         match line {
             Line::Applied(object) if !*present => {
-                let object = Arrival::new(object);
+                let object = Arrival::from(object);
                 self.feed.each(|sink| sink.arrived(part, &object));
             }
             Line::Deleted(object) if !*present => {
-                let object = Arrival::new(object);
+                let object = Arrival::from(object);
                 self.feed.each(|sink| sink.left(part, &object));
             }
             Line::Bookmark { version: Some(version), ends_initial_events: true } if !*present => {
@@ -236,16 +244,16 @@ impl Reflector<'_> {
                 self.complete(&version);
             }
             Line::Applied(object) => {
-                let (arrival, mut version) = (Arrival::new(object), None);
+                let (arrival, mut version) = (Arrival::from(object), None);
                 self.feed.each(|sink| version = sink.applied(part, &arrival).or_else(|| version.take()));
-                if let Some(version) = version.or_else(|| wire::version(object)) {
+                if let Some(version) = version.or_else(|| arrival.split.meta().version()) {
                     machine.saw(&version);
                 }
             }
             Line::Deleted(object) => {
-                let (arrival, mut version) = (Arrival::new(object), None);
+                let (arrival, mut version) = (Arrival::from(object), None);
                 self.feed.each(|sink| version = sink.deleted(part, &arrival).or_else(|| version.take()));
-                if let Some(version) = version.or_else(|| wire::version(object)) {
+                if let Some(version) = version.or_else(|| arrival.split.meta().version()) {
                     machine.saw(&version);
                 }
             }
@@ -369,7 +377,7 @@ impl Problem {
     }
 }
 
-fn silence<T>(_: tokio::time::error::Elapsed) -> Result<T, Problem> {
+fn silence<T>() -> Result<T, Problem> {
     Err(Problem::transient(format!("the API server did not answer within {} s", ANSWER_WITHIN.as_secs())))
 }
 

@@ -24,7 +24,6 @@ use super::{
     meta::{Interner, Meta},
     pack::{Compressor, Dictionary, Expander, Packed, Wear},
     retain::Retain,
-    split::split,
     stats::{Counters, Stats, add},
 };
 use crate::object::{Object, resource_name_of};
@@ -149,14 +148,18 @@ impl<K: Object> Shelf<K> {
         held: impl FnOnce(&Meta) -> Option<Lazy<K>>,
     ) -> Option<Lazy<K>> {
         let Intake { managed_fields, transform } = &self.core.intake;
-        let changed =
-            transform.as_ref().and_then(|transform| transform.apply(object.json, &self.core.resource));
-        let json = changed.as_deref().unwrap_or_else(|| object.json.get());
+        let changed = transform
+            .as_ref()
+            .and_then(|transform| transform.apply(object.split.json(), &self.core.resource));
+        let changed = changed.as_ref().map(Arrival::new);
+        let split = &changed.as_ref().unwrap_or(object).split;
         let inlet = &mut *self.inlet.lock();
-        inlet.text.clear();
-        let raw = split(json, *managed_fields, &mut inlet.text).unwrap_or_default();
-        let meta = Meta::new(&raw, &mut inlet.interner)?;
-        held(&meta).or_else(|| Self::hold(&self.core, inlet, meta))
+        let meta = Meta::new(split.meta(), &mut inlet.interner)?;
+        held(&meta).or_else(|| {
+            inlet.text.clear();
+            split.keep(*managed_fields, &mut inlet.text);
+            Self::hold(&self.core, inlet, meta)
+        })
     }
 
     /// Holds an object whose text another state holds.

@@ -1,183 +1,106 @@
 //! Splits the JSON of an object into what is needed at hand and what is kept as text.
 //!
-//! One pass over the text, and no tree of it: values are copied from one buffer to the next as they stand. Field ownership
-//! (`managedFields`, often half of an object) is left out unless asked for.
+//! One pass over the text, and no tree of it. Field ownership (`managedFields`, often half of an object) can be left out of
+//! what is kept.
 
-use std::{borrow::Cow, fmt};
+use std::ops::Range;
 
-use serde::{
-    Deserialize, Deserializer, Serialize,
-    de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
+use super::{
+    meta::RawMeta,
+    scan::{Malformed, Reader},
 };
-use serde_json::value::RawValue;
 
-use super::meta::RawMeta;
-
-/// Writes the object to `kept`, without its `managedFields` unless `managed_fields` are wanted, and returns its metadata.
-///
-/// # Errors
-///
-/// The text is not a JSON object.
-pub(super) fn split<'a>(
-    json: &'a str,
-    managed_fields: bool,
-    kept: &mut Vec<u8>,
-) -> Result<RawMeta<'a>, serde_json::Error> {
-    let mut deserializer = serde_json::Deserializer::from_str(json);
-    let meta = Whole { managed_fields, kept }.deserialize(&mut deserializer)?;
-    deserializer.end()?;
-    Ok(meta)
+/// An object as it came over the wire, its metadata read.
+#[derive(Debug, Clone)]
+pub(crate) struct Split<'a> {
+    json: &'a [u8],
+    meta: RawMeta<'a>,
+    /// Where its `managedFields` are, with the comma that parts them from their neighbours.
+    managed_fields: Range<usize>,
 }
 
-/// An object.
-struct Whole<'k> {
-    managed_fields: bool,
-    kept: &'k mut Vec<u8>,
-}
-
-impl<'de> DeserializeSeed<'de> for Whole<'_> {
-    type Value = RawMeta<'de>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Whole<'_> {
-    type Value = RawMeta<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
+impl<'a> Split<'a> {
+    /// Splits a text that is an object and nothing else.
+    ///
+    /// # Errors
+    ///
+    /// It is no object, as far as was looked: what is in values other than metadata is not.
+    pub(super) fn whole(json: &'a [u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(json);
+        let split = Self::read(&mut reader)?;
+        reader.end()?;
+        Ok(split)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let Self { managed_fields, kept } = self;
+    /// Splits the object that comes next.
+    ///
+    /// # Errors
+    ///
+    /// None does, as far as was looked.
+    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        reader.peek();
+        let begin = reader.at();
         let mut meta = RawMeta::default();
-        let mut fields = Fields::begin(kept);
-        while let Some(Key(key)) = map.next_key()? {
-            fields.key(&key)?;
-            if key == "metadata" {
-                meta = map.next_value_seed(Metadata { managed_fields, kept: fields.kept })?;
-            } else {
-                fields.value(map.next_value()?);
-            }
+        let mut managed_fields = 0..0;
+        reader.object(|key, reader| match (&*key, reader.peek()) {
+            ("metadata", Some(b'{')) => metadata(reader, &mut meta, &mut managed_fields),
+            _ => reader.value().map(drop),
+        })?;
+        let json = reader.since(begin);
+        let managed_fields =
+            managed_fields.start.saturating_sub(begin)..managed_fields.end.saturating_sub(begin);
+        Ok(Self { json, meta, managed_fields })
+    }
+
+    /// What stands for a text that is no object. It says nothing of itself.
+    pub(super) fn nothing(json: &'a [u8]) -> Self {
+        Self { json, meta: RawMeta::default(), managed_fields: 0..0 }
+    }
+
+    pub(super) fn meta(&self) -> &RawMeta<'a> {
+        &self.meta
+    }
+
+    /// The text as it came.
+    pub(super) fn json(&self) -> &'a [u8] {
+        self.json
+    }
+
+    /// Writes the text to `kept`, without `managedFields` unless they are wanted.
+    pub(super) fn keep(&self, managed_fields: bool, kept: &mut Vec<u8>) {
+        let Range { start, end } = self.managed_fields;
+        if managed_fields {
+            kept.extend_from_slice(self.json);
+        } else {
+            kept.extend_from_slice(&self.json[..start]);
+            kept.extend_from_slice(&self.json[end..]);
         }
-        fields.end();
-        Ok(meta)
     }
 }
 
-/// The metadata of an object. Anything else in their place is kept, and says nothing.
-struct Metadata<'k> {
-    managed_fields: bool,
-    kept: &'k mut Vec<u8>,
-}
-
-impl<'de> DeserializeSeed<'de> for Metadata<'_> {
-    type Value = RawMeta<'de>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl Metadata<'_> {
-    fn instead<'de, E: Error>(self, value: impl Serialize) -> Result<RawMeta<'de>, E> {
-        serde_json::to_writer(self.kept, &value).map_err(E::custom)?;
-        Ok(RawMeta::default())
-    }
-}
-
-impl<'de> Visitor<'de> for Metadata<'_> {
-    type Value = RawMeta<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the metadata of an object")
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
-        self.instead(())
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Self::Value, E> {
-        self.instead(value)
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Self::Value, E> {
-        self.instead(value)
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Self::Value, E> {
-        self.instead(value)
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Self::Value, E> {
-        self.instead(value)
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<Self::Value, E> {
-        self.instead(value)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        let mut values: Vec<&RawValue> = Vec::new();
-        while let Some(value) = seq.next_element()? {
-            values.push(value);
-        }
-        self.instead(values)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut meta = RawMeta::default();
-        let mut fields = Fields::begin(self.kept);
-        while let Some(Key(key)) = map.next_key()? {
-            if key == "managedFields" && !self.managed_fields {
-                map.next_value::<IgnoredAny>()?;
-                continue;
+/// Goes past metadata, reads them, and notes where their `managedFields` are.
+fn metadata<'a>(
+    reader: &mut Reader<'a>,
+    meta: &mut RawMeta<'a>,
+    managed_fields: &mut Range<usize>,
+) -> Result<(), Malformed> {
+    // Where the object begins, until there is a member before the one in hand; then the end of that.
+    let (mut before, mut first) = (reader.at() + 1, true);
+    reader.object(|key, reader| {
+        let value = reader.value()?;
+        let mut end = reader.at();
+        if key == "managedFields" {
+            if first && reader.peek() == Some(b',') {
+                end = reader.at() + 1;
             }
-            let value: &RawValue = map.next_value()?;
+            *managed_fields = before..end;
+        } else {
             meta.set(&key, value);
-            fields.key(&key)?;
-            fields.value(value);
         }
-        fields.end();
-        Ok(meta)
-    }
-}
-
-/// The fields of an object as they are written.
-struct Fields<'k> {
-    kept: &'k mut Vec<u8>,
-    any: bool,
-}
-
-impl<'k> Fields<'k> {
-    fn begin(kept: &'k mut Vec<u8>) -> Self {
-        kept.push(b'{');
-        Self { kept, any: false }
-    }
-
-    fn key<E: Error>(&mut self, key: &str) -> Result<(), E> {
-        if std::mem::replace(&mut self.any, true) {
-            self.kept.push(b',');
-        }
-        serde_json::to_writer(&mut *self.kept, key).map_err(E::custom)?;
-        self.kept.push(b':');
+        (before, first) = (end, false);
         Ok(())
-    }
-
-    fn value(&mut self, value: &RawValue) {
-        self.kept.extend_from_slice(value.get().as_bytes());
-    }
-
-    fn end(self) {
-        self.kept.push(b'}');
-    }
+    })
 }
-
-/// A key, borrowed if it can be: a bare `Cow` never is.
-#[derive(Deserialize)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {
@@ -187,17 +110,22 @@ mod tests {
     use super::*;
 
     fn check(whole: &Value) {
+        check_text(&whole.to_string());
+        check_text(&serde_json::to_string_pretty(whole).expect("JSON"));
+    }
+
+    fn check_text(text: &str) {
         let (mut lean, mut full) = (Vec::new(), Vec::new());
-        let text = whole.to_string();
-        split(&text, false, &mut lean).expect("an object");
-        split(&text, true, &mut full).expect("an object");
+        let split = Split::whole(text.as_bytes()).expect("an object");
+        split.keep(false, &mut lean);
+        split.keep(true, &mut full);
         let read = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).expect("JSON");
-        assert_eq!(read(&full), *whole);
-        let mut without = whole.clone();
-        if let Some(metadata) = without.get_mut("metadata").and_then(Value::as_object_mut) {
+        let mut whole: Value = serde_json::from_str(text).expect("JSON");
+        assert_eq!(read(&full), whole);
+        if let Some(metadata) = whole.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
         }
-        assert_eq!(read(&lean), without);
+        assert_eq!(read(&lean), whole);
     }
 
     #[test]
@@ -213,10 +141,41 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused() {
-        for text in ["", "[]", "null", "{", r#"{"a":}"#, r#"{"a":1}x"#, r#"{"metadata":{"name":}}"#] {
-            assert!(split(text, false, &mut Vec::new()).is_err(), "{text}");
+    fn field_ownership_goes_wherever_it_stands() {
+        for metadata in [
+            r#""managedFields":[{"a":1}]"#,
+            r#""managedFields":[{"a":1}],"name":"a""#,
+            r#""name":"a","managedFields":[{"a":1}]"#,
+            r#""name":"a","managedFields":[{"a":1}],"uid":"u""#,
+            r#" "name" : "a" , "managedFields" : [ { "a" : 1 } ] , "uid" : "u" "#,
+            r#" "managedFields" : [ { "a" : 1 } ] , "uid" : "u" "#,
+            r#""n\u0061me":"a","m\u0061nagedFields":["\\"]"#,
+        ] {
+            check_text(&format!(
+                r#" {{"kind":"A","metadata":{{{metadata}}},"spec":{{"managedFields":1}}}} "#
+            ));
         }
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        for text in [
+            "",
+            "[]",
+            "null",
+            "{",
+            r#"{"a":}"#,
+            r#"{"a":1}x"#,
+            r#"{"a":1,}"#,
+            r#"{"metadata":{"name":}}"#,
+            r#"{"a"#,
+        ] {
+            assert!(Split::whole(text.as_bytes()).is_err(), "{text}");
+        }
+        assert_eq!(
+            Split::whole(br#"{"a" 1}"#).map_err(|error| error.to_string()).expect_err("no colon"),
+            "no colon at byte 5"
+        );
     }
 
     fn anything() -> impl Strategy<Value = Value> {
@@ -225,6 +184,7 @@ mod tests {
             any::<bool>().prop_map(Value::from),
             any::<i64>().prop_map(Value::from),
             any::<String>().prop_map(Value::from),
+            "[\"{}\\[\\],:\\\\a ]{0,6}".prop_map(Value::from),
         ];
         leaf.prop_recursive(4, 24, 4, |inner| {
             let key = prop_oneof![
@@ -249,6 +209,14 @@ mod tests {
         ) {
             whole.extend(metadata.map(|metadata| ("metadata".to_owned(), metadata)));
             check(&Value::from(Map::from_iter(whole)));
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in "[\"{}\\[\\],:\\\\a1 é]{0,30}") {
+            let text = text.replace('a', r#""metadata":{"managedFields":"#);
+            if let Ok(split) = Split::whole(text.as_bytes()) {
+                split.keep(false, &mut Vec::new());
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{
     sync::Arc,
 };
 
-use serde_json::{Value, value::RawValue};
+use serde_json::Value;
 
 /// What changes objects before they are held.
 #[derive(Clone)]
@@ -20,8 +20,8 @@ impl Transform {
 
     /// The object as it is to be held; `None` if that is as it came: it is no object, or the transform panics, which is
     /// reported.
-    pub(crate) fn apply(&self, json: &RawValue, resource: &str) -> Option<String> {
-        let mut object: Value = serde_json::from_str(json.get()).ok()?;
+    pub(crate) fn apply(&self, json: &[u8], resource: &str) -> Option<String> {
+        let mut object: Value = serde_json::from_slice(json).ok()?;
         let identity = IDENTITY.map(|field| object.get("metadata")?.get(field).cloned());
         let changed = panic::catch_unwind(AssertUnwindSafe(|| {
             (self.0)(&mut object);
@@ -70,8 +70,7 @@ mod tests {
     use super::*;
 
     fn apply(change: impl Fn(&mut Value) + Send + Sync + 'static, object: &Value) -> Option<Value> {
-        let json = RawValue::from_string(object.to_string()).expect("JSON");
-        let held = Transform::new(change).apply(&json, "things")?;
+        let held = Transform::new(change).apply(object.to_string().as_bytes(), "things")?;
         Some(serde_json::from_str(&held).expect("JSON"))
     }
 

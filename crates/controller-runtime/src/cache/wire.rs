@@ -1,29 +1,25 @@
-//! Lists and watch streams as they come over the wire.
+//! Watch streams as they come over the wire, and answers that are failures.
 //!
 //! Each object is taken by itself, so that one that does not fit its type is reported, and the kind goes on.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use kube::core::{Status, response::StatusSummary};
+use memchr::memchr;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
-use super::meta::{RawMeta, ResourceVersion};
+use super::{
+    pieces::{Pieces, TooLong},
+    scan::{Malformed, Reader},
+    split::Split,
+};
 
-/// The objects of a list page, not read yet, with what is needed to go on.
-#[derive(Debug)]
-pub(crate) struct Page<'a> {
-    pub(crate) items: Vec<&'a RawValue>,
-    pub(crate) resource_version: String,
-    pub(crate) continue_token: Option<String>,
-}
-
-/// One line of a watch, its object not read yet.
+/// One line of a watch.
 #[derive(Debug)]
 pub(crate) enum Line<'a> {
     /// The object was added or modified.
-    Applied(&'a RawValue),
+    Applied(Split<'a>),
     /// The object was deleted; this is its last state.
-    Deleted(&'a RawValue),
+    Deleted(Split<'a>),
     /// Nothing else changed up to this version.
     Bookmark {
         version: Option<String>,
@@ -34,58 +30,54 @@ pub(crate) enum Line<'a> {
     Error(Box<Status>),
 }
 
-/// Decodes a list page.
-///
-/// # Errors
-///
-/// The body is not a list.
-pub(crate) fn page(body: &[u8]) -> Result<Page<'_>, serde_json::Error> {
-    #[derive(Deserialize)]
-    struct Raw<'a> {
-        metadata: ListMeta,
-        #[serde(borrow)]
-        items: Option<Vec<&'a RawValue>>,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct ListMeta {
-        resource_version: String,
-        #[serde(rename = "continue", default)]
-        continue_token: String,
-    }
-    let raw: Raw<'_> = serde_json::from_slice(body)?;
-    Ok(Page {
-        items: raw.items.unwrap_or_default(),
-        resource_version: raw.metadata.resource_version,
-        continue_token: Some(raw.metadata.continue_token).filter(|token| !token.is_empty()),
-    })
-}
-
 /// Decodes a line of a watch.
 ///
 /// # Errors
 ///
 /// The line is not a watch event.
-pub(crate) fn line(line: &[u8]) -> Result<Line<'_>, serde_json::Error> {
-    #[derive(Deserialize)]
-    struct Raw<'a> {
-        #[serde(rename = "type")]
-        kind: &'a str,
-        #[serde(borrow)]
-        object: &'a RawValue,
-    }
-    let raw: Raw<'_> = serde_json::from_slice(line)?;
-    match raw.kind {
-        "ADDED" | "MODIFIED" => Ok(Line::Applied(raw.object)),
-        "DELETED" => Ok(Line::Deleted(raw.object)),
-        "BOOKMARK" => Ok(bookmark(raw.object)),
-        "ERROR" => serde_json::from_str(raw.object.get()).map(|status| Line::Error(Box::new(status))),
-        other => Err(serde::de::Error::custom(format_args!("unknown type of watch event {other:?}"))),
+pub(crate) fn line(line: &[u8]) -> Result<Line<'_>, NoEvent> {
+    let mut reader = Reader::new(line);
+    let (mut kind, mut split, mut object) = (None, None, None);
+    reader.object(|key, reader| {
+        match &*key {
+            "type" => kind = Some(reader.string()?),
+            // The type is what API servers say first.
+            "object" if matches!(kind.as_deref(), Some("ADDED" | "MODIFIED" | "DELETED")) => {
+                split = Some(Split::read(reader)?);
+            }
+            "object" => object = Some(reader.value()?),
+            _ => drop(reader.value()?),
+        }
+        Ok(())
+    })?;
+    reader.end()?;
+    let kind = kind.ok_or(NoEvent::Incomplete("type"))?;
+    let object = || object.ok_or(NoEvent::Incomplete("object"));
+    let split = || split.map_or_else(|| Ok(Split::whole(object()?)?), Ok);
+    match &*kind {
+        "ADDED" | "MODIFIED" => split().map(Line::Applied),
+        "DELETED" => split().map(Line::Deleted),
+        "BOOKMARK" => object().map(bookmark),
+        "ERROR" => Ok(Line::Error(serde_json::from_slice(object()?)?)),
+        _ => Err(NoEvent::Type(kind.into_owned())),
     }
 }
 
+/// Why a line is not taken for a watch event.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoEvent {
+    #[error("a watch event has {0}")]
+    Malformed(#[from] Malformed),
+    #[error("a watch event without {0}")]
+    Incomplete(&'static str),
+    #[error("unknown type of watch event {0:?}")]
+    Type(String),
+    #[error("a watch event whose error is no status: {0}")]
+    Status(#[from] serde_json::Error),
+}
+
 /// Source: KEP-3157, watch list.
-fn bookmark(object: &RawValue) -> Line<'static> {
+fn bookmark(object: &[u8]) -> Line<'static> {
     #[derive(Deserialize, Default)]
     struct Bookmark {
         #[serde(default)]
@@ -103,17 +95,11 @@ fn bookmark(object: &RawValue) -> Line<'static> {
         #[serde(rename = "k8s.io/initial-events-end")]
         initial_events_end: Option<String>,
     }
-    let Bookmark { metadata } = serde_json::from_str(object.get()).unwrap_or_default();
+    let Bookmark { metadata } = serde_json::from_slice(object).unwrap_or_default();
     Line::Bookmark {
         version: metadata.resource_version.filter(|version| !version.is_empty()),
         ends_initial_events: metadata.annotations.initial_events_end.as_deref() == Some("true"),
     }
-}
-
-/// The version of an object that is not held.
-pub(crate) fn version(object: &RawValue) -> Option<ResourceVersion> {
-    let version = RawMeta::read(object).ok().and_then(RawMeta::into_version)?;
-    Some(version.as_str().into())
 }
 
 /// The answer to a request that failed: the server's `Status`, or one made of whatever it sent instead.
@@ -132,41 +118,29 @@ pub(crate) fn failure(code: http::StatusCode, body: &[u8]) -> Status {
 /// Cuts a stream of bytes into lines.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
-    buffer: BytesMut,
-    /// How much of the buffer is known to hold no line end.
-    searched: usize,
+    pieces: Pieces,
 }
 
 impl Lines {
-    /// The longest line that is accepted: ten times what the largest object takes.
-    const LONGEST: usize = 32 << 20;
-
     /// Adds what was received.
+    pub(crate) fn push(&mut self, chunk: Bytes) {
+        self.pieces.push(chunk);
+    }
+
+    /// The next complete line that is not blank.
     ///
     /// # Errors
     ///
     /// A line is longer than 32 MiB.
-    pub(crate) fn push(&mut self, chunk: &Bytes) -> Result<(), String> {
-        if self.buffer.len() + chunk.len() > Self::LONGEST {
-            return Err(format!("a watch event is longer than {} MiB", Self::LONGEST >> 20));
-        }
-        self.buffer.extend_from_slice(chunk);
-        Ok(())
-    }
-
-    /// The next complete line that is not blank.
-    pub(crate) fn next(&mut self) -> Option<Bytes> {
-        loop {
-            let Some(end) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') else {
-                self.searched = self.buffer.len();
-                return None;
-            };
-            let line = self.buffer.split_to(self.searched + end + 1).freeze();
-            self.searched = 0;
+    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, TooLong> {
+        while let Some(end) = memchr(b'\n', self.pieces.chunk()) {
+            let line = self.pieces.take(end + 1);
             if !line.trim_ascii().is_empty() {
-                return Some(line);
+                return Ok(Some(line));
             }
         }
+        self.pieces.keep()?;
+        Ok(None)
     }
 }
 
@@ -175,25 +149,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_says_how_to_go_on() {
-        let page =
-            page(br#"{"metadata":{"resourceVersion":"7","continue":"more"},"items":[{"a":1},{"b":5}]}"#);
-        let page = page.expect("a page");
-        assert_eq!(page.continue_token.as_deref(), Some("more"));
-        assert_eq!(page.resource_version, "7");
-        assert_eq!(
-            page.items.iter().map(|item| item.get()).collect::<Vec<_>>(),
-            [r#"{"a":1}"#, r#"{"b":5}"#]
-        );
-    }
-
-    #[test]
     fn watch_lines_are_told_apart() {
         let check = |kind: &str, object: &str, expected: &str| {
             let text = format!(r#"{{"type":"{kind}","object":{object}}}"#);
             let told = match line(text.as_bytes()) {
-                Ok(Line::Applied(object)) => format!("applied {:?}", version(object)),
-                Ok(Line::Deleted(object)) => format!("deleted {:?}", version(object)),
+                Ok(Line::Applied(object)) => format!("applied {:?}", object.meta().version()),
+                Ok(Line::Deleted(object)) => format!("deleted {:?}", object.meta().version()),
                 Ok(Line::Bookmark { version, ends_initial_events }) => {
                     format!("bookmark {version:?} {ends_initial_events}")
                 }
@@ -215,7 +176,13 @@ mod tests {
         let gone = r#"{"kind":"Status","status":"Failure","code":410,"reason":"Expired","message":"old"}"#;
         check("ERROR", gone, "error 410");
         check("RENAMED", object, "none");
-        assert!(line(b"garbage").is_err());
+        for text in
+            ["garbage", "{}", r#"{"type":"ADDED"}"#, r#"{"type":"ADDED","object":[]}"#, r#"{"object":{}}"#]
+        {
+            assert!(line(text.as_bytes()).is_err(), "{text}");
+        }
+        let turned = line(br#"{"object":{"metadata":{"name":"a"}},"type":"ADDED"}"#);
+        assert!(matches!(turned, Ok(Line::Applied(_))), "{turned:?}");
     }
 
     #[test]
@@ -231,8 +198,8 @@ mod tests {
             let mut lines = Lines::default();
             let mut found = Vec::new();
             for chunk in [&text[..cut], &text[cut..]] {
-                lines.push(&Bytes::copy_from_slice(chunk)).expect("short enough");
-                found.extend(std::iter::from_fn(|| lines.next()));
+                lines.push(Bytes::copy_from_slice(chunk));
+                found.extend(std::iter::from_fn(|| lines.next().expect("short enough")));
             }
             assert_eq!(found, ["one\n", "two\n"], "cut at {cut}");
         }
@@ -241,8 +208,10 @@ mod tests {
     #[test]
     fn a_line_without_end_is_refused() {
         let mut lines = Lines::default();
-        let chunk = Bytes::from(vec![b'x'; 20 << 20]);
-        lines.push(&chunk).expect("20 MiB are accepted");
-        assert_eq!(lines.push(&chunk), Err("a watch event is longer than 32 MiB".to_owned()));
+        lines.push(Bytes::from(vec![b'x'; 20 << 20]));
+        assert_eq!(lines.next(), Ok(None), "20 MiB are accepted");
+        lines.push(Bytes::from(vec![b'x'; 20 << 20]));
+        assert_eq!(lines.next(), Err(TooLong));
+        assert_eq!(TooLong.to_string(), "longer than 32 MiB");
     }
 }

@@ -1,10 +1,9 @@
 //! What tells the caches of our own writes.
 
 use bytes::Bytes;
-use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::{arrival::Arrival, registry::Cache};
+use super::{arrival::Arrival, registry::Cache, split::Split};
 use crate::client::{Call, OwnWrites, Presumed};
 
 /// Every informer of the resource is told, whatever its Rust type, namespaces and selectors: those that are about other
@@ -12,10 +11,10 @@ use crate::client::{Call, OwnWrites, Presumed};
 /// comes.
 impl OwnWrites for Cache {
     fn wrote(&self, call: &Call, object: &Bytes) {
-        let Ok(object) = serde_json::from_slice::<&RawValue>(object) else { return };
+        let Ok(object) = Split::whole(object) else { return };
         let now = Instant::now();
         self.each_of(&call.kind().resource, |feed, informers| {
-            let object = Arrival::new(object);
+            let object = Arrival::from(object.clone());
             informers.iter().for_each(|informer| informer.wrote(&object, now));
             feed.note_write();
         });
@@ -29,6 +28,7 @@ impl OwnWrites for Cache {
             feed.note_write();
         });
     }
+
     fn presumed_deleted(&self, call: &Call, object: &Presumed) {
         let now = Instant::now();
         self.each_of(&call.kind().resource, |feed, informers| {

@@ -9,14 +9,13 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
     jiff::Timestamp,
 };
-use serde::{
-    Deserialize, Deserializer,
-    de::{IgnoredAny, MapAccess, Visitor},
-};
-use serde_json::value::RawValue;
+use serde::Deserialize;
+
+use super::ResourceVersion;
+use crate::cache::scan::Reader;
 
 /// What the cache keeps at hand of an object's metadata. What is missing, or not of its type, is empty.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(in crate::cache) struct RawMeta<'a> {
     pub(super) namespace: Cow<'a, str>,
     pub(super) name: Cow<'a, str>,
@@ -31,7 +30,7 @@ pub(in crate::cache) struct RawMeta<'a> {
     pub(super) finalizers: Vec<Cow<'a, str>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct RawOwner<'a> {
     #[serde(borrow)]
@@ -46,21 +45,6 @@ pub(super) struct RawOwner<'a> {
 }
 
 impl<'a> RawMeta<'a> {
-    /// Reads the metadata of an object from the JSON of the whole object.
-    ///
-    /// # Errors
-    ///
-    /// It is no JSON object. Any other surprise counts as missing: whoever decodes the object learns of it.
-    pub(in crate::cache) fn read(json: &'a RawValue) -> Result<Self, serde_json::Error> {
-        #[derive(Deserialize)]
-        struct Whole<'a> {
-            #[serde(borrow)]
-            metadata: Option<&'a RawValue>,
-        }
-        let whole: Whole<'a> = serde_json::from_str(json.get())?;
-        Ok(whole.metadata.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default())
-    }
-
     /// The metadata of a decoded object.
     pub(in crate::cache) fn of(meta: &'a ObjectMeta) -> Self {
         let text = |text: &'a Option<String>| Cow::Borrowed(text.as_deref().unwrap_or_default());
@@ -79,11 +63,12 @@ impl<'a> RawMeta<'a> {
         }
     }
 
-    pub(in crate::cache) fn into_version(self) -> Option<String> {
-        Some(self.resource_version.into_owned()).filter(|version| !version.is_empty())
+    pub(in crate::cache) fn version(&self) -> Option<ResourceVersion> {
+        Some(&*self.resource_version).filter(|version| !version.is_empty()).map(ResourceVersion::from)
     }
 
-    pub(in crate::cache) fn set(&mut self, field: &str, json: &'a RawValue) {
+    /// Takes the value of a field. One that is not of its type counts as missing: whoever decodes the object learns of it.
+    pub(in crate::cache) fn set(&mut self, field: &str, json: &'a [u8]) {
         match field {
             "namespace" => self.namespace = string(json),
             "name" => self.name = string(json),
@@ -92,12 +77,10 @@ impl<'a> RawMeta<'a> {
             "generation" => self.generation = read(json).unwrap_or_default(),
             "deletionTimestamp" => self.deletion_timestamp = string(json).parse().ok(),
             "labels" => {
-                self.labels = read(json).map_or_else(Vec::new, |Pairs(pairs)| pairs);
-                self.labels.sort();
+                self.labels = pairs(json);
+                self.labels.sort_unstable();
             }
-            "annotations" => {
-                self.annotations = read(json).map(|Pairs(pairs)| pairs).into_iter().flatten().collect();
-            }
+            "annotations" => self.annotations = pairs(json).into_iter().collect(),
             "ownerReferences" => self.owner_references = read(json).unwrap_or_default(),
             "finalizers" => {
                 self.finalizers =
@@ -120,73 +103,28 @@ impl<'a> RawOwner<'a> {
     }
 }
 
-impl<'de> Deserialize<'de> for RawMeta<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Fields;
-
-        impl<'de> Visitor<'de> for Fields {
-            type Value = RawMeta<'de>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("the metadata of an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut meta = RawMeta::default();
-                while let Some(Text(field)) = map.next_key()? {
-                    if field == "managedFields" {
-                        map.next_value::<IgnoredAny>()?;
-                    } else {
-                        meta.set(&field, map.next_value()?);
-                    }
-                }
-                Ok(meta)
-            }
-        }
-
-        deserializer.deserialize_map(Fields)
-    }
-}
-
 /// The value, if it is of the type.
-fn read<'a, T: Deserialize<'a>>(json: &'a RawValue) -> Option<T> {
-    serde_json::from_str::<Option<T>>(json.get()).ok().flatten()
+fn read<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Option<T> {
+    serde_json::from_slice::<Option<T>>(json).ok().flatten()
 }
 
-fn string(json: &RawValue) -> Cow<'_, str> {
-    read::<Text<'_>>(json).unwrap_or_default().0
+fn string(json: &[u8]) -> Cow<'_, str> {
+    Reader::new(json).string().unwrap_or_default()
+}
+
+/// The entries of an object whose values are strings; none of any other.
+fn pairs(json: &[u8]) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
+    let mut pairs = Vec::new();
+    let read = Reader::new(json).object(|key, reader| {
+        pairs.push((key, reader.string()?));
+        Ok(())
+    });
+    if read.is_ok() { pairs } else { Vec::new() }
 }
 
 /// A string that is borrowed if it can be: as an element, a bare `Cow` never is.
-#[derive(Default, Deserialize)]
+#[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-/// The entries of an object whose values are strings.
-struct Pairs<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
-
-impl<'de> Deserialize<'de> for Pairs<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries;
-
-        impl<'de> Visitor<'de> for Entries {
-            type Value = Pairs<'de>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object of strings")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut pairs = Vec::new();
-                while let Some((Text(key), Text(value))) = map.next_entry()? {
-                    pairs.push((key, value));
-                }
-                Ok(Pairs(pairs))
-            }
-        }
-
-        deserializer.deserialize_map(Entries)
-    }
-}
 
 /// Differs, all but certainly, when a set of pairs differs. Neither order nor process matter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,11 +1,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use proptest::prelude::*;
-use serde_json::{
-    Value, json,
-    value::{RawValue, to_raw_value},
-};
+use serde_json::{Value, json};
 
 use super::*;
+use crate::cache::split::Split;
 
 /// Everything there is to know of it.
 fn describe(meta: &Meta) -> String {
@@ -17,8 +15,11 @@ fn describe(meta: &Meta) -> String {
 }
 
 fn read(metadata: &Value) -> Option<Meta> {
-    let json = to_raw_value(&json!({ "kind": "X", "metadata": metadata, "spec": {} })).expect("JSON");
-    Meta::new(&RawMeta::read(&json).expect("an object"), &mut Interner::default())
+    read_text(&json!({ "kind": "X", "metadata": metadata, "spec": {} }).to_string(), &mut Interner::default())
+}
+
+fn read_text(json: &str, interner: &mut Interner) -> Option<Meta> {
+    Meta::new(Split::whole(json.as_bytes()).expect("an object").meta(), interner)
 }
 
 fn full() -> Value {
@@ -80,11 +81,9 @@ fn without_a_name_there_is_nothing() {
 #[test]
 fn alike_metadata_share_their_parts() {
     let (mut interner, mut objects) = (Interner::default(), Vec::new());
-    let json = to_raw_value(&json!({ "metadata": full() })).expect("JSON");
+    let json = json!({ "metadata": full() }).to_string();
     for _ in 0..2 {
-        objects.push(
-            Meta::new(&RawMeta::read(&json).expect("an object"), &mut interner).expect("it has a name"),
-        );
+        objects.push(read_text(&json, &mut interner).expect("it has a name"));
     }
     let [one, other] = &*objects else { panic!("two were made") };
     let owners = |meta: &Meta| meta.owner_references.clone().expect("owners");
@@ -100,8 +99,8 @@ proptest! {
         other in prop::collection::btree_map(".{0,3}", ".{0,3}", 0..4),
     ) {
         let meta = |text: String| {
-            let json = RawValue::from_string(format!(r#"{{"metadata":{{"name":"a","annotations":{{{text}}}}}}}"#)).expect("JSON");
-            Meta::new(&RawMeta::read(&json).expect("an object"), &mut Interner::default()).expect("a name")
+            let json = format!(r#"{{"metadata":{{"name":"a","annotations":{{{text}}}}}}}"#);
+            read_text(&json, &mut Interner::default()).expect("a name")
         };
         let text = |pairs: Vec<(&String, &String)>| {
             let pairs: Vec<_> = pairs.into_iter().map(|(key, value)| format!("{}:{}", json!(key), json!(value))).collect();

@@ -4,10 +4,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use proptest::prelude::*;
 use serde::Deserialize;
-use serde_json::{
-    Value, json,
-    value::{RawValue, to_raw_value},
-};
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -18,17 +15,16 @@ fn shelf(retain: Retain) -> Shelf<ConfigMap> {
     Shelf::new(&(), Holding::of(retain), LEAN)
 }
 
-fn object(name: &str, version: u32, data: &Value) -> Box<RawValue> {
+fn object(name: &str, version: u32, data: &Value) -> String {
     let metadata = json!({
         "namespace": "ns", "name": name, "uid": name, "resourceVersion": version.to_string(),
         "annotations": { "note": "a" }, "managedFields": [{ "manager": "m" }],
     });
-    to_raw_value(&json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data }))
-        .expect("JSON")
+    json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data }).to_string()
 }
 
 /// An object of some 2 KB, of a family of alike ones.
-fn alike(name: &str, family: u64, version: u32) -> Box<RawValue> {
+fn alike(name: &str, family: u64, version: u32) -> String {
     of_family(&common_to(family), name, version)
 }
 
@@ -38,9 +34,9 @@ fn common_to(family: u64) -> String {
     (0..40).map(|i| format!("\"key{i}\":\"{:x}\",", rng.u128(..))).collect()
 }
 
-fn of_family(common: &str, name: &str, version: u32) -> Box<RawValue> {
-    let text = object(name, version, &json!({ "own": format!("{name} {version}") })).get().to_owned();
-    RawValue::from_string(text.replacen("\"data\":{", &format!("\"data\":{{{common}"), 1)).expect("JSON")
+fn of_family(common: &str, name: &str, version: u32) -> String {
+    let text = object(name, version, &json!({ "own": format!("{name} {version}") }));
+    text.replacen("\"data\":{", &format!("\"data\":{{{common}"), 1)
 }
 
 fn own(object: &Lazy<ConfigMap>) -> String {
@@ -221,10 +217,10 @@ fn who_holds_no_text_or_another_one_shares_none() {
 #[test]
 fn metadata_that_came_alone_are_no_whole_object() {
     let metadata = Shelf::<PartialObjectMeta<ConfigMap>>::new(&(), Holding::Compact, LEAN);
-    let alone = to_raw_value(&json!({
+    let alone = json!({
         "metadata": { "namespace": "ns", "name": "a", "uid": "a", "resourceVersion": "1" },
-    }))
-    .expect("JSON");
+    })
+    .to_string();
     let before = metadata.take(&Arrival::new(&alone)).expect("a key");
     // Now somebody reads whole objects, and all are listed anew.
     let (whole, text) = (shelf(Retain::Compact), alike("a", 1, 1));

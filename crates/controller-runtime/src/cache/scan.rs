@@ -1,0 +1,273 @@
+//! Where the values of a JSON text begin and end, found in one pass and without reading them.
+//!
+//! What is passed over is not checked: braces and brackets count alike, and a word may be anything. Whoever decodes the text
+//! learns of it. So a pass takes a fraction of what a parse takes.
+
+use std::borrow::Cow;
+
+use memchr::{memchr, memchr2};
+
+/// A value that is passed over, possibly while it arrives: each byte is looked at once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Skip {
+    /// Objects and arrays that have begun and not ended.
+    depth: usize,
+    within: Within,
+}
+
+/// Where the looking stopped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Within {
+    #[default]
+    Nothing,
+    /// A number, or a word, that is the value.
+    Word,
+    Text,
+    /// A text, right after a backslash.
+    Escape,
+}
+
+impl Skip {
+    /// How many objects and arrays have begun and not ended.
+    pub(super) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// Looks at what follows; where the value ends in it, if it does. It begins with the value's first byte.
+    ///
+    /// A number or word ends before what cannot be of it, so at the very end of what there is it may go on.
+    pub(super) fn advance(&mut self, bytes: &[u8]) -> Option<usize> {
+        let mut at = 0;
+        while let Some(&byte) = bytes.get(at) {
+            if self.depth > 0 {
+                let rest = &bytes[at..];
+                let (block, length) = match rest.first_chunk() {
+                    Some(block) => (*block, Block::LENGTH),
+                    None => {
+                        let mut block = [0; Block::LENGTH];
+                        block[..rest.len()].copy_from_slice(rest);
+                        (block, rest.len())
+                    }
+                };
+                match self.pass(&Block::new(&block), length) {
+                    Some(end) => return Some(at + end),
+                    None => at += length,
+                }
+                continue;
+            }
+            match (self.within, byte) {
+                (Within::Text, _) => {
+                    at += memchr2(b'"', b'\\', &bytes[at..])?;
+                    if bytes[at] == b'"' {
+                        return Some(at + 1);
+                    }
+                    self.within = Within::Escape;
+                }
+                (Within::Escape, _) | (Within::Nothing, b'"') => self.within = Within::Text,
+                (Within::Nothing, b'{' | b'[') => self.depth = 1,
+                (_, b',' | b':' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t') => return Some(at),
+                _ => self.within = Within::Word,
+            }
+            at += 1;
+        }
+        None
+    }
+
+    /// Goes past a block of an object or array, of which `length` bytes count; where that ends in it.
+    fn pass(&mut self, block: &Block, length: usize) -> Option<usize> {
+        let Block { quotes, backslashes, begins, ends } = *block;
+        // What stands after a backslash that itself does not is only a character.
+        let mut escaped = u64::from(self.within == Within::Escape);
+        let mut left = backslashes & !escaped;
+        let mut escapes_next = false;
+        while left != 0 {
+            let at = left.trailing_zeros() as usize;
+            escapes_next = at + 1 == length;
+            let next = 1_u64.checked_shl(at as u32 + 1).unwrap_or_default();
+            escaped |= next;
+            left &= (left - 1) & !next;
+        }
+        let quotes = quotes & !escaped;
+        // Set from each opening quote to before the closing one.
+        let was_text = self.within != Within::Nothing;
+        let texts = prefix_xor(quotes) ^ if was_text { u64::MAX } else { 0 };
+        let (begins, mut ends) = (begins & !texts, ends & !texts);
+        let is_text = was_text ^ (quotes.count_ones() % 2 == 1);
+        self.within = match (is_text, escapes_next) {
+            (false, _) => Within::Nothing,
+            (true, false) => Within::Text,
+            (true, true) => Within::Escape,
+        };
+        if self.depth > ends.count_ones() as usize {
+            self.depth = self.depth + begins.count_ones() as usize - ends.count_ones() as usize;
+            return None;
+        }
+        let mut ended = 0;
+        while ends != 0 {
+            let at = ends.trailing_zeros();
+            ended += 1;
+            if self.depth + (begins & ((1 << at) - 1)).count_ones() as usize == ended {
+                *self = Self::default();
+                return Some(at as usize + 1);
+            }
+            ends &= ends - 1;
+        }
+        self.depth = self.depth + begins.count_ones() as usize - ended;
+        None
+    }
+}
+
+/// Which of 64 bytes are what, a bit for each.
+struct Block {
+    quotes: u64,
+    backslashes: u64,
+    /// Of objects and arrays.
+    begins: u64,
+    ends: u64,
+}
+
+impl Block {
+    const LENGTH: usize = 64;
+
+    fn new(bytes: &[u8; Self::LENGTH]) -> Self {
+        // A brace and the bracket of its side differ in this bit alone, and nothing else becomes one of them by it.
+        const SIDES: u8 = b'{' ^ b'[';
+        Self {
+            quotes: bits(bytes, |byte| byte == b'"'),
+            backslashes: bits(bytes, |byte| byte == b'\\'),
+            begins: bits(bytes, |byte| byte | SIDES == b'{'),
+            ends: bits(bytes, |byte| byte | SIDES == b'}'),
+        }
+    }
+}
+
+/// A bit for each byte: the compiler makes vectors of the tests, and the multiplication gathers the bits of eight.
+fn bits(bytes: &[u8; Block::LENGTH], is: impl Fn(u8) -> bool) -> u64 {
+    const GATHER: u64 = 0x0102_0408_1020_4080;
+    let flags = bytes.map(|byte| u8::from(is(byte)));
+    let eights = flags.as_chunks::<8>().0;
+    eights
+        .iter()
+        .rev()
+        .fold(0, |bits, eight| (bits << 8) | (u64::from_le_bytes(*eight).wrapping_mul(GATHER) >> 56))
+}
+
+/// Each bit becomes the parity of those up to it.
+fn prefix_xor(bits: u64) -> u64 {
+    [1, 2, 4, 8, 16, 32].iter().fold(bits, |bits, distance| bits ^ (bits << distance))
+}
+
+/// Reads along a JSON text.
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+/// A text is no JSON, or other JSON than what was looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no {expected} at byte {at}")]
+pub(super) struct Malformed {
+    expected: &'static str,
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(text: &'a [u8]) -> Self {
+        Self { text, at: 0 }
+    }
+
+    /// How far it has come.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// What stood since `begin`.
+    pub(super) fn since(&self, begin: usize) -> &'a [u8] {
+        self.text.get(begin..self.at).unwrap_or_default()
+    }
+
+    /// The next byte that is no white space.
+    pub(super) fn peek(&mut self) -> Option<u8> {
+        while matches!(self.text.get(self.at), Some(b' ' | b'\n' | b'\r' | b'\t')) {
+            self.at += 1;
+        }
+        self.text.get(self.at).copied()
+    }
+
+    /// Goes past an object, and calls `member` with each key, before its value: `member` is to go past that.
+    pub(super) fn object(
+        &mut self,
+        mut member: impl FnMut(Cow<'a, str>, &mut Self) -> Result<(), Malformed>,
+    ) -> Result<(), Malformed> {
+        self.pass(b'{', "object")?;
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            let key = self.string()?;
+            self.pass(b':', "colon")?;
+            member(key, self)?;
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                _ => return Err(self.no("comma or end of an object")),
+            }
+        }
+    }
+
+    /// Goes past a string.
+    pub(super) fn string(&mut self) -> Result<Cow<'a, str>, Malformed> {
+        if self.peek() != Some(b'"') {
+            return Err(self.no("string"));
+        }
+        let begin = self.at;
+        let quoted = self.value()?;
+        let text = quoted.get(1..quoted.len() - 1).unwrap_or_default();
+        let read = match memchr(b'\\', text) {
+            None => std::str::from_utf8(text).map(Cow::Borrowed).ok(),
+            Some(_) => serde_json::from_slice(quoted).map(Cow::Owned).ok(),
+        };
+        read.ok_or(Malformed { expected: "string", at: begin })
+    }
+
+    /// Goes past a value, whatever it is.
+    pub(super) fn value(&mut self) -> Result<&'a [u8], Malformed> {
+        let first = self.peek();
+        let rest = &self.text[self.at..];
+        let length = match first {
+            None | Some(b',' | b':' | b'}' | b']') => 0,
+            // A number or word may be all there is.
+            Some(byte) => Skip::default().advance(rest).unwrap_or(match byte {
+                b'{' | b'[' | b'"' => 0,
+                _ => rest.len(),
+            }),
+        };
+        if length == 0 {
+            return Err(self.no("value"));
+        }
+        self.at += length;
+        Ok(&rest[..length])
+    }
+
+    /// That nothing follows.
+    pub(super) fn end(&mut self) -> Result<(), Malformed> {
+        self.peek().map_or(Ok(()), |_| Err(self.no("end of the text")))
+    }
+
+    fn pass(&mut self, byte: u8, expected: &'static str) -> Result<(), Malformed> {
+        if self.peek() == Some(byte) {
+            self.at += 1;
+            return Ok(());
+        }
+        Err(self.no(expected))
+    }
+
+    fn no(&self, expected: &'static str) -> Malformed {
+        Malformed { expected, at: self.at }
+    }
+}
