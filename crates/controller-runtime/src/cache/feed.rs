@@ -99,6 +99,13 @@ struct Sinks {
     next: u64,
 }
 
+impl Sinks {
+    /// By the ids, because a sink that leaves cannot be asked any more.
+    fn form(&self) -> Form {
+        self.all.keys().next().map_or(Form::Metadata, |(Reverse(form), _)| *form)
+    }
+}
+
 /// Names a sink of one feed. Those that read whole objects are told first: the others then refer to what these hold.
 pub(crate) type SinkId = (Reverse<Form>, u64);
 
@@ -120,12 +127,12 @@ impl Feed {
 
     /// Feeds a sink no longer; `true` if it was the last one.
     pub(crate) fn leave(&self, id: SinkId) -> bool {
-        let before = self.form();
         let mut sinks = self.sinks.write();
+        let before = sinks.form();
         Arc::make_mut(&mut sinks.all).remove(&id);
-        let empty = sinks.all.is_empty();
+        let (empty, form) = (sinks.all.is_empty(), sinks.form());
         drop(sinks);
-        if empty || self.form() != before {
+        if empty || form != before {
             self.generation.send_modify(|generation| *generation += 1);
         }
         empty
@@ -137,9 +144,7 @@ impl Feed {
 
     /// The least that satisfies everybody.
     pub(super) fn form(&self) -> Form {
-        let mut form = Form::Metadata;
-        self.each(|sink| form = form.max(sink.form()));
-        form
+        self.sinks.read().form()
     }
 
     /// Calls `tell` with each sink.

@@ -295,6 +295,7 @@ impl<K: Object> Sink for Informer<K> {
     }
 
     fn failed(&self, trouble: &Trouble) {
+        self.shelf.count_failure();
         self.status.send_modify(|status| status.trouble = Some(trouble.clone()));
     }
 

@@ -174,6 +174,10 @@ impl<K: Object> Shelf<K> {
         }
     }
 
+    pub(crate) fn count_failure(&self) {
+        add(&self.core.counters.failures, 1);
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         self.core.counters.read()
     }

@@ -20,6 +20,8 @@ pub struct Stats {
     pub decodes: usize,
     /// States found unreadable, since the beginning. Each counts once.
     pub unreadable: usize,
+    /// Lists and watches that failed, since the beginning. A watch that ends and a version that is too old are no failures.
+    pub failures: usize,
     /// How often it was learnt what the objects have in common, since the beginning.
     pub trainings: usize,
 }
@@ -27,7 +29,8 @@ pub struct Stats {
 impl Stats {
     /// Adds what the cache of another Rust type holds of the same objects.
     pub(crate) fn add(&mut self, other: &Self) {
-        let Self { objects, shared, hot, hot_bytes, cold_bytes, decodes, unreadable, trainings } = self;
+        let Self { objects, shared, hot, hot_bytes, cold_bytes, decodes, unreadable, failures, trainings } =
+            self;
         *objects += other.objects;
         *shared += other.shared;
         *hot += other.hot;
@@ -35,6 +38,7 @@ impl Stats {
         *cold_bytes += other.cold_bytes;
         *decodes += other.decodes;
         *unreadable += other.unreadable;
+        *failures = (*failures).max(other.failures); // they have one list and watch
         *trainings += other.trainings;
     }
 }
@@ -49,6 +53,7 @@ pub(super) struct Counters {
     pub(super) cold_bytes: AtomicUsize,
     pub(super) decodes: AtomicUsize,
     pub(super) unreadable: AtomicUsize,
+    pub(super) failures: AtomicUsize,
     pub(super) trainings: AtomicUsize,
 }
 
@@ -63,6 +68,7 @@ impl Counters {
             cold_bytes: read(&self.cold_bytes),
             decodes: read(&self.decodes),
             unreadable: read(&self.unreadable),
+            failures: read(&self.failures),
             trainings: read(&self.trainings),
         }
     }

@@ -3,14 +3,14 @@ use std::{collections::BTreeMap, fmt};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric},
-    metrics::{MetricType, gauge::ConstGauge},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
 };
 
 use super::Labels;
 use crate::cache::Stats;
 
 /// What each cache holds, by its resource.
-pub(super) type Look = Box<dyn Fn() -> BTreeMap<String, Stats> + Send + Sync>;
+pub(super) type Look = Box<dyn Fn() -> Caches + Send + Sync>;
 
 /// A form of objects, where a family tells them apart, and a value.
 type Sample = (Option<&'static str>, usize);
@@ -21,30 +21,66 @@ pub(super) struct CacheCollector(pub(super) Look);
 impl Collector for CacheCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let caches = (self.0)();
-        let mut family = |name, help, values: fn(&Stats) -> Vec<Sample>| {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            caches.iter().try_for_each(|(resource, stats)| {
-                values(stats).into_iter().try_for_each(|(form, value)| {
-                    let mut labels: Labels = vec![("resource", resource.clone())];
-                    labels.extend(form.map(|form| ("form", form.to_owned())));
-                    let value = i64::try_from(value).unwrap_or(i64::MAX);
-                    ConstGauge::new(value).encode(family.encode_family(&labels)?)
-                })
-            })
-        };
         if caches.is_empty() {
             return Ok(());
         }
         let objects =
             "States of objects that a cache or its readers hold, each once however many Rust types read it";
-        family("controller_runtime_cache_objects", objects, |stats| {
+        gauge(&caches, &mut encoder, "controller_runtime_cache_objects", objects, |stats| {
             vec![(None, stats.objects.saturating_sub(stats.shared))]
         })?;
+        let decoded = "Those of them that are decoded now";
+        gauge(&caches, &mut encoder, "controller_runtime_cache_decoded_objects", decoded, |stats| {
+            vec![(None, stats.hot)]
+        })?;
         let bytes = "What they take: decoded, as estimated, and as text, compressed where it is";
-        family("controller_runtime_cache_bytes", bytes, |stats| {
+        gauge(&caches, &mut encoder, "controller_runtime_cache_bytes", bytes, |stats| {
             vec![(Some("decoded"), stats.hot_bytes), (Some("text"), stats.cold_bytes)]
-        })
+        })?;
+        let decodes = "How often a state was decoded";
+        counter(&caches, &mut encoder, "controller_runtime_cache_decodes", decodes, |stats| stats.decodes)?;
+        let unreadable = "States that do not fit their Rust type";
+        counter(&caches, &mut encoder, "controller_runtime_cache_unreadable", unreadable, |stats| {
+            stats.unreadable
+        })?;
+        let failures = "Lists and watches that failed";
+        counter(&caches, &mut encoder, "controller_runtime_cache_failures", failures, |stats| stats.failures)
     }
+}
+
+type Caches = BTreeMap<String, Stats>;
+
+fn gauge(
+    caches: &Caches,
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    values: fn(&Stats) -> Vec<Sample>,
+) -> fmt::Result {
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    caches.iter().try_for_each(|(resource, stats)| {
+        values(stats).into_iter().try_for_each(|(form, value)| {
+            let mut labels: Labels = vec![("resource", resource.clone())];
+            labels.extend(form.map(|form| ("form", form.to_owned())));
+            let value = i64::try_from(value).unwrap_or(i64::MAX);
+            ConstGauge::new(value).encode(family.encode_family(&labels)?)
+        })
+    })
+}
+
+fn counter(
+    caches: &Caches,
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: fn(&Stats) -> usize,
+) -> fmt::Result {
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    caches.iter().try_for_each(|(resource, stats)| {
+        let labels: Labels = vec![("resource", resource.clone())];
+        let value = u64::try_from(value(stats)).unwrap_or(u64::MAX);
+        ConstCounter::new(value).encode(family.encode_family(&labels)?)
+    })
 }
 
 impl fmt::Debug for CacheCollector {

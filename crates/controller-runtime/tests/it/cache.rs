@@ -9,9 +9,8 @@ use std::{
 };
 
 use controller_runtime::{Builder, Client, Event, Manager, manager::Options};
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::{ApiResource, PartialObjectMeta};
-use kube_envtest::{Environment, eventually};
+use kube_envtest::Environment;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -51,69 +50,6 @@ async fn a_list_that_fails_is_tried_again_until_it_succeeds() {
     let widgets = manager.cached::<Widget>();
     let _running = Running::start(manager).await;
     assert_eq!(widgets.len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn http_410_at_the_start_of_a_watch_leads_to_a_new_list_whose_differences_are_reconciled() {
-    let env = environment().await;
-    let client = Client::new(env.client(), "test");
-    let doomed = client.create(&widget("doomed", 1)).await.unwrap();
-    client.create(&widget("kept", 1)).await.unwrap();
-    // No watch succeeds until something has happened; then the version of the first one is too old.
-    let happened = Arc::new(AtomicUsize::new(0));
-    let told = Arc::clone(&happened);
-    let faulty = faulty(env.client(), move |seen| match seen.is_watch() {
-        true if told.load(SeqCst) == 0 => Fault::Refuse(503, "ServiceUnavailable"),
-        true if told.fetch_add(1, SeqCst) == 1 => Fault::Refuse(410, "Expired"),
-        _ => Fault::Pass,
-    });
-    let manager = manager(faulty);
-    let notes = Notes::done();
-    Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
-    let widgets = manager.cached::<Widget>();
-    let _running = Running::start(manager).await;
-    settle().await;
-    assert_eq!(notes.names(), ["doomed", "kept"]);
-    notes.clear();
-
-    client.delete(&doomed).await.unwrap();
-    client.create(&widget("new", 1)).await.unwrap();
-    happened.store(1, SeqCst);
-    eventually(Duration::from_secs(120), async || {
-        let names: Vec<_> =
-            widgets.list_lazy().iter().map(|widget| widget.meta().name().to_owned()).collect();
-        if names == ["kept", "new"] { Ok(()) } else { Err(format!("{names:?}")) }
-    })
-    .await
-    .unwrap();
-    settle().await;
-    let mut names = notes.names();
-    names.sort();
-    assert_eq!(names, ["doomed", "new"], "what did not change is left alone");
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_failing_kind_does_not_hold_up_another() {
-    let env = environment().await;
-    let mut listed = false;
-    // After its first list, everything about ConfigMaps fails for good.
-    let faulty = faulty(env.client(), move |seen| {
-        if !seen.is_about("configmaps") || !std::mem::replace(&mut listed, true) {
-            return Fault::Pass;
-        }
-        Fault::Refuse(403, "Forbidden")
-    });
-    let manager = manager(faulty);
-    let notes = Notes::done();
-    Builder::managed_by(&manager).for_kind::<Widget>().owns::<ConfigMap>().complete(notes.clone()).unwrap();
-    let _running = Running::start(manager).await;
-    let client = Client::new(env.client(), "test");
-    client.create(&widget("a", 0)).await.unwrap();
-    for size in 1..=200 {
-        client.merge_patch(&key("a"), &json!({ "spec": { "size": size } })).await.unwrap();
-        sleep(Duration::from_millis(200)).await;
-    }
-    assert!(notes.names().len() >= 200, "{} reconciles in 40 s", notes.names().len());
 }
 
 #[tokio::test(start_paused = true)]

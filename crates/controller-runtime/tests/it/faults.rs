@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode, header::ACCEPT};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
 use kube::client::Body;
@@ -30,9 +30,11 @@ pub(crate) enum Fault {
 }
 
 /// What a judge sees of a request.
+#[derive(Clone)]
 pub(crate) struct Seen {
     pub(crate) method: Method,
     pub(crate) path: String,
+    pub(crate) accept: String,
 }
 
 impl Seen {
@@ -96,7 +98,9 @@ impl tower_service::Service<Request<Body>> for Faulty {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let path = request.uri().path_and_query().map_or_else(String::new, ToString::to_string);
-        let seen = Seen { method: request.method().clone(), path };
+        let accept =
+            request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+        let seen = Seen { method: request.method().clone(), path, accept: accept.to_owned() };
         let fault = (self.judge.lock().unwrap())(&seen);
         let client = self.client.clone();
         Box::pin(async move {

@@ -2,7 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod cache;
+mod cache_life;
 mod cache_options;
+mod cache_reads;
 mod client;
 mod client_helpers;
 mod client_reads;
@@ -11,6 +13,7 @@ mod controller;
 mod events;
 mod explain;
 mod faults;
+mod kube_runtime;
 mod leader_election;
 mod manager;
 mod own_writes;

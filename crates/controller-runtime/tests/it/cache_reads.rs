@@ -1,0 +1,182 @@
+//! Reading a cache: by key, selection and index, as something else, and when an object is not what it should be.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use controller_runtime::{Client, Manager, ObjectKey, cache::UntilError};
+use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Running, Widget, config_map, environment, key, manager, settle, widget};
+
+/// Config maps of flowers.
+#[derive(kube::Resource, Debug, Clone, Serialize, Deserialize)]
+#[resource(inherit = ConfigMap)]
+struct Flowers {
+    metadata: ObjectMeta,
+    data: Option<BTreeMap<String, Flower>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Flower {
+    Roses,
+    Tulips,
+}
+
+fn planted(name: &str, flower: &str) -> ConfigMap {
+    ConfigMap { data: Some([("bed".to_owned(), flower.to_owned())].into()), ..config_map(name) }
+}
+
+fn metric(manager: &Manager, name: &str) -> Option<String> {
+    let text = manager.metrics().encode();
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    line.rsplit_once(' ').map(|(_, value)| value.to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_does_not_fit_its_type_is_an_error_for_who_reads_it_and_its_kind_goes_on() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    client.create(&planted("a", "roses")).await.unwrap();
+    client.create(&planted("b", "cactus")).await.unwrap();
+    let manager = manager(&env);
+    let flowers = manager.cache().of::<Flowers>().fields("metadata.name!=kube-root-ca.crt").build().unwrap();
+    let _running = Running::start(manager.clone()).await;
+    let key = |name: &str| ObjectKey::<Flowers>::new("default", name);
+    let bed = |name: &str| flowers.get(&key(name)).map(|map| map.unwrap().data.as_ref().unwrap()["bed"]);
+    assert_eq!(bed("a").unwrap(), Flower::Roses);
+    let error = bed("b").unwrap_err();
+    assert_eq!(error.path(), "data.bed");
+    assert!(error.to_string().starts_with("configmaps default/b (version "), "{error}");
+    assert!(flowers.list().is_err(), "leaving it out would look as if it did not exist");
+    assert_eq!(flowers.list_lazy().len(), 2);
+    let selector = "metadata.name!=kube-root-ca.crt";
+    let unreadable =
+        format!("controller_runtime_cache_unreadable_total{{resource=\"configmaps where {selector}\"}}");
+    assert_eq!(metric(&manager, &unreadable).as_deref(), Some("1"));
+
+    client.create(&planted("c", "tulips")).await.unwrap();
+    let name = ObjectKey::<ConfigMap>::new("default", "b");
+    client.merge_patch(&name, &json!({ "data": { "bed": "tulips" } })).await.unwrap();
+    settle().await;
+    assert_eq!((bed("b").unwrap(), bed("c").unwrap()), (Flower::Tulips, Flower::Tulips));
+    assert_eq!(flowers.list().unwrap().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_are_found_by_namespace_and_labels_in_the_order_of_their_keys() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    for (namespace, name, tier) in [
+        ("kube-system", "a", "front"),
+        ("default", "b", "front"),
+        ("default", "a", "back"),
+        ("default", "c", "middle"),
+    ] {
+        let mut widget = widget(name, 1);
+        widget.metadata.namespace = Some(namespace.to_owned());
+        widget.metadata.labels = Some([("tier".to_owned(), tier.to_owned())].into());
+        client.create(&widget).await.unwrap();
+    }
+    let manager = manager(&env);
+    let widgets = manager.cached::<Widget>();
+    let _running = Running::start(manager).await;
+    let found = |selector: &str, namespace: Option<&str>| -> String {
+        let selection = widgets.select().labels(&selector.parse().unwrap());
+        let selection = match namespace {
+            Some(namespace) => selection.namespace(namespace),
+            None => selection,
+        };
+        assert_eq!(selection.list().unwrap().len(), selection.keys().len());
+        selection.keys().iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(found("", None), "default/a default/b default/c kube-system/a");
+    assert_eq!(found("", Some("default")), "default/a default/b default/c");
+    assert_eq!(found("tier=front", None), "default/b kube-system/a");
+    assert_eq!(found("tier in (front,back)", Some("default")), "default/a default/b");
+    assert_eq!(found("tier,tier!=front", None), "default/a default/c");
+    assert_eq!(found("", Some("nowhere")), "");
+    assert_eq!(widgets.stats().decodes, 4, "once each, however often they are read");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_index_follows_every_change_and_looks_at_nothing_else() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    for number in 0..50 {
+        client.create(&widget(&format!("w{number:02}"), number % 5)).await.unwrap();
+    }
+    let manager = manager(&env);
+    let (widgets, own) = (manager.cached::<Widget>(), manager.client());
+    let looked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&looked);
+    let by_size = widgets.index(move |widget| {
+        counted.fetch_add(1, SeqCst);
+        Some(widget.spec.size)
+    });
+    let _running = Running::start(manager).await;
+    assert_eq!((by_size.get(&3).unwrap().len(), looked.swap(0, SeqCst)), (10, 50));
+    assert_eq!(by_size.values(), [0, 1, 2, 3, 4]);
+
+    let size = |size: i32| json!({ "spec": { "size": size } });
+    client.merge_patch(&key("w03"), &size(9)).await.unwrap();
+    settle().await;
+    let names =
+        |size: &i32| -> Vec<String> { by_size.keys(size).iter().map(|key| key.name().to_owned()).collect() };
+    assert_eq!((names(&3).len(), names(&9), looked.swap(0, SeqCst)), (9, vec!["w03".to_owned()], 1));
+    own.merge_patch(&key("w08"), &size(9)).await.unwrap();
+    assert_eq!(names(&9), ["w03", "w08"], "our own writes are indexed at once");
+    client.delete_key(&key("w03")).await.unwrap();
+    client.delete_key(&key("w08")).await.unwrap();
+    settle().await;
+    assert!(names(&9).is_empty() && !by_size.values().contains(&9));
+
+    let late = widgets.index_by_meta(|meta| Some(meta.name().len()));
+    assert_eq!((late.values(), late.get_lazy(&3).len()), (vec![3], 48), "it knows the present at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_awaited_comes_or_its_absence_is_told_in_time() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    client.create(&widget("a", 1)).await.unwrap();
+    let manager = manager(&env);
+    let widgets = manager.cached::<Widget>();
+    let _running = Running::start(manager).await;
+    let minute = Duration::from_secs(60);
+
+    let begun = Instant::now();
+    let name = key("a");
+    let grown = widgets.until(&name, |widget| widget.is_some_and(|widget| widget.spec.size > 1), minute);
+    let grow = async {
+        sleep(Duration::from_secs(20)).await;
+        client.merge_patch(&name, &json!({ "spec": { "size": 2 } })).await.unwrap();
+    };
+    let (grown, ()) = tokio::join!(grown, grow);
+    assert_eq!((grown.unwrap().unwrap().spec.size, begun.elapsed()), (2, Duration::from_secs(20)));
+    assert!(
+        widgets.until(&key("b"), |widget| widget.is_none(), minute).await.unwrap().is_none(),
+        "it is so already"
+    );
+
+    let begun = Instant::now();
+    let late = widgets.until(&key("a"), |widget| widget.is_none(), minute).await.unwrap_err();
+    assert_eq!(begun.elapsed(), minute);
+    let version = widgets.get_lazy(&key("a")).unwrap().meta().resource_version().unwrap().to_string();
+    assert_eq!(
+        late.to_string(),
+        format!(
+            "widgets.example.com default/a was not as awaited within 60 s; it was last seen at version {version}"
+        )
+    );
+    assert!(matches!(late, UntilError::TimedOut { within, .. } if within == minute));
+}
