@@ -70,8 +70,13 @@
 //!
 //! `autoscaling/v1` keeps what it has no field for in the annotations of Kubernetes, but in the form of `autoscaling/v2`.
 //!
-//! Absent is what only a node, another server or an issuer of tokens could answer: `pods/log`, `pods/exec`, `pods/attach`,
-//! `pods/portforward`, `proxy` of pods, services and nodes, and `serviceaccounts/token`. There are no ComponentStatuses.
+//! A service account gets tokens from `serviceaccounts/token`, with audiences, a time and an object that they end with. The
+//! server knows who sends one and whose it is (TokenReview), whether or not it has other [`Tokens`]; one that holds no longer
+//! is 401. They are signed by HMAC, so that nobody but the server can check them, and there are no keys to publish
+//! (`/openid/v1/jwks`). With [`Tokens`] the key is new at each start, and with it tokens end.
+//!
+//! Absent is what only a node or another server could answer: `pods/log`, `pods/exec`, `pods/attach`, `pods/portforward`, and
+//! `proxy` of pods, services and nodes. ComponentStatuses are listed as a kind, and there are none of them.
 //!
 //! # What is not here
 //!

@@ -96,6 +96,8 @@ pub(crate) enum Act {
     Bind,
     /// Deletes a pod as far as its disruption budget allows.
     Evict,
+    /// Makes a token of a service account.
+    IssueToken,
     /// Says whose token it is.
     ReviewToken,
     /// Says who asks.

@@ -1,11 +1,12 @@
 //! Who somebody is, what somebody may do, and who asks for a certificate.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-use k8s_openapi::api::authentication::v1::{SelfSubjectReview, TokenReview};
+use k8s_openapi::api::authentication::v1::{SelfSubjectReview, TokenRequest, TokenReview};
 use k8s_openapi::api::authorization::v1::{
     LocalSubjectAccessReview, SelfSubjectAccessReview, SelfSubjectRulesReview, SubjectAccessReview,
 };
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Error};
 use kube_apiserver_embedded::{ApiServer, Options, Tokens, UserInfo};
@@ -44,10 +45,53 @@ async fn a_token_is_that_of_its_user_or_of_nobody() {
     let known = ask(&api, review("secret")).await.unwrap().status.unwrap();
     assert_eq!(known.authenticated, Some(true));
     assert_eq!(known.user.unwrap().username.as_deref(), Some("jane"));
+    assert_eq!(known.audiences.unwrap(), ["https://kubernetes.default.svc"]);
+    let elsewhere = json!({"metadata": {}, "spec": {"token": "secret", "audiences": ["vault"]}});
+    assert_eq!(ask(&api, elsewhere).await.unwrap().status.unwrap().authenticated, None);
     let unknown = ask(&api, review("guess")).await.unwrap().status.unwrap();
     assert_eq!(unknown.authenticated, None);
     assert!(unknown.error.is_some());
     assert!(matches!(ask(&api, review("")).await, Err(Error::Api(status)) if status.code == 400));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_account_gets_tokens_that_hold_for_a_while() {
+    let (server, client) = start();
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(client.clone());
+    let account = ask(&accounts, json!({"metadata": {"name": "robot"}})).await.unwrap();
+    let request = json!({"metadata": {}, "spec": {"audiences": [], "expirationSeconds": 1200}});
+    let request: TokenRequest = serde_json::from_value(request).unwrap();
+    let issued = accounts.create_token_request("robot", &PostParams::default(), &request).await.unwrap();
+    let token = issued.status.unwrap().token.unwrap();
+
+    // The token says who it is, over any way to the server.
+    let bearer = format!("Bearer {token}");
+    let who_am_i = async || {
+        let review = http::Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
+            .header("authorization", &bearer)
+            .header("content-type", "application/json")
+            .body(http_body_util::Full::from("{}"));
+        let answer = tower_service::Service::call(&mut server.service(), review.unwrap()).await.unwrap();
+        let code = answer.status().as_u16();
+        let body = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
+        (code, serde_json::from_slice::<Value>(&body).unwrap())
+    };
+    let (code, review) = who_am_i().await;
+    assert_eq!(
+        (code, &review["status"]["userInfo"]["username"]),
+        (201, &json!("system:serviceaccount:default:robot"))
+    );
+    assert_eq!(review["status"]["userInfo"]["uid"], json!(account.metadata.uid));
+
+    let reviews: Api<TokenReview> = Api::all(client);
+    let review = json!({"metadata": {}, "spec": {"token": token}});
+    let known = ask(&reviews, review.clone()).await.unwrap().status.unwrap();
+    assert_eq!(known.authenticated, Some(true));
+    tokio::time::sleep(std::time::Duration::from_secs(1200 + 61)).await;
+    let expired = ask(&reviews, review).await.unwrap().status.unwrap();
+    assert_eq!(expired.authenticated, None);
+    assert_eq!(expired.error.as_deref(), Some("[invalid bearer token, service account token has expired]"));
+    assert_eq!(who_am_i().await.0, 401);
 }
 
 #[tokio::test]

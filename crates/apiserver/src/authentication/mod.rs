@@ -4,11 +4,16 @@
 //! bearer token; a token that nobody has is refused, and a request without any comes from `system:anonymous`, who may ask
 //! for health and version alone. What the others may do is not restricted here.
 //!
+//! Whoever sends the token of a service account is that account, with and without [`Tokens`]. One that has expired, or whose
+//! account is gone, is refused: it must not make anybody admin. Without [`Tokens`] every other token is passed over, so
+//! that clients whose configuration has some token need no other.
+//!
 //! Texts and order follow kube-apiserver: its bearer token authenticator and the groups that it adds.
 
 mod anonymous;
 #[cfg(feature = "program")]
 mod file;
+mod service_account;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,11 +21,13 @@ use std::sync::Arc;
 
 use http::header::{self, HeaderMap};
 use http::request::Parts;
+use jiff::Timestamp;
 
 #[cfg(feature = "program")]
 pub use file::InvalidTokenFile;
 
 use crate::status::ApiError;
+pub(crate) use service_account::{Bound, Claims, Found, ISSUER, Issuer, Objects, Reference};
 
 /// The group of all who are members of nothing and may do everything.
 const MASTERS: &str = "system:masters";
@@ -37,6 +44,8 @@ pub struct UserInfo {
     pub uid: String,
     /// In the order in which they were given, `system:authenticated` last.
     pub groups: Vec<String>,
+    /// What else is known, by key: of a service account which token it sent, and to which pod and node that belongs.
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl UserInfo {
@@ -51,7 +60,7 @@ impl UserInfo {
         if !groups.iter().any(|group| group == AUTHENTICATED) {
             groups.push(AUTHENTICATED.to_owned());
         }
-        Self { name: name.into(), uid: uid.into(), groups }
+        Self { name: name.into(), uid: uid.into(), groups, extra: BTreeMap::new() }
     }
 
     /// Who everybody is where nobody is asked.
@@ -61,7 +70,7 @@ impl UserInfo {
 
     fn anonymous() -> Self {
         let groups = vec!["system:unauthenticated".to_owned()];
-        Self { name: anonymous::NAME.to_owned(), uid: String::new(), groups }
+        Self { name: anonymous::NAME.to_owned(), groups, ..Self::default() }
     }
 
     fn is_master(&self) -> bool {
@@ -120,11 +129,14 @@ impl Tokens {
 pub(crate) struct Authenticator {
     tokens: Option<Tokens>,
     admin: Arc<UserInfo>,
+    issuer: Issuer,
 }
 
 impl Authenticator {
-    pub(crate) fn new(tokens: Option<Tokens>) -> Self {
-        Self { tokens, admin: Arc::new(UserInfo::admin()) }
+    /// What nobody needs to prove may be guessed from the seed.
+    pub(crate) fn new(tokens: Option<Tokens>, seed: u64) -> Self {
+        let issuer = if tokens.is_some() { Issuer::random() } else { Issuer::from_seed(seed) };
+        Self { tokens, admin: Arc::new(UserInfo::admin()), issuer }
     }
 
     /// `None` if everybody is admin.
@@ -132,9 +144,33 @@ impl Authenticator {
         self.tokens.as_ref()
     }
 
-    /// The user of a bearer token, if somebody has it.
-    pub(crate) fn user_of(&self, token: &str) -> Option<Arc<UserInfo>> {
-        self.tokens.as_ref()?.users.get(token).cloned()
+    /// Who makes tokens of service accounts.
+    pub(crate) fn issuer(&self) -> &Issuer {
+        &self.issuer
+    }
+
+    /// The user of a bearer token, and for which of `audiences` it is.
+    ///
+    /// # Errors
+    /// Why it is nobody's, in words for a TokenReview.
+    pub(crate) fn user_of(
+        &self,
+        token: &str,
+        audiences: &[String],
+        now: Timestamp,
+        objects: &impl Objects,
+    ) -> Result<(Arc<UserInfo>, Vec<String>), String> {
+        if let Some(user) = self.tokens.as_ref().and_then(|tokens| tokens.users.get(token)) {
+            // These are for the API server, whatever they are.
+            let both: Vec<String> =
+                audiences.iter().filter(|audience| *audience == ISSUER).cloned().collect();
+            return if both.is_empty() { Err(INVALID.to_owned()) } else { Ok((Arc::clone(user), both)) };
+        }
+        if !service_account::claims_to_be_ours(token) {
+            return Err(INVALID.to_owned());
+        }
+        let found = self.issuer.user_of(token, audiences, now, objects);
+        found.map(|(user, both)| (Arc::new(user), both)).map_err(|why| format!("[{INVALID}, {why}]"))
     }
 
     /// The user of a request. `is_remote` tells that it came over a socket: without credentials, a caller in the process is
@@ -142,17 +178,25 @@ impl Authenticator {
     ///
     /// # Errors
     /// 401 for a token that nobody has, 403 for what the anonymous may not do.
-    pub(crate) fn authenticate(&self, head: &Parts, is_remote: bool) -> Result<Arc<UserInfo>, ApiError> {
-        let Some(tokens) = &self.tokens else {
-            return Ok(Arc::clone(&self.admin));
-        };
+    pub(crate) fn authenticate(
+        &self,
+        head: &Parts,
+        is_remote: bool,
+        now: impl Fn() -> Timestamp,
+        objects: &impl Objects,
+    ) -> Result<Arc<UserInfo>, ApiError> {
         match bearer(&head.headers) {
-            Some(token) => tokens
-                .users
-                .get(token)
-                .cloned()
-                .ok_or_else(|| ApiError::new(401, "Unauthorized", "Unauthorized")),
-            None if is_remote => {
+            Some(token) if self.tokens.is_none() && !service_account::claims_to_be_ours(token) => {
+                Ok(Arc::clone(&self.admin))
+            }
+            Some(token) => match self.user_of(token, &[ISSUER.to_owned()], now(), objects) {
+                Ok((user, _)) => Ok(user),
+                Err(why) => {
+                    tracing::debug!(why, "a token is refused");
+                    Err(ApiError::new(401, "Unauthorized", "Unauthorized"))
+                }
+            },
+            None if is_remote && self.tokens.is_some() => {
                 let user = UserInfo::anonymous();
                 anonymous::check(&user, head)?;
                 Ok(Arc::new(user))
@@ -161,6 +205,9 @@ impl Authenticator {
         }
     }
 }
+
+/// Why a token of which nothing is known is refused.
+const INVALID: &str = "invalid bearer token";
 
 /// The token of an `Authorization` header: its second word if the first is `Bearer`.
 fn bearer(headers: &HeaderMap) -> Option<&str> {

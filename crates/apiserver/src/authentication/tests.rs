@@ -2,6 +2,15 @@ use expect_test::{Expect, expect};
 
 use super::*;
 
+/// Nothing at all.
+struct Nowhere;
+
+impl Objects for Nowhere {
+    fn find(&self, _: &str, _: &str, _: &str) -> Option<Found> {
+        None
+    }
+}
+
 #[expect(clippy::needless_pass_by_value, reason = "expect![…] makes values")]
 fn check(request: &str, authorization: &str, expected: Expect) {
     let tokens = Tokens::new().with("t", UserInfo::new("jane", "u1", ["devs"]));
@@ -10,7 +19,12 @@ fn check(request: &str, authorization: &str, expected: Expect) {
     let request =
         if authorization.is_empty() { request } else { request.header(header::AUTHORIZATION, authorization) };
     let head = request.body(()).unwrap().into_parts().0;
-    expected.assert_eq(&match Authenticator::new(Some(tokens)).authenticate(&head, true) {
+    expected.assert_eq(&match Authenticator::new(Some(tokens), 0).authenticate(
+        &head,
+        true,
+        || Timestamp::UNIX_EPOCH,
+        &Nowhere,
+    ) {
         Ok(user) => format!("{} {}", user.name, user.groups.join("+")),
         Err(error) => format!("{} {}", error.code(), error.message()),
     });
@@ -66,10 +80,34 @@ fn without_a_token_little_is_public() {
 }
 
 #[test]
+fn a_token_that_says_it_is_of_this_server_must_be() {
+    let claims = base64::Engine::encode(
+        &base64::engine::general_purpose::URL_SAFE_NO_PAD,
+        r#"{"iss":"https://kubernetes.default.svc"}"#,
+    );
+    for tokens in [None, Some(Tokens::new())] {
+        for (token, refused) in [(format!("x.{claims}.y"), true), ("old".to_owned(), tokens.is_some())] {
+            let request =
+                http::Request::get("/api/v1/pods").header(header::AUTHORIZATION, format!("Bearer {token}"));
+            let head = request.body(()).unwrap().into_parts().0;
+            let authenticator = Authenticator::new(tokens.clone(), 0);
+            let user = authenticator.authenticate(&head, true, || Timestamp::UNIX_EPOCH, &Nowhere);
+            assert_eq!(
+                user.map(|user| user.name.clone()).map_err(|error| error.code()).is_err(),
+                refused,
+                "{token}"
+            );
+        }
+    }
+}
+
+#[test]
 fn callers_in_the_process_and_everybody_without_tokens_are_admin() {
     let head = http::Request::get("/api/v1/pods").body(()).unwrap().into_parts().0;
     for (tokens, is_remote) in [(Some(Tokens::new()), false), (None, false), (None, true)] {
-        let user = Authenticator::new(tokens).authenticate(&head, is_remote).unwrap();
+        let user = Authenticator::new(tokens, 0)
+            .authenticate(&head, is_remote, || Timestamp::UNIX_EPOCH, &Nowhere)
+            .unwrap();
         assert_eq!(*user, UserInfo::admin());
         assert_eq!(user.groups, ["system:masters", "system:authenticated"]);
     }

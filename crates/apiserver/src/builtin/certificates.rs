@@ -16,7 +16,7 @@ pub(crate) fn identify(user: &UserInfo, request: &mut Value) {
     put(spec, "username", text(&user.name));
     put(spec, "uid", text(&user.uid));
     put(spec, "groups", if user.groups.is_empty() { Value::Null } else { json!(user.groups) });
-    put(spec, "extra", Value::Null);
+    put(spec, "extra", if user.extra.is_empty() { Value::Null } else { json!(user.extra) });
 }
 
 /// What is asked for stays; `/approval` writes conditions, `/status` conditions and the certificate.

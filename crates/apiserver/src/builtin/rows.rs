@@ -78,7 +78,7 @@ pub(super) static KINDS: &[Kind] = &[
     Kind { selectable: || vec![typed("status.replicas", "0")], ..kind("v1", "replicationcontrollers", SPEC) },
     kind("v1", "resourcequotas", RETURNED),
     Kind { selectable: || vec![field("type")], ..kind("v1", "secrets", RULES) },
-    kind("v1", "serviceaccounts", RETURNED),
+    Kind { subresources: &["token"], ..kind("v1", "serviceaccounts", RETURNED) },
     Kind {
         selectable: || vec![field("spec.clusterIP"), field("spec.type")],
         ..kind(
@@ -182,6 +182,7 @@ pub(super) fn act(plural: &str, subresource: &str) -> Option<Act> {
     match (plural, subresource) {
         ("bindings", "") | ("pods", "binding") => Some(Act::Bind),
         ("pods", "eviction") => Some(Act::Evict),
+        ("serviceaccounts", "token") => Some(Act::IssueToken),
         ("tokenreviews", "") => Some(Act::ReviewToken),
         ("selfsubjectreviews", "") => Some(Act::ReviewSelf),
         ("subjectaccessreviews" | "localsubjectaccessreviews", "") => Some(Act::ReviewAccess),

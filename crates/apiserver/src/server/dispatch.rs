@@ -59,7 +59,7 @@ where
     B::Error: std::fmt::Display,
 {
     let is_remote = head.extensions.get::<Closing>().is_some();
-    match server.authenticator.authenticate(head, is_remote) {
+    match server.authenticator.authenticate(head, is_remote, || server.clock.now(), &**server) {
         Ok(user) => {
             head.extensions.insert(Arc::clone(&user));
             let mut warnings = Warnings::default();

@@ -218,7 +218,7 @@ impl ApiServer {
 
     fn begin(options: Options, store: Store<StorageKey>, journal: Option<Journal>) -> Self {
         let clock = Clock::start(options.epoch);
-        let authenticator = Authenticator::new(options.tokens);
+        let authenticator = Authenticator::new(options.tokens, options.seed);
         let builtin = crate::builtin::served();
         let registry = Registry::builtin(
             builtin.into_iter().map(|(resource, schema)| Served::new(resource, schema, None)).collect(),

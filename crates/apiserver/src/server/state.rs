@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Profile;
-use crate::authentication::Authenticator;
+use crate::authentication::{Authenticator, Found, Objects};
 use crate::clock::Clock;
 use crate::faults::Injector;
 use crate::persistence::Journal;
@@ -263,6 +263,19 @@ impl Server {
     /// A number below `bound`, which must be positive.
     pub(crate) fn random_below(&self, bound: u64) -> u64 {
         self.random.lock().u64(..bound)
+    }
+}
+
+impl Objects for Server {
+    fn find(&self, plural: &str, namespace: &str, name: &str) -> Option<Found> {
+        let served = self.registry().get("", "v1", plural).cloned()?;
+        let stored = self.read(|store| store.get(served.storage(), &Key::new(namespace, name)).cloned())?;
+        let object = served.value(&stored);
+        let text = |field: &str| object["metadata"][field].as_str();
+        Some(Found {
+            uid: text("uid").unwrap_or_default().to_owned(),
+            deleted: text("deletionTimestamp").and_then(|time| time.parse().ok()),
+        })
     }
 }
 

@@ -128,11 +128,15 @@ impl Player<'_> {
         let (place, wanted) = &wait.until;
         let deadline = Instant::now() + Duration::from_secs(wait.seconds);
         loop {
-            let request = HttpRequest::builder()
+            let mut request = HttpRequest::builder()
                 .method(&*wait.method)
                 .uri(self.path(&wait.path))
                 .header("Accept", "application/json");
-            let answer = self.send(&context, request, String::new()).await?;
+            if let Some(content_type) = &wait.content_type {
+                request = request.header("Content-Type", content_type);
+            }
+            let body = wait.body.as_ref().map_or_else(String::new, |body| self.body(body.get()));
+            let answer = self.send(&context, request, body).await?;
             let status = answer.status;
             let text = self.text(&context, answer).await?;
             let present = match &**place {
@@ -240,6 +244,10 @@ impl Player<'_> {
         }
         if let Some(content_type) = &request.content_type {
             builder = builder.header("Content-Type", content_type);
+        }
+        if let Some(auth) = &request.auth {
+            let token = self.bindings.expand(&auth.token);
+            builder = builder.header("Authorization", format!("Bearer {token}"));
         }
         let body = request.body.as_ref().map_or_else(String::new, |body| self.body(body.get()));
         self.send(context, builder, body).await

@@ -45,6 +45,14 @@ pub(crate) struct Request {
     pub(crate) content_type: Option<String>,
     /// Kept as written: the order of its keys shows in warnings about them.
     pub(crate) body: Option<Box<RawValue>>,
+    /// Who sends it, if not the admin.
+    pub(crate) auth: Option<Auth>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Auth {
+    pub(crate) token: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -88,6 +96,9 @@ pub(crate) struct Wait {
     #[serde(default = "get")]
     pub(crate) method: String,
     pub(crate) path: String,
+    #[serde(rename = "contentType")]
+    pub(crate) content_type: Option<String>,
+    pub(crate) body: Option<Box<RawValue>>,
     /// A dotted path into the answer, or `status_code`, and the value to wait for.
     pub(crate) until: (String, Value),
     pub(crate) seconds: u64,

@@ -262,6 +262,17 @@ async fn explain_and_api_resources_read_the_published_schemas() {
     }
 }
 
+#[tokio::test]
+async fn a_service_account_gets_a_token_that_says_who_it_is() {
+    for kubectl in Session::all().await {
+        let name = "create serviceaccount robot";
+        assert_eq!(kubectl.run(name).await, "serviceaccount/robot created\n");
+        let token = kubectl.run("create token robot --duration=20m").await;
+        let ask = format!("--token={} get configmaps --all-namespaces -o name", token.trim());
+        kubectl.run(&ask).await;
+    }
+}
+
 /// A ConfigMap, with an owner of which the uid is known.
 fn child(name: &str, uid: &str) -> String {
     format!(

@@ -3,6 +3,7 @@
 mod binding;
 mod eviction;
 mod review;
+mod token;
 
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ pub(crate) fn run(call: &mut Call, act: Act, bytes: &Bytes) -> Result<Reply, Api
     match act {
         Act::Bind => binding::run(call, bytes),
         Act::Evict => eviction::run(call, bytes),
+        Act::IssueToken => token::run(call, bytes),
         Act::ReviewToken => review::run(call, bytes, review::of_token),
         Act::ReviewSelf => review::run(call, bytes, review::of_self),
         Act::ReviewAccess => review::run(call, bytes, review::of_access),

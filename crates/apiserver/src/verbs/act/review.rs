@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::reply::{self, Reply};
 use super::super::{Call, metadata};
-use crate::authentication::UserInfo;
+use crate::authentication::{ISSUER, UserInfo};
 use crate::request::query::{WriteOptions, quote};
 use crate::status::{ApiError, FieldError};
 
@@ -41,9 +41,15 @@ pub(super) fn of_token(call: &Call, review: &mut Value) -> Result<Value, ApiErro
     if token.is_empty() {
         return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
     }
-    Ok(match call.server.authenticator.user_of(token) {
-        Some(user) => json!({"authenticated": true, "user": info(&user)}),
-        None => json!({"user": {}, "error": "invalid bearer token"}),
+    let asked = review["spec"]["audiences"].as_array().into_iter().flatten();
+    let mut audiences: Vec<String> = asked.filter_map(Value::as_str).map(str::to_owned).collect();
+    if audiences.is_empty() {
+        audiences.push(ISSUER.to_owned());
+    }
+    let server = &call.server;
+    Ok(match server.authenticator.user_of(token, &audiences, server.clock.now(), &**server) {
+        Ok((user, audiences)) => json!({"authenticated": true, "user": info(&user), "audiences": audiences}),
+        Err(why) => json!({"user": {}, "error": why}),
     })
 }
 
@@ -112,5 +118,9 @@ pub(super) fn of_rules(_: &Call, review: &mut Value) -> Result<Value, ApiError> 
 }
 
 fn info(user: &UserInfo) -> Value {
-    json!({"username": user.name, "uid": user.uid, "groups": user.groups})
+    let mut info = json!({"username": user.name, "uid": user.uid, "groups": user.groups});
+    if !user.extra.is_empty() {
+        info["extra"] = json!(user.extra);
+    }
+    info
 }

@@ -1,0 +1,246 @@
+//! Tokens of service accounts: how they are made, and what must hold when one comes back.
+//!
+//! A token is a JSON Web Token with the claims that kube-apiserver writes. It is signed with a key that this server alone has,
+//! by HMAC, so that nobody else can check it: others ask by TokenReview. Claims, texts and tolerances follow
+//! `pkg/serviceaccount` of Kubernetes.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use hmac::{Hmac, KeyInit, Mac};
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::UserInfo;
+
+/// Who issues the tokens of this server, and whom they are for unless they say otherwise.
+pub(crate) const ISSUER: &str = "https://kubernetes.default.svc";
+/// Clocks may differ by this much.
+const LEEWAY: SignedDuration = SignedDuration::from_secs(60);
+/// A longer text is no token of this server.
+const MAX_LENGTH: usize = 16 << 10;
+const INVALIDATED: &str = "service account token has been invalidated";
+
+/// Whatever a token names must be there when it is used.
+pub(crate) trait Objects {
+    /// The object of the core group with this name; `None` if there is none.
+    fn find(&self, plural: &str, namespace: &str, name: &str) -> Option<Found>;
+}
+
+/// What is known of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) uid: String,
+    /// When it was, or is to be, gone.
+    pub(crate) deleted: Option<Timestamp>,
+}
+
+/// An object by name, and by the uid that tells it from others of that name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Reference {
+    pub(crate) name: String,
+    /// Empty for a node that does not exist.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) uid: String,
+}
+
+/// What a token says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Claims {
+    pub(crate) aud: Vec<String>,
+    pub(crate) exp: i64,
+    pub(crate) iat: i64,
+    pub(crate) iss: String,
+    /// Names the token.
+    pub(crate) jti: String,
+    #[serde(rename = "kubernetes.io")]
+    pub(crate) bound: Bound,
+    pub(crate) nbf: i64,
+    pub(crate) sub: String,
+}
+
+/// What a token belongs to: it ends with any of these.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Bound {
+    pub(crate) namespace: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) node: Option<Reference>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pod: Option<Reference>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) secret: Option<Reference>,
+    pub(crate) serviceaccount: Reference,
+}
+
+impl Claims {
+    /// Those of a new token. Without audiences it is for the API server.
+    pub(crate) fn new(id: String, bound: Bound, audiences: &[String], now: Timestamp, seconds: i64) -> Self {
+        let begin = now.as_second();
+        let aud = if audiences.is_empty() { vec![ISSUER.to_owned()] } else { audiences.to_vec() };
+        let sub = user_name(&bound);
+        Self {
+            aud,
+            exp: begin.saturating_add(seconds),
+            iat: begin,
+            iss: ISSUER.to_owned(),
+            jti: id,
+            bound,
+            nbf: begin,
+            sub,
+        }
+    }
+
+    /// Why these claims hold no longer, or not yet.
+    fn check(&self, now: Timestamp, objects: &impl Objects) -> Result<(), String> {
+        let leeway = LEEWAY.as_secs();
+        if now.as_second() > self.exp.saturating_add(leeway) {
+            return Err("service account token has expired".to_owned());
+        }
+        if now.as_second() < self.nbf.saturating_sub(leeway) {
+            return Err("service account token is not valid yet".to_owned());
+        }
+        let bound = &self.bound;
+        let namespace = bound.namespace.as_str();
+        check_object(objects, now, "serviceaccounts", "service account", namespace, &bound.serviceaccount)?;
+        if let Some(secret) = &bound.secret {
+            check_object(objects, now, "secrets", "secret", namespace, secret)?;
+        }
+        if let Some(pod) = &bound.pod {
+            // The node of a pod may go before the pod does.
+            return check_object(objects, now, "pods", "pod", namespace, pod);
+        }
+        bound.node.as_ref().map_or(Ok(()), |node| check_object(objects, now, "nodes", "node", "", node))
+    }
+
+    fn user(&self) -> UserInfo {
+        let bound = &self.bound;
+        let groups =
+            ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{}", bound.namespace)];
+        let mut user = UserInfo::new(user_name(bound), bound.serviceaccount.uid.clone(), groups);
+        let mut extra = |key: &str, value: String| {
+            if !value.is_empty() {
+                user.extra.insert(format!("authentication.kubernetes.io/{key}"), vec![value]);
+            }
+        };
+        extra("credential-id", format!("JTI={}", self.jti));
+        for (kind, object) in [("pod", &bound.pod), ("node", &bound.node)] {
+            if let Some(object) = object {
+                extra(&format!("{kind}-name"), object.name.clone());
+                extra(&format!("{kind}-uid"), object.uid.clone());
+            }
+        }
+        user
+    }
+}
+
+fn user_name(bound: &Bound) -> String {
+    format!("system:serviceaccount:{}:{}", bound.namespace, bound.serviceaccount.name)
+}
+
+fn check_object(
+    objects: &impl Objects,
+    now: Timestamp,
+    plural: &str,
+    what: &str,
+    namespace: &str,
+    named: &Reference,
+) -> Result<(), String> {
+    let found = objects.find(plural, namespace, &named.name).ok_or(INVALIDATED)?;
+    if found.deleted.is_some_and(|deleted| now.duration_since(deleted) > LEEWAY) {
+        return Err(INVALIDATED.to_owned());
+    }
+    if found.uid != named.uid {
+        return Err(format!("{what} UID ({}) does not match claim ({})", found.uid, named.uid));
+    }
+    Ok(())
+}
+
+/// Makes tokens and knows its own.
+pub(crate) struct Issuer {
+    key: Hmac<Sha256>,
+}
+
+impl Issuer {
+    /// An issuer whose tokens are the same for the same seed: for servers where nobody needs a token.
+    pub(crate) fn from_seed(seed: u64) -> Self {
+        Self::with_key(&Sha256::digest(format!("tokens of service accounts {seed}")))
+    }
+
+    /// An issuer whose tokens nobody can guess. A seed would not do: all uids of the server come from it.
+    ///
+    /// # Panics
+    /// If the operating system has no random bytes.
+    pub(crate) fn random() -> Self {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).expect("the operating system has random bytes");
+        Self::with_key(&key)
+    }
+
+    fn with_key(key: &[u8]) -> Self {
+        Self { key: Hmac::new_from_slice(key).expect("HMAC takes keys of any length") }
+    }
+
+    /// The token with these claims.
+    pub(crate) fn sign(&self, claims: &Claims) -> String {
+        let claims = serde_json::to_vec(claims).expect("claims are texts and numbers");
+        let signed =
+            format!("{}.{}", BASE64.encode(br#"{"alg":"HS256","typ":"JWT"}"#), BASE64.encode(claims));
+        let signature = self.key.clone().chain_update(&signed).finalize().into_bytes();
+        format!("{signed}.{}", BASE64.encode(signature))
+    }
+
+    /// Whose token it is, and for which of `audiences`.
+    ///
+    /// # Errors
+    /// Why it is nobody's, in words for a TokenReview.
+    pub(crate) fn user_of(
+        &self,
+        token: &str,
+        audiences: &[String],
+        now: Timestamp,
+        objects: &impl Objects,
+    ) -> Result<(UserInfo, Vec<String>), String> {
+        let invalid = || "invalid signature".to_owned();
+        let (signed, signature) = token.rsplit_once('.').ok_or_else(invalid)?;
+        let signature = BASE64.decode(signature).map_err(|_| invalid())?;
+        self.key.clone().chain_update(signed).verify_slice(&signature).map_err(|_| invalid())?;
+        let claims = claims_of(token).ok_or_else(invalid)?;
+        let both: Vec<String> =
+            claims.aud.iter().filter(|audience| audiences.contains(audience)).cloned().collect();
+        if both.is_empty() {
+            return Err(format!(
+                "token audiences {:?} is invalid for the target audiences {audiences:?}",
+                claims.aud
+            ));
+        }
+        claims.check(now, objects)?;
+        Ok((claims.user(), both))
+    }
+}
+
+/// Whether a text says that it is a token of this server, true or not. Whatever else it is, it is nobody's here.
+pub(crate) fn claims_to_be_ours(token: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Issued {
+        iss: String,
+    }
+    payload::<Issued>(token).is_some_and(|issued| issued.iss == ISSUER)
+}
+
+fn claims_of(token: &str) -> Option<Claims> {
+    payload(token)
+}
+
+fn payload<T: serde::de::DeserializeOwned>(token: &str) -> Option<T> {
+    if token.len() > MAX_LENGTH {
+        return None;
+    }
+    let parts: Vec<&str> = token.splitn(4, '.').collect();
+    let [_, payload, _] = *parts.as_slice() else {
+        return None;
+    };
+    serde_json::from_slice(&BASE64.decode(payload).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests;

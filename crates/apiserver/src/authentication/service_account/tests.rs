@@ -1,0 +1,186 @@
+use expect_test::{Expect, expect};
+
+use super::*;
+
+/// What there is: a line each, `plural namespace/name uid`, and when it was deleted.
+struct Cluster(&'static str);
+
+impl Objects for Cluster {
+    fn find(&self, plural: &str, namespace: &str, name: &str) -> Option<Found> {
+        self.0.lines().find_map(|line| {
+            let mut words = line.split_whitespace();
+            (words.next()? == plural && words.next()? == format!("{namespace}/{name}")).then_some(())?;
+            let uid = words.next()?.to_owned();
+            Some(Found { uid, deleted: words.next().map(|time| time.parse().unwrap()) })
+        })
+    }
+}
+
+const ALL: &str = "serviceaccounts a/robot u1\npods a/p u2\nsecrets a/s u3\nnodes /n u4";
+
+fn named(name: &str, uid: &str) -> Reference {
+    Reference { name: name.to_owned(), uid: uid.to_owned() }
+}
+
+fn bound() -> Bound {
+    Bound {
+        namespace: "a".to_owned(),
+        node: None,
+        pod: None,
+        secret: None,
+        serviceaccount: named("robot", "u1"),
+    }
+}
+
+fn claims(bound: Bound, audiences: &[&str]) -> Claims {
+    let audiences: Vec<String> = audiences.iter().map(|audience| (*audience).to_owned()).collect();
+    Claims::new("id".to_owned(), bound, &audiences, at("12:00:00"), 600)
+}
+
+fn at(time: &str) -> Timestamp {
+    format!("2026-01-02T{time}Z").parse().unwrap()
+}
+
+/// The user that a token with these claims is of, at a time of its day.
+#[expect(clippy::needless_pass_by_value, reason = "expect![…] makes values")]
+fn check(claims: &Claims, time: &str, cluster: &'static str, expected: Expect) {
+    let issuer = Issuer::from_seed(1);
+    let token = issuer.sign(claims);
+    assert!(claims_to_be_ours(&token));
+    let audiences = [ISSUER.to_owned(), "vault".to_owned()];
+    expected.assert_eq(&match issuer.user_of(&token, &audiences, at(time), &Cluster(cluster)) {
+        Ok((user, audiences)) => {
+            let extra: Vec<String> =
+                user.extra.iter().map(|(key, values)| format!("{key}={}", values.join("+"))).collect();
+            format!(
+                "{} {} {}\n{}\nfor {}",
+                user.name,
+                user.uid,
+                user.groups.join("+"),
+                extra.join("\n"),
+                audiences.join("+")
+            )
+        }
+        Err(why) => why,
+    });
+}
+
+#[test]
+fn a_token_is_that_of_its_account() {
+    check(
+        &claims(bound(), &[]),
+        "12:00:00",
+        ALL,
+        expect![[r"
+            system:serviceaccount:a:robot u1 system:serviceaccounts+system:serviceaccounts:a+system:authenticated
+            authentication.kubernetes.io/credential-id=JTI=id
+            for https://kubernetes.default.svc"]],
+    );
+    let pod = Bound { pod: Some(named("p", "u2")), node: Some(named("gone", "")), ..bound() };
+    check(
+        &claims(pod, &["vault", "other"]),
+        "12:00:00",
+        ALL,
+        expect![[r"
+            system:serviceaccount:a:robot u1 system:serviceaccounts+system:serviceaccounts:a+system:authenticated
+            authentication.kubernetes.io/credential-id=JTI=id
+            authentication.kubernetes.io/node-name=gone
+            authentication.kubernetes.io/pod-name=p
+            authentication.kubernetes.io/pod-uid=u2
+            for vault"]],
+    );
+    check(
+        &claims(bound(), &["other"]),
+        "12:00:00",
+        ALL,
+        expect![[
+            r#"token audiences ["other"] is invalid for the target audiences ["https://kubernetes.default.svc", "vault"]"#
+        ]],
+    );
+}
+
+#[test]
+fn a_token_holds_for_its_time_and_a_minute() {
+    let token = claims(bound(), &[]);
+    let user = expect![[r"
+        system:serviceaccount:a:robot u1 system:serviceaccounts+system:serviceaccounts:a+system:authenticated
+        authentication.kubernetes.io/credential-id=JTI=id
+        for https://kubernetes.default.svc"]];
+    check(&token, "12:11:00", ALL, user);
+    check(&token, "12:11:01", ALL, expect!["service account token has expired"]);
+    check(&token, "11:58:59", ALL, expect!["service account token is not valid yet"]);
+}
+
+#[test]
+fn a_token_ends_with_what_it_belongs_to() {
+    let gone = || expect!["service account token has been invalidated"];
+    check(&claims(bound(), &[]), "12:00:00", "", gone());
+    check(
+        &claims(bound(), &[]),
+        "12:00:00",
+        "serviceaccounts a/robot u9",
+        expect!["service account UID (u9) does not match claim (u1)"],
+    );
+    for (bound, what) in [
+        (Bound { pod: Some(named("p", "u2")), ..bound() }, "pods a/p u2"),
+        (Bound { secret: Some(named("s", "u3")), ..bound() }, "secrets a/s u3"),
+        (Bound { node: Some(named("n", "u4")), ..bound() }, "nodes /n u4"),
+    ] {
+        let without: &'static str = Box::leak(ALL.replace(what, "").into_boxed_str());
+        check(&claims(bound.clone(), &[]), "12:00:00", without, gone());
+        let deleted: &'static str =
+            Box::leak(ALL.replace(what, &format!("{what} 2026-01-02T11:59:00Z")).into_boxed_str());
+        let token = Issuer::from_seed(1).sign(&claims(bound.clone(), &[]));
+        let ours = [ISSUER.to_owned()];
+        let issuer = Issuer::from_seed(1);
+        assert!(
+            issuer.user_of(&token, &ours, at("12:00:00"), &Cluster(deleted)).is_ok(),
+            "{what}: within a minute"
+        );
+        check(&claims(bound, &[]), "12:00:01", deleted, gone());
+    }
+}
+
+#[test]
+fn what_others_signed_or_changed_is_refused() {
+    let issuer = Issuer::from_seed(1);
+    let token = issuer.sign(&claims(bound(), &[]));
+    let ask = |token: &str| issuer.user_of(token, &[ISSUER.to_owned()], at("12:00:00"), &Cluster(ALL));
+    assert!(ask(&token).is_ok());
+    let parts: Vec<&str> = token.split('.').collect();
+    let forged =
+        BASE64.encode(String::from_utf8(BASE64.decode(parts[1]).unwrap()).unwrap().replace("robot", "admin"));
+    let none = BASE64.encode(r#"{"alg":"none"}"#);
+    for bad in [
+        Issuer::from_seed(2).sign(&claims(bound(), &[])),
+        Issuer::random().sign(&claims(bound(), &[])),
+        format!("{}.{forged}.{}", parts[0], parts[2]),
+        format!("{none}.{}.{}", parts[1], parts[2]),
+        format!("{none}.{}.", parts[1]),
+        format!("{}.{}", parts[0], parts[1]),
+        format!("{token}.x"),
+        format!("{token}é"),
+        String::new(),
+    ] {
+        assert_eq!(ask(&bad).unwrap_err(), "invalid signature", "{bad}");
+    }
+}
+
+#[test]
+fn a_text_is_ours_by_its_issuer_alone() {
+    let of = |payload: &str| format!("x.{}.y", BASE64.encode(payload));
+    assert!(claims_to_be_ours(&of(r#"{"iss":"https://kubernetes.default.svc"}"#)));
+    for other in [
+        "secret".to_owned(),
+        of(r#"{"iss":"https://accounts.example.com"}"#),
+        of("{}"),
+        of("["),
+        "a.b".to_owned(),
+        format!(
+            "x.{}.y",
+            BASE64.encode(format!(r#"{{"iss":"{ISSUER}","pad":"{}"}}"#, "x".repeat(MAX_LENGTH)))
+        ),
+    ] {
+        assert!(!claims_to_be_ours(&other), "{other}");
+    }
+}
