@@ -2,9 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, EvictParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, EvictParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::Status;
-use kube::{Client, Error};
+use kube::{Client, Error, ResourceExt};
 use kube_apiserver_embedded::{ApiServer, Options};
 use serde_json::{Value, json};
 
@@ -35,6 +35,24 @@ fn status(error: Error) -> Box<Status> {
     match error {
         Error::Api(status) => status,
         other => panic!("{other}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_are_selected_by_their_node_under_its_old_name_too() {
+    let (_server, _, pods) = pod("bound").await;
+    bind(&pods, "bound", &binding("bound", "n1")).await.unwrap();
+    let free = json!({"metadata": {"name": "free"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    pods.create(&PostParams::default(), &serde_json::from_value(free).unwrap()).await.unwrap();
+    for (selector, expected) in [
+        ("spec.nodeName=n1", "bound"),
+        ("spec.host=n1", "bound"),
+        ("spec.host!=n1", "free"),
+        ("spec.host=,status.phase=Pending", "free"),
+    ] {
+        let found = pods.list(&ListParams::default().fields(selector)).await.unwrap();
+        let names: Vec<String> = found.iter().map(ResourceExt::name_any).collect();
+        assert_eq!(names, [expected], "{selector}");
     }
 }
 

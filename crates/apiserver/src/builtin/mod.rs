@@ -9,6 +9,7 @@ mod complete;
 pub(crate) mod data;
 mod defaults;
 mod event;
+mod kept;
 mod kinds;
 mod message;
 mod pod;

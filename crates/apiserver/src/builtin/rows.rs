@@ -217,6 +217,8 @@ fn pod_fields() -> Vec<SelectableField> {
     ];
     let mut fields: Vec<SelectableField> = texts.into_iter().map(field).collect();
     fields.push(typed("spec.hostNetwork", "false"));
+    // What `spec.nodeName` was called before v1.
+    fields.push(SelectableField { paths: vec![path("spec.nodeName")], ..field("spec.host") });
     fields.push(SelectableField { paths: vec![path("status.podIP")], ..field("status.podIPs") });
     fields
 }

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::{event, pod_spec, pod_update, workload};
+use super::{event, kept, pod_spec, pod_update, workload};
 use crate::resource::Resource;
 use crate::status::FieldError;
 
@@ -12,60 +12,20 @@ use crate::status::FieldError;
 pub(super) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     match (resource.group.as_str(), resource.kind.as_str()) {
         ("" | "events.k8s.io", "Event") => event::validate(resource, new, old.is_none()),
-        ("", "ConfigMap" | "Secret") => kept_data(resource, new, old),
         ("apps", "Deployment" | "ReplicaSet" | "DaemonSet" | "StatefulSet") => {
             workload::validate(resource, new, old)
         }
-        ("apps", "ControllerRevision") => controller_revision(new, old),
+        ("apps", "ControllerRevision") => kept::controller_revision(new, old),
         ("", "Pod") => match old {
             Some(old) => pod_update::validate(old, new),
             None => pod_spec::validate(resource, new),
         },
-        _ => pod_spec::validate(resource, new),
-    }
-}
-
-/// Data that is immutable stays so, and the type of a Secret too.
-fn kept_data(resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let Some(old) = old else {
-        return errors;
-    };
-    if resource.kind == "Secret" && new["type"] != old["type"] {
-        errors.push(FieldError::invalid("type", &new["type"].to_string(), "field is immutable"));
-    }
-    if old["immutable"] == true {
-        let mut kept = |field: &str| {
-            let why = "field is immutable when `immutable` is set";
-            errors.push(FieldError::forbidden(field, why));
-        };
-        if new["immutable"] != true {
-            kept("immutable");
-        }
-        for field in ["data", "binaryData"] {
-            if new[field] != old[field] {
-                kept(field);
-            }
+        _ => {
+            let mut errors = pod_spec::validate(resource, new);
+            errors.extend(old.into_iter().flat_map(|old| kept::validate(resource, old, new)));
+            errors
         }
     }
-    errors
-}
-
-/// A revision is what a workload was, and stays that.
-fn controller_revision(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    if let Some(number) = new["revision"].as_i64().filter(|number| *number < 0) {
-        let why = "must be greater than or equal to 0";
-        errors.push(FieldError::invalid("revision", &number.to_string(), why));
-    }
-    match old {
-        None if new["data"].is_null() => errors.push(FieldError::required("data", "data is mandatory")),
-        Some(old) if old["data"] != new["data"] || old["revision"] != new["revision"] => {
-            errors.push(FieldError::invalid("data", &new["data"].to_string(), "field is immutable"));
-        }
-        _ => {}
-    }
-    errors
 }
 
 /// What clients are told about an object that is accepted.
