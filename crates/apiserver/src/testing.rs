@@ -52,6 +52,7 @@ pub(crate) fn call(server: &Arc<Server>, path: &str) -> Call {
         user_agent: String::new(),
         user: Arc::new(UserInfo::admin()),
         warnings: Warnings::default(),
+        stale: None,
     }
 }
 

@@ -36,6 +36,19 @@ async fn get(service: &mut ApiService, path: &str, headers: &[(&str, &str)]) -> 
 }
 
 #[tokio::test]
+async fn what_is_no_longer_supported_is_refused() {
+    let mut service = ApiServer::start(Options::default()).service();
+    for query in ["export=true", "export"] {
+        let (code, _, body) = get(&mut service, &format!("/api/v1/namespaces/default?{query}"), &[]).await;
+        let status: Value = serde_json::from_slice(&body).unwrap();
+        let why = "the export parameter, deprecated since v1.14, is no longer supported";
+        assert_eq!((code, status["message"].as_str()), (400, Some(why)), "{query}");
+    }
+    let (code, _, _) = get(&mut service, "/api/v1/namespaces/default?export=false", &[]).await;
+    assert_eq!(code, 200);
+}
+
+#[tokio::test]
 async fn every_answer_has_an_audit_id_and_the_request_may_choose_it() {
     let mut service = ApiServer::start(Options::default().seed(3)).service();
     let mut ids = Vec::new();

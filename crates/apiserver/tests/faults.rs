@@ -3,13 +3,18 @@
 
 use expect_test::expect;
 use futures::{Stream, StreamExt};
+use http_body_util::BodyExt;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{
+    Api, DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
+};
 use kube::{Client, ResourceExt};
-use kube_apiserver_embedded::faults::{Action, ConnectionReset, Failure, Rule, Verb, WatchFault, When};
-use kube_apiserver_embedded::{ApiServer, Options};
-use serde_json::json;
+use kube_apiserver_embedded::faults::{
+    Action, Answer, ConnectionReset, Failure, Rule, Verb, WatchFault, When,
+};
+use kube_apiserver_embedded::{ApiServer, ListenOptions, Options, Tokens};
+use serde_json::{Value, json};
 use tokio::time::{Duration, Instant, advance, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -264,6 +269,287 @@ async fn an_evicted_history_ends_the_watches_that_needed_it() {
     create(&api, "c").await.unwrap();
     assert_eq!(up_to_date.next().await.as_deref(), Some("+c"));
     assert_eq!(faults.journal().to_string(), "history of configmaps evicted\n");
+}
+
+/// A request in process, or over a socket; code and body of its answer.
+async fn raw(client: &Client, method: &str, path: &str, body: &str) -> kube::Result<(u16, String)> {
+    let request =
+        http::Request::builder().method(method).uri(path).header("content-type", "application/json");
+    let response = client.send(request.body(body.to_owned().into_bytes().into()).unwrap()).await?;
+    let code = response.status().as_u16();
+    let body = response.into_body().collect().await?.to_bytes();
+    Ok((code, String::from_utf8_lossy(&body).into_owned()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_answer_can_be_given() {
+    let (server, api) = start();
+    let page = Answer::new(502, "text/html", "<h1>Bad Gateway</h1>");
+    server.faults().add(Rule::new(Action::Answer(page)).verb(Verb::Create).once());
+    let client = Client::new(server.service(), "default");
+    let (code, body) = raw(&client, "POST", "/api/v1/namespaces/default/configmaps", "{}").await.unwrap();
+    assert_eq!((code, body.as_str()), (502, "<h1>Bad Gateway</h1>"));
+    assert_eq!(api.list(&ListParams::default()).await.unwrap().items.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_cut_in_its_body() {
+    let (server, api) = start();
+    create(&api, "a").await.unwrap();
+    let client = Client::new(server.service(), "default");
+    let path = "/api/v1/namespaces/default/configmaps/a";
+    let whole = raw(&client, "GET", path, "").await.unwrap().1;
+    let faults = server.faults();
+    let id = faults.add(Rule::new(Action::Truncate(10)));
+    let error = raw(&client, "GET", path, "").await.unwrap_err();
+    assert!(format!("{error:?}").contains("ConnectionReset"), "{error:?}");
+    faults.remove(id);
+    let id = faults.add(Rule::new(Action::Truncate(whole.len() as u64)));
+    assert_eq!(raw(&client, "GET", path, "").await.unwrap().1, whole, "as long as it is, it is whole");
+    faults.remove(id);
+    // A watch breaks off within an event.
+    faults.add(Rule::new(Action::Truncate(whole.len() as u64 / 2)).verb(Verb::Watch));
+    let mut events = api.watch(&WatchParams::default(), "0").await.unwrap().boxed();
+    assert!(events.next().await.unwrap().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_of_any_state_get_an_old_one_and_others_do_not() {
+    let (server, api) = start();
+    for name in ["a", "b", "c"] {
+        create(&api, name).await.unwrap();
+    }
+    server.faults().add(Rule::new(Action::StaleRead { behind: 2 }).resource("", "configmaps"));
+    let names = async |parameters: &ListParams| {
+        let list = api.list(parameters).await.unwrap();
+        let version: u64 = list.metadata.resource_version.unwrap().parse().unwrap();
+        (list.items.iter().map(ResourceExt::name_any).collect::<Vec<_>>().join(" "), version)
+    };
+    let (now, latest) = names(&ListParams::default()).await;
+    assert_eq!(now, "a b c");
+    assert_eq!(names(&ListParams::default().at("0")).await, ("a".to_owned(), latest - 2));
+    let get = |version: &'static str| {
+        let parameters = GetParams { resource_version: Some(version.to_owned()) };
+        let api = api.clone();
+        async move { api.get_with("b", &parameters).await.is_ok() }
+    };
+    assert_eq!((get("0").await, get("").await), (false, true));
+    // A watch begins with that state, and goes on with all that happened since.
+    let seen: Vec<String> = watch(&api, "0").await.take(3).collect().await;
+    assert_eq!(seen, ["+a", "+b", "+c"]);
+    assert_eq!(server.faults().journal().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_holds_for_a_while_and_goes_on() {
+    let (server, api) = start();
+    let hold = WatchFault::HoldAfterEvents { events: 1, time: 30 * SECOND };
+    server.faults().add(Rule::new(Action::Watch(hold)));
+    let mut events = watch(&api, "0").await;
+    create(&api, "a").await.unwrap();
+    create(&api, "b").await.unwrap();
+    let started = Instant::now();
+    assert_eq!(events.next().await.as_deref(), Some("+a"));
+    assert_eq!((events.next().await.as_deref(), started.elapsed()), (Some("+b"), 30 * SECOND));
+    create(&api, "c").await.unwrap();
+    assert_eq!((events.next().await.as_deref(), started.elapsed()), (Some("+c"), 30 * SECOND));
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_are_dropped_doubled_or_overtaken() {
+    let (server, api) = start();
+    for name in ["a", "b"] {
+        create(&api, name).await.unwrap();
+    }
+    let faults = server.faults();
+    let seen = async |fault: WatchFault| {
+        let id = faults.add(Rule::new(Action::Watch(fault)));
+        let parameters = WatchParams::default().timeout(5);
+        let events = api.watch(&parameters, "0").await.unwrap().map(shown).boxed();
+        // The initial events count as those that follow do.
+        create(&api, "c").await.unwrap();
+        api.delete("c", &DeleteParams::default()).await.unwrap();
+        faults.remove(id);
+        events.filter(|event| std::future::ready(event != "b")).collect::<Vec<_>>().await.join(" ")
+    };
+    assert_eq!(seen(WatchFault::Drop(When::Nth(3))).await, "+a +b -c");
+    assert_eq!(seen(WatchFault::Duplicate(When::Every(2))).await, "+a +b +b +c -c -c");
+    assert_eq!(seen(WatchFault::Reorder(When::Nth(1))).await, "+b +a +c -c");
+    assert_eq!(seen(WatchFault::Reorder(When::Nth(3))).await, "+a +b -c +c");
+}
+
+#[tokio::test(start_paused = true)]
+async fn open_watches_are_held_released_and_closed() {
+    let (server, api) = start();
+    let mut open = watch(&api, "0").await;
+    create(&api, "a").await.unwrap();
+    assert_eq!(open.next().await.as_deref(), Some("+a"));
+    let faults = server.faults();
+    assert!(faults.hold_watches("", "configmaps") && !faults.hold_watches("", "nothings"));
+    let mut begun_later = watch(&api, "0").await;
+    create(&api, "b").await.unwrap();
+    assert!(timeout(100 * SECOND, open.next()).await.is_err());
+    assert!(timeout(SECOND, begun_later.next()).await.is_err());
+    faults.release_watches("", "configmaps");
+    assert_eq!(open.next().await.as_deref(), Some("+b"));
+    assert_eq!(begun_later.next().await.as_deref(), Some("+a"));
+    faults.close_watches("", "configmaps");
+    assert_eq!(open.next().await, None);
+    let mut fresh = watch(&api, "0").await;
+    assert_eq!(fresh.next().await.as_deref(), Some("+a"));
+    expect![[r#"
+        watches of configmaps held
+        watches of configmaps released
+        watches of configmaps closed
+    "#]]
+    .assert_eq(&faults.journal().to_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_frozen_resource_closes_its_watches_and_refuses_new_ones() {
+    let (server, api) = start();
+    let mut open = watch(&api, "0").await;
+    assert!(timeout(SECOND, open.next()).await.is_err(), "it is open");
+    let faults = server.faults();
+    let frozen = faults.freeze("", "configmaps").unwrap();
+    assert_eq!(open.next().await, None);
+    let kube::Error::Api(status) = api.list(&ListParams::default()).await.unwrap_err() else { panic!() };
+    assert_eq!((status.code, status.message.as_str()), (429, "storage is (re)initializing"));
+    assert_eq!(status.details.unwrap().retry_after_seconds, 1);
+    create(&api, "a").await.unwrap();
+    faults.remove(frozen);
+    assert_eq!(api.list(&ListParams::default()).await.unwrap().items.len(), 1);
+    assert!(faults.freeze("", "nothings").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn bookmarks_are_sent_when_told() {
+    let (server, api) = start();
+    let version = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+    let mut with = watch(&api, &version).await;
+    let without = WatchParams { bookmarks: false, ..WatchParams::default() };
+    let mut without = api.watch(&without, &version).await.unwrap().map(shown).boxed();
+    // A stream is asked before it is woken, as a client does.
+    assert!(timeout(SECOND, with.next()).await.is_err());
+    server.faults().bookmark_now("", "configmaps");
+    assert_eq!(with.next().await.as_deref(), Some("b"));
+    server.faults().bookmark_now("apps", "deployments");
+    assert!(timeout(SECOND, with.next()).await.is_err());
+    create(&api, "a").await.unwrap();
+    assert_eq!(without.next().await.as_deref(), Some("+a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_compaction_up_to_a_revision_spares_what_came_later() {
+    let (server, api) = start();
+    let version = |map: &ConfigMap| map.resource_version().unwrap();
+    let first = version(&create(&api, "a").await.unwrap());
+    let second = version(&create(&api, "b").await.unwrap());
+    create(&api, "c").await.unwrap();
+    let faults = server.faults();
+    faults.compact_to(second.parse().unwrap());
+    faults.compact_to(first.parse().unwrap());
+    assert_eq!(watch(&api, &first).await.next().await.as_deref(), Some("410"));
+    assert_eq!(watch(&api, &second).await.next().await.as_deref(), Some("+c"));
+    let line = format!("compacted at revision {second}\n");
+    assert_eq!(faults.journal().to_string(), line.repeat(2), "a compaction is not taken back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_holds_for_a_time() {
+    let (server, api) = start();
+    let rule = Rule::new(Action::Fail(Failure::Unavailable)).verb(Verb::Get);
+    server.faults().add(rule.within(10 * SECOND..20 * SECOND));
+    let mut codes = Vec::new();
+    for _ in 0..6 {
+        codes.push(code(api.get("a").await));
+        advance(5 * SECOND).await;
+    }
+    assert_eq!(codes, [404, 404, 503, 503, 404, 404]);
+}
+
+#[tokio::test]
+async fn faults_are_driven_over_a_socket_where_the_listener_allows_it() {
+    let (server, api) = start();
+    let address = "127.0.0.1:0".parse().unwrap();
+    let connect = |url: String| Client::try_from(kube::Config::new(url.parse().unwrap())).unwrap();
+    let plain = server.listen(address).await.unwrap();
+    let (code, _) = raw(&connect(plain.url()), "GET", "/debug/faults/rules", "").await.unwrap();
+    assert_eq!(code, 404, "nobody asked for it");
+    let any = "0.0.0.0:0".parse().unwrap();
+    let tokens = ApiServer::start(Options::default().tokens(Tokens::new()));
+    let refused = tokens.listen_with(any, ListenOptions::default().faults()).await.unwrap_err();
+    assert!(refused.to_string().contains("use a loopback address"), "{refused}");
+
+    let listener = server.listen_with(address, ListenOptions::default().faults()).await.unwrap();
+    let client = connect(listener.url());
+    let send = async |method: &str, path: &str, body: &str| {
+        raw(&client, method, &format!("/debug/faults/{path}"), body).await.unwrap()
+    };
+    let rule = r#"{"action": "loseResponse", "verbs": ["create"], "resource": {"plural": "configmaps"}, "atMost": 1}"#;
+    assert_eq!(send("POST", "rules", rule).await, (201, r#"{"id":1}"#.to_owned()));
+    assert!(is_reset(create(&api, "a").await));
+    assert!(exists(&api, "a").await);
+    let slow = r#"{"action": {"watch": {"late": "1.5s"}}, "when": {"probability": 0.5}, "within": {"from": "0s", "to": "1h"}}"#;
+    assert_eq!(send("POST", "rules", slow).await.0, 201);
+    assert_eq!(send("DELETE", "rules/1", "").await.0, 200);
+    assert_eq!(send("DELETE", "rules/1", "").await.0, 404);
+    let (_, rules) = send("GET", "rules", "").await;
+    let within = r#""within":{"from":"0ns","to":"3600s"}"#;
+    let expected = format!(
+        r#"{{"rules":[{{"id":2,"rule":{{"action":{{"watch":{{"late":"1.5s"}}}},"when":{{"probability":0.5}},{within}}}}}]}}"#
+    );
+    assert_eq!(rules, expected);
+    for command in [
+        r#"{"compact": {}}"#,
+        r#"{"closeWatches": {"plural": "configmaps"}}"#,
+        r#"{"bookmarkNow": {"group": "apps", "plural": "deployments"}}"#,
+        r#""stopClock""#,
+        r#"{"advanceClock": "-1h"}"#,
+    ] {
+        assert_eq!(send("POST", "commands", command).await.0, 200, "{command}");
+    }
+    for (path, body, expected) in [
+        ("commands", r#"{"holdWatches": {"plural": "nothings"}}"#, 404),
+        ("commands", r#""explode""#, 400),
+        ("rules", r#"{"action": {"delayBefore": "soon"}}"#, 400),
+        ("rules", r#"{"action": "reset", "verb": "get"}"#, 400),
+        ("journal", "", 405),
+        ("elsewhere", "", 404),
+    ] {
+        let (code, answer) = send("POST", path, body).await;
+        assert_eq!(code, expected, "{path} {body}: {answer}");
+    }
+    let (_, journal) = send("GET", "journal", "").await;
+    let journal: Value = serde_json::from_str(&journal).unwrap();
+    let said: Vec<&str> =
+        journal["entries"].as_array().unwrap().iter().filter_map(|entry| entry["what"].as_str()).collect();
+    assert_eq!(said[0], "rule 1: create configmaps default/: carried out, response lost");
+    assert_eq!(
+        said[2..],
+        [
+            "watches of configmaps closed",
+            "bookmarks sent to watches of deployments.apps",
+            "clock stopped",
+            "clock set back by 1h"
+        ]
+    );
+    listener.shutdown().await;
+    plain.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_answer_cut_over_tcp_is_a_body_that_breaks_off() {
+    let (server, api) = start();
+    create(&api, "a").await.unwrap();
+    let listener = server.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let config = kube::Config::new(listener.url().parse().unwrap());
+    let remote = Client::try_from(config).unwrap();
+    server.faults().add(Rule::new(Action::Truncate(50)).once());
+    let path = "/api/v1/namespaces/default/configmaps/a";
+    assert!(raw(&remote, "GET", path, "").await.is_err());
+    assert_eq!(raw(&remote, "GET", path, "").await.unwrap().0, 200);
+    listener.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]

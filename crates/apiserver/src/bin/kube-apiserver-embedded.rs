@@ -54,6 +54,9 @@ struct Arguments {
     /// How long Events are kept after their last change.
     #[arg(long, value_parser = duration, default_value = "1h", value_name = "DURATION")]
     event_ttl: Duration,
+    /// Take faults as JSON below /debug/faults/: whoever reaches the server can make it misbehave. Loopback only.
+    #[arg(long)]
+    fault_api: bool,
     /// Repeat uids and generated names from run to run; without it they differ, as they do in clusters.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -106,7 +109,13 @@ async fn run(arguments: Arguments) -> Result<(), String> {
         }
         None => ApiServer::start(options),
     };
-    let listen = if arguments.tls { ListenOptions::default().tls() } else { ListenOptions::default() };
+    let mut listen = ListenOptions::default();
+    if arguments.tls {
+        listen = listen.tls();
+    }
+    if arguments.fault_api {
+        listen = listen.faults();
+    }
     let listener = server.listen_with(arguments.listen, listen).await.map_err(in_full)?;
     let mut announcement = format!("ready {}\n", listener.url());
     match arguments.kubeconfig_out.as_deref() {

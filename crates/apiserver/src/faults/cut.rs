@@ -1,5 +1,7 @@
 //! A fault of a watch that is due after a number of events.
 
+use tokio::time::Duration;
+
 use super::WatchFault;
 
 /// A fault after a number of events, bookmarks not counted.
@@ -15,6 +17,7 @@ pub(crate) enum Then {
     Close,
     Expire,
     Stall,
+    Hold(Duration),
 }
 
 impl Cut {
@@ -24,7 +27,13 @@ impl Cut {
             WatchFault::CloseAfterEvents(events) => (events, Then::Close),
             WatchFault::ExpireAfterEvents(events) => (events, Then::Expire),
             WatchFault::StallAfterEvents(events) => (events, Then::Stall),
-            WatchFault::CloseAfter(_) | WatchFault::Late(_) | WatchFault::NoBookmarks => return None,
+            WatchFault::HoldAfterEvents { events, time } => (events, Then::Hold(time)),
+            WatchFault::CloseAfter(_)
+            | WatchFault::Late(_)
+            | WatchFault::NoBookmarks
+            | WatchFault::Drop(_)
+            | WatchFault::Duplicate(_)
+            | WatchFault::Reorder(_) => return None,
         };
         Some(Self { left, then })
     }

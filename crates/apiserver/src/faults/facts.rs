@@ -26,6 +26,8 @@ pub struct Facts {
     /// Name in the path, or the one that a field selector asks for; empty for collections and creates, whose name is in
     /// the body.
     pub name: String,
+    /// The `resourceVersion` parameter; empty if there is none.
+    pub resource_version: String,
     /// The whole header.
     pub user_agent: String,
     /// The `fieldManager` parameter; empty where the server derives it.
@@ -51,6 +53,7 @@ impl Facts {
             subresource: path.subresource,
             namespace: path.namespace,
             name,
+            resource_version: query.text("resourceVersion").to_owned(),
             user_agent: user_agent.unwrap_or_default().to_owned(),
             field_manager: query.text("fieldManager").to_owned(),
             dry_run: !query.text("dryRun").is_empty(),

@@ -5,7 +5,7 @@ use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Action, Facts, RuleId};
+use super::{Action, Facts, GroupResource, RuleId};
 
 /// Entries that are kept. Older ones make room and are counted.
 const LIMIT: usize = 10_000;
@@ -62,7 +62,7 @@ impl fmt::Display for Journal {
 }
 
 /// One fault that was injected.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Entry {
     /// When, by the server's clock. For requests this is when the rule picked them, before any delay.
@@ -77,12 +77,12 @@ impl fmt::Display for Entry {
         match &self.what {
             Injected::Rule { rule, request, action } => write!(f, "{rule}: {request}: {action}"),
             Injected::Compacted { revision } => write!(f, "compacted at revision {revision}"),
-            Injected::HistoryEvicted { group, resource } if group.is_empty() => {
-                write!(f, "history of {resource} evicted")
-            }
-            Injected::HistoryEvicted { group, resource } => {
-                write!(f, "history of {resource}.{group} evicted")
-            }
+            Injected::HistoryEvicted { resource } => write!(f, "history of {resource} evicted"),
+            Injected::Frozen { resource, rule } => write!(f, "{resource} frozen by {rule}"),
+            Injected::Bookmarked { resource } => write!(f, "bookmarks sent to watches of {resource}"),
+            Injected::Held { resource } => write!(f, "watches of {resource} held"),
+            Injected::Released { resource } => write!(f, "watches of {resource} released"),
+            Injected::Closed { resource } => write!(f, "watches of {resource} closed"),
             Injected::ClockStopped => f.write_str("clock stopped"),
             Injected::ClockResumed => f.write_str("clock resumed"),
             Injected::ClockAdvanced { by } => {
@@ -94,7 +94,7 @@ impl fmt::Display for Entry {
 }
 
 /// What was injected.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Injected {
     /// A rule picked a request.
@@ -102,7 +102,7 @@ pub enum Injected {
         /// The rule.
         rule: RuleId,
         /// The request.
-        request: Facts,
+        request: Box<Facts>,
         /// What was done to it.
         action: Action,
     },
@@ -113,10 +113,35 @@ pub enum Injected {
     },
     /// [`Faults::evict_history`](super::Faults::evict_history)
     HistoryEvicted {
-        /// API group; empty for the core group.
-        group: String,
-        /// Plural name.
-        resource: String,
+        /// The resource.
+        resource: GroupResource,
+    },
+    /// [`Faults::bookmark_now`](super::Faults::bookmark_now)
+    Bookmarked {
+        /// The resource.
+        resource: GroupResource,
+    },
+    /// [`Faults::hold_watches`](super::Faults::hold_watches)
+    Held {
+        /// The resource.
+        resource: GroupResource,
+    },
+    /// [`Faults::release_watches`](super::Faults::release_watches)
+    Released {
+        /// The resource.
+        resource: GroupResource,
+    },
+    /// [`Faults::close_watches`](super::Faults::close_watches)
+    Closed {
+        /// The resource.
+        resource: GroupResource,
+    },
+    /// [`Faults::freeze`](super::Faults::freeze)
+    Frozen {
+        /// The resource.
+        resource: GroupResource,
+        /// The rule that refuses requests.
+        rule: RuleId,
     },
     /// [`Faults::stop_clock`](super::Faults::stop_clock)
     ClockStopped,

@@ -34,6 +34,29 @@
 //! Rules see requests to resources. Discovery, OpenAPI, health and version always answer, and so do the server's own
 //! controllers, which make no requests.
 //!
+//! Besides rules there are commands, which act at once: [`compact`](Faults::compact), [`evict_history`](Faults::evict_history),
+//! [`bookmark_now`](Faults::bookmark_now), [`hold_watches`](Faults::hold_watches), [`close_watches`](Faults::close_watches),
+//! [`freeze`](Faults::freeze), and those of the clock.
+//!
+//! # Without Rust
+//!
+//! A listener [with `faults`](crate::ListenOptions::faults), or the program with `--fault-api`, takes rules and commands as JSON
+//! below `/debug/faults/`, from the machine it runs on alone:
+//!
+//! | request | |
+//! |---|---|
+//! | `POST rules` | adds a rule: `{"action": "loseResponse", "verbs": ["create"], "resource": {"plural": "configmaps"}, "atMost": 1}` is the one above. Answers `{"id": 1}` |
+//! | `GET rules`, `DELETE rules` | all rules |
+//! | `DELETE rules/1` | one of them |
+//! | `GET journal` | `{"dropped": 0, "entries": [{"at": "2026-…", "what": "rule 1: create …"}]}` |
+//! | `POST commands` | `{"compact": {}}`, `{"compact": {"revision": 7}}`, `{"bookmarkNow": {"group": "apps", "plural": "deployments"}}` and likewise `evictHistory`, `closeWatches`, `holdWatches`, `releaseWatches`, `freeze`; `"stopClock"`, `"resumeClock"`, `{"advanceClock": "-1h"}` |
+//!
+//! Names are those of this module in camel case, with durations as Go writes them: an action is `"reset"`,
+//! `{"delayBefore": "1.5s"}`, `{"fail": {"tooManyRequests": {"retryAfter": "2s"}}}`, `{"answer": {"code": 502, "body": "…"}}`,
+//! `{"truncate": 100}`, `{"staleRead": {"behind": 5}}`, `{"watch": {"closeAfterEvents": 3}}`, `{"watch": {"drop": {"every": 2}}}`;
+//! `when` is `"always"`, `{"nth": 1}`, `{"every": 2}` or `{"probability": 0.5}`, and `within` `{"from": "0s", "to": "10s"}`.
+//! `kubectl get --raw /debug/faults/journal` reads it.
+//!
 //! # Repeatability
 //!
 //! Probabilities are drawn from [`Options::seed`](crate::Options), for each rule apart: the same requests in the same
@@ -46,12 +69,16 @@
 //! rules a request costs one atomic load.
 
 mod action;
+mod api;
 mod cut;
+mod disorder;
 mod facts;
 mod journal;
 mod late;
+mod orders;
 mod plan;
 mod rule;
+mod text;
 
 use std::fmt;
 use std::sync::Arc;
@@ -60,15 +87,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use thiserror::Error;
+use tokio::time::Instant;
 
 pub use crate::request::verb::Verb;
-pub use action::{Action, Failure, WatchFault};
+pub use action::{Action, Answer, Failure, WatchFault};
+pub(crate) use api::{PREFIX as API, answer as answer_api};
 pub(crate) use cut::{Cut, Then};
+pub(crate) use disorder::Disorder;
 pub use facts::Facts;
 pub use journal::{Entry, Injected, Journal};
 pub(crate) use late::late;
+pub(crate) use orders::{Heard, Orders};
 use plan::Plan;
-pub use rule::{Rule, RuleId, When};
+pub(crate) use plan::{Decision, FaultyWatch, Stale};
+pub use rule::{GroupResource, Rule, RuleId, When};
 
 use crate::resource::StorageKey;
 use crate::server::Server;
@@ -101,7 +133,7 @@ impl Faults {
     /// Adds a rule after those that are there. It is for requests that come from now on.
     #[expect(clippy::must_use_candidate, reason = "most rules stay")]
     pub fn add(&self, rule: Rule) -> RuleId {
-        self.server.injector.change(|plan| plan.add(rule))
+        self.server.injector.change(|plan| plan.add(rule, Instant::now()))
     }
 
     /// Takes a rule away; `None` if it is not there. Faults under way, such as a delay or a stalled watch, go on.
@@ -130,7 +162,13 @@ impl Faults {
     /// Expires everything older than now, as a compaction of etcd does: watches, exact lists and continue tokens that
     /// begin at an older resource version are 410 from now on. Watches that are open go on.
     pub fn compact(&self) {
-        let revision = self.server.compact();
+        self.compact_to(u64::MAX);
+    }
+
+    /// The same for what is older than this revision, which the present one bounds. A compaction is not taken back: an
+    /// older revision than that of the last one changes nothing.
+    pub fn compact_to(&self, revision: u64) {
+        let revision = self.server.compact(revision);
         self.record(Injected::Compacted { revision });
     }
 
@@ -140,15 +178,56 @@ impl Faults {
     /// `group` is empty for the core group. Returns whether there is such a resource.
     #[expect(clippy::must_use_candidate, reason = "called for its effect")]
     pub fn evict_history(&self, group: &str, plural: &str) -> bool {
-        let known = self.server.registry().all().find_map(|served| {
-            let resource = &served.resource;
-            (resource.group == group && resource.plural == plural).then(|| served.storage().clone())
-        });
-        let evicted = known.is_some_and(|storage: StorageKey| self.server.evict(&storage));
-        if evicted {
-            self.record(Injected::HistoryEvicted { group: group.to_owned(), resource: plural.to_owned() });
-        }
-        evicted
+        self.order(
+            group,
+            plural,
+            |storage| {
+                self.server.evict(storage);
+            },
+            |resource| Injected::HistoryEvicted { resource },
+        )
+    }
+
+    /// Has the open watches of a resource that take bookmarks send one now, whether it tells anything new or not.
+    ///
+    /// `group` is empty for the core group. Returns whether there is such a resource.
+    #[expect(clippy::must_use_candidate, reason = "called for its effect")]
+    pub fn bookmark_now(&self, group: &str, plural: &str) -> bool {
+        self.tell(group, plural, |order| order.bookmarks += 1, |resource| Injected::Bookmarked { resource })
+    }
+
+    /// Ends the open watches of a resource, as they end at their deadlines; new ones begin as ever. Returns whether there is
+    /// such a resource.
+    #[expect(clippy::must_use_candidate, reason = "called for its effect")]
+    pub fn close_watches(&self, group: &str, plural: &str) -> bool {
+        self.tell(group, plural, |order| order.closes += 1, |resource| Injected::Closed { resource })
+    }
+
+    /// Keeps the watches of a resource, those that begin meanwhile too, open and silent until they are
+    /// [released](Self::release_watches) or end. Returns whether there is such a resource.
+    #[expect(clippy::must_use_candidate, reason = "called for its effect")]
+    pub fn hold_watches(&self, group: &str, plural: &str) -> bool {
+        self.tell(group, plural, |order| order.held = true, |resource| Injected::Held { resource })
+    }
+
+    /// Lets held watches go on with what happened meanwhile. Returns whether there is such a resource.
+    #[expect(clippy::must_use_candidate, reason = "called for its effect")]
+    pub fn release_watches(&self, group: &str, plural: &str) -> bool {
+        self.tell(group, plural, |order| order.held = false, |resource| Injected::Released { resource })
+    }
+
+    /// Ends the open watches of a resource, and refuses its lists and new watches as
+    /// [`Failure::Initializing`], as while its storage is set up anew, until the rule that is returned is removed. The rule
+    /// comes after those that are there. `None` if there is no such resource.
+    #[expect(clippy::must_use_candidate, reason = "some resources stay frozen")]
+    pub fn freeze(&self, group: &str, plural: &str) -> Option<RuleId> {
+        let storage = self.table(group, plural)?;
+        let refused = Rule::new(Action::Fail(Failure::Initializing)).resource(group, plural);
+        let rule = self.add(refused.verb(Verb::List).verb(Verb::Watch));
+        self.server.injector.orders.give(&storage, |order| order.closes += 1);
+        self.server.wake(&storage);
+        self.record(Injected::Frozen { resource: GroupResource::new(group, plural), rule });
+        Some(rule)
     }
 
     /// Stops the clock that objects get their times from, and with it every age. What waits goes on: delays and deadlines
@@ -172,6 +251,44 @@ impl Faults {
         self.record(Injected::ClockAdvanced { by });
     }
 
+    /// Tells the watches of a resource to do something.
+    fn tell(
+        &self,
+        group: &str,
+        plural: &str,
+        change: impl FnOnce(&mut orders::Order),
+        what: impl FnOnce(GroupResource) -> Injected,
+    ) -> bool {
+        let give = |storage: &StorageKey| {
+            self.server.injector.orders.give(storage, change);
+            self.server.wake(storage);
+        };
+        self.order(group, plural, give, what)
+    }
+
+    fn order(
+        &self,
+        group: &str,
+        plural: &str,
+        carry_out: impl FnOnce(&StorageKey),
+        what: impl FnOnce(GroupResource) -> Injected,
+    ) -> bool {
+        let table = self.table(group, plural);
+        if let Some(table) = &table {
+            carry_out(table);
+            self.record(what(GroupResource::new(group, plural)));
+        }
+        table.is_some()
+    }
+
+    /// Where the objects of a resource are, if it is served.
+    fn table(&self, group: &str, plural: &str) -> Option<StorageKey> {
+        self.server.registry().all().find_map(|served| {
+            let resource = &served.resource;
+            (resource.group == group && resource.plural == plural).then(|| served.storage().clone())
+        })
+    }
+
     fn record(&self, what: Injected) {
         let now = self.server.clock.now();
         self.server.injector.change(|plan| plan.record(what, now));
@@ -184,19 +301,20 @@ pub(crate) struct Injector {
     /// Whether there are rules: all that a request reads while there are none.
     armed: AtomicBool,
     plan: Mutex<Plan>,
+    pub(crate) orders: Orders,
 }
 
 impl Injector {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { armed: AtomicBool::new(false), plan: Mutex::new(Plan::new(seed)) }
+        Self { armed: AtomicBool::new(false), plan: Mutex::new(Plan::new(seed)), orders: Orders::default() }
     }
 
     pub(crate) fn is_armed(&self) -> bool {
         self.armed.load(Ordering::Acquire)
     }
 
-    pub(crate) fn decide(&self, request: &Facts, now: Timestamp) -> Option<Action> {
-        self.plan.lock().decide(request, now)
+    pub(crate) fn decide(&self, request: &Facts, at: Timestamp) -> Option<Decision> {
+        self.plan.lock().decide(request, Instant::now(), at)
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut Plan) -> R) -> R {

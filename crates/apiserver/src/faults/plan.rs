@@ -1,9 +1,10 @@
 //! The pure core: which fault, if any, a request meets.
 
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 use super::journal::{Injected, Journal};
-use super::{Action, Facts, Rule, RuleId};
+use super::{Action, Facts, Rule, RuleId, WatchFault};
 
 /// The rules in their order, what each has seen, and the journal. It reads no clock and never waits.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub(crate) struct Plan {
 struct Standing {
     id: RuleId,
     rule: Rule,
+    since: Instant,
+    seed: u64,
     /// Requests that fitted.
     seen: u64,
     /// Requests that were picked.
@@ -27,17 +30,39 @@ struct Standing {
     random: fastrand::Rng,
 }
 
+/// What happens to a request.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Decision {
+    pub(crate) action: Action,
+    /// For what is left to chance while the action goes on.
+    pub(crate) seed: u64,
+}
+
+/// A watch that misbehaves; travels in the extensions of its request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FaultyWatch {
+    pub(crate) fault: WatchFault,
+    pub(crate) seed: u64,
+}
+
+/// A read of an old state; travels in the extensions of its request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stale {
+    pub(crate) behind: u64,
+}
+
 impl Plan {
     pub(crate) fn new(seed: u64) -> Self {
         Self { seed, added: 0, rules: Vec::new(), journal: Journal::default() }
     }
 
-    pub(crate) fn add(&mut self, rule: Rule) -> RuleId {
+    pub(crate) fn add(&mut self, rule: Rule, since: Instant) -> RuleId {
         self.added += 1;
         let id = RuleId(self.added);
         // Multiplied by an odd number: seeds and ids that lie close together do not give the same numbers.
         let seed = self.seed ^ self.added.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.rules.push(Standing { id, rule, seen: 0, acted: 0, random: fastrand::Rng::with_seed(seed) });
+        let random = fastrand::Rng::with_seed(seed);
+        self.rules.push(Standing { id, rule, since, seed, seen: 0, acted: 0, random });
         id
     }
 
@@ -62,21 +87,25 @@ impl Plan {
         self.journal.push(now, what);
     }
 
-    /// What happens to the request. Rules are asked in the order in which they were added; the first that picks the
-    /// request decides, and those after it do not see it.
-    pub(crate) fn decide(&mut self, request: &Facts, now: Timestamp) -> Option<Action> {
+    /// What happens to the request, which comes `now` and, by the clock that the journal shows, `at`. Rules are asked in the
+    /// order in which they were added; the first that picks the request decides, and those after it do not see it.
+    pub(crate) fn decide(&mut self, request: &Facts, now: Instant, at: Timestamp) -> Option<Decision> {
         let standing =
-            self.rules.iter_mut().find_map(|standing| standing.picks(request).then_some(standing))?;
-        let action = standing.rule.action();
-        let what = Injected::Rule { rule: standing.id, request: request.clone(), action };
-        self.journal.push(now, what);
-        Some(action)
+            self.rules.iter_mut().find_map(|standing| standing.picks(request, now).then_some(standing))?;
+        let action = standing.rule.action().clone();
+        // As in `add`: the seeds of one rule's requests are to differ.
+        let seed = standing.seed ^ standing.acted.wrapping_mul(0xd1b5_4a32_d192_ed03);
+        let what =
+            Injected::Rule { rule: standing.id, request: Box::new(request.clone()), action: action.clone() };
+        self.journal.push(at, what);
+        Some(Decision { action, seed })
     }
 }
 
 impl Standing {
-    fn picks(&mut self, request: &Facts) -> bool {
-        if self.rule.is_spent(self.acted) || !self.rule.fits(request) {
+    fn picks(&mut self, request: &Facts, now: Instant) -> bool {
+        let is_open = self.rule.is_open(now.saturating_duration_since(self.since));
+        if self.rule.is_spent(self.acted) || !is_open || !self.rule.fits(request) {
             return false;
         }
         self.seen += 1;
@@ -92,6 +121,7 @@ mod tests {
     use super::*;
     use expect_test::expect;
     use proptest::prelude::*;
+    use tokio::time::Duration;
 
     fn request(verb: Verb, name: &str) -> Facts {
         Facts {
@@ -101,27 +131,33 @@ mod tests {
             subresource: String::new(),
             namespace: "default".to_owned(),
             name: name.to_owned(),
+            resource_version: String::new(),
             user_agent: "test/1".to_owned(),
             field_manager: String::new(),
             dry_run: false,
         }
     }
 
+    /// Outside of a runtime, time is the system's; only windows look at it.
+    fn now() -> Instant {
+        Instant::now()
+    }
+
     fn picked(plan: &mut Plan, requests: u64) -> Vec<u64> {
         let facts = request(Verb::Get, "a");
-        (1..=requests).filter(|_| plan.decide(&facts, Timestamp::UNIX_EPOCH).is_some()).collect()
+        (1..=requests).filter(|_| plan.decide(&facts, now(), Timestamp::UNIX_EPOCH).is_some()).collect()
     }
 
     #[test]
     fn the_first_rule_that_picks_a_request_hides_it_from_the_others() {
         let mut plan = Plan::new(0);
-        plan.add(Rule::new(Action::Reset).name("a").when(When::Nth(2)));
-        let second = plan.add(Rule::new(Action::LoseResponse).verb(Verb::Get).when(When::Every(2)));
+        plan.add(Rule::new(Action::Reset).name("a").when(When::Nth(2)), now());
+        let second = plan.add(Rule::new(Action::LoseResponse).verb(Verb::Get).when(When::Every(2)), now());
         for name in ["a", "b", "a", "a"] {
-            plan.decide(&request(Verb::Get, name), Timestamp::UNIX_EPOCH);
+            plan.decide(&request(Verb::Get, name), now(), Timestamp::UNIX_EPOCH);
         }
         assert!(plan.remove(second).is_some() && plan.remove(second).is_none());
-        plan.decide(&request(Verb::Get, "b"), Timestamp::UNIX_EPOCH);
+        plan.decide(&request(Verb::Get, "b"), now(), Timestamp::UNIX_EPOCH);
         expect![[r#"
             rule 2: get configmaps default/b: carried out, response lost
             rule 1: get configmaps default/a: reset
@@ -132,9 +168,31 @@ mod tests {
     #[test]
     fn the_journal_keeps_the_last_entries_and_counts_the_rest() {
         let mut plan = Plan::new(0);
-        plan.add(Rule::new(Action::Fail(Failure::Internal)));
+        plan.add(Rule::new(Action::Fail(Failure::Internal)), now());
         picked(&mut plan, 10_003);
         assert_eq!((plan.journal().len(), plan.journal().dropped()), (10_000, 3));
+    }
+
+    #[test]
+    fn a_rule_with_a_window_counts_and_picks_within_it() {
+        let mut plan = Plan::new(0);
+        let start = now();
+        let second = Duration::from_secs(1);
+        plan.add(Rule::new(Action::Reset).within(2 * second..5 * second).when(When::Every(2)), start);
+        let facts = request(Verb::Get, "a");
+        let picked: Vec<u32> = (0..8)
+            .filter(|n| plan.decide(&facts, start + second * *n, Timestamp::UNIX_EPOCH).is_some())
+            .collect();
+        assert_eq!(picked, [3], "2 is the first that is seen, 4 the third, and 5 comes too late");
+    }
+
+    #[test]
+    fn stale_reads_are_reads_that_allow_any_state() {
+        let rule = Rule::new(Action::StaleRead { behind: 1 });
+        let with = |verb, version: &str| Facts { resource_version: version.to_owned(), ..request(verb, "") };
+        assert!([Verb::Get, Verb::List, Verb::Watch].iter().all(|verb| rule.fits(&with(*verb, "0"))));
+        assert!(!rule.fits(&with(Verb::List, "")) && !rule.fits(&with(Verb::List, "7")));
+        assert!(!rule.fits(&with(Verb::Update, "0")));
     }
 
     /// What a rule must pick, said without counters that change.
@@ -176,18 +234,18 @@ mod tests {
             }
             let run = |others: bool| {
                 let mut plan = Plan::new(seed);
-                plan.add(rule.clone());
+                plan.add(rule.clone(), now());
                 if others {
-                    plan.add(Rule::new(Action::Reset).when(When::Probability(0.5)));
+                    plan.add(Rule::new(Action::Reset).when(When::Probability(0.5)), now());
                 }
                 let mut picks = Vec::new();
                 for number in 1..=requests {
                     let before = plan.rules[0].acted;
-                    plan.decide(&request(Verb::Get, "a"), Timestamp::UNIX_EPOCH);
+                    plan.decide(&request(Verb::Get, "a"), now(), Timestamp::UNIX_EPOCH);
                     if plan.rules[0].acted > before {
                         picks.push(number);
                     }
-                    plan.decide(&request(Verb::List, ""), Timestamp::UNIX_EPOCH);
+                    plan.decide(&request(Verb::List, ""), now(), Timestamp::UNIX_EPOCH);
                 }
                 if !others {
                     assert_eq!(plan.journal().len(), picks.len());

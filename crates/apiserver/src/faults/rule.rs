@@ -1,11 +1,15 @@
 //! Which requests a fault is for, and when.
 
 use std::fmt;
+use std::ops::Range;
 
-use super::{Action, Facts, Verb};
+use serde::{Deserialize, Serialize};
+use tokio::time::Duration;
+
+use super::{Action, Facts, Verb, text};
 
 /// Names a rule of one server. Ids are not used again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct RuleId(pub(super) u64);
 
 impl fmt::Display for RuleId {
@@ -14,8 +18,10 @@ impl fmt::Display for RuleId {
     }
 }
 
-/// Which of the requests that fit are picked. Counting begins with 1, when the rule is added.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+/// Which of the requests that fit are picked, or which of the events of a watch. Counting begins with 1, when the rule is
+/// added or the watch begins.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum When {
     /// All.
@@ -29,30 +35,108 @@ pub enum When {
     Probability(f64),
 }
 
+impl When {
+    /// Whether the `seen`-th is picked.
+    pub(super) fn is_due(self, seen: u64, random: &mut fastrand::Rng) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Nth(n) => seen == n,
+            Self::Every(n) => n != 0 && seen.is_multiple_of(n),
+            // Drawn each time, so that the k-th draw belongs to the k-th that is seen.
+            Self::Probability(probability) => random.f64() < probability,
+        }
+    }
+}
+
+/// Of events: `all events`, `event 3`, `every 2nd event` and so on.
+impl fmt::Display for When {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Always => f.write_str("all events"),
+            Self::Nth(n) => write!(f, "event {n}"),
+            Self::Every(n) => write!(f, "one event in {n}"),
+            Self::Probability(probability) => write!(f, "events with probability {probability}"),
+        }
+    }
+}
+
 /// An action and the requests it is for. A new rule fits every request to a resource; each call narrows it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[must_use]
 pub struct Rule {
     action: Action,
+    #[serde(default)]
     when: When,
+    #[serde(skip_serializing_if = "Option::is_none")]
     at_most: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    within: Option<Window>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     verbs: Vec<Verb>,
-    resource: Option<(String, String)>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource: Option<GroupResource>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     subresource: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     user_agent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     field_manager: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     dry_run: Option<bool>,
 }
 
+/// A part of the time since a rule was added.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Window {
+    #[serde(with = "text::duration")]
+    from: Duration,
+    #[serde(with = "text::duration")]
+    to: Duration,
+}
+
+/// A resource in all its versions.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct GroupResource {
+    /// API group; empty for the core group.
+    #[serde(default)]
+    pub group: String,
+    /// Plural name, such as `configmaps`.
+    pub plural: String,
+}
+
+impl GroupResource {
+    /// The resource `plural` of `group`, which is empty for the core group.
+    #[must_use]
+    pub fn new(group: impl Into<String>, plural: impl Into<String>) -> Self {
+        Self { group: group.into(), plural: plural.into() }
+    }
+}
+
+/// `deployments.apps`
+impl fmt::Display for GroupResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.plural)?;
+        if self.group.is_empty() { Ok(()) } else { write!(f, ".{}", self.group) }
+    }
+}
+
 impl Rule {
-    /// A rule for every request to a resource; with [`Action::Watch`], for every watch.
+    /// A rule for every request to a resource; with [`Action::Watch`], for every watch, and with [`Action::StaleRead`] for
+    /// every read that allows any state.
     pub fn new(action: Action) -> Self {
         Self {
             action,
             when: When::Always,
             at_most: None,
+            within: None,
             verbs: Vec::new(),
             resource: None,
             subresource: None,
@@ -72,7 +156,7 @@ impl Rule {
 
     /// Only this resource: the group (empty for the core group) and the plural name; all versions, and subresources too.
     pub fn resource(mut self, group: &str, plural: &str) -> Self {
-        self.resource = Some((group.to_owned(), plural.to_owned()));
+        self.resource = Some(GroupResource::new(group, plural));
         self
     }
 
@@ -129,10 +213,16 @@ impl Rule {
         self.at_most(1)
     }
 
+    /// Only requests that come in this time, counted from when the rule is added.
+    pub fn within(mut self, time: Range<Duration>) -> Self {
+        self.within = Some(Window { from: time.start, to: time.end });
+        self
+    }
+
     /// What the rule does.
     #[must_use]
-    pub fn action(&self) -> Action {
-        self.action
+    pub fn action(&self) -> &Action {
+        &self.action
     }
 
     /// Whether the rule is for this request, whenever it is.
@@ -141,11 +231,18 @@ impl Rule {
         let is =
             |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
         (self.verbs.is_empty() || self.verbs.contains(&request.verb))
-            && (request.verb == Verb::Watch || !matches!(self.action, Action::Watch(_)))
+            && match self.action {
+                Action::Watch(_) => request.verb == Verb::Watch,
+                Action::StaleRead { .. } => {
+                    [Verb::Get, Verb::List, Verb::Watch].contains(&request.verb)
+                        && request.resource_version == "0"
+                }
+                _ => true,
+            }
             && self
                 .resource
                 .as_ref()
-                .is_none_or(|(group, plural)| *group == request.group && *plural == request.resource)
+                .is_none_or(|wanted| wanted.group == request.group && wanted.plural == request.resource)
             && is(&self.subresource, &request.subresource)
             && is(&self.namespace, &request.namespace)
             && is(&self.name, &request.name)
@@ -156,13 +253,12 @@ impl Rule {
 
     /// Whether the rule picks the request that is the `seen`-th that fits.
     pub(super) fn is_due(&self, seen: u64, random: &mut fastrand::Rng) -> bool {
-        match self.when {
-            When::Always => true,
-            When::Nth(n) => seen == n,
-            When::Every(n) => n != 0 && seen.is_multiple_of(n),
-            // Drawn for every request that fits, so that the k-th draw belongs to the k-th of them.
-            When::Probability(probability) => random.f64() < probability,
-        }
+        self.when.is_due(seen, random)
+    }
+
+    /// Whether the rule is for requests that come so long after it was added.
+    pub(super) fn is_open(&self, age: Duration) -> bool {
+        self.within.as_ref().is_none_or(|within| (within.from..within.to).contains(&age))
     }
 
     /// Whether the rule has picked all that it may.

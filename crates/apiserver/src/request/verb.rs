@@ -3,12 +3,14 @@
 use std::fmt;
 
 use http::Method;
+use serde::{Deserialize, Serialize};
 
 use super::path::ResourcePath;
 use super::query::Query;
 
 /// What is asked of a resource, in the words of Kubernetes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Verb {
     /// GET of one object.
     Get,

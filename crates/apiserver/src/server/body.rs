@@ -1,81 +1,148 @@
 //! The body of an answer.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures::Stream;
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 
+use super::progress::Progress;
+use crate::faults::ConnectionReset;
+
 /// The body of an answer: complete, or a stream, as of a watch.
 ///
 /// A watch produces its next event only when it is asked for it, so a client that does not read costs nothing but its
 /// place in the history of the resource.
-pub struct ResponseBody(Inner);
+pub struct ResponseBody {
+    inner: Inner,
+    /// Told what is taken, where somebody wants to know.
+    progress: Option<Progress>,
+}
 
 enum Inner {
     Full(Option<Bytes>),
     /// The mutex is never locked: it makes the stream `Sync`, which some transports ask for.
     Stream(Mutex<Pin<Box<dyn Stream<Item = Bytes> + Send>>>),
+    /// Another body, of which so many bytes are still to be sent before the connection is cut; `None` once it is to be cut.
+    Cut(Box<ResponseBody>, Option<u64>),
 }
+
+/// Bytes of a whole body that are handed over at a time. Those are held by the connection until its client takes them, so
+/// that one who does not costs no more than this, a watch's chunk.
+const PIECE: usize = 64 << 10;
 
 impl ResponseBody {
     pub(crate) fn full(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
-        Self(Inner::Full((!bytes.is_empty()).then_some(bytes)))
+        Self::new(Inner::Full((!bytes.is_empty()).then_some(bytes)))
     }
 
     /// The whole body, if it is complete.
     pub(super) fn as_full(&self) -> Option<&Bytes> {
-        match &self.0 {
+        match &self.inner {
             Inner::Full(bytes) => bytes.as_ref(),
-            Inner::Stream(_) => None,
+            Inner::Stream(_) | Inner::Cut(..) => None,
         }
     }
 
     pub(crate) fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
-        Self(Inner::Stream(Mutex::new(Box::pin(stream))))
+        Self::new(Inner::Stream(Mutex::new(Box::pin(stream))))
+    }
+
+    /// The same body, of which only the first `bytes` are sent.
+    pub(super) fn cut_after(self, bytes: u64) -> Self {
+        Self::new(Inner::Cut(Box::new(self), Some(bytes)))
+    }
+
+    fn new(inner: Inner) -> Self {
+        Self { inner, progress: None }
+    }
+
+    /// Tells `progress` from now on what is taken.
+    pub(super) fn report_to(&mut self, progress: Progress) {
+        self.progress = Some(progress);
+    }
+
+    fn poll_inner(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ConnectionReset>>> {
+        match &mut self.inner {
+            Inner::Full(rest) => {
+                let piece = match rest {
+                    Some(bytes) if bytes.len() > PIECE => Some(bytes.split_to(PIECE)),
+                    rest => rest.take(),
+                };
+                Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
+            }
+            Inner::Stream(stream) => stream
+                .get_mut()
+                .as_mut()
+                .poll_next(context)
+                .map(|next| next.map(|bytes| Ok(Frame::data(bytes)))),
+            Inner::Cut(body, left) => {
+                let Some(most) = *left else {
+                    return Poll::Ready(Some(Err(ConnectionReset)));
+                };
+                let Some(Ok(frame)) = ready!(body.poll_inner(context)) else {
+                    return Poll::Ready(None);
+                };
+                let mut bytes = frame.into_data().unwrap_or_default();
+                *left = most.checked_sub(bytes.len() as u64);
+                if left.is_none() {
+                    if most == 0 {
+                        return Poll::Ready(Some(Err(ConnectionReset)));
+                    }
+                    bytes.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+                }
+                Poll::Ready(Some(Ok(Frame::data(bytes))))
+            }
+        }
     }
 }
 
 impl fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &self.inner {
             Inner::Full(bytes) => f.debug_tuple("Full").field(&bytes.as_ref().map_or(0, Bytes::len)).finish(),
             Inner::Stream(_) => f.write_str("Stream"),
+            Inner::Cut(body, left) => f.debug_tuple("Cut").field(body).field(left).finish(),
         }
     }
 }
 
 impl Body for ResponseBody {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = ConnectionReset;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match &mut self.0 {
-            Inner::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Inner::Stream(stream) => stream
-                .get_mut()
-                .as_mut()
-                .poll_next(context)
-                .map(|next| next.map(|bytes| Ok(Frame::data(bytes)))),
+    ) -> Poll<Option<Result<Frame<Bytes>, ConnectionReset>>> {
+        let next = self.poll_inner(context);
+        if let Some(progress) = &self.progress {
+            progress.set(matches!(next, Poll::Ready(Some(_))));
         }
+        next
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.0, Inner::Full(None))
+        match &self.inner {
+            Inner::Full(rest) => rest.is_none(),
+            Inner::Stream(_) => false,
+            Inner::Cut(body, left) => left.is_some() && body.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
+        match &self.inner {
             Inner::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Inner::Stream(_) => SizeHint::default(),
+            // What is promised is more than what is sent: that is the fault.
+            Inner::Cut(body, _) => body.size_hint(),
         }
     }
 }

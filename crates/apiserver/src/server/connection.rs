@@ -17,8 +17,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Duration, timeout};
 use tower_service::Service;
 
-use super::listener::Closing;
+use super::listener::{Closing, FaultApi};
 use super::patience::Patient;
+use super::progress::{Progress, watched};
 use super::service::ApiService;
 use super::tls::Tls;
 
@@ -26,7 +27,7 @@ use super::tls::Tls;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long a client may take for the handshake of TLS.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(32);
-/// How long a client may leave what is sent to it in the buffers of the operating system.
+/// How long a client may leave what is sent to it in the buffers of the operating system, or an answer over HTTP/2 unread.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Requests under way on one connection of HTTP/2, as a kube-apiserver has it: each watch of an informer is one.
 const STREAMS: u32 = 1000;
@@ -46,6 +47,7 @@ pub(super) async fn serve(
     stream: TcpStream,
     tls: Option<Arc<Tls>>,
     service: ApiService,
+    faults: bool,
     closing: watch::Receiver<bool>,
 ) {
     // Small answers must not wait for the next one.
@@ -54,10 +56,10 @@ pub(super) async fn serve(
     }
     let stream = Patient::new(stream, PATIENCE);
     let Some(tls) = tls else {
-        return speak(stream, Protocol::Http1, service, closing).await;
+        return speak(stream, Protocol::Http1, service, faults, closing).await;
     };
     match timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
-        Ok(Ok((stream, protocol))) => speak(stream, protocol, service, closing).await,
+        Ok(Ok((stream, protocol))) => speak(stream, protocol, service, faults, closing).await,
         Ok(Err(error)) => tracing::debug!(%error, "a handshake of TLS failed"),
         Err(_elapsed) => tracing::debug!("a handshake of TLS took too long"),
     }
@@ -72,15 +74,29 @@ pub(super) enum Protocol {
     Http2,
 }
 
-async fn speak<S>(stream: S, protocol: Protocol, service: ApiService, mut closing: watch::Receiver<bool>)
-where
+async fn speak<S>(
+    stream: S,
+    protocol: Protocol,
+    service: ApiService,
+    faults: bool,
+    mut closing: watch::Receiver<bool>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let watches = Closing(closing.clone());
     let answer = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(watches.clone());
+        if faults {
+            request.extensions_mut().insert(FaultApi);
+        }
         let mut service = service.clone();
-        async move { Service::<Request<Incoming>>::call(&mut service, request).await }
+        async move {
+            let mut answered = Service::<Request<Incoming>>::call(&mut service, request).await;
+            if let (Ok(response), Some(progress)) = (&mut answered, Progress::current()) {
+                response.body_mut().report_to(progress);
+            }
+            answered
+        }
     });
     let stream = TokioIo::new(stream);
     let ended = match protocol {
@@ -155,6 +171,9 @@ where
         let mut requests = requests.lock();
         // Those that are done would be kept until the connection ends.
         while requests.try_join_next().is_some() {}
-        requests.spawn(task);
+        requests.spawn(watched(task, PATIENCE));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,12 +13,12 @@ use tokio::time::{Duration, timeout};
 use super::body::ResponseBody;
 use super::deadline;
 use super::finish::finish;
-use super::listener::Closing;
+use super::listener::{Closing, FaultApi};
 use super::routes;
 use super::state::Server;
 use super::warnings::Warnings;
 use crate::authentication::UserInfo;
-use crate::faults::WatchFault;
+use crate::faults::{self, Faults, FaultyWatch, Stale};
 use crate::registry::{Registry, Served};
 use crate::request::accept::{Accept, Endpoint};
 use crate::request::body;
@@ -86,6 +86,11 @@ where
     B::Error: std::fmt::Display,
 {
     let accept = text(&head.headers, header::ACCEPT);
+    if let Some(path) = head.uri.path().strip_prefix(faults::API)
+        && head.extensions.get::<FaultApi>().is_some()
+    {
+        return fault_api(server, head, path, body).await.into_response();
+    }
     let registry = server.registry();
     match Route::parse(head.uri.path()) {
         Route::Resource(path) => {
@@ -104,6 +109,22 @@ where
         }
         Route::Malformed { group, .. } => not_found(&registry, &group).into_response(),
         other => routes::answer(server, &registry, &other, head).await,
+    }
+}
+
+/// Faults for clients that are not in the process.
+async fn fault_api<B>(server: &Arc<Server>, head: &Parts, path: &str, body: B) -> Reply
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    let answer = match read_body(body).await {
+        Ok(body) => faults::answer_api(&Faults::new(Arc::clone(server)), &head.method, path, &body),
+        Err(error) => Err(error),
+    };
+    match answer {
+        Ok((code, value)) => Reply::value(code, Accept::JSON.encoding, &value),
+        Err(error) => Reply::error(Accept::JSON.encoding, &error),
     }
 }
 
@@ -168,6 +189,7 @@ where
         user_agent: text(&head.headers, header::USER_AGENT).unwrap_or_default(),
         user: head.extensions.get::<Arc<UserInfo>>().cloned().unwrap_or_default(),
         warnings: Warnings::default(),
+        stale: head.extensions.get::<Stale>().copied(),
     };
     if let Some(warning) = call.served.custom.as_ref().and_then(|custom| custom.warning.clone()) {
         call.warn(warning);
@@ -181,7 +203,7 @@ where
     if verb == Verb::Watch {
         // A watch keeps the call for as long as it lasts.
         let closing = head.extensions.get::<Closing>().cloned();
-        let fault = head.extensions.get::<WatchFault>().copied();
+        let fault = head.extensions.get::<FaultyWatch>().copied();
         warnings.clone_from(&call.warnings);
         wait_for_revision(&call, verb).await?;
         return verbs::watch::run(call, closing, fault);

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Request, Response, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body::Body;
 use tokio::time::sleep;
 
 use super::body::ResponseBody;
 use super::dispatch;
 use super::state::Server;
-use crate::faults::{Action, ConnectionReset, Facts};
+use crate::faults::{Action, Answer, ConnectionReset, Decision, Facts, FaultyWatch, Stale};
 
 /// Answers a request, unless a rule resets its connection.
 ///
@@ -28,9 +28,10 @@ where
     if !server.injector.is_armed() {
         return Ok(dispatch::answer(server, head, body).await);
     }
-    let decided = Facts::of(&head)
-        .and_then(|facts| server.injector.decide(&facts, server.clock.now()).map(|action| (facts, action)));
-    let Some((facts, action)) = decided else {
+    let decided = Facts::of(&head).and_then(|facts| {
+        server.injector.decide(&facts, server.clock.now()).map(|decision| (facts, decision))
+    });
+    let Some((facts, Decision { action, seed })) = decided else {
         return Ok(dispatch::answer(server, head, body).await);
     };
     tracing::debug!(request = %facts, %action, "a fault is injected");
@@ -48,15 +49,34 @@ where
             let accept = dispatch::text(&head.headers, header::ACCEPT);
             Ok(dispatch::failure(accept.as_deref(), &failure.error(&facts)).into_response())
         }
+        Action::Answer(answer) => Ok(of_answer(answer)),
         Action::Reset => Err(ConnectionReset),
         Action::LoseResponse => {
             drop(dispatch::answer(server, head, body).await);
             Err(ConnectionReset)
         }
+        Action::Truncate(bytes) => {
+            Ok(dispatch::answer(server, head, body).await.map(|body| body.cut_after(bytes)))
+        }
+        Action::StaleRead { behind } => {
+            head.extensions.insert(Stale { behind });
+            Ok(dispatch::answer(server, head, body).await)
+        }
         Action::Watch(fault) => {
             // Read where the watch starts, which may still be refused for reasons of its own.
-            head.extensions.insert(fault);
+            head.extensions.insert(FaultyWatch { fault, seed });
             Ok(dispatch::answer(server, head, body).await)
         }
     }
+}
+
+fn of_answer(answer: Answer) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::full(answer.body));
+    *response.status_mut() = StatusCode::from_u16(answer.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    if !answer.content_type.is_empty()
+        && let Ok(content_type) = HeaderValue::try_from(answer.content_type)
+    {
+        response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    }
+    response
 }

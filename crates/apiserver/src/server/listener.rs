@@ -28,9 +28,19 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 pub struct ListenOptions {
     /// What protects the connections.
     pub transport: Transport,
+    /// Whether clients can make the server misbehave; see [`faults`](Self::faults).
+    pub faults: bool,
 }
 
 impl ListenOptions {
+    /// The same options with [faults](crate::faults) for everybody who reaches the listener, below `/debug/faults/`. For tests
+    /// that are not written in Rust. Only loopback addresses are served so.
+    #[must_use]
+    pub fn faults(mut self) -> Self {
+        self.faults = true;
+        self
+    }
+
     /// The same options with TLS: HTTP/2 and HTTP/1.1, as the client prefers, with a certificate authority made for this
     /// listener. [`Listener::kubeconfig`] carries it, [`Listener::certificate_authority`] too.
     #[cfg(feature = "tls")]
@@ -62,6 +72,9 @@ pub enum ListenError {
         "cannot listen on {0}: everybody would be admin: give users tokens, or use a loopback address such as 127.0.0.1 or [::1]"
     )]
     NotLoopback(SocketAddr),
+    /// The address can be reached from other machines, and whoever reaches it could make the server misbehave.
+    #[error("cannot listen on {0} with faults: use a loopback address such as 127.0.0.1 or [::1]")]
+    FaultsBeyondLoopback(SocketAddr),
     /// The address is taken, or not one of this machine.
     #[error("cannot listen on {address}: {}", if source.kind() == io::ErrorKind::AddrInUse { "the address is in use" } else { "the operating system refused" })]
     Bind {
@@ -84,6 +97,10 @@ pub enum ListenError {
 /// request came over a socket.
 #[derive(Debug, Clone)]
 pub(crate) struct Closing(pub(crate) watch::Receiver<bool>);
+
+/// Tells that the listener of a request takes faults; travels in its extensions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FaultApi;
 
 /// A server on a socket. Dropping it stops accepting and cuts its connections.
 pub struct Listener {
@@ -112,6 +129,9 @@ impl Listener {
             if tokens.is_none() {
                 return Err(ListenError::NotLoopback(address));
             }
+            if options.faults {
+                return Err(ListenError::FaultsBeyondLoopback(address));
+            }
             if options.transport == Transport::Plain {
                 tracing::warn!(%address, "tokens travel in plain text: use TLS");
             }
@@ -131,7 +151,7 @@ impl Listener {
         let authority = tls.as_ref().map(|tls| tls.authority().to_owned());
         let closing = watch::Sender::new(false);
         let mut tasks = JoinSet::new();
-        tasks.spawn(accept(socket, tls.map(Arc::new), service, closing.subscribe()));
+        tasks.spawn(accept(socket, tls.map(Arc::new), service, options.faults, closing.subscribe()));
         Ok(Self { address, authority, token, closing, tasks })
     }
 
@@ -187,6 +207,7 @@ async fn accept(
     socket: TcpListener,
     tls: Option<Arc<Tls>>,
     service: ApiService,
+    faults: bool,
     mut closing: watch::Receiver<bool>,
 ) {
     let mut connections = JoinSet::new();
@@ -198,7 +219,7 @@ async fn accept(
             Some(_) = connections.join_next() => {}
             accepted = socket.accept() => match accepted {
                 Ok((stream, _)) => {
-                    connections.spawn(serve(stream, tls.clone(), service.clone(), closing.clone()));
+                    connections.spawn(serve(stream, tls.clone(), service.clone(), faults, closing.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");

@@ -12,6 +12,7 @@ mod kubeconfig;
 mod listener;
 mod openapi;
 mod patience;
+mod progress;
 mod routes;
 mod service;
 mod state;

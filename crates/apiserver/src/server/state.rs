@@ -138,20 +138,23 @@ impl Server {
         }
     }
 
-    /// Expires what is older than the present revision, which is returned.
-    pub(crate) fn compact(&self) -> u64 {
-        self.state.lock().store.compact()
+    /// Expires what is older than `revision`, or the present one; returns which.
+    pub(crate) fn compact(&self, revision: u64) -> u64 {
+        self.state.lock().store.compact(revision)
+    }
+
+    /// Has the watchers of a table look around.
+    pub(crate) fn wake(&self, storage: &StorageKey) {
+        let waker = self.state.lock().wakers.get(storage).cloned();
+        if let Some(waker) = waker {
+            waker.send_replace(None);
+        }
     }
 
     /// Forgets the history of a table and wakes its watchers; whether there is such a table.
     pub(crate) fn evict(&self, storage: &StorageKey) -> bool {
-        let (known, waker) = {
-            let mut state = self.state.lock();
-            (state.store.evict(storage), state.wakers.get(storage).cloned())
-        };
-        if let Some(waker) = waker {
-            waker.send_replace(None);
-        }
+        let known = self.state.lock().store.evict(storage);
+        self.wake(storage);
         known
     }
 

@@ -96,8 +96,7 @@ impl Snapshot {
         self.revision
     }
 
-    #[cfg(test)]
-    fn get(&self, key: &Key) -> Option<&Arc<Stored>> {
+    pub(crate) fn get(&self, key: &Key) -> Option<&Arc<Stored>> {
         self.objects.get(key)
     }
 
@@ -273,10 +272,11 @@ impl<T: Ord + Clone> Store<T> {
         floor.max(self.compacted)
     }
 
-    /// Expires what is older than the present revision, which is returned, for everybody who begins to read from now on.
-    pub(crate) fn compact(&mut self) -> u64 {
-        self.compacted = self.revision;
-        self.revision
+    /// Expires what is older than `revision`, bounded by the present one, for everybody who begins to read from now on.
+    /// Returns the bound that holds now, which never goes back.
+    pub(crate) fn compact(&mut self, revision: u64) -> u64 {
+        self.compacted = self.compacted.max(revision.min(self.revision));
+        self.compacted
     }
 
     /// Forgets the history of a table; whether there is such a table.

@@ -22,16 +22,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::authentication::UserInfo;
+use crate::faults::Stale;
 use crate::registry::Served;
 use crate::request::accept::Accept;
 use crate::request::body;
 use crate::request::path::ResourcePath;
 use crate::request::query::{FieldValidation, Query, WriteOptions};
+use crate::resource::StorageKey;
 use crate::server::{Server, Warnings};
 use crate::status::ApiError;
-use crate::store::Key;
+use crate::store::{Key, Snapshot, Store};
 
 /// Times a write starts over because somebody else was faster. Each time, somebody else made progress.
 pub(crate) const RETRIES: usize = 64;
@@ -48,11 +51,24 @@ pub(crate) struct Call {
     /// Who sends the request.
     pub(crate) user: Arc<UserInfo>,
     pub(crate) warnings: Warnings,
+    /// Whether a read that allows any state gets an old one.
+    pub(crate) stale: Option<Stale>,
 }
 
 impl Call {
     pub(crate) fn key(&self) -> Key {
         Key::new(&self.path.namespace, &self.path.name)
+    }
+
+    /// The collection as a read that allows any state sees it: as it is, but for faults.
+    pub(crate) fn any_snapshot(&self, store: &Store<StorageKey>) -> Snapshot {
+        let storage = self.served.storage();
+        let past = self.stale.map(|stale| {
+            let now = Instant::now();
+            let revision = store.revision().saturating_sub(stale.behind).max(store.oldest(storage, now));
+            store.snapshot_at(storage, revision, now)
+        });
+        past.and_then(Result::ok).unwrap_or_else(|| store.snapshot(storage))
     }
 
     pub(crate) fn warn(&mut self, text: impl Into<String>) {

@@ -14,8 +14,15 @@ use crate::store::{Key, Snapshot, Stored};
 
 /// Answers one object.
 pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
+    if call.query.flag("export") == Some(true) {
+        let why = "the export parameter, deprecated since v1.14, is no longer supported";
+        return Err(ApiError::bad_request(why));
+    }
     revision(call.query.text("resourceVersion")).map_err(ApiError::internal)?;
-    let stored = call.server.read(|store| store.get(call.served.storage(), &call.key()).cloned());
+    let stored = call.server.read(|store| match call.stale {
+        None => store.get(call.served.storage(), &call.key()).cloned(),
+        Some(_) => call.any_snapshot(store).get(&call.key()).cloned(),
+    });
     let stored = stored.ok_or_else(|| call.not_found())?;
     reply::stored(call, 200, &stored)
 }
@@ -88,7 +95,7 @@ impl Page {
             _ => None,
         };
         let snapshot = match exact {
-            None => call.server.read(|store| store.snapshot(storage)),
+            None => call.server.read(|store| call.any_snapshot(store)),
             Some(revision) => {
                 call.server.read(|store| store.snapshot_at(storage, revision, now)).map_err(|_| {
                     ApiError::new(410, "Expired", "The resourceVersion for the provided list is too old.")

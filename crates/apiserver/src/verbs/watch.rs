@@ -15,11 +15,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tokio::time::{Duration, Instant, Sleep, sleep_until};
+use tokio::time::{Duration, Instant, Sleep, sleep, sleep_until};
 
 use super::Call;
 use super::reply::{self, Reply};
-use crate::faults::{Cut, Then, WatchFault, late};
+use crate::faults::{Cut, Disorder, FaultyWatch, Heard, Then, WatchFault, late};
 use crate::protobuf;
 use crate::registry::Registry;
 use crate::request::accept::{Encoding, View};
@@ -46,8 +46,9 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
 pub(crate) fn run(
     call: Call,
     closing: Option<Closing>,
-    fault: Option<WatchFault>,
+    faulty: Option<FaultyWatch>,
 ) -> Result<Reply, ApiError> {
+    let fault = faulty.map(|faulty| faulty.fault);
     let mut options = ListOptions::read(&call.query, true)?;
     if fault == Some(WatchFault::NoBookmarks) {
         options.bookmarks = false;
@@ -63,7 +64,9 @@ pub(crate) fn run(
     let changes = call.server.changes(storage);
     let start = Instant::now();
     let (table, snapshot, now, oldest) = call.server.read(|store| {
-        (store.id(storage), store.snapshot(storage), store.revision(), store.oldest(storage, start))
+        let snapshot = call.any_snapshot(store);
+        let now = snapshot.revision();
+        (store.id(storage), snapshot, now, store.oldest(storage, start))
     });
     let cursor = match wanted {
         Some(wanted) if !initial && wanted != 0 => wanted,
@@ -89,6 +92,9 @@ pub(crate) fn run(
         deadline,
         end: Box::pin(sleep_until(end)),
         cut: fault.and_then(Cut::of),
+        disorder: faulty.and_then(|faulty| Disorder::of(faulty.fault, faulty.seed)),
+        heard: call.server.injector.orders.heard(storage),
+        bookmark_now: false,
         bookmark: options.bookmarks.then(|| Box::pin(sleep_until(next_bookmark(start, deadline)))),
         table,
         changes,
@@ -150,6 +156,12 @@ struct Watch {
     end: Pin<Box<Sleep>>,
     /// A fault that is still to come.
     cut: Option<Cut>,
+    /// What becomes of the events on their way.
+    disorder: Option<Disorder<Bytes>>,
+    /// What the watches of the table were told to do.
+    heard: Heard,
+    /// Whether one of those orders is a bookmark.
+    bookmark_now: bool,
     /// Sleeps until the next bookmark is due; `None` if the client wants none.
     bookmark: Option<Pin<Box<Sleep>>>,
     /// What is watched; `None` if it was closed as the watch began.
@@ -184,6 +196,13 @@ async fn gone(closing: Option<Closing>, mut server: watch::Receiver<bool>) {
     }
 }
 
+/// What a watch was told to do.
+enum Told {
+    Nothing,
+    End,
+    Hold,
+}
+
 /// What a watch waited for.
 enum Woken {
     Changed,
@@ -212,10 +231,35 @@ impl Watch {
                     self.gone.as_mut().await;
                     return None;
                 }
+                Some(Then::Hold(time)) => {
+                    self.cut = None;
+                    tokio::select! {
+                        biased;
+                        () = self.gone.as_mut() => return None,
+                        () = sleep(time) => {}
+                    }
+                }
             }
             // A busy collection may never come to the wait.
             if !std::mem::take(&mut self.waited) && self.is_over().await {
                 return None;
+            }
+            // Marked as seen before reading: a commit after this wakes the wait below.
+            self.changes.borrow_and_update();
+            match self.hear() {
+                Told::Nothing => {}
+                Told::End => return None,
+                Told::Hold => {
+                    tokio::select! {
+                        biased;
+                        () = self.gone.as_mut() => return None,
+                        () = self.end.as_mut() => return None,
+                        changed = self.changes.changed() => if changed.is_err() {
+                            return None;
+                        },
+                    }
+                    continue;
+                }
             }
             if let Some(chunk) = self.initial_chunk() {
                 return Some(chunk);
@@ -223,12 +267,13 @@ impl Watch {
             if std::mem::take(&mut self.end_bookmark) {
                 return Some(self.bookmark_line(true));
             }
-            // Marked as seen before reading: a commit after this wakes the wait below.
-            self.changes.borrow_and_update();
             match self.event_chunk() {
                 Ok(Some(chunk)) => return Some(chunk),
                 Ok(None) => {}
                 Err(_) => return None,
+            }
+            if std::mem::take(&mut self.bookmark_now) && self.bookmark.is_some() {
+                return Some(self.bookmark_line(false));
             }
             let registry = self.call.server.registry();
             if self.registry.as_ref().is_none_or(|known| !Arc::ptr_eq(known, &registry)) {
@@ -281,6 +326,30 @@ impl Watch {
         }
     }
 
+    /// What the watches of the table were told since the last time.
+    fn hear(&mut self) -> Told {
+        let orders = &self.call.server.injector.orders;
+        if let Some(before) = orders.hear(self.call.served.storage(), &mut self.heard) {
+            if self.heard.order.closes > before.closes {
+                return Told::End;
+            }
+            self.bookmark_now |= self.heard.order.bookmarks > before.bookmarks;
+        }
+        if self.heard.order.held { Told::Hold } else { Told::Nothing }
+    }
+
+    /// An event as it is sent: once and at once, but for faults.
+    fn pass(&mut self, line: Bytes) -> Bytes {
+        let Some(disorder) = &mut self.disorder else {
+            return line;
+        };
+        let mut lines = Vec::new();
+        for line in disorder.pass(line) {
+            lines.extend_from_slice(&line);
+        }
+        Bytes::from(lines)
+    }
+
     /// An event is sent, which brings a fault nearer.
     fn count(&mut self) {
         if let Some(cut) = &mut self.cut {
@@ -305,6 +374,7 @@ impl Watch {
             }
             if self.selection.matches(&self.call, key, stored) {
                 let line = self.line("ADDED", stored, stored.revision);
+                let line = self.pass(line);
                 out.extend_from_slice(&line);
                 self.count();
             }
@@ -346,6 +416,7 @@ impl Watch {
                 if let Some(line) = self.event_line(event) {
                     self.sent = event.revision;
                     self.count();
+                    let line = self.pass(line);
                     let size = many.len() + line.len();
                     if many.is_empty() && one.is_none() {
                         one = Some(line);

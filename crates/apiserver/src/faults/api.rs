@@ -1,0 +1,119 @@
+//! Faults for clients that are not written in Rust: rules, commands and the journal as JSON.
+
+use bytes::Bytes;
+use http::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Faults, GroupResource, Rule, RuleId};
+use crate::go;
+use crate::status::ApiError;
+
+/// Where it is.
+pub(crate) const PREFIX: &str = "/debug/faults/";
+
+/// What is done at once, as the methods of [`Faults`] are called.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Command {
+    Compact(Compact),
+    EvictHistory(GroupResource),
+    BookmarkNow(GroupResource),
+    CloseWatches(GroupResource),
+    HoldWatches(GroupResource),
+    ReleaseWatches(GroupResource),
+    Freeze(GroupResource),
+    StopClock,
+    ResumeClock,
+    /// A duration as Go writes it.
+    AdvanceClock(String),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Compact {
+    revision: Option<u64>,
+}
+
+/// Answers a request to a path that begins with [`PREFIX`], of which `path` is the rest.
+///
+/// # Errors
+/// 400 for a body that is none of these, 404 for what is not there, 405 for a method that a path does not take.
+pub(crate) fn answer(
+    faults: &Faults,
+    method: &Method,
+    path: &str,
+    body: &Bytes,
+) -> Result<(u16, Value), ApiError> {
+    let done = || Ok((200, json!({})));
+    match (method, path) {
+        (&Method::GET, "rules") => {
+            let rules: Vec<Value> =
+                faults.rules().iter().map(|(id, rule)| json!({"id": id, "rule": rule})).collect();
+            Ok((200, json!({ "rules": rules })))
+        }
+        (&Method::POST, "rules") => {
+            let rule: Rule = read(body, "rule")?;
+            Ok((201, json!({"id": faults.add(rule)})))
+        }
+        (&Method::DELETE, "rules") => {
+            faults.clear();
+            done()
+        }
+        (&Method::GET, "journal") => {
+            let journal = faults.journal();
+            let entries: Vec<Value> = journal
+                .iter()
+                .map(|entry| json!({"at": entry.at.to_string(), "what": entry.to_string()}))
+                .collect();
+            Ok((200, json!({"dropped": journal.dropped(), "entries": entries})))
+        }
+        (&Method::POST, "commands") => carry_out(faults, read(body, "command")?),
+        (_, "rules" | "journal" | "commands") => {
+            Err(ApiError::new(405, "MethodNotAllowed", format!("{PREFIX}{path} does not take {method}")))
+        }
+        (&Method::DELETE, path) => {
+            let id = path.strip_prefix("rules/").and_then(|id| id.parse().ok()).map(RuleId);
+            match id.and_then(|id| faults.remove(id)) {
+                Some(_) => done(),
+                None => Err(not_there(&format!("{PREFIX}{path}"))),
+            }
+        }
+        (_, path) => Err(not_there(&format!("{PREFIX}{path}"))),
+    }
+}
+
+fn read<'a, T: Deserialize<'a>>(body: &'a Bytes, what: &str) -> Result<T, ApiError> {
+    serde_json::from_slice(body).map_err(|why| ApiError::bad_request(format!("the body is no {what}: {why}")))
+}
+
+fn not_there(what: &str) -> ApiError {
+    ApiError::new(404, "NotFound", format!("{what} is not there"))
+}
+
+fn carry_out(faults: &Faults, command: Command) -> Result<(u16, Value), ApiError> {
+    let at = |resource: GroupResource, act: fn(&Faults, &str, &str) -> bool| {
+        if act(faults, &resource.group, &resource.plural) {
+            Ok(())
+        } else {
+            Err(not_there(&resource.to_string()))
+        }
+    };
+    match command {
+        Command::Compact(compact) => faults.compact_to(compact.revision.unwrap_or(u64::MAX)),
+        Command::EvictHistory(resource) => at(resource, Faults::evict_history)?,
+        Command::BookmarkNow(resource) => at(resource, Faults::bookmark_now)?,
+        Command::CloseWatches(resource) => at(resource, Faults::close_watches)?,
+        Command::HoldWatches(resource) => at(resource, Faults::hold_watches)?,
+        Command::ReleaseWatches(resource) => at(resource, Faults::release_watches)?,
+        Command::Freeze(resource) => {
+            let rule = faults.freeze(&resource.group, &resource.plural);
+            let rule = rule.ok_or_else(|| not_there(&resource.to_string()))?;
+            return Ok((201, json!({ "id": rule })));
+        }
+        Command::StopClock => faults.stop_clock(),
+        Command::ResumeClock => faults.resume_clock(),
+        Command::AdvanceClock(by) => faults.advance_clock(go::duration(&by).map_err(ApiError::bad_request)?),
+    }
+    Ok((200, json!({})))
+}

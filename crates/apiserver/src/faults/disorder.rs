@@ -1,0 +1,102 @@
+//! Events that are dropped, sent twice, or sent in another order: the pure core.
+
+use super::{WatchFault, When};
+
+/// What becomes of the events of one watch.
+#[derive(Debug)]
+pub(crate) struct Disorder<T> {
+    kind: Kind,
+    when: When,
+    seen: u64,
+    random: fastrand::Rng,
+    /// An event that waits for the next one.
+    held: Option<T>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Drop,
+    Duplicate,
+    Reorder,
+}
+
+impl<T: Clone> Disorder<T> {
+    /// `None` for faults of another sort.
+    pub(crate) fn of(fault: WatchFault, seed: u64) -> Option<Self> {
+        let (kind, when) = match fault {
+            WatchFault::Drop(when) => (Kind::Drop, when),
+            WatchFault::Duplicate(when) => (Kind::Duplicate, when),
+            WatchFault::Reorder(when) => (Kind::Reorder, when),
+            _ => return None,
+        };
+        Some(Self { kind, when, seen: 0, random: fastrand::Rng::with_seed(seed), held: None })
+    }
+
+    /// What is sent when this event is due.
+    pub(crate) fn pass(&mut self, event: T) -> impl Iterator<Item = T> + use<T> {
+        self.seen += 1;
+        // An event that overtakes is not held up itself.
+        let picked = self.when.is_due(self.seen, &mut self.random) && self.held.is_none();
+        let (first, second) = match self.kind {
+            Kind::Drop if picked => (None, None),
+            Kind::Duplicate if picked => (Some(event.clone()), Some(event)),
+            Kind::Reorder if picked => {
+                self.held = Some(event);
+                (None, None)
+            }
+            _ => (Some(event), self.held.take()),
+        };
+        first.into_iter().chain(second)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sent(fault: WatchFault, seed: u64, events: u32) -> Vec<u32> {
+        let mut disorder = Disorder::of(fault, seed).unwrap();
+        (1..=events).flat_map(|event| disorder.pass(event)).collect()
+    }
+
+    #[test]
+    fn the_events_that_are_picked_are_dropped_doubled_or_overtaken() {
+        assert_eq!(sent(WatchFault::Drop(When::Every(3)), 0, 7), [1, 2, 4, 5, 7]);
+        assert_eq!(sent(WatchFault::Duplicate(When::Nth(2)), 0, 3), [1, 2, 2, 3]);
+        assert_eq!(sent(WatchFault::Reorder(When::Every(2)), 0, 6), [1, 3, 2, 5, 4], "the last still waits");
+        assert_eq!(sent(WatchFault::Reorder(When::Always), 0, 5), [2, 1, 4, 3]);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_made_up_and_only_so_much_is_moved(
+            which in 0usize..3,
+            probability in 0.0..1.0f64,
+            seed in any::<u64>(),
+            events in 0u32..40,
+        ) {
+            let when = When::Probability(probability);
+            let fault = [WatchFault::Drop(when), WatchFault::Duplicate(when), WatchFault::Reorder(when)][which];
+            let sent = sent(fault, seed, events);
+            prop_assert_eq!(&sent, &self::sent(fault, seed, events), "the same seed");
+            let mut sorted = sent.clone();
+            sorted.sort_unstable();
+            sorted.dedup();
+            match fault {
+                WatchFault::Drop(_) => prop_assert_eq!(&sent, &sorted, "in order, none twice"),
+                WatchFault::Duplicate(_) => {
+                    prop_assert_eq!(sorted.len() as u32, events, "all");
+                    prop_assert!(sent.is_sorted() && sent.chunk_by(|a, b| a == b).all(|run| run.len() <= 2));
+                }
+                _ => {
+                    // All but perhaps the last, each at most one place from its own.
+                    prop_assert!(events - sent.len() as u32 <= 1);
+                    prop_assert_eq!(sorted.len(), sent.len(), "none twice");
+                    prop_assert!(sent.iter().zip(1..).all(|(event, place)| event.abs_diff(place) <= 1));
+                }
+            }
+        }
+    }
+}
