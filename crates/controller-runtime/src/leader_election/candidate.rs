@@ -235,6 +235,14 @@ impl Candidate {
     }
 }
 
+/// Whoever is dropped leads no longer as far as this process goes, however it came to that.
+impl Drop for Candidate {
+    fn drop(&mut self) {
+        self.permit.revoke();
+        self.metrics.leads(false);
+    }
+}
+
 async fn poll(in_flight: &mut Option<InFlight>) -> (Answer, Option<Lease>) {
     match in_flight {
         Some(request) => request.await,

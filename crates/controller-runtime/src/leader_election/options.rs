@@ -38,6 +38,10 @@ impl Options {
         &self.id
     }
 
+    pub(crate) fn has_identity(&self) -> bool {
+        self.identity.is_some()
+    }
+
     /// Where the lease is. Default: the client's namespace, in a cluster that of the pod.
     #[doc(alias = "LeaderElectionNamespace")]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
@@ -46,8 +50,8 @@ impl Options {
     }
 
     /// Who the candidate is, which no other candidate may ever be: one that comes after it in the same pod included.
-    /// Default: the host's name and a random UUID. Two managers with one [seed](crate::manager::Options::seed) on one host
-    /// need different ones given.
+    /// Default: the host's name and a random UUID. A manager with a [seed](crate::manager::Options::seed) has no default and
+    /// does not run without one, because every candidate of that seed would be the same and all of them would lead.
     #[doc(alias = "Identity")]
     pub fn identity(mut self, identity: impl Into<String>) -> Self {
         self.identity = Some(identity.into());

@@ -57,6 +57,15 @@ pub enum Error {
         /// How it ended.
         reason: String,
     },
+    /// A candidate with a seed has no identity, and another candidate of that seed would have the same.
+    #[error(
+        "the candidate for the lease {lease} has a seed and no identity: give each one its own with \
+         leader_election::Options::identity"
+    )]
+    NoIdentity {
+        /// The name of the lease.
+        lease: String,
+    },
     /// The manager runs already.
     #[error("the manager runs already: wait until its run has ended, or make another manager")]
     AlreadyRunning,

@@ -12,8 +12,13 @@ mod runnable;
 mod servers;
 mod signals;
 mod state;
+mod weak;
 
-use std::{fmt, future::Future, sync::Arc};
+use std::{
+    fmt,
+    future::Future,
+    sync::{Arc, Weak},
+};
 
 use tokio::sync::watch;
 
@@ -32,6 +37,7 @@ pub use self::{
     runnable::{BoxError, RunContext, Runnable},
     signals::Signals,
     state::{NeverReady, State},
+    weak::WeakManager,
 };
 use crate::{
     cache::{self, Cache, Cached},
@@ -49,7 +55,8 @@ pub use crate::{
 
 /// Runs controllers and other [`Runnable`]s, with one cache for all of them.
 ///
-/// A handle: clones are the same manager.
+/// A handle: clones are the same manager. It keeps what it runs, so what it runs must not keep it: use
+/// [`RunContext::manager`] or a [`WeakManager`] there.
 ///
 /// # Lifecycle
 ///
@@ -271,7 +278,7 @@ impl Manager {
     }
 
     fn handle(&self, id: Id) -> Handle {
-        Handle { id, registry: Arc::clone(&self.shared.registry) }
+        Handle { id, registry: Arc::downgrade(&self.shared.registry) }
     }
 }
 
@@ -308,7 +315,8 @@ impl Shared {
 #[derive(Clone)]
 pub struct Handle {
     id: Id,
-    registry: Arc<Registry>,
+    /// Weak, because what is in the registry may keep its own handle.
+    registry: Weak<Registry>,
 }
 
 impl Handle {
@@ -319,8 +327,9 @@ impl Handle {
     ///
     /// Dropping the future only ends the wait.
     pub async fn remove(self) {
-        self.registry.step(Input::Remove(self.id));
-        self.registry.forgotten(self.id).await;
+        let Some(registry) = self.registry.upgrade() else { return };
+        registry.step(Input::Remove(self.id));
+        registry.forgotten(self.id).await;
     }
 }
 

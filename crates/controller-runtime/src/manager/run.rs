@@ -49,6 +49,12 @@ impl Manager {
     ///
     /// A cache did not become complete in time, a runnable failed, or something did not finish in time at the stop.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
+        if let Some(election) = &self.shared.election
+            && self.shared.options.seed.is_some()
+            && !election.options.has_identity()
+        {
+            return Err(Error::NoIdentity { lease: election.options.id().to_owned() });
+        }
         let registry = &self.shared.registry;
         registry.run().map_err(|_| Error::AlreadyRunning)?;
         self.shared.readiness.send_replace(Readiness::NotYet);
@@ -197,11 +203,17 @@ impl Run<'_> {
 
     fn spawn(&mut self, id: Id, entry: Entry) {
         let tokens = Tokens::default();
-        let registry = Arc::clone(&self.manager.shared.registry);
+        // Weak: a runnable may keep its context, and the registry holds the runnable.
+        let registry = Arc::downgrade(&self.manager.shared.registry);
         let cx = RunContext {
+            manager: self.manager.downgrade(),
             draining: tokens.draining.clone(),
             aborting: tokens.aborting.clone(),
-            ready: Arc::new(move || registry.step(Input::Ready(id))),
+            ready: Arc::new(move || {
+                if let Some(registry) = registry.upgrade() {
+                    registry.step(Input::Ready(id));
+                }
+            }),
             transitions: self.election.transitions(),
             caches: Arc::clone(&self.manager.shared.caches),
             recorder: self.recorder.clone(),

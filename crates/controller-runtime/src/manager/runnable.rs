@@ -4,7 +4,7 @@ use std::{any::type_name, future::Future, pin::Pin, sync::Arc};
 
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
-use super::caches::Caches;
+use super::{Manager, WeakManager, caches::Caches};
 use crate::{clock::Clock, recorder::Recorder};
 
 /// An error of any type.
@@ -85,6 +85,7 @@ pub trait Runnable: Send + Sync + 'static {
 /// What the manager tells a [`Runnable`], and what the runnable may ask of it.
 #[derive(Clone)]
 pub struct RunContext {
+    pub(super) manager: WeakManager,
     pub(super) draining: CancellationToken,
     pub(super) aborting: CancellationToken,
     pub(super) ready: Arc<dyn Fn() + Send + Sync>,
@@ -99,6 +100,15 @@ impl RunContext {
     /// Done when it is time to finish: begin nothing new, end what is begun, and return.
     pub fn shutdown(&self) -> WaitForCancellationFuture<'_> {
         self.draining.cancelled()
+    }
+
+    /// The manager, for whoever adds runnables or controllers to it, reads its caches, or writes by its client. `None` when it
+    /// is gone, which it is not while it runs.
+    ///
+    /// Do not keep it: see [`WeakManager`].
+    #[must_use]
+    pub fn manager(&self) -> Option<Manager> {
+        self.manager.upgrade()
     }
 
     /// Says that the runnable does what it is for: listens, say. See [`Runnable::signals_ready`].

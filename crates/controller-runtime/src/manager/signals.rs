@@ -59,19 +59,17 @@ impl Manager {
         };
         let (mut first, mut second) =
             (Signals::listen().map_err(refused)?, Signals::listen().map_err(refused)?);
+        let twice = async {
+            second.next().await;
+            second.next().await;
+        };
         tokio::select! {
             biased;
             result = self.run(async move { first.next().await }) => result,
-            () = twice(async || second.next().await) => {
+            () = twice => {
                 tracing::warn!("a second signal: the process ends without waiting for what still runs");
                 std::process::exit(1)
             }
         }
     }
-}
-
-/// Done when `next` has been so twice.
-async fn twice(mut next: impl AsyncFnMut()) {
-    next().await;
-    next().await;
 }

@@ -286,3 +286,35 @@ async fn a_process_stands_for_election_when_it_is_warm() {
     let _running = Running::begin(manager.clone());
     assert_eq!(elected(&manager).await, 7 * SECOND);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_dropped_says_that_it_leads_no_longer() {
+    let env = environment().await;
+    let manager = candidate(env.client(), "one");
+    let running = Running::start(manager.clone()).await;
+    elected(&manager).await;
+    let status = |value| format!("leader_election_master_status{{name=\"the-lease\"}} {value}\n");
+    assert!(manager.metrics().encode().contains(&status(1)));
+    drop(running);
+    settle().await;
+    assert!(manager.metrics().encode().contains(&status(0)));
+    assert!(!*manager.leads().borrow());
+    manager
+        .client()
+        .create(&widget("a", 1))
+        .await
+        .expect_err("it does not lead, although the lease is its own");
+}
+
+#[tokio::test(start_paused = true)]
+async fn candidates_of_one_seed_need_identities_because_all_of_them_would_lead() {
+    let env = environment().await;
+    let election = leader_election::Options::new("the-lease");
+    let manager =
+        |election| Manager::new(env.client(), Options::new("test").seed(1).leader_election(election));
+    let error = manager(election.clone()).run(std::future::pending()).await.unwrap_err();
+    let expected = "the candidate for the lease the-lease has a seed and no identity: give each one its own with \
+                    leader_election::Options::identity";
+    assert_eq!(error.to_string(), expected);
+    let _runs = Running::start(manager(election.identity("one"))).await;
+}

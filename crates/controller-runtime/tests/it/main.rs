@@ -18,4 +18,5 @@ mod leader_election;
 mod manager;
 mod own_writes;
 mod servers;
+mod signals;
 mod support;

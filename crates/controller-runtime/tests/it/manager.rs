@@ -7,8 +7,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Client, Context, Manager, ObjectKey, Reconciler,
-    manager::{BoxError, Options, RunContext, Runnable, Shutdown, State},
+    Action, Builder, Cached, Client, Context, Manager, ObjectKey, Reconciler, controller,
+    manager::{self, BoxError, Options, RunContext, Runnable, Shutdown, State, WeakManager},
     reconcile,
 };
 use k8s_openapi::api::core::v1::Secret;
@@ -472,4 +472,78 @@ async fn metrics_tell_what_the_caches_hold() {
     assert_eq!(metric(&manager, "controller_runtime_cache_objects{resource=\"widgets.example.com\"}"), "1");
     let text = "controller_runtime_cache_bytes{resource=\"widgets.example.com\",form=\"text\"}";
     assert_ne!(metric(&manager, text), "0");
+}
+
+/// Keeps whatever it gets of its manager.
+struct Keeps {
+    manager: WeakManager,
+    context: Mutex<Option<RunContext>>,
+    _handle: Arc<Mutex<Option<manager::Handle>>>,
+    _alive: Arc<()>,
+}
+
+impl Runnable for Keeps {
+    async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
+        assert!(cx.manager().is_some() && self.manager.upgrade().is_some(), "it runs");
+        *self.context.lock().unwrap() = Some(cx.clone());
+        cx.shutdown().await;
+        Ok(())
+    }
+}
+
+/// Keeps what a reconciler may want of its manager, its own handle included.
+struct Hoards {
+    _client: Client,
+    _widgets: Cached<Widget>,
+    _manager: WeakManager,
+    handle: Arc<Mutex<Option<controller::Handle<ObjectKey<Widget>>>>>,
+    _alive: Arc<()>,
+}
+
+impl Reconciler for Hoards {
+    type Request = ObjectKey<Widget>;
+
+    async fn reconcile(&self, _: &ObjectKey<Widget>, _: &Context) -> Result<Action, reconcile::Error> {
+        assert!(self.handle.lock().unwrap().is_some(), "it knows its own handle");
+        Ok(Action::done())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_manager_ran_is_dropped_with_it_although_it_kept_what_it_got_of_it() {
+    let env = environment().await;
+    Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
+    for stops in [true, false] {
+        let (manager, alive) = (manager(&env), Arc::new(()));
+        let handle = Arc::<Mutex<_>>::default();
+        let keeps = Keeps {
+            manager: manager.downgrade(),
+            context: Mutex::default(),
+            _handle: Arc::clone(&handle),
+            _alive: Arc::clone(&alive),
+        };
+        let added = manager.add(keeps).unwrap();
+        *handle.lock().unwrap() = Some(added);
+        drop(handle);
+        let handle = Arc::default();
+        let hoards = Hoards {
+            _client: manager.client(),
+            _widgets: manager.cached(),
+            _manager: manager.downgrade(),
+            handle: Arc::clone(&handle),
+            _alive: Arc::clone(&alive),
+        };
+        let made = Builder::managed_by(&manager).for_kind::<Widget>().complete(hoards).unwrap();
+        *handle.lock().unwrap() = Some(made);
+        drop(handle);
+        let running = Running::start(manager).await;
+        settle().await;
+        if stops {
+            running.stop().await.unwrap();
+        } else {
+            drop(running);
+        }
+        settle().await;
+        assert_eq!(Arc::strong_count(&alive), 1, "stopped: {stops}");
+    }
 }
