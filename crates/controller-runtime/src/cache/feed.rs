@@ -14,7 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::{
     sync::watch,
     task::{JoinSet, yield_now},
-    time::{Instant, sleep_until},
+    time::{Duration, Instant, sleep_until},
 };
 
 use super::{
@@ -91,6 +91,8 @@ pub(crate) struct Feed {
     generation: watch::Sender<u64>,
     /// A write was laid over the store of a sink.
     wrote: watch::Sender<u64>,
+    /// When the API server was heard of last, by part.
+    heard: Mutex<BTreeMap<Part, Instant>>,
 }
 
 #[derive(Default)]
@@ -112,7 +114,7 @@ pub(crate) type SinkId = (Reverse<Form>, u64);
 impl Feed {
     pub(crate) fn new(query: Query) -> Self {
         let (generation, wrote) = (watch::Sender::default(), watch::Sender::default());
-        Self { query, sinks: RwLock::default(), generation, wrote }
+        Self { query, sinks: RwLock::default(), generation, wrote, heard: Mutex::default() }
     }
 
     /// Feeds `sink` from now on, with the present first.
@@ -155,6 +157,22 @@ impl Feed {
         }
     }
 
+    /// The API server has said something of a part.
+    pub(super) fn heard_of(&self, part: &Part) {
+        let (now, mut heard) = (Instant::now(), self.heard.lock());
+        match heard.get_mut(part) {
+            Some(known) => *known = now,
+            None => {
+                heard.insert(part.clone(), now);
+            }
+        }
+    }
+
+    /// For how long it has said nothing: of the parts the longest.
+    pub(super) fn silence(&self) -> Option<Duration> {
+        self.heard.lock().values().map(Instant::elapsed).max()
+    }
+
     /// A write was laid over the store of a sink.
     pub(crate) fn note_write(&self) {
         self.wrote.send_modify(|count| *count += 1);
@@ -187,6 +205,7 @@ impl Feed {
                     if let Some(task) = running.remove(&part) {
                         task.abort();
                     }
+                    self.heard.lock().remove(&part);
                     self.each(|sink| sink.withdraw(&part));
                 }
                 for part in &parts {

@@ -10,7 +10,7 @@ use imbl::OrdMap;
 use parking_lot::{Mutex, RwLock};
 use tokio::{
     sync::{Notify, watch},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -334,6 +334,10 @@ pub(crate) trait AnyInformer: Sink {
     /// What it holds.
     fn stats(&self) -> Stats;
 
+    /// For how long the API server has said nothing of its objects: of its lists and watches the longest. `None` before the
+    /// first word.
+    fn silence(&self) -> Option<Duration>;
+
     /// Lays the answer to a write over what the watch has told.
     fn wrote(&self, object: &Arrival<'_>, now: Instant);
 
@@ -357,6 +361,10 @@ impl<K: Object> AnyInformer for Informer<K> {
 
     fn stats(&self) -> Stats {
         self.shelf.stats()
+    }
+
+    fn silence(&self) -> Option<Duration> {
+        self.seat.get()?.silence()
     }
 
     fn wrote(&self, object: &Arrival<'_>, now: Instant) {

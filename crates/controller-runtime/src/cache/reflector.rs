@@ -118,6 +118,7 @@ impl Reflector<'_> {
         let no_list = |error: NoList| Problem::refused(error.to_string());
         while let Some(chunk) = timeout(ANSWER_WITHIN, body.next()).await.or_else(|_| silence())? {
             items.push(chunk.map_err(|error| Problem::transient(describe(&error)))?);
+            self.feed.heard_of(&self.part);
             while let Some(item) = items.next().map_err(no_list)? {
                 let object = Arrival::new(&item);
                 self.feed.each(|sink| sink.arrived(&self.part, &object));
@@ -169,6 +170,7 @@ impl Reflector<'_> {
             None => self.collection().watch(&params, "").map(without_version),
         };
         let body = timeout(ANSWER_WITHIN, self.open(request, "")).await.unwrap_or_else(|_| silence())?;
+        self.feed.heard_of(&self.part);
         let (mut body, mut writes) = (body.into_data_stream(), self.feed.writes());
         let (mut lines, mut present) = (Lines::default(), from.is_some());
         let mut heard = Instant::now();
@@ -193,6 +195,7 @@ impl Reflector<'_> {
                 }
             };
             heard = Instant::now();
+            self.feed.heard_of(&self.part);
             lines.push(chunk);
             let too_long = |error| Problem::refused(format!("a watch event is {error}"));
             while let Some(line) = lines.next().map_err(too_long)? {

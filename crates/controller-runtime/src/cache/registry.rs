@@ -22,9 +22,11 @@ use super::{
     informer::{AnyInformer, Informer},
     query::Query,
     shelf::Holding,
-    stats::Stats,
 };
-use crate::object::{Object, StaticObject};
+use crate::{
+    metrics::CacheLook,
+    object::{Object, StaticObject},
+};
 
 /// The informers of a manager.
 pub(crate) struct Cache {
@@ -63,6 +65,13 @@ pub(crate) struct Seat {
     feed: Arc<Feed>,
     entry: u64,
     id: SinkId,
+}
+
+impl Seat {
+    /// For how long the API server has said nothing to the feed.
+    pub(super) fn silence(&self) -> Option<Duration> {
+        self.feed.silence()
+    }
 }
 
 impl Drop for Seat {
@@ -169,10 +178,12 @@ impl Cache {
     }
 
     /// What is held, by selection as messages name it. What two Rust types of one selection share counts once.
-    pub(crate) fn stats(&self) -> BTreeMap<String, Stats> {
-        let mut all: BTreeMap<String, Stats> = BTreeMap::new();
+    pub(crate) fn look(&self) -> BTreeMap<String, CacheLook> {
+        let mut all: BTreeMap<String, CacheLook> = BTreeMap::new();
         for informer in self.informers() {
-            all.entry(informer.resource()).or_default().add(&informer.stats());
+            let look = all.entry(informer.resource()).or_default();
+            look.stats.add(&informer.stats());
+            look.silence = look.silence.max(informer.silence());
         }
         all
     }

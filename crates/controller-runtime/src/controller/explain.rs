@@ -4,7 +4,7 @@ use std::fmt;
 
 use k8s_openapi::jiff::Timestamp;
 use kube_workqueue::{KeyState, Priority, Reason};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use tokio::time::{Duration, Instant};
 
 use super::history::{Run, RunResult};
@@ -53,7 +53,8 @@ pub enum Standing {
     Waiting {
         /// When.
         until: Timestamp,
-        /// How long from now.
+        /// How long from now; in JSON in seconds.
+        #[serde(serialize_with = "seconds")]
         left: Duration,
         /// The rule that set the time.
         rule: Rule,
@@ -82,6 +83,11 @@ pub enum Rule {
     Debounce,
     /// Another one, for which this version has no name.
     Other,
+}
+
+/// A duration for programs.
+pub(super) fn seconds<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(duration.as_secs_f64())
 }
 
 impl From<Reason> for Rule {

@@ -9,6 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use tokio::time::Duration;
 
+use super::explain::seconds;
 use crate::reconcile::{Causes, Next, Outcome, Request};
 
 /// How many runs of a request are kept.
@@ -25,7 +26,8 @@ const LONGEST_ERROR: usize = 1024;
 pub struct Run {
     /// When it ended.
     pub ended: Timestamp,
-    /// How long it took.
+    /// How long it took; in JSON in seconds.
+    #[serde(serialize_with = "seconds")]
     pub took: Duration,
     /// How many runs had failed in a row before it.
     pub attempt: u32,
@@ -45,7 +47,7 @@ pub enum RunResult {
     /// It asked to run again, with back-off.
     Requeued,
     /// It asked to run again after this long.
-    RequeuedAfter(Duration),
+    RequeuedAfter(#[serde(serialize_with = "seconds")] Duration),
     /// It failed, and is retried.
     Failed(String),
     /// It failed in a way that no retry can mend.
@@ -152,6 +154,11 @@ impl<R: Request> History<R> {
     /// The last runs of a request, the latest last.
     pub(crate) fn of(&self, request: &R) -> impl DoubleEndedIterator<Item = &Run> {
         self.requests.get(request).into_iter().flat_map(|known| &known.runs)
+    }
+
+    /// All requests of which runs are kept.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &R> {
+        self.requests.keys()
     }
 
     /// Requests whose last run failed, the one that failed longest ago first.

@@ -5,6 +5,7 @@ mod handle;
 mod history;
 mod inbox;
 mod options;
+mod overview;
 mod tracker;
 mod worker;
 
@@ -14,13 +15,14 @@ use kube_workqueue::Queue;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-pub(crate) use self::inbox::Inbox;
 pub use self::{
     explain::{Explanation, Rule, Standing},
     handle::Handle,
     history::{Run, RunResult},
     options::Options,
+    overview::{Failing, Overview},
 };
+pub(crate) use self::{inbox::Inbox, overview::Explain};
 use self::{tracker::Tracker, worker::Worker};
 use crate::{
     manager::{BoxError, RunContext, Runnable},

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use kube_workqueue::Queue;
 use parking_lot::Mutex;
+use tokio::time::{Duration, Instant};
 
 use super::{
     explain::{Explanation, Standing},
@@ -18,8 +19,16 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Tracker<R> {
     /// Of requests that an event asked for and no run has answered yet. As many as are in the queue, at most.
-    pending: Mutex<BTreeMap<R, Causes>>,
+    pending: Mutex<BTreeMap<R, Pending>>,
     history: Mutex<History<R>>,
+}
+
+/// What leads to a run.
+#[derive(Debug)]
+struct Pending {
+    causes: Causes,
+    /// When the first of them came.
+    since: Instant,
 }
 
 impl<R> Default for Tracker<R> {
@@ -33,18 +42,19 @@ impl<R: Request> Tracker<R> {
     pub(crate) fn expect(&self, request: &R, cause: Cause) {
         let mut pending = self.pending.lock();
         match pending.get_mut(request) {
-            Some(causes) => causes.add(cause),
+            Some(known) => known.causes.add(cause),
             None => {
                 let mut causes = Causes::default();
                 causes.add(cause);
-                pending.insert(request.clone(), causes);
+                pending.insert(request.clone(), Pending { causes, since: Instant::now() });
             }
         }
     }
 
-    /// What led to the run that begins now.
-    pub(crate) fn begin(&self, request: &R) -> Causes {
-        self.pending.lock().remove(request).unwrap_or_default()
+    /// What led to the run that begins now, and how long ago the first event came, if there was one.
+    pub(crate) fn begin(&self, request: &R) -> (Causes, Option<Duration>) {
+        let pending = self.pending.lock().remove(request);
+        pending.map_or_else(Default::default, |Pending { causes, since }| (causes, Some(since.elapsed())))
     }
 
     /// Notes a run that has ended.
@@ -64,6 +74,12 @@ impl<R: Request> Tracker<R> {
         self.history.lock().failing().cloned().collect()
     }
 
+    /// A request that is expected or ran lately.
+    pub(crate) fn find(&self, is_it: impl Fn(&R) -> bool) -> Option<R> {
+        let expected = self.pending.lock().keys().find(|request| is_it(request)).cloned();
+        expected.or_else(|| self.history.lock().requests().find(|request| is_it(request)).cloned())
+    }
+
     /// Why `request` is where it is. Looks at every request in the queue.
     pub(crate) fn explain(
         &self,
@@ -79,7 +95,12 @@ impl<R: Request> Tracker<R> {
             request: format!("{request:?}"),
             standing: Standing::of(state, clock),
             attempt: queue.num_requeues(request),
-            causes: self.pending.lock().get(request).cloned().unwrap_or_default(),
+            causes: self
+                .pending
+                .lock()
+                .get(request)
+                .map(|pending| pending.causes.clone())
+                .unwrap_or_default(),
             runs: self.history.lock().of(request).rev().cloned().collect(),
         }
     }

@@ -78,9 +78,10 @@ impl<R: Request> Worker<R> {
         let Inbox { queue, tracker, .. } = &self.inbox;
         let request = item.key();
         let id = uuid::Builder::from_random_bytes(self.rng.lock().u128(..).to_be_bytes()).into_uuid();
+        let (causes, lag) = tracker.begin(request);
         let cx = Context {
             attempt: queue.num_requeues(request),
-            causes: tracker.begin(request),
+            causes,
             last_error: tracker.last_error(request),
             id,
             recorder: self.recorder.clone(),
@@ -96,7 +97,7 @@ impl<R: Request> Worker<R> {
             attempt = cx.attempt,
         );
         async {
-            let (measured, began) = (self.metrics.begin(), Instant::now());
+            let (measured, began) = (self.metrics.begin(lag), Instant::now());
             let outcome = self.attempt(request, &cx).await;
             measured.end(&outcome);
             settle(queue, request, item.priority(), &outcome);

@@ -2,6 +2,7 @@
 
 mod caches;
 mod error;
+mod explain;
 #[cfg(feature = "clap")]
 mod flags;
 mod lifecycle;
@@ -33,6 +34,7 @@ use self::{
 };
 pub use self::{
     error::{AddError, Error},
+    explain::ExplainError,
     options::{Options, Shutdown},
     runnable::{BoxError, RunContext, Runnable},
     signals::Signals,
@@ -160,7 +162,7 @@ impl Manager {
             }),
         };
         let cache = Arc::clone(&manager.shared.cache);
-        manager.shared.metrics.caches(move || cache.stats());
+        manager.shared.metrics.caches(move || cache.look());
         manager.add_servers();
         manager.add_own(caches, Group::Caches);
         manager
@@ -269,8 +271,9 @@ impl Manager {
         let mut inbox = None;
         let make = || {
             let controller = make(&self.shared.cache, &self.shared.metrics);
+            let explains = Arc::new(controller.inbox().clone());
             inbox = Some(controller.inbox().clone());
-            Entry::of_controller(controller)
+            Entry::of_controller(controller, explains)
         };
         let id = self.shared.registry.add(name, true, group, false, make)?;
         let inbox = inbox.expect("what was added was made");

@@ -10,6 +10,7 @@ use super::{
     lifecycle::{Effect, Group, Id, Input, Lifecycle, Running},
     runnable::DynRunnable,
 };
+use crate::controller::Explain;
 
 /// A runnable, by its name.
 #[derive(Clone)]
@@ -18,17 +19,18 @@ pub(super) struct Entry {
     pub(super) runnable: Arc<dyn DynRunnable>,
     /// Whether it ends by itself when it is told to stop where it stands.
     pub(super) stops_itself: bool,
-    pub(super) is_controller: bool,
+    /// What tells of its requests, if it is a controller.
+    pub(super) controller: Option<Arc<dyn Explain>>,
 }
 
 impl Entry {
     pub(super) fn new(runnable: impl Runnable) -> Self {
         let name = Arc::from(runnable.name());
-        Self { name, runnable: Arc::new(runnable), stops_itself: false, is_controller: false }
+        Self { name, runnable: Arc::new(runnable), stops_itself: false, controller: None }
     }
 
-    pub(super) fn of_controller(controller: impl Runnable) -> Self {
-        Self { stops_itself: true, is_controller: true, ..Self::new(controller) }
+    pub(super) fn of_controller(controller: impl Runnable, explains: Arc<dyn Explain>) -> Self {
+        Self { stops_itself: true, controller: Some(explains), ..Self::new(controller) }
     }
 }
 
@@ -64,7 +66,9 @@ impl Registry {
         make: impl FnOnce() -> Entry,
     ) -> Result<Id, AddError> {
         let mut inner = self.inner.lock();
-        if is_controller && inner.entries.values().any(|known| known.is_controller && &*known.name == name) {
+        if is_controller
+            && inner.entries.values().any(|known| known.controller.is_some() && &*known.name == name)
+        {
             return Err(AddError::DuplicateName { name: name.to_owned() });
         }
         let added = inner.lifecycle.add(group, signals);
@@ -113,6 +117,13 @@ impl Registry {
 
     pub(super) fn entry(&self, id: Id) -> Option<Entry> {
         self.inner.lock().entries.get(&id).cloned()
+    }
+
+    /// The controllers by name, in the order in which they came.
+    pub(super) fn controllers(&self) -> Vec<(Arc<str>, Arc<dyn Explain>)> {
+        let inner = self.inner.lock();
+        let named = |entry: &Entry| Some((Arc::clone(&entry.name), Arc::clone(entry.controller.as_ref()?)));
+        inner.entries.values().filter_map(named).collect()
     }
 
     pub(super) fn group(&self, id: Id) -> Option<Group> {

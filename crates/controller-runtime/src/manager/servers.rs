@@ -5,7 +5,7 @@ use std::{future::Future, net::SocketAddr, sync::Arc};
 use http::StatusCode;
 use tokio::sync::watch;
 
-use super::{BoxError, Manager, State, lifecycle::Group};
+use super::{BoxError, Manager, State, explain, lifecycle::Group};
 use crate::{
     cert::Serving,
     health::Checks,
@@ -68,7 +68,16 @@ impl Manager {
         let certificates = || self.shared.metrics.certificates();
         if let Endpoint::At(address) = options.metrics.bind_address {
             let client = self.shared.ungated.kube().clone();
-            let handler = options.metrics.handler(self.shared.metrics.clone(), client, options.rng());
+            let (registry, guarded) = (Arc::downgrade(&self.shared.registry), options.metrics.is_guarded());
+            let explained = boxed(move |request: Request| {
+                let answer = match guarded {
+                    true => explain::answer(&registry, &request),
+                    false => explain::not_for_everybody(),
+                };
+                std::future::ready(answer)
+            });
+            let metrics = options.metrics.clone().default_handler(explain::PATH, explained);
+            let handler = metrics.handler(self.shared.metrics.clone(), client, options.rng());
             let (serving, bound) = (options.metrics.serving.clone(), Arc::clone(&servers.metrics));
             let server = HttpServer::new("metrics", address, serving, handler, certificates(), bound);
             self.add_own(server, Group::HttpServers);

@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use prometheus_client::{
     collector::Collector,
@@ -9,7 +9,15 @@ use prometheus_client::{
 use super::Labels;
 use crate::cache::Stats;
 
-/// What each cache holds, by its resource.
+/// What the caches of a resource hold, and when the API server was heard of last.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct CacheLook {
+    pub(crate) stats: Stats,
+    /// For how long it has said nothing: of several lists and watches the longest.
+    pub(crate) silence: Option<Duration>,
+}
+
+/// What is cached, by the resource.
 pub(super) type Look = Box<dyn Fn() -> Caches + Send + Sync>;
 
 /// A form of objects, where a family tells them apart, and a value.
@@ -44,11 +52,19 @@ impl Collector for CacheCollector {
             stats.unreadable
         })?;
         let failures = "Lists and watches that failed";
-        counter(&caches, &mut encoder, "controller_runtime_cache_failures", failures, |stats| stats.failures)
+        counter(&caches, &mut encoder, "controller_runtime_cache_failures", failures, |stats| stats.failures)?;
+        let age = "Since when the API server has said nothing of it; more than 610 s, and its watch is dead";
+        let name = "controller_runtime_cache_watch_age_seconds";
+        let mut family = encoder.encode_descriptor(name, age, None, MetricType::Gauge)?;
+        caches.iter().try_for_each(|(resource, look)| {
+            let Some(silence) = look.silence else { return Ok(()) };
+            let labels: Labels = vec![("resource", resource.clone())];
+            ConstGauge::new(silence.as_secs_f64()).encode(family.encode_family(&labels)?)
+        })
     }
 }
 
-type Caches = BTreeMap<String, Stats>;
+type Caches = BTreeMap<String, CacheLook>;
 
 fn gauge(
     caches: &Caches,
@@ -58,8 +74,8 @@ fn gauge(
     values: fn(&Stats) -> Vec<Sample>,
 ) -> fmt::Result {
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    caches.iter().try_for_each(|(resource, stats)| {
-        values(stats).into_iter().try_for_each(|(form, value)| {
+    caches.iter().try_for_each(|(resource, look)| {
+        values(&look.stats).into_iter().try_for_each(|(form, value)| {
             let mut labels: Labels = vec![("resource", resource.clone())];
             labels.extend(form.map(|form| ("form", form.to_owned())));
             let value = i64::try_from(value).unwrap_or(i64::MAX);
@@ -76,9 +92,9 @@ fn counter(
     value: fn(&Stats) -> usize,
 ) -> fmt::Result {
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-    caches.iter().try_for_each(|(resource, stats)| {
+    caches.iter().try_for_each(|(resource, look)| {
         let labels: Labels = vec![("resource", resource.clone())];
-        let value = u64::try_from(value(stats)).unwrap_or(u64::MAX);
+        let value = u64::try_from(value(&look.stats)).unwrap_or(u64::MAX);
         ConstCounter::new(value).encode(family.encode_family(&labels)?)
     })
 }

@@ -26,7 +26,12 @@ pub(super) struct ControllerFamilies {
     time: Histograms,
     max_concurrent: Family<Labels, Gauge>,
     active_workers: Family<Labels, Gauge>,
+    lag: Histograms,
 }
+
+/// From the speed of a queue to what a back-off takes.
+const LAG: [f64; 15] =
+    [0.000_1, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 1000.0];
 
 impl ControllerFamilies {
     pub(super) fn register(registry: &mut Registry) -> Self {
@@ -39,6 +44,7 @@ impl ControllerFamilies {
             time: Family::new_with_constructor(|| Histogram::new(RECONCILE_TIME.into_iter().chain([60.0]))),
             max_concurrent: Family::default(),
             active_workers: Family::default(),
+            lag: Family::new_with_constructor(|| Histogram::new(LAG)),
         };
         let mut counter = |name: &str, help: &str, family: &Family<Labels, Counter>| {
             registry.register(format!("controller_runtime_{name}"), help, family.clone());
@@ -67,6 +73,11 @@ impl ControllerFamilies {
             "How many requests a controller reconciles now",
             families.active_workers.clone(),
         );
+        registry.register(
+            "controller_runtime_event_to_reconcile_seconds",
+            "From the first event that asks for a reconcile until that begins",
+            families.lag.clone(),
+        );
         families
     }
 
@@ -90,6 +101,7 @@ impl ControllerFamilies {
             timeouts: self.timeouts.get_or_create_owned(&labels),
             time: self.time.get_or_create_owned(&labels),
             active_workers: self.active_workers.get_or_create_owned(&labels),
+            lag: self.lag.get_or_create_owned(&labels),
         }
     }
 }
@@ -107,11 +119,15 @@ pub(crate) struct ControllerMetrics {
     timeouts: Counter,
     time: Histogram,
     active_workers: Gauge,
+    lag: Histogram,
 }
 
 impl ControllerMetrics {
-    /// A reconcile begins.
-    pub(crate) fn begin(&self) -> Measured<'_> {
+    /// A reconcile begins, so long after the first event that asked for it, if one did.
+    pub(crate) fn begin(&self, lag: Option<Duration>) -> Measured<'_> {
+        if let Some(lag) = lag {
+            self.lag.observe(lag.as_secs_f64());
+        }
         self.active_workers.inc();
         Measured { metrics: self, began: Instant::now() }
     }

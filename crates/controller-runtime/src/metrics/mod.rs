@@ -16,19 +16,25 @@
 //! | `workqueue_unfinished_work_seconds`, `workqueue_longest_running_processor_seconds` | gauge: name, controller |
 //! | `leader_election_master_status` | gauge: name |
 //! | `leader_election_slowpath_total` | counter: name; never registered in Go |
-//!
 //! | `rest_client_requests_total` | counter: code, method, host |
 //! | `rest_client_…` | see [`Metrics::register_rest_client_metrics`] |
 //! | `certwatcher_read_certificate_total`, `certwatcher_read_certificate_errors_total` | counter |
 //! | `controller_runtime_cache_objects` | gauge: resource; not in Go |
 //! | `controller_runtime_cache_bytes` | gauge: resource, form (`decoded`, `text`); not in Go |
+//! | `controller_runtime_cache_decoded_objects` | gauge: resource; not in Go |
+//! | `controller_runtime_cache_decodes_total`, `…_unreadable_total`, `…_failures_total` | counter: resource; not in Go |
+//! | `controller_runtime_cache_watch_age_seconds` | gauge: resource; since when the API server has said nothing of it, up to 610 s where nothing happens; not in Go |
+//! | `controller_runtime_event_to_reconcile_seconds` | histogram: controller; from the first event that asks for a reconcile until that begins; not in Go |
 //!
 //! The label `priority` has Go's numbers: `0` for what happened, `-100` for the initial list; `100` is what Go's users
 //! choose for more.
 //!
 //! # What is not here
 //!
-//! Native histograms, which need the protobuf format, and the collectors of the Go runtime.
+//! - `controller_runtime_webhook_…` and `controller_runtime_conversion_webhook_…`: there are no webhooks yet.
+//! - `rest_client_dns_resolution_duration_seconds`: names are resolved below [`kube::Client`], which does not tell.
+//! - Native histograms, which need the protobuf format.
+//! - The collectors of the Go runtime and of the process.
 
 mod access;
 mod cache;
@@ -52,8 +58,8 @@ use prometheus_client::{
 
 pub use self::server::{AllowedTo, ServerOptions};
 pub(crate) use self::{
-    certificates::CertificateMetrics, controller::ControllerMetrics, election::ElectionMetrics,
-    queue::QueueGauges,
+    cache::CacheLook, certificates::CertificateMetrics, controller::ControllerMetrics,
+    election::ElectionMetrics, queue::QueueGauges,
 };
 use self::{
     controller::ControllerFamilies, election::ElectionFamilies, queue::QueueFamilies,
@@ -150,10 +156,7 @@ impl Metrics {
     }
 
     /// Shows what the caches hold.
-    pub(crate) fn caches(
-        &self,
-        look: impl Fn() -> BTreeMap<String, crate::cache::Stats> + Send + Sync + 'static,
-    ) {
+    pub(crate) fn caches(&self, look: impl Fn() -> BTreeMap<String, CacheLook> + Send + Sync + 'static) {
         let collector = cache::CacheCollector(Box::new(look));
         self.inner.registry.lock().register_collector(Box::new(collector));
     }

@@ -39,7 +39,8 @@ pub enum AllowedTo {
     #[default]
     Everybody,
     /// Who sends a bearer token that the API server knows (TokenReview), of a user who may `get` the path
-    /// (SubjectAccessReview for `nonResourceURLs`). The manager needs to `create` both kinds of review.
+    /// (SubjectAccessReview for `nonResourceURLs`). The manager needs to `create` both kinds of review. `/explain` is served
+    /// to nobody else: see [`Manager::explain`](crate::Manager::explain).
     #[doc(alias = "WithAuthenticationAndAuthorization")]
     Authorized,
 }
@@ -71,6 +72,17 @@ impl ServerOptions {
     pub fn extra_handler(mut self, path: impl Into<String>, handler: impl Handler) -> Self {
         self.extra_handlers.insert(path.into(), boxed(handler));
         self
+    }
+
+    /// Answers requests to `path` by `handler`, unless something else does.
+    pub(crate) fn default_handler(mut self, path: &str, handler: BoxHandler) -> Self {
+        self.extra_handlers.entry(path.to_owned()).or_insert(handler);
+        self
+    }
+
+    /// Whether it is asked who asks.
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.allowed_to == AllowedTo::Authorized
     }
 
     /// What answers the requests. Reviews are sent by `client`.

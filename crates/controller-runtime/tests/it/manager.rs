@@ -472,6 +472,32 @@ async fn metrics_tell_what_the_caches_hold() {
     assert_eq!(metric(&manager, "controller_runtime_cache_objects{resource=\"widgets.example.com\"}"), "1");
     let text = "controller_runtime_cache_bytes{resource=\"widgets.example.com\",form=\"text\"}";
     assert_ne!(metric(&manager, text), "0");
+    // Where nothing happens, a watch is renewed after ten minutes at the latest.
+    let age = || -> f64 {
+        let age = "controller_runtime_cache_watch_age_seconds{resource=\"widgets.example.com\"}";
+        metric(&manager, age).parse().unwrap()
+    };
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!((0.0..=600.0).contains(&age()), "{}", age());
+    Client::new(env.client(), "test").create(&widget("b", 1)).await.unwrap();
+    settle().await;
+    assert_eq!(age().to_string(), "0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_tell_how_long_an_event_waited_for_its_reconcile() {
+    let env = environment().await;
+    let manager = manager(&env);
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(Slow).unwrap();
+    let _running = Running::start(manager.clone()).await;
+    let client = Client::new(env.client(), "test");
+    client.create(&widget("a", 1)).await.unwrap();
+    client.create(&widget("b", 1)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    let lag = "controller_runtime_event_to_reconcile_seconds";
+    assert_eq!(metric(&manager, &format!("{lag}_count")), "2");
+    let waited: f64 = metric(&manager, &format!("{lag}_sum")).parse().unwrap();
+    assert!((waited - 60.0).abs() < 0.1, "b waited until a was done: {waited}");
 }
 
 /// Keeps whatever it gets of its manager.

@@ -9,13 +9,16 @@ use std::{
 
 use controller_runtime::{
     Action, Builder, Context, Manager, ObjectKey, Reconciler,
-    manager::{Endpoint, Options, Request, Response},
+    manager::{Endpoint, Options, Request, Response, Serving},
     metrics::{AllowedTo, ServerOptions},
     reconcile,
 };
 use kube_envtest::{Environment, eventually};
 use serde_json::json;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::Instant,
+};
 
 use crate::{
     faults::{Fault, faulty},
@@ -26,10 +29,15 @@ fn anywhere() -> Endpoint {
     "127.0.0.1:0".parse().unwrap()
 }
 
+async fn connect(address: SocketAddr) -> tokio::net::TcpStream {
+    #[expect(clippy::disallowed_methods, reason = "the server that is tested is on the loopback interface")]
+    let stream = tokio::net::TcpStream::connect(address).await;
+    stream.unwrap()
+}
+
 /// Asks a server over a socket, and returns code and body.
 async fn get(address: SocketAddr, path: &str, headers: &str) -> (u16, String) {
-    #[expect(clippy::disallowed_methods, reason = "the server that is tested is on the loopback interface")]
-    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let mut stream = connect(address).await;
     let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
@@ -136,6 +144,12 @@ async fn an_address_that_is_taken_ends_the_start_with_its_name() {
 /// A manager whose API server knows the user of the token `good`, who may see what `allowed` says.
 async fn guarded(allowed: bool) -> (Manager, Running, Arc<AtomicUsize>) {
     let env = environment().await;
+    let (manager, asked) = guarded_on(&env, allowed);
+    let running = Running::start(manager.clone()).await;
+    (manager, running, asked)
+}
+
+fn guarded_on(env: &Environment, allowed: bool) -> (Manager, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     let client = faulty(env.client(), move |seen| {
@@ -156,9 +170,7 @@ async fn guarded(allowed: bool) -> (Manager, Running, Arc<AtomicUsize>) {
         }
     });
     let metrics = ServerOptions::default().allowed_to(AllowedTo::Authorized).bind_address(anywhere());
-    let manager = Manager::new(client, Options::new("test").metrics(metrics));
-    let running = Running::start(manager.clone()).await;
-    (manager, running, asked)
+    (Manager::new(client, Options::new("test").metrics(metrics)), asked)
 }
 
 #[tokio::test]
@@ -179,4 +191,90 @@ async fn metrics_are_not_shown_to_those_who_may_not_see_them() {
     let (code, text) =
         get(manager.metrics_address().unwrap(), "/metrics", "Authorization: Bearer good\r\n").await;
     assert_eq!((code, text.as_str()), (403, "Authorization denied for user jane\n"));
+}
+
+#[tokio::test]
+async fn why_a_request_fails_is_explained_to_those_who_may_see_it() {
+    let env = environment().await;
+    let (manager, _) = guarded_on(&env, true);
+    let fails = Notes::new(|_, _| Err(reconcile::Error::new("no luck")));
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(fails.clone()).unwrap();
+    let _running = Running::start(manager.clone()).await;
+    controller_runtime::Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
+    let failed = eventually(Duration::from_secs(10), async || {
+        if fails.names().is_empty() { Err("it has not run".to_owned()) } else { Ok(()) }
+    });
+    failed.await.unwrap();
+
+    let address = manager.metrics_address().unwrap();
+    let ask =
+        async |query: &str| get(address, &format!("/explain{query}"), "Authorization: Bearer good\r\n").await;
+    assert_eq!(get(address, "/explain", "").await.0, 401);
+    let (code, body) = ask("?controller=widget&request=default%2Fa").await;
+    let explained: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((code, &explained["request"]), (200, &json!("Widget default/a")));
+    assert_eq!(explained["runs"][0]["result"], json!({ "failed": "no luck" }));
+    assert!(explained["runs"][0]["took"].is_f64() && explained["attempt"].as_u64() > Some(0), "{explained}");
+    let (_, story) = ask("?controller=widget&request=Widget+default/a&format=text").await;
+    assert!(story.starts_with("Widget default/a of controller widget "), "{story}");
+
+    let (_, all) = ask("").await;
+    let all: serde_json::Value = serde_json::from_str(&all).unwrap();
+    assert_eq!(all[0]["failing"], json!([{ "request": "Widget default/a", "error": "no luck" }]));
+    let (_, one) = ask("?controller=widget&format=text").await;
+    assert!(
+        one.starts_with("controller widget: ") && one.ends_with("1 failing\n  Widget default/a: no luck\n"),
+        "{one}"
+    );
+
+    assert_eq!(
+        ask("?controller=gadget&request=default/a").await,
+        (404, "there is no controller gadget: the manager has widget\n".to_owned())
+    );
+    assert_eq!(ask("?controller=gadget").await.0, 404);
+    let expected = "controller widget has no request default/b in its queue or among the 1024 that ran last: nothing has \
+                    asked for it, or it is spelt otherwise (default/web, say)";
+    assert_eq!(ask("?controller=widget&request=default/b").await, (404, format!("{expected}\n")));
+    assert_eq!(manager.explain("widget", "default/b").unwrap_err().to_string(), expected);
+    assert_eq!(manager.explain("widget", "default/a").unwrap().request, "Widget default/a");
+    assert_eq!(manager.overview()[0].failing.len(), 1);
+    assert_eq!(ask("?request=default/a").await.0, 400);
+    assert_eq!(ask("?format=yaml").await.0, 400);
+}
+
+#[tokio::test]
+async fn nothing_is_explained_where_everybody_may_ask() {
+    let env = environment().await;
+    let manager = serving(&env, ServerOptions::default());
+    let _running = Running::start(manager.clone()).await;
+    let (code, text) = get(manager.metrics_address().unwrap(), "/explain", "").await;
+    assert_eq!(code, 403);
+    assert!(text.contains("AllowedTo::Authorized"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_says_too_little_too_late_is_cut_off() {
+    let env = environment().await;
+    let manager = serving(&env, ServerOptions::default());
+    let _running = Running::start(manager.clone()).await;
+    let address = manager.health_probe_address().unwrap();
+    for said in ["", "GET /healthz HTTP/1.1\r\nHost:", "GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n"] {
+        let mut stream = connect(address).await;
+        stream.write_all(said.as_bytes()).await.unwrap();
+        let (began, mut answer) = (Instant::now(), String::new());
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(began.elapsed().as_secs(), 32, "after {said:?} it was cut off with {answer:?}");
+        assert_eq!(answer.contains("200 OK"), said.ends_with("\r\n\r\n"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_shakes_no_hands_is_cut_off() {
+    let env = environment().await;
+    let manager = serving(&env, ServerOptions::default().serving(Serving::SelfSigned));
+    let _running = Running::start(manager.clone()).await;
+    let mut stream = connect(manager.metrics_address().unwrap()).await;
+    let (began, mut answer) = (Instant::now(), Vec::new());
+    stream.read_to_end(&mut answer).await.unwrap();
+    assert_eq!((began.elapsed().as_secs(), answer.len()), (10, 0));
 }

@@ -1,0 +1,168 @@
+//! Why something does not reconcile, for whoever asks the manager: in Rust, or at its metrics server.
+
+use std::{borrow::Cow, sync::Weak};
+
+use http::{HeaderValue, Method, StatusCode, header::CONTENT_TYPE};
+use serde::Serialize;
+
+use super::{Manager, Request, Response, registry::Registry};
+use crate::{
+    controller::{Explanation, Overview},
+    http_server::text,
+};
+
+/// Where the metrics server explains.
+pub(super) const PATH: &str = "/explain";
+
+/// Why there is no explanation.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExplainError {
+    /// The manager has no controller of that name.
+    #[error("there is no controller {name}: the manager has {}", list(known))]
+    UnknownController {
+        /// The name.
+        name: String,
+        /// The names that there are.
+        known: Vec<String>,
+    },
+    /// The controller has not had such a request lately.
+    #[error(
+        "controller {controller} has no request {request} in its queue or among the 1024 that ran last: nothing has asked for \
+         it, or it is spelt otherwise (default/web, say)"
+    )]
+    UnknownRequest {
+        /// The name of the controller.
+        controller: String,
+        /// The request as it was given.
+        request: String,
+    },
+}
+
+impl Manager {
+    /// Why the controller of this name does not reconcile `request`, or not now: in line, waiting and by which rule, being
+    /// reconciled, or settled; what led to it, and what became of its last runs.
+    ///
+    /// `request` is its `Debug` form: `Deployment default/web`, or `default/web` for short. Whoever has the controller's
+    /// [`Handle`](crate::controller::Handle) asks that, with the request itself. Where metrics are served to those
+    /// [whom the API server allows it](crate::metrics::AllowedTo::Authorized), the same is told there at `/explain`:
+    ///
+    /// ```console
+    /// $ curl -H "Authorization: Bearer $TOKEN" "https://$HOST:8443/explain?controller=guestbook&request=default/mine"
+    /// {"controller":"guestbook","request":"Guestbook default/mine","standing":{"waiting":{"until":"…","left":…
+    /// $ curl -H "Authorization: Bearer $TOKEN" "https://$HOST:8443/explain?controller=guestbook&request=default/mine&format=text"
+    /// Guestbook default/mine of controller guestbook waits 5ms more, until …: the rate limiter set the delay
+    /// $ curl -H "Authorization: Bearer $TOKEN" "https://$HOST:8443/explain?format=text"
+    /// controller guestbook: 0 running, 0 queued, 1 waiting, 1 failing
+    ///   Guestbook default/mine: no luck
+    /// ```
+    ///
+    /// Who may ask is the holder of a token with the verb `get` of the `nonResourceURLs` `/explain`.
+    ///
+    /// # Errors
+    ///
+    /// There is no such controller, or it knows of no such request.
+    pub fn explain(&self, controller: &str, request: &str) -> Result<Explanation, ExplainError> {
+        explain(&self.shared.registry, controller, request)
+    }
+
+    /// How it stands with the requests of each controller, in the order of their names.
+    #[must_use]
+    pub fn overview(&self) -> Vec<Overview> {
+        overview(&self.shared.registry)
+    }
+}
+
+fn overview(registry: &Registry) -> Vec<Overview> {
+    let mut all: Vec<_> =
+        registry.controllers().iter().map(|(_, controller)| controller.overview()).collect();
+    all.sort_by(|one, other| one.controller.cmp(&other.controller));
+    all
+}
+
+fn explain(registry: &Registry, name: &str, request: &str) -> Result<Explanation, ExplainError> {
+    let controllers = registry.controllers();
+    let Some((_, controller)) = controllers.iter().find(|(known, _)| **known == *name) else {
+        let mut known: Vec<_> = controllers.iter().map(|(name, _)| name.to_string()).collect();
+        known.sort();
+        return Err(ExplainError::UnknownController { name: name.to_owned(), known });
+    };
+    controller.explain_text(request).ok_or_else(|| ExplainError::UnknownRequest {
+        controller: name.to_owned(),
+        request: request.to_owned(),
+    })
+}
+
+/// Answers a request to [`PATH`]. The registry is held weakly, because it holds the server that asks.
+pub(super) fn answer(registry: &Weak<Registry>, request: &Request) -> Response {
+    if request.method() != Method::GET {
+        return text(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed\n");
+    }
+    let query = request.uri().query().unwrap_or_default();
+    let parameter = |wanted: &str| -> Option<Cow<'_, str>> {
+        form_urlencoded::parse(query.as_bytes()).find_map(|(name, value)| (name == wanted).then_some(value))
+    };
+    let as_text = match parameter("format").as_deref() {
+        None | Some("json") => false,
+        Some("text") => true,
+        Some(other) => {
+            return refuse(StatusCode::BAD_REQUEST, &format!("no format {other}: give json or text"));
+        }
+    };
+    let Some(registry) = registry.upgrade() else {
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, "the manager is gone");
+    };
+    match (parameter("controller"), parameter("request")) {
+        (Some(controller), Some(request)) => match explain(&registry, &controller, &request) {
+            Ok(explanation) if as_text => text(StatusCode::OK, explanation.to_string()),
+            Ok(explanation) => json(&explanation),
+            Err(unknown) => refuse(StatusCode::NOT_FOUND, &unknown.to_string()),
+        },
+        (None, Some(_)) => {
+            refuse(StatusCode::BAD_REQUEST, "a request of which controller? give controller=NAME")
+        }
+        (controller, None) => {
+            let mut all = overview(&registry);
+            if let Some(name) = controller {
+                all.retain(|known| known.controller == name);
+                if all.is_empty() {
+                    let known = overview(&registry).into_iter().map(|known| known.controller).collect();
+                    let unknown = ExplainError::UnknownController { name: name.into_owned(), known };
+                    return refuse(StatusCode::NOT_FOUND, &unknown.to_string());
+                }
+            }
+            if as_text {
+                text(StatusCode::OK, all.iter().map(ToString::to_string).collect::<String>())
+            } else {
+                json(&all)
+            }
+        }
+    }
+}
+
+/// What is answered where everybody may ask: names and errors are not for everybody.
+pub(super) fn not_for_everybody() -> Response {
+    refuse(
+        StatusCode::FORBIDDEN,
+        "explanations are for those whom the API server allows it: serve metrics with AllowedTo::Authorized",
+    )
+}
+
+fn refuse(status: StatusCode, message: &str) -> Response {
+    text(status, format!("{message}\n"))
+}
+
+fn json(value: &impl Serialize) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(body) => {
+            let mut response = text(StatusCode::OK, body);
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            response
+        }
+        Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &format!("it cannot be written: {error}")),
+    }
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
