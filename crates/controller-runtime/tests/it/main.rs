@@ -12,6 +12,7 @@ mod client_requests;
 mod controller;
 mod events;
 mod explain;
+mod fault_run;
 mod faults;
 mod kube_runtime;
 mod leader_election;

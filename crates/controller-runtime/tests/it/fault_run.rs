@@ -1,0 +1,299 @@
+//! Half an hour of everything that can go wrong with an API server, and then quiet: every object converges, none is
+//! reconciled twice at once, and nothing is left over.
+//!
+//! Time is paused, and a seed decides what goes wrong. `just fault-run` plays it at full size with as many seeds as asked for.
+
+use std::{
+    collections::BTreeSet,
+    env,
+    fmt::Write as _,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use controller_runtime::{
+    Action, Builder, Cached, Client, Context, Manager, ObjectKey, Reconciler, controller::Options, manager,
+    reconcile, set_controller_reference,
+};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, ResourceExt, api::ListParams};
+use kube_apiserver_embedded::{
+    self as apiserver, Profile,
+    faults::{Action as Fault, Failure, Faults, Rule, Verb, WatchFault, When},
+};
+use kube_envtest::Environment;
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Running, Widget, WidgetStatus, config_map, key, settle, widget};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// In whose name the manager writes.
+const OPERATOR: &str = "fault-run";
+
+/// How much is played.
+struct Size {
+    objects: usize,
+    lasts: Duration,
+    /// The user changes something so often.
+    pause: Duration,
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_half_an_hour_of_faults_everything_converges_and_nothing_is_left_over() {
+    let seeds = env::var("FAULT_RUN_SEEDS").ok().map(|seeds| seeds.parse().expect("a number of seeds"));
+    let size = match seeds {
+        None => Size { objects: 60, lasts: 30 * MINUTE, pause: 3 * SECOND },
+        Some(_) => Size { objects: 1000, lasts: 30 * MINUTE, pause: SECOND / 2 },
+    };
+    for seed in 1..=seeds.unwrap_or(1) {
+        let story = play(seed, &size).await;
+        println!("seed {seed}: {story}");
+    }
+}
+
+/// Writes what a Widget asks for into a ConfigMap of its own, and into its status.
+struct Copies {
+    client: Client,
+    widgets: Cached<Widget>,
+    in_work: Arc<Mutex<InWork>>,
+}
+
+#[derive(Default)]
+struct InWork {
+    now: BTreeSet<ObjectKey<Widget>>,
+    at_most: usize,
+    runs: u64,
+    twice: Vec<String>,
+}
+
+/// A request in work. It is not any more when this is dropped, however the reconcile ends.
+struct Entered {
+    key: ObjectKey<Widget>,
+    in_work: Arc<Mutex<InWork>>,
+}
+
+impl Entered {
+    fn new(key: &ObjectKey<Widget>, in_work: &Arc<Mutex<InWork>>) -> Self {
+        let mut state = in_work.lock().unwrap();
+        state.runs += 1;
+        if !state.now.insert(key.clone()) {
+            state.twice.push(key.to_string());
+        }
+        state.at_most = state.at_most.max(state.now.len());
+        Self { key: key.clone(), in_work: Arc::clone(in_work) }
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.in_work.lock().unwrap().now.remove(&self.key);
+    }
+}
+
+impl Reconciler for Copies {
+    type Request = ObjectKey<Widget>;
+
+    async fn reconcile(&self, key: &ObjectKey<Widget>, _: &Context) -> Result<Action, reconcile::Error> {
+        let _entered = Entered::new(key, &self.in_work);
+        let Some(widget) = self.widgets.get(key)? else { return Ok(Action::done()) };
+        let size = widget.spec.size;
+        let mut child = config_map(key.name());
+        child.data = Some([("size".to_owned(), size.to_string())].into());
+        set_controller_reference(&*widget, &mut child)?;
+        self.client.apply(&child).await?;
+        sleep(Duration::from_millis(10)).await;
+        if widget.status.as_ref().is_none_or(|status| status.seen != size) {
+            self.client.apply_status(key, &WidgetStatus { seen: size }).await?;
+        }
+        Ok(Action::done())
+    }
+}
+
+async fn play(seed: u64, size: &Size) -> String {
+    let options = apiserver::Options::default().profile(Profile::Dev).seed(seed);
+    let env = Environment::builder().server_options(options).crd::<Widget>().start().await.unwrap();
+    let user = Client::builder(env.client(), "user").seed(seed).build();
+    for number in 0..size.objects {
+        user.create(&widget(&name(number), 1)).await.unwrap();
+    }
+    let tasks_before = alive();
+    let in_work = Arc::default();
+    let (manager, running) = start(&env, seed, &in_work).await;
+    converged(&env, size.objects, 10 * MINUTE, seed).await;
+    let tasks_at_work = alive();
+
+    let faults = env.server().faults();
+    misbehave(&faults);
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let began = Instant::now();
+    while began.elapsed() < size.lasts {
+        act(&user, &name(rng.usize(..size.objects)), &mut rng).await;
+        if rng.u32(..600) == 0 {
+            faults.compact();
+            faults.evict_history("example.com", "widgets");
+        }
+        sleep(size.pause.mul_f64(0.5 + rng.f64())).await;
+    }
+    faults.clear();
+    let injected = faults.journal().len() as u64 + faults.journal().dropped();
+    // The longest waits: a watch that stalled, ten minutes, and the longest back-off, a thousand seconds.
+    let quiet = converged(&env, size.objects, 45 * MINUTE, seed).await;
+
+    // Watches and back-offs that began in the storm have ended by then.
+    sleep(30 * MINUTE).await;
+    let left = manager.overview();
+    assert_eq!((left[0].queued, left[0].waiting, left[0].running), (0, 0, 0), "seed {seed}: {left:?}");
+    assert_eq!(left[0].failing, [], "seed {seed}");
+    assert_eq!(alive(), tasks_at_work, "seed {seed}: tasks at work");
+    let fresh_in_work = Arc::default();
+    let (fresh, freshly) = start(&env, seed + 1_000_000, &fresh_in_work).await;
+    settle().await;
+    for resource in ["widgets.example.com", "configmaps"] {
+        assert_eq!(
+            objects(&manager, resource),
+            objects(&fresh, resource),
+            "seed {seed}: {resource} in the caches"
+        );
+    }
+    freshly.stop().await.unwrap();
+    running.stop().await.unwrap();
+    drop((manager, fresh));
+    settle().await;
+    assert_eq!(alive(), tasks_before, "seed {seed}: tasks after the stop");
+    let state = in_work.lock().unwrap();
+    assert_eq!(state.twice, Vec::<String>::new(), "seed {seed}: reconciled twice at once");
+    assert_eq!(state.now.len(), 0, "seed {seed}");
+    assert!(state.at_most > 1, "seed {seed}: nothing ever ran beside something else");
+    assert!(injected > 100, "seed {seed}: only {injected} faults");
+    format!("{injected} faults, {} reconciles, quiet after {} s", state.runs, quiet.as_secs())
+}
+
+async fn start(env: &Environment, seed: u64, in_work: &Arc<Mutex<InWork>>) -> (Manager, Running) {
+    let manager = Manager::new(env.client(), manager::Options::new(OPERATOR).seed(seed));
+    let copies = Copies { client: manager.client(), widgets: manager.cached(), in_work: Arc::clone(in_work) };
+    let options = Options::default()
+        .max_concurrent_reconciles(8.try_into().unwrap())
+        .reconciliation_timeout(2 * MINUTE);
+    Builder::managed_by(&manager)
+        .for_kind::<Widget>()
+        .owns::<ConfigMap>()
+        .with_options(options)
+        .complete(copies)
+        .unwrap();
+    let running = Running::start(manager.clone()).await;
+    (manager, running)
+}
+
+/// What goes wrong from now on: with each list and watch, and with the writes of the operator.
+fn misbehave(faults: &Faults) {
+    let busy = Failure::TooManyRequests { retry_after: SECOND };
+    let all = [
+        (Fault::Fail(Failure::Conflict), 0.05),
+        (Fault::Fail(busy), 0.05),
+        (Fault::Fail(Failure::Internal), 0.05),
+        (Fault::Fail(Failure::Timeout), 0.03),
+        (Fault::Fail(Failure::Expired), 0.02),
+        (Fault::Reset, 0.03),
+        (Fault::LoseResponse, 0.03),
+        (Fault::DelayBefore(90 * SECOND), 0.02),
+        (Fault::DelayAfter(150 * SECOND), 0.02),
+    ];
+    for (action, probability) in all {
+        let when = When::Probability(probability);
+        let write = Rule::new(action.clone()).field_manager(OPERATOR).when(when);
+        let list = Rule::new(action).verb(Verb::List).when(When::Probability(2.0 * probability));
+        for rule in [write, list] {
+            faults.add(rule);
+        }
+    }
+    for failure in [Failure::Expired, busy, Failure::Internal, Failure::Unavailable] {
+        faults.add(Rule::new(Fault::Fail(failure)).verb(Verb::Watch).when(When::Probability(0.1)));
+    }
+    let watches = [
+        WatchFault::CloseAfterEvents(7),
+        WatchFault::CloseAfter(20 * SECOND),
+        WatchFault::ExpireAfterEvents(11),
+        WatchFault::StallAfterEvents(13),
+        WatchFault::Late(5 * SECOND),
+        WatchFault::NoBookmarks,
+    ];
+    for fault in watches {
+        faults.add(Rule::new(Fault::Watch(fault)).verb(Verb::Watch).when(When::Probability(0.15)));
+    }
+}
+
+/// Something that a user does to a Widget or its ConfigMap.
+async fn act(user: &Client, name: &str, rng: &mut fastrand::Rng) {
+    let child = ObjectKey::<ConfigMap>::new("default", name);
+    let size = rng.i32(1..1000);
+    match rng.u32(..10) {
+        0 => {
+            user.delete_key(&key(name)).await.unwrap();
+            user.create(&widget(name, size)).await.unwrap();
+        }
+        // It may not be there, where the operator comes to nothing.
+        1 => drop(user.delete_key(&child).await),
+        2 => drop(user.merge_patch(&child, &json!({ "data": { "size": "wrong" } })).await),
+        _ => drop(user.merge_patch(&key(name), &json!({ "spec": { "size": size } })).await.unwrap()),
+    }
+}
+
+/// Waits until every Widget is as it asks to be, and returns how long that took.
+async fn converged(env: &Environment, objects: usize, limit: Duration, seed: u64) -> Duration {
+    let began = Instant::now();
+    loop {
+        let wrong = differences(env, objects).await;
+        if wrong.is_empty() {
+            return began.elapsed();
+        }
+        assert!(began.elapsed() < limit, "seed {seed}, after {limit:?}: {wrong}");
+        sleep(SECOND).await;
+    }
+}
+
+/// What is not as it should be.
+async fn differences(env: &Environment, objects: usize) -> String {
+    let widgets = Api::<Widget>::default_namespaced(env.client()).list(&ListParams::default()).await;
+    let maps = Api::<ConfigMap>::default_namespaced(env.client()).list(&ListParams::default()).await;
+    let (Ok(widgets), Ok(maps)) = (widgets, maps) else { return "the lists failed".to_owned() };
+    let mut wrong = String::new();
+    if (widgets.items.len(), maps.items.len()) != (objects, objects) {
+        let _ = writeln!(wrong, "{} widgets, {} config maps", widgets.items.len(), maps.items.len());
+    }
+    for widget in &widgets {
+        let size = widget.spec.size;
+        let seen = widget.status.as_ref().map(|status| status.seen);
+        let child = maps.iter().find(|map| map.name_any() == widget.name_any());
+        let copied = child.and_then(|child| child.data.as_ref()?.get("size").cloned());
+        let owned = child.is_some_and(|child| {
+            child.owner_references().iter().any(|owner| Some(&owner.uid) == widget.metadata.uid.as_ref())
+        });
+        if seen != Some(size) || copied != Some(size.to_string()) || !owned {
+            let _ = writeln!(
+                wrong,
+                "{}: size {size}, seen {seen:?}, copied {copied:?}, owned {owned}",
+                widget.name_any()
+            );
+        }
+    }
+    wrong
+}
+
+fn name(number: usize) -> String {
+    format!("w{number:04}")
+}
+
+/// How many tasks there are.
+fn alive() -> usize {
+    tokio::runtime::Handle::current().metrics().num_alive_tasks()
+}
+
+/// How many objects the caches of a resource hold.
+fn objects(manager: &Manager, resource: &str) -> String {
+    let metric = format!("controller_runtime_cache_objects{{resource=\"{resource}\"}} ");
+    let text = manager.metrics().encode();
+    text.lines().find_map(|line| line.strip_prefix(&metric)).expect("the caches are there").to_owned()
+}
