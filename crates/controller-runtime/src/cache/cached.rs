@@ -234,10 +234,10 @@ impl<K: Object> Cached<K> {
         Informer::status(&self.informer).borrow().trouble.as_ref().map(|trouble| trouble.message.clone())
     }
 
-    /// Calls `subscriber` with the present, as initial creates, and then with every event, until the subscription is
-    /// dropped. It must neither block nor panic.
+    /// Calls the `subscriber` of a controller with the present, as initial creates, with what went lately, and then with every
+    /// event, until the subscription is dropped. It must neither block nor panic.
     pub(crate) fn subscribe(&self, subscriber: impl Fn(&Event<K>) + Send + 'static) -> Subscription {
-        self.informer.subscribe(subscriber)
+        self.informer.subscribe_controller(subscriber)
     }
 }
 

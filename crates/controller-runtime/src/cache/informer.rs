@@ -25,6 +25,7 @@ use super::{
     shelf::{Holding, Shelf},
     stats::Stats,
     store::{Part, Store},
+    tombstones::Tombstones,
 };
 use crate::{
     client::Presumed,
@@ -58,6 +59,8 @@ struct Writer<K: Object> {
     /// Presents that have not arrived whole.
     arriving: BTreeMap<Part, BTreeMap<ObjectKey<K>, Lazy<K>>>,
     again: Schedule,
+    /// What went, where a manager may begin to lead later.
+    tombstones: Option<Tombstones<K>>,
     /// The last object that was told again, while that goes on.
     told_again: Option<ObjectKey<K>>,
 }
@@ -84,6 +87,7 @@ impl<K: Object> Informer<K> {
         holding: Holding,
         intake: Intake,
         resync: Resync,
+        remembers: bool,
     ) -> Self {
         let (subscribers, waiting, arriving) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         Self {
@@ -98,6 +102,7 @@ impl<K: Object> Informer<K> {
                 arriving,
                 again: Schedule::new(resync),
                 told_again: None,
+                tombstones: remembers.then(Tombstones::default),
             }),
             status: watch::Sender::default(),
             owners: OnceLock::new(),
@@ -143,10 +148,37 @@ impl<K: Object> Informer<K> {
         subscriber: impl Fn(&Event<K>) + Send + 'static,
     ) -> Subscription {
         let mut writer = self.writer.lock();
+        self.tell_present(&subscriber);
+        self.add_subscriber(&mut writer, subscriber)
+    }
+
+    /// The same for a controller, which is told after the present of what went lately, because it may be the first one that is
+    /// told of it: as long as another process led, nobody was here.
+    pub(crate) fn subscribe_controller(
+        self: &Arc<Self>,
+        subscriber: impl Fn(&Event<K>) + Send + 'static,
+    ) -> Subscription {
+        let mut writer = self.writer.lock();
+        self.tell_present(&subscriber);
+        if let Some(tombstones) = &mut writer.tombstones {
+            tombstones.expire(Instant::now());
+            tombstones.deletes().for_each(&subscriber);
+        }
+        self.add_subscriber(&mut writer, subscriber)
+    }
+
+    fn tell_present(&self, subscriber: &impl Fn(&Event<K>)) {
         let told: Vec<_> = self.store.read().told().collect();
         for object in told {
             subscriber(&Event::Create { object, in_initial_list: true });
         }
+    }
+
+    fn add_subscriber(
+        self: &Arc<Self>,
+        writer: &mut Writer<K>,
+        subscriber: impl Fn(&Event<K>) + Send + 'static,
+    ) -> Subscription {
         let id = writer.next;
         writer.next += 1;
         writer.subscribers.insert(id, Box::new(subscriber));
@@ -215,6 +247,11 @@ impl<K: Object> Informer<K> {
             if let Some(waiting) = writer.waiting.get(&change.key).and_then(Weak::upgrade) {
                 waiting.notify_waiters();
             }
+        }
+        if let Some(tombstones) = &mut writer.tombstones {
+            let now = Instant::now();
+            tombstones.expire(now);
+            events.iter().for_each(|event| tombstones.note(event, now));
         }
         for event in events {
             for subscriber in writer.subscribers.values() {

@@ -46,6 +46,7 @@ mod shelf;
 mod split;
 mod stats;
 mod store;
+mod tombstones;
 mod transform;
 mod until;
 mod view;

@@ -34,6 +34,8 @@ pub(crate) struct Cache {
     options: Options,
     /// How kinds are held that have no choice of their own.
     holding: Holding,
+    /// Whether controllers are told of what went before they began.
+    remembers: bool,
 }
 
 #[derive(Default)]
@@ -88,9 +90,10 @@ impl Drop for Seat {
 }
 
 impl Cache {
-    pub(crate) fn new(options: Options) -> Self {
+    /// One whose controllers may begin late, when the process leads, `remembers` what went before that.
+    pub(crate) fn new(options: Options, remembers: bool) -> Self {
         let holding = Holding::of(options.default_retain());
-        Self { shared: Arc::default(), options, holding }
+        Self { shared: Arc::default(), options, holding, remembers }
     }
 
     fn holding_of<K: Object>(&self) -> Holding {
@@ -120,7 +123,7 @@ impl Cache {
         let query = entry.feed.query.clone();
         let intake = self.options.intake_of::<K>();
         let (holding, resync) = (self.holding_of::<K>(), self.options.resync_of::<K>());
-        let informer = Arc::new(Informer::<K>::new(info, query, holding, intake, resync));
+        let informer = Arc::new(Informer::<K>::new(info, query, holding, intake, resync, self.remembers));
         let any: Arc<dyn AnyInformer> = Arc::clone(&informer) as _;
         entry.informers.retain(|(known, _)| *known != type_id);
         entry.informers.push((type_id, Arc::downgrade(&any)));

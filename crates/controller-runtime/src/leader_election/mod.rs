@@ -14,6 +14,11 @@
 //! caches warm and watch the lease: one that is given back changes hands at once, one whose holder died after
 //! [`Timing::lease_duration`]. A process that loses the lease drops its reconciles and stands by again; it does not exit.
 //!
+//! A new leader reconciles everything that is there. What is gone it is told of too, if it went within the last ten minutes
+//! and while this process was watching: up to 1000 objects of a kind. So nothing falls between two leaders, one of which was
+//! told of a deletion and died, while the other one was not leading. (In Go it does, unless a controller opts into warm-up,
+//! whose queue then grows as long as the process stands by.) What must never be missed needs a finalizer.
+//!
 //! # What keeps two from leading at once
 //!
 //! Leadership is a permit with an end: the start of the last successful renewal plus [`Timing::renew_deadline`]. Others

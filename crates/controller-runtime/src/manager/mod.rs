@@ -123,7 +123,7 @@ impl Manager {
     #[must_use]
     pub fn new(client: kube::Client, options: Options) -> Self {
         let metrics = Metrics::default();
-        let cache = Arc::new(Cache::new(options.cache.clone()));
+        let cache = Arc::new(Cache::new(options.cache.clone(), options.leader_election.is_some()));
         let election = options.leader_election.clone().map(|options| Election {
             metrics: metrics.election(options.id()),
             issuer: Arc::new(Issuer::new()),

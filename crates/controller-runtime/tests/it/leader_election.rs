@@ -318,3 +318,45 @@ async fn candidates_of_one_seed_need_identities_because_all_of_them_would_lead()
     assert_eq!(error.to_string(), expected);
     let _runs = Running::start(manager(election.identity("one"))).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_went_while_nobody_led_is_reconciled_by_the_next_leader() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    let mut made = Vec::new();
+    for name in ["before", "between", "stays"] {
+        made.push(client.create(&widget(name, 1)).await.unwrap());
+    }
+    let ((one, _), (other, others)) =
+        (with_controller(env.client(), "one"), with_controller(env.client(), "other"));
+    let running = Running::start(one.clone()).await;
+    elected(&one).await;
+    let _other = Running::start(other.clone()).await;
+    settle().await;
+    client.delete(&made[0]).await.unwrap();
+    // Whatever the leader has done of that, the next one need not know of it any more.
+    sleep(601 * SECOND).await;
+    drop(running);
+    client.delete(&made[1]).await.unwrap();
+    elected(&other).await;
+    settle().await;
+    let mut names = others.names();
+    names.sort();
+    assert_eq!(names, ["between", "stays"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_an_election_nothing_that_went_is_told() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    let made = client.create(&widget("a", 1)).await.unwrap();
+    let manager = Manager::new(env.client(), Options::new("test"));
+    let _widgets = manager.cached::<Widget>();
+    let _running = Running::start(manager.clone()).await;
+    client.delete(&made).await.unwrap();
+    settle().await;
+    let notes = Notes::done();
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
+    settle().await;
+    assert_eq!(notes.names(), Vec::<String>::new());
+}
