@@ -46,6 +46,11 @@
 //!
 //! `clap` gives `manager::Flags`, the flags of an operator. It is off by default.
 //!
+//! # Logs and traces
+//!
+//! Everything is said through `tracing`: each reconcile is a span with controller, request, `reconcileID` and attempt, under
+//! the names that controller-runtime's log fields have. `docs/opentelemetry.md` has the recipe that exports them.
+//!
 //! # Cancellation
 //!
 //! Everything here is a future that may be dropped. Dropping [`Manager::run`] stops its controllers where they stand,
@@ -112,6 +117,11 @@ pub use self::{
     recorder::Recorder,
     source::Kind,
 };
+
+/// The recipe compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/opentelemetry.md")]
+struct OpenTelemetry;
 
 /// The README's controller compiles.
 #[cfg(doctest)]

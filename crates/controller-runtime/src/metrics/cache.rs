@@ -52,7 +52,9 @@ impl Collector for CacheCollector {
             stats.unreadable
         })?;
         let failures = "Lists and watches that failed";
-        counter(&caches, &mut encoder, "controller_runtime_cache_failures", failures, |stats| stats.failures)?;
+        counter(&caches, &mut encoder, "controller_runtime_cache_failures", failures, |stats| {
+            stats.failures
+        })?;
         let age = "Since when the API server has said nothing of it; more than 610 s, and its watch is dead";
         let name = "controller_runtime_cache_watch_age_seconds";
         let mut family = encoder.encode_descriptor(name, age, None, MetricType::Gauge)?;

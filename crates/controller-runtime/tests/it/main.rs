@@ -1,6 +1,7 @@
 //! The runtime against an embedded API server, in process and in paused time.
 #![expect(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
+mod acceptance;
 mod cache;
 mod cache_life;
 mod cache_options;
@@ -14,6 +15,7 @@ mod events;
 mod explain;
 mod fault_run;
 mod faults;
+mod go_defects;
 mod kube_runtime;
 mod leader_election;
 mod manager;
@@ -21,3 +23,4 @@ mod own_writes;
 mod servers;
 mod signals;
 mod support;
+mod telemetry;

@@ -1,6 +1,7 @@
 //! What the tests share: a kind of their own, a manager that runs in the background, a reconciler that takes notes.
 
 use std::{
+    future::Future,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -169,4 +170,22 @@ pub(crate) async fn gone(client: &controller_runtime::Client, key: &ObjectKey<Wi
         Err(error) => Err(error.to_string()),
     });
     looked.await.unwrap();
+}
+
+/// Runs a test of this name in a process of its own, on a runtime whose time is paused: there it shares nothing with other
+/// tests, neither what `tracing` remembers of their subscribers nor their sockets.
+pub(crate) fn alone<F: Future<Output = ()>>(name: &str, test: impl FnOnce() -> F) {
+    const ALONE: &str = "CONTROLLER_RUNTIME_TEST_ALONE";
+    if std::env::var(ALONE).is_ok_and(|alone| alone == name) {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        return builder.enable_all().start_paused(true).build().unwrap().block_on(test());
+    }
+    let mut process = std::process::Command::new(std::env::current_exe().unwrap());
+    let output = process.args(["--exact", name, "--nocapture"]).env(ALONE, name).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }

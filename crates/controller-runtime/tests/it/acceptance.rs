@@ -1,0 +1,140 @@
+//! What the articles about controller-runtime measured, where nothing else here shows it: see [`go_defects`](crate::go_defects)
+//! for the rest.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use controller_runtime::{
+    Action, Builder, Client, Enqueue, Event, EventHandler, Kind, Manager, ObjectKey, controller::Options,
+    manager, reconcile, workqueue::Bucket,
+};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube_envtest::Environment;
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Notes, Running, Widget, config_map, environment, key, manager, run, settle, widget};
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+fn client(env: &Environment) -> Client {
+    Client::new(env.client(), "test")
+}
+
+/// A14: how long 100 healthy objects wait for their reconcile, one worker for all, beside one that always fails if it is there.
+async fn latencies(beside_a_failing_one: bool) -> Vec<Duration> {
+    let env = environment().await;
+    let seen = Arc::<Mutex<Vec<(String, Instant)>>>::default();
+    let note = Arc::clone(&seen);
+    let notes = Notes::new(move |key, _| {
+        note.lock().unwrap().push((key.name().to_owned(), Instant::now()));
+        if key.name() == "bad" { Err(reconcile::Error::new("no luck")) } else { Ok(Action::done()) }
+    });
+    let _running = run(&env, notes).await;
+    if beside_a_failing_one {
+        client(&env).create(&widget("bad", 1)).await.unwrap();
+    }
+    sleep(Duration::from_secs(1)).await;
+    let mut waited = Vec::new();
+    for number in 0..100 {
+        let name = format!("good-{number}");
+        client(&env).create(&widget(&name, 1)).await.unwrap();
+        let created = Instant::now();
+        sleep(50 * MILLISECOND).await;
+        let seen = seen.lock().unwrap();
+        let (_, at) = seen.iter().find(|(seen, _)| *seen == name).expect("it was reconciled");
+        waited.push(*at - created);
+    }
+    waited
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_always_fails_does_not_hold_up_the_others() {
+    assert_eq!(latencies(true).await, latencies(false).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn caches_may_take_two_minutes_unless_told_otherwise() {
+    let env = Environment::builder().start().await.unwrap(); // without the kind
+    let manager = Manager::new(env.client(), manager::Options::new("test"));
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(Notes::done()).unwrap();
+    let began = Instant::now();
+    manager.run(std::future::pending()).await.unwrap_err();
+    assert_eq!(began.elapsed().as_secs(), 120);
+}
+
+/// A21: every station writes down who passes.
+#[derive(Clone, Default)]
+struct Stations(Arc<Mutex<Vec<String>>>);
+
+impl Stations {
+    fn note(&self, station: &str, name: &str) {
+        self.0.lock().unwrap().push(format!("{station} {name}"));
+    }
+}
+
+/// Lets pass what is not named `refused`.
+struct Gate(Stations);
+
+impl controller_runtime::Predicate<ConfigMap> for Gate {
+    fn test(&self, event: &Event<ConfigMap>) -> bool {
+        self.0.note("predicate", event.meta().name());
+        event.meta().name() != "refused"
+    }
+}
+
+/// Asks for the Widget of the same name.
+struct SameName(Stations);
+
+impl EventHandler<ConfigMap, ObjectKey<Widget>> for SameName {
+    fn handle(&self, event: &Event<ConfigMap>, queue: &Enqueue<'_, ObjectKey<Widget>>) {
+        self.0.note("handler", event.meta().name());
+        queue.add(key(event.meta().name()));
+        assert_eq!(self.0.0.lock().unwrap().len(), 2, "the queue is between them");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_goes_from_source_to_predicate_to_handler_to_queue_to_reconciler() {
+    let (env, stations) = (environment().await, Stations::default());
+    let manager = manager(&env);
+    let at_the_end = stations.clone();
+    let notes = Notes::new(move |key, _| {
+        at_the_end.note("reconciler", key.name());
+        Ok(Action::done())
+    });
+    let source = Kind::new(SameName(stations.clone())).with_predicate(Gate(stations.clone()));
+    Builder::managed_by(&manager).for_kind::<Widget>().watches(source).complete(notes).unwrap();
+    let _running = Running::start(manager).await;
+    client(&env).create(&config_map("passes")).await.unwrap();
+    settle().await;
+    assert_eq!(*stations.0.lock().unwrap(), ["predicate passes", "handler passes", "reconciler passes"]);
+    stations.0.lock().unwrap().clear();
+    client(&env).create(&config_map("refused")).await.unwrap();
+    settle().await;
+    assert_eq!(*stations.0.lock().unwrap(), ["predicate refused"]);
+}
+
+/// A24, with whole controllers.
+#[tokio::test(start_paused = true)]
+async fn three_controllers_under_one_bucket_retry_together_as_one_would() {
+    let env = environment().await;
+    for number in 0..100 {
+        client(&env).create(&widget(&format!("w{number}"), 1)).await.unwrap();
+    }
+    let (manager, bucket) = (manager(&env), Bucket::default());
+    let notes = Notes::new(|_, _| Err(reconcile::Error::new("no luck")));
+    for name in ["one", "two", "three"] {
+        Builder::managed_by(&manager)
+            .for_kind::<Widget>()
+            .named(name)
+            .with_options(Options::default().rate_limiter(bucket.clone()))
+            .complete(notes.clone())
+            .unwrap();
+    }
+    let _running = Running::start(manager).await;
+    sleep(Duration::from_millis(19_950)).await;
+    let retries = notes.names().len() - 300;
+    assert_eq!(retries, 299, "a burst of 100, then ten a second");
+}
