@@ -123,6 +123,16 @@ pub use self::{
 #[doc = include_str!("../../../docs/opentelemetry.md")]
 struct OpenTelemetry;
 
+/// What becomes what compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/from-kube-rs.md")]
+struct FromKubeRs;
+
+/// What becomes what compiles, the flags included.
+#[cfg(all(doctest, feature = "clap"))]
+#[doc = include_str!("../../../docs/from-controller-runtime.md")]
+struct FromControllerRuntime;
+
 /// The README's controller compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
