@@ -19,6 +19,7 @@ mod go_defects;
 mod kube_runtime;
 mod leader_election;
 mod manager;
+mod manifests;
 mod own_writes;
 mod servers;
 mod signals;
