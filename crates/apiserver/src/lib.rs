@@ -85,7 +85,9 @@
 //! knows its users, who may all do everything. Without, everybody who reaches it is admin, which is why it listens on
 //! loopback addresses only.
 
+mod admission;
 mod authentication;
+mod authorization;
 mod builtin;
 mod clock;
 mod crd;

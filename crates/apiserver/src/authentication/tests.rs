@@ -1,6 +1,7 @@
 use expect_test::{Expect, expect};
 
 use super::*;
+use crate::authorization::authorize;
 
 /// Nothing at all.
 struct Nowhere;
@@ -19,12 +20,9 @@ fn check(request: &str, authorization: &str, expected: Expect) {
     let request =
         if authorization.is_empty() { request } else { request.header(header::AUTHORIZATION, authorization) };
     let head = request.body(()).unwrap().into_parts().0;
-    expected.assert_eq(&match Authenticator::new(Some(tokens), 0).authenticate(
-        &head,
-        true,
-        || Timestamp::UNIX_EPOCH,
-        &Nowhere,
-    ) {
+    let authenticator = Authenticator::new(Some(tokens), 0);
+    let user = authenticator.authenticate(&head, true, || Timestamp::UNIX_EPOCH, &Nowhere);
+    expected.assert_eq(&match user.and_then(|user| authorize(&user, &head).map(|()| user)) {
         Ok(user) => format!("{} {}", user.name, user.groups.join("+")),
         Err(error) => format!("{} {}", error.code(), error.message()),
     });

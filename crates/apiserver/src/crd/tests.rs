@@ -28,12 +28,12 @@ async fn a_create_that_began_before_its_definition_went_leaves_nothing_behind() 
     let mut late = testing::call(&server, THINGS);
     testing::delete(&server, THE_DEFINITION).unwrap();
     let body = Bytes::from(thing("ghost", &[]).to_string());
-    let error = create::run(&mut late, &body).unwrap_err();
+    let error = testing::now(create::run(&mut late, &body)).unwrap_err();
     assert_eq!((error.code(), error.reason()), (404, "NotFound"));
     assert_eq!(count(&server), 0);
     // The same under a definition that came later.
     testing::create(&server, DEFINITIONS, &definition()).unwrap();
-    assert_eq!(create::run(&mut late, &body).unwrap_err().code(), 404);
+    assert_eq!(testing::now(create::run(&mut late, &body)).unwrap_err().code(), 404);
     assert_eq!(count(&server), 0);
 }
 
@@ -44,7 +44,8 @@ async fn nothing_is_created_while_a_definition_goes() {
     testing::create(&server, THINGS, &thing("held", &["example.com/hold"])).unwrap();
     let mut late = testing::call(&server, THINGS);
     testing::delete(&server, THE_DEFINITION).unwrap();
-    let error = create::run(&mut late, &Bytes::from(thing("late", &[]).to_string())).unwrap_err();
+    let error =
+        testing::now(create::run(&mut late, &Bytes::from(thing("late", &[]).to_string()))).unwrap_err();
     assert_eq!(error.code(), 403, "{}", error.message());
     assert_eq!(count(&server), 1);
 }
@@ -68,7 +69,7 @@ async fn objects_that_changed_while_they_were_deleted_are_deleted_at_the_next_lo
     let held = server.read(|store| store.get(&things(), &Key::new("default", "held")).cloned()).unwrap();
     let mut held = served.value(&held);
     metadata::set_finalizers(&mut held, &[]);
-    update::run(&mut release, &Bytes::from(held.to_string())).unwrap();
+    testing::now(update::run(&mut release, &Bytes::from(held.to_string()))).unwrap();
     assert!(!is_defined(&server));
 }
 
@@ -80,7 +81,7 @@ async fn a_definition_goes_even_if_no_version_of_it_is_served() {
     let mut call = testing::call(&server, THE_DEFINITION);
     let unserved = json!([{"op": "replace", "path": "/spec/versions/0/served", "value": false}]);
     call.content_type = Some("application/json-patch+json".to_owned());
-    crate::verbs::patch::run(&mut call, &Bytes::from(unserved.to_string())).unwrap();
+    testing::now(crate::verbs::patch::run(&mut call, &Bytes::from(unserved.to_string()))).unwrap();
     assert_eq!(count(&server), 1, "objects of a version that is not served are kept");
     testing::delete(&server, THE_DEFINITION).unwrap();
     assert!(!is_defined(&server));

@@ -1,10 +1,10 @@
 //! How long a request may take, the sending of its body included.
 //!
 //! As kube-apiserver has it: `--request-timeout` is a minute, which `?timeout=` can shorten but not lengthen. Watches have a
-//! deadline of their own, `timeoutSeconds`.
+//! deadline of their own, `timeoutSeconds`. What waits while a write is carried out, its body having come, has 34 s.
 
 use http::request::Parts;
-use tokio::time::Duration;
+use tokio::time::{Duration, timeout};
 
 use crate::faults::{Facts, Verb};
 use crate::go;
@@ -13,6 +13,8 @@ use crate::status::ApiError;
 
 /// `--request-timeout` of kube-apiserver.
 const LONGEST: Duration = Duration::from_secs(60);
+/// A number close to 30 that is told apart when it shows.
+const LONGEST_WRITE: Duration = Duration::from_secs(34);
 
 /// How long the request with this head may take.
 ///
@@ -36,6 +38,16 @@ pub(super) fn of(head: &Parts) -> Result<Duration, ApiError> {
     // Zero, and less, is no wish.
     let asked = Duration::try_from(asked).ok().filter(|asked| !asked.is_zero());
     Ok(asked.map_or(LONGEST, |asked| asked.min(LONGEST)))
+}
+
+/// Carries out a write whose body is there, within the time that kube-apiserver gives the handlers of writes.
+///
+/// # Errors
+/// Those of the write, and 504 if it takes longer.
+pub(super) async fn of_write<T>(write: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
+    timeout(LONGEST_WRITE, write).await.unwrap_or_else(|_elapsed| {
+        Err(passed("request did not complete within requested timeout - context deadline exceeded"))
+    })
 }
 
 /// 504 for a request that took too long.

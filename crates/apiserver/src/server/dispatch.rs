@@ -18,6 +18,7 @@ use super::routes;
 use super::state::Server;
 use super::warnings::Warnings;
 use crate::authentication::UserInfo;
+use crate::authorization::authorize;
 use crate::faults::{self, Faults, FaultyWatch, Stale};
 use crate::registry::{Registry, Served};
 use crate::request::accept::{Accept, Endpoint};
@@ -59,7 +60,8 @@ where
     B::Error: std::fmt::Display,
 {
     let is_remote = head.extensions.get::<Closing>().is_some();
-    match server.authenticator.authenticate(head, is_remote, || server.clock.now(), &**server) {
+    let user = server.authenticator.authenticate(head, is_remote, || server.clock.now(), &**server);
+    match user.and_then(|user| authorize(&user, head).map(|()| user)) {
         Ok(user) => {
             head.extensions.insert(Arc::clone(&user));
             let mut warnings = Warnings::default();
@@ -276,29 +278,27 @@ where
             }
         }
         Verb::Watch => Err(ApiError::internal("a watch is not performed like this")),
-        Verb::Create => {
+        _ => {
             let body = read_body(body).await?;
-            match act(call) {
-                Some(act) => verbs::act::run(call, act, &body),
-                None => verbs::create::run(call, &body),
-            }
+            deadline::of_write(write(call, verb, &body)).await
         }
-        Verb::Update => {
-            let body = read_body(body).await?;
-            if scale { verbs::scale::put(call, &body) } else { verbs::update::run(call, &body) }
-        }
-        Verb::Patch => {
-            let body = read_body(body).await?;
-            if scale { verbs::scale::patch(call, &body) } else { verbs::patch::run(call, &body) }
-        }
-        Verb::Delete => {
-            let body = read_body(body).await?;
-            verbs::delete::run(call, &body)
-        }
-        Verb::DeleteCollection => {
-            let body = read_body(body).await?;
-            verbs::delete::run_collection(call, &body)
-        }
+    }
+}
+
+async fn write(call: &mut Call, verb: Verb, body: &Bytes) -> Result<Reply, ApiError> {
+    let scale = call.path.subresource == "scale";
+    match verb {
+        Verb::Create => match act(call) {
+            Some(act) => verbs::act::run(call, act, body).await,
+            None => verbs::create::run(call, body).await,
+        },
+        Verb::Update if scale => verbs::scale::put(call, body).await,
+        Verb::Update => verbs::update::run(call, body).await,
+        Verb::Patch if scale => verbs::scale::patch(call, body).await,
+        Verb::Patch => verbs::patch::run(call, body).await,
+        Verb::Delete => verbs::delete::run(call, body).await,
+        Verb::DeleteCollection => verbs::delete::run_collection(call, body).await,
+        Verb::Get | Verb::List | Verb::Watch => Err(ApiError::internal("a read is not a write")),
     }
 }
 

@@ -33,18 +33,18 @@ pub use body::ResponseBody;
 pub(crate) use listener::Closing;
 pub use listener::{ListenError, ListenOptions, Listener, Transport};
 pub use service::ApiService;
+use state::Contents;
 pub(crate) use state::{Refused, Server, Signal};
 pub(crate) use warnings::Warnings;
 
+use crate::admission::Admission;
 use crate::authentication::{Authenticator, Tokens};
 use crate::clock::Clock;
 use crate::event_ttl::EVENT_TTL;
 use crate::faults::Faults;
-use crate::persistence::Journal;
 #[cfg(feature = "persistence")]
-use crate::persistence::{DataFile, DataFileError};
+use crate::persistence::{DataFile, DataFileError, Journal};
 use crate::registry::{Registry, Served};
-use crate::resource::StorageKey;
 use crate::store::{HISTORY_AGE, HistoryLimits, Store};
 
 /// Which parts of a control plane run besides the API itself.
@@ -191,7 +191,7 @@ impl ApiServer {
     #[must_use]
     pub fn start(options: Options) -> Self {
         let limits = options.history_limits();
-        Self::begin(options, Store::new(limits), None)
+        Self::begin(options, Contents { store: Store::new(limits), journal: None }, Admission::standard())
     }
 
     /// Starts a server whose objects are in a file, and outlive it.
@@ -214,10 +214,17 @@ impl ApiServer {
             Some(revision) => Store::restored(limits, revision, contents.objects),
             None => Store::new(limits),
         };
-        Ok(Self::begin(options, store, Some(journal)))
+        Ok(Self::begin(options, Contents { store, journal: Some(journal) }, Admission::standard()))
     }
 
-    fn begin(options: Options, store: Store<StorageKey>, journal: Option<Journal>) -> Self {
+    /// Starts a server with others who have a say in writes.
+    #[cfg(test)]
+    pub(crate) fn start_with(options: Options, admission: Admission) -> Self {
+        let limits = options.history_limits();
+        Self::begin(options, Contents { store: Store::new(limits), journal: None }, admission)
+    }
+
+    fn begin(options: Options, contents: Contents, admission: Admission) -> Self {
         let clock = Clock::start(options.epoch);
         let authenticator = Authenticator::new(options.tokens, options.seed);
         let builtin = crate::builtin::served();
@@ -229,9 +236,9 @@ impl ApiServer {
             options.seed,
             clock,
             authenticator,
+            admission,
             registry,
-            store,
-            journal,
+            contents,
         ));
         crate::crd::restore(&server);
         crate::namespaces::create_defaults(&server);

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Profile;
+use crate::admission::Admission;
 use crate::authentication::{Authenticator, Found, Objects};
 use crate::clock::Clock;
 use crate::faults::Injector;
@@ -27,6 +28,8 @@ pub(crate) struct Server {
     pub(crate) profile: Profile,
     pub(crate) clock: Clock,
     pub(crate) authenticator: Authenticator,
+    /// Who has a say in writes.
+    pub(crate) admission: Admission,
     /// What goes wrong on purpose.
     pub(crate) injector: Injector,
     random: Mutex<fastrand::Rng>,
@@ -44,6 +47,13 @@ pub(crate) struct Server {
     pub(crate) definitions: Mutex<()>,
     /// Where commits are kept, if they are.
     journal: Option<Journal>,
+}
+
+/// What a server holds when it starts.
+pub(crate) struct Contents {
+    pub(crate) store: Store<StorageKey>,
+    /// Where commits are kept, if they are.
+    pub(crate) journal: Option<Journal>,
 }
 
 struct State {
@@ -70,9 +80,9 @@ impl Server {
         seed: u64,
         clock: Clock,
         authenticator: Authenticator,
+        admission: Admission,
         registry: Registry,
-        mut store: Store<StorageKey>,
-        journal: Option<Journal>,
+        Contents { mut store, journal }: Contents,
     ) -> Self {
         for storage in registry.tables() {
             store.open(storage);
@@ -80,6 +90,7 @@ impl Server {
         Self {
             profile,
             authenticator,
+            admission,
             injector: Injector::new(seed),
             // A restored server must not draw the uids again that its objects have.
             random: Mutex::new(fastrand::Rng::with_seed(seed ^ (store.revision() - 1).wrapping_mul(SPREAD))),

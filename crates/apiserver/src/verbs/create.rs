@@ -5,22 +5,23 @@ use serde_json::Value;
 
 use super::reply::{self, Reply};
 use super::{Call, metadata, update};
+use crate::admission::{Operation, check_namespace};
 use crate::registry::Served;
 use crate::request::query::WriteOptions;
 use crate::resource::StorageKey;
 use crate::server::{Refused, Server};
-use crate::status::{ApiError, Cause};
+use crate::status::ApiError;
 use crate::store::{Change, Key, Store, Stored};
 
 /// Names tried for one `generateName`.
 const NAME_ATTEMPTS: usize = 8;
 
 /// Creates the object in the body.
-pub(crate) fn run(call: &mut Call, body: &Bytes) -> Result<Reply, ApiError> {
+pub(crate) async fn run(call: &mut Call, body: &Bytes) -> Result<Reply, ApiError> {
     let options = WriteOptions::read(&call.query, "CreateOptions", false)?;
     let mut object = call.decode(body, options.field_validation)?;
     metadata::reconcile_namespace(&call.served, &call.path.namespace.clone(), &mut object)?;
-    let created = create(call, object, &options, update::Ownership::Tracked)?;
+    let created = create(call, object, &options, update::Ownership::Tracked).await?;
     created.reply(call, 201)
 }
 
@@ -40,7 +41,7 @@ impl Created {
 }
 
 /// Completes, checks and stores a decoded object.
-pub(crate) fn create(
+pub(crate) async fn create(
     call: &mut Call,
     mut object: Value,
     options: &WriteOptions,
@@ -48,9 +49,8 @@ pub(crate) fn create(
 ) -> Result<Created, ApiError> {
     let served = std::sync::Arc::clone(&call.served);
     let namespace = metadata::text(&object, "namespace").to_owned();
-    let asked = [metadata::text(&object, "name"), metadata::text(&object, "generateName")];
-    let asked = asked.into_iter().find(|name| !name.is_empty()).unwrap_or_default().to_owned();
-    call.server.read(|store| check_namespace(call, store, &namespace, &asked))?;
+    let server = std::sync::Arc::clone(&call.server);
+    server.admission.mutate(call, Operation::Create, Some(&mut object)).await?;
     if let Some(custom) = &served.custom
         && custom.terminating
     {
@@ -69,6 +69,7 @@ pub(crate) fn create(
             metadata::of(&mut candidate).insert("name".to_owned(), name.into());
         }
         prepare(call, &mut candidate, options, ownership)?;
+        server.admission.validate(call, Operation::Create, Some(&candidate)).await?;
         if options.dry_run {
             let key = Key::new(&namespace, metadata::text(&candidate, "name"));
             let taken = call.server.read(|store| store.get(served.storage(), &key).is_some());
@@ -153,32 +154,6 @@ fn exists(call: &Call, namespace: &str, name: &str) -> ApiError {
         }
         _ => error,
     }
-}
-
-/// Objects can only be created in a namespace that exists and stays.
-fn check_namespace(
-    call: &Call,
-    store: &Store<StorageKey>,
-    namespace: &str,
-    name: &str,
-) -> Result<(), ApiError> {
-    if namespace.is_empty() {
-        return Ok(());
-    }
-    let Some(stored) = store.get(&crate::namespaces::table(), &Key::new("", namespace)) else {
-        return Err(ApiError::not_found("", "namespaces", namespace));
-    };
-    if !stored.document.is_terminating() {
-        return Ok(());
-    }
-    let resource = &call.served.resource;
-    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
-    let cause = Cause {
-        reason: "NamespaceTerminating",
-        message: format!("namespace {namespace} is being terminated"),
-        field: "metadata.namespace".to_owned(),
-    };
-    Err(forbidden(&resource.group, &resource.plural, name, &why).with_causes(vec![cause]))
 }
 
 /// Objects can only be created as long as their definition defines them: this request may have begun before it went.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::reply::{self, ListMeta, Reply};
 use super::{Call, RETRIES, metadata};
+use crate::admission::Operation;
 use crate::builtin;
 use crate::registry::Served;
 use crate::request::query::{DeleteOptions, ListOptions, Propagation};
@@ -23,13 +24,13 @@ pub(crate) const ORPHAN: &str = "orphan";
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 
 /// Deletes the object named by the URL.
-pub(crate) fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
+pub(crate) async fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let options = read_options(call, bytes)?;
-    delete(call, &options)
+    delete(call, &options).await
 }
 
 /// Deletes what the selectors select, one object at a time, and answers the list as it was before.
-pub(crate) fn run_collection(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
+pub(crate) async fn run_collection(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let options = read_options(call, bytes)?;
     let list = ListOptions::read(&call.query, false)?;
     let selection = Selection::parse(call, &list)?;
@@ -42,7 +43,7 @@ pub(crate) fn run_collection(call: &mut Call, bytes: &Bytes) -> Result<Reply, Ap
         let path = call.path.clone();
         call.path.namespace = key.namespace().to_owned();
         call.path.name = key.name().to_owned();
-        let outcome = delete(call, &options);
+        let outcome = delete(call, &options).await;
         call.path = path;
         match outcome {
             Ok(_) => deleted.push(Arc::clone(stored)),
@@ -79,15 +80,16 @@ fn read_options(call: &Call, bytes: &Bytes) -> Result<DeleteOptions, ApiError> {
 }
 
 /// Deletes the object of the call's path.
-pub(crate) fn delete(call: &mut Call, options: &DeleteOptions) -> Result<Reply, ApiError> {
-    let served = Arc::clone(&call.served);
+pub(crate) async fn delete(call: &mut Call, options: &DeleteOptions) -> Result<Reply, ApiError> {
+    let (server, served) = (Arc::clone(&call.server), Arc::clone(&call.served));
     let key = call.key();
     for _ in 0..RETRIES {
         let stored = call.server.read(|store| store.get(served.storage(), &key).cloned());
         let stored = stored.ok_or_else(|| call.not_found())?;
         let old = served.value(&stored);
         check_preconditions(call, options, &old)?;
-        served.admit_delete(&call.path.name)?;
+        server.admission.mutate(call, Operation::Delete, None).await?;
+        server.admission.validate(call, Operation::Delete, None).await?;
         let grace = grace_period(&served, options, &old);
         if grace == Grace::Pending {
             return reply::stored(call, 200, &stored);

@@ -1,8 +1,9 @@
 //! What is done about a request: one module per verb, and what they share.
 //!
-//! Every verb is a synchronous function of a [`Call`]: what waits (reading a body, a revision that is still to come, the
-//! events of a watch) is in [`dispatch`](crate::server) and in [`watch`]. Writes compute their outcome outside of the
-//! store's lock and start over if the object changed meanwhile.
+//! Every verb is a function of a [`Call`]. Reads are synchronous; writes wait for nobody but those who have a say in them
+//! ([`admission`](crate::admission), where the order of all stages is). What else waits (reading a body, a revision that is
+//! still to come, the events of a watch) is in [`dispatch`](crate::server) and in [`watch`]. Writes compute their outcome
+//! outside of the store's lock and start over if the object changed meanwhile.
 
 pub(crate) mod act;
 pub(crate) mod create;

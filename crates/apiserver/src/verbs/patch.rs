@@ -49,11 +49,11 @@ impl Kind {
 }
 
 /// Patches the object named by the URL; an apply creates it if it is missing.
-pub(crate) fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
+pub(crate) async fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let kind = Kind::of(call)?;
     let options = WriteOptions::read(&call.query, "PatchOptions", kind == Kind::Apply)?;
     if kind == Kind::Apply {
-        return apply(call, bytes, &options);
+        return apply(call, bytes, &options).await;
     }
     let patch = Patch::read(kind, bytes)?;
     let changed = update::change(call, &options, |call, old| {
@@ -61,7 +61,8 @@ pub(crate) fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
         check_identity(call, &new)?;
         conform(call, &mut new, &patch, options.field_validation)?;
         Ok((new, Ownership::Tracked))
-    })?;
+    })
+    .await?;
     changed.reply(call)
 }
 
@@ -179,7 +180,7 @@ fn conform(
 }
 
 /// Server-side apply.
-fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply, ApiError> {
+async fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply, ApiError> {
     let applied = read_applied(call, bytes, options.field_validation)?;
     let manager = call.manager(options);
     let force = options.force.unwrap_or(false);
@@ -191,10 +192,11 @@ fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply
                 let mut new = merge(call, Some(old), &applied, &manager, force)?;
                 call.served.conform_applied(&mut new);
                 Ok((new, Ownership::Applied))
-            });
+            })
+            .await;
             changed.and_then(|changed| changed.reply(call))
         } else if subresource.is_empty() {
-            create_applied(call, &applied, &manager, force, options)
+            create_applied(call, &applied, &manager, force, options).await
         } else {
             return Err(call.not_found());
         };
@@ -210,7 +212,7 @@ fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply
 }
 
 /// Creates what is applied.
-fn create_applied(
+async fn create_applied(
     call: &mut Call,
     applied: &Value,
     manager: &str,
@@ -227,7 +229,7 @@ fn create_applied(
     metadata::of(&mut object).remove("resourceVersion");
     metadata::reconcile_namespace(&call.served, &call.path.namespace, &mut object)?;
     call.served.conform_applied(&mut object);
-    create::create(call, object, options, Ownership::Applied)?.reply(call, 201)
+    create::create(call, object, options, Ownership::Applied).await?.reply(call, 201)
 }
 
 /// The configuration in the body, checked against the endpoint.
@@ -308,7 +310,7 @@ mod tests {
         call.content_type = Some(APPLY.to_owned());
         let map =
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": value}});
-        run(&mut call, &Bytes::from(map.to_string()))
+        testing::now(run(&mut call, &Bytes::from(map.to_string())))
     }
 
     #[tokio::test]

@@ -23,7 +23,7 @@ pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
 }
 
 /// Replaces the scale of an object.
-pub(crate) fn put(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
+pub(crate) async fn put(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let options = WriteOptions::read(&call.query, "UpdateOptions", false)?;
     let scale = match body::Format::of(call.content_type.as_deref())? {
         body::Format::Json => body::json(bytes),
@@ -41,25 +41,26 @@ pub(crate) fn put(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     })?
     .value;
     update::check_name(call, &scale)?;
-    write(call, &options, |_, _| Ok(scale.clone()))
+    write(call, &options, |_, _| Ok(scale.clone())).await
 }
 
 /// Patches the scale of an object.
-pub(crate) fn patch(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
+pub(crate) async fn patch(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let kind = patch::Kind::of(call)?;
     let options = WriteOptions::read(&call.query, "PatchOptions", kind == patch::Kind::Apply)?;
     if kind == patch::Kind::Apply {
-        return apply(call, bytes, &options);
+        return apply(call, bytes, &options).await;
     }
     let patch = patch::Patch::read(kind, bytes)?;
     write(call, &options, |call, old| {
         let scale = view_or_zero(call, old)?;
         patch.apply(&call.served, &scale)
     })
+    .await
 }
 
 /// Applies a scale: the replicas of the object belong to the applier from then on.
-fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply, ApiError> {
+async fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply, ApiError> {
     let applied =
         yaml::read(bytes).map_err(|why| ApiError::bad_request(format!("error decoding YAML: {why}")))?.value;
     let text = |field: &str| applied.get(field).and_then(Value::as_str).unwrap_or_default();
@@ -107,11 +108,12 @@ fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply
             )));
         }
         Ok((new, Ownership::Applied))
-    })?;
+    })
+    .await?;
     answer(call, &changed)
 }
 
-fn write(
+async fn write(
     call: &mut Call,
     options: &WriteOptions,
     mut wanted: impl FnMut(&mut Call, &Value) -> Result<Value, ApiError>,
@@ -149,7 +151,8 @@ fn write(
             )));
         }
         Ok((new, Ownership::Tracked))
-    })?;
+    })
+    .await?;
     answer(call, &changed)
 }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::reply::{self, Reply};
 use super::{Call, RETRIES, create, metadata};
+use crate::admission::Operation;
 use crate::managed_fields::{self, Writer};
 use crate::registry::Served;
 use crate::request::query::{WriteOptions, parse_uint};
@@ -41,7 +42,7 @@ impl Changed {
 }
 
 /// Replaces an object by the one in the body.
-pub(crate) fn run(call: &mut Call, body: &Bytes) -> Result<Reply, ApiError> {
+pub(crate) async fn run(call: &mut Call, body: &Bytes) -> Result<Reply, ApiError> {
     let options = WriteOptions::read(&call.query, "UpdateOptions", false)?;
     let mut object = call.decode(body, options.field_validation)?;
     check_name(call, &object)?;
@@ -56,7 +57,7 @@ pub(crate) fn run(call: &mut Call, body: &Bytes) -> Result<Reply, ApiError> {
                 "the object has been modified; please apply your changes to the latest version and try again",
             ));
         }
-        let created = create::create(call, object, &options, Ownership::Tracked)?;
+        let created = create::create(call, object, &options, Ownership::Tracked).await?;
         return created.reply(call, 201);
     }
     let changed = change(call, &options, |call, old| {
@@ -71,7 +72,8 @@ pub(crate) fn run(call: &mut Call, body: &Bytes) -> Result<Reply, ApiError> {
             )));
         }
         Ok((object.clone(), Ownership::Tracked))
-    })?;
+    })
+    .await?;
     changed.reply(call)
 }
 
@@ -93,24 +95,26 @@ pub(crate) fn check_name(call: &Call, object: &Value) -> Result<(), ApiError> {
 
 /// Reads the object, lets `transform` make a new one of it, checks and stores that; starts over if the object changed
 /// meanwhile, at most [`RETRIES`] times.
-pub(crate) fn change(
+pub(crate) async fn change(
     call: &mut Call,
     options: &WriteOptions,
     mut transform: impl FnMut(&mut Call, &Value) -> Result<(Value, Ownership), ApiError>,
 ) -> Result<Changed, ApiError> {
-    let served = Arc::clone(&call.served);
+    let (server, served) = (Arc::clone(&call.server), Arc::clone(&call.served));
     let key = call.key();
     for _ in 0..RETRIES {
         let stored = call.server.read(|store| store.get(served.storage(), &key).cloned());
         let stored = stored.ok_or_else(|| call.not_found())?;
         let old = served.value(&stored);
         let (mut new, ownership) = transform(call, &old)?;
+        server.admission.mutate(call, Operation::Update, Some(&mut new)).await?;
         check_revision(call, &stored, &new)?;
         if ownership == Ownership::Applied {
             // An apply that names other system metadata is a write, even though that metadata is restored.
             managed_fields::keep_times_of_no_op(&old, &mut new);
         }
         prepare(call, &old, &mut new, ownership, options)?;
+        server.admission.validate(call, Operation::Update, Some(&new)).await?;
         if ownership == Ownership::Tracked {
             managed_fields::keep_times_of_no_op(&old, &mut new);
         }

@@ -10,7 +10,7 @@ use crate::request::query::{WriteOptions, quote};
 use crate::status::{ApiError, FieldError};
 
 /// Binds the pod that the body names, which is the one of the URL if the URL names one.
-pub(super) fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
+pub(super) async fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let options = WriteOptions::read(&call.query, "CreateOptions", false)?;
     let mut binding = super::decode(call, bytes, "Binding", &["v1"], options.field_validation)?;
     let namespace = call.path.namespace.clone();
@@ -27,7 +27,7 @@ pub(super) fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     };
     call.served = pods;
     "binding".clone_into(&mut call.path.subresource);
-    update::change(call, &options, |call, pod| bind(call, pod, &binding))?;
+    update::change(call, &options, |call, pod| bind(call, pod, &binding)).await?;
     Ok(super::done(call))
 }
 

@@ -19,7 +19,7 @@ const MAX_DISRUPTED: usize = 2000;
 const VIOLATED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
 /// Evicts the pod named by the URL.
-pub(super) fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
+pub(super) async fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let written = WriteOptions::read(&call.query, "CreateOptions", false)?;
     let versions = ["policy/v1", "policy/v1beta1"];
     let eviction = super::decode(call, bytes, "Eviction", &versions, written.field_validation)?;
@@ -40,14 +40,15 @@ pub(super) fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
         options.resource_version = Some(metadata::text(&pod, "resourceVersion").to_owned());
         let name = name.clone();
         return evict(call, &options)
+            .await
             .map_err(|error| if error.code() == 409 { still_processed(&name) } else { error });
     }
-    evict(call, &options)
+    evict(call, &options).await
 }
 
-fn evict(call: &mut Call, options: &DeleteOptions) -> Result<Reply, ApiError> {
+async fn evict(call: &mut Call, options: &DeleteOptions) -> Result<Reply, ApiError> {
     call.path.subresource.clear();
-    delete::delete(call, options)?;
+    delete::delete(call, options).await?;
     Ok(super::done(call))
 }
 

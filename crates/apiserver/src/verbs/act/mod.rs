@@ -19,10 +19,10 @@ use crate::resource::{Act, Resource};
 use crate::status::ApiError;
 
 /// Does what a POST to the path of this call asks for.
-pub(crate) fn run(call: &mut Call, act: Act, bytes: &Bytes) -> Result<Reply, ApiError> {
+pub(crate) async fn run(call: &mut Call, act: Act, bytes: &Bytes) -> Result<Reply, ApiError> {
     match act {
-        Act::Bind => binding::run(call, bytes),
-        Act::Evict => eviction::run(call, bytes),
+        Act::Bind => binding::run(call, bytes).await,
+        Act::Evict => eviction::run(call, bytes).await,
         Act::IssueToken => token::run(call, bytes),
         Act::ReviewToken => review::run(call, bytes, review::of_token),
         Act::ReviewSelf => review::run(call, bytes, review::of_self),

@@ -1,19 +1,31 @@
-//! What may be asked without saying who asks.
+//! Whether who asks may: the stage between authentication and everything else.
+//!
+//! Everybody who is known may do everything; that is kube-apiserver's mode `AlwaysAllow`. Those of whom nothing is known see
+//! what is public.
 
 use http::Method;
 use http::request::Parts;
 
-use super::UserInfo;
+use crate::authentication::UserInfo;
 use crate::faults::Facts;
 use crate::status::ApiError;
 
-pub(super) const NAME: &str = "system:anonymous";
+/// Who those are of whom nothing is known.
+pub(crate) const ANONYMOUS: &str = "system:anonymous";
 
 /// What the role `system:public-info-viewer` of every cluster shows to everybody.
 const PUBLIC: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
 
+/// Refuses a request that its user may not send.
+///
+/// # Errors
+/// 403 that says what the user may not do.
+pub(crate) fn authorize(user: &UserInfo, head: &Parts) -> Result<(), ApiError> {
+    if user.name == ANONYMOUS { only_public(user, head) } else { Ok(()) }
+}
+
 /// Refuses what is not public, in the words of an authorizer that knows no rule for it.
-pub(super) fn check(user: &UserInfo, head: &Parts) -> Result<(), ApiError> {
+fn only_public(user: &UserInfo, head: &Parts) -> Result<(), ApiError> {
     let path = head.uri.path();
     if head.method == Method::GET && PUBLIC.contains(&path) {
         return Ok(());

@@ -1,0 +1,57 @@
+//! Objects are created in namespaces that are there and stay, and some namespaces always stay: the plugin
+//! `NamespaceLifecycle` of kube-apiserver, which acts as a mutating one so that it is asked first.
+
+use futures::FutureExt;
+use futures::future::ready;
+use serde_json::Value;
+
+use super::{Operation, Plugin, Request, Verdict};
+use crate::resource::StorageKey;
+use crate::status::{ApiError, Cause};
+use crate::store::{Key, Store};
+use crate::verbs::{Call, create, metadata};
+
+pub(super) struct NamespaceLifecycle;
+
+impl Plugin for NamespaceLifecycle {
+    fn mutate<'a>(&'a self, request: &'a Request<'a>, object: Option<&'a mut Value>) -> Verdict<'a> {
+        let call = request.call;
+        let outcome = match (request.operation, object) {
+            (Operation::Create, Some(object)) => {
+                let namespace = metadata::text(object, "namespace");
+                let names = [metadata::text(object, "name"), metadata::text(object, "generateName")];
+                let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
+                call.server.read(|store| check_namespace(call, store, namespace, name))
+            }
+            (Operation::Delete, _) => call.served.admit_delete(&call.path.name),
+            _ => Ok(()),
+        };
+        ready(outcome.map(|()| Vec::new())).boxed()
+    }
+}
+
+/// Objects can only be created in a namespace that exists and stays.
+pub(crate) fn check_namespace(
+    call: &Call,
+    store: &Store<StorageKey>,
+    namespace: &str,
+    name: &str,
+) -> Result<(), ApiError> {
+    if namespace.is_empty() {
+        return Ok(());
+    }
+    let Some(stored) = store.get(&crate::namespaces::table(), &Key::new("", namespace)) else {
+        return Err(ApiError::not_found("", "namespaces", namespace));
+    };
+    if !stored.document.is_terminating() {
+        return Ok(());
+    }
+    let resource = &call.served.resource;
+    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let cause = Cause {
+        reason: "NamespaceTerminating",
+        message: format!("namespace {namespace} is being terminated"),
+        field: "metadata.namespace".to_owned(),
+    };
+    Err(create::forbidden(&resource.group, &resource.plural, name, &why).with_causes(vec![cause]))
+}
