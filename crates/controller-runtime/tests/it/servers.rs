@@ -13,7 +13,7 @@ use controller_runtime::{
     metrics::{AllowedTo, ServerOptions},
     reconcile,
 };
-use kube_envtest::{Environment, eventually};
+use kube_envtest::{Environment, Transport, eventually};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -22,7 +22,7 @@ use tokio::{
 
 use crate::{
     faults::{Fault, faulty},
-    support::{Notes, Running, Widget, environment, widget},
+    support::{Notes, Running, Widget, alone_in_real_time, environment, widget},
 };
 
 fn anywhere() -> Endpoint {
@@ -277,4 +277,45 @@ async fn a_client_that_shakes_no_hands_is_cut_off() {
     let (began, mut answer) = (Instant::now(), Vec::new());
     stream.read_to_end(&mut answer).await.unwrap();
     assert_eq!((began.elapsed().as_secs(), answer.len()), (10, 0));
+}
+
+/// How many sockets this process has.
+fn sockets() -> usize {
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let is_socket = |path: std::path::PathBuf| path.to_string_lossy().starts_with("socket:");
+    open.filter(|file| std::fs::read_link(file.path()).is_ok_and(is_socket)).count()
+}
+
+#[test]
+fn a_manager_that_has_stopped_or_was_dropped_leaves_no_socket() {
+    let this = "servers::a_manager_that_has_stopped_or_was_dropped_leaves_no_socket";
+    alone_in_real_time(this, async || {
+        let env = Environment::builder()
+            .transport(Transport::Tcp(([127, 0, 0, 1], 0).into()))
+            .crd::<Widget>()
+            .start()
+            .await
+            .unwrap();
+        let mut left = None;
+        for round in 0..6 {
+            let manager = serving(&env, ServerOptions::default());
+            Builder::managed_by(&manager).for_kind::<Widget>().complete(Notes::done()).unwrap();
+            let running = Running::start(manager.clone()).await;
+            assert_eq!(get(manager.metrics_address().unwrap(), "/metrics", "").await.0, 200);
+            assert_eq!(get(manager.health_probe_address().unwrap(), "/readyz", "").await.0, 200);
+            if round % 2 == 0 {
+                running.stop().await.unwrap();
+            } else {
+                drop(running);
+            }
+            drop(manager);
+            // The client keeps a few connections for the next one: as many as in the first round, and no more.
+            let ended = eventually(Duration::from_secs(10), async || match (sockets(), left) {
+                (now, None) if now > 0 => Ok(now),
+                (now, Some(before)) if now <= before => Ok(now),
+                (now, _) => Err(format!("{now} sockets in round {round}, {left:?} after the first one")),
+            });
+            left = left.or(Some(ended.await.unwrap()));
+        }
+    });
 }

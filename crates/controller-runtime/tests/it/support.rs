@@ -175,10 +175,19 @@ pub(crate) async fn gone(client: &controller_runtime::Client, key: &ObjectKey<Wi
 /// Runs a test of this name in a process of its own, on a runtime whose time is paused: there it shares nothing with other
 /// tests, neither what `tracing` remembers of their subscribers nor their sockets.
 pub(crate) fn alone<F: Future<Output = ()>>(name: &str, test: impl FnOnce() -> F) {
+    alone_in(name, true, test);
+}
+
+/// The same in real time, for what goes over sockets.
+pub(crate) fn alone_in_real_time<F: Future<Output = ()>>(name: &str, test: impl FnOnce() -> F) {
+    alone_in(name, false, test);
+}
+
+fn alone_in<F: Future<Output = ()>>(name: &str, paused: bool, test: impl FnOnce() -> F) {
     const ALONE: &str = "CONTROLLER_RUNTIME_TEST_ALONE";
     if std::env::var(ALONE).is_ok_and(|alone| alone == name) {
         let mut builder = tokio::runtime::Builder::new_current_thread();
-        return builder.enable_all().start_paused(true).build().unwrap().block_on(test());
+        return builder.enable_all().start_paused(paused).build().unwrap().block_on(test());
     }
     let mut process = std::process::Command::new(std::env::current_exe().unwrap());
     let output = process.args(["--exact", name, "--nocapture"]).env(ALONE, name).output().unwrap();
