@@ -22,8 +22,9 @@ pub(super) struct Dictionary {
 }
 
 impl Dictionary {
-    /// Fast rather than thorough: the levels above 3 take several times as long and save a few per cent.
-    const LEVEL: i32 = 3;
+    /// Fast rather than thorough: for pods, level 3 takes a quarter more time and a dictionary five times as large, and saves
+    /// one part in twenty.
+    const LEVEL: i32 = 1;
 
     /// How large a dictionary is at most. Larger ones save little, and are too large for the processor's nearest caches.
     pub(super) const LARGEST: usize = 32 << 10;
@@ -182,7 +183,7 @@ mod tests {
         let (dictionary, alive) = trained(&(0..500).map(pod).collect::<Vec<_>>());
         let text = pod(70_001);
         let packed = Compressor::default().compress(&text, &dictionary).expect("it becomes smaller");
-        assert!(packed.len() * 3 < text.len(), "{} of {}", packed.len(), text.len());
+        assert!(packed.len() * 2 < text.len(), "{} of {}", packed.len(), text.len());
         assert_eq!(Expander::default().expand(&packed), Ok(text));
         assert_eq!(alive.load(Ordering::Relaxed), 1);
         drop(dictionary);

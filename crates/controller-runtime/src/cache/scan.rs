@@ -271,3 +271,67 @@ impl<'a> Reader<'a> {
         Malformed { expected, at: self.at }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Map, Value};
+
+    use super::*;
+
+    /// Where the value ends that the text begins with, when it comes in such pieces.
+    fn end(text: &[u8], pieces: &[usize]) -> Option<usize> {
+        let (mut skip, mut at, mut pieces) = (Skip::default(), 0, pieces.iter());
+        while at < text.len() {
+            let piece = pieces.next().copied().unwrap_or(usize::MAX).min(text.len() - at);
+            if let Some(end) = skip.advance(&text[at..at + piece]) {
+                return Some(at + end);
+            }
+            at += piece;
+        }
+        None
+    }
+
+    #[test]
+    fn backslashes_count_wherever_blocks_end() {
+        for before in 0..130 {
+            for backslashes in 0..5 {
+                let text = format!(r#"{{"{}{}"}}"#, "x".repeat(before), r"\\".repeat(backslashes));
+                assert_eq!(end(format!("{text}}}").as_bytes(), &[]), Some(text.len()), "{text}");
+                let open = format!(r#"{{"{}{}\""}}"#, "x".repeat(before), r"\\".repeat(backslashes));
+                assert_eq!(end(format!("{open}}}").as_bytes(), &[]), Some(open.len()), "{open}");
+                let unclosed = format!(r#"{{"{}{}\"}}"#, "x".repeat(before), r"\\".repeat(backslashes));
+                assert_eq!(end(unclosed.as_bytes(), &[]), None, "{unclosed}");
+            }
+        }
+    }
+
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<i64>().prop_map(Value::from),
+            "[\"{}\\[\\],:\\\\ax]{0,90}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(5, 40, 5, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+                prop::collection::btree_map("[\"{}\\\\a]{0,9}", inner, 0..5)
+                    .prop_map(|map| Value::from(Map::from_iter(map))),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_end_of_any_value_is_found_however_it_arrives(
+            value in value(),
+            pieces in prop::collection::vec(1..150_usize, 0..20),
+            after in "[]},\" 1]{0,80}",
+        ) {
+            let text = value.to_string();
+            prop_assert_eq!(end(format!("{text},{after}").as_bytes(), &pieces), Some(text.len()));
+            let begun = &text.as_bytes()[..text.len() - 1];
+            prop_assert!(value.is_number() || value.is_null() || end(begun, &pieces).is_none());
+        }
+    }
+}

@@ -290,7 +290,7 @@ pub(super) struct Kept<K> {
 }
 
 impl Core {
-    /// How many dictionaries of a kind there are at most; each takes half a mebibyte.
+    /// How many dictionaries of a kind there are at most; each takes some 150 KiB.
     const DICTIONARIES: usize = 4;
 
     /// What a byte of text takes decoded: measured with pods, which take most of all builtin kinds.

@@ -129,7 +129,7 @@ impl<K: Object> Store<K> {
     /// The state with these metadata, if it was told or written.
     pub(crate) fn held(&self, meta: &Meta) -> Option<&Lazy<K>> {
         let key = ObjectKey::of_meta(meta)?;
-        let held = [self.visible.get(&key), self.told_of(&key)];
+        let held = [self.visible.get(&key), self.told.get(&key).and_then(Option::as_ref)];
         held.into_iter().flatten().find(|held| held.meta().same_version(meta))
     }
 

@@ -1,6 +1,6 @@
 //! Several strings in one allocation, so that equal lists of them can be shared as a whole.
 
-use std::{fmt::Write, sync::Arc};
+use std::sync::Arc;
 
 /// A list of strings: each as its length in decimal, a colon, and its text. Nothing at all for the empty list.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,7 +14,12 @@ impl Packed {
     ) -> Self {
         let mut packed = String::new();
         for text in texts {
-            let _ = write!(packed, "{}:{text}", text.len()); // a String takes everything
+            if packed.is_empty() {
+                packed.reserve(256); // enough for most, so that it need not grow
+            }
+            push_decimal(&mut packed, text.len());
+            packed.push(':');
+            packed.push_str(text);
         }
         Self((!packed.is_empty()).then(|| share(&packed)))
     }
@@ -26,6 +31,14 @@ impl Packed {
     pub(super) fn iter(&self) -> Unpacked<'_> {
         Unpacked { rest: self.0.as_deref().unwrap_or_default() }
     }
+}
+
+/// Formatting as such would take longer than all the rest.
+fn push_decimal(to: &mut String, number: usize) {
+    if number >= 10 {
+        push_decimal(to, number / 10);
+    }
+    to.push(char::from(b'0' + (number % 10) as u8));
 }
 
 /// The strings of a [`Packed`] list.

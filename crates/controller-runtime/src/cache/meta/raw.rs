@@ -80,7 +80,14 @@ impl<'a> RawMeta<'a> {
                 self.labels = pairs(json);
                 self.labels.sort_unstable();
             }
-            "annotations" => self.annotations = pairs(json).into_iter().collect(),
+            "annotations" => {
+                let (mut annotations, mut reader) = (Fingerprint::default(), Reader::new(json));
+                let read = reader.object(|key, reader| {
+                    annotations.add((key, reader.string()?));
+                    Ok(())
+                });
+                self.annotations = read.map_or_else(|_| Fingerprint::default(), |()| annotations);
+            }
             "ownerReferences" => self.owner_references = read(json).unwrap_or_default(),
             "finalizers" => {
                 self.finalizers =
@@ -114,7 +121,7 @@ fn string(json: &[u8]) -> Cow<'_, str> {
 
 /// The entries of an object whose values are strings; none of any other.
 fn pairs(json: &[u8]) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
-    let mut pairs = Vec::new();
+    let mut pairs = Vec::with_capacity(8);
     let read = Reader::new(json).object(|key, reader| {
         pairs.push((key, reader.string()?));
         Ok(())
@@ -130,13 +137,19 @@ struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::cache) struct Fingerprint(u64);
 
+impl Fingerprint {
+    fn add(&mut self, item: impl Hash) {
+        let mut hasher = DefaultHasher::new();
+        item.hash(&mut hasher);
+        self.0 = self.0.wrapping_add(hasher.finish());
+    }
+}
+
 impl<T: Hash> FromIterator<T> for Fingerprint {
     fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
-        let hash = |item: T| {
-            let mut hasher = DefaultHasher::new();
-            item.hash(&mut hasher);
-            hasher.finish()
-        };
-        Self(items.into_iter().map(hash).fold(0, u64::wrapping_add))
+        items.into_iter().fold(Self::default(), |mut all, item| {
+            all.add(item);
+            all
+        })
     }
 }
