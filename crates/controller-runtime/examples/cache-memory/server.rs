@@ -1,102 +1,183 @@
-//! An API server that knows pods and nothing else, answers at once, and tells changes when asked to.
+//! An API server that knows pods and nothing else, in a process of its own: what it takes is not what the cache takes.
 
 use std::{
     convert::Infallible,
-    future::{Ready, ready},
+    error::Error,
+    io::{BufRead, BufReader, Read, Write},
     pin::Pin,
+    process::{Child, Command, Stdio},
     sync::{Arc, Mutex},
-    task::{Context, Poll},
 };
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use http::{Request, Response, StatusCode};
 use http_body::Frame;
-use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
-use kube::client::Body;
-use tokio::sync::mpsc;
+use http_body_util::StreamBody;
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use k8s_openapi::api::core::v1::Pod;
+use kube::core::PartialObjectMeta;
+use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
 
 use crate::pods::Pods;
 
-/// Bytes that a socket hands over at once.
-const CHUNK: usize = 64 << 10;
+/// The version of the list. Events have later ones.
+pub(crate) const VERSION: usize = 900_000_000;
 
-type Lines = mpsc::UnboundedReceiver<Bytes>;
-
-/// Answers a list with so many pods, made as they are asked for, and a watch with the lines that are sent to it.
-#[derive(Clone)]
+/// A server in another process. It ends with this one.
 pub(crate) struct Server {
-    count: usize,
-    listed: Arc<Mutex<(Pods, usize)>>,
-    lines: Arc<Mutex<Option<Lines>>>,
+    process: Child,
+    pub(crate) url: String,
 }
 
 impl Server {
-    pub(crate) fn new(count: usize, seed: u64) -> (Self, mpsc::UnboundedSender<Bytes>) {
-        let (send, lines) = mpsc::unbounded_channel();
-        let listed = Arc::new(Mutex::new((Pods::new(seed), 0)));
-        (Self { count, listed, lines: Arc::new(Mutex::new(Some(lines))) }, send)
-    }
-
-    fn page(&self) -> impl Stream<Item = Bytes> + Send + use<> {
-        let (listed, end) = (Arc::clone(&self.listed), self.count);
-        let begin = listed.lock().expect("nobody panics").1;
-        let last = (begin + 500).min(end);
-        let token = if last == end { String::new() } else { format!(r#","continue":"{last}""#) };
-        let head = format!(
-            r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{"resourceVersion":"900000000"{token}}},"items":["#
-        );
-        let items = stream::iter(begin..last).map(move |number| {
-            let mut listed = listed.lock().expect("nobody panics");
-            listed.1 = number + 1;
-            if number == begin { listed.0.next() } else { format!(",{}", listed.0.next()) }
-        });
-        let text = stream::iter([head]).chain(items).chain(stream::iter(["]}".to_owned()]));
-        text.ready_chunks(CHUNK / 7000).map(|texts| Bytes::from(texts.concat()))
-    }
-
-    fn watch(&self) -> impl Stream<Item = Bytes> + Send + use<> {
-        let lines = self.lines.lock().expect("nobody panics").take();
-        stream::unfold(lines, |lines| async move {
-            match lines {
-                Some(mut lines) => lines.recv().await.map(|line| (line, Some(lines))),
-                None => std::future::pending().await, // a second watch has nothing to tell
-            }
-        })
+    /// Starts a server that has so many pods, and knows how to stream them or does not.
+    pub(crate) fn start(pods: usize, stream: bool) -> Result<Self, Box<dyn Error>> {
+        let mut command = Command::new(std::env::current_exe()?);
+        let how = if stream { "stream" } else { "list" };
+        command.args(["serve", &pods.to_string(), how]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn()?;
+        let mut url = String::new();
+        BufReader::new(process.stdout.as_mut().ok_or("no output")?).read_line(&mut url)?;
+        Ok(Self { process, url: url.trim().to_owned() })
     }
 }
 
-type AnyBody = UnsyncBoxBody<Bytes, Infallible>;
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.process.stdin.take()); // it ends when it can read no more
+        let _ = self.process.wait();
+    }
+}
 
-impl tower_service::Service<Request<Body>> for Server {
-    type Response = Response<AnyBody>;
-    type Error = Infallible;
-    type Future = Ready<Result<Self::Response, Infallible>>;
+/// Serves so many pods until the standard input ends, after a line with its address.
+pub(crate) async fn serve(count: usize, streams: bool) -> Result<(), Box<dyn Error>> {
+    let mut all = Pods::new(1);
+    let (send, lines) = mpsc::unbounded_channel();
+    let served = Arc::new(Served {
+        pods: (0..count).map(|_| all.next().into()).collect(),
+        streams,
+        events: send,
+        lines: Mutex::new(Some(lines)),
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    writeln!(std::io::stdout(), "http://{}", listener.local_addr()?)?;
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(0);
+    });
+    let mut connections = JoinSet::new();
+    loop {
+        let (stream, _) = listener.accept().await?;
+        while connections.try_join_next().is_some() {} // those that ended
+        let served = Arc::clone(&served);
+        connections.spawn(async move {
+            let answer = service_fn(move |request| {
+                let answer = Ok::<_, Infallible>(served.answer(&request));
+                async { answer }
+            });
+            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
+        });
+    }
+}
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
+struct Served {
+    pods: Vec<Bytes>,
+    streams: bool,
+    events: mpsc::UnboundedSender<Bytes>,
+    /// For the first watch of events; a second one has nothing to tell.
+    lines: Mutex<Option<mpsc::UnboundedReceiver<Bytes>>>,
+}
+
+type Texts = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
+
+impl Served {
+    fn answer<B>(
+        self: &Arc<Self>,
+        request: &Request<B>,
+    ) -> Response<StreamBody<impl Stream<Item = Result<Frame<Bytes>, Infallible>> + use<B>>> {
+        let query = request.uri().query().unwrap_or_default();
+        let number = |name: &str| {
+            let value = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+            value.and_then(|value| value.parse::<usize>().ok())
+        };
+        let (status, texts): (_, Texts) = match request.uri().path() {
+            "/api/v1/pods" if query.contains("sendInitialEvents") => match self.streams {
+                true => (StatusCode::OK, self.present()),
+                false => (StatusCode::UNPROCESSABLE_ENTITY, Box::pin(stream::empty())),
+            },
+            "/api/v1/pods" if query.contains("watch=true") => (StatusCode::OK, self.changes()),
+            "/api/v1/pods" => {
+                (StatusCode::OK, self.page(number("continue").unwrap_or_default(), number("limit")))
+            }
+            "/events" => {
+                let last = self.tell(number("count").unwrap_or(1));
+                (StatusCode::OK, Box::pin(stream::iter([last.into()])))
+            }
+            _ => (StatusCode::NOT_FOUND, Box::pin(stream::empty())),
+        };
+        let mut response = Response::new(StreamBody::new(texts.map(|text| Ok(Frame::data(text)))));
+        *response.status_mut() = status;
+        response
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let query = request.uri().query().unwrap_or_default();
-        let mut status = StatusCode::OK;
-        let text: Pin<Box<dyn Stream<Item = Bytes> + Send>> = match request.uri().path() {
-            "/api/v1/pods" if query.contains("sendInitialEvents") => {
-                status = StatusCode::UNPROCESSABLE_ENTITY;
-                let text = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"sendInitialEvents is forbidden","reason":"Invalid","code":422}"#;
-                Box::pin(stream::iter([Bytes::from(text)]))
+    fn pods(self: &Arc<Self>, from: usize, to: usize) -> impl Stream<Item = Bytes> + Send + use<> {
+        let served = Arc::clone(self);
+        stream::iter(from..to).map(move |number| served.pods[number].clone())
+    }
+
+    fn page(self: &Arc<Self>, from: usize, limit: Option<usize>) -> Texts {
+        let to = limit.map_or(self.pods.len(), |limit| (from + limit).min(self.pods.len()));
+        let token = if to == self.pods.len() { String::new() } else { format!(r#","continue":"{to}""#) };
+        let head = format!(
+            r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{"resourceVersion":"{VERSION}"{token}}},"items":["#
+        );
+        let comma = |first| Bytes::from_static(if first { b"" } else { b"," });
+        let items = self.pods(from, to).enumerate();
+        let items = items.flat_map(move |(number, pod)| stream::iter([comma(number == 0), pod]));
+        let (head, end) = (stream::iter([Bytes::from(head)]), stream::iter([Bytes::from_static(b"]}\n")]));
+        Box::pin(head.chain(items).chain(end))
+    }
+
+    /// All pods as events, and then what changes.
+    fn present(self: &Arc<Self>) -> Texts {
+        let line =
+            |pod| [Bytes::from_static(br#"{"type":"ADDED","object":"#), pod, Bytes::from_static(b"}\n")];
+        let pods = self.pods(0, self.pods.len()).flat_map(move |pod| stream::iter(line(pod)));
+        let end = format!(
+            "{{\"type\":\"BOOKMARK\",\"object\":{{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{{\"resourceVersion\":\"{VERSION}\",\"annotations\":{{\"k8s.io/initial-events-end\":\"true\"}}}}}}}}\n"
+        );
+        Box::pin(pods.chain(stream::iter([Bytes::from(end)])).chain(self.changes()))
+    }
+
+    fn changes(&self) -> Texts {
+        let lines = self.lines.lock().expect("nobody panics").take();
+        Box::pin(stream::unfold(lines, |lines| async move {
+            match lines {
+                Some(mut lines) => lines.recv().await.map(|line| (line, Some(lines))),
+                None => std::future::pending().await,
             }
-            "/api/v1/pods" if query.contains("watch=true") => Box::pin(self.watch()),
-            "/api/v1/pods" => Box::pin(self.page()),
-            _ => {
-                status = StatusCode::NOT_FOUND;
-                Box::pin(stream::empty())
-            }
-        };
-        let body = StreamBody::new(text.map(|text| Ok(Frame::data(text)))).boxed_unsync();
-        let mut response = Response::new(body);
-        *response.status_mut() = status;
-        drop(request);
-        ready(Ok(response))
+        }))
+    }
+
+    /// Tells the first pods again, each with a new version: as a change of status does. Namespace and name of the last one.
+    fn tell(&self, count: usize) -> String {
+        for (number, pod) in self.pods.iter().take(count).enumerate() {
+            let pod = std::str::from_utf8(pod).expect("text");
+            let (head, tail) = pod.split_once(r#""resourceVersion":""#).expect("it has a version");
+            let tail = tail.split_once('"').expect("it ends").1;
+            let version = VERSION + 1 + number;
+            let line = format!(
+                "{{\"type\":\"MODIFIED\",\"object\":{head}\"resourceVersion\":\"{version}\"{tail}}}\n"
+            );
+            let _ = self.events.send(line.into()); // nobody may watch any more
+        }
+        let last = self
+            .pods
+            .get(count - 1)
+            .and_then(|pod| serde_json::from_slice::<PartialObjectMeta<Pod>>(pod).ok());
+        let last = last.expect("pods are told").metadata;
+        format!("{}/{}", last.namespace.unwrap_or_default(), last.name.unwrap_or_default())
     }
 }
