@@ -86,6 +86,18 @@ impl Served {
         object
     }
 
+    /// The same as JSON text, as of the commit `revision`; of most objects no tree is made.
+    pub(crate) fn text(&self, stored: &Stored, revision: u64) -> Vec<u8> {
+        if !self.reads_as_stored(stored) {
+            let mut object = self.value(stored);
+            object["metadata"]["resourceVersion"] = revision.to_string().into();
+            return object.to_string().into_bytes();
+        }
+        let mut text = Vec::with_capacity(stored.document.len() + 128);
+        stored.document.write(&mut text, Some(&self.kind), revision);
+        text
+    }
+
     /// Whether the stored text is what this version shows, without reading it.
     pub(crate) fn reads_as_stored(&self, stored: &Stored) -> bool {
         if self.is_custom() {

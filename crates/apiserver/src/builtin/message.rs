@@ -3,12 +3,23 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use super::data;
+
 /// One Go struct. Its fields are parsed when first asked for.
 #[derive(Debug)]
 pub(crate) struct Message {
     name: &'static str,
     source: &'static str,
     fields: OnceLock<Vec<Field>>,
+    slots: OnceLock<Vec<Slot>>,
+}
+
+/// A field as an object in JSON has it, those of embedded structs included.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slot {
+    pub(crate) field: &'static Field,
+    /// Its place in the order in which protobuf writes the fields.
+    pub(crate) place: usize,
 }
 
 /// One field of a struct.
@@ -60,7 +71,7 @@ pub(crate) enum Type {
 
 impl Message {
     pub(crate) fn new((name, source): (&'static str, &'static str)) -> Self {
-        Self { name, source, fields: OnceLock::new() }
+        Self { name, source, fields: OnceLock::new(), slots: OnceLock::new() }
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -77,6 +88,40 @@ impl Message {
         let fields = self.fields();
         let found = fields.binary_search_by_key(&number, |field| field.number).ok()?;
         Some(&fields[found])
+    }
+
+    /// The field that JSON calls `name`.
+    pub(crate) fn slot(&'static self, name: &str) -> Option<Slot> {
+        let slots = self.slots.get_or_init(|| {
+            let mut fields = Vec::new();
+            self.flatten(&mut fields);
+            let places = fields.into_iter().enumerate();
+            let mut slots: Vec<Slot> = places.map(|(place, field)| Slot { field, place }).collect();
+            slots.sort_by_key(|slot| slot.field.name);
+            slots
+        });
+        let found = slots.binary_search_by(|slot| slot.field.name.cmp(name)).ok()?;
+        Some(slots[found])
+    }
+
+    /// Appends the fields in the order of protobuf, those of embedded structs where the struct is.
+    fn flatten(&'static self, fields: &mut Vec<&'static Field>) {
+        for field in self.fields() {
+            match field.embedded() {
+                Some(message) => message.flatten(fields),
+                None => fields.push(field),
+            }
+        }
+    }
+}
+
+impl Field {
+    /// The struct whose fields stand in the object itself, if this is one.
+    pub(crate) fn embedded(&self) -> Option<&'static Message> {
+        match self.kind {
+            Type::Message(name) if self.name.is_empty() => data::message(name),
+            _ => None,
+        }
     }
 }
 

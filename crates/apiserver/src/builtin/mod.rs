@@ -28,7 +28,7 @@ mod workload;
 
 pub(crate) use data::{has_kind, message, message_of_kind};
 pub(crate) use kinds::{group_rank, schema_of_kind, served};
-pub(crate) use message::{Count, Field, Message, Type};
+pub(crate) use message::{Count, Field, Message, Slot, Type};
 
 use serde_json::Value;
 

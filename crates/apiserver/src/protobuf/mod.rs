@@ -9,6 +9,8 @@
 //! A body is a stranger's: depth is bounded here, size where the body is read.
 
 mod encode;
+mod object;
+mod output;
 mod value;
 mod wire;
 
@@ -18,7 +20,7 @@ use serde_json::{Map, Value};
 
 use crate::builtin::{self, Count, Field, Message, Type};
 use crate::status::ApiError;
-pub(crate) use encode::{encode, encode_list, watch_frame};
+pub(crate) use encode::{encode, encode_list, encode_text, watch_frame};
 use value::default_value;
 use wire::{Reader, Result, Wire};
 
@@ -214,8 +216,10 @@ fn message_of_kind(api_version: &str, kind: &str) -> Option<&'static Message> {
 }
 
 fn find(name: &str) -> Result<&'static Message> {
-    if name == METADATA.name() {
-        return Ok(&METADATA);
+    for view in [&METADATA, &METADATA_LIST] {
+        if name == view.name() {
+            return Ok(view);
+        }
     }
     builtin::message(name).ok_or_else(|| format!("no message {name}").into())
 }

@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use proptest::prelude::*;
+use serde::de::DeserializeSeed;
 use serde_json::json;
 
 use super::*;
@@ -34,6 +35,18 @@ fn put_bytes(out: &mut Vec<u8>, number: usize, bytes: &[u8]) {
 
 fn check(object: &Value) {
     assert_eq!(decode(&encode(object).unwrap()).unwrap(), *object);
+}
+
+/// A message whose fields come in the order of a JSON text.
+fn encode_message(message: &'static Message, text: &str) -> Vec<u8> {
+    let mut writer = object::Writer::new(Vec::new());
+    let seed = object::ValueSeed::new(&mut writer, 1, Type::Message(message.name()));
+    seed.deserialize(&mut serde_json::Deserializer::from_str(text)).unwrap();
+    let written = writer.into_bytes();
+    match Reader::new(&written).next() {
+        Ok(Some((1, Wire::Bytes(message)))) => message.to_vec(),
+        other => panic!("{other:?}"),
+    }
 }
 
 fn error(body: &[u8]) -> String {
@@ -207,7 +220,7 @@ fn views_of_metadata_and_lists_have_messages_and_custom_kinds_have_none() {
         "apiVersion": kind.0, "kind": kind.1, "metadata": {"resourceVersion": "7"}, "items": [item, item],
     });
     check(&list);
-    let items = [item.clone(), item].into_iter();
+    let items = [item.to_string(), item.to_string()].into_iter();
     assert_eq!(encode_list(kind.0, kind.1, &list["metadata"], items), encode(&list));
     assert_eq!(encode(&json!({"apiVersion": "example.com/v1", "kind": "Thing"})), None);
     assert_eq!(encode(&json!({"apiVersion": "meta.k8s.io/v1", "kind": "Table"})), None);
@@ -219,7 +232,7 @@ fn every_builtin_kind_can_be_answered_in_protobuf() {
         let kind = json!({"apiVersion": resource.api_version(), "kind": resource.kind});
         assert!(encode(&kind).is_some(), "{kind}");
         let list =
-            encode_list(&resource.api_version(), &resource.list_kind, &Value::Null, std::iter::empty());
+            encode_list(&resource.api_version(), &resource.list_kind, &Value::Null, [[]; 0].into_iter());
         assert!(list.is_some() || !resource.allows("list"), "{kind}: its list");
     }
 }
@@ -230,6 +243,26 @@ fn what_is_not_of_its_fields_type_is_written_as_zero() {
         "apiVersion": "v1", "kind": "Pod", "metadata": "x", "spec": {"containers": [7], "priority": "x"}, "status": [],
     }));
     assert!(decode(&body.unwrap()).is_ok());
+}
+
+#[test]
+fn fields_are_written_in_the_order_of_their_numbers() {
+    // Of structs that hold others without a name of their own, and of those that hold such.
+    for name in ["core.v1.Volume", "core.v1.Probe", "admissionregistration.v1.NamedRuleWithOperations"] {
+        let message = find(name).unwrap();
+        let object = Choices([1; 4000].iter()).object(message, 0);
+        let texts: Vec<String> =
+            object.iter().map(|(name, value)| format!("{}:{value}", json!(name))).collect();
+        let there = encode_message(message, &format!("{{{}}}", texts.join(",")));
+        let back: Vec<String> = texts.into_iter().rev().collect();
+        assert_eq!(encode_message(message, &format!("{{{}}}", back.join(","))), there, "{name}");
+        let mut numbers = Vec::new();
+        let mut fields = Reader::new(&there);
+        while let Some((number, _)) = fields.next().unwrap() {
+            numbers.push(number);
+        }
+        assert!(numbers.is_sorted() && numbers.len() > 1, "{name}: {numbers:?}");
+    }
 }
 
 /// Choices drawn from bytes; when they run out, every choice is 0, which is the smallest object. So objects shrink as
@@ -336,6 +369,7 @@ proptest! {
         object["apiVersion"] = json!(api_version);
         object["kind"] = json!(kind);
         let body = encode(&object).unwrap();
+        prop_assert_eq!(&encode_text(api_version, kind, object.to_string().as_bytes()).unwrap(), &body);
         prop_assert_eq!(decode(&body).unwrap(), object);
     }
 }

@@ -112,6 +112,11 @@ impl Accept {
         Err(not_acceptable(endpoint))
     }
 
+    /// The version of the views of metadata.
+    pub(crate) fn meta_api_version(self) -> &'static str {
+        if self.view_version == "v1" { "meta.k8s.io/v1" } else { "meta.k8s.io/v1beta1" }
+    }
+
     /// How an error is written: in the first encoding that is asked for whole objects, JSON if there is none. A `Status`
     /// has no views, and a message whatever the kind.
     pub(crate) fn of_error(header: Option<&str>) -> Encoding {

@@ -67,13 +67,27 @@ impl Reply {
 /// An object of the call's resource.
 pub(crate) fn stored(call: &Call, code: u16, stored: &Stored) -> Result<Reply, ApiError> {
     let accept = call.accept;
-    if accept.view == View::Object && accept.encoding == Encoding::Json && call.served.reads_as_stored(stored)
-    {
-        let mut bytes = Vec::with_capacity(stored.document.len() + 128);
-        stored.document.write(&mut bytes, Some(&call.served.kind), stored.revision);
-        return Ok(Reply::bytes(code, "application/json", bytes));
+    let bytes = match (accept.encoding, accept.view) {
+        (Encoding::Json, View::Object) => Some(call.served.text(stored, stored.revision)),
+        (Encoding::Protobuf, View::Object | View::Metadata) => in_protobuf(call, stored, stored.revision),
+        _ => None,
+    };
+    match bytes {
+        Some(bytes) => Ok(Reply::bytes(code, accept.encoding.content_type(), bytes)),
+        None => object(call, code, call.served.value(stored)),
     }
-    object(call, code, call.served.value(stored))
+}
+
+/// An object, or its metadata if the view is one of metadata, in protobuf; `None` if it has no message.
+pub(crate) fn in_protobuf(call: &Call, stored: &Stored, revision: u64) -> Option<Vec<u8>> {
+    let kind = &call.served.kind;
+    let (api_version, kind) = match call.accept.view {
+        View::Object => (kind.api_version.as_str(), kind.kind.as_str()),
+        View::Metadata | View::MetadataList => (call.accept.meta_api_version(), "PartialObjectMetadata"),
+        View::Table => return None,
+    };
+    // What surrounds the metadata is not in the message of a view, and so is skipped.
+    protobuf::encode_text(api_version, kind, &call.served.text(stored, revision))
 }
 
 /// An object that is not stored as it is shown.
@@ -95,7 +109,7 @@ pub(crate) fn object(call: &Call, code: u16, object: Value) -> Result<Reply, Api
 pub(crate) fn partial_metadata(accept: Accept, object: &Value) -> Value {
     json!({
         "kind": "PartialObjectMetadata",
-        "apiVersion": format!("meta.k8s.io/{}", accept.view_version),
+        "apiVersion": accept.meta_api_version(),
         "metadata": object.get("metadata").cloned().unwrap_or_else(|| json!({})),
     })
 }
@@ -195,7 +209,7 @@ pub(crate) fn list(call: &Call, meta: &ListMeta, items: &[&Stored]) -> Result<Re
             drop_empty_continue(&mut metadata);
             json!({
                 "kind": "PartialObjectMetadataList",
-                "apiVersion": format!("meta.k8s.io/{}", accept.view_version),
+                "apiVersion": accept.meta_api_version(),
                 "metadata": metadata, "items": items,
             })
         }
@@ -218,17 +232,17 @@ pub(crate) fn list(call: &Call, meta: &ListMeta, items: &[&Stored]) -> Result<Re
     Ok(Reply::value(200, accept.encoding, &shown))
 }
 
-/// One item at a time is parsed. `None` if the view is not one of lists.
+/// One item at a time is read. `None` if the view is not one of lists.
 fn list_in_protobuf(call: &Call, meta: &ListMeta, kind: &TypeMeta, items: &[&Stored]) -> Option<Vec<u8>> {
     let accept = call.accept;
     let metadata = meta.to_json(&call.served);
-    let objects = items.iter().map(|stored| call.served.value(stored));
+    let objects = items.iter().map(|stored| call.served.text(stored, stored.revision));
     match accept.view {
         View::Object => protobuf::encode_list(&kind.api_version, &kind.kind, &metadata, objects),
         View::MetadataList => {
-            let version = format!("meta.k8s.io/{}", accept.view_version);
             // What surrounds an item's metadata is not in the message of an item.
-            protobuf::encode_list(&version, "PartialObjectMetadataList", &metadata, objects)
+            let version = accept.meta_api_version();
+            protobuf::encode_list(version, "PartialObjectMetadataList", &metadata, objects)
         }
         View::Metadata | View::Table => None,
     }
@@ -258,7 +272,7 @@ impl Call {
         let options = table::Options { include, now: self.server.clock.now(), with_columns };
         let mut table = table::table(&self.served.resource, objects, metadata, options);
         if self.accept.view_version != "v1" {
-            table["apiVersion"] = json!(format!("meta.k8s.io/{}", self.accept.view_version));
+            table["apiVersion"] = json!(self.accept.meta_api_version());
         }
         Ok(table)
     }

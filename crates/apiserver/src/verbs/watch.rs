@@ -493,6 +493,11 @@ impl Watch {
             line.extend_from_slice(b"}\n");
             return Bytes::from(line);
         }
+        if accept.encoding == Encoding::Protobuf
+            && let Some(object) = reply::in_protobuf(&self.call, stored, revision)
+        {
+            return Bytes::from(protobuf::watch_frame(kind, &object));
+        }
         let mut object = self.call.served.value(stored);
         object["metadata"]["resourceVersion"] = json!(revision.to_string());
         let shown = self.view(object, revision);

@@ -1,0 +1,203 @@
+//! Protobuf's wire format, written: numbers, bytes, and the scalars of Go's API structs.
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use jiff::Timestamp;
+use serde_json::Number;
+
+use super::{SCHEMA, find};
+use crate::builtin::{Count, Field, Message, Type};
+
+/// Forgiving, because data that is stored cannot be refused any more.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Microseconds of a second.
+const MICROS: i64 = 1_000_000;
+
+/// A value of JSON that is neither a list nor an object.
+#[derive(Debug, Clone)]
+pub(super) enum Scalar<'a> {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(&'a str),
+}
+
+impl<'a> Scalar<'a> {
+    fn text(&self) -> &'a str {
+        if let Self::Text(text) = *self { text } else { "" }
+    }
+
+    fn integer(&self) -> i64 {
+        if let Self::Number(number) = self { number.as_i64().unwrap_or_default() } else { 0 }
+    }
+
+    fn float(&self) -> f64 {
+        if let Self::Number(number) = self { number.as_f64().unwrap_or_default() } else { 0.0 }
+    }
+
+    fn bool(&self) -> Option<bool> {
+        if let Self::Bool(on) = *self { Some(on) } else { None }
+    }
+
+    /// JSON's text of it, where that is what protobuf has.
+    fn json(&self) -> String {
+        match self {
+            Self::Null => "null".to_owned(),
+            Self::Bool(on) => on.to_string(),
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => serde_json::Value::from(*text).to_string(),
+        }
+    }
+}
+
+/// A value; where it is not of the type, the zero of the type.
+pub(super) fn put_scalar(out: &mut Vec<u8>, number: u64, kind: Type, value: &Scalar<'_>) {
+    let text = value.text();
+    match kind {
+        Type::String => put_bytes(out, number, text.as_bytes()),
+        Type::Bytes => put_bytes(out, number, &base64(text)),
+        Type::Bool => put_number(out, number, i64::from(value.bool().unwrap_or_default())),
+        Type::Int32 | Type::Int64 => put_number(out, number, value.integer()),
+        Type::Double => {
+            put_varint(out, number << 3 | 1);
+            out.extend_from_slice(&value.float().to_bits().to_le_bytes());
+        }
+        Type::Time => put_nested(out, number, |out| {
+            if let Ok(time) = text.parse::<Timestamp>() {
+                put_number(out, 1, time.as_microsecond().div_euclid(MICROS));
+                put_number(out, 2, 0);
+            }
+        }),
+        Type::MicroTime => put_nested(out, number, |out| {
+            if let Ok(time) = text.parse::<Timestamp>() {
+                put_number(out, 1, time.as_microsecond().div_euclid(MICROS));
+                put_number(out, 2, time.as_microsecond().rem_euclid(MICROS) * 1000);
+            }
+        }),
+        Type::Quantity => put_nested(out, number, |out| {
+            put_bytes(out, 1, if text.is_empty() { b"0" } else { text.as_bytes() });
+        }),
+        Type::IntOrString => put_nested(out, number, |out| {
+            put_number(out, 1, i64::from(matches!(value, Scalar::Text(_))));
+            put_number(out, 2, value.integer());
+            put_bytes(out, 3, text.as_bytes());
+        }),
+        Type::Json => put_nested(out, number, |out| put_bytes(out, 1, value.json().as_bytes())),
+        Type::Strings => put_nested(out, number, |_| {}),
+        Type::OneOf(name) if name.ends_with("OrBool") => put_nested(out, number, |out| {
+            // Where there is a schema, something is allowed.
+            put_number(out, 1, i64::from(value.bool().unwrap_or(true)));
+        }),
+        Type::OneOf(_) => put_nested(out, number, |out| put_scalar(out, 1, SCHEMA, &Scalar::Null)),
+        Type::Message(name) => put_nested(out, number, |out| {
+            // A test sees to it that every message the tables name is in them.
+            if let Ok(message) = find(name) {
+                put_empty(out, message);
+            }
+        }),
+    }
+}
+
+/// The fields of a struct of which nothing was set.
+fn put_empty(out: &mut Vec<u8>, message: &'static Message) {
+    for field in message.fields() {
+        match field.embedded() {
+            Some(message) => put_nested(out, field.number, |out| put_empty(out, message)),
+            None => put_absent(out, field),
+        }
+    }
+}
+
+/// What Go writes for a field that was not set: nothing, if it can tell that from a zero.
+pub(super) fn put_absent(out: &mut Vec<u8>, field: &Field) {
+    match field.kind {
+        _ if field.pointer || field.count != Count::One => {}
+        // Go's byte slices and lists of strings are nil by themselves.
+        Type::Bytes | Type::Strings | Type::OneOf(_) => {}
+        // Unset, which is not the same as the value null.
+        Type::Json => put_bytes(out, field.number, b""),
+        kind => put_scalar(out, field.number, kind, &Scalar::Null),
+    }
+}
+
+/// Line breaks are allowed in JSON's bytes, in Go's reading of base64.
+fn base64(text: &str) -> Vec<u8> {
+    let decoded = if text.contains(['\r', '\n']) {
+        BASE64.decode(text.replace(['\r', '\n'], ""))
+    } else {
+        BASE64.decode(text)
+    };
+    decoded.unwrap_or_default()
+}
+
+/// A small message within a message. Its length stands in front of it and is known after it: one byte is kept free, which
+/// is enough for most, and what was written moves if it is not.
+pub(super) fn put_nested(out: &mut Vec<u8>, number: u64, write: impl FnOnce(&mut Vec<u8>)) {
+    put_tag(out, number);
+    let place = out.len();
+    out.push(0);
+    write(out);
+    let end = out.len();
+    put_varint(out, (end - place - 1) as u64);
+    let width = out.len() - end;
+    // The last byte of the length fills the free place, the others go before it.
+    out.swap_remove(place);
+    out[place..].rotate_right(width - 1);
+}
+
+pub(super) fn put_bytes(out: &mut Vec<u8>, number: u64, bytes: &[u8]) {
+    put_tag(out, number);
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// What a field of bytes, or of a message, begins with.
+pub(super) fn put_tag(out: &mut Vec<u8>, number: u64) {
+    put_varint(out, number << 3 | 2);
+}
+
+/// Negative numbers take ten bytes, whatever the width of their type.
+pub(super) fn put_number(out: &mut Vec<u8>, number: u64, value: i64) {
+    put_varint(out, number << 3);
+    put_varint(out, value.cast_unsigned());
+}
+
+pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nested(length: usize) -> Vec<u8> {
+        let mut out = vec![7];
+        put_nested(&mut out, 1, |out| out.extend(std::iter::repeat_n(b'x', length)));
+        out
+    }
+
+    #[test]
+    fn the_length_of_a_message_takes_as_many_bytes_as_it_needs() {
+        for (length, head) in [
+            (0, &[7, 10, 0][..]),
+            (127, &[7, 10, 127]),
+            (128, &[7, 10, 128, 1]),
+            (16_384, &[7, 10, 128, 128, 1]),
+        ] {
+            let out = nested(length);
+            assert_eq!(out[..head.len()], *head);
+            assert_eq!(out[head.len()..], vec![b'x'; length]);
+        }
+    }
+}
