@@ -5,7 +5,6 @@
 
 use serde_json::{Map, Value, json};
 
-use super::data;
 use super::message::{Count, Field, Message, Type};
 use super::scalar;
 
@@ -19,11 +18,7 @@ pub(super) fn complete(message: &Message, object: &mut Value) {
 fn complete_fields(message: &Message, object: &mut Map<String, Value>) {
     for field in message.fields() {
         match (field.count, field.kind) {
-            (Count::One, Type::Message(inner)) if field.name.is_empty() => {
-                if let Some(inner) = data::message(inner) {
-                    complete_fields(inner, object);
-                }
-            }
+            (Count::One, Type::Message(inner)) if field.name.is_empty() => complete_fields(inner, object),
             _ => complete_field(field, object),
         }
     }
@@ -61,14 +56,12 @@ fn absent(field: &Field) -> Option<Value> {
         Type::Bool => json!(false),
         Type::Int32 | Type::Int64 | Type::Double | Type::IntOrString => json!(0),
         Type::Quantity => json!("0"),
-        Type::Time | Type::MicroTime | Type::Json | Type::Bytes | Type::Strings | Type::OneOf(_) => {
+        Type::Time | Type::MicroTime | Type::Json | Type::Bytes | Type::Strings | Type::OneOf(..) => {
             Value::Null
         }
-        Type::Message(name) => {
+        Type::Message(message) => {
             let mut empty = Map::new();
-            if let Some(message) = data::message(name) {
-                complete_fields(message, &mut empty);
-            }
+            complete_fields(message, &mut empty);
             Value::Object(empty)
         }
     })
@@ -94,19 +87,11 @@ fn is_left_out(field: &Field, value: &Value) -> bool {
 
 fn single(kind: Type, value: &mut Value) {
     match kind {
-        Type::Message(name) => {
-            if let Some(message) = data::message(name) {
-                complete(message, value);
-            }
-        }
-        Type::OneOf(_) => {
-            if let Some(schema) = data::message("apiextensions.v1.JSONSchemaProps") {
-                match value {
-                    Value::Array(list) => list.iter_mut().for_each(|value| complete(schema, value)),
-                    value => complete(schema, value),
-                }
-            }
-        }
+        Type::Message(message) => complete(message, value),
+        Type::OneOf(_, schema) => match value {
+            Value::Array(list) => list.iter_mut().for_each(|value| complete(schema, value)),
+            value => complete(schema, value),
+        },
         Type::Int32 | Type::Int64 => scalar::whole_number(value),
         Type::Time => scalar::time(value),
         Type::MicroTime => scalar::micro_time(value),
@@ -142,7 +127,7 @@ pub(super) fn forget_empty(message: &Message, object: &mut Value) {
         return;
     };
     for field in message.fields() {
-        let inner = if let Type::Message(name) = field.kind { data::message(name) } else { None };
+        let inner = if let Type::Message(message) = field.kind { Some(message) } else { None };
         if field.name.is_empty() {
             continue;
         }
@@ -167,6 +152,7 @@ pub(super) fn forget_empty(message: &Message, object: &mut Value) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::data;
     use super::*;
 
     fn check(message: &str, mut object: Value, expected: &Value) {

@@ -13,8 +13,20 @@ static DEFINITIONS: LazyLock<Table> =
 /// Tables; kinds that have none there, and those that were written before, are in code.
 static COLUMNS: LazyLock<Table> = LazyLock::new(|| Table::new(include_str!("../../data/columns.txt")));
 static KINDS: LazyLock<Table> = LazyLock::new(|| Table::new(include_str!("../../data/message-kinds.txt")));
-static MESSAGES: LazyLock<Vec<Message>> =
-    LazyLock::new(|| lines(include_str!("../../data/messages.txt")).map(Message::new).collect());
+static MESSAGES: LazyLock<Vec<Message>> = LazyLock::new(|| {
+    let files = lines(include_str!("../../data/messages.txt"));
+    let mut messages: Vec<Message> = files.chain(METADATA).map(Message::new).collect();
+    messages.sort_by_key(Message::name);
+    messages
+});
+/// The views of the metadata of objects, which belong to no group's tables.
+const METADATA: [(&str, &str); 2] = [
+    ("meta.v1.PartialObjectMetadata", r#"{"1":["metadata","meta.v1.ObjectMeta","!"]}"#),
+    (
+        "meta.v1.PartialObjectMetadataList",
+        r#"{"1":["metadata","meta.v1.ListMeta","!"],"2":["items","[]meta.v1.PartialObjectMetadata","!"]}"#,
+    ),
+];
 
 /// The recorded columns of a kind, as JSON.
 pub(crate) fn columns(kind: &str) -> Option<&'static str> {
@@ -50,7 +62,11 @@ pub(crate) fn message(name: &str) -> Option<&'static Message> {
 
 /// The message of a kind, e.g. of `apps/v1` and `Deployment`.
 pub(crate) fn message_of_kind(api_version: &str, kind: &str) -> Option<&'static Message> {
-    message(KINDS.get(&format!("{api_version}/{kind}"))?)
+    match (api_version, kind) {
+        ("meta.k8s.io/v1" | "meta.k8s.io/v1beta1", "PartialObjectMetadata") => message(METADATA[0].0),
+        ("meta.k8s.io/v1" | "meta.k8s.io/v1beta1", "PartialObjectMetadataList") => message(METADATA[1].0),
+        _ => message(KINDS.get(&format!("{api_version}/{kind}"))?),
+    }
 }
 
 /// Whether a kind of this name is builtin, served or not.
@@ -90,11 +106,20 @@ mod tests {
 
     #[test]
     fn every_message_parses_and_refers_to_messages_that_exist() {
+        for (name, source) in lines(include_str!("../../data/messages.txt")).chain(METADATA) {
+            let entries: serde_json::Map<String, serde_json::Value> = serde_json::from_str(source).unwrap();
+            let message = message(name).unwrap();
+            for (number, entry) in entries {
+                assert!(message.field(number.parse().unwrap()).is_some(), "{name}: {entry}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_name_stands_for_two_fields_of_a_message() {
         for message in MESSAGES.iter() {
-            for field in message.fields() {
-                if let super::super::message::Type::Message(name) = field.kind {
-                    assert!(super::message(name).is_some(), "{}: no message {name}", message.name());
-                }
+            for field in message.fields().iter().filter(|field| !field.name.is_empty()) {
+                assert_eq!(message.slot(field.name).unwrap().field, field, "{}", message.name());
             }
         }
     }

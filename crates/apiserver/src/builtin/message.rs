@@ -1,12 +1,12 @@
 //! Messages: the fields of Go's API structs, as protobuf numbers them and JSON names them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::OnceLock;
 
 use super::data;
 
 /// One Go struct. Its fields are parsed when first asked for.
-#[derive(Debug)]
 pub(crate) struct Message {
     name: &'static str,
     source: &'static str,
@@ -64,10 +64,36 @@ pub(crate) enum Type {
     Json,
     /// A list of strings that is a message of its own.
     Strings,
-    /// `JSONSchemaPropsOrArray`, `…OrBool`, `…OrStringArray`: one of two, told apart by the field number.
-    OneOf(&'static str),
-    Message(&'static str),
+    /// A schema or something else, told apart by the field number.
+    OneOf(Alternative, &'static Message),
+    Message(&'static Message),
 }
+
+/// What may stand in the place of a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Alternative {
+    /// `JSONSchemaPropsOrArray`
+    Schemas,
+    /// `JSONSchemaPropsOrBool`
+    Bool,
+    /// `JSONSchemaPropsOrStringArray`
+    Strings,
+}
+
+/// By name: structs may contain themselves.
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl PartialEq for Message {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Message {}
 
 impl Message {
     pub(crate) fn new((name, source): (&'static str, &'static str)) -> Self {
@@ -119,7 +145,7 @@ impl Field {
     /// The struct whose fields stand in the object itself, if this is one.
     pub(crate) fn embedded(&self) -> Option<&'static Message> {
         match self.kind {
-            Type::Message(name) if self.name.is_empty() => data::message(name),
+            Type::Message(message) if self.name.is_empty() => Some(message),
             _ => None,
         }
     }
@@ -143,7 +169,7 @@ fn parse(source: &'static str) -> Vec<Field> {
                 number: number.parse().ok()?,
                 name,
                 count,
-                kind: kind(element),
+                kind: kind(element)?,
                 always: flags.contains('!'),
                 pointer: flags.contains('*'),
             })
@@ -153,8 +179,9 @@ fn parse(source: &'static str) -> Vec<Field> {
     fields
 }
 
-fn kind(element: &'static str) -> Type {
-    match element {
+fn kind(element: &str) -> Option<Type> {
+    let one_of = |other| Some(Type::OneOf(other, data::message("apiextensions.v1.JSONSchemaProps")?));
+    Some(match element {
         "string" => Type::String,
         "bytes" => Type::Bytes,
         "bool" => Type::Bool,
@@ -164,14 +191,14 @@ fn kind(element: &'static str) -> Type {
         "resource.Quantity" => Type::Quantity,
         "util.intstr.IntOrString" => Type::IntOrString,
         "runtime.RawExtension" | "apiextensions.v1.JSON" | "meta.v1.FieldsV1" => Type::Json,
-        "apiextensions.v1.JSONSchemaPropsOrArray"
-        | "apiextensions.v1.JSONSchemaPropsOrBool"
-        | "apiextensions.v1.JSONSchemaPropsOrStringArray" => Type::OneOf(element),
+        "apiextensions.v1.JSONSchemaPropsOrArray" => one_of(Alternative::Schemas)?,
+        "apiextensions.v1.JSONSchemaPropsOrBool" => one_of(Alternative::Bool)?,
+        "apiextensions.v1.JSONSchemaPropsOrStringArray" => one_of(Alternative::Strings)?,
         _ if element.starts_with("int32") => Type::Int32,
         _ if element.starts_with("int64") => Type::Int64,
         _ if element.ends_with(".ExtraValue") || element == "meta.v1.Verbs" => Type::Strings,
-        _ => Type::Message(element),
-    }
+        _ => Type::Message(data::message(element)?),
+    })
 }
 
 #[cfg(test)]
@@ -182,7 +209,7 @@ mod tests {
     fn fields_are_read_with_count_type_and_flags() {
         let message = Message::new((
             "x",
-            r#"{"10":["labels","map:string"],"2":["replicas","int32:varint","*"],"3":["ports","[]core.v1.P","!"]}"#,
+            r#"{"10":["labels","map:string"],"2":["replicas","int32:varint","*"],"3":["ports","[]core.v1.Pod","!"]}"#,
         ));
         let shown: Vec<String> = message
             .fields()
@@ -193,7 +220,7 @@ mod tests {
             shown,
             [
                 "2 replicas One Int32 false true",
-                "3 ports List Message(\"core.v1.P\") true false",
+                "3 ports List Message(core.v1.Pod) true false",
                 "10 labels Map String false false",
             ]
         );

@@ -26,9 +26,11 @@ mod tests;
 mod validate;
 mod workload;
 
-pub(crate) use data::{has_kind, message, message_of_kind};
+#[cfg(test)]
+pub(crate) use data::message;
+pub(crate) use data::{has_kind, message_of_kind};
 pub(crate) use kinds::{group_rank, schema_of_kind, served};
-pub(crate) use message::{Count, Field, Message, Slot, Type};
+pub(crate) use message::{Alternative, Count, Field, Message, Slot, Type};
 
 use serde_json::Value;
 

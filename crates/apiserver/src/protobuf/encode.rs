@@ -7,10 +7,10 @@
 use serde::de::DeserializeSeed;
 use serde_json::Value;
 
+use super::MAGIC;
 use super::object::{ValueSeed, Writer};
 use super::output::{put_bytes, put_nested};
-use super::{MAGIC, message_of_kind};
-use crate::builtin::{Message, Type};
+use crate::builtin::{Type, message_of_kind};
 
 /// An object with `apiVersion` and `kind`: `k8s\0` and a `runtime.Unknown` around its message. `None` if its kind has no
 /// message, as custom kinds and tables have none.
@@ -19,7 +19,7 @@ pub(crate) fn encode(object: &Value) -> Option<Vec<u8>> {
     let message = message_of_kind(api_version, kind)?;
     let mut writer = envelope(api_version, kind, 512);
     // A value is as good as its text, and never fails to be read.
-    let _ = ValueSeed::new(&mut writer, OBJECT, message_type(message)).deserialize(object);
+    let _ = ValueSeed::new(&mut writer, OBJECT, Type::Message(message)).deserialize(object);
     Some(finish(writer))
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn encode(object: &Value) -> Option<Vec<u8>> {
 pub(crate) fn encode_text(api_version: &str, kind: &str, text: &[u8]) -> Option<Vec<u8>> {
     let message = message_of_kind(api_version, kind)?;
     let mut writer = envelope(api_version, kind, text.len() + 64);
-    read(text, ValueSeed::new(&mut writer, OBJECT, message_type(message)))?;
+    read(text, ValueSeed::new(&mut writer, OBJECT, Type::Message(message)))?;
     Some(finish(writer))
 }
 
@@ -86,10 +86,6 @@ fn finish(writer: Writer) -> Vec<u8> {
     put_bytes(&mut out, 3, b"");
     put_bytes(&mut out, 4, b"");
     out
-}
-
-fn message_type(message: &'static Message) -> Type {
-    Type::Message(message.name())
 }
 
 /// Reads a text that was written from a tree; `None` if it was not.

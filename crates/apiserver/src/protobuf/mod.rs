@@ -14,11 +14,9 @@ mod output;
 mod value;
 mod wire;
 
-use std::sync::LazyLock;
-
 use serde_json::{Map, Value};
 
-use crate::builtin::{self, Count, Field, Message, Type};
+use crate::builtin::{Count, Field, Message, Type, message_of_kind};
 use crate::status::ApiError;
 pub(crate) use encode::{encode, encode_list, encode_text, watch_frame};
 use value::default_value;
@@ -33,19 +31,6 @@ const MAX_DEPTH: usize = 100;
 /// Kinds of requests rather than objects: defined once, and sent under the apiVersion of any group.
 const OPTIONS: [&str; 6] =
     ["CreateOptions", "DeleteOptions", "GetOptions", "ListOptions", "PatchOptions", "UpdateOptions"];
-
-const SCHEMA: Type = Type::Message("apiextensions.v1.JSONSchemaProps");
-
-/// The views of the metadata of objects, which belong to no group's tables.
-static METADATA: LazyLock<Message> = LazyLock::new(|| {
-    Message::new(("meta.v1.PartialObjectMetadata", r#"{"1":["metadata","meta.v1.ObjectMeta","!"]}"#))
-});
-static METADATA_LIST: LazyLock<Message> = LazyLock::new(|| {
-    Message::new((
-        "meta.v1.PartialObjectMetadataList",
-        r#"{"1":["metadata","meta.v1.ListMeta","!"],"2":["items","[]meta.v1.PartialObjectMetadata","!"]}"#,
-    ))
-});
 
 /// Decodes a body into JSON with `apiVersion` and `kind`.
 ///
@@ -136,8 +121,8 @@ fn decode_message(
 
 fn decode_field(field: &Field, wire: Wire<'_>, object: &mut Map<String, Value>, depth: usize) -> Result<()> {
     match (field.count, field.kind) {
-        (Count::One, Type::Message(name)) if field.name.is_empty() => {
-            decode_message(find(name)?, bytes(wire)?, object, depth + 1)
+        (Count::One, Type::Message(embedded)) if field.name.is_empty() => {
+            decode_message(embedded, bytes(wire)?, object, depth + 1)
         }
         (Count::One, kind) => {
             match value::decode(kind, wire, depth)? {
@@ -204,24 +189,6 @@ fn is_zero(value: &Value) -> bool {
         Value::Array(list) => list.is_empty(),
         Value::Object(map) => map.is_empty(),
     }
-}
-
-/// The message of a kind of the tables, or of a view of metadata.
-fn message_of_kind(api_version: &str, kind: &str) -> Option<&'static Message> {
-    match (api_version, kind) {
-        ("meta.k8s.io/v1" | "meta.k8s.io/v1beta1", "PartialObjectMetadata") => Some(&METADATA),
-        ("meta.k8s.io/v1" | "meta.k8s.io/v1beta1", "PartialObjectMetadataList") => Some(&METADATA_LIST),
-        _ => builtin::message_of_kind(api_version, kind),
-    }
-}
-
-fn find(name: &str) -> Result<&'static Message> {
-    for view in [&METADATA, &METADATA_LIST] {
-        if name == view.name() {
-            return Ok(view);
-        }
-    }
-    builtin::message(name).ok_or_else(|| format!("no message {name}").into())
 }
 
 fn bytes(wire: Wire<'_>) -> Result<&[u8]> {

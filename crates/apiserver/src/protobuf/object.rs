@@ -6,13 +6,12 @@ use std::iter::Peekable;
 use std::ops::Range;
 use std::slice;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 use serde_json::value::RawValue;
 
 use super::output::{Scalar, put_absent, put_bytes, put_nested, put_number, put_scalar, put_tag, put_varint};
-use super::{SCHEMA, find};
-use crate::builtin::{Count, Field, Message, Slot, Type};
+use crate::builtin::{Alternative, Count, Field, Message, Slot, Type};
 
 /// Bytes that a length takes at most.
 const LENGTH: usize = 10;
@@ -332,8 +331,8 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         let (number, kind) = match self.kind {
             Type::Strings => (1, Type::String),
-            Type::OneOf(name) if name.ends_with("OrStringArray") => (2, Type::String),
-            Type::OneOf(name) if !name.ends_with("OrBool") => (2, SCHEMA),
+            Type::OneOf(Alternative::Strings, _) => (2, Type::String),
+            Type::OneOf(Alternative::Schemas, schema) => (2, Type::Message(schema)),
             _ => {
                 self.scalar(&Scalar::Null);
                 return skip_items(items);
@@ -347,18 +346,14 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<(), A::Error> {
         match self.kind {
-            // A test sees to it that every message the tables name is in them.
-            Type::Message(name) => match find(name) {
-                Ok(message) => self.writer.object(self.number, message, members),
-                Err(_) => Err(A::Error::custom("no such message")),
-            },
-            Type::OneOf(name) => self.writer.message(self.number, |writer| {
-                let or_bool = name.ends_with("OrBool");
-                if or_bool {
-                    // Where there is a schema, something is allowed.
-                    put_number(&mut writer.out, 1, 1);
+            Type::Message(message) => self.writer.object(self.number, message, members),
+            Type::OneOf(other, schema) => self.writer.message(self.number, |writer| {
+                if other != Alternative::Bool {
+                    return writer.object(1, schema, members);
                 }
-                ValueSeed::new(writer, if or_bool { 2 } else { 1 }, SCHEMA).visit_map(members)
+                // Where there is a schema, something is allowed.
+                put_number(&mut writer.out, 1, 1);
+                writer.object(2, schema, members)
             }),
             _ => {
                 self.scalar(&Scalar::Null);

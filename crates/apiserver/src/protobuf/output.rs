@@ -6,8 +6,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use jiff::Timestamp;
 use serde_json::Number;
 
-use super::{SCHEMA, find};
-use crate::builtin::{Count, Field, Message, Type};
+use crate::builtin::{Alternative, Count, Field, Message, Type};
 
 /// Forgiving, because data that is stored cannot be refused any more.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -91,17 +90,14 @@ pub(super) fn put_scalar(out: &mut Vec<u8>, number: u64, kind: Type, value: &Sca
         }),
         Type::Json => put_nested(out, number, |out| put_bytes(out, 1, value.json().as_bytes())),
         Type::Strings => put_nested(out, number, |_| {}),
-        Type::OneOf(name) if name.ends_with("OrBool") => put_nested(out, number, |out| {
+        Type::OneOf(Alternative::Bool, _) => put_nested(out, number, |out| {
             // Where there is a schema, something is allowed.
             put_number(out, 1, i64::from(value.bool().unwrap_or(true)));
         }),
-        Type::OneOf(_) => put_nested(out, number, |out| put_scalar(out, 1, SCHEMA, &Scalar::Null)),
-        Type::Message(name) => put_nested(out, number, |out| {
-            // A test sees to it that every message the tables name is in them.
-            if let Ok(message) = find(name) {
-                put_empty(out, message);
-            }
+        Type::OneOf(_, schema) => put_nested(out, number, |out| {
+            put_nested(out, 1, |out| put_empty(out, schema));
         }),
+        Type::Message(message) => put_nested(out, number, |out| put_empty(out, message)),
     }
 }
 
@@ -120,7 +116,7 @@ pub(super) fn put_absent(out: &mut Vec<u8>, field: &Field) {
     match field.kind {
         _ if field.pointer || field.count != Count::One => {}
         // Go's byte slices and lists of strings are nil by themselves.
-        Type::Bytes | Type::Strings | Type::OneOf(_) => {}
+        Type::Bytes | Type::Strings | Type::OneOf(..) => {}
         // Unset, which is not the same as the value null.
         Type::Json => put_bytes(out, field.number, b""),
         kind => put_scalar(out, field.number, kind, &Scalar::Null),

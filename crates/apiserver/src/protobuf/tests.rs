@@ -7,6 +7,7 @@ use serde::de::DeserializeSeed;
 use serde_json::json;
 
 use super::*;
+use crate::builtin::{self, Alternative};
 
 /// `k8s\0` and a `runtime.Unknown` around a message.
 fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
@@ -40,7 +41,7 @@ fn check(object: &Value) {
 /// A message whose fields come in the order of a JSON text.
 fn encode_message(message: &'static Message, text: &str) -> Vec<u8> {
     let mut writer = object::Writer::new(Vec::new());
-    let seed = object::ValueSeed::new(&mut writer, 1, Type::Message(message.name()));
+    let seed = object::ValueSeed::new(&mut writer, 1, Type::Message(message));
     seed.deserialize(&mut serde_json::Deserializer::from_str(text)).unwrap();
     let written = writer.into_bytes();
     match Reader::new(&written).next() {
@@ -140,7 +141,8 @@ fn options_come_under_any_group() {
 fn packed_and_single_numbers_are_the_same_list() {
     let supplemental_groups = |body: &[u8]| {
         let mut object = Map::new();
-        decode_message(find("core.v1.PodSecurityContext").unwrap(), body, &mut object, 0).unwrap();
+        decode_message(builtin::message("core.v1.PodSecurityContext").unwrap(), body, &mut object, 0)
+            .unwrap();
         object["supplementalGroups"].clone()
     };
     assert_eq!(supplemental_groups(&[0x20, 1, 0x20, 2]), json!([1, 2]));
@@ -249,7 +251,7 @@ fn what_is_not_of_its_fields_type_is_written_as_zero() {
 fn fields_are_written_in_the_order_of_their_numbers() {
     // Of structs that hold others without a name of their own, and of those that hold such.
     for name in ["core.v1.Volume", "core.v1.Probe", "admissionregistration.v1.NamedRuleWithOperations"] {
-        let message = find(name).unwrap();
+        let message = builtin::message(name).unwrap();
         let object = Choices([1; 4000].iter()).object(message, 0);
         let texts: Vec<String> =
             object.iter().map(|(name, value)| format!("{}:{value}", json!(name))).collect();
@@ -300,10 +302,10 @@ impl Choices<'_> {
             Type::IntOrString if self.below(2) == 0 => json!("25%"),
             Type::IntOrString => json!(self.number() >> 32),
             Type::Json => [json!({"f:a": {".": {}}}), json!([1, null])][usize::from(self.below(2))].clone(),
-            Type::OneOf(name) if name.ends_with("OrBool") => json!(self.below(2) == 1),
-            Type::OneOf(name) if !name.ends_with("OrStringArray") => json!([{"type": "string"}, {}]),
-            Type::Strings | Type::OneOf(_) => json!([self.text(), "b"]),
-            Type::Message(name) => Value::Object(self.object(find(name).unwrap(), depth + 1)),
+            Type::OneOf(Alternative::Bool, _) => json!(self.below(2) == 1),
+            Type::OneOf(Alternative::Schemas, _) => json!([{"type": "string"}, {}]),
+            Type::Strings | Type::OneOf(..) => json!([self.text(), "b"]),
+            Type::Message(message) => Value::Object(self.object(message, depth + 1)),
         }
     }
 

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Number, Value};
 
 use super::wire::{Reader, Result, Wire};
-use super::{SCHEMA, bytes, decode_message, find, utf8};
-use crate::builtin::Type;
+use super::{bytes, decode_message, utf8};
+use crate::builtin::{Alternative, Message, Type};
 
 /// The JSON of a value; `None` is Go's nil, or a time that is not set.
 pub(super) fn decode(kind: Type, wire: Wire<'_>, depth: usize) -> Result<Option<Value>> {
@@ -24,10 +24,10 @@ pub(super) fn decode(kind: Type, wire: Wire<'_>, depth: usize) -> Result<Option<
         Type::IntOrString => int_or_string(bytes(wire)?)?,
         Type::Json => return json(bytes(wire)?),
         Type::Strings => strings(bytes(wire)?)?,
-        Type::OneOf(name) => return one_of(name, bytes(wire)?, depth),
-        Type::Message(name) => {
+        Type::OneOf(other, schema) => return one_of(other, schema, bytes(wire)?, depth),
+        Type::Message(message) => {
             let mut object = Map::new();
-            decode_message(find(name)?, bytes(wire)?, &mut object, depth + 1)?;
+            decode_message(message, bytes(wire)?, &mut object, depth + 1)?;
             Value::Object(object)
         }
     };
@@ -43,7 +43,7 @@ pub(super) fn default_value(kind: Type) -> Value {
         Type::Time | Type::MicroTime | Type::Json => Value::Null,
         Type::Quantity => Value::from("0"),
         Type::Strings => Value::Array(Vec::new()),
-        Type::OneOf(_) | Type::Message(_) => Value::Object(Map::new()),
+        Type::OneOf(..) | Type::Message(_) => Value::Object(Map::new()),
     }
 }
 
@@ -158,16 +158,21 @@ fn strings(buffer: &[u8]) -> Result<Value> {
     Ok(Value::Array(list))
 }
 
-/// A schema, or what the type's name says: schemas, a boolean, or strings.
-fn one_of(name: &str, buffer: &[u8], depth: usize) -> Result<Option<Value>> {
-    let or_bool = name.ends_with("OrBool");
+/// A schema, or what may stand in its place.
+fn one_of(
+    other: Alternative,
+    message: &'static Message,
+    buffer: &[u8],
+    depth: usize,
+) -> Result<Option<Value>> {
+    let or_bool = other == Alternative::Bool;
     let (schema_number, other_number) = if or_bool { (2, 1) } else { (1, 2) };
-    let element = if name.ends_with("OrStringArray") { Type::String } else { SCHEMA };
+    let element = if other == Alternative::Strings { Type::String } else { Type::Message(message) };
     let (mut schema, mut list, mut allowed) = (None, Vec::new(), false);
     let mut fields = Reader::new(buffer);
     while let Some((number, wire)) = fields.next()? {
         if number == schema_number {
-            schema = decode(SCHEMA, wire, depth)?;
+            schema = decode(Type::Message(message), wire, depth)?;
         } else if number == other_number && or_bool {
             allowed = varint(wire)? != 0;
         } else if number == other_number {
