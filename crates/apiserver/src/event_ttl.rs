@@ -33,7 +33,7 @@ pub(crate) async fn run(server: Arc<Server>, ttl: Duration) {
     let mut seen = None;
     loop {
         // Marked as seen before reading: a commit after this wakes the wait below.
-        changes.borrow_and_update();
+        changes.see(changes.latest());
         let now = Instant::now();
         seen = Some(follow(&server, &table, &mut leases, seen, now));
         for (key, revision) in leases.ended(now) {
@@ -42,7 +42,7 @@ pub(crate) async fn run(server: Arc<Server>, ttl: Duration) {
         }
         let end = leases.next_end();
         tokio::select! {
-            changed = changes.changed() => if changed.is_err() {
+            news = changes.news() => if news.is_none() {
                 return;
             },
             () = sleep_until(end.unwrap_or(now)), if end.is_some() => {}

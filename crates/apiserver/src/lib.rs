@@ -30,8 +30,8 @@
 //! meanwhile. A list is a snapshot, a watch a cursor into the history. Builtin and custom kinds take the same way.
 //!
 //! Answers are JSON, YAML, or protobuf where a client prefers that; what has no protobuf message (custom objects, tables)
-//! is not offered in it. Objects are stored as JSON text, so an answer in protobuf costs a parse which one in JSON does
-//! not; an event of a watch is written once for all watchers of one form.
+//! is not offered in it. Objects are stored as JSON text, and an answer in protobuf is written while that text is read; an
+//! event of a watch is written once for all watchers of one form.
 //!
 //! With a data file, commits are also handed, in their order, to a thread that writes them, many in one transaction. Answers
 //! and events wait until their revision is in the file, so that nobody is told what a killed process would forget.

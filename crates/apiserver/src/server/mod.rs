@@ -1,6 +1,7 @@
 //! The server: how it is started, called in process, and reached over a socket.
 
 mod body;
+mod changes;
 mod connection;
 mod deadline;
 mod dispatch;
@@ -30,11 +31,12 @@ use tokio::task::JoinSet;
 use tokio::time::Duration;
 
 pub use body::ResponseBody;
+pub(crate) use changes::Subscription;
 pub(crate) use listener::Closing;
 pub use listener::{ListenError, ListenOptions, Listener, Transport};
 pub use service::ApiService;
 use state::Contents;
-pub(crate) use state::{Refused, Server, Signal};
+pub(crate) use state::{Refused, Server};
 pub(crate) use warnings::Warnings;
 
 use crate::admission::Admission;

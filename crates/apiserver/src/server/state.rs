@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Profile;
+use super::changes::{Changes, Subscription};
 use crate::admission::Admission;
 use crate::authentication::{Authenticator, Found, Objects};
 use crate::clock::Clock;
@@ -18,7 +19,7 @@ use crate::persistence::Journal;
 use crate::registry::Registry;
 use crate::resource::StorageKey;
 use crate::status::ApiError;
-use crate::store::{Change, Closed, Event, Key, Store};
+use crate::store::{Change, Event, Key, Store};
 
 /// Spreads revisions over seeds: the golden ratio, as in splitmix64.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -39,6 +40,8 @@ pub(crate) struct Server {
     registry: RwLock<Arc<Registry>>,
     /// The second from which on the registry has been what it is.
     registry_since: AtomicI64,
+    /// Goes up with each registry; 0 is before the first.
+    registry_version: AtomicU64,
     /// The revision of the last commit to any table: what controllers wait for.
     committed: watch::Sender<u64>,
     /// Becomes true when nobody can reach the server any more: watches end.
@@ -58,12 +61,9 @@ pub(crate) struct Contents {
 
 struct State {
     store: Store<StorageKey>,
-    /// Wakes the watchers of a table.
-    wakers: BTreeMap<StorageKey, watch::Sender<Signal>>,
+    /// What the watchers of a table are told by.
+    changes: BTreeMap<StorageKey, Arc<Changes>>,
 }
-
-/// What watchers of a table are told: that something happened, and once the table is no more, all that had happened.
-pub(crate) type Signal = Option<Arc<Closed>>;
 
 /// Why a commit did not happen.
 #[derive(Debug)]
@@ -97,9 +97,10 @@ impl Server {
             audit_ids: Mutex::new(fastrand::Rng::with_seed(seed ^ SPREAD)),
             committed: watch::Sender::new(store.revision()),
             closed: watch::Sender::new(false),
-            state: Mutex::new(State { store, wakers: BTreeMap::new() }),
+            state: Mutex::new(State { store, changes: BTreeMap::new() }),
             registry_since: AtomicI64::new(clock.now().as_second()),
             registry: RwLock::new(Arc::new(registry)),
+            registry_version: AtomicU64::new(1),
             definitions: Mutex::new(()),
             clock,
             journal,
@@ -116,17 +117,21 @@ impl Server {
         Timestamp::from_second(self.registry_since.load(Ordering::Relaxed)).unwrap_or_default()
     }
 
+    /// Identifies what [`registry`](Self::registry) gives: ask first for this, then for that.
+    pub(crate) fn registry_version(&self) -> u64 {
+        self.registry_version.load(Ordering::Acquire)
+    }
+
     /// Serves other resources from now on; watchers of `affected` tables look again at what they watch.
     pub(crate) fn set_registry(&self, registry: Registry, affected: &[StorageKey]) {
         *self.registry.write() = Arc::new(registry);
         self.registry_since.store(self.clock.now().as_second(), Ordering::Relaxed);
-        let wakers: Vec<_> = {
+        self.registry_version.fetch_add(1, Ordering::Release);
+        let affected: Vec<_> = {
             let state = self.state.lock();
-            affected.iter().filter_map(|storage| state.wakers.get(storage).cloned()).collect()
+            affected.iter().filter_map(|storage| state.changes.get(storage).cloned()).collect()
         };
-        for waker in wakers {
-            waker.send_replace(None);
-        }
+        affected.iter().for_each(|changes| changes.notify());
     }
 
     /// Reads under the lock: keep it short.
@@ -141,11 +146,18 @@ impl Server {
 
     /// Forgets a table. Its watchers read to the end what happened in it, and end.
     pub(crate) fn close(&self, storage: &StorageKey) {
-        let mut state = self.state.lock();
-        let closed = state.store.close(storage).map(Arc::new);
-        if let Some(waker) = state.wakers.remove(storage) {
-            // Under the lock, so that whoever finds the table gone finds its history here.
-            waker.send_replace(closed);
+        let changes = {
+            let mut state = self.state.lock();
+            let closed = state.store.close(storage).map(Arc::new);
+            let changes = state.changes.remove(storage);
+            if let Some(changes) = &changes {
+                // Under the lock, so that whoever finds the table gone finds its history here.
+                changes.close(closed);
+            }
+            changes
+        };
+        if let Some(changes) = changes {
+            changes.notify();
         }
     }
 
@@ -156,9 +168,9 @@ impl Server {
 
     /// Has the watchers of a table look around.
     pub(crate) fn wake(&self, storage: &StorageKey) {
-        let waker = self.state.lock().wakers.get(storage).cloned();
-        if let Some(waker) = waker {
-            waker.send_replace(None);
+        let changes = self.state.lock().changes.get(storage).cloned();
+        if let Some(changes) = changes {
+            changes.notify();
         }
     }
 
@@ -178,7 +190,7 @@ impl Server {
         change: Change,
         guard: impl FnOnce(&Store<StorageKey>) -> Result<(), E>,
     ) -> Result<Arc<Event>, Refused<E>> {
-        let (event, waker) = {
+        let (event, changes) = {
             let mut state = self.state.lock();
             guard(&state.store).map_err(Refused::Because)?;
             let committed = state.store.commit(storage, key, expected, change, Instant::now());
@@ -187,14 +199,19 @@ impl Server {
                 // Under the lock, which gives commits their order.
                 journal.record(storage, key, event.revision, event.after.clone());
             }
-            (event, state.wakers.get(storage).cloned())
+            (event, state.changes.get(storage).cloned())
         };
         // Woken outside of the lock: the first thing a watcher does is to take it.
-        if let Some(waker) = waker {
-            waker.send_replace(None);
+        if let Some(changes) = changes {
+            changes.notify();
         }
         self.publish(event.revision);
         Ok(event)
+    }
+
+    /// Whether the server has a data file.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.journal.is_some()
     }
 
     /// Waits until what was committed up to `revision` outlives the process, if the server has a data file. Whoever is told of
@@ -246,10 +263,10 @@ impl Server {
         self.journal.as_ref().is_none_or(Journal::is_writable)
     }
 
-    /// Becomes ready after each commit to the table.
-    pub(crate) fn changes(&self, storage: &StorageKey) -> watch::Receiver<Signal> {
+    /// Tells of each commit to the table.
+    pub(crate) fn changes(&self, storage: &StorageKey) -> Subscription {
         let mut state = self.state.lock();
-        state.wakers.entry(storage.clone()).or_insert_with(|| watch::Sender::new(None)).subscribe()
+        state.changes.entry(storage.clone()).or_insert_with(Changes::new).subscribe()
     }
 
     /// Becomes ready after each commit to any table.

@@ -1,0 +1,184 @@
+//! Tells the watchers of a table that something happened in it.
+//!
+//! A busy table wakes thousands of watchers a thousand times a second, and each of them asks anew after each wake. So asking
+//! whether there is news is one load of a number that all watchers share, and those who wait stand in one row, which is
+//! walked in the order of memory.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+use slab::Slab;
+
+use crate::store::Closed;
+
+/// What happens in a table, as far as its watchers have to look.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    /// Goes up each time, under the lock of `waiting`; 0 is before everything.
+    latest: AtomicU64,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// One place for each subscription; empty while it does not wait.
+    wakers: Slab<Option<Waker>>,
+    /// Once the table is no more, what had happened in it.
+    closed: Option<Arc<Closed>>,
+}
+
+impl Changes {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self { latest: AtomicU64::new(1), waiting: Mutex::default() })
+    }
+
+    /// Wakes everybody who waits. Call it without locks: a waker may do anything.
+    pub(super) fn notify(&self) {
+        let wakers: Vec<Waker> = {
+            let mut waiting = self.waiting.lock();
+            self.latest.fetch_add(1, Ordering::Release);
+            waiting.wakers.iter_mut().filter_map(|(_, waker)| waker.take()).collect()
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// The table is no more; [`notify`](Self::notify) is still to be called.
+    pub(super) fn close(&self, closed: Option<Arc<Closed>>) {
+        self.waiting.lock().closed = closed;
+    }
+
+    /// A watcher, to whom everything is news at first.
+    pub(super) fn subscribe(self: &Arc<Self>) -> Subscription {
+        let place = self.waiting.lock().wakers.insert(None);
+        Subscription { changes: Arc::clone(self), place, seen: 0 }
+    }
+}
+
+/// One watcher's view of the changes of a table.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    changes: Arc<Changes>,
+    /// Its place in the row of those who wait.
+    place: usize,
+    seen: u64,
+}
+
+impl Subscription {
+    /// The number of the latest change: to be asked before reading, and to be [seen](Self::see) after it.
+    pub(crate) fn latest(&self) -> u64 {
+        self.changes.latest.load(Ordering::Acquire)
+    }
+
+    /// Everything up to this number was read.
+    pub(crate) fn see(&mut self, latest: u64) {
+        self.seen = latest;
+    }
+
+    /// Whether something happened since.
+    pub(crate) fn has_news(&self) -> bool {
+        self.latest() != self.seen
+    }
+
+    /// What had happened in the table, once it is no more.
+    pub(crate) fn closed(&self) -> Option<Arc<Closed>> {
+        self.changes.waiting.lock().closed.clone()
+    }
+
+    /// Waits for news, and sees nothing by itself. `None`: there never will be any. Dropping the future loses nothing.
+    pub(crate) async fn news(&mut self) -> Option<()> {
+        poll_fn(|context| self.poll_news(context)).await
+    }
+
+    /// The same for those who are polled themselves.
+    pub(crate) fn poll_news(&mut self, context: &Context<'_>) -> Poll<Option<()>> {
+        if self.has_news() {
+            return Poll::Ready(Some(()));
+        }
+        let mut waiting = self.changes.waiting.lock();
+        // Nothing happens while the lock is held.
+        if self.has_news() {
+            return Poll::Ready(Some(()));
+        }
+        if waiting.closed.is_some() {
+            return Poll::Ready(None);
+        }
+        let waker = waiting.wakers.get_mut(self.place);
+        let old = match waker {
+            Some(Some(known)) if known.will_wake(context.waker()) => None,
+            Some(place) => place.replace(context.waker().clone()),
+            None => None,
+        };
+        // To drop a waker may drop a task and all it has, such as this.
+        drop(waiting);
+        drop(old);
+        Poll::Pending
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let waker = self.changes.waiting.lock().wakers.try_remove(self.place);
+        // Not under the lock, for the same reason.
+        drop(waker);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[tokio::test]
+    async fn each_waits_until_something_happens_that_it_has_not_seen() {
+        let changes = Changes::new();
+        let (mut first, mut second) = (changes.subscribe(), changes.subscribe());
+        assert!(first.news().await.is_some(), "the state at the start is news");
+        first.see(first.latest());
+        second.see(second.latest());
+        assert!(first.news().now_or_never().is_none());
+        let ((), first_woken, second_woken) =
+            tokio::join!(async { changes.notify() }, first.news(), second.news());
+        assert!(first_woken.is_some() && second_woken.is_some());
+        first.see(first.latest());
+        assert!(first.news().now_or_never().is_none());
+        assert!(second.has_news(), "what one has seen is still news to the other");
+    }
+
+    #[tokio::test]
+    async fn what_happens_while_one_reads_is_news() {
+        let changes = Changes::new();
+        let mut subscription = changes.subscribe();
+        let latest = subscription.latest();
+        changes.notify();
+        subscription.see(latest);
+        assert!(subscription.news().await.is_some());
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_a_table_that_is_no_more() {
+        let mut store = crate::store::Store::new(crate::store::HistoryLimits::default());
+        store.open(&"table");
+        let changes = Changes::new();
+        let mut subscription = changes.subscribe();
+        subscription.see(subscription.latest());
+        changes.close(store.close(&"table").map(Arc::new));
+        assert!(subscription.news().await.is_none());
+        assert!(subscription.closed().is_some());
+    }
+
+    #[test]
+    fn a_watcher_that_goes_leaves_its_place() {
+        let changes = Changes::new();
+        for _ in 0..100 {
+            let mut subscription = changes.subscribe();
+            subscription.see(subscription.latest());
+            let context = Context::from_waker(Waker::noop());
+            assert!(subscription.poll_news(&context).is_pending());
+        }
+        let waiting = changes.waiting.lock();
+        assert!(waiting.wakers.is_empty() && waiting.wakers.capacity() < 10);
+    }
+}

@@ -1,0 +1,454 @@
+//! GET with `watch`: the events of a collection as a stream.
+//!
+//! A watch is a cursor into the history of its table. It holds no events: each time the client asks for more, it takes
+//! what came after the revision it has seen, writes it, and moves on; with nothing to send, it waits for the next commit,
+//! the next bookmark or its deadline. A client that does not read for too long finds its place in the history gone, and
+//! the stream ends.
+//!
+//! Bounds: at most [`BATCH`] events, and about [`CHUNK`] bytes, are held for a client at a time.
+
+mod interrupts;
+mod lines;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
+use tokio::time::{Duration, Instant, Sleep, sleep};
+
+use super::Call;
+use super::reply::Reply;
+use crate::faults::{Cut, Disorder, FaultyWatch, Heard, Then, WatchFault, late};
+use crate::request::query::{ListOptions, revision};
+use crate::selection::Selection;
+use crate::server::{Closing, ResponseBody, Server, Subscription};
+use crate::status::ApiError;
+use crate::store::{Event, Expired, Key, Snapshot, State, TableId};
+use interrupts::Interrupts;
+
+/// Events taken from the history at a time.
+const BATCH: usize = 128;
+/// Bytes after which a chunk is sent.
+const CHUNK: usize = 64 << 10;
+/// Time between bookmarks.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// How long before the deadline the last bookmark is sent.
+const BOOKMARK_BEFORE_DEADLINE: Duration = Duration::from_secs(2);
+/// No watch lasts longer, whatever it asks for.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// A watch without `timeoutSeconds` lasts between this and twice this.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
+
+/// Starts a watch of the call's collection. `closing` ends it when the listener shuts down; `fault` makes it misbehave.
+pub(crate) fn run(
+    call: Call,
+    closing: Option<Closing>,
+    faulty: Option<FaultyWatch>,
+) -> Result<Reply, ApiError> {
+    let fault = faulty.map(|faulty| faulty.fault);
+    let mut options = ListOptions::read(&call.query, true)?;
+    if fault == Some(WatchFault::NoBookmarks) {
+        options.bookmarks = false;
+    }
+    let selection = Selection::parse(&call, &options)?;
+    let wanted = revision(&options.resource_version).map_err(ApiError::internal)?;
+    // An absent revision and 0 both mean: show what is there, then go on.
+    let initial = options.send_initial_events.unwrap_or(matches!(wanted, None | Some(0)));
+    let end_bookmark = options.bookmarks
+        && (options.send_initial_events == Some(true)
+            || (options.send_initial_events.is_none() && wanted.is_none()));
+    let storage = call.served.storage();
+    let changes = call.server.changes(storage);
+    let start = Instant::now();
+    let (table, snapshot, now, oldest) = call.server.read(|store| {
+        let snapshot = call.any_snapshot(store);
+        let now = snapshot.revision();
+        (store.id(storage), snapshot, now, store.oldest(storage, start))
+    });
+    let cursor = match wanted {
+        Some(wanted) if !initial && wanted != 0 => wanted,
+        _ => now,
+    };
+    let timeout = options.timeout_seconds.map_or_else(
+        || DEFAULT_TIMEOUT + Duration::from_secs(call.server.random_below(DEFAULT_TIMEOUT.as_secs())),
+        |seconds| Duration::from_secs(seconds).min(LONGEST),
+    );
+    let deadline = start + timeout;
+    let end = match fault {
+        Some(WatchFault::CloseAfter(after)) => {
+            start.checked_add(after).map_or(deadline, |end| end.min(deadline))
+        }
+        _ => deadline,
+    };
+    let bookmark = options.bookmarks.then(|| next_bookmark(start, deadline));
+    let server = Arc::clone(&call.server);
+    let mut watch = Watch {
+        cursor,
+        sent: if initial { now } else { cursor },
+        table,
+        changes,
+        registry_version: 0,
+        interrupts: Interrupts::new(end, bookmark, closing, server.closed.subscribe()),
+        namespace: Box::from(call.path.namespace.as_str()),
+        everything: selection.is_everything(),
+        waited: false,
+        end_bookmark,
+        first_row: true,
+        ended: false,
+        cut: fault.and_then(Cut::of),
+        disorder: faulty.and_then(|faulty| Disorder::of(faulty.fault, faulty.seed)).map(Box::new),
+        heard: server.injector.orders.heard(storage),
+        bookmark_now: false,
+        holding: None,
+        deadline,
+        pending: None,
+        initial: initial.then(|| Box::new(Initial { snapshot, next: None })),
+        selection: Box::new(selection),
+        server,
+        call: Box::new(call),
+    };
+    if !initial && cursor < oldest {
+        let error = ApiError::new(410, "Expired", format!("too old resource version: {cursor} ({oldest})"));
+        watch.fail(&error);
+    }
+    let content_type = watch.call.accept.encoding.watch_type();
+    let body = if watch.server.is_kept() { body(kept(watch), fault) } else { body(watch, fault) };
+    Ok(Reply { code: 200, content_type, body, retry_after: None })
+}
+
+/// What could still be forgotten is not told.
+fn kept(watch: Watch) -> impl Stream<Item = Bytes> + Send {
+    futures::stream::unfold(watch, |mut watch| async move {
+        let chunk = watch.next().await?;
+        watch.server.kept(watch.cursor).await.ok()?;
+        Some((chunk, watch))
+    })
+}
+
+fn body(stream: impl Stream<Item = Bytes> + Send + 'static, fault: Option<WatchFault>) -> ResponseBody {
+    match fault {
+        Some(WatchFault::Late(delay)) => ResponseBody::stream(late(stream, delay)),
+        _ => ResponseBody::stream(stream),
+    }
+}
+
+/// When the next bookmark is due: regularly, and shortly before the end.
+fn next_bookmark(now: Instant, deadline: Instant) -> Instant {
+    let last = deadline.checked_sub(BOOKMARK_BEFORE_DEADLINE).unwrap_or(deadline);
+    let regular = now + BOOKMARK_INTERVAL;
+    if now < last { regular.min(last) } else { regular }
+}
+
+/// Objects that existed when the watch began and are still to be sent.
+struct Initial {
+    snapshot: Snapshot,
+    /// Where to go on; `None` at the start.
+    next: Option<Key>,
+}
+
+struct Watch {
+    /// Everything up to this revision was looked at.
+    cursor: u64,
+    /// The newest revision the client was told.
+    sent: u64,
+    /// What is watched; `None` if it was closed as the watch began.
+    table: Option<TableId>,
+    changes: Subscription,
+    server: Arc<Server>,
+    /// That of the last registry that was seen to serve the collection as it was when the watch began.
+    registry_version: u64,
+    interrupts: Interrupts,
+    /// Empty for all.
+    namespace: Box<str>,
+    /// Whether no object of the namespace is left out.
+    everything: bool,
+    /// Whether nothing was there when the watch was last asked.
+    waited: bool,
+    /// Whether the end of the initial events is still to be marked.
+    end_bookmark: bool,
+    /// Whether a table still has to begin with its columns.
+    first_row: bool,
+    ended: bool,
+    /// A fault that is still to come.
+    cut: Option<Cut>,
+    /// What becomes of the events on their way.
+    disorder: Option<Box<Disorder<Bytes>>>,
+    /// What the watches of the table were told to do.
+    heard: Heard,
+    /// Whether one of those orders is a bookmark.
+    bookmark_now: bool,
+    /// Sleeps while a fault holds everything back.
+    holding: Option<Pin<Box<Sleep>>>,
+    deadline: Instant,
+    /// An error that is still to be sent.
+    pending: Option<Bytes>,
+    initial: Option<Box<Initial>>,
+    // Seldom looked at, and large: what is looked at for every event is better close together.
+    selection: Box<Selection>,
+    call: Box<Call>,
+}
+
+impl Stream for Watch {
+    type Item = Bytes;
+
+    /// The next chunk; `None` at the end.
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let watch = self.get_mut();
+        watch.interrupts.poll(context);
+        let waited = std::mem::take(&mut watch.waited);
+        loop {
+            if let Some(holding) = &mut watch.holding {
+                if watch.interrupts.is_gone() {
+                    return Poll::Ready(None);
+                }
+                ready!(holding.as_mut().poll(context));
+                watch.holding = None;
+            }
+            let mut is_held = false;
+            match watch.chunk(waited) {
+                Next::Chunk(chunk) => return Poll::Ready(Some(chunk)),
+                Next::End => return Poll::Ready(None),
+                Next::Stalled if watch.interrupts.is_gone() => return Poll::Ready(None),
+                Next::Stalled => return Poll::Pending,
+                Next::After(time) => {
+                    watch.holding = Some(Box::pin(sleep(time)));
+                    continue;
+                }
+                Next::Held => is_held = true,
+                Next::Nothing => {}
+            }
+            match watch.changes.poll_news(context) {
+                Poll::Ready(Some(())) => continue,
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => {}
+            }
+            if watch.interrupts.bookmark_is_due() && !is_held {
+                watch.interrupts.set_bookmark(next_bookmark(Instant::now(), watch.deadline));
+                watch.interrupts.poll(context);
+                if let Some(chunk) = watch.due_bookmark() {
+                    return Poll::Ready(Some(chunk));
+                }
+            }
+            if watch.interrupts.is_over() {
+                return Poll::Ready(None);
+            }
+            watch.waited = true;
+            return Poll::Pending;
+        }
+    }
+}
+
+/// What there is to send.
+enum Next {
+    Chunk(Bytes),
+    Nothing,
+    /// Nothing, whatever happens, because of a fault.
+    Stalled,
+    /// Something, if at all, when this time has passed, because of a fault.
+    After(Duration),
+    /// Nothing until the watches of the table are told otherwise.
+    Held,
+    End,
+}
+
+impl Watch {
+    /// What can be sent without waiting, after having waited or not.
+    fn chunk(&mut self, waited: bool) -> Next {
+        if self.pending.is_none() && !self.ended {
+            match self.cut.and_then(Cut::due) {
+                None => {}
+                Some(Then::Close) => return Next::End,
+                Some(Then::Expire) => {
+                    self.fail(&ApiError::new(410, "Expired", "too old resource version: a fault"));
+                }
+                Some(Then::Stall) => return Next::Stalled,
+                Some(Then::Hold(time)) => {
+                    self.cut = None;
+                    return Next::After(time);
+                }
+            }
+        }
+        if let Some(chunk) = self.pending.take() {
+            return Next::Chunk(chunk);
+        }
+        // After a wait events come first, so that none is lost to a deadline at the same moment. But a busy collection may
+        // never come to the wait.
+        if self.ended || (!waited && self.interrupts.is_over()) {
+            return Next::End;
+        }
+        // Before looking, so that what happens after it is news. Orders are news too.
+        let latest = self.changes.latest();
+        let has_news = self.changes.has_news();
+        if has_news && self.hear() {
+            return Next::End;
+        }
+        if self.heard.order.held {
+            self.changes.see(latest);
+            return Next::Held;
+        }
+        if let Some(chunk) = self.initial_chunk() {
+            return Next::Chunk(chunk);
+        }
+        if std::mem::take(&mut self.end_bookmark) {
+            return Next::Chunk(self.bookmark_line(true));
+        }
+        if has_news {
+            match self.event_chunk(latest) {
+                Ok(Some(chunk)) => return Next::Chunk(chunk),
+                Ok(None) => {}
+                Err(_) => return Next::End,
+            }
+        }
+        if std::mem::take(&mut self.bookmark_now) && self.interrupts.has_bookmarks() {
+            return Next::Chunk(self.bookmark_line(false));
+        }
+        if self.ended { Next::End } else { Next::Nothing }
+    }
+
+    /// What the watches of the table were told since the last time; whether it is to end.
+    fn hear(&mut self) -> bool {
+        let orders = &self.server.injector.orders;
+        let Some(before) = orders.hear(self.call.served.storage(), &mut self.heard) else {
+            return false;
+        };
+        self.bookmark_now |= self.heard.order.bookmarks > before.bookmarks;
+        self.heard.order.closes > before.closes
+    }
+
+    /// An event as it is sent: once and at once, but for faults.
+    fn pass(&mut self, line: Bytes) -> Bytes {
+        let Some(disorder) = &mut self.disorder else {
+            return line;
+        };
+        let mut lines = Vec::new();
+        for line in disorder.pass(line) {
+            lines.extend_from_slice(&line);
+        }
+        Bytes::from(lines)
+    }
+
+    /// An event is sent, which brings a fault nearer.
+    fn count(&mut self) {
+        if let Some(cut) = &mut self.cut {
+            cut.count();
+        }
+    }
+
+    /// Whether no event is sent any more.
+    fn is_cut(&self) -> bool {
+        self.cut.is_some_and(|cut| cut.due().is_some())
+    }
+
+    /// Some of the objects that were there at the start.
+    fn initial_chunk(&mut self) -> Option<Bytes> {
+        let initial = self.initial.take()?;
+        let mut out = Vec::new();
+        let mut next = None;
+        for (key, stored) in initial.snapshot.range(&self.call.path.namespace, initial.next.as_ref()) {
+            if out.len() >= CHUNK || self.is_cut() {
+                next = Some(key.clone());
+                break;
+            }
+            if self.everything || self.selection.matches(&self.call, key, stored) {
+                let line = self.line("ADDED", stored, stored.revision);
+                let line = self.pass(line);
+                out.extend_from_slice(&line);
+                self.count();
+            }
+        }
+        if next.is_some() {
+            self.initial = Some(Box::new(Initial { snapshot: initial.snapshot, next }));
+        }
+        (!out.is_empty()).then(|| Bytes::from(out))
+    }
+
+    /// Events after the cursor, from the table or from what is left of it, and the present revision.
+    fn read(&self) -> Result<(Vec<Arc<Event>>, u64), Expired> {
+        let cursor = self.cursor;
+        if let Some(table) = self.table
+            && let (Ok(events), now) =
+                self.server.read(|store| (store.events_in(table, cursor, BATCH), store.revision()))
+        {
+            return Ok((events, now));
+        }
+        let closed = self.changes.closed().ok_or(Expired)?;
+        Ok((closed.events_after(cursor, BATCH)?, cursor))
+    }
+
+    /// What happened since the cursor, as far as it fits. All changes up to `latest` are in it.
+    fn event_chunk(&mut self, latest: u64) -> Result<Option<Bytes>, Expired> {
+        loop {
+            let (events, now) = self.read()?;
+            let mut unread = events.len();
+            // One line is sent as it is, which many watches share.
+            let (mut one, mut many): (Option<Bytes>, Vec<u8>) = (None, Vec::new());
+            for event in &events {
+                unread -= 1;
+                self.cursor = event.revision;
+                if let Some(line) = self.event_line(event) {
+                    self.sent = event.revision;
+                    self.count();
+                    let line = self.pass(line);
+                    let size = many.len() + line.len();
+                    if many.is_empty() && one.is_none() {
+                        one = Some(line);
+                    } else {
+                        many.extend_from_slice(&one.take().unwrap_or_default());
+                        many.extend_from_slice(&line);
+                    }
+                    if size >= CHUNK || self.is_cut() {
+                        break;
+                    }
+                }
+            }
+            let is_all = unread == 0 && events.len() < BATCH;
+            if is_all {
+                self.cursor = self.cursor.max(now);
+                self.changes.see(latest);
+                self.check_served();
+            }
+            if !many.is_empty() {
+                return Ok(Some(Bytes::from(many)));
+            }
+            if one.is_some() || is_all {
+                return Ok(one);
+            }
+        }
+    }
+
+    /// Ends the watch if the collection is not served any more as it was when the watch began. Whoever changes that tells
+    /// the watchers of the table.
+    fn check_served(&mut self) {
+        let version = self.server.registry_version();
+        if self.registry_version != version {
+            self.registry_version = version;
+            self.ended = self.ended || !self.server.registry().serves(&self.call.served);
+        }
+    }
+
+    /// The line, or frame, for an event, if the client is to see it.
+    fn event_line(&mut self, event: &Event) -> Option<Bytes> {
+        if !self.namespace.is_empty() && event.key.namespace() != &*self.namespace {
+            return None;
+        }
+        let matches = |state| {
+            let is_there = event.state(state).is_some();
+            is_there && (self.everything || self.selection.matches_event(&self.call, event, state))
+        };
+        let (before, after) = (matches(State::Before), matches(State::After));
+        // An object that leaves the selection is deleted as far as this client is concerned, with its last content in it.
+        let (kind, stored) = match (before, after) {
+            (false, false) => return None,
+            (false, true) => ("ADDED", event.after.as_ref()?),
+            (true, true) => ("MODIFIED", event.after.as_ref()?),
+            (true, false) => ("DELETED", event.before.as_ref()?),
+        };
+        let Some(form) = self.shared_form(kind) else {
+            return Some(self.line(kind, stored, event.revision));
+        };
+        Some(event.bytes_as(form, || self.line(kind, stored, event.revision)))
+    }
+}
