@@ -4,9 +4,13 @@
 //! client's work is not counted; build it first with the same profile, or name it with `--server`. CPU is what the
 //! kernel charged that process (`utime` and `stime`), memory its resident set. `just load` does both steps.
 //!
-//! Latency counts what the machine does besides: where it is shared, `chrt -f 10` in front keeps others out for the while.
+//! Latency counts what the machine does besides, so nothing else should run; the figure below it says for how long server
+//! and client waited for a CPU. This program does not sleep while it sends requests: two CPUs are the least, and with
+//! `chrt` the kernel would take 50 ms of each second from it, which such a latency then shows.
+//!
 //! The exit code is 1 if a goal is missed.
 
+mod idle;
 mod objects;
 mod process;
 mod report;
@@ -56,8 +60,12 @@ enum Part {
     Watchers,
     /// 1,000 watchers over sockets.
     Sockets,
+    /// 10,000 watches of which nothing is heard.
+    Idle,
     /// 100,000 objects.
     Memory,
+    /// 100,000 objects in a data file.
+    DataFile,
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -90,7 +98,9 @@ async fn run(arguments: &Arguments) -> Result<Report> {
             Part::Requests => requests::measure(&program, arguments.quick, &mut report).await?,
             Part::Watchers => watches::in_process(arguments.quick, &mut report).await?,
             Part::Sockets => watches::over_sockets(&program, arguments.quick, &mut report).await?,
+            Part::Idle => idle::measure(&program, arguments.quick, &mut report).await?,
             Part::Memory => requests::fill(&program, arguments.quick, &mut report).await?,
+            Part::DataFile => requests::fill_file(&program, arguments.quick, &mut report).await?,
         }
     }
     Ok(report)

@@ -1,5 +1,6 @@
 //! The server as a process: started, asked what it cost, and ended.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -44,9 +45,15 @@ impl Program {
 
     /// Starts a server with TLS and waits for its first line.
     pub(crate) fn start(&self) -> Result<ServerProcess> {
+        self.start_with(&[])
+    }
+
+    /// The same with further options.
+    pub(crate) fn start_with(&self, options: &[&OsStr]) -> Result<ServerProcess> {
         let started = Instant::now();
         let mut child = Command::new(&self.0)
             .args(["--listen", "127.0.0.1:0", "--tls", "--kubeconfig-out", "-"])
+            .args(options)
             .stdout(Stdio::piped())
             .spawn()?;
         let mut output = BufReader::new(child.stdout.take().ok_or("the server has no output")?);
@@ -89,6 +96,11 @@ impl ServerProcess {
         Ok(kib * 1024.0 / 1e6)
     }
 
+    /// Seconds for which it, or this program, could have run but others did. Both have one thread.
+    pub(crate) fn waited_for_cpu(&self) -> Result<f64> {
+        Ok(waited_for_cpu(&self.child.id().to_string())? + waited_for_cpu("self")?)
+    }
+
     /// CPU seconds used so far.
     pub(crate) fn cpu(&self) -> Result<f64> {
         cpu_of(&self.child.id().to_string())
@@ -106,6 +118,13 @@ impl Drop for ServerProcess {
 /// CPU seconds that this process has used so far.
 pub(crate) fn own_cpu() -> Result<f64> {
     cpu_of("self")
+}
+
+fn waited_for_cpu(process: &str) -> Result<f64> {
+    let text = fs::read_to_string(format!("/proc/{process}/schedstat"))?;
+    let nanoseconds: f64 =
+        text.split_ascii_whitespace().nth(1).ok_or("no time of waiting in schedstat")?.parse()?;
+    Ok(nanoseconds / 1e9)
 }
 
 fn cpu_of(process: &str) -> Result<f64> {
