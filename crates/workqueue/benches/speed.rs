@@ -1,5 +1,7 @@
 //! `cargo bench -p kube-workqueue`: the workloads of the runner (`examples/speed`) under criterion's statistics.
 
+#[path = "../examples/speed/keys.rs"]
+mod keys;
 #[path = "../examples/speed/workloads.rs"]
 mod workloads;
 
@@ -8,7 +10,7 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tokio::runtime::Builder;
 
-use workloads::{Key, keys};
+use keys::{Key, keys};
 
 fn speed(criterion: &mut Criterion) {
     let alone = Builder::new_current_thread().enable_time().build().expect("a runtime can be made");

@@ -5,20 +5,12 @@
 
 #![expect(clippy::disallowed_methods, reason = "it is real time that is measured")]
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kube_workqueue::{Queue, RateLimiter, default_controller_rate_limiter};
 use tokio::task::JoinSet;
 
-/// A namespace and a name, as controllers have them: shared strings, because watch events and caches share them too.
-pub(crate) type Key = (Arc<str>, Arc<str>);
-
-/// Keys of a hundred namespaces, all different; the name of each is its number.
-pub(crate) fn keys(count: usize) -> Vec<Key> {
-    let namespaces: Vec<Arc<str>> = (0..100).map(|number| format!("namespace-{number}").into()).collect();
-    (0..count).map(|number| (namespaces[number % 100].clone(), number.to_string().into())).collect()
-}
+use super::keys::Key;
 
 /// Add, get and done, one key after the other.
 pub(crate) async fn one_at_a_time(keys: Vec<Key>) -> Duration {
@@ -106,4 +98,4 @@ pub(crate) fn limiter_when(keys: &[Key]) -> Duration {
     start.elapsed()
 }
 
-pub(crate) const HOUR: u64 = 3_600_000_000_000;
+const HOUR: u64 = 3_600_000_000_000;
