@@ -64,6 +64,10 @@ fault-run seeds="5":
 figures *folder:
     cargo run -p kube-workqueue --example backoff-figures -- {{folder}}
 
+# side by side with controller-runtime for Go and kube-rs: `just compare --quick`, `just compare --only cache`
+compare *arguments:
+    cargo run --release -p bench -- {{arguments}}
+
 # what the work queue costs, under criterion; `cargo run --profile bench … --example speed` prints it once, as JSON
 bench:
     cargo bench -p kube-workqueue

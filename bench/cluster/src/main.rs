@@ -1,0 +1,57 @@
+//! What the peers of the benchmark work on: an API server in a process of its own, its objects, and their changes. Speaks
+//! the protocol of the peers, so that what it costs is counted apart from them and from the server.
+
+mod guestbooks;
+mod messages;
+mod pods;
+mod server;
+
+use anyhow::Context as _;
+use bench_peer::{Ask, Peer, Reply, serve};
+use futures::{StreamExt as _, TryStreamExt as _};
+
+use crate::server::Server;
+
+/// Requests on their way at a time.
+const CONNECTIONS: usize = 8;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    serve(Cluster::default()).await
+}
+
+#[derive(Default)]
+struct Cluster {
+    server: Option<Server>,
+}
+
+impl Peer for Cluster {
+    async fn step(&mut self, ask: &Ask) -> anyhow::Result<Reply> {
+        if ask.step == "cluster.start" {
+            let server = self.server.insert(Server::start(ask).await?);
+            return Ok(server.describe());
+        }
+        let client = self.server.as_ref().context("cluster.start comes first")?.client();
+        match &*ask.step {
+            "pods.create" => pods::create(client, ask.number("count")?).await,
+            "pods.touch" => pods::touch(client, ask.number("count")?).await,
+            "messages.create" => messages::create(client, ask.number("count")?).await,
+            "messages.round" => messages::round(client, ask).await,
+            "guestbooks.create" => guestbooks::create(client, ask.number("count")?).await,
+            "guestbooks.wait" => guestbooks::wait(client, ask.number("count")?).await,
+            "guestbooks.delete" => guestbooks::delete(client).await,
+            other => anyhow::bail!("{other}: no such step"),
+        }
+    }
+}
+
+/// Sends as many requests at a time as there are connections, in the order of `numbers`.
+async fn each<F>(
+    numbers: impl IntoIterator<Item = usize>,
+    send: impl Fn(usize) -> F,
+) -> Result<(), kube::Error>
+where
+    F: Future<Output = Result<(), kube::Error>>,
+{
+    futures::stream::iter(numbers).map(send).buffer_unordered(CONNECTIONS).try_collect().await
+}

@@ -1,0 +1,11 @@
+//! What the Rust peers of the side-by-side benchmark have in common: the protocol, the clocks, and the objects that they
+//! work on. The peer in Go has the same in Go.
+
+pub mod clock;
+pub mod guestbook;
+pub mod messages;
+mod requests;
+mod serve;
+
+pub use requests::Requests;
+pub use serve::{Ask, Peer, Reply, serve};

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// Requests are counted where all of them pass.
+type requests struct{ count atomic.Int64 }
+
+func (r *requests) sent() int64 { return r.count.Load() }
+
+type counting struct {
+	next http.RoundTripper
+	in   *requests
+}
+
+func (c counting) RoundTrip(request *http.Request) (*http.Response, error) {
+	c.in.count.Add(1)
+	return c.next.RoundTrip(request)
+}
+
+// A manager as users make it, on the cluster that the driver names. Content types, rate limits and all else are defaults:
+// protobuf for builtin kinds, JSON for custom ones.
+func newManager(in *requests, a ask, options ctrl.Options) (ctrl.Manager, error) {
+	if err := os.Setenv("KUBECONFIG", a.text("kubeconfig")); err != nil {
+		return nil, err
+	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next, in} })
+	return ctrl.NewManager(config, options)
+}
+
+// Runs a manager for the rest of the process; a manager that fails ends it, which the driver sees.
+func run(manager ctrl.Manager, ctx context.Context) {
+	go func() {
+		if err := manager.Start(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "error:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}()
+}
+
+// CPU time of this process until now, user and system.
+func cpu() time.Duration { return clock(unix.CLOCK_PROCESS_CPUTIME_ID) }
+
+// The monotonic clock, which is the same for all processes.
+func monotonic() time.Duration { return clock(unix.CLOCK_MONOTONIC) }
+
+func clock(id int32) time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(id, &now); err != nil {
+		panic(err)
+	}
+	return time.Duration(now.Nano())
+}

@@ -1,0 +1,120 @@
+//! kube-rs' side of the benchmark: `kube::runtime` as its users use it, with its defaults. See `bench/README.md`.
+
+mod cache;
+mod guestbook;
+mod messages;
+mod queue;
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bench_peer::{Ask, Peer, Reply, Requests, serve};
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::runtime::controller::{Action, Controller};
+use kube::runtime::watcher;
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    serve(KubeRs::default()).await
+}
+
+/// What was started so far, and runs until the process ends.
+#[derive(Default)]
+struct KubeRs {
+    requests: Requests,
+    cache: Option<cache::PodCache>,
+    messages: Option<messages::Messages>,
+    first: Option<watch::Receiver<bool>>,
+    running: JoinSet<()>,
+}
+
+impl Peer for KubeRs {
+    async fn step(&mut self, ask: &Ask) -> anyhow::Result<Reply> {
+        if let Some(workload) = ask.step.strip_prefix("queue.") {
+            return queue::run(workload, ask.number("keys")?).await;
+        }
+        match &*ask.step {
+            "cache.start" => {
+                let client = self.client(ask).await?;
+                let (cache, reply) = cache::PodCache::start(client, &mut self.running).await?;
+                self.cache = Some(cache);
+                Ok(reply)
+            }
+            "cache.read" => self.cache.as_ref().context("cache.start comes first")?.read(),
+            "cache.wait" => self.cache.as_ref().context("cache.start comes first")?.wait(ask).await,
+            "messages.start" => {
+                let client = self.client(ask).await?;
+                self.messages = Some(messages::Messages::start(client, ask, &mut self.running)?);
+                Ok(Reply::done())
+            }
+            "messages.wait" => self.messages.as_ref().context("messages.start comes first")?.wait(ask).await,
+            "guestbook.start" => {
+                guestbook::start(self.client(ask).await?, &mut self.running);
+                Ok(Reply::done())
+            }
+            "leader.start" if ask.text("variant")? == "elected" => {
+                Ok(Reply::Unsupported("kube-rs has no leader election"))
+            }
+            "leader.start" => {
+                self.first = Some(first_reconcile(self.client(ask).await?, &mut self.running));
+                Ok(Reply::done())
+            }
+            "leader.wait" => {
+                let first = self.first.as_mut().context("leader.start comes first")?;
+                first.wait_for(|reconciled| *reconciled).await?;
+                Ok(Reply::done())
+            }
+            // Memory that was freed stays with the allocator, here as in a user's program.
+            "settle" => Ok(Reply::done()),
+            "requests" => Ok(Reply::figures([("requests", self.requests.sent())])),
+            other => anyhow::bail!("{other}: no such step"),
+        }
+    }
+}
+
+impl KubeRs {
+    async fn client(&self, ask: &Ask) -> anyhow::Result<kube::Client> {
+        self.requests.client(ask.text("kubeconfig")?).await
+    }
+}
+
+/// Whether a controller has run.
+fn first_reconcile(client: kube::Client, running: &mut JoinSet<()>) -> watch::Receiver<bool> {
+    let (note, reconciled) = watch::channel(false);
+    let controller = Controller::new(Api::<ConfigMap>::all(client), watcher::Config::default());
+    run(controller, running, move |_: Arc<ConfigMap>| {
+        note.send_replace(true);
+        async { Ok(()) }
+    });
+    reconciled
+}
+
+/// Runs a controller for the rest of the process. What fails is tried again after five seconds, as kube-rs' examples do.
+fn run<K, F>(
+    controller: Controller<K>,
+    running: &mut JoinSet<()>,
+    reconcile: impl Fn(Arc<K>) -> F + Send + Sync + 'static,
+) where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K::DynamicType: Debug + Eq + Hash + Clone + Unpin + Send + Sync,
+    F: Future<Output = Result<(), kube::Error>> + Send + 'static,
+{
+    let reconcile = move |object: Arc<K>, _: Arc<()>| {
+        let done = reconcile(object);
+        async move { done.await.map(|()| Action::await_change()) }
+    };
+    let on_error = |_: Arc<K>, error: &kube::Error, _: Arc<()>| {
+        eprintln!("{error}");
+        Action::requeue(Duration::from_secs(5))
+    };
+    let outcomes = controller.run(reconcile, on_error, Arc::new(()));
+    running.spawn(outcomes.for_each(|_| std::future::ready(())));
+}

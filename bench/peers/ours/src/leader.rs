@@ -1,0 +1,53 @@
+//! A candidate for a lease, with a controller that shows who leads.
+
+use bench_peer::{Ask, Reply};
+use controller_runtime::{
+    Action, Builder, Context, Manager, ObjectKey, Reconciler, leader_election,
+    manager::{Options, Signals},
+    reconcile,
+};
+use k8s_openapi::api::core::v1::ConfigMap;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// Whether the controller has run.
+pub(crate) struct Candidate {
+    reconciled: watch::Receiver<bool>,
+}
+
+struct Note(watch::Sender<bool>);
+
+impl Reconciler for Note {
+    type Request = ObjectKey<ConfigMap>;
+
+    async fn reconcile(&self, _: &ObjectKey<ConfigMap>, _: &Context) -> Result<Action, reconcile::Error> {
+        self.0.send_replace(true);
+        Ok(Action::done())
+    }
+}
+
+impl Candidate {
+    /// Runs a manager with an election, until SIGTERM ends the process.
+    pub(crate) fn start(client: kube::Client, ask: &Ask, running: &mut JoinSet<()>) -> anyhow::Result<Self> {
+        let election = leader_election::Options::new("bench").namespace("default");
+        let options = match ask.text("variant")? {
+            "elected" => Options::new("bench").leader_election(election),
+            _ => Options::new("bench"),
+        };
+        let manager = Manager::new(client, options);
+        let (note, reconciled) = watch::channel(false);
+        Builder::managed_by(&manager).for_kind::<ConfigMap>().complete(Note(note))?;
+        let mut signals = Signals::listen()?;
+        running.spawn(async move {
+            let result = manager.run(async move { signals.next().await }).await;
+            std::process::exit(i32::from(result.is_err()));
+        });
+        Ok(Self { reconciled })
+    }
+
+    /// Waits for the first reconcile.
+    pub(crate) async fn wait(&mut self) -> anyhow::Result<Reply> {
+        self.reconciled.wait_for(|reconciled| *reconciled).await?;
+        Ok(Reply::done())
+    }
+}

@@ -1,0 +1,94 @@
+//! This repository's side of the benchmark: steps come in on standard input, figures go out. See `bench/README.md`.
+
+mod cache;
+mod guestbook;
+mod leader;
+mod messages;
+mod queue;
+
+use anyhow::Context as _;
+use bench_peer::{Ask, Peer, Reply, Requests, serve};
+use controller_runtime::{Manager, manager::Options};
+use tokio::task::JoinSet;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    serve(Ours::default()).await
+}
+
+/// What was started so far, and runs until the process ends.
+#[derive(Default)]
+struct Ours {
+    requests: Requests,
+    cache: Option<cache::PodCache>,
+    messages: Option<messages::Messages>,
+    leader: Option<leader::Candidate>,
+    running: JoinSet<()>,
+}
+
+impl Peer for Ours {
+    async fn step(&mut self, ask: &Ask) -> anyhow::Result<Reply> {
+        if let Some(workload) = ask.step.strip_prefix("queue.") {
+            return queue::run(workload, ask.number("keys")?).await;
+        }
+        match &*ask.step {
+            "cache.start" => {
+                let started = cache::PodCache::start(self.manager(ask).await?, ask, &mut self.running);
+                let (cache, reply) = started.await?;
+                self.cache = Some(cache);
+                Ok(reply)
+            }
+            "cache.read" => self.cache.as_ref().context("cache.start comes first")?.read(),
+            "cache.wait" => self.cache.as_ref().context("cache.start comes first")?.wait(ask).await,
+            "messages.start" => {
+                let manager = self.manager(ask).await?;
+                self.messages = Some(messages::Messages::start(manager, ask, &mut self.running).await?);
+                Ok(Reply::done())
+            }
+            "messages.wait" => self.messages.as_ref().context("messages.start comes first")?.wait(ask).await,
+            "guestbook.start" => {
+                guestbook::start(self.manager(ask).await?, &mut self.running).await?;
+                Ok(Reply::done())
+            }
+            "leader.start" => {
+                let client = self.requests.client(ask.text("kubeconfig")?).await?;
+                self.leader = Some(leader::Candidate::start(client, ask, &mut self.running)?);
+                Ok(Reply::done())
+            }
+            "leader.wait" => self.leader.as_mut().context("leader.start comes first")?.wait().await,
+            // Memory that was freed stays with the allocator, here as in a user's program.
+            "settle" => Ok(Reply::done()),
+            "requests" => Ok(Reply::figures([("requests", self.requests.sent())])),
+            other => anyhow::bail!("{other}: no such step"),
+        }
+    }
+}
+
+/// A manager as users make it, on the cluster that the driver names.
+struct Unstarted {
+    client: kube::Client,
+    options: Options,
+}
+
+impl Ours {
+    async fn manager(&self, ask: &Ask) -> anyhow::Result<Unstarted> {
+        let client = self.requests.client(ask.text("kubeconfig")?).await?;
+        Ok(Unstarted { client, options: Options::new("bench") })
+    }
+}
+
+impl Unstarted {
+    fn with(self, options: impl FnOnce(Options) -> Options) -> Manager {
+        Manager::new(self.client, options(self.options))
+    }
+}
+
+/// Runs a manager for the rest of the process; a manager that fails ends it, which the driver sees.
+fn run(manager: Manager, running: &mut JoinSet<()>) {
+    running.spawn(async move {
+        if let Err(error) = manager.run(std::future::pending()).await {
+            eprintln!("error: {error}");
+            std::process::exit(1);
+        }
+    });
+}

@@ -1,0 +1,126 @@
+//! `cargo run --release -p bench`: what this repository, controller-runtime for Go and kube-rs cost for the same work, on
+//! the same machine, in the same run.
+//!
+//! The driver builds three programs, the *peers*, and an API server, starts each by turns, tells it over standard input what
+//! to do ([`protocol`]), and writes what came out as a report ([`report`]) and as JSON. Nothing is stored from one run to the
+//! next: what was not measured is called that. `bench/README.md` tells the rest.
+
+mod build;
+mod cluster;
+mod figures;
+mod goals;
+mod machine;
+mod number;
+mod process;
+mod protocol;
+mod report;
+mod samples;
+mod session;
+mod stats;
+mod svg;
+mod workloads;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use build::Programs;
+use session::Session;
+use workloads::Part;
+
+/// Compares this repository with controller-runtime for Go and with kube-rs.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Three rounds instead of seven, and shorter ones: under twenty minutes once all is built.
+    #[arg(long)]
+    quick: bool,
+    /// Write goals and rows as JSON to this file.
+    #[arg(long, value_name = "PATH")]
+    json: Option<PathBuf>,
+    /// Only these parts. Figures of the others are reported as not measured.
+    #[arg(long, value_enum, value_name = "NAME")]
+    only: Vec<Part>,
+    /// How often each workload is run by each peer.
+    #[arg(long, value_name = "N")]
+    rounds: Option<usize>,
+    /// Pods that caches are measured with.
+    #[arg(long, value_name = "N", default_value_t = 50_000)]
+    pods: usize,
+    /// How the peers are built; `dev` is for trying that all works.
+    #[arg(long, value_name = "PROFILE", default_value = "bench")]
+    profile: String,
+    /// Use what was built before.
+    #[arg(long)]
+    no_build: bool,
+    /// Where the report goes, with its charts beside it. By default `bench/REPORT.md` for a whole run, and the target folder
+    /// for others.
+    #[arg(long, value_name = "PATH")]
+    report: Option<PathBuf>,
+}
+
+impl Arguments {
+    fn is_whole(&self) -> bool {
+        !self.quick
+            && self.only.is_empty()
+            && self.rounds.is_none()
+            && self.pods == 50_000
+            && self.profile == "bench"
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    // Whatever ends the run drops it, and processes are killed when they are dropped.
+    let result = tokio::select! {
+        result = run(&arguments) => result,
+        signal = interrupted() => signal.and_then(|()| Err(anyhow::anyhow!("interrupted"))),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn interrupted() -> anyhow::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    tokio::select! {
+        result = tokio::signal::ctrl_c() => Ok(result?),
+        _ = terminate.recv() => Ok(()),
+        _ = hang_up.recv() => Ok(()),
+    }
+}
+
+async fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let programs = Programs::find(&arguments.profile);
+    let programs = if arguments.no_build { programs } else { programs.build(&arguments.profile).await? };
+    let machine = machine::describe(&programs, &arguments.profile).await;
+    let rounds = arguments.rounds.unwrap_or(if arguments.quick { 3 } else { 7 });
+    let mut session = Session::new(programs, rounds, arguments.quick, arguments.pods);
+    for part in workloads::parts(&arguments.only) {
+        eprintln!("== {}", part.name());
+        part.run(&mut session).await;
+    }
+    let verdicts = goals::verdicts(&session.samples);
+    let path = match &arguments.report {
+        Some(path) => path.clone(),
+        None if arguments.is_whole() => build::root().join("bench/REPORT.md"),
+        None => build::target().join("bench/REPORT.md"),
+    };
+    report::write(&path, &machine, &session, &verdicts)?;
+    eprintln!("report: {}", path.display());
+    if let Some(path) = &arguments.json {
+        let json = report::json(&session, &verdicts);
+        std::fs::write(path, serde_json::to_string_pretty(&json)? + "\n")?;
+    }
+    for verdict in verdicts.iter().filter(|verdict| !verdict.met) {
+        eprintln!("not met: {}", verdict.line());
+    }
+    Ok(())
+}

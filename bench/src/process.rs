@@ -1,0 +1,181 @@
+//! A process that speaks the protocol, and what the kernel says of it.
+
+use std::fs;
+use std::process::Stdio;
+
+use anyhow::Context as _;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::{Duration, timeout};
+
+use crate::protocol::{Ask, Figures};
+
+/// Longer than any step takes: a peer that hangs costs this much, and not the run.
+const LONGEST_STEP: Duration = Duration::from_secs(600);
+
+/// Ticks of the CPU times in `/proc`, which Linux fixes for programs whatever its own are.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// A running peer. Dropping it kills it; if the driver is killed, the peer sees its standard input end, and ends.
+#[derive(Debug)]
+pub(crate) struct Process {
+    name: String,
+    child: Grouped,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Process {
+    pub(crate) fn start(name: &str, program: &std::path::Path) -> anyhow::Result<Self> {
+        let mut command = Command::new(program);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = Grouped::spawn(&mut command)?;
+        let input = child.0.stdin.take().context("a piped child has an input")?;
+        let output = child.0.stdout.take().context("a piped child has an output")?;
+        Ok(Self { name: name.to_owned(), child, input, output: BufReader::new(output).lines() })
+    }
+
+    /// Has a step done, and waits for it.
+    pub(crate) async fn ask(&mut self, step: &str, with: Value) -> anyhow::Result<Figures> {
+        let mut line = serde_json::to_vec(&Ask { step, with })?;
+        line.push(b'\n');
+        let exchange = async {
+            self.input.write_all(&line).await?;
+            self.output.next_line().await
+        };
+        let answer = timeout(LONGEST_STEP, exchange).await;
+        let answer = answer.with_context(|| format!("{}: {step}: no answer", self.name))?;
+        let line = answer?.with_context(|| format!("{}: {step}: the process has ended", self.name))?;
+        Figures::read(step, &line).with_context(|| self.name.clone())
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        let id = i32::try_from(self.id()?).ok().and_then(Pid::from_raw).context("processes have a number")?;
+        Ok(kill_process(id, signal)?)
+    }
+
+    /// Lets it end by itself, as a peer does when its standard input ends.
+    pub(crate) async fn finish(self) -> anyhow::Result<()> {
+        let Self { mut child, input, .. } = self;
+        drop(input);
+        let ended = timeout(Duration::from_secs(10), child.0.wait()).await;
+        ended.context("a process did not end with its standard input")??;
+        Ok(())
+    }
+
+    /// Its number.
+    pub(crate) fn id(&self) -> anyhow::Result<u32> {
+        self.child.0.id().with_context(|| format!("{}: the process has ended", self.name))
+    }
+
+    /// What is resident now, and what was at the worst moment, in bytes.
+    pub(crate) fn memory(&self) -> anyhow::Result<Memory> {
+        Memory::of(self.id()?)
+    }
+}
+
+/// A process with all that it starts, which end with it.
+#[derive(Debug)]
+pub(crate) struct Grouped(pub(crate) Child);
+
+impl Grouped {
+    pub(crate) fn spawn(command: &mut Command) -> anyhow::Result<Self> {
+        let shown = format!("{:?}", command.as_std().get_program());
+        let child = command.process_group(0).kill_on_drop(true).spawn();
+        Ok(Self(child.with_context(|| format!("{shown}: does not start"))?))
+    }
+}
+
+impl Drop for Grouped {
+    fn drop(&mut self) {
+        // One that has been waited for has no number any more.
+        let id = self.0.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        if let Some(id) = id {
+            // The group may have ended by itself.
+            let _ = kill_process_group(id, Signal::KILL);
+        }
+    }
+}
+
+/// Resident memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Memory {
+    pub(crate) now: f64,
+    pub(crate) peak: f64,
+}
+
+impl Memory {
+    pub(crate) fn of(process: u32) -> anyhow::Result<Self> {
+        let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+        let bytes = |field: &str| -> anyhow::Result<f64> {
+            let line =
+                status.lines().find_map(|line| line.strip_prefix(field)).context("no memory in status")?;
+            Ok(line.trim().trim_end_matches(" kB").parse::<f64>()? * 1024.0)
+        };
+        Ok(Self { now: bytes("VmRSS:")?, peak: bytes("VmHWM:")? })
+    }
+}
+
+/// CPU seconds of a process until now, to the hundredth.
+pub(crate) fn cpu_seconds(process: u32) -> anyhow::Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // The second field is the name in parentheses, which may hold blanks; utime and stime are the 14th and 15th.
+    let (_, rest) = stat.rsplit_once(')').context("no name in stat")?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok());
+    let (user, system) = ticks(11).zip(ticks(12)).context("no times in stat")?;
+    Ok((user + system) / TICKS_PER_SECOND)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_step_goes_out_and_its_answer_comes_back() -> anyhow::Result<()> {
+        // `cat` repeats the request, which is no answer, and says so.
+        let mut cat = Process::start("cat", Path::new("/bin/cat"))?;
+        let error = cat.ask("echo", json!({})).await.expect_err("cat measures nothing");
+        assert!(format!("{error:#}").starts_with(r#"cat: echo: this is no answer: {"do":"echo","with":{}}"#));
+        assert!(cat.memory()?.peak >= cat.memory()?.now && cat.memory()?.now > 0.0);
+        cat.finish().await
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_peer_is_an_error_and_not_a_wait() -> anyhow::Result<()> {
+        let mut ended = Process::start("true", Path::new("/bin/true"))?;
+        assert!(ended.ask("anything", json!({})).await.is_err());
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_dropped_process_takes_along_what_it_has_started() -> anyhow::Result<()> {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", "sleep 600 & echo $!; wait"]).stdout(Stdio::piped());
+        let mut shell = Grouped::spawn(&mut shell)?;
+        let output = shell.0.stdout.take().context("it is piped")?;
+        let sleeper = BufReader::new(output).lines().next_line().await?.context("the shell says it")?;
+        drop(shell);
+        let is_alive = || {
+            let stat = fs::read_to_string(format!("/proc/{sleeper}/stat")).ok()?;
+            (!stat.contains(") Z ")).then_some(()) // a zombie waits only for its parent to notice
+        };
+        while is_alive().is_some() {
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_kernel_tells_the_cpu_time_of_a_process() -> anyhow::Result<()> {
+        assert!(cpu_seconds(std::process::id())? >= 0.0);
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! What was measured: per figure, contender and round.
+
+use std::collections::BTreeMap;
+
+use crate::stats::Summary;
+
+/// All samples of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Samples {
+    series: BTreeMap<(String, String), Series>,
+    bounds: BTreeMap<String, Bound>,
+}
+
+/// What one contender measured for one figure.
+#[derive(Debug, Default)]
+pub(crate) struct Series {
+    by_round: BTreeMap<usize, f64>,
+    /// Why a round, or all of them, are not there.
+    missing: Option<String>,
+}
+
+/// What the machine could do at best, and how that is known.
+#[derive(Debug, Clone)]
+pub(crate) struct Bound {
+    pub(crate) value: f64,
+    pub(crate) why: String,
+}
+
+impl Samples {
+    pub(crate) fn add(&mut self, figure: &str, contender: &str, round: usize, value: f64) {
+        self.entry(figure, contender).by_round.insert(round, value);
+    }
+
+    /// Notes why there is no figure.
+    pub(crate) fn miss(&mut self, figure: &str, contender: &str, reason: &str) {
+        self.entry(figure, contender).missing = Some(reason.to_owned());
+    }
+
+    pub(crate) fn bound(&mut self, figure: &str, value: f64, why: impl Into<String>) {
+        self.bounds.insert(figure.to_owned(), Bound { value, why: why.into() });
+    }
+
+    pub(crate) fn bound_of(&self, figure: &str) -> Option<&Bound> {
+        self.bounds.get(figure)
+    }
+
+    fn entry(&mut self, figure: &str, contender: &str) -> &mut Series {
+        self.series.entry((figure.to_owned(), contender.to_owned())).or_default()
+    }
+
+    pub(crate) fn series(&self, figure: &str, contender: &str) -> Option<&Series> {
+        self.series.get(&(figure.to_owned(), contender.to_owned()))
+    }
+
+    pub(crate) fn summary(&self, figure: &str, contender: &str) -> Result<Summary, String> {
+        let series = self.series(figure, contender).ok_or_else(|| "not part of this run".to_owned())?;
+        let reason = || series.missing.clone().unwrap_or_else(|| "no round was completed".to_owned());
+        Summary::of(series.by_round.values().copied()).ok_or_else(reason)
+    }
+
+    /// The first contender's figure over the second's, round by round: what the machine did besides in a round concerned both.
+    /// Each side is a figure and a contender.
+    pub(crate) fn ratio(&self, one: (&str, &str), other: (&str, &str)) -> Result<Summary, String> {
+        let (above, below) = (self.series(one.0, one.1), self.series(other.0, other.1));
+        self.summary(one.0, one.1).map_err(|reason| format!("{}: {reason}", one.1))?;
+        self.summary(other.0, other.1).map_err(|reason| format!("{}: {reason}", other.1))?;
+        let rounds = above.zip(below).into_iter().flat_map(|(above, below)| {
+            let pair = |(round, value): (&usize, &f64)| Some(value / below.by_round.get(round)?);
+            above.by_round.iter().filter_map(pair).collect::<Vec<f64>>()
+        });
+        Summary::of(rounds).ok_or_else(|| "no round was completed by both".to_owned())
+    }
+
+    /// Every figure with every contender, as rows of JSON.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (&str, &str, &Series)> {
+        self.series.iter().map(|((figure, contender), series)| (&**figure, &**contender, series))
+    }
+}
+
+impl Series {
+    pub(crate) fn values(&self) -> Vec<f64> {
+        self.by_round.values().copied().collect()
+    }
+
+    pub(crate) fn missing(&self) -> Option<&str> {
+        self.missing.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_taken_within_a_round() {
+        let mut samples = Samples::default();
+        for (round, slowness) in [(0, 1.0), (1, 10.0), (2, 3.0)] {
+            samples.add("time", "ours", round, slowness * 2.0);
+            samples.add("time", "theirs", round, slowness * 8.0);
+        }
+        let ratio = samples.ratio(("time", "theirs"), ("time", "ours")).expect("both were measured");
+        assert_eq!((ratio.median, ratio.low, ratio.high), (4.0, 4.0, 4.0));
+    }
+
+    #[test]
+    fn what_was_not_measured_says_why() {
+        let mut samples = Samples::default();
+        samples.add("time", "ours", 0, 1.0);
+        samples.miss("time", "theirs", "Go is not installed");
+        let reason = samples.ratio(("time", "ours"), ("time", "theirs")).expect_err("it is not there");
+        assert_eq!(reason, "theirs: Go is not installed");
+        assert_eq!(samples.summary("space", "ours").expect_err("no"), "not part of this run");
+    }
+}

@@ -1,0 +1,121 @@
+//! One run: who takes part, how often, and what came out so far.
+
+use serde_json::Value;
+
+use crate::build::{Language, Programs};
+use crate::process::Process;
+use crate::protocol::Unsupported;
+use crate::samples::Samples;
+
+/// One who is measured: a peer, or one of several ways to use it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Contender {
+    pub(crate) name: &'static str,
+    pub(crate) language: Language,
+    /// What the peer is told about the way.
+    pub(crate) variant: &'static str,
+}
+
+pub(crate) const OURS: Contender = Contender { name: "ours", language: Language::Ours, variant: "default" };
+pub(crate) const GO: Contender =
+    Contender { name: "controller-runtime", language: Language::Go, variant: "default" };
+pub(crate) const KUBE_RS: Contender =
+    Contender { name: "kube-rs", language: Language::KubeRs, variant: "default" };
+
+/// The peers as their users meet them.
+pub(crate) const PEERS: [Contender; 3] = [OURS, GO, KUBE_RS];
+
+impl Contender {
+    pub(crate) const fn variant(self, name: &'static str, variant: &'static str) -> Self {
+        Self { name, variant, ..self }
+    }
+}
+
+/// What a round measured: figures by their names.
+pub(crate) type Measured = Vec<(&'static str, f64)>;
+
+/// A run.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) programs: Programs,
+    pub(crate) rounds: usize,
+    pub(crate) quick: bool,
+    pub(crate) pods: usize,
+    pub(crate) samples: Samples,
+    /// Contenders in the order of their first appearance, for tables.
+    pub(crate) contenders: Vec<&'static str>,
+}
+
+impl Session {
+    pub(crate) fn new(programs: Programs, rounds: usize, quick: bool, pods: usize) -> Self {
+        Self { programs, rounds, quick, pods, samples: Samples::default(), contenders: Vec::new() }
+    }
+
+    /// Has every contender measure the figures once per round. Who begins changes from round to round. One that fails is noted,
+    /// and the others go on.
+    pub(crate) async fn contest(
+        &mut self,
+        figures: &[&'static str],
+        contenders: &[Contender],
+        mut measure: impl AsyncFnMut(&Programs, Contender, usize) -> anyhow::Result<Measured>,
+    ) {
+        for contender in contenders {
+            if !self.contenders.contains(&contender.name) {
+                self.contenders.push(contender.name);
+            }
+        }
+        let mut absent: Vec<Contender> = Vec::new();
+        for round in 0..self.rounds {
+            for place in 0..contenders.len() {
+                let contender = contenders[(place + round) % contenders.len()];
+                if absent.contains(&contender) {
+                    continue;
+                }
+                match measure(&self.programs, contender, round).await {
+                    Ok(measured) => self.note(contender, round, &measured),
+                    Err(error) => {
+                        let reason = format!("{error:#}");
+                        eprintln!("   {}: {reason}", contender.name);
+                        if error.is::<Unsupported>() {
+                            absent.push(contender);
+                        }
+                        for figure in figures {
+                            self.samples.miss(figure, contender.name, &reason);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, contender: Contender, round: usize, measured: &[(&'static str, f64)]) {
+        for (figure, value) in measured {
+            eprintln!("   {figure}: {}: {value:.4}", contender.name);
+            self.samples.add(figure, contender.name, round, *value);
+        }
+    }
+
+    /// Notes that nobody measured these.
+    pub(crate) fn miss(&mut self, figures: &[&'static str], contenders: &[Contender], error: &anyhow::Error) {
+        eprintln!("   {error:#}");
+        for (figure, contender) in
+            figures.iter().flat_map(|figure| contenders.iter().map(move |contender| (figure, contender)))
+        {
+            self.samples.miss(figure, contender.name, &format!("{error:#}"));
+        }
+    }
+}
+
+/// A peer at work.
+pub(crate) fn start(programs: &Programs, contender: Contender) -> anyhow::Result<Process> {
+    Process::start(contender.name, programs.peer(contender.language)?)
+}
+
+/// Parameters that steps of a peer on a cluster have in common, and some more.
+pub(crate) fn on(kubeconfig: &str, contender: Contender, more: Value) -> Value {
+    let mut with = serde_json::json!({"kubeconfig": kubeconfig, "variant": contender.variant});
+    if let (Some(with), Value::Object(more)) = (with.as_object_mut(), more) {
+        with.extend(more);
+    }
+    with
+}

@@ -1,0 +1,146 @@
+//! The embedded API server, by its own load program.
+
+use std::process::Stdio;
+
+use anyhow::Context as _;
+use serde::Deserialize;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::Command;
+
+use crate::goals::Verdict;
+use crate::number::shown;
+use crate::process::Grouped;
+use crate::samples::Samples;
+use crate::session::{OURS, Session};
+
+/// Before the name of each figure, so that nobody else's is called like one of these.
+pub(crate) const PREFIX: &str = "server: ";
+
+/// A line of the load program.
+#[derive(Debug, Deserialize)]
+struct Line {
+    what: String,
+    value: f64,
+    unit: String,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+/// What each figure begins with, and what it should be; the rest of its name is the form and protocol.
+const GOALS: [(&str, &str, Bound); 15] = [
+    ("ready in process, first request answered", "ms", Bound::AtMost(10.0)),
+    ("ready as a program", "ms", Bound::AtMost(30.0)),
+    ("resident memory when ready", "MB", Bound::AtMost(30.0)),
+    ("creates per CPU second, JSON in HTTP/1.1", "/s", Bound::AtLeast(8_000.0)),
+    ("creates per CPU second, protobuf in HTTP/1.1", "/s", Bound::AtLeast(8_000.0)),
+    ("creates per CPU second, protobuf in HTTP/2", "/s", Bound::AtLeast(8_000.0)),
+    ("gets per CPU second, JSON in HTTP/1.1", "/s", Bound::AtLeast(25_000.0)),
+    ("gets per CPU second, protobuf in HTTP/1.1", "/s", Bound::AtLeast(25_000.0)),
+    ("gets per CPU second, protobuf in HTTP/2", "/s", Bound::AtLeast(25_000.0)),
+    ("create p99, JSON in HTTP/1.1", "ms", Bound::AtMost(2.0)),
+    ("create p99, protobuf in HTTP/1.1", "ms", Bound::AtMost(2.0)),
+    ("create p99, protobuf in HTTP/2", "ms", Bound::AtMost(2.0)),
+    ("1000 watchers in process, 1000 events/s", "cores", Bound::AtMost(0.5)),
+    ("1000 watchers over sockets, 50 events/s", "cores", Bound::AtMost(1.0)),
+    ("resident memory with 100000 ConfigMaps", "MB", Bound::AtMost(400.0)),
+];
+
+/// Runs the load program once per round.
+pub(crate) async fn run(session: &mut Session) {
+    let names: Vec<String> = GOALS.iter().map(|(what, ..)| format!("{PREFIX}{what}")).collect();
+    let parts = ["start", "requests", "watchers", "sockets"].map(|part| format!("--only={part}"));
+    let mut short: Vec<&str> = parts.iter().map(String::as_str).collect();
+    if session.quick {
+        short.push("--quick");
+    }
+    for round in 0..session.rounds {
+        for arguments in [&*short, &["--only=memory"]] {
+            match load(session, arguments).await {
+                Ok(lines) => {
+                    for line in lines {
+                        eprintln!("   {}: {} {}", line.what, shown(line.value), line.unit);
+                        session.samples.add(&name(&line), OURS.name, round, line.value);
+                    }
+                }
+                Err(error) => {
+                    eprintln!("   {error:#}");
+                    for name in &names {
+                        session.samples.miss(name, OURS.name, &format!("{error:#}"));
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn load(session: &Session, arguments: &[&str]) -> anyhow::Result<Vec<Line>> {
+    let mut command = Command::new(&session.programs.load);
+    command.arg("--json").arg("--server").arg(&session.programs.server).args(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut load = Grouped::spawn(&mut command)?;
+    let mut output = load.0.stdout.take().context("a piped child has an output")?;
+    let mut text = String::new();
+    output.read_to_string(&mut text).await?;
+    // 1 says that a goal is missed, which is for the report to say.
+    let status = load.0.wait().await?;
+    anyhow::ensure!(matches!(status.code(), Some(0 | 1)), "the load program: {status}");
+    text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+}
+
+/// A figure's name without what differs from run to run: the rate that half load was.
+fn name(line: &Line) -> String {
+    let is_rate = |text: &str| text.strip_suffix("/s").is_some_and(|rate| rate.parse::<f64>().is_ok());
+    let what = match line.what.rsplit_once(", ") {
+        Some((what, rate)) if is_rate(rate) => what,
+        _ => &line.what,
+    };
+    format!("{PREFIX}{what}")
+}
+
+/// Each goal.
+pub(crate) fn verdicts(samples: &Samples) -> Vec<Verdict> {
+    let verdict = |(what, unit, bound): &(&str, &str, Bound)| {
+        let begin = format!("{PREFIX}{what}");
+        let name = samples.rows().map(|(figure, ..)| figure).find(|figure| figure.starts_with(&begin));
+        let summary = samples.summary(name.unwrap_or(&begin), OURS.name);
+        let (goal, met): (_, Box<dyn Fn(f64) -> bool>) = match *bound {
+            Bound::AtLeast(least) => (format!("≥ {}", shown(least)), Box::new(move |value| value >= least)),
+            Bound::AtMost(most) => (format!("≤ {}", shown(most)), Box::new(move |value| value <= most)),
+        };
+        Verdict::new(&begin, goal, unit, summary.map(|summary| (summary, met(summary.median))))
+    };
+    GOALS.iter().map(verdict).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(what: &str) -> Line {
+        Line { what: what.to_owned(), value: 1.0, unit: "ms".to_owned() }
+    }
+
+    #[test]
+    fn the_rate_of_half_load_is_not_a_part_of_the_name() {
+        assert_eq!(
+            name(&line("create p99, JSON in HTTP/1.1, 3518/s")),
+            "server: create p99, JSON in HTTP/1.1"
+        );
+        let watchers = "1000 watchers in process, 1000 events/s";
+        assert_eq!(name(&line(watchers)), format!("server: {watchers}"));
+    }
+
+    #[test]
+    fn the_size_of_objects_is_a_part_of_the_name_that_a_goal_does_not_state() {
+        let mut samples = Samples::default();
+        samples.add("server: resident memory with 100000 ConfigMaps of 1041 bytes", "ours", 0, 218.0);
+        let verdicts = verdicts(&samples);
+        let memory = verdicts.last().expect("there are goals");
+        assert_eq!((memory.figure, memory.met), (Some(218.0), true));
+        assert!(!verdicts[0].met && verdicts[0].figure.is_none(), "nothing else was measured");
+    }
+}
