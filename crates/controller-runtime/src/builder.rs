@@ -1,15 +1,20 @@
 //! The builder: says which events lead to which reconciler.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
+
+use kube::core::{DynamicObject, PartialObjectMeta};
 
 use crate::{
-    controller::{Controller, Handle, Options},
-    handler::{ForObject, ForOwner},
+    cache::{Cache, Cached},
+    client::DynamicKind,
+    controller::{Controller, GroupKind, Handle, Log, Options, Parts, Settings, Unmanaged},
+    handler::{EventHandler, ForObject, ForOwner},
     manager::{AddError, Manager},
-    object::{ObjectKey, OwnableBy, StaticObject},
-    predicate::Predicate,
-    reconcile::Reconciler,
-    source::{Attach, Kind},
+    metrics::Metrics,
+    object::{Object, ObjectKey, OwnableBy, StaticObject},
+    predicate::{EventFilter, Predicate},
+    reconcile::{Reconciler, Request},
+    source::{DynSource, Kind, Source},
 };
 
 /// Begins a controller.
@@ -35,6 +40,38 @@ use crate::{
 /// # }
 /// ```
 ///
+/// Everything else is a source, and what it asks for any value that can be told from others:
+///
+/// ```
+/// # use controller_runtime::{Builder, Kind, Manager, MapMeta, cache::Meta, source::Requests};
+/// # use k8s_openapi::api::core::v1::{Namespace, Secret};
+/// # use controller_runtime::{Action, Context, Reconciler, reconcile};
+/// #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// struct Tenant(String);
+///
+/// fn tenant(meta: &Meta) -> Option<Tenant> {
+///     meta.labels().get("example.com/tenant").map(|name| Tenant(name.to_owned()))
+/// }
+///
+/// # struct Quotas;
+/// # impl Reconciler for Quotas {
+/// #     type Request = Tenant;
+/// #     async fn reconcile(&self, _: &Tenant, _: &Context) -> Result<Action, reconcile::Error> { Ok(Action::done()) }
+/// # }
+/// # fn example(
+/// #     manager: &Manager, other_cluster: &Manager, receiver: tokio::sync::mpsc::Receiver<Tenant>
+/// # ) -> Result<(), Box<dyn std::error::Error>> {
+/// Builder::managed_by(manager)
+///     .for_requests::<Tenant>("quotas")
+///     .watches_metadata::<Namespace>(MapMeta(tenant)) // metadata alone
+///     .watches(Kind::of(&manager.cache().of::<Secret>().namespaces(["vault"]).build()?, MapMeta(tenant)))
+///     .watches(Kind::of(&other_cluster.cached::<Namespace>(), MapMeta(tenant)))
+///     .watches_raw_source(Requests::channel("sales", receiver)) // or a source of your own
+///     .complete(Quotas)?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// What cannot work does not compile. A namespaced object cannot own a cluster-scoped one:
 ///
 /// ```compile_fail,E0277
@@ -42,6 +79,16 @@ use crate::{
 /// # use k8s_openapi::api::{apps::v1::Deployment, core::v1::Node};
 /// # fn example(manager: &Manager) {
 /// Builder::managed_by(manager).for_kind::<Deployment>().owns::<Node>();
+/// # }
+/// ```
+///
+/// Only a controller of a kind can own another one, or have predicates on its own:
+///
+/// ```compile_fail,E0599
+/// # use controller_runtime::{Builder, Manager};
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # fn example(manager: &Manager) {
+/// Builder::managed_by(manager).for_requests::<String>("names").owns::<ConfigMap>();
 /// # }
 /// ```
 #[derive(Clone, Copy)]
@@ -53,6 +100,7 @@ impl<'m> Builder<'m> {
     /// Begins a controller that `manager` is to run.
     #[must_use]
     #[doc(alias = "NewControllerManagedBy")]
+    #[doc(alias = "TypedControllerManagedBy")]
     pub fn managed_by(manager: &'m Manager) -> Self {
         Self { manager }
     }
@@ -61,84 +109,272 @@ impl<'m> Builder<'m> {
     ///
     /// Its name is the kind in lower case, unless [`ControllerBuilder::named`] says otherwise.
     #[doc(alias = "For")]
-    pub fn for_kind<K: StaticObject>(self) -> ControllerBuilder<'m, K> {
-        ControllerBuilder {
-            manager: self.manager,
-            name: K::kind(&()).to_lowercase(),
-            options: Options::default(),
-            own_kind: Kind::new(ForObject),
-            sources: Vec::new(),
-        }
+    pub fn for_kind<K: StaticObject>(self) -> ControllerBuilder<'m, ObjectKey<K>, Of<K>> {
+        self.of(&(), Kind::new(ForObject), ForOwner::controller())
+    }
+
+    /// A controller of a kind known at run time, which [`Client::discover`](crate::Client::discover) may have found.
+    ///
+    /// ```
+    /// # use controller_runtime::{Builder, Manager, client::DynamicKind, reconcile};
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # fn example(manager: &Manager) -> Result<(), controller_runtime::manager::AddError> {
+    /// let widgets = DynamicKind::namespaced("example.com", "v1", "Widget", "widgets");
+    /// let cached = manager.cache().of_dynamic(widgets.resource());
+    /// Builder::managed_by(manager)
+    ///     .for_dynamic(&widgets)
+    ///     .owns::<ConfigMap>()
+    ///     .complete(reconcile::from_fn(async |key, _| {
+    ///         println!("{key}");
+    ///         Ok(controller_runtime::Action::done())
+    ///     }))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn for_dynamic(
+        self,
+        kind: &DynamicKind,
+    ) -> ControllerBuilder<'m, ObjectKey<DynamicObject>, Of<DynamicObject>> {
+        let own = Kind::dynamic(kind, ForObject);
+        self.of(kind.resource(), own, ForOwner::dynamic_controller(kind))
+    }
+
+    fn of<K: Object>(
+        self,
+        info: &K::DynamicType,
+        own: Kind<K, ObjectKey<K>>,
+        owner: ForOwner<K>,
+    ) -> ControllerBuilder<'m, ObjectKey<K>, Of<K>> {
+        let kind = GroupKind { group: K::group(info).into_owned(), kind: K::kind(info).into_owned() };
+        let name = kind.kind.to_lowercase();
+        self.begin(name, Of { kind, own, owner }, Some(Of::attach), Of::log)
+    }
+
+    /// A controller of requests of any type, called `name`. What it reconciles is up to its sources.
+    #[doc(alias = "TypedControllerManagedBy")]
+    pub fn for_requests<R: Request>(self, name: impl Into<String>) -> ControllerBuilder<'m, R, OfNone> {
+        self.begin(name.into(), OfNone, None, |_, name| Log::of_requests(name))
+    }
+
+    fn begin<R: Request, S>(
+        self,
+        name: String,
+        subject: S,
+        own_source: Option<AttachSubject<R, S>>,
+        log: fn(&S, &str) -> Log<R>,
+    ) -> ControllerBuilder<'m, R, S> {
+        let (options, filters, sources) = (Options::default(), Vec::new(), Vec::new());
+        let manager = self.manager;
+        ControllerBuilder { manager, name, options, subject, own_source, log, filters, sources }
     }
 }
 
-/// Says what leads to a reconcile of a `K`, and with which reconciler. Made by [`Builder::for_kind`].
+/// Says what leads to a reconcile of an `R`, and with which reconciler. Made by [`Builder`].
+///
+/// `S` says of which kind the controller is, if of any.
 #[must_use = "a controller exists once `complete` has been called"]
-pub struct ControllerBuilder<'m, K: StaticObject> {
+pub struct ControllerBuilder<'m, R: Request, S = OfNone> {
     manager: &'m Manager,
     name: String,
-    options: Options<ObjectKey<K>>,
-    own_kind: Kind<K, ObjectKey<K>>,
-    sources: Vec<Attach<ObjectKey<K>>>,
+    options: Options<R>,
+    subject: S,
+    /// How the subject is watched, if there is one.
+    own_source: Option<AttachSubject<R, S>>,
+    log: fn(&S, &str) -> Log<R>,
+    filters: Vec<Box<dyn EventFilter>>,
+    sources: Vec<Attach<R>>,
 }
 
-impl<K: StaticObject> ControllerBuilder<'_, K> {
+/// Declares the subject to the cache.
+type AttachSubject<R, S> = fn(S, &Cache) -> Arc<dyn DynSource<R>>;
+
+/// Declares a source to the cache, as soon as the controller is accepted.
+type Attach<R> = Box<dyn FnOnce(&Cache) -> Arc<dyn DynSource<R>> + Send>;
+
+/// A controller of kind `K`.
+pub struct Of<K: Object> {
+    kind: GroupKind,
+    own: Kind<K, ObjectKey<K>>,
+    owner: ForOwner<K>,
+}
+
+/// A controller of no kind in particular.
+#[derive(Debug, Clone, Copy)]
+pub struct OfNone;
+
+/// Of a controller of a kind.
+impl<K: Object> ControllerBuilder<'_, ObjectKey<K>, Of<K>> {
     /// Reconciles only what `predicate` passes of the changes of `K` itself, in addition to the predicates given
     /// before.
+    #[doc(alias = "WithPredicates")]
     pub fn with_predicate(mut self, predicate: impl Predicate<K>) -> Self {
-        self.own_kind = self.own_kind.with_predicate(predicate);
+        self.subject.own = self.subject.own.with_predicate(predicate);
+        self
+    }
+
+    /// Watches `K` itself through `cached`: only some objects, or those of another cluster.
+    pub fn through(mut self, cached: &Cached<K>) -> Self {
+        self.subject.own = self.subject.own.through(cached);
         self
     }
 
     /// Reconciles the controlling `K` of each `C` that changes.
+    ///
+    /// Metadata are all that is needed, so that is what is watched and held of `C`, unless a
+    /// [`Cached<C>`](crate::Cached) has been made by then. For more, watch it:
+    ///
+    /// ```
+    /// # use controller_runtime::{ForOwner, Kind, ObjectKey, predicate::GenerationChanged};
+    /// # use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
+    /// // Every owner, not only the controller; and only changes of the spec.
+    /// let services: Kind<Service, ObjectKey<Deployment>> =
+    ///     Kind::new(ForOwner::every()).with_predicate(GenerationChanged);
+    /// ```
     #[doc(alias = "Owns")]
-    pub fn owns<C: StaticObject>(self) -> Self
+    pub fn owns<C: StaticObject>(mut self) -> Self
     where
         C::Scope: OwnableBy<K::Scope>,
     {
-        self.watches(Kind::<C, _>::new(ForOwner::<K>::controller()))
-    }
-
-    /// Reconciles what `source` asks for.
-    #[doc(alias = "Watches")]
-    pub fn watches<C: StaticObject>(mut self, source: Kind<C, ObjectKey<K>>) -> Self {
-        self.sources.push(Box::new(|cache| source.attach(cache)));
+        let owner = self.subject.owner.clone();
+        self.sources.push(Box::new(|cache| {
+            if cache.is_read_as::<C>(&()) {
+                Arc::new(Kind::<C, _>::new(owner).attach(cache))
+            } else {
+                Arc::new(Kind::<PartialObjectMeta<C>, _>::new(owner).attach(cache))
+            }
+        }));
         self
     }
 
-    /// Names the controller, in logs and as the reporter of events.
+    /// The same of a kind known at run time.
+    pub fn owns_dynamic(mut self, kind: &DynamicKind) -> Self
+    where
+        <DynamicObject as kube::Resource>::Scope: OwnableBy<K::Scope>,
+    {
+        let (owner, kind) = (self.subject.owner.clone(), kind.clone());
+        self.sources.push(Box::new(move |cache| {
+            if cache.is_read_as::<DynamicObject>(kind.resource()) {
+                Arc::new(Kind::<DynamicObject, _>::dynamic(&kind, owner).attach(cache))
+            } else {
+                Arc::new(Kind::<PartialObjectMeta<DynamicObject>, _>::dynamic(&kind, owner).attach(cache))
+            }
+        }));
+        self
+    }
+}
+
+impl<R: Request, S> ControllerBuilder<'_, R, S> {
+    /// Reconciles what `source` asks for.
+    #[doc(alias = "Watches")]
+    pub fn watches<C: Object>(mut self, source: Kind<C, R>) -> Self {
+        self.sources.push(Box::new(|cache| Arc::new(source.attach(cache))));
+        self
+    }
+
+    /// Reconciles what `handler` makes of the metadata of each `C` that changes. Nothing else of it is watched or held.
+    #[doc(alias = "WatchesMetadata")]
+    #[doc(alias = "OnlyMetadata")]
+    pub fn watches_metadata<C: StaticObject>(
+        self,
+        handler: impl EventHandler<PartialObjectMeta<C>, R>,
+    ) -> Self {
+        self.watches(Kind::<PartialObjectMeta<C>, R>::new(handler))
+    }
+
+    /// Reconciles what a source of any type asks for.
+    #[doc(alias = "WatchesRawSource")]
+    pub fn watches_raw_source(mut self, source: impl Source<R>) -> Self {
+        self.sources.push(Box::new(|_| Arc::new(source)));
+        self
+    }
+
+    /// Hands on only events that `filter` passes, of all sources, those given before as well; in addition to filters given
+    /// before. It is asked before the predicates of a source.
+    ///
+    /// What a source asks for without an event ([`Sink::add`](crate::source::Sink::add)) is not filtered.
+    #[doc(alias = "WithEventFilter")]
+    pub fn with_event_filter(mut self, filter: impl EventFilter) -> Self {
+        self.filters.push(Box::new(filter));
+        self
+    }
+
+    /// Names the controller, in logs, metrics and as the reporter of events.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
     /// Replaces the controller's options.
-    pub fn with_options(mut self, options: Options<ObjectKey<K>>) -> Self {
+    pub fn with_options(mut self, options: Options<R>) -> Self {
         self.options = options;
         self
     }
 
-    /// Gives the controller to the manager, which runs it. The handle takes it back.
+    /// Gives the controller to the manager, which runs it: at once, if the manager is that far. It then waits for its own
+    /// sources alone.
+    ///
+    /// The handle adds sources while it runs, and takes the controller back.
     ///
     /// # Errors
     ///
-    /// The manager has a controller of that name, or stops.
-    pub fn complete(
-        self,
-        reconciler: impl Reconciler<Request = ObjectKey<K>>,
-    ) -> Result<Handle<ObjectKey<K>>, AddError> {
-        let Self { manager, name, options, own_kind, sources } = self;
-        let needs_leader_election = options.needs_leader_election;
-        manager.add_controller(&name, needs_leader_election, |cache, metrics| {
-            let own_kind = own_kind.attach(cache);
-            let sources = sources.into_iter().map(|attach| attach(cache));
-            let sources = [own_kind].into_iter().chain(sources).collect();
-            Controller::new(&name, options, reconciler, sources, metrics)
+    /// The manager has a controller of that name, or stops; the name is empty; there is no source.
+    pub fn complete(self, reconciler: impl Reconciler<Request = R>) -> Result<Handle<R>, AddError> {
+        let (manager, name, settings) = (self.manager, self.name.clone(), self.settle()?);
+        manager.add_controller(&name, &settings.clone(), |cache, metrics| {
+            self.make(settings, reconciler, cache, metrics)
         })
+    }
+
+    /// Makes the controller and leaves it to you to run it. Its name is not compared with others.
+    ///
+    /// # Errors
+    ///
+    /// The name is empty; there is no source.
+    pub fn complete_unmanaged(
+        self,
+        reconciler: impl Reconciler<Request = R>,
+    ) -> Result<Unmanaged<R>, AddError> {
+        let (manager, settings) = (self.manager, self.settle()?);
+        Ok(manager.unmanaged(|cache, metrics| self.make(settings, reconciler, cache, metrics)))
+    }
+
+    fn settle(&self) -> Result<Settings, AddError> {
+        if self.name.is_empty() {
+            return Err(AddError::NoName);
+        }
+        if self.sources.is_empty() && self.own_source.is_none() {
+            return Err(AddError::NoSource { name: self.name.clone() });
+        }
+        let log = (self.log)(&self.subject, &self.name);
+        Ok(self.manager.settle(&self.options.config, log.kind()))
+    }
+
+    fn make(
+        self,
+        settings: Settings,
+        reconciler: impl Reconciler<Request = R>,
+        cache: &Cache,
+        metrics: &Metrics,
+    ) -> Controller<R> {
+        let Self { name, options, subject, own_source, log, filters, sources, .. } = self;
+        let log = log(&subject, &name);
+        let own = own_source.map(|attach| attach(subject, cache));
+        let sources = own.into_iter().chain(sources.into_iter().map(|attach| attach(cache))).collect();
+        Controller::new(Parts { name, options, settings, log, filters, sources, reconciler }, metrics)
     }
 }
 
-impl<K: StaticObject> fmt::Debug for ControllerBuilder<'_, K> {
+impl<K: Object> Of<K> {
+    fn log(&self, controller: &str) -> Log<ObjectKey<K>> {
+        Log::of_kind(controller, self.kind.clone())
+    }
+
+    fn attach(self, cache: &Cache) -> Arc<dyn DynSource<ObjectKey<K>>> {
+        Arc::new(self.own.attach(cache))
+    }
+}
+
+impl<R: Request, S> fmt::Debug for ControllerBuilder<'_, R, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ControllerBuilder").field("name", &self.name).finish_non_exhaustive()
     }
@@ -147,5 +383,11 @@ impl<K: StaticObject> fmt::Debug for ControllerBuilder<'_, K> {
 impl fmt::Debug for Builder<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder").finish_non_exhaustive()
+    }
+}
+
+impl<K: Object> fmt::Debug for Of<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Of").field(&self.kind.to_string()).finish()
     }
 }

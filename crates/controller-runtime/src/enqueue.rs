@@ -12,22 +12,34 @@ use crate::reconcile::Request;
 /// [`Low`](Priority::Low), behind what really happened, unless the handler names a class.
 #[derive(Clone, Copy)]
 #[doc(alias = "TypedRateLimitingInterface")]
+#[doc(alias = "WithLowPriorityWhenUnchanged")]
 pub struct Enqueue<'a, R: Request> {
     queue: &'a Queue<R>,
-    priority: Option<Priority>,
+    class: Class,
     note: Option<&'a dyn Fn(&R)>,
+}
+
+/// In which class requests are put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// The one that the handler names, or else what the queue makes of it.
+    AsSaid,
+    /// The one that the handler names, or else the lowest.
+    Low,
+    /// One and the same, whatever the handler says.
+    One,
 }
 
 impl<'a, R: Request> Enqueue<'a, R> {
     /// Puts requests into `queue` as they are: for tests of a handler.
     #[must_use]
     pub fn to(queue: &'a Queue<R>) -> Self {
-        Self { queue, priority: None, note: None }
+        Self { queue, class: Class::AsSaid, note: None }
     }
 
-    /// The same with a class for what names none.
-    pub(crate) fn in_class(self, priority: Option<Priority>) -> Self {
-        Self { priority, ..self }
+    /// The same with another class.
+    pub(crate) fn in_class(self, class: Class) -> Self {
+        Self { class, ..self }
     }
 
     /// The same with somebody who is told of each request before it is added.
@@ -47,7 +59,11 @@ impl<'a, R: Request> Enqueue<'a, R> {
 
     /// Asks for `request` to be reconciled as `how` says.
     pub fn add_with(&self, request: R, mut how: AddOptions) {
-        how.priority = how.priority.or(self.priority);
+        how.priority = match self.class {
+            Class::AsSaid => how.priority,
+            Class::Low => how.priority.or(Some(Priority::Low)),
+            Class::One => Some(Priority::Normal),
+        };
         if let Some(note) = self.note {
             note(&request);
         }
@@ -57,6 +73,6 @@ impl<'a, R: Request> Enqueue<'a, R> {
 
 impl<R: Request> fmt::Debug for Enqueue<'_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Enqueue").field("priority", &self.priority).finish_non_exhaustive()
+        f.debug_struct("Enqueue").field("class", &self.class).finish_non_exhaustive()
     }
 }

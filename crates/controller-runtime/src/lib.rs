@@ -39,8 +39,9 @@
 //!
 //! # Modules, in reading order
 //!
-//! [`reconcile`] (what you implement), [`controller`] and [`manager`] (options and lifecycle), [`cache`] and [`client`]
-//! (what is read and written), [`leader_election`], [`predicate`], [`metrics`], [`health`], [`workqueue`].
+//! [`reconcile`] (what you implement), [`source`], [`predicate`] and [`handler`] (what leads to a reconcile), [`controller`]
+//! and [`manager`] (options and lifecycle), [`cache`] and [`client`] (what is read and written), [`leader_election`],
+//! [`metrics`], [`health`], [`workqueue`].
 //!
 //! # Features
 //!
@@ -67,15 +68,15 @@
 //! | timeout of a reconcile | none |
 //! | a reconcile that panics | fails as others do |
 //! | leader election; servers of metrics and probes | none |
-//! | wait for caches at the start | 2 minutes |
+//! | wait for caches at the start, and for each source of a controller | 2 minutes |
+//! | sources of a controller before its process leads | none run |
 //! | cached objects kept decoded | those read lately, 64 MiB as estimated; all are held compressed |
 //! | resyncs, which tell handlers again of what is there | none |
 //! | wait for running reconciles at the stop | 30 seconds |
 //!
 //! # What is not here
 //!
-//! Webhooks; sources other than kinds; controllers of kinds known only at run time, which can be cached. `k8s-openapi`
-//! needs a version feature (`v1_36`, say), which your binary chooses, as it chooses the TLS stack of `kube`.
+//! Webhooks. `k8s-openapi` needs a version feature (`v1_36`, say), which your binary chooses, as it chooses the TLS stack of `kube`.
 
 mod builder;
 pub mod cache;
@@ -86,7 +87,7 @@ mod conditions;
 pub mod controller;
 mod enqueue;
 mod event;
-mod handler;
+pub mod handler;
 pub mod health;
 mod http_server;
 pub mod leader_election;
@@ -96,26 +97,26 @@ mod object;
 pub mod predicate;
 pub mod reconcile;
 mod recorder;
-mod source;
+pub mod source;
 
 pub use kube_workqueue as workqueue;
 
 pub use self::{
-    builder::{Builder, ControllerBuilder},
+    builder::{Builder, ControllerBuilder, Of, OfNone},
     cache::{Cached, DecodeError, Lazy},
     client::{
         Client, Error as ClientError, OwnerError, has_finalizer, is_controlled_by, set_controller_reference,
     },
     conditions::set_condition,
     enqueue::Enqueue,
-    event::Event,
+    event::{Event, MetaEvent},
     handler::{EventHandler, ForObject, ForOwner, MapFn, MapMeta},
     manager::Manager,
     object::{DynamicNamespace, KindInfo, Object, ObjectKey, OwnableBy, Scope, StaticObject},
     predicate::Predicate,
-    reconcile::{Action, Context, Reconciler},
+    reconcile::{Action, Context, ObjectReconciler, Reconciler},
     recorder::Recorder,
-    source::Kind,
+    source::{Kind, Source},
 };
 
 /// The recipe compiles.

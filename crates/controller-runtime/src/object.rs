@@ -168,22 +168,35 @@ impl From<Option<&str>> for DynamicNamespace {
     note = "the garbage collector would take the owner for absent and delete the dependent"
 )]
 pub trait OwnableBy<Owner: Scope>: Scope {
-    /// The namespace part of the owner's key, given the dependent's.
-    fn owner_namespace(own: &Self::Namespace) -> Owner::Namespace;
+    /// The namespace part of the owner's key, given the dependent's. `None` if there can be no such owner, which only a
+    /// scope known at run time leaves open.
+    fn owner_namespace(own: &Self::Namespace) -> Option<Owner::Namespace>;
 }
 
 impl OwnableBy<NamespaceResourceScope> for NamespaceResourceScope {
-    fn owner_namespace(own: &Arc<str>) -> Arc<str> {
-        Arc::clone(own)
+    fn owner_namespace(own: &Arc<str>) -> Option<Arc<str>> {
+        Some(Arc::clone(own))
     }
 }
 
-impl OwnableBy<ClusterResourceScope> for NamespaceResourceScope {
-    fn owner_namespace(_: &Arc<str>) {}
+impl OwnableBy<NamespaceResourceScope> for DynamicResourceScope {
+    fn owner_namespace(own: &DynamicNamespace) -> Option<Arc<str>> {
+        own.0.clone()
+    }
 }
 
-impl OwnableBy<ClusterResourceScope> for ClusterResourceScope {
-    fn owner_namespace((): &()) {}
+impl<S: Scope> OwnableBy<ClusterResourceScope> for S {
+    fn owner_namespace(_: &S::Namespace) -> Option<()> {
+        Some(())
+    }
+}
+
+/// An owner whose scope is known at run time is looked for in the dependent's namespace; who knows that it is
+/// cluster-scoped leaves the namespace out.
+impl<S: Scope> OwnableBy<DynamicResourceScope> for S {
+    fn owner_namespace(own: &S::Namespace) -> Option<DynamicNamespace> {
+        Some(DynamicNamespace::from(S::as_str(own)))
+    }
 }
 
 /// Names one object of kind `K`.
@@ -253,12 +266,12 @@ impl<K: Object> ObjectKey<K> {
         &self.name
     }
 
-    /// The key of the owner `name` of this object.
-    pub(crate) fn owner<O: Object>(&self, name: &str) -> ObjectKey<O>
+    /// The key of the owner `name` of this object, in its namespace if owners are namespaced.
+    pub(crate) fn owner<O: Object>(&self, name: &str) -> Option<ObjectKey<O>>
     where
         K::Scope: OwnableBy<O::Scope>,
     {
-        ObjectKey::new(K::Scope::owner_namespace(&self.namespace), name)
+        Some(ObjectKey::new(K::Scope::owner_namespace(&self.namespace)?, name))
     }
 }
 
@@ -380,7 +393,20 @@ mod tests {
     #[test]
     fn a_cluster_scoped_owner_has_no_namespace() {
         let child = ObjectKey::<ConfigMap>::new("a", "b");
-        assert_eq!(child.owner::<Node>("n"), ObjectKey::<Node>::new((), "n"));
-        assert_eq!(child.owner::<ConfigMap>("n"), ObjectKey::<ConfigMap>::new("a", "n"));
+        assert_eq!(child.owner::<Node>("n"), Some(ObjectKey::new((), "n")));
+        assert_eq!(child.owner::<ConfigMap>("n"), Some(ObjectKey::new("a", "n")));
+    }
+
+    #[test]
+    fn an_object_that_turns_out_to_be_cluster_scoped_has_no_namespaced_owner() {
+        let (here, nowhere) =
+            (ObjectKey::<DynamicObject>::new("a", "b"), ObjectKey::<DynamicObject>::new((), "b"));
+        assert_eq!(here.owner::<ConfigMap>("n"), Some(ObjectKey::new("a", "n")));
+        assert_eq!(nowhere.owner::<ConfigMap>("n"), None);
+        assert_eq!(nowhere.owner::<Node>("n"), Some(ObjectKey::new((), "n")));
+        assert_eq!(
+            ObjectKey::<ConfigMap>::new("a", "b").owner::<DynamicObject>("n"),
+            Some(ObjectKey::new("a", "n"))
+        );
     }
 }

@@ -6,9 +6,10 @@ use super::{
     DecodeError, LabelSelector, Uid,
     events::Events,
     index::Index,
-    informer::{AnyInformer, Informer, Subscription},
+    informer::{AnyInformer, Informer, Status, Subscription},
     lazy::Lazy,
     meta::Meta,
+    registry::Forbidden,
     stats::Stats,
     until::{self, UntilError},
 };
@@ -232,6 +233,23 @@ impl<K: Object> Cached<K> {
     #[doc(alias = "DefaultWatchErrorHandler")]
     pub fn trouble(&self) -> Option<String> {
         Informer::status(&self.informer).borrow().trouble.as_ref().map(|trouble| trouble.message.clone())
+    }
+
+    /// [`Cached::synced`], unless the operator may not read the resource.
+    pub(crate) async fn readable(&self) -> Result<(), Forbidden> {
+        let mut status = Informer::status(&self.informer);
+        let forbidden =
+            |status: &Status| status.trouble.as_ref().and_then(|trouble| trouble.forbidden.clone());
+        // The sender lives in the informer.
+        let decided = status.wait_for(|status| status.synced || forbidden(status).is_some()).await;
+        let rule = decided.ok().filter(|status| !status.synced).and_then(|status| forbidden(&status));
+        let resource = || self.informer.query().describe();
+        rule.map_or(Ok(()), |rule| Err(Forbidden { resource: resource(), rule }))
+    }
+
+    /// The resource as messages name it, e.g. `deployments.apps`.
+    pub(crate) fn resource_name(&self) -> String {
+        self.informer.query().resource_name()
     }
 
     /// Calls the `subscriber` of a controller with the present, as initial creates, with what went lately, and then with every

@@ -53,6 +53,7 @@ mod view;
 mod wire;
 mod writes;
 
+pub(crate) use self::registry::{Cache, Forbidden, NotSynced};
 pub use self::{
     cached::{Cached, Selection},
     caches::{BuildError, CacheBuilder, Caches, NotDeclared},
@@ -69,8 +70,4 @@ pub use self::{
     stats::Stats,
     until::UntilError,
     view::View,
-};
-pub(crate) use self::{
-    informer::Subscription,
-    registry::{Cache, NotSynced},
 };

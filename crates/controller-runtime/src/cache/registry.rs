@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    Cached, Options,
+    Cached, LabelSelector, Options,
     caches::is_namespaced,
     feed::{Feed, Sink, SinkId},
     informer::{AnyInformer, Informer},
@@ -141,17 +141,41 @@ impl Cache {
 
     /// What is read of kind `K` unless somebody asks for something else.
     pub(crate) fn of_kind<K: StaticObject>(&self) -> Cached<K> {
-        self.cached(&(), self.query_of::<K>())
+        self.cached(&(), self.query_of::<K>(&()))
     }
 
-    /// Whether somebody reads that already, as whatever Rust type.
+    /// The same for who needs only objects with such labels: others are cached only if somebody reads them already.
+    pub(crate) fn of_kind_with<K: Object>(
+        &self,
+        info: &K::DynamicType,
+        required: &LabelSelector,
+    ) -> Cached<K> {
+        let mut query = self.query_of::<K>(info);
+        if !self.is_read(&query, |_| true) {
+            query.labels = query.labels.and(required.clone());
+        }
+        self.cached(info, query)
+    }
+
+    /// Whether somebody reads kind `K` already, as whatever Rust type.
     pub(super) fn is_declared<K: StaticObject>(&self) -> bool {
-        let query = self.query_of::<K>();
-        self.shared.entries.lock().feeds.values().any(|entry| entry.feed.query == query)
+        self.is_read(&self.query_of::<K>(&()), |_| true)
     }
 
-    fn query_of<K: StaticObject>(&self) -> Query {
-        let resource = ApiResource::erase::<K>(&());
+    /// Whether somebody reads kind `K` already, as this very type.
+    pub(crate) fn is_read_as<K: Object>(&self, info: &K::DynamicType) -> bool {
+        self.is_read(&self.query_of::<K>(info), |type_id| type_id == TypeId::of::<K>())
+    }
+
+    fn is_read(&self, query: &Query, by: impl Fn(TypeId) -> bool) -> bool {
+        let entries = self.shared.entries.lock();
+        let feeds = entries.feeds.values().filter(|entry| entry.feed.query == *query);
+        let mut informers = feeds.flat_map(|entry| &entry.informers);
+        informers.any(|(type_id, informer)| by(*type_id) && informer.strong_count() > 0)
+    }
+
+    fn query_of<K: Object>(&self, info: &K::DynamicType) -> Query {
+        let resource = ApiResource::erase::<K>(info);
         let known =
             self.shared.entries.lock().defaults.iter().find(|query| query.resource == resource).cloned();
         known.unwrap_or_else(|| self.default_query::<K>(resource))
@@ -252,7 +276,7 @@ impl Cache {
             let resource = informer.resource();
             let message = status.trouble.as_ref().map(|trouble| trouble.message.clone());
             return Err(match status.trouble.and_then(|trouble| trouble.forbidden) {
-                Some(rule) if decided => NotSynced::Forbidden { resource, rule },
+                Some(rule) if decided => NotSynced::Forbidden(Forbidden { resource, rule }),
                 _ => NotSynced::Late {
                     resource,
                     reason: message.unwrap_or_else(|| "the API server has not answered yet".to_owned()),
@@ -267,9 +291,16 @@ impl Cache {
 #[derive(Debug)]
 pub(crate) enum NotSynced {
     /// The operator lacks a right, and waiting will not help.
-    Forbidden { resource: String, rule: String },
+    Forbidden(Forbidden),
     /// It takes too long.
     Late { resource: String, reason: String },
+}
+
+/// The operator may not list and watch a resource; the rule would let it.
+#[derive(Debug)]
+pub(crate) struct Forbidden {
+    pub(crate) resource: String,
+    pub(crate) rule: String,
 }
 
 /// Marks all feeds as not running, so that another run starts them.

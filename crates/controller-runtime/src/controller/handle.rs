@@ -1,9 +1,15 @@
 //! A controller as those see it who made it.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
-use super::{Explanation, Inbox};
-use crate::{manager, reconcile::Request};
+use super::{Controller, Explanation, Inbox, Watch, sources::Sources};
+use crate::{
+    cache::Cache,
+    manager,
+    object::Object,
+    reconcile::Request,
+    source::{Kind, Source},
+};
 
 /// A controller that was given to a manager. Dropping it changes nothing.
 ///
@@ -26,12 +32,20 @@ use crate::{manager, reconcile::Request};
 /// ```
 pub struct Handle<R: Request> {
     inbox: Inbox<R>,
-    handle: manager::Handle,
+    sources: Arc<Sources<R>>,
+    cache: Arc<Cache>,
+    /// Its workers, and its warm-up.
+    runnables: Vec<manager::Handle>,
 }
 
 impl<R: Request> Handle<R> {
-    pub(crate) fn new(inbox: Inbox<R>, handle: manager::Handle) -> Self {
-        Self { inbox, handle }
+    pub(crate) fn new(
+        controller: &Controller<R>,
+        cache: Arc<Cache>,
+        runnables: Vec<manager::Handle>,
+    ) -> Self {
+        let (inbox, sources) = (controller.inbox.clone(), Arc::clone(&controller.sources));
+        Self { inbox, sources, cache, runnables }
     }
 
     /// The name of the controller.
@@ -54,19 +68,43 @@ impl<R: Request> Handle<R> {
         self.inbox.tracker.failing()
     }
 
+    /// Reconciles what `source` asks for as well, from now on: at once if the controller runs.
+    ///
+    /// One that fails does not make the controller fail: [`Watch::synced`] and the log say what is wrong, and it is tried
+    /// again.
+    #[expect(
+        clippy::must_use_candidate,
+        reason = "who never takes the source away has no use for its handle"
+    )]
+    pub fn watch<C: Object>(&self, source: Kind<C, R>) -> Watch {
+        self.watch_raw_source(source.attach(&self.cache))
+    }
+
+    /// The same for a source of any type.
+    pub fn watch_raw_source(&self, source: impl Source<R>) -> Watch {
+        Watch::new(&self.sources, Arc::new(source))
+    }
+
     /// Takes the controller out of its manager, and waits until its running reconciles are done.
     ///
     /// # Cancellation
     ///
     /// Dropping the future only ends the wait.
     pub async fn remove(self) {
-        self.handle.remove().await;
+        for runnable in self.runnables {
+            runnable.remove().await;
+        }
     }
 }
 
 impl<R: Request> Clone for Handle<R> {
     fn clone(&self) -> Self {
-        Self { inbox: self.inbox.clone(), handle: self.handle.clone() }
+        Self {
+            inbox: self.inbox.clone(),
+            sources: Arc::clone(&self.sources),
+            cache: Arc::clone(&self.cache),
+            runnables: self.runnables.clone(),
+        }
     }
 }
 

@@ -1,16 +1,21 @@
 //! Where the sources of a controller put what they see.
 
-use std::{any::Any, sync::Arc};
+use std::{
+    any::Any,
+    panic::{self, AssertUnwindSafe},
+    sync::Arc,
+};
 
-use kube_workqueue::{Priority, Queue};
+use kube_workqueue::{AddOptions, Queue};
 
 use super::{Explanation, Tracker};
 use crate::{
     clock::Clock,
-    enqueue::Enqueue,
+    enqueue::{Class, Enqueue},
     event::Event,
     object::{Object, ObjectKey},
-    reconcile::{Cause, Change, Request},
+    predicate::EventFilter,
+    reconcile::{Cause, Change, Request, panic_message},
 };
 
 /// The queue of a controller, and what it remembers of the requests in it.
@@ -18,30 +23,73 @@ pub(crate) struct Inbox<R: Request> {
     pub(crate) controller: Arc<str>,
     pub(crate) queue: Queue<R>,
     pub(crate) tracker: Arc<Tracker<R>>,
+    /// What every event of every source has to pass.
+    filters: Arc<[Box<dyn EventFilter>]>,
+    /// Whether some requests go before others.
+    classes: bool,
     /// For what people read: it goes on from one run of the manager to the next.
     pub(super) clock: Clock,
 }
 
 impl<R: Request> Inbox<R> {
-    pub(super) fn new(controller: &str, queue: Queue<R>) -> Self {
-        Self { controller: Arc::from(controller), queue, tracker: Arc::default(), clock: Clock::start() }
+    pub(super) fn new(
+        controller: &str,
+        queue: Queue<R>,
+        filters: Vec<Box<dyn EventFilter>>,
+        classes: bool,
+    ) -> Self {
+        let (controller, filters) = (Arc::from(controller), Arc::from(filters));
+        Self { controller, queue, tracker: Arc::default(), filters, classes, clock: Clock::start() }
     }
 
-    /// Lets `handle` put requests into the queue because of `event`, which came from `source`.
+    /// One of nobody in particular.
+    pub(crate) fn of(queue: Queue<R>) -> Self {
+        Self::new("", queue, Vec::new(), true)
+    }
+
+    /// Lets `handle` put requests into the queue because of `event`, which came from `source`. A panic in user code costs
+    /// this event, and nothing else.
     pub(crate) fn receive<K: Object>(
         &self,
         source: &Arc<str>,
         event: &Event<K>,
         handle: impl FnOnce(&Enqueue<'_, R>),
     ) {
-        let Some(change) = change(event) else {
-            return handle(&Enqueue::to(&self.queue).in_class(Some(Priority::Low)));
-        };
+        let passes = || self.filters.iter().all(|filter| filter.passes(&event.meta_event()));
+        let received = panic::catch_unwind(AssertUnwindSafe(|| {
+            if passes() {
+                self.pass(source, event, handle);
+            }
+        }));
+        if let Err(panic) = received {
+            tracing::error!(
+                controller = &*self.controller,
+                source = &**source,
+                object = %event.meta(),
+                "a predicate or handler panicked, and the event is lost: {}",
+                panic_message(&*panic)
+            );
+        }
+    }
+
+    fn pass<K: Object>(&self, source: &Arc<str>, event: &Event<K>, handle: impl FnOnce(&Enqueue<'_, R>)) {
+        let Some(change) = change(event) else { return handle(&self.enqueue(Class::Low)) };
         let note = |request: &R| {
             let object = (!is_about(request, event)).then(|| Arc::from(event.meta().to_string()));
             self.tracker.expect(request, Cause { change, source: Arc::clone(source), object });
         };
-        handle(&Enqueue::to(&self.queue).noted_by(&note));
+        handle(&self.enqueue(Class::AsSaid).noted_by(&note));
+    }
+
+    /// Puts a request into the queue because `source` asks for it.
+    pub(crate) fn add(&self, source: &Arc<str>, request: R, how: AddOptions) {
+        let cause = Cause { change: Change::Generic, source: Arc::clone(source), object: None };
+        self.tracker.expect(&request, cause);
+        self.enqueue(Class::AsSaid).add_with(request, how);
+    }
+
+    fn enqueue(&self, class: Class) -> Enqueue<'_, R> {
+        Enqueue::to(&self.queue).in_class(if self.classes { class } else { Class::One })
     }
 
     /// Why `request` is where it is.
@@ -56,6 +104,8 @@ impl<R: Request> Clone for Inbox<R> {
             controller: Arc::clone(&self.controller),
             queue: self.queue.clone(),
             tracker: Arc::clone(&self.tracker),
+            filters: Arc::clone(&self.filters),
+            classes: self.classes,
             clock: self.clock,
         }
     }
@@ -81,9 +131,10 @@ fn is_about<K: Object, R: Request>(request: &R, event: &Event<K>) -> bool {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
+    use kube_workqueue::Priority;
 
     use super::*;
-    use crate::cache::Lazy;
+    use crate::{cache::Lazy, event::MetaEvent};
 
     fn map(version: &str) -> Lazy<ConfigMap> {
         let mut map = ConfigMap::default();
@@ -94,7 +145,10 @@ mod tests {
     }
 
     fn priority_of(event: &Event<ConfigMap>) -> (Priority, String) {
-        let inbox = Inbox::new("test", Queue::default());
+        told(event, &Inbox::of(Queue::default()))
+    }
+
+    fn told(event: &Event<ConfigMap>, inbox: &Inbox<ObjectKey<ConfigMap>>) -> (Priority, String) {
         let request = event.key();
         inbox.receive(&Arc::from("configmaps"), event, |queue| queue.add(request.clone()));
         let priority = inbox.queue.snapshot().next().expect("a request").priority;
@@ -117,5 +171,36 @@ mod tests {
         assert_eq!(priority_of(&created), (Priority::Normal, "1 event: configmaps created".to_owned()));
         assert_eq!(priority_of(&updated), (Priority::Normal, "1 event: configmaps updated".to_owned()));
         assert_eq!(priority_of(&deleted), (Priority::Normal, "1 event: configmaps deleted".to_owned()));
+    }
+
+    #[test]
+    fn without_classes_everything_is_of_one() {
+        let inbox = Inbox::new("test", Queue::default(), Vec::new(), false);
+        let listed = Event::Create { object: map("1"), in_initial_list: true };
+        assert_eq!(told(&listed, &inbox).0, Priority::Normal);
+        inbox.add(&Arc::from("x"), listed.key(), AddOptions::default().priority(Priority::High));
+        assert_eq!(inbox.queue.snapshot().next().expect("a request").priority, Priority::Normal);
+    }
+
+    /// Go's raw sources do not ask the event filters (its builder applies them to kinds alone).
+    #[test]
+    fn every_event_has_to_pass_the_filters_whatever_source_it_comes_from() {
+        let created = |event: &MetaEvent<'_>| matches!(event, MetaEvent::Create { .. });
+        let inbox = Inbox::new("test", Queue::default(), vec![Box::new(created)], true);
+        let tell =
+            |event: &Event<ConfigMap>| inbox.receive(&Arc::from("x"), event, |queue| queue.add(event.key()));
+        tell(&Event::Generic { object: map("1") });
+        assert!(inbox.queue.is_empty());
+        tell(&Event::Create { object: map("1"), in_initial_list: false });
+        assert_eq!(inbox.queue.len(), 1);
+    }
+
+    #[test]
+    fn a_handler_that_panics_costs_its_event_alone() {
+        let inbox = Inbox::of(Queue::default());
+        let event = Event::Generic { object: map("1") };
+        inbox.receive(&Arc::from("x"), &event, |_| panic!("a bug"));
+        inbox.receive(&Arc::from("x"), &event, |queue| queue.add(event.key()));
+        assert_eq!(inbox.queue.len(), 1);
     }
 }

@@ -1,72 +1,95 @@
 //! Controllers: a queue, the sources that fill it, and the workers that empty it.
 
+mod config;
 mod explain;
 mod handle;
 mod history;
 mod inbox;
+mod log;
 mod options;
 mod overview;
+mod sources;
 mod tracker;
+mod unmanaged;
+mod warm_up;
+mod watch;
 mod worker;
 
-use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    future::{Future, pending},
+    pin::Pin,
+    sync::Arc,
+};
 
-use kube_workqueue::Queue;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 pub use self::{
+    config::Config,
     explain::{Explanation, Rule, Standing},
     handle::Handle,
     history::{Run, RunResult},
     options::Options,
     overview::{Failing, Overview},
+    unmanaged::Unmanaged,
+    watch::{NotSynced, Watch},
 };
-pub(crate) use self::{inbox::Inbox, overview::Explain};
-use self::{tracker::Tracker, worker::Worker};
+pub(crate) use self::{
+    config::{GroupKind, Settings},
+    inbox::Inbox,
+    log::Log,
+    overview::Explain,
+    warm_up::WarmUp,
+};
+use self::{sources::Sources, tracker::Tracker, worker::Worker};
 use crate::{
     manager::{BoxError, RunContext, Runnable},
     metrics::{ControllerMetrics, Metrics, QueueGauges},
+    predicate::EventFilter,
     reconcile::{Action, Context, Error, Reconciler, Request},
-    source::Connect,
+    source::DynSource,
 };
 
 /// A controller: its queue, and what it needs for a run.
 pub(crate) struct Controller<R: Request> {
-    max_concurrent_reconciles: usize,
-    timeout: Option<Duration>,
-    recover_panic: bool,
+    settings: Settings,
     /// It outlives a run, so that what failed in one is not tried at once in the next.
     inbox: Inbox<R>,
     reconciler: Arc<dyn DynReconciler<R>>,
-    sources: Vec<Connect<R>>,
+    sources: Arc<Sources<R>>,
+    log: Arc<Log<R>>,
     metrics: ControllerMetrics,
     _queue_metrics: QueueGauges,
     /// The workers of the present run, for the report of what they do.
     workers: Mutex<Vec<Arc<Worker<R>>>>,
 }
 
+/// What a controller is made of.
+pub(crate) struct Parts<R: Request, T> {
+    pub(crate) name: String,
+    pub(crate) options: Options<R>,
+    pub(crate) settings: Settings,
+    pub(crate) log: Log<R>,
+    pub(crate) filters: Vec<Box<dyn EventFilter>>,
+    pub(crate) sources: Vec<Arc<dyn DynSource<R>>>,
+    pub(crate) reconciler: T,
+}
+
 impl<R: Request> Controller<R> {
-    pub(crate) fn new(
-        name: &str,
-        options: Options<R>,
-        reconciler: impl Reconciler<Request = R>,
-        sources: Vec<Connect<R>>,
-        metrics: &Metrics,
-    ) -> Self {
-        let queue = Queue::new(options.queue.metrics(metrics.queue(name)));
-        let max_concurrent_reconciles = options.max_concurrent_reconciles.get();
+    pub(crate) fn new<T: Reconciler<Request = R>>(parts: Parts<R, T>, metrics: &Metrics) -> Self {
+        let Parts { name, options, settings, log, filters, sources, reconciler } = parts;
+        let Options { queue, new_queue, make_span, .. } = options;
+        let queue = new_queue(&name, queue.metrics(metrics.queue(&name)));
         let watched = queue.clone();
         Self {
-            max_concurrent_reconciles,
-            timeout: options.reconciliation_timeout,
-            recover_panic: options.recover_panic,
             reconciler: Arc::new(reconciler),
-            sources,
-            metrics: metrics.controller(name, max_concurrent_reconciles),
-            _queue_metrics: metrics.queue_gauges(name, move || watched.gauges()),
-            inbox: Inbox::new(name, queue),
+            sources: Arc::new(Sources::new(sources)),
+            log: Arc::new(log.in_span(make_span)),
+            metrics: metrics.controller(&name, settings.max_concurrent_reconciles.get()),
+            _queue_metrics: metrics.queue_gauges(&name, move || watched.gauges()),
+            inbox: Inbox::new(&name, queue, filters, settings.use_priority_queue),
             workers: Mutex::default(),
+            settings,
         }
     }
 
@@ -74,43 +97,55 @@ impl<R: Request> Controller<R> {
         &self.inbox
     }
 
+    /// Runs the sources until dropped. Returns why the controller cannot go on.
+    async fn run_sources(&self) -> BoxError {
+        self.sources.run(&self.inbox, self.settings.cache_sync_timeout).await
+    }
+
     fn new_workers(&self, cx: &mut RunContext) -> Vec<Arc<Worker<R>>> {
         let worker = |_| {
             Arc::new(Worker {
                 inbox: self.inbox.clone(),
                 reconciler: Arc::clone(&self.reconciler),
-                timeout: self.timeout,
-                recover_panic: self.recover_panic,
+                timeout: self.settings.reconciliation_timeout,
+                recover_panic: self.settings.recover_panic,
                 recorder: cx.recorder.named(&self.inbox.controller),
                 draining: cx.draining().clone(),
                 current: Mutex::new(None),
                 rng: Mutex::new(cx.rng.fork()),
                 clock: cx.clock,
                 metrics: self.metrics.clone(),
+                log: Arc::clone(&self.log),
             })
         };
-        (0..self.max_concurrent_reconciles).map(worker).collect()
+        (0..self.settings.max_concurrent_reconciles.get()).map(worker).collect()
     }
 }
 
-impl<R: Request> Runnable for Controller<R> {
+impl<R: Request> Drop for Controller<R> {
+    fn drop(&mut self) {
+        // Handles may outlive it, and what it watched is not to be watched for them.
+        self.sources.clear();
+    }
+}
+
+impl<R: Request> Runnable for Arc<Controller<R>> {
     fn name(&self) -> String {
         self.inbox.controller.to_string()
     }
 
     async fn start(&self, mut cx: RunContext) -> Result<(), BoxError> {
+        // Those of one that warms up run already.
+        let warm = self.settings.warms_up;
+        let mut sources = Box::pin(async { if warm { pending().await } else { self.run_sources().await } });
         tokio::select! {
             biased;
             () = cx.shutdown() => return Ok(()),
             () = cx.aborted() => return Ok(()),
-            synced = cx.caches_synced() => synced?,
+            error = &mut sources => return Err(error),
+            () = self.sources.synced() => {}
         }
-        tracing::info!(
-            controller = &*self.inbox.controller,
-            "worker count" = self.max_concurrent_reconciles,
-            "starting workers"
-        );
-        let subscriptions: Vec<_> = self.sources.iter().map(|connect| connect(&self.inbox)).collect();
+        self.log.starting_workers(self.settings.max_concurrent_reconciles.get());
         // The set stops the workers when it is dropped, wherever this future stops.
         let mut tasks = JoinSet::new();
         let workers = self.new_workers(&mut cx);
@@ -122,9 +157,13 @@ impl<R: Request> Runnable for Controller<R> {
             biased;
             () = cx.aborted() => Ok(()),
             () = cx.shutdown() => Ok(()),
+            error = &mut sources => Err(error),
             Some(Err(panic)) = tasks.join_next() => Err(panic.into()),
         };
-        drop(subscriptions);
+        drop(sources);
+        if result.is_ok() {
+            self.log.waiting_for_workers();
+        }
         let drained = async { while tasks.join_next().await.is_some() {} };
         tokio::select! {
             biased;
@@ -133,7 +172,10 @@ impl<R: Request> Runnable for Controller<R> {
         }
         // What stopped has stopped when this returns: a lease may be given back then.
         tasks.shutdown().await;
-        self.workers.lock().clear();
+        for worker in self.workers.lock().drain(..) {
+            worker.put_back();
+        }
+        self.log.workers_finished();
         result
     }
 

@@ -11,11 +11,12 @@ use tracing::Instrument;
 use super::{
     DynReconciler, Inbox,
     history::{Run, RunResult},
+    log::{self, Log},
 };
 use crate::{
     clock::Clock,
     metrics::ControllerMetrics,
-    reconcile::{Context, Next, Outcome, Request, recovered, settle},
+    reconcile::{Context, Outcome, Request, recovered, settle},
     recorder::Recorder,
 };
 
@@ -31,6 +32,7 @@ pub(super) struct Worker<R: Request> {
     pub(super) rng: Mutex<fastrand::Rng>,
     pub(super) clock: Clock,
     pub(super) metrics: ControllerMetrics,
+    pub(super) log: Arc<Log<R>>,
 }
 
 impl<R: Request> Worker<R> {
@@ -68,6 +70,13 @@ impl<R: Request> Worker<R> {
         Box::pin(async move { self.run().await })
     }
 
+    /// Puts back the request whose reconcile was dropped: nobody else will ask for it again.
+    pub(super) fn put_back(&self) {
+        if let Some(request) = self.current.lock().take() {
+            self.inbox.queue.add(request);
+        }
+    }
+
     /// Controller and request of the reconcile in work.
     pub(super) fn in_work(&self) -> Option<String> {
         self.current.lock().as_ref().map(|request| format!("{}: {request:?}", self.inbox.controller))
@@ -88,14 +97,7 @@ impl<R: Request> Worker<R> {
             draining: self.draining.clone(),
             clock: self.clock,
         };
-        // At this level, so that an error names its request however little is logged.
-        let span = tracing::error_span!(
-            "reconcile",
-            controller = &*self.inbox.controller,
-            request = ?request,
-            reconcileID = %id,
-            attempt = cx.attempt,
-        );
+        let span = self.log.span(request, &cx);
         async {
             let (measured, began) = (self.metrics.begin(lag), Instant::now());
             let outcome = self.attempt(request, &cx).await;
@@ -103,7 +105,7 @@ impl<R: Request> Worker<R> {
             settle(queue, request, item.priority(), &outcome);
             let retry =
                 queue.when(request).map(|waiting| waiting.until.saturating_duration_since(Instant::now()));
-            log(&outcome, retry.unwrap_or_default());
+            log::outcome(&outcome, retry.unwrap_or_default());
             let (ended, took) = (self.inbox.clock.now(), began.elapsed());
             let result = RunResult::of(&outcome);
             tracker.end(request, Run { ended, took, attempt: cx.attempt, causes: cx.causes, result });
@@ -128,21 +130,5 @@ impl<R: Request> Worker<R> {
             Ok(result) => Outcome::Returned(result),
             Err(panic) => Outcome::Panicked(panic),
         }
-    }
-}
-
-fn log(outcome: &Outcome, retry: Duration) {
-    match outcome {
-        Outcome::Returned(Ok(action)) => match action.next {
-            Next::Done => tracing::debug!("reconcile successful"),
-            Next::Requeue => tracing::debug!("reconcile done, requeueing in {retry:?}"),
-            Next::RequeueAfter(delay) => tracing::debug!("reconcile done, requeueing after {delay:?}"),
-        },
-        Outcome::Returned(Err(error)) if error.is_terminal() => {
-            tracing::error!("reconciler error, not retried: {error:#}");
-        }
-        Outcome::Returned(Err(error)) => tracing::error!("reconciler error, retried in {retry:?}: {error:#}"),
-        Outcome::Panicked(message) => tracing::error!("reconciler panicked, retried in {retry:?}: {message}"),
-        Outcome::TimedOut => tracing::error!("reconcile stopped at its timeout, retried in {retry:?}"),
     }
 }

@@ -27,6 +27,28 @@ pub enum Error {
         /// The rule to add, and where.
         rule: String,
     },
+    /// A source of a controller has not told in time what there is.
+    #[error("source {name} of controller {controller} is not synced after {} s: {reason}", timeout.as_secs_f32())]
+    SourceSync {
+        /// The name of the source; of a kind it is the resource.
+        name: String,
+        /// The name of the controller.
+        controller: String,
+        /// How long the controller waited.
+        timeout: Duration,
+        /// What keeps the source from it.
+        reason: String,
+    },
+    /// A source of a controller failed.
+    #[error("source {name} of controller {controller} failed")]
+    Source {
+        /// The name of the source.
+        name: String,
+        /// The name of the controller.
+        controller: String,
+        /// What it returned.
+        source: BoxError,
+    },
     /// A runnable failed, and the manager stopped because of it.
     #[error("{name} failed")]
     Runnable {
@@ -83,7 +105,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// Why a manager takes no runnable.
+/// Why a manager takes no runnable or controller.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddError {
@@ -91,6 +113,15 @@ pub enum AddError {
     #[error("the manager has a controller named {name} already: give this one another name with `named`")]
     DuplicateName {
         /// The name.
+        name: String,
+    },
+    /// A controller has an empty name.
+    #[error("a controller needs a name, for its metrics and log: give it one with `named`")]
+    NoName,
+    /// Nothing would ever lead to a reconcile.
+    #[error("controller {name} has no source: give it one with `watches` or `watches_raw_source`")]
+    NoSource {
+        /// The name of the controller.
         name: String,
     },
     /// The manager stops or has stopped.

@@ -1,5 +1,6 @@
 //! The manager: what controllers share, and the order in which it starts and stops.
 
+mod alone;
 mod caches;
 mod error;
 mod explain;
@@ -44,7 +45,7 @@ pub use self::{
 use crate::{
     cache::{self, Cache, Cached},
     client::{Client, ClientBuilder},
-    controller::{self, Controller},
+    controller::{self, Controller, GroupKind, Settings, WarmUp},
     leader_election::{self, Issuer, LeaseGate},
     metrics::{ElectionMetrics, Metrics},
     object::StaticObject,
@@ -99,7 +100,6 @@ struct Shared {
     /// For what needs no leader.
     ungated: Client,
     cache: Arc<Cache>,
-    caches: Arc<Caches>,
     options: Options,
     metrics: Metrics,
     registry: Arc<Registry>,
@@ -150,7 +150,6 @@ impl Manager {
                 client: gated.unwrap_or_else(|| ungated.clone()),
                 ungated,
                 cache,
-                caches: Arc::clone(&caches),
                 metrics,
                 registry: Arc::new(Registry::new(election.is_some())),
                 state: watch::Sender::new(State::Built),
@@ -264,20 +263,55 @@ impl Manager {
     pub(crate) fn add_controller<R: reconcile::Request>(
         &self,
         name: &str,
-        needs_leader_election: bool,
+        settings: &Settings,
         make: impl FnOnce(&Cache, &Metrics) -> Controller<R>,
     ) -> Result<controller::Handle<R>, AddError> {
-        let group = if needs_leader_election { Group::LeaderElected } else { Group::Others };
-        let mut inbox = None;
+        let registry = &self.shared.registry;
+        let group = if settings.needs_leader_election { Group::LeaderElected } else { Group::Others };
+        let mut made = None;
         let make = || {
-            let controller = make(&self.shared.cache, &self.shared.metrics);
+            let controller = Arc::new(make(&self.shared.cache, &self.shared.metrics));
             let explains = Arc::new(controller.inbox().clone());
-            inbox = Some(controller.inbox().clone());
+            made = Some(Arc::clone(&controller));
             Entry::of_controller(controller, explains)
         };
-        let id = self.shared.registry.add(name, true, group, false, make)?;
-        let inbox = inbox.expect("what was added was made");
-        Ok(controller::Handle::new(inbox, self.handle(id)))
+        let id = registry.add(name, !settings.skip_name_validation, group, false, make)?;
+        let controller = made.expect("what was added was made");
+        let mut runnables = vec![self.handle(id)];
+        if settings.warms_up {
+            let warm_up = WarmUp(Arc::clone(&controller));
+            match self.add_warm_up(warm_up) {
+                Ok(handle) => runnables.push(handle),
+                Err(stopping) => {
+                    registry.step(Input::Remove(id));
+                    return Err(stopping);
+                }
+            }
+        }
+        Ok(self.handle_of(&controller, runnables))
+    }
+
+    /// Makes a controller that somebody else runs.
+    pub(crate) fn unmanaged<R: reconcile::Request>(
+        &self,
+        make: impl FnOnce(&Cache, &Metrics) -> Controller<R>,
+    ) -> controller::Unmanaged<R> {
+        let controller = Arc::new(make(&self.shared.cache, &self.shared.metrics));
+        controller::Unmanaged::new(controller, self.clone())
+    }
+
+    pub(crate) fn handle_of<R: reconcile::Request>(
+        &self,
+        controller: &Controller<R>,
+        runnables: Vec<Handle>,
+    ) -> controller::Handle<R> {
+        controller::Handle::new(controller, Arc::clone(&self.shared.cache), runnables)
+    }
+
+    /// What a controller does that says `own` of itself.
+    pub(crate) fn settle(&self, own: &controller::Config, kind: Option<&GroupKind>) -> Settings {
+        let Options { controller, cache_sync_timeout, .. } = &self.shared.options;
+        own.settle(controller, *cache_sync_timeout, kind)
     }
 
     fn handle(&self, id: Id) -> Handle {

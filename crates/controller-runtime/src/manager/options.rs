@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use crate::{cache, http_server::Endpoint, leader_election, metrics::ServerOptions};
+use crate::{cache, controller::Config, http_server::Endpoint, leader_election, metrics::ServerOptions};
 
 /// How a manager works.
 ///
@@ -22,6 +22,7 @@ pub struct Options {
     pub(super) host: Option<String>,
     pub(super) leader_election: Option<leader_election::Options>,
     pub(super) cache: cache::Options,
+    pub(super) controller: Config,
     pub(super) metrics: ServerOptions,
     pub(super) health_probe: Endpoint,
     pub(super) liveness: String,
@@ -51,6 +52,7 @@ impl Options {
             host: None,
             leader_election: None,
             cache: cache::Options::default(),
+            controller: Config::default(),
             metrics: ServerOptions::default(),
             health_probe: Endpoint::Disabled,
             liveness: "/healthz".to_owned(),
@@ -76,6 +78,13 @@ impl Options {
     /// How the caches hold objects. Default: compressed, and 64 MiB of them decoded.
     pub fn cache(mut self, options: cache::Options) -> Self {
         self.cache = options;
+        self
+    }
+
+    /// How controllers work that do not say otherwise themselves. Default: as [`Config`] says.
+    #[doc(alias = "Controller")]
+    pub fn controller(mut self, config: Config) -> Self {
+        self.controller = config;
         self
     }
 

@@ -56,19 +56,18 @@ impl Registry {
         Self { inner: Mutex::new(inner), changed: Notify::new(), entries: watch::Sender::new(0) }
     }
 
-    /// Takes what `make` makes, unless it is refused: then nothing is made.
+    /// Takes what `make` makes, unless it is refused: then nothing is made. With a name of its `own` it is refused if a
+    /// controller has that.
     pub(super) fn add(
         &self,
         name: &str,
-        is_controller: bool,
+        own: bool,
         group: Group,
         signals: bool,
         make: impl FnOnce() -> Entry,
     ) -> Result<Id, AddError> {
         let mut inner = self.inner.lock();
-        if is_controller
-            && inner.entries.values().any(|known| known.controller.is_some() && &*known.name == name)
-        {
+        if own && inner.entries.values().any(|known| known.controller.is_some() && &*known.name == name) {
             return Err(AddError::DuplicateName { name: name.to_owned() });
         }
         let added = inner.lifecycle.add(group, signals);

@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// How long the events that wait may take to be written when the manager stops.
-const FLUSH: Duration = Duration::from_secs(2);
+pub(super) const FLUSH: Duration = Duration::from_secs(2);
 
 /// How long what was told to stop where it stands may take to reach its next `.await`.
 const ABORT: Duration = Duration::from_secs(2);
@@ -215,7 +215,6 @@ impl Run<'_> {
                 }
             }),
             transitions: self.election.transitions(),
-            caches: Arc::clone(&self.manager.shared.caches),
             recorder: self.recorder.clone(),
             rng: self.rng.fork(),
             clock: self.clock,
@@ -256,10 +255,7 @@ impl Run<'_> {
         let name = registry.entry(id).map(|entry| entry.name.to_string()).unwrap_or_default();
         let error = match end {
             End::Returned(Ok(())) | End::Aborted => None,
-            End::Returned(Err(source)) => Some(match source.downcast::<Error>() {
-                Ok(own) => *own,
-                Err(source) => Error::Runnable { name: name.clone(), source },
-            }),
+            End::Returned(Err(error)) => Some(own_or_named(error, &name)),
             End::Panicked(reason) => Some(Error::TaskEnded { task: name.clone(), reason }),
         };
         // It may have failed because the lease was lost a moment ago, which is nobody's fault.
@@ -340,6 +336,14 @@ impl Run<'_> {
     /// Keeps the first error, which is the cause of the others.
     fn fails(&mut self, error: Error) {
         self.error.get_or_insert(error);
+    }
+}
+
+/// The error of what `name` names, unless it is one of this crate and says so itself.
+pub(super) fn own_or_named(error: BoxError, name: &str) -> Error {
+    match error.downcast::<Error>() {
+        Ok(own) => *own,
+        Err(source) => Error::Runnable { name: name.to_owned(), source },
     }
 }
 

@@ -4,7 +4,7 @@ use std::{any::type_name, future::Future, pin::Pin, sync::Arc};
 
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
-use super::{Manager, WeakManager, caches::Caches};
+use super::{Manager, WeakManager};
 use crate::{clock::Clock, recorder::Recorder};
 
 /// An error of any type.
@@ -90,7 +90,6 @@ pub struct RunContext {
     pub(super) aborting: CancellationToken,
     pub(super) ready: Arc<dyn Fn() + Send + Sync>,
     pub(super) transitions: Option<i32>,
-    pub(super) caches: Arc<Caches>,
     pub(crate) recorder: Recorder,
     pub(crate) rng: fastrand::Rng,
     pub(crate) clock: Clock,
@@ -127,11 +126,6 @@ impl RunContext {
     #[must_use]
     pub fn recorder(&self, controller: &str) -> Recorder {
         self.recorder.named(controller)
-    }
-
-    /// Waits until the caches that are there by now know the present.
-    pub(crate) async fn caches_synced(&self) -> Result<(), super::Error> {
-        self.caches.synced().await
     }
 
     /// Cancelled when reconciles may begin no more.

@@ -25,10 +25,33 @@ pub(super) struct QueueFamilies {
     shown: Arc<Shown>,
 }
 
-/// The queues whose gauges are shown, by controller.
+/// The queues whose gauges are shown, by controller and a number: names need not be unique.
 #[derive(Default)]
 struct Shown {
-    queues: Mutex<BTreeMap<String, Look>>,
+    queues: Mutex<BTreeMap<(String, u64), Look>>,
+}
+
+impl Shown {
+    /// What they tell, by controller. Those of one name cannot be told apart: they are one.
+    fn look(&self) -> BTreeMap<String, Gauges> {
+        let mut all: BTreeMap<String, Gauges> = BTreeMap::new();
+        for ((controller, _), look) in &*self.queues.lock() {
+            let gauges = look();
+            match all.get_mut(controller) {
+                Some(others) => {
+                    for (depth, more) in others.depth.iter_mut().zip(gauges.depth) {
+                        *depth += more;
+                    }
+                    others.unfinished += gauges.unfinished;
+                    others.longest_running = others.longest_running.max(gauges.longest_running);
+                }
+                None => {
+                    all.insert(controller.clone(), gauges);
+                }
+            }
+        }
+        all
+    }
 }
 
 type Look = Box<dyn Fn() -> Gauges + Send + Sync>;
@@ -71,7 +94,8 @@ impl QueueFamilies {
 
     pub(super) fn longest_running(&self) -> Option<(String, Duration)> {
         let queues = self.shown.queues.lock();
-        let running = queues.iter().map(|(controller, look)| (controller.clone(), look().longest_running));
+        let running =
+            queues.iter().map(|((controller, _), look)| (controller.clone(), look().longest_running));
         running.max_by_key(|(_, running)| *running)
     }
 
@@ -80,8 +104,11 @@ impl QueueFamilies {
         controller: &str,
         look: impl Fn() -> Gauges + Send + Sync + 'static,
     ) -> QueueGauges {
-        self.shown.queues.lock().insert(controller.to_owned(), Box::new(look));
-        QueueGauges { shown: Arc::downgrade(&self.shown), controller: controller.to_owned() }
+        let mut queues = self.shown.queues.lock();
+        let number = queues.keys().map(|(_, number)| number + 1).max().unwrap_or_default();
+        let key = (controller.to_owned(), number);
+        queues.insert(key.clone(), Box::new(look));
+        QueueGauges { shown: Arc::downgrade(&self.shown), key }
     }
 }
 
@@ -89,13 +116,13 @@ impl QueueFamilies {
 #[must_use = "dropping it hides the gauges"]
 pub(crate) struct QueueGauges {
     shown: Weak<Shown>,
-    controller: String,
+    key: (String, u64),
 }
 
 impl Drop for QueueGauges {
     fn drop(&mut self) {
         if let Some(shown) = self.shown.upgrade() {
-            shown.queues.lock().remove(&self.controller);
+            shown.queues.lock().remove(&self.key);
         }
     }
 }
@@ -131,7 +158,7 @@ struct QueueCollector(Arc<Shown>);
 impl Collector for QueueCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let gauges: Vec<_> =
-            self.0.queues.lock().iter().map(|(controller, look)| (labels(controller), look())).collect();
+            self.0.look().into_iter().map(|(controller, gauges)| (labels(&controller), gauges)).collect();
         if gauges.is_empty() {
             return Ok(());
         }

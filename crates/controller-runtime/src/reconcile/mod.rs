@@ -4,6 +4,8 @@ mod action;
 mod cause;
 mod context;
 mod error;
+mod from_fn;
+mod object;
 mod outcome;
 mod panics;
 
@@ -14,6 +16,8 @@ pub use self::{
     cause::{Cause, Causes, Change},
     context::Context,
     error::Error,
+    from_fn::{FromFn, from_fn},
+    object::{AsReconciler, ObjectReconciler, as_reconciler},
 };
 pub(crate) use self::{
     action::Next,
@@ -23,7 +27,8 @@ pub(crate) use self::{
 
 /// What a reconcile is about: any value that can be a key of the queue.
 ///
-/// The default is an [`ObjectKey`](crate::ObjectKey). Implemented for every type with the listed properties.
+/// The usual one is an [`ObjectKey`](crate::ObjectKey). Implemented for every type with the listed properties: its order
+/// and hash tell requests apart, its `Debug` form names one in the log.
 pub trait Request: Clone + Ord + Hash + fmt::Debug + Send + Sync + 'static {}
 
 impl<T: Clone + Ord + Hash + fmt::Debug + Send + Sync + 'static> Request for T {}

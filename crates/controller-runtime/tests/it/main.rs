@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod acceptance;
+mod builder;
 mod cache;
 mod cache_life;
 mod cache_options;
@@ -23,5 +24,8 @@ mod manifests;
 mod own_writes;
 mod servers;
 mod signals;
+mod sources;
 mod support;
 mod telemetry;
+mod warm_up;
+mod watches;

@@ -140,6 +140,38 @@ impl Reconciler for Notes {
     }
 }
 
+/// A reconciler of requests of any type that notes their `Debug` forms.
+pub(crate) struct NoteAll<R> {
+    pub(crate) seen: Arc<Mutex<Vec<String>>>,
+    request: std::marker::PhantomData<fn(R)>,
+}
+
+impl<R> NoteAll<R> {
+    pub(crate) fn new() -> Self {
+        Self { seen: Arc::default(), request: std::marker::PhantomData }
+    }
+
+    /// What it was called for, in order, and no more of that.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.seen.lock().unwrap())
+    }
+}
+
+impl<R> Clone for NoteAll<R> {
+    fn clone(&self) -> Self {
+        Self { seen: Arc::clone(&self.seen), request: std::marker::PhantomData }
+    }
+}
+
+impl<R: reconcile::Request> Reconciler for NoteAll<R> {
+    type Request = R;
+
+    async fn reconcile(&self, request: &R, _: &Context) -> Result<Action, reconcile::Error> {
+        self.seen.lock().unwrap().push(format!("{request:?}"));
+        Ok(Action::done())
+    }
+}
+
 /// A running manager with one controller of Widgets that owns ConfigMaps.
 pub(crate) async fn run(
     env: &Environment,

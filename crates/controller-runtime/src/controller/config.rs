@@ -1,0 +1,192 @@
+use std::{collections::BTreeMap, fmt, num::NonZeroUsize, time::Duration};
+
+/// How all controllers of a manager work that do not say otherwise in their own [`Options`](super::Options), where each
+/// choice is explained.
+///
+/// ```
+/// use std::time::Duration;
+/// use controller_runtime::{controller::Config, manager::Options};
+///
+/// let options = Options::new("guestbook-operator").controller(
+///     Config::default()
+///         .group_kind_concurrency("Deployment.apps", 4.try_into().unwrap())
+///         .reconciliation_timeout(Duration::from_secs(300)),
+/// );
+/// ```
+#[derive(Debug, Clone, Default)]
+#[must_use]
+#[doc(alias = "config.Controller")]
+pub struct Config {
+    max_concurrent_reconciles: Option<NonZeroUsize>,
+    group_kind_concurrency: BTreeMap<String, NonZeroUsize>,
+    cache_sync_timeout: Option<Duration>,
+    reconciliation_timeout: Option<Duration>,
+    recover_panic: Option<bool>,
+    needs_leader_election: Option<bool>,
+    use_priority_queue: Option<bool>,
+    enable_warmup: Option<bool>,
+    skip_name_validation: Option<bool>,
+}
+
+impl Config {
+    /// See [`Options::max_concurrent_reconciles`](super::Options::max_concurrent_reconciles). Default: 1.
+    pub fn max_concurrent_reconciles(mut self, workers: NonZeroUsize) -> Self {
+        self.max_concurrent_reconciles = Some(workers);
+        self
+    }
+
+    /// The same for controllers of one kind, named like `Deployment.apps`, or `Pod` for the core group. It goes before the
+    /// number for all.
+    #[doc(alias = "GroupKindConcurrency")]
+    pub fn group_kind_concurrency(mut self, kind: impl Into<String>, workers: NonZeroUsize) -> Self {
+        self.group_kind_concurrency.insert(kind.into(), workers);
+        self
+    }
+
+    /// See [`Options::cache_sync_timeout`](super::Options::cache_sync_timeout). Default: that of the manager.
+    pub fn cache_sync_timeout(mut self, timeout: Duration) -> Self {
+        self.cache_sync_timeout = Some(timeout);
+        self
+    }
+
+    /// See [`Options::reconciliation_timeout`](super::Options::reconciliation_timeout). Default: none.
+    pub fn reconciliation_timeout(mut self, timeout: Duration) -> Self {
+        self.reconciliation_timeout = Some(timeout);
+        self
+    }
+
+    /// See [`Options::recover_panic`](super::Options::recover_panic). Default: true.
+    pub fn recover_panic(mut self, recover: bool) -> Self {
+        self.recover_panic = Some(recover);
+        self
+    }
+
+    /// See [`Options::needs_leader_election`](super::Options::needs_leader_election). Default: true.
+    pub fn needs_leader_election(mut self, needs: bool) -> Self {
+        self.needs_leader_election = Some(needs);
+        self
+    }
+
+    /// See [`Options::use_priority_queue`](super::Options::use_priority_queue). Default: true.
+    pub fn use_priority_queue(mut self, use_it: bool) -> Self {
+        self.use_priority_queue = Some(use_it);
+        self
+    }
+
+    /// See [`Options::enable_warmup`](super::Options::enable_warmup). Default: false.
+    pub fn enable_warmup(mut self, enable: bool) -> Self {
+        self.enable_warmup = Some(enable);
+        self
+    }
+
+    /// See [`Options::skip_name_validation`](super::Options::skip_name_validation). Default: false.
+    pub fn skip_name_validation(mut self, skip: bool) -> Self {
+        self.skip_name_validation = Some(skip);
+        self
+    }
+
+    /// What a controller of `subject` does: what it says itself, or else the manager for all, or else the default.
+    pub(crate) fn settle(
+        &self,
+        manager: &Self,
+        cache_sync_timeout: Duration,
+        subject: Option<&GroupKind>,
+    ) -> Settings {
+        let own = self;
+        let for_kind =
+            subject.and_then(|kind| manager.group_kind_concurrency.get(&kind.to_string()).copied());
+        let workers = own.max_concurrent_reconciles.or(for_kind).or(manager.max_concurrent_reconciles);
+        let said =
+            |choice: fn(&Self) -> Option<bool>, default| choice(own).or(choice(manager)).unwrap_or(default);
+        let needs_leader_election = said(|config| config.needs_leader_election, true);
+        Settings {
+            max_concurrent_reconciles: workers.unwrap_or(NonZeroUsize::MIN),
+            cache_sync_timeout: own
+                .cache_sync_timeout
+                .or(manager.cache_sync_timeout)
+                .unwrap_or(cache_sync_timeout),
+            reconciliation_timeout: own.reconciliation_timeout.or(manager.reconciliation_timeout),
+            recover_panic: said(|config| config.recover_panic, true),
+            needs_leader_election,
+            use_priority_queue: said(|config| config.use_priority_queue, true),
+            // What does not wait for a leadership has nothing to be warm for.
+            warms_up: needs_leader_election && said(|config| config.enable_warmup, false),
+            skip_name_validation: said(|config| config.skip_name_validation, false),
+        }
+    }
+}
+
+/// What a controller does, with all choices made.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Settings {
+    pub(crate) max_concurrent_reconciles: NonZeroUsize,
+    pub(crate) cache_sync_timeout: Duration,
+    pub(crate) reconciliation_timeout: Option<Duration>,
+    pub(crate) recover_panic: bool,
+    pub(crate) needs_leader_election: bool,
+    pub(crate) use_priority_queue: bool,
+    pub(crate) warms_up: bool,
+    pub(crate) skip_name_validation: bool,
+}
+
+/// The kind that a controller is of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GroupKind {
+    pub(crate) group: String,
+    pub(crate) kind: String,
+}
+
+/// `Deployment.apps`, or `Pod` for the core group.
+impl fmt::Display for GroupKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.kind)?;
+        if self.group.is_empty() { Ok(()) } else { write!(f, ".{}", self.group) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn workers(own: &Config, manager: &Config, kind: Option<&str>) -> usize {
+        let kind = kind.map(|kind| GroupKind { group: "apps".to_owned(), kind: kind.to_owned() });
+        own.settle(manager, MINUTE, kind.as_ref()).max_concurrent_reconciles.get()
+    }
+
+    fn number(number: usize) -> NonZeroUsize {
+        NonZeroUsize::new(number).expect("a positive number")
+    }
+
+    /// Go's precedence: the controller, its kind, the manager, 1.
+    #[test]
+    fn the_nearest_word_on_concurrency_counts() {
+        let (none, own) = (Config::default(), Config::default().max_concurrent_reconciles(number(2)));
+        let manager = Config::default()
+            .max_concurrent_reconciles(number(3))
+            .group_kind_concurrency("Deployment.apps", number(4));
+        assert_eq!(workers(&none, &none, Some("Deployment")), 1);
+        assert_eq!(workers(&none, &manager, None), 3);
+        assert_eq!(workers(&none, &manager, Some("DaemonSet")), 3);
+        assert_eq!(workers(&none, &manager, Some("Deployment")), 4);
+        assert_eq!(workers(&own, &manager, Some("Deployment")), 2);
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_documents() {
+        assert_eq!(
+            Config::default().settle(&Config::default(), MINUTE, None),
+            Settings {
+                max_concurrent_reconciles: NonZeroUsize::MIN,
+                cache_sync_timeout: MINUTE,
+                reconciliation_timeout: None,
+                recover_panic: true,
+                needs_leader_election: true,
+                use_priority_queue: true,
+                warms_up: false,
+                skip_name_validation: false,
+            }
+        );
+    }
+}

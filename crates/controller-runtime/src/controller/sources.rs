@@ -1,0 +1,274 @@
+//! The sources of a controller: which there are, and the tasks that run them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use parking_lot::Mutex;
+use tokio::{
+    sync::watch,
+    task::{AbortHandle, JoinSet},
+    time::{Duration, sleep},
+};
+
+use super::Inbox;
+use crate::{
+    manager::{BoxError, Error},
+    reconcile::{Request, recovered},
+    source::{DynSource, Sink},
+};
+
+/// How long a source that failed and that the controller can do without waits before it is run again.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// The sources of a controller, which may change while it runs.
+pub(crate) struct Sources<R: Request> {
+    entries: Mutex<Entries<R>>,
+    /// Counts the changes, for the run.
+    changed: watch::Sender<u64>,
+}
+
+struct Entries<R: Request> {
+    all: BTreeMap<u64, Arc<Entry<R>>>,
+    next: u64,
+}
+
+struct Entry<R: Request> {
+    source: Arc<dyn DynSource<R>>,
+    name: Arc<str>,
+    /// Whether the controller fails with it.
+    required: bool,
+    standing: watch::Sender<Standing>,
+}
+
+/// Where a source stands in its last run, which has a number: what is left of an earlier one has no say.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Standing {
+    run: u64,
+    pub(super) phase: Phase,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// It does not run.
+    #[default]
+    Idle,
+    /// It has not told what there is.
+    Waiting,
+    /// Something went wrong, and it is waited for.
+    Failing(String),
+    Synced,
+    /// It returned: there is nothing more to come.
+    Ended,
+}
+
+impl<R: Request> Sources<R> {
+    pub(super) fn new(required: Vec<Arc<dyn DynSource<R>>>) -> Self {
+        let entries = Entries { all: BTreeMap::new(), next: 0 };
+        let sources = Self { entries: Mutex::new(entries), changed: watch::Sender::default() };
+        for source in required {
+            sources.insert(source, true);
+        }
+        sources
+    }
+
+    /// Takes one more source, without which the controller can do. Returns its number, name and standing.
+    pub(super) fn add(&self, source: Arc<dyn DynSource<R>>) -> (u64, Arc<str>, watch::Receiver<Standing>) {
+        let (id, entry) = self.insert(source, false);
+        (id, Arc::clone(&entry.name), entry.standing.subscribe())
+    }
+
+    fn insert(&self, source: Arc<dyn DynSource<R>>, required: bool) -> (u64, Arc<Entry<R>>) {
+        let (name, standing) = (Arc::from(source.name()), watch::Sender::default());
+        let entry = Arc::new(Entry { source, name, required, standing });
+        let mut entries = self.entries.lock();
+        let id = entries.next;
+        entries.next += 1;
+        entries.all.insert(id, Arc::clone(&entry));
+        drop(entries);
+        self.changed.send_modify(|count| *count += 1);
+        (id, entry)
+    }
+
+    pub(super) fn remove(&self, id: u64) {
+        let removed = self.entries.lock().all.remove(&id);
+        drop(removed); // what it watches may end now, and locks then
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// Takes all away: the controller is no more.
+    pub(super) fn clear(&self) {
+        let removed = std::mem::take(&mut self.entries.lock().all);
+        drop(removed);
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// Waits until those that the controller cannot do without have told what there is.
+    pub(super) async fn synced(&self) {
+        let required: Vec<_> = {
+            let entries = self.entries.lock();
+            entries.all.values().filter(|entry| entry.required).cloned().collect()
+        };
+        for entry in required {
+            let mut standing = entry.standing.subscribe();
+            // The sender lives in the entry.
+            let _ =
+                standing.wait_for(|standing| matches!(standing.phase, Phase::Synced | Phase::Ended)).await;
+        }
+    }
+
+    /// Runs the sources, those that come later included, until dropped. Returns what went wrong with one that the controller
+    /// cannot do without: that is synced within `limit`, or has failed.
+    pub(super) async fn run(&self, inbox: &Inbox<R>, limit: Duration) -> BoxError {
+        let mut changed = self.changed.subscribe();
+        let mut tasks = JoinSet::new();
+        let mut running: BTreeMap<u64, AbortHandle> = BTreeMap::new();
+        loop {
+            {
+                let entries = self.entries.lock();
+                running.retain(|id, task| {
+                    entries.all.contains_key(id) || {
+                        task.abort();
+                        false
+                    }
+                });
+                for (id, entry) in &entries.all {
+                    running.entry(*id).or_insert_with(|| {
+                        let run = Run::begin(Arc::clone(entry), inbox.clone());
+                        tasks.spawn(async move { run.until_it_ends(limit).await })
+                    });
+                }
+            }
+            tokio::select! {
+                changed = changed.changed() => {
+                    let _ = changed; // the sender lives in `self`
+                }
+                Some(ended) = tasks.join_next() => match ended {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => return error,
+                    // One that was removed is aborted.
+                    Err(end) => if let Ok(panic) = end.try_into_panic() {
+                        std::panic::resume_unwind(panic);
+                    },
+                },
+            }
+        }
+    }
+}
+
+/// One run of a source. Dropping it says that the source does not run any more.
+struct Run<R: Request> {
+    entry: Arc<Entry<R>>,
+    inbox: Inbox<R>,
+    number: u64,
+}
+
+impl<R: Request> Run<R> {
+    fn begin(entry: Arc<Entry<R>>, inbox: Inbox<R>) -> Self {
+        let number = entry.standing.borrow().run + 1;
+        entry.standing.send_replace(Standing { run: number, phase: Phase::Waiting });
+        Self { entry, inbox, number }
+    }
+
+    async fn until_it_ends(self, limit: Duration) -> Result<(), BoxError> {
+        let entry = &self.entry;
+        loop {
+            tracing::info!(
+                controller = &*self.inbox.controller,
+                source = &*entry.name,
+                "starting EventSource"
+            );
+            match self.once(limit).await {
+                Err(error) if !entry.required => {
+                    self.complain(&error);
+                    sleep(RETRY).await;
+                }
+                Err(error) => return Err(error),
+                Ok(()) => {
+                    tracing::info!(
+                        controller = &*self.inbox.controller,
+                        source = &*entry.name,
+                        "EventSource ended"
+                    );
+                    self.enter(Phase::Ended);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    async fn once(&self, limit: Duration) -> Result<(), BoxError> {
+        let Entry { source, name, standing, required } = &*self.entry;
+        let (entry, number) = (Arc::clone(&self.entry), self.number);
+        let set_synced = Arc::new(move || entry.enter(number, Phase::Synced));
+        let sink = Sink::new(self.inbox.clone(), Arc::clone(name), set_synced);
+        let run = async {
+            let ended = recovered(Arc::clone(source).run(sink)).await;
+            ended.unwrap_or_else(|panic| Err(format!("it panicked: {panic}").into())).map_err(|error| {
+                match error.downcast::<Error>() {
+                    Ok(own) => own as BoxError,
+                    Err(source) => {
+                        Error::Source { name: name.to_string(), controller: self.controller(), source }.into()
+                    }
+                }
+            })
+        };
+        let mut run = Box::pin(run);
+        if !source.signals_synced() {
+            self.enter(Phase::Synced);
+        }
+        let mut standing = standing.subscribe();
+        tokio::select! {
+            // An end first: it says more than what was told before it.
+            biased;
+            ended = &mut run => return ended,
+            // The sender lives in the entry.
+            _ = standing.wait_for(|standing| standing.phase == Phase::Synced) => {}
+            () = sleep(limit) => {
+                let reason = source.trouble().unwrap_or_else(|| "it has not said that it is".to_owned());
+                let (name, controller) = (name.to_string(), self.controller());
+                let late = Error::SourceSync { name, controller, timeout: limit, reason }.into();
+                if *required {
+                    return Err(late);
+                }
+                self.complain(&late);
+            }
+        }
+        run.await
+    }
+
+    fn controller(&self) -> String {
+        self.inbox.controller.to_string()
+    }
+
+    fn complain(&self, error: &BoxError) {
+        let name = &*self.entry.name;
+        tracing::error!(
+            controller = &*self.inbox.controller,
+            source = name,
+            "the controller goes on without: {error}"
+        );
+        self.enter(Phase::Failing(error.to_string()));
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.entry.enter(self.number, phase);
+    }
+}
+
+impl<R: Request> Drop for Run<R> {
+    fn drop(&mut self) {
+        self.enter(Phase::Idle);
+    }
+}
+
+impl<R: Request> Entry<R> {
+    /// Enters a phase, if the run of that number is the last one.
+    fn enter(&self, run: u64, phase: Phase) {
+        self.standing.send_if_modified(|standing| {
+            let enters = standing.run == run && standing.phase != Phase::Ended && standing.phase != phase;
+            if enters {
+                standing.phase = phase;
+            }
+            enters
+        });
+    }
+}

@@ -1,0 +1,92 @@
+use std::{fmt, sync::Arc};
+
+use tokio::sync::watch;
+
+use super::sources::{Phase, Sources, Standing};
+use crate::{reconcile::Request, source::DynSource};
+
+/// A source that was given to a controller after it was made. Dropping it changes nothing. Made by
+/// [`Handle::watch`](super::Handle::watch).
+///
+/// ```no_run
+/// # use controller_runtime::{MapMeta, ObjectKey, cache::Meta, controller::{self, NotSynced}, source::Kind};
+/// # use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
+/// # async fn example(controller: &controller::Handle<ObjectKey<Deployment>>) -> Result<(), NotSynced> {
+/// let secrets = Kind::<Secret, _>::new(MapMeta(|secret: &Meta| {
+///     secret.namespace().map(|namespace| ObjectKey::new(namespace, secret.name()))
+/// }));
+/// let watch = controller.watch(secrets);
+/// watch.synced().await?; // all secrets have been told
+/// // … later, when nobody needs them any more:
+/// watch.remove().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Watch {
+    name: Arc<str>,
+    standing: watch::Receiver<Standing>,
+    remove: Arc<dyn Fn() + Send + Sync>,
+}
+
+/// A source is not synced.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name} is not synced: {reason}")]
+#[non_exhaustive]
+pub struct NotSynced {
+    /// The name of the source.
+    pub name: String,
+    /// What went wrong.
+    pub reason: String,
+}
+
+impl Watch {
+    pub(super) fn new<R: Request>(sources: &Arc<Sources<R>>, source: Arc<dyn DynSource<R>>) -> Self {
+        let (id, name, standing) = sources.add(source);
+        let sources = Arc::clone(sources);
+        Self { name, standing, remove: Arc::new(move || sources.remove(id)) }
+    }
+
+    /// The name of the source.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Waits until the source has told what there is. Pending as long as the controller does not run.
+    ///
+    /// # Errors
+    ///
+    /// It failed, or has not told within [`cache_sync_timeout`](super::Options::cache_sync_timeout). The controller goes on
+    /// without, and the source is tried further.
+    pub async fn synced(&self) -> Result<(), NotSynced> {
+        let mut standing = self.standing.clone();
+        let decided = |standing: &Standing| !matches!(standing.phase, Phase::Idle | Phase::Waiting);
+        let phase = match standing.wait_for(decided).await {
+            Ok(standing) => standing.phase.clone(),
+            Err(_) => Phase::Failing("it was removed".to_owned()),
+        };
+        match phase {
+            Phase::Failing(reason) => Err(NotSynced { name: self.name.to_string(), reason }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the source away, and waits until it has ended. What it watched is watched no longer, if nobody else reads it.
+    /// What it has put into the queue stays there.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropping the future only ends the wait.
+    pub async fn remove(mut self) {
+        (self.remove)();
+        // An error says that nothing is left of it.
+        let _ = self.standing.wait_for(|standing| matches!(standing.phase, Phase::Idle | Phase::Ended)).await;
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,86 @@
+use std::fmt;
+
+use super::EventHandler;
+use crate::{cache::Lazy, enqueue::Enqueue, event::Event, object::Object, reconcile::Request};
+
+/// A function for each kind of event; what has none asks for nothing.
+///
+/// ```
+/// use controller_runtime::{Kind, ObjectKey, handler::Funcs};
+/// use k8s_openapi::api::core::v1::Node;
+///
+/// // Only nodes that go are of interest.
+/// let nodes: Kind<Node, ObjectKey<Node>> = Kind::new(Funcs::new().on_delete(|node, queue| queue.add(node.key())));
+/// ```
+#[must_use]
+pub struct Funcs<K: Object, R: Request> {
+    create: Box<OnOne<K, R>>,
+    update: Box<OnTwo<K, R>>,
+    delete: Box<OnOne<K, R>>,
+    generic: Box<OnOne<K, R>>,
+}
+
+type OnOne<K, R> = dyn Fn(&Lazy<K>, &Enqueue<'_, R>) + Send + Sync;
+type OnTwo<K, R> = dyn Fn(&Lazy<K>, &Lazy<K>, &Enqueue<'_, R>) + Send + Sync;
+
+impl<K: Object, R: Request> Funcs<K, R> {
+    /// Nothing is asked for.
+    pub fn new() -> Self {
+        Self {
+            create: Box::new(|_, _| {}),
+            update: Box::new(|_, _, _| {}),
+            delete: Box::new(|_, _| {}),
+            generic: Box::new(|_, _| {}),
+        }
+    }
+
+    /// Answers creates: given the object.
+    pub fn on_create(mut self, handle: impl Fn(&Lazy<K>, &Enqueue<'_, R>) + Send + Sync + 'static) -> Self {
+        self.create = Box::new(handle);
+        self
+    }
+
+    /// Answers updates: given the old state and the new one.
+    pub fn on_update(
+        mut self,
+        handle: impl Fn(&Lazy<K>, &Lazy<K>, &Enqueue<'_, R>) + Send + Sync + 'static,
+    ) -> Self {
+        self.update = Box::new(handle);
+        self
+    }
+
+    /// Answers deletes: given the last known state.
+    pub fn on_delete(mut self, handle: impl Fn(&Lazy<K>, &Enqueue<'_, R>) + Send + Sync + 'static) -> Self {
+        self.delete = Box::new(handle);
+        self
+    }
+
+    /// Answers what happens outside the API.
+    pub fn on_generic(mut self, handle: impl Fn(&Lazy<K>, &Enqueue<'_, R>) + Send + Sync + 'static) -> Self {
+        self.generic = Box::new(handle);
+        self
+    }
+}
+
+impl<K: Object, R: Request> Default for Funcs<K, R> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K: Object, R: Request> EventHandler<K, R> for Funcs<K, R> {
+    fn handle(&self, event: &Event<K>, queue: &Enqueue<'_, R>) {
+        match event {
+            Event::Create { object, .. } => (self.create)(object, queue),
+            Event::Update { old, new } => (self.update)(old, new, queue),
+            Event::Delete { object, .. } => (self.delete)(object, queue),
+            Event::Generic { object } => (self.generic)(object, queue),
+        }
+    }
+}
+
+impl<K: Object, R: Request> fmt::Debug for Funcs<K, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Funcs").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,149 @@
+//! Handlers: which requests an event asks for.
+//!
+//! A handler runs where the event is delivered, so it must not block; it adds requests to the queue, which keeps each
+//! of them once however often it is added.
+
+mod funcs;
+mod map;
+mod owner;
+
+use std::collections::BTreeSet;
+
+pub use self::{
+    funcs::Funcs,
+    map::{MapFn, MapMeta},
+    owner::ForOwner,
+};
+use crate::{
+    cache::Lazy,
+    enqueue::Enqueue,
+    event::Event,
+    object::{Object, ObjectKey},
+    reconcile::Request,
+};
+
+/// Turns events of kind `K` into requests of type `R`.
+///
+/// Implemented by every `Fn(&Event<K>, &Enqueue<R>)`:
+///
+/// ```
+/// use std::time::Duration;
+/// use controller_runtime::{Enqueue, Event, Kind, ObjectKey};
+/// use k8s_openapi::api::batch::v1::Job;
+///
+/// // Jobs are looked at when they come, and a minute after they are gone.
+/// let jobs: Kind<Job, ObjectKey<Job>> =
+///     Kind::new(|event: &Event<Job>, queue: &Enqueue<'_, ObjectKey<Job>>| match event {
+///         Event::Create { object, .. } => queue.add(object.key()),
+///         Event::Delete { object, .. } => queue.add_after(object.key(), Duration::from_secs(60)),
+///         _ => {}
+///     });
+/// ```
+#[doc(alias = "TypedEventHandler")]
+pub trait EventHandler<K: Object, R: Request>: Send + Sync + 'static {
+    /// Adds to `queue` what the event asks to be reconciled.
+    fn handle(&self, event: &Event<K>, queue: &Enqueue<'_, R>);
+}
+
+impl<K, R, F> EventHandler<K, R> for F
+where
+    K: Object,
+    R: Request,
+    F: Fn(&Event<K>, &Enqueue<'_, R>) + Send + Sync + 'static,
+{
+    fn handle(&self, event: &Event<K>, queue: &Enqueue<'_, R>) {
+        self(event, queue);
+    }
+}
+
+/// Requests the object itself: what a controller does with events of its own kind.
+#[derive(Debug, Clone, Copy, Default)]
+#[doc(alias = "EnqueueRequestForObject")]
+pub struct ForObject;
+
+impl<K: Object> EventHandler<K, ObjectKey<K>> for ForObject {
+    fn handle(&self, event: &Event<K>, queue: &Enqueue<'_, ObjectKey<K>>) {
+        queue.add(event.key());
+    }
+}
+
+/// Adds what is asked for by the states of the event, each request once.
+fn add_each<K: Object, R: Request>(
+    event: &Event<K>,
+    queue: &Enqueue<'_, R>,
+    ask: impl Fn(&Lazy<K>, &mut BTreeSet<R>),
+) {
+    let mut requests = BTreeSet::new();
+    for state in event.old().into_iter().chain([event.latest()]) {
+        ask(state, &mut requests);
+    }
+    for request in requests {
+        queue.add(request);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+    use kube_workqueue::Queue;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A ConfigMap of the name, with owners written as kind and name, the first of which is the controller.
+    fn map(name: &str, owners: &[(&str, &str)]) -> Lazy<ConfigMap> {
+        let reference = |(place, (kind, owner)): (usize, &(&str, &str))| {
+            json!({
+                "apiVersion": "apps/v1beta9", "kind": kind, "name": owner, "uid": owner, "controller": place == 0,
+            })
+        };
+        let owners: Vec<Value> = owners.iter().enumerate().map(reference).collect();
+        let map = json!({ "metadata": { "namespace": "a", "name": name, "ownerReferences": owners } });
+        Lazy::of(serde_json::from_value::<ConfigMap>(map).expect("a ConfigMap")).expect("it has a name")
+    }
+
+    /// What `handler` asks for, by name.
+    fn asked<O: Object>(
+        handler: &impl EventHandler<ConfigMap, ObjectKey<O>>,
+        event: &Event<ConfigMap>,
+    ) -> Vec<String> {
+        let queue = Queue::default();
+        handler.handle(event, &Enqueue::to(&queue));
+        let mut names: Vec<_> = queue.snapshot().map(|seen| seen.key.to_string()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn an_update_asks_for_the_owners_before_and_after_it() {
+        let old = map("x", &[("Deployment", "one"), ("Deployment", "other")]);
+        let new = map("x", &[("Deployment", "two"), ("ReplicaSet", "three")]);
+        let update = Event::Update { old, new };
+        assert_eq!(asked(&ForOwner::<Deployment>::controller(), &update), ["a/one", "a/two"]);
+        assert_eq!(asked(&ForOwner::<Deployment>::every(), &update), ["a/one", "a/other", "a/two"]);
+        assert_eq!(asked(&ForObject, &update), ["a/x"]);
+    }
+
+    #[test]
+    fn each_event_has_its_function_and_what_has_none_asks_for_nothing() {
+        let handler = Funcs::new()
+            .on_update(|old: &Lazy<ConfigMap>, _, queue| queue.add(old.key()))
+            .on_delete(|_, queue| queue.add(ObjectKey::<ConfigMap>::new("a", "deleted")));
+        let object = map("x", &[]);
+        let create = Event::Create { object: object.clone(), in_initial_list: false };
+        let update = Event::Update { old: map("old", &[]), new: object.clone() };
+        let delete = Event::Delete { object: object.clone(), state_unknown: false };
+        assert!(asked(&handler, &create).is_empty());
+        assert_eq!(asked(&handler, &update), ["a/old"]);
+        assert_eq!(asked(&handler, &delete), ["a/deleted"]);
+        assert!(asked(&handler, &Event::Generic { object }).is_empty());
+    }
+
+    #[test]
+    fn a_function_is_a_handler() {
+        let handler = |event: &Event<ConfigMap>, queue: &Enqueue<'_, ObjectKey<ConfigMap>>| {
+            queue.add(ObjectKey::new("b", event.meta().name()));
+        };
+        assert_eq!(asked(&handler, &Event::Generic { object: map("x", &[]) }), ["b/x"]);
+    }
+}

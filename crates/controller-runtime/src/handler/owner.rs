@@ -1,0 +1,90 @@
+use super::{EventHandler, add_each};
+use crate::{
+    cache::{Lazy, OwnerRef},
+    client::DynamicKind,
+    enqueue::Enqueue,
+    event::Event,
+    object::{Object, ObjectKey, OwnableBy, Scope, StaticObject},
+};
+use kube::core::DynamicObject;
+
+/// Requests the owner of kind `O`: what a controller does with events of objects it makes.
+///
+/// An update requests the owners named before and after it, so that an object that changes hands is noticed by both.
+/// Owners are matched by API group and kind, whatever the version. Which object of that name it is does not matter: one
+/// made anew has to look after what is left of the one before.
+#[doc(alias = "EnqueueRequestForOwner")]
+#[derive(Debug, Clone)]
+pub struct ForOwner<O: Object> {
+    owners: Owners,
+    info: O::DynamicType,
+    /// Whether owners are known to be in no namespace, although their type does not say so.
+    in_cluster: bool,
+}
+
+/// Which owner references count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owners {
+    Controller,
+    Every,
+}
+
+impl<O: StaticObject> ForOwner<O> {
+    /// Requests the owner that is marked as the controller.
+    #[must_use]
+    pub fn controller() -> Self {
+        Self { owners: Owners::Controller, info: (), in_cluster: false }
+    }
+
+    /// Requests every owner of the kind.
+    #[must_use]
+    #[doc(alias = "MatchEveryOwner")]
+    pub fn every() -> Self {
+        Self { owners: Owners::Every, ..Self::controller() }
+    }
+}
+
+impl ForOwner<DynamicObject> {
+    /// Requests the owner that is marked as the controller, and is of a kind known at run time.
+    #[must_use]
+    pub fn dynamic_controller(kind: &DynamicKind) -> Self {
+        let (info, in_cluster) = (kind.resource().clone(), !kind.is_namespaced());
+        Self { owners: Owners::Controller, info, in_cluster }
+    }
+
+    /// Requests every owner of a kind known at run time.
+    #[must_use]
+    pub fn every_dynamic(kind: &DynamicKind) -> Self {
+        Self { owners: Owners::Every, ..Self::dynamic_controller(kind) }
+    }
+}
+
+impl<O: Object> ForOwner<O> {
+    fn matches(&self, owner: &OwnerRef) -> bool {
+        owner.kind() == O::kind(&self.info)
+            && owner.group() == O::group(&self.info)
+            && (self.owners == Owners::Every || owner.is_controller())
+    }
+
+    fn key<K: Object>(&self, state: &Lazy<K>, owner: &OwnerRef) -> Option<ObjectKey<O>>
+    where
+        K::Scope: OwnableBy<O::Scope>,
+    {
+        if self.in_cluster {
+            return Some(ObjectKey::new(O::Scope::namespace(None)?, owner.name()));
+        }
+        state.key().owner(owner.name())
+    }
+}
+
+impl<K: Object, O: Object> EventHandler<K, ObjectKey<O>> for ForOwner<O>
+where
+    K::Scope: OwnableBy<O::Scope>,
+{
+    fn handle(&self, event: &Event<K>, queue: &Enqueue<'_, ObjectKey<O>>) {
+        add_each(event, queue, |state, requests| {
+            let owners = state.meta().owner_references().iter().filter(|owner| self.matches(owner));
+            requests.extend(owners.filter_map(|owner| self.key(state, owner)));
+        });
+    }
+}

@@ -1,0 +1,57 @@
+//! Running something with what a manager has, and not by the manager.
+
+use std::{future::Future, sync::Arc};
+
+use tokio::{task::JoinSet, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Error, Manager, RunContext, Runnable,
+    run::{FLUSH, own_or_named},
+};
+use crate::{clock::Clock, recorder::Recorder};
+
+impl Manager {
+    /// Runs `runnable` until it ends, which it is asked to when `shutdown` is done.
+    pub(crate) async fn run_alone(
+        &self,
+        runnable: &impl Runnable,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), Error> {
+        let mut rng = self.shared.options.rng();
+        let clock = Clock::start();
+        let instance = format!("{}-{:08x}", self.shared.options.name, rng.u32(..));
+        let kube = self.shared.client.kube().clone();
+        let (recorder, publisher) = Recorder::new(kube, instance, rng.fork(), clock);
+        let (mut publishing, last_events) = (JoinSet::new(), CancellationToken::new());
+        publishing.spawn(publisher.run(last_events.clone()));
+
+        let draining = CancellationToken::new();
+        let cx = RunContext {
+            manager: self.downgrade(),
+            draining: draining.clone(),
+            aborting: CancellationToken::new(),
+            ready: Arc::new(|| {}),
+            transitions: None,
+            recorder,
+            rng,
+            clock,
+        };
+        let work = runnable.start(cx);
+        let told = async {
+            shutdown.await;
+            draining.cancel();
+            std::future::pending().await
+        };
+        let ended = tokio::select! {
+            biased;
+            ended = work => ended,
+            ended = told => ended,
+        };
+        last_events.cancel();
+        if timeout(FLUSH, publishing.join_next()).await.is_err() {
+            tracing::warn!("events that waited to be written were lost at the end of {}", runnable.name());
+        }
+        ended.map_err(|error| own_or_named(error, &runnable.name()))
+    }
+}

@@ -1,0 +1,88 @@
+use std::fmt;
+
+use super::Predicate;
+use crate::{cache::Lazy, event::Event, object::Object};
+
+/// A function for each kind of event; what has none passes.
+///
+/// ```
+/// use controller_runtime::{Predicate, predicate::Funcs};
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// // Nothing of what is there already when the controller starts, and no updates without a new generation.
+/// let predicate: Funcs<Pod> = Funcs::new()
+///     .on_create(|_, in_initial_list| !in_initial_list)
+///     .on_update(|old, new| old.meta().generation() != new.meta().generation());
+/// # fn accepted(_: impl Predicate<Pod>) {}
+/// # accepted(predicate);
+/// ```
+#[must_use]
+pub struct Funcs<K: Object> {
+    create: Box<OnCreate<K>>,
+    update: Box<OnTwo<K>>,
+    delete: Box<OnOne<K>>,
+    generic: Box<OnOne<K>>,
+}
+
+type OnCreate<K> = dyn Fn(&Lazy<K>, bool) -> bool + Send + Sync;
+type OnOne<K> = dyn Fn(&Lazy<K>) -> bool + Send + Sync;
+type OnTwo<K> = dyn Fn(&Lazy<K>, &Lazy<K>) -> bool + Send + Sync;
+
+impl<K: Object> Funcs<K> {
+    /// Everything passes.
+    pub fn new() -> Self {
+        Self {
+            create: Box::new(|_, _| true),
+            update: Box::new(|_, _| true),
+            delete: Box::new(|_| true),
+            generic: Box::new(|_| true),
+        }
+    }
+
+    /// Decides on creates: given the object, and whether it was there already when the watch began.
+    pub fn on_create(mut self, passes: impl Fn(&Lazy<K>, bool) -> bool + Send + Sync + 'static) -> Self {
+        self.create = Box::new(passes);
+        self
+    }
+
+    /// Decides on updates: given the old state and the new one.
+    pub fn on_update(mut self, passes: impl Fn(&Lazy<K>, &Lazy<K>) -> bool + Send + Sync + 'static) -> Self {
+        self.update = Box::new(passes);
+        self
+    }
+
+    /// Decides on deletes: given the last known state.
+    pub fn on_delete(mut self, passes: impl Fn(&Lazy<K>) -> bool + Send + Sync + 'static) -> Self {
+        self.delete = Box::new(passes);
+        self
+    }
+
+    /// Decides on what happens outside the API.
+    pub fn on_generic(mut self, passes: impl Fn(&Lazy<K>) -> bool + Send + Sync + 'static) -> Self {
+        self.generic = Box::new(passes);
+        self
+    }
+}
+
+impl<K: Object> Default for Funcs<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K: Object> Predicate<K> for Funcs<K> {
+    fn test(&self, event: &Event<K>) -> bool {
+        match event {
+            Event::Create { object, in_initial_list } => (self.create)(object, *in_initial_list),
+            Event::Update { old, new } => (self.update)(old, new),
+            Event::Delete { object, .. } => (self.delete)(object),
+            Event::Generic { object } => (self.generic)(object),
+        }
+    }
+}
+
+impl<K: Object> fmt::Debug for Funcs<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Funcs").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,189 @@
+//! Predicates: which events are worth a reconcile.
+//!
+//! A predicate sees the event with the old and the new state and answers at once. Predicates are evaluated after the
+//! cache: what they refuse is not reconciled, but it is still watched and held in memory.
+//!
+//! Those here look at metadata alone ([`Meta`](crate::cache::Meta)), so that what they refuse is never decoded. Yours may
+//! decode ([`Lazy::object`](crate::Lazy::object)), and then decide what an object that does not fit its type is worth.
+//!
+//! A [`LabelSelector`] is a predicate that can do more: where nobody reads the kind as a whole, the API server sends only
+//! what it selects.
+
+mod changed;
+mod combine;
+mod funcs;
+mod labels;
+
+pub use self::{
+    changed::{AnnotationChanged, GenerationChanged, LabelChanged, ResourceVersionChanged},
+    combine::{And, Not, Or},
+    funcs::Funcs,
+};
+use crate::{
+    cache::LabelSelector,
+    event::{Event, MetaEvent},
+    object::Object,
+};
+
+/// Decides whether an event passes on to the handler.
+///
+/// Implemented by every `Fn(&Event<K>) -> bool`, and combined with [`And`], [`Or`] and [`Not`]. Refuse updates, and other
+/// events only with a good reason: a predicate that swallows deletes makes a controller miss them for good.
+///
+/// ```
+/// use controller_runtime::{Event, Predicate, predicate::{GenerationChanged, LabelChanged, Or}};
+/// use k8s_openapi::api::apps::v1::Deployment;
+///
+/// fn accepted(_: impl Predicate<Deployment>) {}
+///
+/// accepted(|event: &Event<Deployment>| event.meta().labels().get("app").is_some());
+/// accepted(|event: &Event<Deployment>| event.latest().object().is_ok_and(|deployment| deployment.spec.is_some()));
+/// accepted(Or(GenerationChanged, LabelChanged));
+/// ```
+pub trait Predicate<K: Object>: Send + Sync + 'static {
+    /// Whether the event passes.
+    fn test(&self, event: &Event<K>) -> bool;
+
+    /// Labels that every object has of which an event passes, before or after it. Default: none in particular.
+    ///
+    /// A watch uses it to ask the API server for those alone, if nobody reads the others.
+    fn required_labels(&self) -> LabelSelector {
+        LabelSelector::default()
+    }
+}
+
+impl<K: Object, F: Fn(&Event<K>) -> bool + Send + Sync + 'static> Predicate<K> for F {
+    fn test(&self, event: &Event<K>) -> bool {
+        self(event)
+    }
+}
+
+/// A predicate on events of any kind: what [`with_event_filter`](crate::ControllerBuilder::with_event_filter) takes.
+///
+/// Implemented by every `Fn(&MetaEvent) -> bool`, by the predicates here, and by what combines such.
+///
+/// ```
+/// use controller_runtime::{MetaEvent, predicate::{And, EventFilter, ResourceVersionChanged}};
+///
+/// fn accepted(_: impl EventFilter) {}
+///
+/// // Nothing of what is being deleted, and no resyncs.
+/// accepted(And(ResourceVersionChanged, |event: &MetaEvent<'_>| !event.latest().is_deleting()));
+/// ```
+pub trait EventFilter: Send + Sync + 'static {
+    /// Whether the event passes.
+    fn passes(&self, event: &MetaEvent<'_>) -> bool;
+}
+
+impl<F: Fn(&MetaEvent<'_>) -> bool + Send + Sync + 'static> EventFilter for F {
+    fn passes(&self, event: &MetaEvent<'_>) -> bool {
+        self(event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::apps::v1::Deployment;
+    use serde_json::json;
+
+    use super::*;
+    use crate::cache::Lazy;
+
+    fn deployment(metadata: &serde_json::Value) -> Lazy<Deployment> {
+        let mut deployment: Deployment =
+            serde_json::from_value(json!({ "metadata": metadata })).expect("a deployment");
+        deployment.metadata.namespace = Some("default".to_owned());
+        deployment.metadata.name = Some("web".to_owned());
+        Lazy::of(deployment).expect("it has a name")
+    }
+
+    fn update(old: &serde_json::Value, new: &serde_json::Value) -> Event<Deployment> {
+        Event::Update { old: deployment(old), new: deployment(new) }
+    }
+
+    #[test]
+    fn each_predicate_passes_only_updates_of_its_own_part() {
+        let status = update(
+            &json!({ "generation": 1, "resourceVersion": "1" }),
+            &json!({ "generation": 1, "resourceVersion": "2" }),
+        );
+        assert!(!GenerationChanged.test(&status));
+        assert!(ResourceVersionChanged.test(&status));
+        assert!(!LabelChanged.test(&status));
+        assert!(!AnnotationChanged.test(&status));
+
+        let spec = update(&json!({ "generation": 1 }), &json!({ "generation": 2 }));
+        assert!(GenerationChanged.test(&spec));
+
+        let labels = update(&json!({}), &json!({ "labels": { "a": "b" } }));
+        assert!(LabelChanged.test(&labels));
+        assert!(!AnnotationChanged.test(&labels));
+
+        let annotations = update(&json!({ "annotations": { "a": "b" } }), &json!({}));
+        assert!(AnnotationChanged.test(&annotations));
+        assert!(!LabelChanged.test(&annotations));
+    }
+
+    #[test]
+    fn creates_deletes_and_generics_always_pass() {
+        let object = deployment(&json!({ "generation": 1 }));
+        for event in [
+            Event::Create { object: object.clone(), in_initial_list: true },
+            Event::Delete { object: object.clone(), state_unknown: false },
+            Event::Generic { object },
+        ] {
+            assert!(GenerationChanged.test(&event), "{event:?}");
+            assert!(LabelChanged.test(&event), "{event:?}");
+        }
+    }
+
+    #[test]
+    fn and_or_not_combine() {
+        let event = update(&json!({ "generation": 1 }), &json!({ "generation": 2 }));
+        assert!(!And(GenerationChanged, LabelChanged).test(&event));
+        assert!(Or(GenerationChanged, LabelChanged).test(&event));
+        assert!(Not(LabelChanged).test(&event));
+    }
+
+    #[test]
+    fn what_filters_all_kinds_tells_the_same_as_the_predicate() {
+        let event = update(&json!({ "generation": 1 }), &json!({ "generation": 2 }));
+        assert!(And(GenerationChanged, Not(LabelChanged)).passes(&event.meta_event()));
+        assert!(!Or(AnnotationChanged, LabelChanged).passes(&event.meta_event()));
+        assert!(!And(GenerationChanged, |_: &MetaEvent<'_>| false).passes(&event.meta_event()));
+    }
+
+    #[test]
+    fn a_selector_passes_what_it_selects_and_what_it_selected_before() {
+        let selector: LabelSelector = "app=web".parse().expect("a selector");
+        let (web, other) = (json!({ "labels": { "app": "web" } }), json!({ "labels": { "app": "db" } }));
+        assert!(selector.test(&update(&other, &web)));
+        assert!(selector.test(&update(&web, &other)));
+        assert!(!selector.test(&update(&other, &other)));
+        assert!(!selector.test(&Event::Delete { object: deployment(&other), state_unknown: false }));
+        assert!(selector.test(&Event::Create { object: deployment(&web), in_initial_list: true }));
+    }
+
+    #[test]
+    fn only_what_must_hold_is_required_of_labels() {
+        let labels = |text: &str| text.parse::<LabelSelector>().expect("a selector");
+        let required = |predicate: &dyn Predicate<Deployment>| predicate.required_labels().to_string();
+        assert_eq!(required(&labels("a=1")), "a=1");
+        assert_eq!(required(&And(labels("a=1"), And(GenerationChanged, labels("b")))), "a=1,b");
+        assert_eq!(required(&Or(labels("a=1"), labels("b"))), "");
+        assert_eq!(required(&Not(labels("a=1"))), "");
+    }
+
+    #[test]
+    fn functions_decide_on_their_kind_of_event_and_others_pass() {
+        let object = deployment(&json!({ "generation": 1 }));
+        let funcs = Funcs::new()
+            .on_create(|_, in_initial_list| !in_initial_list)
+            .on_update(|old: &Lazy<Deployment>, new| old.meta().generation() != new.meta().generation());
+        assert!(!funcs.test(&Event::Create { object: object.clone(), in_initial_list: true }));
+        assert!(funcs.test(&Event::Create { object: object.clone(), in_initial_list: false }));
+        assert!(!funcs.test(&Event::Update { old: object.clone(), new: object.clone() }));
+        assert!(funcs.test(&Event::Delete { object: object.clone(), state_unknown: false }));
+        assert!(funcs.test(&Event::Generic { object }));
+    }
+}

@@ -1,0 +1,155 @@
+use std::{fmt, sync::Arc};
+
+use kube::core::ApiResource;
+
+use super::{Sink, Source, rules::Rules};
+use crate::{
+    cache::{Cache, Cached, Forbidden, LabelSelector},
+    client::DynamicKind,
+    handler::EventHandler,
+    manager::{self, BoxError},
+    object::{Object, StaticObject},
+    predicate::Predicate,
+    reconcile::Request,
+};
+
+/// All changes of one kind, through a cache.
+///
+/// Any number of controllers share one watch of the kind. A predicate or handler that panics costs its controller the
+/// event, which is logged as an error; everything else goes on.
+///
+/// ```
+/// use controller_runtime::{Kind, MapFn, ObjectKey, predicate::LabelChanged};
+/// use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+///
+/// // ConfigMaps named like a Deployment reconcile it, when their labels change.
+/// let source: Kind<ConfigMap, ObjectKey<Deployment>> =
+///     Kind::new(MapFn(|map: &ConfigMap| {
+///         ObjectKey::of(map).map(|key| ObjectKey::new(key.namespace().unwrap_or_default(), key.name()))
+///     }))
+///     .with_predicate(LabelChanged);
+/// ```
+///
+/// Of `kube::core::PartialObjectMeta<K>` in place of `K` only metadata are watched and held.
+pub struct Kind<K: Object, R: Request> {
+    open: Box<Open<K>>,
+    name: Option<String>,
+    rules: Rules<K, R>,
+}
+
+/// Takes a cache, of objects with such labels if those are enough.
+type Open<K> = dyn FnOnce(&Cache, &LabelSelector) -> Cached<K> + Send;
+
+impl<K: StaticObject, R: Request> Kind<K, R> {
+    /// Hands every change of the kind to `handler`, as the manager's cache tells of it: of all objects, unless the kind has
+    /// another default ([`CacheBuilder::as_default`](crate::cache::CacheBuilder::as_default)).
+    pub fn new(handler: impl EventHandler<K, R>) -> Self {
+        Self::opened_by(|cache, required| cache.of_kind_with::<K>(&(), required), handler)
+    }
+}
+
+impl<K: Object<DynamicType = ApiResource>, R: Request> Kind<K, R> {
+    /// The same of a kind known at run time: `K` is `kube::core::DynamicObject`, or `PartialObjectMeta<DynamicObject>` for
+    /// metadata alone.
+    pub fn dynamic(kind: &DynamicKind, handler: impl EventHandler<K, R>) -> Self {
+        let resource = kind.resource().clone();
+        Self::opened_by(move |cache, required| cache.of_kind_with::<K>(&resource, required), handler)
+    }
+}
+
+impl<K: Object, R: Request> Kind<K, R> {
+    /// Hands every change of what `cached` holds to `handler`: of some namespaces, of what a selector selects, or of
+    /// another cluster.
+    ///
+    /// The cache of another cluster is one of another [`Manager`](crate::Manager), which has to run as well.
+    ///
+    /// ```no_run
+    /// # use controller_runtime::{ForObject, Kind, Manager, ObjectKey};
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # fn example(manager: &Manager) -> Result<(), controller_runtime::cache::BuildError> {
+    /// let mine = manager.cache().of::<Pod>().fields("spec.nodeName=worker-1").build()?;
+    /// let source: Kind<Pod, ObjectKey<Pod>> = Kind::of(&mine, ForObject);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn of(cached: &Cached<K>, handler: impl EventHandler<K, R>) -> Self {
+        let cached = cached.clone();
+        Self::opened_by(|_, _| cached, handler)
+    }
+
+    fn opened_by(
+        open: impl FnOnce(&Cache, &LabelSelector) -> Cached<K> + Send + 'static,
+        handler: impl EventHandler<K, R>,
+    ) -> Self {
+        Self { open: Box::new(open), name: None, rules: Rules::new(handler) }
+    }
+
+    /// Watches through `cached` instead, as [`Kind::of`] does.
+    #[must_use]
+    pub(crate) fn through(mut self, cached: &Cached<K>) -> Self {
+        let cached = cached.clone();
+        self.open = Box::new(|_, _| cached);
+        self
+    }
+
+    /// Hands on only what `predicate` passes, in addition to the predicates given before.
+    ///
+    /// Of what a [`LabelSelector`] selects the API server sends nothing else, if nobody else reads the kind as a whole by
+    /// the time the source is given to a controller.
+    #[must_use]
+    pub fn with_predicate(mut self, predicate: impl Predicate<K>) -> Self {
+        self.rules.add(predicate);
+        self
+    }
+
+    /// Names the source, in messages and causes. Default: the resource, e.g. `deployments.apps`.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Declares the kind to the cache, which from now on holds it.
+    pub(crate) fn attach(self, cache: &Cache) -> Attached<K, R> {
+        let Self { open, name, rules } = self;
+        let cached = open(cache, &rules.required_labels());
+        let name = name.unwrap_or_else(|| cached.resource_name());
+        Attached { cached, name: Arc::from(name), rules: Arc::new(rules) }
+    }
+}
+
+impl<K: Object, R: Request> fmt::Debug for Kind<K, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kind").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A kind that a cache holds.
+pub(crate) struct Attached<K: Object, R: Request> {
+    cached: Cached<K>,
+    name: Arc<str>,
+    rules: Arc<Rules<K, R>>,
+}
+
+impl<K: Object, R: Request> Source<R> for Attached<K, R> {
+    fn name(&self) -> String {
+        self.name.to_string()
+    }
+
+    async fn run(&self, sink: Sink<R>) -> Result<(), BoxError> {
+        let readable = self.cached.readable().await;
+        readable.map_err(|Forbidden { resource, rule }| manager::Error::Forbidden { resource, rule })?;
+        let (rules, to) = (Arc::clone(&self.rules), sink.clone());
+        let _subscription = self.cached.subscribe(move |event| to.receive(event, &*rules));
+        sink.set_synced();
+        std::future::pending().await
+    }
+
+    fn signals_synced(&self) -> bool {
+        true
+    }
+
+    fn trouble(&self) -> Option<String> {
+        Some(self.cached.trouble().unwrap_or_else(|| "the API server has not answered yet".to_owned()))
+    }
+}

@@ -1,0 +1,34 @@
+use crate::{
+    cache::LabelSelector, enqueue::Enqueue, event::Event, handler::EventHandler, object::Object,
+    predicate::Predicate, reconcile::Request,
+};
+
+/// What becomes of the events of a source: those that all predicates pass go to the handler.
+pub(super) struct Rules<K: Object, R: Request> {
+    handler: Box<dyn EventHandler<K, R>>,
+    predicates: Vec<Box<dyn Predicate<K>>>,
+}
+
+impl<K: Object, R: Request> Rules<K, R> {
+    pub(super) fn new(handler: impl EventHandler<K, R>) -> Self {
+        Self { handler: Box::new(handler), predicates: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, predicate: impl Predicate<K>) {
+        self.predicates.push(Box::new(predicate));
+    }
+
+    /// Labels that every object has of which an event goes to the handler.
+    pub(super) fn required_labels(&self) -> LabelSelector {
+        let required = self.predicates.iter().map(|predicate| predicate.required_labels());
+        required.fold(LabelSelector::default(), LabelSelector::and)
+    }
+}
+
+impl<K: Object, R: Request> EventHandler<K, R> for Rules<K, R> {
+    fn handle(&self, event: &Event<K>, queue: &Enqueue<'_, R>) {
+        if self.predicates.iter().all(|predicate| predicate.test(event)) {
+            self.handler.handle(event, queue);
+        }
+    }
+}

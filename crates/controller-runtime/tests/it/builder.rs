@@ -1,0 +1,325 @@
+//! What the builder and the options of a controller say.
+
+use std::{
+    future::pending,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    task::Poll,
+    time::Duration,
+};
+
+use controller_runtime::{
+    Action, Builder, Client, Context, Manager, ObjectKey, ObjectReconciler, Reconciler,
+    controller::{Config, Options},
+    manager, reconcile,
+    source::{Requests, from_fn},
+    workqueue::{Priority, Queue},
+};
+use kube_envtest::Environment;
+use tokio::time::Instant;
+
+use crate::support::{NoteAll, Notes, Running, Widget, environment, key, manager, settle, widget};
+
+fn client(env: &Environment) -> Client {
+    Client::new(env.client(), "test")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_needs_a_name_and_a_source() {
+    let env = environment().await;
+    let manager = manager(&env);
+    let builder = || Builder::managed_by(&manager).for_requests::<u32>("numbers");
+    let error = builder().complete(NoteAll::new()).unwrap_err().to_string();
+    assert_eq!(error, "controller numbers has no source: give it one with `watches` or `watches_raw_source`");
+    let source = || Requests::stream("none", futures::stream::empty());
+    let error = builder().named("").watches_raw_source(source()).complete(NoteAll::new()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "a controller needs a name, for its metrics and log: give it one with `named`"
+    );
+    builder().watches_raw_source(source()).complete(NoteAll::new()).unwrap();
+    let skip = || Options::default().skip_name_validation(true);
+    let second =
+        builder().watches_raw_source(source()).with_options(skip()).complete(NoteAll::new()).unwrap();
+    builder().watches_raw_source(source()).complete(NoteAll::new()).unwrap_err();
+
+    let shown =
+        |manager: &Manager| manager.metrics().encode().matches("workqueue_depth{name=\"numbers\"").count();
+    assert_eq!(shown(&manager), 3, "two of one name are one, in three classes");
+    second.remove().await;
+    assert_eq!(shown(&manager), 3, "the first one is there");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_reconciler_is_given_objects_and_never_hears_of_those_that_are_gone() {
+    struct Sizes(Arc<Mutex<Vec<i32>>>);
+    impl ObjectReconciler for Sizes {
+        type Object = Widget;
+        async fn reconcile(&self, widget: Arc<Widget>, _: &Context) -> Result<Action, reconcile::Error> {
+            self.0.lock().unwrap().push(widget.spec.size);
+            Ok(Action::done())
+        }
+    }
+    let env = environment().await;
+    let (manager, sizes) = (manager(&env), Arc::<Mutex<Vec<i32>>>::default());
+    let reconciler = reconcile::as_reconciler(manager.cached(), Sizes(Arc::clone(&sizes)));
+    let handle = Builder::managed_by(&manager).for_kind::<Widget>().complete(reconciler).unwrap();
+    let _running = Running::start(manager).await;
+    let created = client(&env).create(&widget("a", 7)).await.unwrap();
+    settle().await;
+    client(&env).delete(&created).await.unwrap();
+    settle().await;
+    assert_eq!(*sizes.lock().unwrap(), [7]);
+    let runs = handle.explain(&key("a")).runs;
+    assert_eq!(runs.len(), 2, "the delete was reconciled, and found nothing to do");
+    assert!(runs.iter().all(|run| !run.result.is_failure()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_is_a_reconciler() {
+    let env = environment().await;
+    let (manager, seen) = (manager(&env), Arc::<Mutex<Vec<String>>>::default());
+    let notes = Arc::clone(&seen);
+    let note = move |key: ObjectKey<Widget>, cx: Context| {
+        notes.lock().unwrap().push(format!("{key} ({})", cx.attempt()));
+        async move { if cx.attempt() == 0 { Err("once".into_error()) } else { Ok(Action::done()) } }
+    };
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(reconcile::from_fn(note)).unwrap();
+    let _running = Running::start(manager).await;
+    client(&env).create(&widget("a", 1)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(*seen.lock().unwrap(), ["default/a (0)", "default/a (1)"]);
+}
+
+/// Makes a retried error of a text.
+trait IntoError {
+    fn into_error(self) -> reconcile::Error;
+}
+
+impl IntoError for &str {
+    fn into_error(self) -> reconcile::Error {
+        reconcile::Error::new(self)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_manager_says_of_all_controllers_holds_unless_one_says_otherwise() {
+    let env = environment().await;
+    let workers = |count: usize| count.try_into().unwrap();
+    let config = Config::default()
+        .max_concurrent_reconciles(workers(2))
+        .group_kind_concurrency("Widget.example.com", workers(3));
+    let options = manager::Options::new("test").controller(config);
+    let manager = Manager::new(env.client(), options);
+    let builder = |name| Builder::managed_by(&manager).for_kind::<Widget>().named(name);
+    builder("by-kind").complete(Notes::done()).unwrap();
+    let own = Options::default().max_concurrent_reconciles(workers(4));
+    builder("own").with_options(own).complete(Notes::done()).unwrap();
+    let source = Requests::stream("none", futures::stream::empty::<u32>());
+    Builder::managed_by(&manager)
+        .for_requests("for-all")
+        .watches_raw_source(source)
+        .complete(NoteAll::new())
+        .unwrap();
+    let text = manager.metrics().encode();
+    for (name, workers) in [("by-kind", 3), ("own", 4), ("for-all", 2)] {
+        let line =
+            format!("controller_runtime_max_concurrent_reconciles{{controller=\"{name}\"}} {workers}\n");
+        assert!(text.contains(&line), "{line}{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_of_ones_own_is_used_under_the_controllers_name_and_metrics() {
+    let env = environment().await;
+    let (manager, notes) = (manager(&env), Notes::done());
+    let mine: Arc<Mutex<Option<Queue<ObjectKey<Widget>>>>> = Arc::default();
+    let made = Arc::clone(&mine);
+    let options = Options::default().new_queue(move |name, options| {
+        assert_eq!(name, "widget");
+        let queue = Queue::new(options);
+        *made.lock().unwrap() = Some(queue.clone());
+        queue
+    });
+    Builder::managed_by(&manager).for_kind::<Widget>().with_options(options).complete(notes.clone()).unwrap();
+    let _running = Running::start(manager.clone()).await;
+    mine.lock().unwrap().as_ref().unwrap().add(key("mine"));
+    settle().await;
+    assert_eq!(notes.names(), ["mine"]);
+    assert!(
+        manager.metrics().encode().contains("workqueue_adds_total{name=\"widget\",controller=\"widget\"} 1")
+    );
+}
+
+/// In Go a request of the initial list that asks to run again stays behind all others for good.
+#[tokio::test(start_paused = true)]
+async fn what_was_there_at_the_start_runs_behind_what_happens_but_not_for_ever() {
+    for classes in [true, false] {
+        let env = environment().await;
+        let (manager, first) = (manager(&env), AtomicUsize::new(0));
+        for name in ["a", "b", "c"] {
+            client(&env).create(&widget(name, 1)).await.unwrap();
+        }
+        let notes = NoteAll::<ObjectKey<Widget>>::new();
+        let noted = notes.clone();
+        // The first reconcile takes a second, in which something happens.
+        let slow = move |request: ObjectKey<Widget>, cx: Context| {
+            let (noted, wait) = (noted.clone(), first.fetch_add(1, SeqCst) == 0);
+            async move {
+                if wait {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+                noted.reconcile(&request, &cx).await
+            }
+        };
+        let options = Options::default().use_priority_queue(classes);
+        let handle = Builder::managed_by(&manager)
+            .for_kind::<Widget>()
+            .with_options(options)
+            .complete(reconcile::from_fn(slow))
+            .unwrap();
+        let _running = Running::start(manager).await;
+        settle().await;
+        client(&env).create(&widget("d", 1)).await.unwrap();
+        settle().await;
+        let standing = handle.explain(&key("b")).standing.to_string();
+        assert!(standing.contains(if classes { "class low" } else { "class normal" }), "{standing}");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let names: Vec<_> = notes.take().iter().map(|text| text.replace("Widget default/", "")).collect();
+        assert_eq!(names, if classes { ["a", "d", "b", "c"] } else { ["a", "b", "c", "d"] });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_action_may_name_the_class_of_the_next_run() {
+    let env = environment().await;
+    let manager = manager(&env);
+    let again = |_: &'static str, _| async {
+        Ok(Action::requeue_after(Duration::from_secs(60)).with_priority(Priority::High))
+    };
+    let mine: Arc<Mutex<Option<Queue<&'static str>>>> = Arc::default();
+    let made = Arc::clone(&mine);
+    let options = Options::default().new_queue(move |_, options| {
+        let queue = Queue::new(options);
+        *made.lock().unwrap() = Some(queue.clone());
+        queue
+    });
+    Builder::managed_by(&manager)
+        .for_requests("names")
+        .watches_raw_source(Requests::stream("one", futures::stream::iter(["x"])))
+        .with_options(options)
+        .complete(reconcile::from_fn(again))
+        .unwrap();
+    let _running = Running::start(manager).await;
+    settle().await;
+    let queue = mine.lock().unwrap().clone().unwrap();
+    assert_eq!(queue.snapshot().next().unwrap().priority, Priority::High);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unmanaged_controller_runs_when_told_with_the_managers_caches() {
+    let env = environment().await;
+    let (manager, notes) = (manager(&env), Notes::done());
+    let mut controller =
+        Builder::managed_by(&manager).for_kind::<Widget>().complete_unmanaged(notes.clone()).unwrap();
+    let handle = controller.handle();
+    let _running = Running::start(manager).await;
+    client(&env).create(&widget("a", 1)).await.unwrap();
+    settle().await;
+    assert!(notes.names().is_empty(), "nobody has told it to run");
+    for runs in 1..=2 {
+        controller.run(settle()).await.unwrap();
+        assert_eq!(notes.names().len(), runs);
+    }
+    assert_eq!(handle.explain(&key("a")).runs.len(), 2);
+    client(&env).create(&widget("b", 1)).await.unwrap();
+    settle().await;
+    assert_eq!(notes.names(), ["a", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unmanaged_controller_tells_what_went_wrong() {
+    let env = environment().await;
+    let manager = manager(&env);
+    let mut controller = Builder::managed_by(&manager)
+        .for_requests::<u32>("numbers")
+        .watches_raw_source(from_fn("broken", |_| async { Err("no route to it".into()) }))
+        .complete_unmanaged(NoteAll::new())
+        .unwrap();
+    let error = controller.run(pending()).await.unwrap_err();
+    assert_eq!(format!("{error:?}"), "source broken of controller numbers failed: no route to it");
+}
+
+/// Waits until it is told, and counts how often it is polled.
+struct Polled {
+    polls: Arc<AtomicUsize>,
+    go: Arc<tokio::sync::Notify>,
+}
+
+impl Reconciler for Polled {
+    type Request = u32;
+
+    async fn reconcile(&self, number: &u32, _: &Context) -> Result<Action, reconcile::Error> {
+        let mut waits =
+            std::pin::pin!(async { if *number == 0 { self.go.notified().await } else { pending().await } });
+        std::future::poll_fn(|cx| {
+            self.polls.fetch_add(1, SeqCst);
+            match waits.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(Ok(Action::done())),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await
+    }
+}
+
+/// kube-runtime 5.0 polls every running reconcile whenever one of them wakes.
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_that_goes_on_wakes_no_other() {
+    const IN_FLIGHT: usize = 500;
+    let env = environment().await;
+    let (manager, polls, go) = (manager(&env), Arc::<AtomicUsize>::default(), Arc::default());
+    let reconciler = Polled { polls: Arc::clone(&polls), go: Arc::clone(&go) };
+    let numbers = 0..u32::try_from(IN_FLIGHT).unwrap();
+    Builder::managed_by(&manager)
+        .for_requests("numbers")
+        .watches_raw_source(Requests::stream("numbers", futures::stream::iter(numbers)))
+        .with_options(Options::default().max_concurrent_reconciles(IN_FLIGHT.try_into().unwrap()))
+        .complete(reconciler)
+        .unwrap();
+    let _running = Running::start(manager).await;
+    settle().await;
+    assert_eq!(polls.load(SeqCst), IN_FLIGHT, "all are in flight");
+    go.notify_one();
+    settle().await;
+    assert_eq!(polls.load(SeqCst), IN_FLIGHT + 1);
+}
+
+/// In kube-runtime 5.0 a panic in one reconcile ends the whole controller.
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_one_reconcile_leaves_the_others_and_later_ones() {
+    let env = environment().await;
+    let manager = manager(&env);
+    let notes = Notes::new(|key, _| {
+        assert!(key.name() != "bad", "a bug");
+        Ok(Action::done())
+    });
+    let options = Options::default().max_concurrent_reconciles(4.try_into().unwrap());
+    Builder::managed_by(&manager).for_kind::<Widget>().with_options(options).complete(notes.clone()).unwrap();
+    let running = Running::start(manager).await;
+    for name in ["bad", "a", "b"] {
+        client(&env).create(&widget(name, 1)).await.unwrap();
+    }
+    settle().await;
+    client(&env).create(&widget("c", 1)).await.unwrap();
+    settle().await;
+    let mut names = notes.names();
+    names.sort();
+    names.dedup();
+    assert_eq!(names, ["a", "b", "bad", "c"]);
+    let stopping = Instant::now();
+    running.stop().await.unwrap();
+    assert_eq!(stopping.elapsed(), Duration::ZERO);
+}

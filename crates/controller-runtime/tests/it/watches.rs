@@ -1,0 +1,353 @@
+//! What is asked of the API server for a watch, and watches that come and go.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use controller_runtime::{
+    Builder, Cached, Client, ForOwner, Kind, Manager, MapMeta, ObjectKey,
+    cache::{LabelSelector, Meta},
+    client::DynamicKind,
+    manager::Options,
+    set_controller_reference,
+    source::from_fn,
+};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::core::{DynamicObject, PartialObjectMeta};
+use kube_envtest::{Environment, eventually};
+use serde_json::json;
+
+use crate::{
+    faults::{Fault, faulty},
+    support::{NoteAll, Notes, Running, Widget, config_map, environment, key, manager, settle, widget},
+};
+
+fn client(env: &Environment) -> Client {
+    Client::new(env.client(), "test")
+}
+
+/// A manager, and the lists and watches of a resource that it asks for: each `metadata` or `whole`, and its selector.
+fn watched(env: &Environment, resource: &'static str) -> (Manager, Arc<Mutex<Vec<String>>>) {
+    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+    let notes = Arc::clone(&asked);
+    let client = faulty(env.client(), move |seen| {
+        if seen.is_about(resource) && !seen.path.contains('?') {
+            return Fault::Pass; // a request about one object
+        }
+        if seen.is_about(resource) && seen.method == "GET" {
+            let selector = seen.path.split(['?', '&']).find_map(|part| part.strip_prefix("labelSelector="));
+            let form = if seen.accept.contains("PartialObjectMetadata") { "metadata" } else { "whole" };
+            let text = format!("{form} {}", selector.unwrap_or("all"));
+            let mut notes = notes.lock().unwrap();
+            if !notes.contains(&text) {
+                notes.push(text);
+            }
+        }
+        Fault::Pass
+    });
+    (Manager::new(client, Options::new("test").seed(1)), asked)
+}
+
+fn labelled(name: &str, app: &str) -> ConfigMap {
+    let mut map = config_map(name);
+    map.metadata.labels = Some([("app".to_owned(), app.to_owned())].into());
+    map
+}
+
+fn same_name() -> MapMeta<impl Fn(&Meta) -> Option<ObjectKey<Widget>> + Send + Sync + 'static> {
+    MapMeta(|meta: &Meta| Some(key(meta.name())))
+}
+
+fn web() -> LabelSelector {
+    "app=web".parse().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_owned_objects_only_metadata_are_watched_unless_somebody_reads_the_rest() {
+    for read in [false, true] {
+        let env = environment().await;
+        let (manager, asked) = watched(&env, "configmaps");
+        let reader: Option<Cached<ConfigMap>> = read.then(|| manager.cached());
+        let notes = Notes::done();
+        Builder::managed_by(&manager)
+            .for_kind::<Widget>()
+            .owns::<ConfigMap>()
+            .complete(notes.clone())
+            .unwrap();
+        let _running = Running::start(manager.clone()).await;
+        let owner = client(&env).create(&widget("a", 1)).await.unwrap();
+        settle().await;
+        notes.clear();
+        let mut child = config_map("child");
+        set_controller_reference(&owner, &mut child).unwrap();
+        client(&env).create(&child).await.unwrap();
+        settle().await;
+        assert_eq!(notes.names(), ["a"]);
+        assert_eq!(*asked.lock().unwrap(), [if read { "whole all" } else { "metadata all" }]);
+        drop(reader);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_owner_is_reconciled_if_that_is_asked_for() {
+    let env = environment().await;
+    let (manager, notes) = (manager(&env), Notes::done());
+    Builder::managed_by(&manager)
+        .for_kind::<Widget>()
+        .watches(Kind::<ConfigMap, _>::new(ForOwner::every()))
+        .complete(notes.clone())
+        .unwrap();
+    let _running = Running::start(manager).await;
+    let mut child = config_map("child");
+    let reference = |name: &str, controller: bool| json!({ "apiVersion": "example.com/v2", "kind": "Widget", "name": name, "uid": name, "controller": controller });
+    child.metadata.owner_references =
+        Some(serde_json::from_value(json!([reference("a", true), reference("b", false)])).unwrap());
+    client(&env).create(&child).await.unwrap();
+    settle().await;
+    assert_eq!(notes.names(), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_metadata_watch_asks_for_metadata_alone() {
+    let env = environment().await;
+    let (manager, asked) = watched(&env, "configmaps");
+    let notes = Notes::done();
+    Builder::managed_by(&manager)
+        .for_kind::<Widget>()
+        .watches_metadata::<ConfigMap>(same_name())
+        .complete(notes.clone())
+        .unwrap();
+    let _running = Running::start(manager).await;
+    client(&env).create(&config_map("x")).await.unwrap();
+    settle().await;
+    assert_eq!(notes.names(), ["x"]);
+    assert_eq!(*asked.lock().unwrap(), ["metadata all"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_of_metadata_alone_is_one_of_a_kind() {
+    let env = environment().await;
+    let (manager, asked) = watched(&env, "configmaps");
+    let notes = NoteAll::<ObjectKey<PartialObjectMeta<ConfigMap>>>::new();
+    Builder::managed_by(&manager).for_kind::<PartialObjectMeta<ConfigMap>>().complete(notes.clone()).unwrap();
+    let _running = Running::start(manager).await;
+    client(&env).create(&config_map("x")).await.unwrap();
+    settle().await;
+    assert_eq!(notes.take(), ["ConfigMap default/x"]);
+    assert_eq!(*asked.lock().unwrap(), ["metadata all"]);
+}
+
+/// What is reconciled for ConfigMaps selected by a predicate, and what the API server is asked for.
+async fn selected(read: bool) -> (Vec<String>, Vec<String>) {
+    let env = environment().await;
+    let (manager, asked) = watched(&env, "configmaps");
+    let _reader: Option<Cached<ConfigMap>> = read.then(|| manager.cached());
+    let notes = Notes::done();
+    Builder::managed_by(&manager)
+        .for_kind::<Widget>()
+        .watches(Kind::<ConfigMap, _>::new(same_name()).with_predicate(web()))
+        .complete(notes.clone())
+        .unwrap();
+    for (name, app) in [("leaves", "web"), ("never", "db"), ("goes", "web")] {
+        client(&env).create(&labelled(name, app)).await.unwrap();
+    }
+    let _running = Running::start(manager).await;
+    settle().await;
+    let relabel = json!({ "metadata": { "labels": { "app": "db" } } });
+    for (name, patch) in
+        [("leaves", &relabel), ("leaves", &json!({ "data": { "a": "b" } })), ("never", &relabel)]
+    {
+        client(&env).merge_patch(&ObjectKey::<ConfigMap>::new("default", name), patch).await.unwrap();
+        settle().await;
+    }
+    for name in ["never", "goes"] {
+        let map = client(&env).get(&ObjectKey::<ConfigMap>::new("default", name)).await.unwrap().unwrap();
+        client(&env).delete(&map).any_version().await.unwrap();
+        settle().await;
+    }
+    let asked = asked.lock().unwrap().clone();
+    (notes.names(), asked)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_selector_is_the_api_servers_unless_somebody_reads_the_rest_and_means_the_same() {
+    let expected = ["goes", "leaves", "leaves", "goes"];
+    let (names, asked) = selected(false).await;
+    assert_eq!((names, asked), (expected.map(str::to_owned).to_vec(), vec!["whole app%3Dweb".to_owned()]));
+    let (names, asked) = selected(true).await;
+    assert_eq!((names, asked), (expected.map(str::to_owned).to_vec(), vec!["whole all".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_may_be_of_some_namespaces_and_the_controllers_own_kind_too() {
+    let env = environment().await;
+    let mut other = Namespace::default();
+    other.metadata.name = Some("other".to_owned());
+    client(&env).create(&other).await.unwrap();
+    let (manager, notes) = (manager(&env), NoteAll::<ObjectKey<Widget>>::new());
+    let maps = manager.cache().of::<ConfigMap>().namespaces(["other"]).labels("app=web").build().unwrap();
+    let widgets = manager.cache().of::<Widget>().fields("metadata.name=a").build().unwrap();
+    Builder::managed_by(&manager)
+        .for_kind::<Widget>()
+        .through(&widgets)
+        .watches(Kind::of(&maps, same_name()))
+        .complete(notes.clone())
+        .unwrap();
+    let _running = Running::start(manager).await;
+    for name in ["a", "b"] {
+        client(&env).create(&widget(name, 1)).await.unwrap();
+    }
+    for (name, namespace, app) in [("x", "other", "web"), ("y", "other", "db"), ("z", "default", "web")] {
+        let mut map = labelled(name, app);
+        map.metadata.namespace = Some(namespace.to_owned());
+        client(&env).create(&map).await.unwrap();
+    }
+    settle().await;
+    assert_eq!(notes.take(), ["Widget default/a", "Widget default/x"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn kinds_known_at_run_time_are_reconciled_owned_and_watched() {
+    let env = environment().await;
+    let widgets = client(&env).discover("example.com", "v1", "Widget").await.unwrap();
+    let maps = client(&env).discover("", "v1", "ConfigMap").await.unwrap();
+    let (manager, notes) = (manager(&env), NoteAll::<ObjectKey<DynamicObject>>::new());
+    let mapped = MapMeta(|meta: &Meta| Some(ObjectKey::<DynamicObject>::new(meta.namespace()?, "mapped")));
+    let secrets = DynamicKind::namespaced("", "v1", "Secret", "secrets");
+    let handle = Builder::managed_by(&manager)
+        .for_dynamic(&widgets)
+        .owns_dynamic(&maps)
+        .watches(Kind::<DynamicObject, _>::dynamic(&secrets, mapped))
+        .complete(notes.clone())
+        .unwrap();
+    assert_eq!(handle.name(), "widget");
+    let _running = Running::start(manager).await;
+    let owner = client(&env).create(&widget("a", 1)).await.unwrap();
+    settle().await;
+    assert_eq!(notes.take(), ["object default/a"]);
+    let mut child = config_map("child");
+    set_controller_reference(&owner, &mut child).unwrap();
+    client(&env).create(&child).await.unwrap();
+    settle().await;
+    assert_eq!(notes.take(), ["object default/a"]);
+    let mut secret = k8s_openapi::api::core::v1::Secret::default();
+    secret.metadata.namespace = Some("default".to_owned());
+    secret.metadata.name = Some("s".to_owned());
+    client(&env).create(&secret).await.unwrap();
+    settle().await;
+    assert_eq!(notes.take(), ["object default/mapped"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_scoped_owner_known_at_run_time_is_looked_for_in_the_cluster() {
+    let env = environment().await;
+    let namespaces = client(&env).discover("", "v1", "Namespace").await.unwrap();
+    let (manager, notes) = (manager(&env), NoteAll::<ObjectKey<DynamicObject>>::new());
+    Builder::managed_by(&manager)
+        .for_dynamic(&namespaces)
+        .with_predicate(|_: &controller_runtime::Event<DynamicObject>| false)
+        .owns::<ConfigMap>()
+        .complete(notes.clone())
+        .unwrap();
+    let _running = Running::start(manager).await;
+    let owner = client(&env).get(&ObjectKey::<Namespace>::new((), "default")).await.unwrap().unwrap();
+    let mut child = config_map("child");
+    set_controller_reference(&owner, &mut child).unwrap();
+    client(&env).create(&child).await.unwrap();
+    settle().await;
+    assert_eq!(notes.take(), ["object default"]);
+}
+
+/// Whether the manager has a cache of the resource.
+fn is_cached(manager: &Manager, resource: &str) -> bool {
+    manager.metrics().encode().contains(&format!("cache_objects{{resource=\"{resource}\""))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_is_added_and_taken_away_while_the_controller_runs() {
+    let env = environment().await;
+    client(&env).create(&config_map("before")).await.unwrap();
+    let (manager, notes) = (manager(&env), Notes::done());
+    let controller = Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
+    let _running = Running::start(manager.clone()).await;
+
+    let watch = controller.watch(Kind::<ConfigMap, _>::new(same_name()));
+    watch.synced().await.unwrap();
+    client(&env).create(&config_map("while")).await.unwrap();
+    settle().await;
+    assert_eq!(notes.names(), ["before", "while"]);
+    assert!(is_cached(&manager, "configmaps"));
+
+    let other = controller.watch(Kind::<ConfigMap, _>::new(MapMeta(|_: &Meta| [key("other")])));
+    other.synced().await.unwrap();
+    settle().await;
+    notes.clear();
+    watch.remove().await;
+    client(&env).create(&config_map("one")).await.unwrap();
+    settle().await;
+    assert_eq!(notes.names(), ["other"], "the other watch of the kind goes on");
+
+    other.remove().await;
+    settle().await;
+    assert!(!is_cached(&manager, "configmaps"), "nobody reads it any more");
+    client(&env).create(&config_map("after")).await.unwrap();
+    client(&env).create(&widget("a", 1)).await.unwrap();
+    settle().await;
+    assert_eq!(notes.names(), ["other", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_goes_with_its_controller_whoever_holds_its_handle() {
+    let env = environment().await;
+    let manager = manager(&env);
+    let controller = Builder::managed_by(&manager).for_kind::<Widget>().complete(Notes::done()).unwrap();
+    let _running = Running::start(manager.clone()).await;
+    let watch = controller.watch(Kind::<ConfigMap, _>::new(same_name()));
+    watch.synced().await.unwrap();
+    controller.clone().remove().await;
+    settle().await;
+    assert!(!is_cached(&manager, "configmaps") && !is_cached(&manager, "widgets.example.com"));
+    watch.remove().await;
+    drop(controller);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_served_when_it_is_watched_is_when_it_comes_and_holds_nobody_back() {
+    let env = Environment::builder().start().await.unwrap();
+    let (manager, notes) = (manager(&env), NoteAll::<&'static str>::new());
+    let options = controller_runtime::controller::Options::default();
+    let controller = Builder::managed_by(&manager)
+        .for_requests("names")
+        .watches_raw_source(from_fn(
+            "clock",
+            |sink: controller_runtime::source::Sink<&'static str>| async move {
+                loop {
+                    tokio::time::sleep(Duration::from_secs(100)).await;
+                    sink.add("tick");
+                }
+            },
+        ))
+        .with_options(options.cache_sync_timeout(Duration::from_secs(30)))
+        .complete(notes.clone())
+        .unwrap();
+    let _running = Running::start(manager).await;
+    let watch = controller.watch(Kind::<Widget, _>::new(MapMeta(|_: &Meta| ["widget"])));
+    let error = watch.synced().await.expect_err("there is no such kind").to_string();
+    assert!(
+        error.contains("source widgets.example.com of controller names is not synced after 30 s"),
+        "{error}"
+    );
+    assert!(error.contains("is its CustomResourceDefinition installed"), "{error}");
+    tokio::time::sleep(Duration::from_secs(80)).await;
+    assert_eq!(notes.take(), [r#""tick""#]);
+
+    let definition = <Widget as kube::CustomResourceExt>::crd();
+    kube_envtest::install_crds(&env.client(), &[definition]).await.unwrap();
+    client(&env).create(&widget("a", 1)).await.unwrap();
+    eventually(Duration::from_secs(60), async || watch.synced().await.map_err(|error| error.to_string()))
+        .await
+        .unwrap();
+    settle().await;
+    assert!(notes.take().contains(&r#""widget""#.to_owned()));
+}

@@ -1,0 +1,142 @@
+//! What the log says, under the names of Go's fields. A program of its own: it has one subscriber, which is there before
+//! anything is logged.
+#![expect(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+use std::{cell::RefCell, io, sync::Once, time::Duration};
+
+use controller_runtime::{
+    Action, Builder, Client, Context, Manager, ObjectKey, controller::Options, manager, reconcile,
+    source::Requests,
+};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube_envtest::Environment;
+use tracing::level_filters::LevelFilter;
+
+thread_local! {
+    /// What was logged in this thread: each test has one.
+    static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+struct ToThread;
+
+impl io::Write for ToThread {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        LOG.with_borrow_mut(|log| log.extend_from_slice(text));
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Begins to log.
+fn log() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let format = tracing_subscriber::fmt().with_ansi(false).without_time().with_target(false);
+        format.with_max_level(LevelFilter::DEBUG).with_writer(|| ToThread).init();
+    });
+    LOG.with_borrow_mut(Vec::clear);
+}
+
+/// The lines that contain `part`.
+fn lines(part: &str) -> Vec<String> {
+    let text = LOG.with_borrow(|log| String::from_utf8(log.clone()).unwrap());
+    text.lines().filter(|line| line.contains(part)).map(|line| line.trim_start().to_owned()).collect()
+}
+
+/// The line without its `reconcileID`, which is different each time.
+fn without_id(line: &str) -> String {
+    let (before, rest) = line.split_once(" reconcileID=").expect("it has a reconcileID");
+    let (id, after) = rest.split_once(' ').expect("more follows");
+    assert_eq!(id.len(), 36, "{line}");
+    format!("{before} {after}")
+}
+
+async fn start() -> (Environment, Manager) {
+    log();
+    let env = Environment::builder().start().await.unwrap();
+    let manager = Manager::new(env.client(), manager::Options::new("test").seed(1));
+    (env, manager)
+}
+
+async fn create_lease(env: &Environment) {
+    let mut lease = Lease::default();
+    lease.metadata.namespace = Some("default".to_owned());
+    lease.metadata.name = Some("a".to_owned());
+    Client::new(env.client(), "test").create(&lease).await.unwrap();
+}
+
+/// Runs the manager for a second after `work`.
+async fn run(manager: Manager, work: impl Future<Output = ()>) {
+    let ready = manager.ready();
+    let end = async {
+        ready.await.unwrap();
+        work.await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    };
+    manager.run(end).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_failure_is_one_line_with_the_fields_of_go_and_an_id_of_its_own() {
+    let (env, manager) = start().await;
+    let fails = |_: ObjectKey<Lease>, cx: Context| async move {
+        if cx.attempt() < 2 { Err(reconcile::Error::new("no luck")) } else { Ok(Action::done()) }
+    };
+    Builder::managed_by(&manager).for_kind::<Lease>().complete(reconcile::from_fn(fails)).unwrap();
+    run(manager, create_lease(&env)).await;
+
+    let fields = "controller=\"lease\" controllerGroup=\"coordination.k8s.io\" controllerKind=\"Lease\"";
+    let failures = lines("reconciler error");
+    let expected = |attempt: u32, retry: &str| {
+        format!(
+            "ERROR reconcile{{{fields} namespace=\"default\" name=\"a\" attempt={attempt}}}: \
+             reconciler error, retried in {retry}: no luck"
+        )
+    };
+    let seen: Vec<_> = failures.iter().map(|line| without_id(line)).collect();
+    assert_eq!(seen, [expected(0, "5ms"), expected(1, "10ms")]);
+    assert_ne!(failures[0].split("reconcileID=").nth(1), failures[1].split("reconcileID=").nth(1));
+    assert_eq!(lines("reconcile successful").len(), 1);
+
+    let source = "INFO starting EventSource controller=\"lease\" source=\"leases.coordination.k8s.io\"";
+    assert_eq!(lines("starting EventSource"), [source]);
+    for line in ["shutdown signal received, waiting for all workers to finish", "all workers finished"] {
+        assert_eq!(lines(line), [format!("INFO {line} {fields}")]);
+    }
+    assert_eq!(lines("starting workers").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_of_other_types_are_logged_by_their_debug_form() {
+    let (_env, manager) = start().await;
+    let done = |_: (u32, &'static str), _| async { Ok(Action::done()) };
+    Builder::managed_by(&manager)
+        .for_requests("numbers")
+        .watches_raw_source(Requests::stream("one", futures::stream::iter([(1, "x")])))
+        .complete(reconcile::from_fn(done))
+        .unwrap();
+    run(manager, async {}).await;
+    let seen: Vec<_> = lines("reconcile successful").iter().map(|line| without_id(line)).collect();
+    let line = r#"DEBUG reconcile{controller="numbers" request=(1, "x") attempt=0}: reconcile successful"#;
+    assert_eq!(seen, [line]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_span_of_ones_own_takes_the_place_of_the_default() {
+    let (env, manager) = start().await;
+    let options = Options::default().log_constructor(|key: &ObjectKey<Lease>, cx: &Context| {
+        tracing::info_span!("mine", lease = %key, attempt = cx.attempt())
+    });
+    let done = |_: ObjectKey<Lease>, _| async { Ok(Action::done()) };
+    Builder::managed_by(&manager)
+        .for_kind::<Lease>()
+        .with_options(options)
+        .complete(reconcile::from_fn(done))
+        .unwrap();
+    run(manager, create_lease(&env)).await;
+    let line = "DEBUG mine{lease=default/a attempt=0}: reconcile successful";
+    assert_eq!(lines("reconcile successful"), [line]);
+}
