@@ -1,0 +1,27 @@
+//! `cargo run -p external-source -- FOLDER`: makes a ConfigMap of each file in a folder, and keeps it so, on the cluster of
+//! your kubeconfig.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use controller_runtime::{Manager, manager::Flags};
+
+/// Makes a ConfigMap in namespace default of each file in a folder, and keeps it so.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Args {
+    /// The folder
+    folder: PathBuf,
+    #[command(flatten)]
+    manager: Flags,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let Args { folder, manager: flags } = Args::parse();
+    tracing_subscriber::fmt().with_max_level(flags.zap_log_level).init();
+    let options = flags.options("external-source", "external-source.example.com");
+    let manager = Manager::new(flags.client().await?, options);
+    external_source::add_to(&manager, &folder)?;
+    Ok(manager.run_until_signal().await?)
+}

@@ -1,0 +1,41 @@
+//! The controller against an API server in this process, in time that passes only while everybody waits.
+
+use std::{fs, time::Duration};
+
+use controller_runtime::{Manager, ObjectKey, manager::Options};
+use external_source::{NAMESPACE, add_to};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube_envtest::Environment;
+
+/// The text of a ConfigMap, if there is one.
+fn text(map: Option<&ConfigMap>) -> Option<&str> {
+    Some(map?.data.as_ref()?.get("text")?)
+}
+
+#[tokio::test(start_paused = true)]
+async fn config_maps_follow_files_that_come_change_and_go_and_other_hands_are_undone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("welcome.txt");
+    fs::write(&file, "hello").expect("a file");
+    let env = Environment::builder().start().await.expect("an API server starts");
+    let manager = Manager::new(env.client(), Options::new("test"));
+    add_to(&manager, folder.path()).expect("it is the only controller");
+
+    let (client, maps) = (manager.client(), manager.cached::<ConfigMap>());
+    let key = ObjectKey::new(NAMESPACE, "welcome.txt");
+    let until = async |wanted: Option<&str>| {
+        let is_so = |map: Option<&ConfigMap>| text(map) == wanted;
+        maps.until(&key, is_so, Duration::from_secs(10)).await.expect("it follows")
+    };
+    let play = async {
+        let map = until(Some("hello")).await.expect("a ConfigMap");
+        fs::write(&file, "hello again").expect("a change");
+        until(Some("hello again")).await;
+        client.delete(&*map).any_version().await.expect("somebody deletes it");
+        until(None).await;
+        until(Some("hello again")).await;
+        fs::remove_file(&file).expect("the file goes");
+        until(None).await;
+    };
+    manager.clone().run(play).await.expect("the manager stops when the play is over");
+}

@@ -1,0 +1,46 @@
+//! The controller against an API server in this process, in time that passes only while everybody waits: a day takes
+//! milliseconds, and delays are exact.
+
+use std::time::Duration;
+
+use controller_runtime::{Client, Manager, ObjectKey, manager::Options};
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+use kube_envtest::Environment;
+use metadata_watcher::{EXPIRES, add_to};
+use tokio::time::Instant;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A secret, with the time of its end if it has one.
+async fn create(client: &Client, name: &str, expires: Option<&str>) -> Secret {
+    let mut secret = Secret::default();
+    secret.metadata.namespace = Some("default".to_owned());
+    secret.metadata.name = Some(name.to_owned());
+    secret.metadata.annotations = expires.map(|time| [(EXPIRES.to_owned(), time.to_owned())].into());
+    client.create(&secret).await.expect("a new secret")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_goes_when_its_time_has_come_and_others_stay() {
+    let env = Environment::builder().start().await.expect("an API server starts");
+    let manager = Manager::new(env.client(), Options::new("test"));
+    add_to(&manager).expect("it is the only controller");
+    let (client, secrets) = (manager.client(), manager.cached::<Secret>());
+    let play = async {
+        let kept = create(&client, "kept", None).await;
+        create(&client, "broken", Some("soon")).await;
+        let now = kept.creation_timestamp().expect("it was created").0;
+        let in_an_hour = now.checked_add(HOUR).expect("a time").to_string();
+        create(&client, "goes", Some(&in_an_hour)).await;
+        let began = Instant::now();
+        let gone = |secret: Option<&Secret>| secret.is_none();
+        secrets.until(&ObjectKey::new("default", "goes"), gone, 2 * HOUR).await.expect("it goes");
+        // Timestamps of objects have whole seconds.
+        assert!(began.elapsed().abs_diff(HOUR) <= Duration::from_secs(1), "{:?}", began.elapsed());
+        let names: Vec<_> =
+            secrets.list_lazy().iter().map(|secret| secret.meta().name().to_owned()).collect();
+        assert_eq!(names, ["broken", "kept"]);
+    };
+    manager.clone().run(play).await.expect("the manager stops when the play is over");
+}

@@ -1,0 +1,104 @@
+//! `cargo run -p pod-labeller`: gives each pod that asks for it a label with its name, on the cluster of your kubeconfig.
+
+use clap::Parser;
+use controller_runtime::{
+    Action, Builder, Cached, Client, Context, Manager, ObjectKey, Reconciler,
+    client::ResultExt,
+    manager::{AddError, Flags},
+    reconcile,
+};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use serde_json::json;
+
+/// A pod with this annotation, whatever its value, …
+const ASKS: &str = "example.com/add-name-label";
+
+/// … has its name in this label, by which a Service can select it.
+const LABEL: &str = "example.com/pod-name";
+
+struct PodLabeller {
+    client: Client,
+    pods: Cached<Pod>,
+}
+
+impl Reconciler for PodLabeller {
+    type Request = ObjectKey<Pod>;
+
+    async fn reconcile(&self, key: &ObjectKey<Pod>, _: &Context) -> Result<Action, reconcile::Error> {
+        let Some(pod) = self.pods.get(key)? else { return Ok(Action::done()) }; // gone
+        let asks = pod.annotations().contains_key(ASKS);
+        let wanted = asks.then_some(key.name()).filter(|name| name.len() <= 63); // no label is longer
+        if pod.labels().get(LABEL).map(String::as_str) != wanted {
+            let patch = json!({ "metadata": { "labels": { LABEL: wanted } } }); // null takes it away
+            self.client.merge_patch(key, &patch).await.optional()?; // the pod may have gone meanwhile
+        }
+        Ok(Action::done())
+    }
+}
+
+fn add_to(manager: &Manager) -> Result<(), AddError> {
+    let labeller = PodLabeller { client: manager.client(), pods: manager.cached() };
+    Builder::managed_by(manager).for_kind::<Pod>().complete(labeller)?;
+    Ok(())
+}
+
+/// Gives each pod that is annotated with example.com/add-name-label the label example.com/pod-name.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Args {
+    #[command(flatten)]
+    manager: Flags,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let Args { manager: flags } = Args::parse();
+    tracing_subscriber::fmt().with_max_level(flags.zap_log_level).init();
+    let options = flags.options("pod-labeller", "pod-labeller.example.com");
+    let manager = Manager::new(flags.client().await?, options);
+    add_to(&manager)?;
+    Ok(manager.run_until_signal().await?)
+}
+
+/// An API server in this process, and time that passes only while everybody waits.
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use controller_runtime::manager::Options;
+    use kube_envtest::Environment;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_has_the_label_as_long_as_it_asks_for_it() {
+        let env = Environment::builder().start().await.expect("an API server starts");
+        let manager = Manager::new(env.client(), Options::new("test"));
+        add_to(&manager).expect("it is the only controller");
+        let (client, pods, key) =
+            (manager.client(), manager.cached(), ObjectKey::<Pod>::new("default", "web"));
+        let annotate = async |value: Option<&str>| {
+            let patch = json!({ "metadata": { "annotations": { ASKS: value } } });
+            client.merge_patch(&key, &patch).await.expect("a patch");
+        };
+        let until_labelled = async |wanted: Option<&str>| {
+            let labelled = |pod: Option<&Pod>| {
+                pod.is_some_and(|pod| pod.labels().get(LABEL).map(String::as_str) == wanted)
+            };
+            pods.until(&key, labelled, Duration::from_secs(10)).await.expect("it is labelled so");
+        };
+        let play = async {
+            let pod = json!({
+                "metadata": { "namespace": "default", "name": "web" },
+                "spec": { "containers": [{ "name": "web", "image": "nginx" }] },
+            });
+            client.create::<Pod>(&serde_json::from_value(pod).expect("a pod")).await.expect("a new pod");
+            annotate(Some("please")).await;
+            until_labelled(Some("web")).await;
+            annotate(None).await;
+            until_labelled(None).await;
+        };
+        manager.clone().run(play).await.expect("the manager stops when the play is over");
+    }
+}

@@ -1,0 +1,23 @@
+//! `cargo run -p secret-sync`: copies secrets of namespace vault into the namespaces that want them, on the cluster of your
+//! kubeconfig.
+
+use clap::Parser;
+use controller_runtime::{Manager, manager::Flags};
+
+/// Copies a secret of namespace vault into each namespace that names it in its label example.com/wants-secret.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Args {
+    #[command(flatten)]
+    manager: Flags,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let Args { manager: flags } = Args::parse();
+    tracing_subscriber::fmt().with_max_level(flags.zap_log_level).init();
+    let options = flags.options("secret-sync", "secret-sync.example.com");
+    let manager = Manager::new(flags.client().await?, options);
+    secret_sync::add_to(&manager)?;
+    Ok(manager.run_until_signal().await?)
+}

@@ -1,0 +1,70 @@
+//! The controller against an API server in this process, in time that passes only while everybody waits.
+
+use std::time::Duration;
+
+use controller_runtime::{Client, Manager, ObjectKey, manager::Options};
+use k8s_openapi::{
+    ByteString,
+    api::core::v1::{Namespace, Secret},
+};
+use kube_envtest::Environment;
+use secret_sync::{VAULT, WANTS, add_to};
+
+async fn create_namespace(client: &Client, name: &str, wants: Option<&str>) {
+    let mut namespace = Namespace::default();
+    namespace.metadata.name = Some(name.to_owned());
+    namespace.metadata.labels = wants.map(|secret| [(WANTS.to_owned(), secret.to_owned())].into());
+    client.create(&namespace).await.expect("a new namespace");
+}
+
+fn secret(password: &str) -> Secret {
+    let mut secret = Secret::default();
+    secret.metadata.namespace = Some(VAULT.to_owned());
+    secret.metadata.name = Some("registry".to_owned());
+    secret.data = Some([("password".to_owned(), ByteString(password.as_bytes().to_vec()))].into());
+    secret
+}
+
+fn password(secret: Option<&Secret>) -> Option<&[u8]> {
+    Some(&secret?.data.as_ref()?.get("password")?.0)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_is_copied_where_it_is_wanted_and_copies_follow_it() {
+    let env = Environment::builder().start().await.expect("an API server starts");
+    let manager = Manager::new(env.client(), Options::new("test"));
+    add_to(&manager).expect("it is the only controller");
+    let (client, secrets) = (manager.client(), manager.cached::<Secret>());
+    create_namespace(&client, VAULT, Some("registry")).await;
+    create_namespace(&client, "red", Some("registry")).await;
+    create_namespace(&client, "blue", None).await;
+
+    let until = async |namespace: &str, wanted: &str| {
+        let is_so = |secret: Option<&Secret>| password(secret) == Some(wanted.as_bytes());
+        let key = ObjectKey::new(namespace, "registry");
+        secrets.until(&key, is_so, Duration::from_secs(10)).await.expect("it is copied").expect("a secret")
+    };
+    let play = async {
+        client.create(&secret("1234")).await.expect("a new secret");
+        let copy = until("red", "1234").await;
+
+        let mut changed = secret("5678");
+        changed.metadata.resource_version = client
+            .get(&ObjectKey::<Secret>::new(VAULT, "registry"))
+            .await
+            .expect("an answer")
+            .and_then(|secret| secret.metadata.resource_version);
+        client.update(&changed).await.expect("the secret changes");
+        until("red", "5678").await;
+
+        client.delete(&*copy).any_version().await.expect("somebody deletes the copy");
+        until("red", "5678").await;
+
+        create_namespace(&client, "green", Some("registry")).await;
+        until("green", "5678").await;
+        assert!(secrets.get(&ObjectKey::new("blue", "registry")).expect("it fits").is_none());
+        let original = until(VAULT, "5678").await;
+        assert!(original.metadata.owner_references.is_none(), "the vault is left alone");
+    };
+    manager.clone().run(play).await.expect("the manager stops when the play is over");
+}
