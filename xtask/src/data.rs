@@ -1,7 +1,7 @@
 //! What an API server knows about builtin kinds, in a form it can load lazily.
 //!
 //! The recorded documents of a kube-apiserver are 2.2 MB of JSON in which most schemas stand many times. They become
-//! four text files, one entry a line, `name SPACE value`, so that a server can find an entry without parsing the
+//! text files, one entry a line, `name SPACE value`, so that a server can find an entry without parsing the
 //! others, and a reviewer can read what changed between two versions of Kubernetes.
 //!
 //! | file | an entry is |
@@ -10,8 +10,7 @@
 //! | `resources.txt` | a resource by its group version, in the order of discovery |
 //! | `messages.txt` | a protobuf message: field number → [JSON name, type, flags], `!` always written, `*` a pointer |
 //! | `message-kinds.txt` | the protobuf message of a kind |
-//!
-//! Beside them stands `columns.txt`, the columns of Tables, which was collected from the recorded Tables once.
+//! | `columns.txt` | the columns of a kind's Tables: `[[name, type, priority, description], …]` |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -25,14 +24,20 @@ pub(crate) fn target() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/apiserver/data")
 }
 
-/// Reads the recorded documents in `from` and the Go types in `modules`, writes the files into `to`, and says how large they are.
+/// Reads what is recorded in `from` (`data/` and `transcripts/`) and the Go modules in `modules`, writes the files into `to`,
+/// and says how large they are.
 pub(crate) fn write(from: &Path, modules: &Path, to: &Path) -> Result<String> {
+    let transcripts = from.join("transcripts");
+    let from = &from.join("data");
+    let discovery = read(&from.join("discovery-legacy.json"))?;
+    let columns = crate::columns::columns(&transcripts, &discovery)?;
     let pointers = crate::go::pointers(modules)?;
     let definitions = definitions(&from.join("openapi-v3"))?;
     let protobuf = read(&from.join("protobuf.json"))?;
     let kinds = strings(&protobuf, "kinds")?;
     let files = [
-        ("resources.txt", resources(from, &definitions, &kinds)?),
+        ("columns.txt", lines(columns.iter())),
+        ("resources.txt", resources(&discovery, &definitions, &kinds)?),
         ("messages.txt", messages(&protobuf, &pointers)?),
         ("message-kinds.txt", lines(kinds.iter())),
         ("definitions.txt", lines(definitions.iter())),
@@ -82,11 +87,10 @@ fn definitions(folder: &Path) -> Result<BTreeMap<String, Value>> {
 
 /// The rows of legacy discovery, subresources folded into their parents, with the names of schema and message.
 fn resources(
-    from: &Path,
+    discovery: &Value,
     definitions: &BTreeMap<String, Value>,
     messages: &BTreeMap<String, String>,
 ) -> Result<String> {
-    let discovery = read(&from.join("discovery-legacy.json"))?;
     let mut group_versions = vec![("/api/v1".to_owned(), "v1".to_owned())];
     for group in array(&discovery["/apis"]["groups"], "/apis: groups")? {
         for version in array(&group["versions"], "/apis: versions")? {

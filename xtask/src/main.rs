@@ -1,13 +1,15 @@
 //! Development tasks: `cargo xtask <task>`.
 
+mod columns;
 mod data;
 mod go;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask data --from DIR --go MODULES
-  data   write crates/apiserver/data/ from the OpenAPI, discovery and protobuf documents recorded in DIR, and the
-         Go modules k8s.io/{api,apimachinery,apiextensions-apiserver,kube-aggregator} of the same version in MODULES";
+  data   write crates/apiserver/data/ from what was recorded in DIR, its data/ (OpenAPI, discovery and protobuf documents)
+         and transcripts/, and from the Go modules k8s.io/{api,apimachinery,apiextensions-apiserver,kube-aggregator}
+         of the same version in MODULES, a folder of each";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -68,6 +68,12 @@
 //! webhook or policy is asked, no APIService leads anywhere, and reviews of access say yes, because nothing is restricted.
 //! Addresses and node ports are not allocated: a Service has those that it was given.
 //!
+//! A server begins with the objects of every new cluster: four namespaces, the roles and bindings of kube-apiserver's policy,
+//! its priority classes and flow schemas, and in `default` the Service `kubernetes` with its Endpoints and EndpointSlice,
+//! which name 127.0.0.1:6443, wherever the server is. In profile [`Dev`](Profile::Dev) every namespace has a service account
+//! `default`. Absent are the ConfigMaps `kube-root-ca.crt` and `extension-apiserver-authentication` (there may be no
+//! certificates), APIServices, ServiceCIDRs and the lease of the server.
+//!
 //! `autoscaling/v1` keeps what it has no field for in the annotations of Kubernetes, but in the form of `autoscaling/v2`.
 //!
 //! A service account gets tokens from `serviceaccounts/token`, with audiences, a time and an object that they end with. The
@@ -88,6 +94,7 @@
 mod admission;
 mod authentication;
 mod authorization;
+mod bootstrap;
 mod builtin;
 mod clock;
 mod crd;

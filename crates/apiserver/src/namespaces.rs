@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::{Duration, sleep};
 
+use crate::bootstrap;
 use crate::registry::Served;
 use crate::resource::StorageKey;
 use crate::server::Server;
@@ -19,6 +20,8 @@ use crate::verbs::{create, metadata, update};
 const FINALIZER: &str = "kubernetes";
 /// Who owns the conditions of a namespace that is being deleted.
 const MANAGER: &str = "kube-controller-manager";
+/// The service account that every namespace has.
+const ACCOUNT: &str = "default";
 /// Namespaces that every cluster has.
 const DEFAULTS: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 /// Namespaces that nobody can delete.
@@ -110,7 +113,8 @@ pub(crate) fn mark_deleted(namespace: &mut Value) {
     namespace["status"]["phase"] = json!("Terminating");
 }
 
-/// Empties namespaces once they have been deleted for `grace`, then lets them go. Ends when its task is aborted.
+/// Gives namespaces their service account. Empties them once they have been deleted for `grace`, then lets them go. Ends when
+/// its task is aborted.
 pub(crate) async fn run(server: Arc<Server>, grace: Duration) {
     let mut commits = server.commits();
     loop {
@@ -119,6 +123,7 @@ pub(crate) async fn run(server: Arc<Server>, grace: Duration) {
             return;
         };
         let snapshot = server.read(|store| store.snapshot(&table()));
+        create_accounts(&server, &snapshot);
         let now = server.clock.now();
         let mut soonest: Option<Duration> = None;
         for (key, stored) in snapshot.range("", None) {
@@ -138,6 +143,20 @@ pub(crate) async fn run(server: Arc<Server>, grace: Duration) {
             },
             () = sleep(soonest.unwrap_or_default()), if soonest.is_some() => {}
         }
+    }
+}
+
+/// Gives every namespace the account under which its pods run unless they name another, also one whose account was deleted.
+fn create_accounts(server: &Server, namespaces: &Snapshot) {
+    let accounts = StorageKey { group: String::new(), plural: "serviceaccounts".to_owned() };
+    let living = namespaces.range("", None).filter(|(_, stored)| !stored.document.is_terminating());
+    let without: Vec<&str> = server.read(|store| {
+        let has_none = |name: &&str| store.get(&accounts, &Key::new(name, ACCOUNT)).is_none();
+        living.map(|(key, _)| key.name()).filter(has_none).collect()
+    });
+    for namespace in without {
+        let account = json!({"metadata": {"name": ACCOUNT, "namespace": namespace}});
+        bootstrap::put(server, "", "serviceaccounts", account);
     }
 }
 

@@ -48,7 +48,7 @@ struct Arguments {
     /// Have each write on the disk before it is answered, so that it survives a power failure too.
     #[arg(long, requires = "data_file")]
     fsync: bool,
-    /// What runs besides the API: nothing, or garbage collection and namespace deletion.
+    /// What runs besides the API: nothing, or garbage collection, namespace deletion and default service accounts.
     #[arg(long, value_enum, default_value_t = ProfileName::Envtest)]
     profile: ProfileName,
     /// How long Events are kept after their last change.

@@ -1,6 +1,6 @@
 //! The data files: what is known about builtin kinds, found by name and parsed when asked for.
 //!
-//! `cargo xtask data` writes the files but `columns.txt`; its documentation says what an entry is. Finding the lines of all files takes
+//! `cargo xtask data` writes the files; its documentation says what an entry is. Finding the lines of all files takes
 //! well under a millisecond, parsing all of them many times that: a server starts with the former alone.
 
 use std::sync::LazyLock;

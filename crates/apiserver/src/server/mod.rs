@@ -57,7 +57,7 @@ pub enum Profile {
     /// namespace stays `Terminating`.
     #[default]
     Envtest,
-    /// With garbage collection and namespace deletion.
+    /// With garbage collection, namespace deletion, and a service account `default` in every namespace.
     Dev,
 }
 
@@ -186,7 +186,8 @@ impl fmt::Debug for ApiServer {
 }
 
 impl ApiServer {
-    /// Starts a server with the namespaces that every cluster has. It is ready when this returns.
+    /// Starts a server with the objects that every kube-apiserver makes: namespaces, roles, priorities, the Service
+    /// `kubernetes`. It is ready when this returns.
     ///
     /// # Panics
     /// Outside of a tokio runtime whose time is enabled.
@@ -243,7 +244,7 @@ impl ApiServer {
             contents,
         ));
         crate::crd::restore(&server);
-        crate::namespaces::create_defaults(&server);
+        crate::bootstrap::create(&server);
         let mut controllers = JoinSet::new();
         controllers.spawn(crate::event_ttl::run(Arc::clone(&server), options.event_ttl));
         if options.profile == Profile::Dev {

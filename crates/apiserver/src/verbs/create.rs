@@ -190,9 +190,16 @@ fn terminating_definition(call: &Call, name: &str) -> ApiError {
     forbidden(&resource.group, &resource.plural, name, why)
 }
 
-/// Stores an object the server itself makes, such as a default namespace; nothing happens if it exists.
+/// Stores an object the server itself makes, such as a default namespace; nothing happens if it exists, or if its namespace
+/// does not, or goes.
 pub(crate) fn put_if_absent(server: &Server, served: &Served, key: &Key, object: &Value) {
     let change = Change::Put(served.document(object));
+    let guard = |store: &Store<StorageKey>| {
+        let namespace = store.get(&crate::namespaces::table(), &Key::new("", key.namespace()));
+        let stays =
+            key.namespace().is_empty() || namespace.is_some_and(|stored| !stored.document.is_terminating());
+        if stays { Ok(()) } else { Err(()) }
+    };
     // A conflict means that it exists, which is as good.
-    let _ = server.commit(served.storage(), key, None, change, |_| Ok::<(), std::convert::Infallible>(()));
+    let _ = server.commit(served.storage(), key, None, change, guard);
 }

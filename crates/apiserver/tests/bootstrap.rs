@@ -1,0 +1,113 @@
+//! What a new cluster has before anybody asks.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use expect_test::expect;
+use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Namespace, Service, ServiceAccount};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams};
+use kube::{Client, Resource, ResourceExt};
+use kube_apiserver_embedded::{ApiServer, Options, Profile};
+
+fn start(profile: Profile) -> (ApiServer, Client) {
+    let server = ApiServer::start(Options::default().profile(profile));
+    let client = Client::new(server.service(), "default");
+    (server, client)
+}
+
+async fn names<K>(client: &Client) -> Vec<String>
+where
+    K: Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    let all = Api::<K>::all(client.clone()).list(&ListParams::default()).await.unwrap();
+    let shown = |object: &K| match object.namespace() {
+        Some(namespace) => format!("{namespace}/{}", object.name_any()),
+        None => object.name_any(),
+    };
+    all.items.iter().map(shown).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_begins_with_the_objects_of_every_cluster() {
+    let (_server, client) = start(Profile::Envtest);
+    assert_eq!(
+        names::<Namespace>(&client).await,
+        ["default", "kube-node-lease", "kube-public", "kube-system"]
+    );
+    for found in [
+        names::<Service>(&client).await,
+        names::<Endpoints>(&client).await,
+        names::<EndpointSlice>(&client).await,
+    ] {
+        assert_eq!(found, ["default/kubernetes"]);
+    }
+    assert_eq!(names::<ConfigMap>(&client).await, [""; 0], "there are no client certificates to tell of");
+    assert_eq!(names::<ServiceAccount>(&client).await, [""; 0], "nobody makes them here");
+    assert_eq!(names::<PriorityClass>(&client).await, ["system-cluster-critical", "system-node-critical"]);
+    assert_eq!(
+        names::<PriorityLevelConfiguration>(&client).await,
+        [
+            "catch-all",
+            "exempt",
+            "global-default",
+            "leader-election",
+            "node-high",
+            "system",
+            "workload-high",
+            "workload-low",
+        ]
+    );
+    let levels = names::<PriorityLevelConfiguration>(&client).await;
+    let schemas = Api::<FlowSchema>::all(client.clone()).list(&ListParams::default()).await.unwrap().items;
+    assert_eq!(schemas.len(), 11);
+    for schema in schemas {
+        assert!(levels.contains(&schema.spec.unwrap().priority_level_configuration.name));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_binding_leads_to_a_role() {
+    let (_server, client) = start(Profile::Envtest);
+    let roles = names::<ClusterRole>(&client).await;
+    assert_eq!(
+        roles,
+        ["cluster-admin", "system:basic-user", "system:discovery", "system:public-info-viewer"]
+    );
+    let bindings = Api::<ClusterRoleBinding>::all(client.clone()).list(&ListParams::default()).await.unwrap();
+    let bound: Vec<_> = bindings.iter().map(|binding| binding.role_ref.name.clone()).collect();
+    assert_eq!(bound, roles);
+    let all = Api::<ClusterRole>::all(client).get("cluster-admin").await.unwrap();
+    expect![[
+        r#"[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]},{"nonResourceURLs":["*"],"verbs":["*"]}]"#
+    ]]
+    .assert_eq(&serde_json::json!(all.rules).to_string());
+    assert_eq!(all.metadata.managed_fields.unwrap()[0].manager.as_deref(), Some("kube-apiserver"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_profile_dev_every_namespace_has_a_service_account() {
+    let (_server, client) = start(Profile::Dev);
+    let namespace = Namespace {
+        metadata: ObjectMeta { name: Some("shop".to_owned()), ..ObjectMeta::default() },
+        ..Namespace::default()
+    };
+    Api::all(client.clone()).create(&PostParams::default(), &namespace).await.unwrap();
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "shop");
+    let uid = async || loop {
+        if let Some(account) = accounts.get_opt("default").await.unwrap() {
+            break account.uid().unwrap();
+        }
+        tokio::task::yield_now().await;
+    };
+    let first = uid().await;
+    accounts.delete("default", &DeleteParams::default()).await.unwrap();
+    assert_ne!(uid().await, first, "it comes back");
+    assert_eq!(names::<ServiceAccount>(&client).await.len(), 5);
+    Api::<Namespace>::all(client.clone()).delete("shop", &DeleteParams::default()).await.unwrap();
+    while names::<ServiceAccount>(&client).await.len() > 4 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(names::<Namespace>(&client).await.len(), 4, "and does not keep its namespace");
+}
