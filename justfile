@@ -60,6 +60,10 @@ elections:
 fault-run seeds="5":
     FAULT_RUN_SEEDS={{seeds}} cargo test -p controller-runtime --release --test it fault_run -- --nocapture
 
+# caches of several kinds on a server whose lists and watches go wrong; a failure names its history: `HISTORY=17 just histories`
+histories number="2000":
+    HISTORIES={{number}} cargo test -p controller-runtime --test it histories -- --nocapture
+
 # the retry behaviour as tables and pictures
 figures *folder:
     cargo run -p kube-workqueue --example backoff-figures -- {{folder}}

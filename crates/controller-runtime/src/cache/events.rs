@@ -69,9 +69,24 @@ struct Waiting<K: Object> {
 }
 
 struct Entry<K: Object> {
-    known: Option<Lazy<K>>,
+    known: Option<Known<K>>,
     is: Is<K>,
     place: u64,
+}
+
+/// What the reader knows of an object.
+enum Known<K: Object> {
+    /// This state.
+    Told(Lazy<K>),
+    /// Some state before this one, which is the last one before the object went.
+    Before(Lazy<K>),
+}
+
+impl<K: Object> Known<K> {
+    fn state(&self) -> &Lazy<K> {
+        let (Self::Told(state) | Self::Before(state)) = self;
+        state
+    }
 }
 
 enum Is<K: Object> {
@@ -90,9 +105,11 @@ impl<K: Object> Waiting<K> {
         let key = event.key();
         let (known, is) = match event {
             Event::Create { object, in_initial_list } => (None, Is::There { object, in_initial_list }),
-            Event::Update { old, new } => (Some(old), Is::There { object: new, in_initial_list: false }),
+            Event::Update { old, new } => {
+                (Some(Known::Told(old)), Is::There { object: new, in_initial_list: false })
+            }
             Event::Delete { object, state_unknown } => {
-                (Some(object.clone()), Is::Gone { last: object, state_unknown })
+                (Some(Known::Before(object.clone())), Is::Gone { last: object, state_unknown })
             }
             Event::Generic { .. } => return, // caches make none
         };
@@ -124,20 +141,26 @@ impl<K: Object> Waiting<K> {
         let Entry { known, is, place } = self.objects.remove(&key)?;
         let event = match (known, is) {
             (None, Is::There { object, in_initial_list }) => Event::Create { object, in_initial_list },
-            (Some(old), Is::There { object: new, .. }) if old.meta().uid() == new.meta().uid() => {
+            (Some(Known::Told(old)), Is::There { object: new, .. }) if same_uid(&old, &new) => {
                 Event::Update { old, new }
             }
-            (Some(old), is) if matches!(is, Is::There { .. }) => {
-                // Another object has taken the name: its create is next.
+            (Some(known), is @ Is::There { .. }) => {
+                // Another object has taken the name, or this one has been gone: its create is next.
                 self.objects.insert(key, Entry { known: None, is, place });
-                return Some(Event::Delete { object: old, state_unknown: true });
+                return Some(Event::Delete { object: known.state().clone(), state_unknown: true });
+            }
+            (Some(known), Is::Gone { last, .. }) if !same_uid(known.state(), &last) => {
+                Event::Delete { object: known.state().clone(), state_unknown: true }
             }
             (_, Is::Gone { last, state_unknown }) => Event::Delete { object: last, state_unknown },
-            (Some(_), Is::There { .. }) => unreachable!("matched above"),
         };
         self.order.remove(&place);
         Some(event)
     }
+}
+
+fn same_uid<K: Object>(one: &Lazy<K>, other: &Lazy<K>) -> bool {
+    one.meta().uid() == other.meta().uid()
 }
 
 #[cfg(test)]
@@ -195,9 +218,12 @@ mod tests {
             Event::Create { object, .. } => prop_assert!(folded.insert(key, object).is_none()),
             Event::Update { old, new } => {
                 let before = folded.insert(key, new).expect("updated objects exist");
-                prop_assert_eq!(before.meta().uid(), old.meta().uid());
+                prop_assert!(before.ptr_eq(&old), "{before:?} is not {old:?}");
             }
-            Event::Delete { .. } => prop_assert!(folded.remove(&key).is_some()),
+            Event::Delete { object, .. } => {
+                let before = folded.remove(&key).expect("deleted objects exist");
+                prop_assert_eq!(before.meta().uid(), object.meta().uid());
+            }
             Event::Generic { .. } => unreachable!("a store makes no generic events"),
         }
         Ok(())

@@ -237,6 +237,16 @@ impl<K: Object> Informer<K> {
         self.tell(writer, &events);
     }
 
+    /// Changes much of the store at once: a copy of it, so that readers wait for nothing but its taking the place of the
+    /// old one.
+    fn update_much(&self, writer: &mut Writer<K>, change: impl FnOnce(&mut Store<K>) -> Vec<Event<K>>) {
+        let mut store = self.store.read().clone();
+        let events = change(&mut store);
+        let old = std::mem::replace(&mut *self.store.write(), store);
+        drop(old);
+        self.tell(writer, &events);
+    }
+
     /// Tells of what has changed in the store, indexes first: who is told of a change may look for it.
     fn tell(&self, writer: &mut Writer<K>, events: &[Event<K>]) {
         let changes = self.store.write().take_changes();
@@ -286,12 +296,7 @@ impl<K: Object> Sink for Informer<K> {
     fn complete(&self, part: &Part, version: &ResourceVersion) {
         let mut writer = self.writer.lock();
         let list = writer.arriving.remove(part).unwrap_or_default();
-        // A copy is changed, so that readers wait for nothing but its taking the place of the old one.
-        let mut store = self.store.read().clone();
-        let events = store.replace(part, list.into_values(), version.number());
-        let old = std::mem::replace(&mut *self.store.write(), store);
-        drop(old);
-        self.tell(&mut writer, &events);
+        self.update_much(&mut writer, |store| store.replace(part, list.into_values(), version.number()));
     }
 
     fn applied(&self, part: &Part, object: &Arrival<'_>) -> Option<ResourceVersion> {
@@ -316,7 +321,7 @@ impl<K: Object> Sink for Informer<K> {
     }
 
     fn withdraw(&self, part: &Part) {
-        self.update(&mut self.writer.lock(), |store| store.withdraw(part));
+        self.update_much(&mut self.writer.lock(), |store| store.withdraw(part));
     }
 
     fn parts(&self, parts: &[Part]) {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::{StreamExt, stream};
+use futures::{Stream, StreamExt, stream};
 use http::{Method, Request, Response, StatusCode, header::ACCEPT};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
@@ -19,6 +19,8 @@ use serde_json::json;
 pub(crate) enum Fault {
     /// The server answers it.
     Pass,
+    /// The server answers it, and each line of the answer comes twice.
+    Twice,
     /// It is refused with this code and reason.
     Refuse(u16, &'static str),
     /// It is never answered.
@@ -111,6 +113,10 @@ impl tower_service::Service<Request<Body>> for Faulty {
                     let response = client.send(request).await?;
                     return Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()));
                 }
+                Fault::Twice => {
+                    let response = client.send(request).await?;
+                    return Ok(response.map(|body| StreamBody::new(twice(body)).boxed_unsync()));
+                }
                 Fault::Refuse(code, reason) => {
                     let body = StreamBody::new(lines(status(code, reason).to_string())).boxed_unsync();
                     let mut response = Response::new(body);
@@ -126,4 +132,17 @@ impl tower_service::Service<Request<Body>> for Faulty {
             Ok(Response::new(body))
         })
     }
+}
+
+/// Each complete line of a body, two times.
+fn twice(body: Body) -> impl Stream<Item = Result<Frame<Bytes>, Box<dyn std::error::Error + Send + Sync>>> {
+    let mut cut = Vec::new();
+    body.into_data_stream().map(move |chunk| {
+        cut.extend_from_slice(&chunk?);
+        let rest = cut.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let rest = cut.split_off(rest);
+        let lines = std::mem::replace(&mut cut, rest);
+        let lines = lines.split_inclusive(|byte| *byte == b'\n').flat_map(|line| [line, line]);
+        Ok(Frame::data(Bytes::from(lines.collect::<Vec<_>>().concat())))
+    })
 }

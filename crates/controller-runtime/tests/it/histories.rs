@@ -1,0 +1,376 @@
+//! Random histories of several kinds on a server whose lists and watches go wrong: whatever a cache shows has been so on
+//! the server, it never goes back, and in the end it is what is; and what handlers were told adds up to it.
+//!
+//! A history follows from its seed. `HISTORIES=5000` plays as many (`just histories`), `HISTORY=17` the one of a failure.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use controller_runtime::{
+    Builder, Cached, Client, Event, Lazy, Manager, Object, ObjectKey, StaticObject, cache::Events,
+    manager::Options,
+};
+use futures::{FutureExt, StreamExt};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube_apiserver_embedded::faults::{Action, Failure, Rule, Verb, WatchFault, When};
+use kube_envtest::{Environment, eventually};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::{
+    faults::{Fault, faulty},
+    support::{Notes, Running, Widget, environment},
+};
+
+/// Key, uid and version of each object.
+type State = BTreeMap<String, (String, u64)>;
+
+/// What our own client writes is seen before the watch tells of it; so it is looked at by itself.
+const OWN: &str = "own";
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_shows_what_has_been_and_in_the_end_what_is() {
+    let number = |name: &str| std::env::var(name).ok().map(|value| value.parse::<u64>().expect("a number"));
+    match number("HISTORY") {
+        Some(seed) => play(seed).await,
+        None => {
+            for seed in 0..number("HISTORIES").unwrap_or(12) {
+                play(seed).await;
+            }
+        }
+    }
+}
+
+async fn play(seed: u64) {
+    let env = environment().await;
+    let mut history = History::begin(seed, &env).await;
+    for _ in 0..60 {
+        history.something_goes_wrong();
+        history.something_happens().await;
+        history.time_passes().await;
+        history.look();
+    }
+    history.end().await;
+}
+
+/// A server, what has been on it, and what reads it.
+struct History<'e> {
+    seed: u64,
+    rng: fastrand::Rng,
+    env: &'e Environment,
+    other: Client,
+    own: Client,
+    widgets: Reader<Widget>,
+    metadata: Reader<PartialObjectMeta<Widget>>,
+    dynamic: Reader<DynamicObject>,
+    /// Of two namespaces, each of which is watched by itself.
+    parts: Vec<(&'static str, Reader<Widget>)>,
+    web: Reader<ConfigMap>,
+    told: Arc<Mutex<Folded>>,
+    /// Every state of the server, by kind: widgets, and config maps with `app=web`.
+    been: [Vec<State>; 2],
+    _running: Running,
+}
+
+impl<'e> History<'e> {
+    async fn begin(seed: u64, env: &'e Environment) -> Self {
+        let other = Client::new(env.client(), "somebody");
+        let mut red = Namespace::default();
+        red.metadata.name = Some("red".to_owned());
+        other.create(&red).await.unwrap();
+        // Some of the watches tell everything twice.
+        let mut twice = fastrand::Rng::with_seed(seed);
+        let client = faulty(env.client(), move |seen| match seen.is_watch() && twice.u8(..3) == 0 {
+            true => Fault::Twice,
+            false => Fault::Pass,
+        });
+        let manager = Manager::new(client, Options::new("test").seed(seed));
+        let told = Arc::new(Mutex::new(Folded::default()));
+        let fold = Arc::clone(&told);
+        // A panic in a predicate would be recovered: what is wrong is noted.
+        let note = move |event: &Event<Widget>| {
+            fold.lock().unwrap().take(event);
+            false
+        };
+        Builder::managed_by(&manager)
+            .for_kind::<Widget>()
+            .with_predicate(note)
+            .complete(Notes::done())
+            .unwrap();
+        let caches = manager.cache();
+        let part = |name: &'static str| {
+            (name, Reader::new(caches.of().namespaces(["default", "red"]).build().unwrap()))
+        };
+        let resource = ApiResource::erase::<Widget>(&());
+        Self {
+            seed,
+            rng: fastrand::Rng::with_seed(seed),
+            env,
+            own: manager.client(),
+            widgets: Reader::new(manager.cached()),
+            metadata: Reader::new(manager.cached()),
+            dynamic: Reader::new(caches.of_dynamic(&resource).build().unwrap()),
+            parts: vec![part("default"), part("red")],
+            web: Reader::new(caches.of().labels("app=web").build().unwrap()),
+            told,
+            been: [vec![State::new()], vec![State::new()]],
+            other,
+            _running: Running::start(manager).await,
+        }
+    }
+
+    /// One of what may go wrong with lists and watches.
+    fn something_goes_wrong(&mut self) {
+        let rng = &mut self.rng;
+        let faults = self.env.server().faults();
+        let events = rng.u64(..4);
+        let time = Duration::from_millis(rng.u64(..20_000));
+        let action = match rng.u8(..24) {
+            0 => Action::Watch(WatchFault::CloseAfterEvents(events)),
+            1 => Action::Watch(WatchFault::CloseAfter(time)),
+            2 => Action::Watch(WatchFault::ExpireAfterEvents(events)),
+            3 => Action::Watch(WatchFault::StallAfterEvents(events)),
+            4 => Action::Watch(WatchFault::Late(time)),
+            5 => Action::Watch(WatchFault::NoBookmarks),
+            6 => Action::DelayBefore(time),
+            7 => Action::DelayAfter(time),
+            8 => Action::Reset,
+            9 => Action::LoseResponse,
+            10 => Action::Fail(Failure::Expired),
+            11 => Action::Fail(Failure::TooManyRequests { retry_after: time }),
+            12 => Action::Fail(Failure::Unavailable),
+            13 => Action::Fail(Failure::Internal),
+            14 => return faults.compact(),
+            15 => {
+                faults.evict_history("example.com", "widgets");
+                return;
+            }
+            _ => return, // most of the time nothing does
+        };
+        let rule = Rule::new(action).verb(Verb::Watch).when(When::Probability(0.5)).at_most(rng.u64(1..4));
+        let rule = if rng.bool() { rule.verb(Verb::List) } else { rule };
+        faults.add(match rng.u8(..3) {
+            0 => rule.resource("", "configmaps"),
+            1 => rule.resource("example.com", "widgets"),
+            _ => rule,
+        });
+    }
+
+    /// An object of one of the kinds is made, changed or deleted.
+    async fn something_happens(&mut self) {
+        let rng = &mut self.rng;
+        let namespace = ["default", "red"][rng.usize(..2)];
+        let app = ["web", "db"][rng.usize(..2)];
+        let mut name = ["a", "b", "c", "d"][rng.usize(..4)];
+        let delete = rng.u8(..3) == 0;
+        let client = if rng.u8(..6) == 0 {
+            name = OWN;
+            &self.own
+        } else {
+            &self.other
+        };
+        let labels = json!({ "app": app });
+        let metadata = json!({ "name": name, "namespace": namespace, "labels": labels });
+        let mut body = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata });
+        let (kind, is) = if rng.bool() {
+            body["apiVersion"] = json!("example.com/v1");
+            body["kind"] = json!("Widget");
+            body["spec"] = json!({ "size": rng.u8(..) });
+            let key = ObjectKey::<Widget>::new(namespace, name);
+            let is = if delete { take(client, &key).await } else { Some(put(client, &key, body).await) };
+            if name == OWN {
+                let seen = self.widgets.cached.get_lazy(&key).map(|widget| entry(&widget).1);
+                assert_eq!(seen, is, "{}what we wrote is read at once", self.story());
+            }
+            (0, is)
+        } else {
+            body["data"] = json!({ "x": rng.u8(..).to_string() });
+            let key = ObjectKey::<ConfigMap>::new(namespace, name);
+            let is = if delete { take(client, &key).await } else { Some(put(client, &key, body).await) };
+            (1, is.filter(|_| app == "web"))
+        };
+        let mut state = self.been[kind].last().expect("there is always a state").clone();
+        let key = format!("{namespace}/{name}");
+        match is {
+            Some(is) => drop(state.insert(key, is)),
+            None => drop(state.remove(&key)),
+        }
+        self.been[kind].push(state);
+    }
+
+    async fn time_passes(&mut self) {
+        match self.rng.u8(..8) {
+            0..4 => {}
+            4..7 => sleep(Duration::from_millis(self.rng.u64(..5000))).await,
+            _ => sleep(Duration::from_millis(self.rng.u64(..900_000))).await,
+        }
+        for _ in 0..self.rng.u8(..40) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Everybody sees a state that has been, and none that is older than what was seen before.
+    fn look(&mut self) {
+        let story = self.story();
+        let Self { widgets, metadata, dynamic, web, parts, been: [of_widgets, of_web], rng, .. } = self;
+        widgets.look(of_widgets, "", &story);
+        metadata.look(of_widgets, "", &story);
+        dynamic.look(of_widgets, "", &story);
+        web.look(of_web, "", &story);
+        for (namespace, part) in parts {
+            part.look(of_widgets, namespace, &story);
+        }
+        if rng.bool() {
+            widgets.drain(&story);
+            web.drain(&story);
+        }
+        assert_eq!(self.told.lock().unwrap().wrong, None, "{story}a handler was told what cannot be");
+    }
+
+    /// When nothing goes wrong any more, everybody knows what is.
+    async fn end(mut self) {
+        self.env.server().faults().clear();
+        let [widgets, web] = [&self.been[0], &self.been[1]].map(|been| been.last().expect("a state").clone());
+        let story = self.story();
+        let met = eventually(Duration::from_secs(3600), async || {
+            self.widgets.drain(&story);
+            self.web.drain(&story);
+            let mut of_widgets = vec![
+                ("seen", self.widgets.seen("")),
+                ("seen as metadata", self.metadata.seen("")),
+                ("seen as dynamic", self.dynamic.seen("")),
+                // What we wrote is seen before it is told.
+                ("told to a handler", self.told.lock().unwrap().is.clone()),
+                ("told to a slow reader", self.widgets.folded.is.clone()),
+            ];
+            let parts = self.parts.iter().flat_map(|(namespace, part)| part.seen(namespace));
+            of_widgets.push(("seen by namespace", parts.collect()));
+            let of_web = [("seen", self.web.seen("")), ("told to a slow reader", self.web.folded.is.clone())];
+            let all = of_widgets.iter().map(|of| (of, &widgets)).chain(of_web.iter().map(|of| (of, &web)));
+            for ((how, state), is) in all {
+                if state != is {
+                    return Err(format!("{is:?} is {how} as {state:?}"));
+                }
+            }
+            Ok(())
+        });
+        let met = met.await;
+        assert!(met.is_ok(), "{story}{}", met.unwrap_err());
+        self.look();
+    }
+
+    /// What went wrong on purpose, to stand before what went wrong.
+    fn story(&self) -> String {
+        let mut story = format!("history {}:\n", self.seed);
+        let _ = write!(story, "{}", self.env.server().faults().journal());
+        story
+    }
+}
+
+/// Creates an object or changes it.
+async fn put<K: StaticObject>(client: &Client, key: &ObjectKey<K>, body: Value) -> (String, u64) {
+    let stored = if client.get(key).await.unwrap().is_some() {
+        client.merge_patch(key, &body).await.unwrap()
+    } else {
+        client.create(&serde_json::from_value::<K>(body).unwrap()).await.unwrap()
+    };
+    entry(&Lazy::of(stored).expect("it has a key")).1
+}
+
+async fn take<K: StaticObject>(client: &Client, key: &ObjectKey<K>) -> Option<(String, u64)> {
+    client.delete_key(key).await.unwrap();
+    None
+}
+
+fn entry<K: Object>(state: &Lazy<K>) -> (String, (String, u64)) {
+    let meta = state.meta();
+    let uid = meta.uid().expect("a uid").to_string();
+    let version = meta.resource_version().expect("a version").to_string();
+    (state.key().to_string(), (uid, version.parse().expect("a number")))
+}
+
+/// A cache, as it was last seen.
+struct Reader<K: Object> {
+    cached: Cached<K>,
+    events: Events<K>,
+    folded: Folded,
+    /// The first state that what was seen last may have been.
+    at: usize,
+}
+
+impl<K: Object> Reader<K> {
+    fn new(cached: Cached<K>) -> Self {
+        Self { events: cached.events(), cached, folded: Folded::default(), at: 0 }
+    }
+
+    fn seen(&self, namespace: &str) -> State {
+        let here = |(key, _): &(String, (String, u64))| {
+            namespace.is_empty() || key.starts_with(&format!("{namespace}/"))
+        };
+        self.cached.list_lazy().iter().map(entry).filter(here).collect()
+    }
+
+    fn look(&mut self, been: &[State], namespace: &str, story: &str) {
+        let others = |state: State| -> State {
+            let is_own = |key: &str| key.ends_with(&format!("/{OWN}"));
+            state.into_iter().filter(|(key, _)| !is_own(key)).collect()
+        };
+        let seen = others(self.seen(namespace));
+        let here = |state: &State| -> State {
+            let prefix = format!("{namespace}/");
+            let here =
+                state.clone().into_iter().filter(|(key, _)| namespace.is_empty() || key.starts_with(&prefix));
+            others(here.collect())
+        };
+        let found = been[self.at..].iter().position(|state| here(state) == seen);
+        let Some(further) = found else {
+            let was = been[..self.at].iter().any(|state| here(state) == seen);
+            panic!(
+                "{story}{seen:?} {}",
+                if was { "is older than what was seen before" } else { "has never been" }
+            );
+        };
+        self.at += further;
+    }
+
+    /// Takes what there is to be told.
+    fn drain(&mut self, story: &str) {
+        while let Some(Some(event)) = self.events.next().now_or_never() {
+            self.folded.take(&event);
+        }
+        assert_eq!(self.folded.wrong, None, "{story}a stream told what cannot be");
+    }
+}
+
+/// What somebody knows who knows only the events.
+#[derive(Default)]
+struct Folded {
+    is: State,
+    wrong: Option<String>,
+}
+
+impl Folded {
+    fn take<K: Object>(&mut self, event: &Event<K>) {
+        let (key, latest) = entry(event.latest());
+        let before = match event {
+            Event::Delete { .. } => self.is.remove(&key),
+            _ => self.is.insert(key, latest.clone()),
+        };
+        let fits = match event {
+            Event::Create { .. } => before.is_none(),
+            Event::Update { old, .. } => before.as_ref() == Some(&entry(old).1) && entry(old).1.0 == latest.0,
+            Event::Delete { .. } => {
+                before.as_ref().is_some_and(|before| before.0 == latest.0 && before.1 <= latest.1)
+            }
+            _ => false,
+        };
+        if !fits && self.wrong.is_none() {
+            self.wrong = Some(format!("{event:?} after {before:?}"));
+        }
+    }
+}
