@@ -40,8 +40,9 @@ impl PodCache {
         let get = |key: &ObjectRef<Pod>| self.pods.get(key).context("it was listed").map(drop);
         let cold = per(20_000.min(keys.len()), |number| get(at(number)))?;
         per(200, |number| get(at(number % 200)))?;
-        let hot = per(200_000, |number| get(at(number % 200)))?;
-        let front = || self.pods.state_filter(|pod| pod.labels().get("slice").is_some_and(|slice| slice == "front"));
+        let hot = per(50_000, |number| get(at(number % 200)))?;
+        let front =
+            || self.pods.state_filter(|pod| pod.labels().get("slice").is_some_and(|slice| slice == "front"));
         let listed = front().len();
         let index = per(1, |_| Ok(drop(front())))?;
         let list = per(1, |_| Ok(drop(self.pods.state())))?;

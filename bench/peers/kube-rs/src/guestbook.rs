@@ -26,6 +26,7 @@ async fn reconcile(client: Client, guestbook: Arc<Guestbook>) -> Result<(), kube
         let status = json!({
             "apiVersion": Guestbook::api_version(&()),
             "kind": Guestbook::kind(&()),
+            "metadata": {"name": guestbook.name_any()},
             "status": status,
         });
         let guestbooks = Api::<Guestbook>::namespaced(client, &namespace);

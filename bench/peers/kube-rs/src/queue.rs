@@ -20,7 +20,9 @@ pub(crate) async fn run(workload: &str, count: usize) -> anyhow::Result<Reply> {
         "one_at_a_time" => Ok(time(count, one_at_a_time(repeated(count))).await),
         "fill_then_drain" => Ok(time(count, fill_then_drain(keys(count))).await),
         "lateness" => Ok(lateness(keys(count)).await),
-        _ => Ok(Reply::Unsupported("kube-rs' scheduler is one stream, without producers, limiters or heap counts")),
+        _ => Ok(Reply::Unsupported(
+            "kube-rs' scheduler is one stream, without producers, limiters or heap counts",
+        )),
     }
 }
 

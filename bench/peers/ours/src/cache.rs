@@ -66,7 +66,7 @@ impl PodCache {
         let cold = per(20_000.min(keys.len()), |number| get(at(number)).map(drop))?;
         let hot = |number: usize| get(at(number % 200)).map(drop);
         per(200, hot)?;
-        let hot = per(200_000, hot)?;
+        let hot = per(50_000, hot)?;
         let listed = self.by_slice.get("front")?.len();
         let index = per(1, |_| Ok(self.by_slice.get("front").map(drop)?))?;
         let list = per(1, |_| Ok(self.pods.list().map(drop)?))?;
