@@ -70,7 +70,10 @@ pub(super) async fn serve(
 pub(super) enum Protocol {
     Http1,
     /// Only where the client asked for it during the handshake.
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "it is negotiated in the handshake of TLS"))]
+    #[cfg_attr(
+        not(any(test, feature = "tls")),
+        expect(dead_code, reason = "it is negotiated in the handshake of TLS")
+    )]
     Http2,
 }
 
