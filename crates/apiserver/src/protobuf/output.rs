@@ -135,7 +135,7 @@ fn base64(text: &str) -> Vec<u8> {
 
 /// A small message within a message. Its length stands in front of it and is known after it: one byte is kept free, which
 /// is enough for most, and what was written moves if it is not.
-pub(super) fn put_nested(out: &mut Vec<u8>, number: u64, write: impl FnOnce(&mut Vec<u8>)) {
+pub(crate) fn put_nested(out: &mut Vec<u8>, number: u64, write: impl FnOnce(&mut Vec<u8>)) {
     put_tag(out, number);
     let place = out.len();
     out.push(0);
@@ -148,7 +148,7 @@ pub(super) fn put_nested(out: &mut Vec<u8>, number: u64, write: impl FnOnce(&mut
     out[place..].rotate_right(width - 1);
 }
 
-pub(super) fn put_bytes(out: &mut Vec<u8>, number: u64, bytes: &[u8]) {
+pub(crate) fn put_bytes(out: &mut Vec<u8>, number: u64, bytes: &[u8]) {
     put_tag(out, number);
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
@@ -160,12 +160,12 @@ pub(super) fn put_tag(out: &mut Vec<u8>, number: u64) {
 }
 
 /// Negative numbers take ten bytes, whatever the width of their type.
-pub(super) fn put_number(out: &mut Vec<u8>, number: u64, value: i64) {
+pub(crate) fn put_number(out: &mut Vec<u8>, number: u64, value: i64) {
     put_varint(out, number << 3);
     put_varint(out, value.cast_unsigned());
 }
 
-pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value & 0x7f) as u8 | 0x80);
         value >>= 7;

@@ -9,6 +9,7 @@ mod v3;
 
 use serde_json::{Map, Value};
 
+use crate::protobuf::{put_bytes, put_nested, put_number, put_varint};
 use crate::verbs::yaml;
 
 /// `/openapi/v2` in protobuf.
@@ -26,13 +27,17 @@ struct Message {
     /// Sorted by number.
     fields: &'static [Field],
     /// The field for members whose names begin with `x-`, which is the last one; 0 if there is none.
-    extensions: u32,
+    extensions: u64,
 }
 
 struct Field {
-    number: u32,
+    number: u64,
     name: &'static str,
     form: Form,
+}
+
+const fn field(number: u64, name: &'static str, form: Form) -> Field {
+    Field { number, name, form }
 }
 
 /// How the value of a member is written.
@@ -47,11 +52,11 @@ enum Form {
     /// Each element of a list; a value that is none is the only element. Zeros are written too.
     Each(&'static Form),
     /// A message with one field of this number.
-    Wrapped(u32, &'static Form),
+    Wrapped(u64, &'static Form),
     /// A message in which each member of an object is a field of this number: a message of name and value.
-    Map(u32, &'static Form),
+    Map(u64, &'static Form),
     /// The same, and this member has a field of its own in front.
-    MapBut(u32, &'static str, &'static Form, u32, &'static Form),
+    MapBut(u64, &'static str, &'static Form, u64, &'static Form),
     /// It depends on the value.
     Choice(fn(&Value) -> &'static Form),
 }
@@ -80,7 +85,7 @@ impl Message {
 }
 
 impl Form {
-    fn write(&self, number: u32, value: &Value, out: &mut Vec<u8>) {
+    fn write(&self, number: u64, value: &Value, out: &mut Vec<u8>) {
         let is_zero = match self {
             Self::Text => value == "",
             Self::Bool => value == false,
@@ -94,23 +99,21 @@ impl Form {
     }
 
     /// Zeros are written where a field tells by being there.
-    fn always(&self, number: u32, value: &Value, out: &mut Vec<u8>) {
+    fn always(&self, number: u64, value: &Value, out: &mut Vec<u8>) {
         match self {
-            Self::Text => value.as_str().into_iter().for_each(|text| bytes(number, text.as_bytes(), out)),
+            Self::Text => value.as_str().into_iter().for_each(|text| put_bytes(out, number, text.as_bytes())),
             Self::Bool => value.as_bool().into_iter().for_each(|bool| {
-                varint(u64::from(number) << 3, out);
-                varint(u64::from(bool), out);
+                put_number(out, number, i64::from(bool));
             }),
             Self::Integer => value.as_i64().into_iter().for_each(|integer| {
-                varint(u64::from(number) << 3, out);
-                varint(integer.cast_unsigned(), out);
+                put_number(out, number, integer);
             }),
             Self::Double => value.as_f64().into_iter().for_each(|double| {
-                varint(u64::from(number) << 3 | 1, out);
+                put_varint(out, number << 3 | 1);
                 out.extend_from_slice(&double.to_le_bytes());
             }),
-            Self::Any => nested(number, out, |out| bytes(2, yaml::write(value).as_bytes(), out)),
-            Self::Message(message) => nested(number, out, |out| {
+            Self::Any => put_nested(out, number, |out| put_bytes(out, 2, yaml::write(value).as_bytes())),
+            Self::Message(message) => put_nested(out, number, |out| {
                 if let Some(members) = value.as_object() {
                     message.write(members, out);
                 }
@@ -119,12 +122,12 @@ impl Form {
                 Value::Array(list) => list.iter().for_each(|element| form.always(number, element, out)),
                 one => form.always(number, one, out),
             },
-            Self::Wrapped(inner, form) => nested(number, out, |out| form.write(*inner, value, out)),
-            Self::Map(inner, form) => nested(number, out, |out| {
+            Self::Wrapped(inner, form) => put_nested(out, number, |out| form.write(*inner, value, out)),
+            Self::Map(inner, form) => put_nested(out, number, |out| {
                 let members = value.as_object().into_iter().flatten();
                 members.for_each(|(name, value)| named(*inner, name, value, form, out));
             }),
-            Self::MapBut(first, name, own, inner, form) => nested(number, out, |out| {
+            Self::MapBut(first, name, own, inner, form) => put_nested(out, number, |out| {
                 if let Some(value) = value.get(*name) {
                     own.write(*first, value, out);
                 }
@@ -136,35 +139,11 @@ impl Form {
     }
 }
 
-fn named(number: u32, name: &str, value: &Value, form: &Form, out: &mut Vec<u8>) {
-    nested(number, out, |out| {
-        bytes(1, name.as_bytes(), out);
+fn named(number: u64, name: &str, value: &Value, form: &Form, out: &mut Vec<u8>) {
+    put_nested(out, number, |out| {
+        put_bytes(out, 1, name.as_bytes());
         form.write(2, value, out);
     });
-}
-
-/// A field of which the length is known once it is written.
-fn nested(number: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
-    varint(u64::from(number) << 3 | 2, out);
-    let start = out.len();
-    write(out);
-    let mut length = Vec::with_capacity(4);
-    varint((out.len() - start) as u64, &mut length);
-    out.splice(start..start, length);
-}
-
-fn bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
-    varint(u64::from(number) << 3 | 2, out);
-    varint(bytes.len() as u64, out);
-    out.extend_from_slice(bytes);
-}
-
-fn varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push((value & 0x7f) as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
 }
 
 #[cfg(test)]

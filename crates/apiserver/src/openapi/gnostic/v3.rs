@@ -3,11 +3,7 @@
 use serde_json::Value;
 
 use super::Form::{Any, Bool, Choice, Double, Each, Integer, Map, MapBut, Text, Wrapped};
-use super::{Field, Form, Message};
-
-const fn field(number: u32, name: &'static str, form: Form) -> Field {
-    Field { number, name, form }
-}
+use super::{Form, Message, field};
 
 pub(super) static DOCUMENT: Message = Message {
     fields: &[
