@@ -1,6 +1,7 @@
 use std::{fmt, sync::Arc};
 
 use kube::core::{DynamicObject, TypeMeta};
+use serde::Serialize;
 
 use super::{
     Apply, Call, Change, Client, Create, Delete, DeleteAll, DynamicKind, Error, Get, List, Patch,
@@ -88,6 +89,15 @@ impl DynamicClient {
     /// See [`Client::apply`].
     pub fn apply(&self, object: &DynamicObject) -> Write<DynamicObject, Apply> {
         Write::new(&self.client, self.about(Verb::Apply, object).and_then(super::as_apply)).force()
+    }
+
+    /// See [`Client::apply_status`].
+    pub fn apply_status(
+        &self,
+        key: &ObjectKey<DynamicObject>,
+        status: &impl Serialize,
+    ) -> Write<DynamicObject, Apply> {
+        Write::new(&self.client, super::with_status(self.call(Verb::Apply, key), status)).force()
     }
 
     /// See [`Client::patch`].

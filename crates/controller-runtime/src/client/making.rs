@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kube::core::ObjectMeta;
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::{Call, Client, DynamicKind, Error, Patch, Verb, decode::decode, name_of};
 use crate::object::{Object, ObjectKey, StaticObject};
@@ -57,6 +58,22 @@ pub(super) fn call_for<K: Object>(verb: Verb, kind: Arc<DynamicKind>, key: &Obje
 pub(super) fn of_status(mut call: Call) -> Call {
     call.subresource = Some("status".to_owned());
     call
+}
+
+/// The call with an apply of nothing but this status.
+pub(super) fn with_status(call: Call, status: &impl Serialize) -> Result<Call, Error> {
+    let status = serde_json::to_value(status).map_err(|error| Error::not_sent(&call, error.to_string()))?;
+    let mut call = of_status(call);
+    let resource = call.kind.resource();
+    let body = json!({
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": { "name": call.name, "namespace": call.namespace },
+        "status": status,
+    });
+    call.body = body.to_string().into();
+    call.content_type = APPLY;
+    Ok(call)
 }
 
 pub(super) fn named(call: Call) -> Result<Call, Error> {

@@ -68,6 +68,7 @@ mod patch;
 mod read;
 mod result_ext;
 mod retry;
+mod status;
 mod subresource;
 mod throttle;
 mod warnings;
@@ -77,9 +78,7 @@ mod write;
 
 use std::{fmt, sync::Arc};
 
-use kube::core::object::HasStatus;
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 pub use self::{
     builder::ClientBuilder,
@@ -104,6 +103,7 @@ pub use self::{
     patch::Patch,
     read::{Get, List, Listing, Page},
     result_ext::ResultExt,
+    status::{Builtin, Derived, WithStatus},
     subresource::Subresource,
     warnings::{Warning, Warnings},
     watch::{Watch, Watching},
@@ -111,7 +111,7 @@ pub use self::{
 };
 use self::{
     builder::Settings,
-    making::{APPLY, as_apply, call_for, kind, named, of_status, versioned, with_patch},
+    making::{APPLY, as_apply, call_for, kind, named, of_status, versioned, with_patch, with_status},
 };
 pub(crate) use self::{
     error::describe,
@@ -204,7 +204,10 @@ impl Client {
 
     /// Replaces the status of an object by that of `object`, and leaves the rest as it is. Otherwise as
     /// [`Client::update`].
-    pub fn update_status<K: StaticObject>(&self, object: &K) -> Write<K, Update> {
+    pub fn update_status<K, By>(&self, object: &K) -> Write<K, Update>
+    where
+        K: StaticObject + WithStatus<By>,
+    {
         let call = self.about(Verb::Update, kind::<K>(), object).map(of_status);
         Write::new(self, call.and_then(|call| versioned(call, object.meta())))
     }
@@ -225,26 +228,38 @@ impl Client {
 
     /// Makes the object's status be as given, and nothing else. Returns the object as stored.
     ///
-    /// For kinds that derive `kube::CustomResource` with a status. For builtin ones, `kube` does not say what type
-    /// their status has: see [`Client::update_status`].
+    /// Every field of `status` becomes this manager's: leave out what others say.
+    ///
+    /// ```no_run
+    /// # use controller_runtime::{Client, ObjectKey, client::Error};
+    /// # async fn example(client: Client) -> Result<(), Error> {
+    /// use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus};
+    ///
+    /// let status = DeploymentStatus { ready_replicas: Some(3), ..DeploymentStatus::default() };
+    /// client.apply_status(&ObjectKey::<Deployment>::new("demo", "web"), &status).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// What has no status does not compile:
+    ///
+    /// ```compile_fail,E0277
+    /// # use controller_runtime::{Client, ObjectKey};
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # fn example(client: Client, map: ConfigMap) {
+    /// let _ = client.update_status(&map);
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
     /// The request failed; [`Error::is_not_found`] if the object is gone.
-    pub fn apply_status<K>(&self, key: &ObjectKey<K>, status: &K::Status) -> Write<K, Apply>
+    pub fn apply_status<K, By>(&self, key: &ObjectKey<K>, status: &K::Status) -> Write<K, Apply>
     where
-        K: StaticObject + HasStatus<Status: Serialize>,
+        K: StaticObject + WithStatus<By>,
     {
-        let body = json!({
-            "apiVersion": K::api_version(&()),
-            "kind": K::kind(&()),
-            "metadata": { "name": key.name(), "namespace": key.namespace() },
-            "status": status,
-        });
-        let mut call = of_status(call_for(Verb::Apply, kind::<K>(), key));
-        call.content_type = APPLY;
-        call.body = body.to_string().into();
-        Write::new(self, Ok(call)).force()
+        let call = call_for(Verb::Apply, kind::<K>(), key);
+        Write::new(self, with_status(call, status)).force()
     }
 
     /// Changes an object by a patch, and returns it as stored.

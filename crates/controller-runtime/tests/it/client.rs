@@ -1,5 +1,6 @@
 use controller_runtime::{Client, ObjectKey, has_finalizer};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodStatus};
+use serde_json::json;
 
 use crate::support::{Widget, WidgetStatus, config_map, environment, key, widget};
 
@@ -36,6 +37,35 @@ async fn apply_status_writes_the_status_alone() {
     let written = client.apply_status(&key("a"), &WidgetStatus { seen: 7 }).await.unwrap();
     assert_eq!((written.spec.size, written.status), (7, Some(WidgetStatus { seen: 7 })));
     assert_eq!(written.metadata.generation, Some(1));
+
+    let widgets = client.of(client.discover("example.com", "v1", "Widget").await.unwrap());
+    let written = widgets.apply_status(&ObjectKey::new("default", "a"), &json!({ "seen": 8 })).await.unwrap();
+    assert_eq!((&written.data["spec"]["size"], &written.data["status"]["seen"]), (&json!(7), &json!(8)));
+}
+
+#[tokio::test]
+async fn the_status_of_a_builtin_kind_is_applied_as_well_and_belongs_to_who_said_it() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "kubelet");
+    let mut pod = Pod::default();
+    pod.metadata.namespace = Some("default".to_owned());
+    pod.metadata.name = Some("web".to_owned());
+    let containers = json!([{ "name": "web", "image": "web" }]);
+    pod.spec = Some(serde_json::from_value(json!({ "containers": containers })).unwrap());
+    let web = ObjectKey::of(&client.create(&pod).await.unwrap()).unwrap();
+
+    let running = PodStatus { phase: Some("Running".to_owned()), ..PodStatus::default() };
+    client.apply_status(&web, &running).await.unwrap();
+    let addressed = PodStatus { pod_ip: Some("10.0.0.1".to_owned()), ..PodStatus::default() };
+    let network = client.field_manager("network");
+    let status = network.apply_status(&web, &addressed).await.unwrap().status.unwrap();
+    assert_eq!((status.phase.as_deref(), status.pod_ip.as_deref()), (Some("Running"), Some("10.0.0.1")));
+
+    let theirs = network.apply_status(&web, &running).without_force().await.unwrap();
+    assert_eq!(theirs.status.unwrap().pod_ip, None, "what it says no more is gone");
+    let failed = PodStatus { phase: Some("Failed".to_owned()), ..PodStatus::default() };
+    let error = network.apply_status(&web, &failed).without_force().await.unwrap_err();
+    assert!(error.conflict().is_some(), "{error}");
 }
 
 #[tokio::test]
