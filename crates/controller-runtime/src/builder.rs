@@ -325,17 +325,19 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
         })
     }
 
-    /// Makes the controller and leaves it to you to run it. Its name is not compared with others.
+    /// Makes the controller and leaves it to you to run it.
     ///
     /// # Errors
     ///
-    /// The name is empty; there is no source.
+    /// Another controller of the manager has the name; it is empty; there is no source.
     pub fn complete_unmanaged(
         self,
         reconciler: impl Reconciler<Request = R>,
     ) -> Result<Unmanaged<R>, AddError> {
-        let (manager, settings) = (self.manager, self.settle()?);
-        Ok(manager.unmanaged(|cache, metrics| self.make(settings, reconciler, cache, metrics)))
+        let (manager, name, settings) = (self.manager, self.name.clone(), self.settle()?);
+        manager.unmanaged(&name, &settings.clone(), |cache, metrics| {
+            self.make(settings, reconciler, cache, metrics)
+        })
     }
 
     fn settle(&self) -> Result<Settings, AddError> {

@@ -2,7 +2,7 @@ use std::{fmt, future::Future, sync::Arc};
 
 use super::{Controller, Handle};
 use crate::{
-    manager::{self, Manager},
+    manager::{self, Manager, ReservedName},
     reconcile::Request,
 };
 
@@ -16,11 +16,12 @@ use crate::{
 pub struct Unmanaged<R: Request> {
     controller: Arc<Controller<R>>,
     manager: Manager,
+    _name: ReservedName,
 }
 
 impl<R: Request> Unmanaged<R> {
-    pub(crate) fn new(controller: Arc<Controller<R>>, manager: Manager) -> Self {
-        Self { controller, manager }
+    pub(crate) fn new(controller: Arc<Controller<R>>, manager: Manager, name: ReservedName) -> Self {
+        Self { controller, manager, _name: name }
     }
 
     /// Runs until `shutdown` is done, and then until the running reconciles are. Afterwards it can be run again.

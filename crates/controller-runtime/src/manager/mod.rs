@@ -26,6 +26,7 @@ use tokio::sync::watch;
 
 #[cfg(feature = "clap")]
 pub use self::flags::Flags;
+pub(crate) use self::registry::ReservedName;
 use self::{
     caches::Caches,
     lifecycle::{Group, Id, Input},
@@ -291,13 +292,16 @@ impl Manager {
         Ok(self.handle_of(&controller, runnables))
     }
 
-    /// Makes a controller that somebody else runs.
+    /// Makes a controller that somebody else runs. Nothing is watched for one that is refused.
     pub(crate) fn unmanaged<R: reconcile::Request>(
         &self,
+        name: &str,
+        settings: &Settings,
         make: impl FnOnce(&Cache, &Metrics) -> Controller<R>,
-    ) -> controller::Unmanaged<R> {
+    ) -> Result<controller::Unmanaged<R>, AddError> {
+        let name = self.shared.registry.reserve(name, !settings.skip_name_validation)?;
         let controller = Arc::new(make(&self.shared.cache, &self.shared.metrics));
-        controller::Unmanaged::new(controller, self.clone())
+        Ok(controller::Unmanaged::new(controller, self.clone(), name))
     }
 
     pub(crate) fn handle_of<R: reconcile::Request>(

@@ -45,14 +45,31 @@ pub(super) struct Registry {
 struct Inner {
     lifecycle: Lifecycle,
     entries: BTreeMap<Id, Entry>,
+    /// The names of controllers that somebody else runs.
+    reserved: Vec<Arc<str>>,
     /// What the run has still to do.
     effects: Vec<Effect>,
+}
+
+/// The name of a controller that the manager does not run, until dropped.
+pub(crate) struct ReservedName {
+    name: Arc<str>,
+    registry: Arc<Registry>,
+}
+
+impl Drop for ReservedName {
+    fn drop(&mut self) {
+        let reserved = &mut self.registry.inner.lock().reserved;
+        if let Some(place) = reserved.iter().position(|name| *name == self.name) {
+            reserved.remove(place);
+        }
+    }
 }
 
 impl Registry {
     pub(super) fn new(with_election: bool) -> Self {
         let lifecycle = Lifecycle::new(with_election);
-        let inner = Inner { lifecycle, entries: BTreeMap::new(), effects: Vec::new() };
+        let inner = Inner { lifecycle, entries: BTreeMap::new(), reserved: Vec::new(), effects: Vec::new() };
         Self { inner: Mutex::new(inner), changed: Notify::new(), entries: watch::Sender::new(0) }
     }
 
@@ -67,8 +84,8 @@ impl Registry {
         make: impl FnOnce() -> Entry,
     ) -> Result<Id, AddError> {
         let mut inner = self.inner.lock();
-        if own && inner.entries.values().any(|known| known.controller.is_some() && &*known.name == name) {
-            return Err(AddError::DuplicateName { name: name.to_owned() });
+        if own {
+            inner.check_name(name)?;
         }
         let added = inner.lifecycle.add(group, signals);
         let (id, effects) = added.map_err(|_| AddError::Stopping { name: name.to_owned() })?;
@@ -77,6 +94,17 @@ impl Registry {
         drop(inner);
         self.changed.notify_one();
         Ok(id)
+    }
+
+    /// Takes the name of a controller that somebody else runs. To be its `own`, no other controller may have it.
+    pub(super) fn reserve(self: &Arc<Self>, name: &str, own: bool) -> Result<ReservedName, AddError> {
+        let mut inner = self.inner.lock();
+        if own {
+            inner.check_name(name)?;
+        }
+        let name: Arc<str> = Arc::from(name);
+        inner.reserved.push(Arc::clone(&name));
+        Ok(ReservedName { name, registry: Arc::clone(self) })
     }
 
     pub(super) fn run(&self) -> Result<(), Running> {
@@ -146,6 +174,16 @@ impl Registry {
 }
 
 impl Inner {
+    /// Refuses a name that a controller has.
+    fn check_name(&self, name: &str) -> Result<(), AddError> {
+        let mut controllers = self.entries.values().filter(|entry| entry.controller.is_some());
+        if controllers.any(|known| &*known.name == name) || self.reserved.iter().any(|known| &**known == name)
+        {
+            return Err(AddError::DuplicateName { name: name.to_owned() });
+        }
+        Ok(())
+    }
+
     /// Returns how many are left.
     fn forget_removed(&mut self) -> usize {
         let Self { lifecycle, entries, .. } = self;

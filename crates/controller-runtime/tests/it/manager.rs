@@ -8,7 +8,7 @@ use std::{
 
 use controller_runtime::{
     Action, Builder, Cached, Client, Context, Manager, ObjectKey, Reconciler, controller,
-    manager::{self, BoxError, Options, RunContext, Runnable, Shutdown, State, WeakManager},
+    manager::{self, AddError, BoxError, Options, RunContext, Runnable, Shutdown, State, WeakManager},
     reconcile,
 };
 use k8s_openapi::api::core::v1::Secret;
@@ -93,6 +93,30 @@ async fn two_controllers_of_one_name_are_refused_within_a_manager_only() {
         .named("other")
         .complete(Notes::done())
         .expect("another name");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_is_run_by_itself_has_its_name_for_itself_until_it_is_dropped() {
+    let env = environment().await;
+    let manager = manager(&env);
+    let make = |options| Builder::managed_by(&manager).for_kind::<Widget>().with_options(options);
+    let alone = make(controller::Options::default()).complete_unmanaged(Notes::done()).unwrap();
+    for refused in [
+        make(controller::Options::default()).complete_unmanaged(Notes::done()).map(drop),
+        make(controller::Options::default()).complete(Notes::done()).map(drop),
+    ] {
+        assert!(matches!(refused, Err(AddError::DuplicateName { name }) if name == "widget"));
+    }
+    let twin = make(controller::Options::default().skip_name_validation(true))
+        .complete_unmanaged(Notes::done())
+        .unwrap();
+    drop(alone);
+    make(controller::Options::default()).complete(Notes::done()).expect_err("the twin has the name still");
+    drop(twin);
+    make(controller::Options::default()).complete(Notes::done()).unwrap();
+    make(controller::Options::default())
+        .complete_unmanaged(Notes::done())
+        .expect_err("the manager's has it now");
 }
 
 /// Works for a minute.
