@@ -5,12 +5,15 @@
 use std::{cell::RefCell, io, sync::Once, time::Duration};
 
 use controller_runtime::{
-    Action, Builder, Client, Context, Manager, ObjectKey, controller::Options, manager, reconcile,
+    Action, Builder, Client, Context, Manager, ObjectKey,
+    controller::Options,
+    manager::{self, BoxError, RunContext, Runnable},
+    reconcile,
     source::Requests,
 };
 use k8s_openapi::api::coordination::v1::Lease;
 use kube_envtest::Environment;
-use tracing::level_filters::LevelFilter;
+use tracing::{Instrument, level_filters::LevelFilter};
 
 thread_local! {
     /// What was logged in this thread: each test has one.
@@ -106,7 +109,49 @@ async fn each_failure_is_one_line_with_the_fields_of_go_and_an_id_of_its_own() {
     for line in ["shutdown signal received, waiting for all workers to finish", "all workers finished"] {
         assert_eq!(lines(line), [format!("INFO {line} {fields}")]);
     }
-    assert_eq!(lines("starting workers").len(), 1);
+    assert_eq!(lines("starting Controller"), [format!("INFO starting Controller {fields}")]);
+    assert_eq!(lines("starting workers"), [format!("INFO starting workers {fields} worker count=1")]);
+    assert_eq!(lines("reconciling").len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_says_what_it_waits_for_in_the_order_of_the_groups() {
+    let (_env, manager) = start().await;
+    let done = |_: ObjectKey<Lease>, _| async { Ok(Action::done()) };
+    Builder::managed_by(&manager).for_kind::<Lease>().complete(reconcile::from_fn(done)).unwrap();
+    run(manager, async {}).await;
+    let waits = ["leader election runnables", "caches"];
+    assert_eq!(lines("stopping and"), waits.map(|group| format!("INFO stopping and waiting for {group}")));
+    assert_eq!(lines("wait completed"), ["INFO wait completed, proceeding to shutdown the manager"]);
+}
+
+/// Says something where it starts.
+struct Says(&'static str);
+
+impl Runnable for Says {
+    async fn start(&self, _: RunContext) -> Result<(), BoxError> {
+        tracing::info!("{}", self.0);
+        Ok(())
+    }
+}
+
+/// In Go the values of the context of `Start` do not reach what it starts.
+#[tokio::test(start_paused = true)]
+async fn a_span_around_the_run_is_around_all_that_is_logged_in_it() {
+    let (env, manager) = start().await;
+    manager.add(Says("hello")).unwrap();
+    let done = |_: ObjectKey<Lease>, _| async { Ok(Action::done()) };
+    Builder::managed_by(&manager).for_kind::<Lease>().complete(reconcile::from_fn(done)).unwrap();
+    run(manager, create_lease(&env)).instrument(tracing::info_span!("cluster", name = "blue")).await;
+
+    let all = lines("");
+    let outside: Vec<_> = all.iter().filter(|line| !line.contains("cluster{name=\"blue\"}:")).collect();
+    assert_eq!(outside, Vec::<&String>::new());
+    for part in
+        ["hello", "starting EventSource", "starting workers", "reconcile successful", "all workers finished"]
+    {
+        assert_eq!(lines(part).len(), 1, "{part}: {all:#?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

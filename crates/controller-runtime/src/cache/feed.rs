@@ -16,6 +16,7 @@ use tokio::{
     task::{JoinSet, yield_now},
     time::{Duration, Instant, sleep_until},
 };
+use tracing::Instrument;
 
 use super::{
     ResourceVersion, arrival::Arrival, list_watch::ListWatch, query::Query, reflector::Reflector, store::Part,
@@ -215,9 +216,10 @@ impl Feed {
                     running.entry(part.clone()).or_insert_with(|| {
                         let feed = Arc::clone(&self);
                         let (client, part) = (client.clone(), part.clone());
-                        tasks.spawn(async move {
+                        let reflects = async move {
                             Reflector { feed: &feed, client, part, form }.run(&machine).await;
-                        })
+                        };
+                        tasks.spawn(reflects.in_current_span())
                     });
                 }
                 self.each(|sink| sink.parts(&parts));

@@ -14,6 +14,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, timeout_at},
 };
+use tracing::Instrument;
 
 use super::{
     Cached, LabelSelector, Options,
@@ -239,7 +240,8 @@ impl Cache {
         loop {
             for entry in self.shared.entries.lock().feeds.values_mut().filter(|entry| !entry.running) {
                 entry.running = true;
-                tasks.spawn(Arc::clone(&entry.feed).run(client.clone(), rng.fork()));
+                let feed = Arc::clone(&entry.feed).run(client.clone(), rng.fork());
+                tasks.spawn(feed.in_current_span());
             }
             tokio::select! {
                 changed = came.changed() => {

@@ -51,6 +51,16 @@ impl<R: Request> Log<R> {
         (self.make_span)(request, cx)
     }
 
+    pub(super) fn starting_controller(&self) {
+        let (group, kind) = self.group_and_kind();
+        tracing::info!(
+            controller = &*self.controller,
+            controllerGroup = group,
+            controllerKind = kind,
+            "starting Controller"
+        );
+    }
+
     pub(super) fn starting_workers(&self, count: usize) {
         let (group, kind) = self.group_and_kind();
         tracing::info!(

@@ -23,6 +23,7 @@ use std::{
 
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
+use tracing::Instrument;
 
 pub use self::{
     config::Config,
@@ -135,6 +136,7 @@ impl<R: Request> Runnable for Arc<Controller<R>> {
     }
 
     async fn start(&self, mut cx: RunContext) -> Result<(), BoxError> {
+        self.log.starting_controller();
         // Those of one that warms up run already.
         let warm = self.settings.warms_up;
         let mut sources = Box::pin(async { if warm { pending().await } else { self.run_sources().await } });
@@ -150,7 +152,7 @@ impl<R: Request> Runnable for Arc<Controller<R>> {
         let mut tasks = JoinSet::new();
         let workers = self.new_workers(&mut cx);
         for worker in &workers {
-            tasks.spawn(Arc::clone(worker).into_future());
+            tasks.spawn(Arc::clone(worker).into_future().in_current_span());
         }
         *self.workers.lock() = workers;
         let result = tokio::select! {

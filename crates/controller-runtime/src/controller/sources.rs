@@ -8,6 +8,7 @@ use tokio::{
     task::{AbortHandle, JoinSet},
     time::{Duration, sleep},
 };
+use tracing::Instrument;
 
 use super::Inbox;
 use crate::{
@@ -133,7 +134,7 @@ impl<R: Request> Sources<R> {
                 for (id, entry) in &entries.all {
                     running.entry(*id).or_insert_with(|| {
                         let run = Run::begin(Arc::clone(entry), inbox.clone());
-                        tasks.spawn(async move { run.until_it_ends(limit).await })
+                        tasks.spawn(async move { run.until_it_ends(limit).await }.in_current_span())
                     });
                 }
             }

@@ -99,6 +99,7 @@ impl<R: Request> Worker<R> {
         };
         let span = self.log.span(request, &cx);
         async {
+            tracing::debug!("reconciling");
             let (measured, began) = (self.metrics.begin(lag), Instant::now());
             let outcome = self.attempt(request, &cx).await;
             measured.end(&outcome);

@@ -20,6 +20,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 pub(crate) use self::handler::{BoxHandler, boxed, text};
 pub use self::{
@@ -123,7 +124,7 @@ impl HttpServer {
                 accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
                     Ok((stream, _)) => {
                         let (handler, tls, closing) = (Arc::clone(&self.handler), tls.clone(), closing.clone());
-                        connections.spawn(connection(stream, tls, handler, closing));
+                        connections.spawn(connection(stream, tls, handler, closing).in_current_span());
                     }
                     Err(error) => {
                         tracing::warn!(server = self.name, "a connection was not accepted: {error}");

@@ -4,6 +4,7 @@ use std::{future::Future, sync::Arc};
 
 use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::{
     Error, Manager, RunContext, Runnable,
@@ -24,7 +25,7 @@ impl Manager {
         let kube = self.shared.client.kube().clone();
         let (recorder, publisher) = Recorder::new(kube, instance, rng.fork(), clock);
         let (mut publishing, last_events) = (JoinSet::new(), CancellationToken::new());
-        publishing.spawn(publisher.run(last_events.clone()));
+        publishing.spawn(publisher.run(last_events.clone()).in_current_span());
 
         let draining = CancellationToken::new();
         let cx = RunContext {

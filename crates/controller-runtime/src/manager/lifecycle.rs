@@ -4,7 +4,7 @@
 //! the reverse order, each when everything in the one after has ended. With leader election the last group starts with
 //! every election and is cancelled when the lease is lost.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use super::State;
 
@@ -24,6 +24,20 @@ pub(crate) enum Group {
     /// What leaders do before they are candidates.
     WarmUp,
     LeaderElected,
+}
+
+/// As Go's log lines have it.
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::HttpServers => "HTTP servers",
+            Self::Webhooks => "webhooks",
+            Self::Caches => "caches",
+            Self::Others => "non leader election runnables",
+            Self::WarmUp => "warmup runnables",
+            Self::LeaderElected => "leader election runnables",
+        })
+    }
 }
 
 impl Group {

@@ -16,6 +16,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::{
     BoxError, Error, Manager, RunContext, Shutdown, State,
@@ -38,6 +39,9 @@ const ABORT: Duration = Duration::from_secs(2);
 
 impl Manager {
     /// Runs until `shutdown` is done, then drains. Afterwards it can be run again.
+    ///
+    /// A `tracing` span around it is around all that is logged in the run: who runs several managers in a process tells
+    /// them apart by one. Each reconcile is within it too; without one, each is a trace of its own.
     ///
     /// # Cancellation
     ///
@@ -65,7 +69,7 @@ impl Manager {
         let kube = self.shared.client.kube().clone();
         let (recorder, publisher) = Recorder::new(kube, instance, rng.fork(), clock);
         let (mut publishing, last_events) = (JoinSet::new(), CancellationToken::new());
-        publishing.spawn(publisher.run(last_events.clone()));
+        publishing.spawn(publisher.run(last_events.clone()).in_current_span());
 
         let election = Standing::new(&self, &recorder, rng.fork(), clock);
         let run = Run {
@@ -78,6 +82,7 @@ impl Manager {
             clock,
             error: None,
             shutdown_began: None,
+            stopping: None,
             aborted: None,
         };
         let result = run.until(shutdown, &mut publishing).await;
@@ -111,6 +116,8 @@ struct Run<'m> {
     /// The first thing that went wrong.
     error: Option<Error>,
     shutdown_began: Option<Instant>,
+    /// What is being stopped.
+    stopping: Option<Group>,
     /// When everything was told to stop where it stands.
     aborted: Option<Instant>,
 }
@@ -169,6 +176,7 @@ impl Run<'_> {
                 }
             }
         }
+        tracing::info!("wait completed, proceeding to shutdown the manager");
         self.error.map_or(Ok(()), Err)
     }
 
@@ -181,6 +189,7 @@ impl Run<'_> {
                     }
                 }
                 Effect::Drain(id) => {
+                    self.tell_of_stop(id);
                     if let Some(tokens) = self.tokens.get(&id) {
                         tokens.draining.cancel();
                     }
@@ -198,6 +207,17 @@ impl Run<'_> {
                     self.election.step_down(release);
                 }
             }
+        }
+    }
+
+    /// Says once of each group that it is being stopped.
+    fn tell_of_stop(&mut self, id: Id) {
+        let registry = &self.manager.shared.registry;
+        let group = registry.group(id).filter(|_| registry.is_shutting_down());
+        if let Some(group) = group
+            && self.stopping.replace(group) != Some(group)
+        {
+            tracing::info!("stopping and waiting for {group}");
         }
     }
 
@@ -221,7 +241,7 @@ impl Run<'_> {
         };
         let aborting = tokens.aborting.clone();
         self.tokens.insert(id, tokens);
-        self.tasks.spawn(async move {
+        let task = async move {
             let work = AssertUnwindSafe(entry.runnable.start(cx)).catch_unwind();
             let aborted = async {
                 aborting.cancelled().await;
@@ -239,7 +259,8 @@ impl Run<'_> {
                 },
             };
             (id, end)
-        });
+        };
+        self.tasks.spawn(task.in_current_span());
     }
 
     fn ended(&mut self, ended: Result<(Id, End), tokio::task::JoinError>) {
@@ -380,7 +401,7 @@ impl Standing {
                 },
             );
             let leadership = it.leadership();
-            candidate.spawn(it.run());
+            candidate.spawn(it.run().in_current_span());
             leadership
         });
         Self { candidate, leadership, wishes, stood: 0 }

@@ -17,7 +17,8 @@
 //! | 7. servers are ready before they listen | `metrics_and_probes_are_served_while_the_manager_runs`, `a_manager_is_ready_when_its_runnables_say_so` |
 //! | 8. the lease is given back while reconciles run | `the_lease_is_kept_until_the_last_reconcile_has_ended`, `what_does_not_stop_in_time_is_dropped_before_the_lease_is_given_back` |
 //! | 9. a cache of several namespaces has the version of the last one | `parts_are_replaced_and_withdrawn_by_themselves` |
-//! | 10. of two predicates the second one wins | `two_predicates_have_to_pass_both` |
+//! | 10. of two predicates the second one wins | `predicates_given_twice_both_hold` |
+//! | 10. event filters do not hold for raw sources | `an_event_filter_holds_for_all_sources_and_several_add_up` |
 //! | 11. controller names are of the process | `two_controllers_of_one_name_are_refused_within_a_manager_only` |
 //! | 11. metrics are of the process | `two_managers_do_not_add_to_each_other` |
 //! | 11. signals can be listened to once | `signals_can_be_listened_to_any_number_of_times` |
@@ -26,7 +27,7 @@
 //! | 14. what waits is lost at a drain | `shutdown_gives_up_what_is_not_due_and_says_so` |
 //! | 15. reservations of the bucket are never given back | `a_healed_storm_does_not_delay_an_honest_retry`, `beyond_the_horizon_nothing_is_reserved` |
 //! | 16. an add that changes nothing is charged | `a_rate_limited_add_of_a_ready_key_counts_nothing` |
-//! | 18. values of the context do not reach runnables | `what_a_runnable_brings_along_is_there_when_it_starts` |
+//! | 18. values of the context do not reach runnables | `a_span_around_the_run_is_around_all_that_is_logged_in_it` |
 //! | A13. thirteen failures and a success | `thirteen_failures_and_a_success_take_41_seconds_and_are_counted` |
 //! | A14. a key that always fails | `one_that_always_fails_does_not_hold_up_the_others` |
 //! | A15. the table of outcomes | `success_forgets_and_does_not_come_back`, `requeue_after_forgets_and_waits_exactly`, `requeue_and_failures_back_off_further`, `outcomes_are_counted_as_in_go` |
@@ -35,17 +36,12 @@
 //! | A20. defaults | `one_worker_by_default_and_as_many_as_asked_for`, `caches_may_take_two_minutes_unless_told_otherwise`, `a_controller_added_to_a_running_manager_works_and_can_be_removed` |
 //! | A21. the way of an event | `an_event_goes_from_source_to_predicate_to_handler_to_queue_to_reconciler` |
 //! | A22. groups of runnables | `groups_behave_under_every_interleaving`, `elections_behave_under_every_interleaving`, `runnables_can_be_added_in_every_state_until_the_stop` |
-//! | A23. the line of a failure | `a_failing_reconcile_is_one_line_with_controller_key_id_and_error` |
+//! | A23. the line of a failure | `each_failure_is_one_line_with_the_fields_of_go_and_an_id_of_its_own` |
 //! | A24. a limiter for several controllers | `three_controllers_under_one_bucket_retry_together_as_one_would` |
 
 use std::{fs, path::Path};
 
-use controller_runtime::{
-    Builder, Event, Manager, Predicate,
-    manager::{BoxError, RunContext, Runnable, Signals},
-};
-
-use crate::support::{Notes, Running, Widget, environment, manager, settle, widget};
+use controller_runtime::manager::Signals;
 
 #[test]
 fn every_test_of_the_table_exists() {
@@ -76,54 +72,8 @@ fn read(folder: &Path, into: &mut String) {
     }
 }
 
-/// Lets pass what is larger.
-struct LargerThan(i32);
-
-impl Predicate<Widget> for LargerThan {
-    fn test(&self, event: &Event<Widget>) -> bool {
-        event.latest().object().is_ok_and(|widget| widget.spec.size > self.0)
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn two_predicates_have_to_pass_both() {
-    for (first, second) in [(1, 3), (3, 1)] {
-        let env = environment().await;
-        let (manager, notes) = (manager(&env), Notes::done());
-        Builder::managed_by(&manager)
-            .for_kind::<Widget>()
-            .with_predicate(LargerThan(first))
-            .with_predicate(LargerThan(second))
-            .complete(notes.clone())
-            .unwrap();
-        let _running = Running::start(manager.clone()).await;
-        for size in 1..=4 {
-            manager.client().create(&widget(&format!("w{size}"), size)).await.unwrap();
-        }
-        settle().await;
-        assert_eq!(notes.names(), ["w4"]);
-    }
-}
-
 #[tokio::test]
 async fn signals_can_be_listened_to_any_number_of_times() {
     let listening: Result<Vec<_>, _> = (0..3).map(|_| Signals::listen()).collect();
     assert_eq!(listening.unwrap().len(), 3);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_a_runnable_brings_along_is_there_when_it_starts() {
-    struct Says(&'static str, tokio::sync::mpsc::UnboundedSender<&'static str>);
-    impl Runnable for Says {
-        async fn start(&self, _: RunContext) -> Result<(), BoxError> {
-            self.1.send(self.0)?;
-            Ok(())
-        }
-    }
-    let (said, mut heard) = tokio::sync::mpsc::unbounded_channel();
-    let env = environment().await;
-    let manager: Manager = manager(&env);
-    manager.add(Says("a value", said)).unwrap();
-    let _running = Running::start(manager).await;
-    assert_eq!(heard.recv().await, Some("a value"));
 }

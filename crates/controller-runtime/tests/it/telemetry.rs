@@ -1,15 +1,11 @@
-//! What a reconcile tells of itself: log lines, and spans for OpenTelemetry.
+//! What a reconcile tells of itself to OpenTelemetry. What it logs is in `tests/logging.rs`.
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
 
 use controller_runtime::{Action, Client, reconcile};
 use opentelemetry::trace::{Status, TracerProvider as _};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
-use tracing_subscriber::{fmt::MakeWriter, layer::SubscriberExt};
+use tracing_subscriber::layer::SubscriberExt;
 
 use crate::support::{Notes, alone, environment, run, widget};
 
@@ -25,55 +21,6 @@ async fn two_failures_and_a_success() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(notes.names().len(), 3);
     running.stop().await.unwrap();
-}
-
-/// What was logged.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'w> MakeWriter<'w> for Lines {
-    type Writer = Self;
-
-    fn make_writer(&'w self) -> Self {
-        self.clone()
-    }
-}
-
-#[test]
-fn a_failing_reconcile_is_one_line_with_controller_key_id_and_error() {
-    alone("telemetry::a_failing_reconcile_is_one_line_with_controller_key_id_and_error", failures_are_lines);
-}
-
-async fn failures_are_lines() {
-    let lines = Lines::default();
-    let log = tracing_subscriber::fmt().with_ansi(false).with_writer(lines.clone()).finish();
-    let guard = tracing::subscriber::set_default(log);
-    two_failures_and_a_success().await;
-    drop(guard);
-    let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    let failures: Vec<_> = log.lines().filter(|line| line.contains("no luck")).collect();
-    assert_eq!(failures.len(), 2, "{log}");
-    for (attempt, line) in failures.iter().enumerate() {
-        let attempt = format!("attempt={attempt}");
-        for part in
-            [" ERROR ", "controller=\"widget\"", "default", "reconcileID=", &attempt, "reconciler error"]
-        {
-            assert!(line.contains(part), "{part} is not in {line}");
-        }
-    }
-    let id = |line: &str| line.split_once("reconcileID=").unwrap().1[..36].to_owned();
-    assert_ne!(id(failures[0]), id(failures[1]), "each run has its own");
 }
 
 fn attribute(span: &SpanData, name: &str) -> String {
