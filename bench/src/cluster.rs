@@ -2,10 +2,14 @@
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
+use tokio::time::Duration;
 
 use crate::build::Programs;
 use crate::process::{Memory, Process, cpu_seconds};
 use crate::protocol::Figures;
+
+/// Longer than any server takes for as many objects as there are.
+const LONGEST_FILL: Duration = Duration::from_secs(600);
 
 /// A cluster. Dropping it ends its server too.
 #[derive(Debug)]
@@ -27,6 +31,16 @@ impl Cluster {
 
     pub(crate) async fn ask(&mut self, step: &str, with: Value) -> anyhow::Result<Figures> {
         self.process.ask(step, with).await
+    }
+
+    /// The same for steps that fill a server.
+    pub(crate) async fn fill(&mut self, step: &str, with: Value) -> anyhow::Result<Figures> {
+        self.process.ask_within(LONGEST_FILL, step, with).await
+    }
+
+    /// Whether it can be asked for more.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.process.is_usable()
     }
 
     /// CPU seconds of the server until now.

@@ -10,10 +10,10 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::{Duration, timeout};
 
-use crate::protocol::{Ask, Figures};
+use crate::protocol::{Ask, Figures, Hung};
 
-/// Longer than any step takes: a peer that hangs costs this much, and not the run.
-const LONGEST_STEP: Duration = Duration::from_secs(600);
+/// Longer than most steps take: a peer that hangs costs this much, and not the run.
+const LONGEST_STEP: Duration = Duration::from_secs(120);
 
 /// Ticks of the CPU times in `/proc`, which Linux fixes for programs whatever its own are.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -25,6 +25,8 @@ pub(crate) struct Process {
     child: Grouped,
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
+    /// Whether every step so far was answered: else what comes next may be the answer to an earlier one, or nothing.
+    is_in_step: bool,
 }
 
 impl Process {
@@ -34,21 +36,45 @@ impl Process {
         let mut child = Grouped::spawn(&mut command)?;
         let input = child.0.stdin.take().context("a piped child has an input")?;
         let output = child.0.stdout.take().context("a piped child has an output")?;
-        Ok(Self { name: name.to_owned(), child, input, output: BufReader::new(output).lines() })
+        Ok(Self {
+            name: name.to_owned(),
+            child,
+            input,
+            output: BufReader::new(output).lines(),
+            is_in_step: false,
+        })
     }
 
     /// Has a step done, and waits for it.
     pub(crate) async fn ask(&mut self, step: &str, with: Value) -> anyhow::Result<Figures> {
+        self.ask_within(LONGEST_STEP, step, with).await
+    }
+
+    /// The same for steps that take long.
+    pub(crate) async fn ask_within(
+        &mut self,
+        longest: Duration,
+        step: &str,
+        with: Value,
+    ) -> anyhow::Result<Figures> {
         let mut line = serde_json::to_vec(&Ask { step, with })?;
         line.push(b'\n');
         let exchange = async {
             self.input.write_all(&line).await?;
             self.output.next_line().await
         };
-        let answer = timeout(LONGEST_STEP, exchange).await;
-        let answer = answer.with_context(|| format!("{}: {step}: no answer", self.name))?;
+        self.is_in_step = true;
+        let answer = timeout(longest, exchange).await;
+        let answer =
+            answer.map_err(|_| Hung(format!("{}: {step}: no answer within {longest:?}", self.name)))?;
         let line = answer?.with_context(|| format!("{}: {step}: the process has ended", self.name))?;
+        self.is_in_step = false;
         Figures::read(step, &line).with_context(|| self.name.clone())
+    }
+
+    /// Whether it can be asked for more: it cannot once it has left a step unanswered.
+    pub(crate) fn is_usable(&self) -> bool {
+        !self.is_in_step
     }
 
     /// Sends it a signal.
@@ -152,6 +178,17 @@ mod tests {
     async fn the_end_of_a_peer_is_an_error_and_not_a_wait() -> anyhow::Result<()> {
         let mut ended = Process::start("true", Path::new("/bin/true"))?;
         assert!(ended.ask("anything", json!({})).await.is_err());
+        assert!(!ended.is_usable());
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_does_not_answer_is_told_from_one_that_fails() -> anyhow::Result<()> {
+        // `wc` says nothing before its input ends.
+        let mut silent = Process::start("silent", Path::new("/usr/bin/wc"))?;
+        let error =
+            silent.ask_within(Duration::ZERO, "anything", json!({})).await.expect_err("it says nothing");
+        assert!(error.is::<Hung>() && !silent.is_usable(), "{error:#}");
         Ok(())
     }
 

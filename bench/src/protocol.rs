@@ -50,6 +50,18 @@ impl std::fmt::Display for Unsupported {
 
 impl std::error::Error for Unsupported {}
 
+/// A peer did not answer in time.
+#[derive(Debug)]
+pub(crate) struct Hung(pub(crate) String);
+
+impl std::fmt::Display for Hung {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Hung {}
+
 /// The figures of a step that was done.
 #[derive(Debug)]
 pub(crate) struct Figures {

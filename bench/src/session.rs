@@ -3,8 +3,10 @@
 use serde_json::Value;
 
 use crate::build::{Language, Programs};
+use crate::figures::find;
+use crate::number::with_unit;
 use crate::process::Process;
-use crate::protocol::Unsupported;
+use crate::protocol::{Hung, Unsupported};
 use crate::samples::Samples;
 
 /// One who is measured: a peer, or one of several ways to use it.
@@ -52,7 +54,7 @@ impl Session {
     }
 
     /// Has every contender measure the figures once per round. Who begins changes from round to round. One that fails is noted,
-    /// and the others go on.
+    /// and the others go on; one that hangs a second time is not asked again.
     pub(crate) async fn contest(
         &mut self,
         figures: &[&'static str],
@@ -64,7 +66,7 @@ impl Session {
                 self.contenders.push(contender.name);
             }
         }
-        let mut absent: Vec<Contender> = Vec::new();
+        let (mut absent, mut hung): (Vec<Contender>, Vec<Contender>) = (Vec::new(), Vec::new());
         for round in 0..self.rounds {
             for place in 0..contenders.len() {
                 let contender = contenders[(place + round) % contenders.len()];
@@ -76,8 +78,10 @@ impl Session {
                     Err(error) => {
                         let reason = format!("{error:#}");
                         eprintln!("   {}: {reason}", contender.name);
-                        if error.is::<Unsupported>() {
+                        if error.is::<Unsupported>() || (error.is::<Hung>() && hung.contains(&contender)) {
                             absent.push(contender);
+                        } else if error.is::<Hung>() {
+                            hung.push(contender);
                         }
                         for figure in figures {
                             self.samples.miss(figure, contender.name, &reason);
@@ -90,7 +94,8 @@ impl Session {
 
     fn note(&mut self, contender: Contender, round: usize, measured: &[(&'static str, f64)]) {
         for (figure, value) in measured {
-            eprintln!("   {figure}: {}: {value:.4}", contender.name);
+            let unit = find(figure).map_or("", |figure| figure.unit);
+            eprintln!("   {figure}: {}: {}", contender.name, with_unit(*value, unit));
             self.samples.add(figure, contender.name, round, *value);
         }
     }

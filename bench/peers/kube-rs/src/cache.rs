@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bench_peer::{Ask, Reply};
+use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::reflector::{ObjectRef, Store, store};
+use kube::runtime::watcher::Event;
 use kube::runtime::{Controller, PredicateConfig, WatchStreamExt as _, predicates, watcher};
 use kube::{Api, Client, ResourceExt as _};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -22,13 +25,22 @@ impl PodCache {
     pub(crate) async fn start(client: Client, running: &mut JoinSet<()>) -> anyhow::Result<(Self, Reply)> {
         let started = Instant::now();
         let (pods, writer) = store();
+        // `Store::wait_until_ready` wakes only the last who polled it (kube-runtime 5.0.0, `utils/delayed_init.rs`), and the
+        // controller waits for it too: with a second one, one of both would wait for ever. So the peer looks for the event
+        // that makes the store ready instead.
+        let (note, mut ready) = watch::channel(false);
         let changes = watcher(Api::<Pod>::all(client), watcher::Config::default())
             .default_backoff()
             .reflect(writer)
+            .inspect_ok(move |event| {
+                if matches!(event, Event::InitDone) {
+                    note.send_replace(true);
+                }
+            })
             .applied_objects()
             .predicate_filter(predicates::generation, PredicateConfig::default());
         run(Controller::for_stream(changes, pods.clone()), running, |_| async { Ok(()) });
-        pods.wait_until_ready().await?;
+        ready.wait_for(|ready| *ready).await?;
         let seconds = started.elapsed().as_secs_f64();
         Ok((Self { pods }, Reply::figures([("synced_s", seconds)])))
     }
