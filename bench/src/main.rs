@@ -9,6 +9,7 @@ mod build;
 mod cluster;
 mod figures;
 mod goals;
+mod latency;
 mod machine;
 mod number;
 mod process;
@@ -32,7 +33,7 @@ use workloads::Part;
 /// Compares this repository with controller-runtime for Go and with kube-rs.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Three rounds instead of seven, and shorter ones: under twenty minutes once all is built.
+    /// Three rounds instead of five, and shorter ones: under twenty minutes once all is built.
     #[arg(long)]
     quick: bool,
     /// Write goals and rows as JSON to this file.
@@ -101,7 +102,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let programs = Programs::find(&arguments.profile);
     let programs = if arguments.no_build { programs } else { programs.build(&arguments.profile).await? };
     let machine = machine::describe(&programs, &arguments.profile).await;
-    let rounds = arguments.rounds.unwrap_or(if arguments.quick { 3 } else { 7 });
+    let rounds = arguments.rounds.unwrap_or(if arguments.quick { 3 } else { 5 });
     let mut session = Session::new(programs, rounds, arguments.quick, arguments.pods);
     for part in workloads::parts(&arguments.only) {
         eprintln!("== {}", part.name());

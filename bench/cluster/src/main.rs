@@ -1,6 +1,7 @@
 //! What the peers of the benchmark work on: an API server in a process of its own, its objects, and their changes. Speaks
 //! the protocol of the peers, so that what it costs is counted apart from them and from the server.
 
+mod bare_watch;
 mod guestbooks;
 mod messages;
 mod pods;
@@ -10,6 +11,7 @@ use anyhow::Context as _;
 use bench_peer::{Ask, Peer, Reply, serve};
 use futures::{StreamExt as _, TryStreamExt as _};
 
+use crate::bare_watch::BareWatch;
 use crate::server::Server;
 
 /// Requests on their way at a time.
@@ -23,6 +25,8 @@ async fn main() -> anyhow::Result<()> {
 #[derive(Default)]
 struct Cluster {
     server: Option<Server>,
+    /// Begun, and waiting for events.
+    watch: Option<BareWatch>,
 }
 
 impl Peer for Cluster {
@@ -31,12 +35,21 @@ impl Peer for Cluster {
             let server = self.server.insert(Server::start(ask).await?);
             return Ok(server.describe());
         }
-        let client = self.server.as_ref().context("cluster.start comes first")?.client();
+        let server = self.server.as_ref().context("cluster.start comes first")?;
+        let client = server.client();
         match &*ask.step {
             "pods.create" => pods::create(client, ask.number("count")?).await,
             "pods.touch" => pods::touch(client, ask.number("count")?).await,
             "messages.create" => messages::create(client, ask.number("count")?).await,
             "messages.round" => messages::round(client, ask).await,
+            "messages.watch" => {
+                let count = ask.number("count")?;
+                self.watch = Some(BareWatch::start(client, server.kubeconfig(), count).await?);
+                Ok(Reply::done())
+            }
+            "messages.paced" => {
+                messages::paced(client, self.watch.take().context("messages.watch comes first")?, ask).await
+            }
             "guestbooks.create" => guestbooks::create(client, ask.number("count")?).await,
             "guestbooks.wait" => guestbooks::wait(client, ask.number("count")?).await,
             "guestbooks.delete" => guestbooks::delete(client).await,

@@ -1,12 +1,14 @@
 //! Changes of ConfigMaps of 1 KB.
 
 use bench_peer::messages::{NAMESPACE, message, name};
-use bench_peer::{Ask, Reply};
+use bench_peer::{Ask, Reply, clock};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::PostParams;
 use kube::{Api, Client};
+use serde_json::json;
 use tokio::time::{Duration, Instant, MissedTickBehavior, interval};
 
+use crate::bare_watch::BareWatch;
 use crate::each;
 
 /// Makes so many, in a namespace of their own.
@@ -20,26 +22,38 @@ pub(crate) async fn create(client: Client, count: usize) -> anyhow::Result<Reply
     Ok(Reply::done())
 }
 
-/// Changes each of `count` to the next `rounds` rounds from `round` on: as fast as it goes, or, if `per_second` is not 0,
-/// at that rate.
+/// Changes each of `count` to the next `rounds` rounds from `round` on, as fast as it goes.
 pub(crate) async fn round(client: Client, ask: &Ask) -> anyhow::Result<Reply> {
     let (count, first, rounds) = (ask.number("count")?, ask.number("round")?, ask.number("rounds")?);
     let maps: Api<ConfigMap> = Api::namespaced(client, NAMESPACE);
-    let change = async |number: usize| {
-        let map = message(number % count, (first + number / count) as u64);
-        maps.replace(&name(number % count), &PostParams::default(), &map).await.map(drop)
-    };
     let started = Instant::now();
-    match ask.number("per_second")? {
-        0 => each(0..count * rounds, change).await?,
-        rate => {
-            let mut ticks = interval(Duration::from_secs(1) / u32::try_from(rate)?);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            for number in 0..count * rounds {
-                ticks.tick().await;
-                change(number).await?;
-            }
-        }
-    }
+    each(0..count * rounds, |number| change(&maps, number % count, first + number / count)).await?;
     Ok(Reply::figures([("seconds", started.elapsed().as_secs_f64())]))
+}
+
+/// Changes each of `count` to `round` at an even pace, and tells of each event its number, its round, when the change was sent,
+/// and when the bare watch had it.
+pub(crate) async fn paced(client: Client, watch: BareWatch, ask: &Ask) -> anyhow::Result<Reply> {
+    let (count, round) = (ask.number("count")?, ask.number("round")?);
+    let maps: Api<ConfigMap> = Api::namespaced(client, NAMESPACE);
+    let mut ticks = interval(Duration::from_secs(1) / u32::try_from(ask.number("per_second")?)?);
+    // What is late does not make the next ones come in a bunch.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut sent = Vec::with_capacity(count);
+    for number in 0..count {
+        ticks.tick().await;
+        sent.push(clock::monotonic_nanoseconds());
+        change(&maps, number, round).await?;
+    }
+    let arrivals = watch.arrivals().await?;
+    let events: Vec<[u64; 4]> = arrivals
+        .into_iter()
+        .filter_map(|[number, round, came]| Some([number, round, *sent.get(number as usize)?, came]))
+        .collect();
+    Ok(Reply::figures([("events", json!(events))]))
+}
+
+async fn change(maps: &Api<ConfigMap>, number: usize, round: usize) -> Result<(), kube::Error> {
+    let map = message(number, round as u64);
+    maps.replace(&name(number), &PostParams::default(), &map).await.map(drop)
 }

@@ -1,7 +1,7 @@
 //! The API server: the embedded one, or the one of `KUBEBUILDER_ASSETS` where that is set.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::Context as _;
@@ -59,6 +59,10 @@ impl Server {
 
     pub(crate) fn client(&self) -> kube::Client {
         self.client.clone()
+    }
+
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
     }
 
     /// What it is, where it is, and its processes, for those who count what it costs.

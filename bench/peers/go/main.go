@@ -104,6 +104,8 @@ func (p *peer) carryOut(a ask) (figures, error) {
 		return nil, err
 	case "messages.wait":
 		return p.messages.wait(a), nil
+	case "messages.reads":
+		return p.messages.reads(), nil
 	case "guestbook.start":
 		return nil, startGuestbook(&p.requests, a)
 	case "leader.start":

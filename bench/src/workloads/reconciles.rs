@@ -6,6 +6,8 @@ use tokio::time::Instant;
 use crate::build::Programs;
 use crate::cluster::Cluster;
 use crate::figures::{CONTROLLERS, RECONCILES};
+use crate::latency::Latencies;
+use crate::protocol::Figures;
 use crate::session::{Contender, Measured, PEERS, Session, on, start};
 
 /// ConfigMaps.
@@ -27,12 +29,26 @@ impl Messages {
         Ok(Self { cluster, round: 0 })
     }
 
-    /// Changes the first `count` ConfigMaps `rounds` times.
-    async fn change(&mut self, count: usize, rounds: usize, per_second: usize) -> anyhow::Result<f64> {
-        let with =
-            json!({"count": count, "round": self.round + 1, "rounds": rounds, "per_second": per_second});
+    /// Makes another cluster if the last contender has left this one in the middle of a step.
+    async fn renew(&mut self, programs: &Programs) -> anyhow::Result<()> {
+        if !self.cluster.is_usable() {
+            *self = Self::create(programs).await?;
+        }
+        Ok(())
+    }
+
+    /// Changes all ConfigMaps `rounds` times, as fast as it goes.
+    async fn change(&mut self, rounds: usize) -> anyhow::Result<()> {
+        let with = json!({"count": COUNT, "round": self.round + 1, "rounds": rounds});
         self.round += rounds;
-        self.cluster.ask("messages.round", with).await?.number("seconds")
+        self.cluster.ask("messages.round", with).await.map(drop)
+    }
+
+    /// Changes the first `count` ConfigMaps at an even pace, and tells when each change was sent, and came to a bare watch.
+    async fn change_evenly(&mut self, count: usize) -> anyhow::Result<Figures> {
+        self.round += 1;
+        let with = json!({"count": count, "round": self.round, "per_second": PACE});
+        self.cluster.ask("messages.paced", with).await
     }
 }
 
@@ -41,8 +57,7 @@ pub(crate) async fn run(session: &mut Session) {
         Ok(messages) => messages,
         Err(error) => return session.miss(&RECONCILES.ids(), &PEERS, &error),
     };
-    // At the pace: ten seconds, or five.
-    let paced = if session.quick { 5 * PACE } else { 10 * PACE };
+    let paced = if session.quick { COUNT / 2 } else { COUNT };
     let rounds = 10;
     session
         .contest(&RECONCILES.ids(), &PEERS, async |programs, contender, _| {
@@ -58,28 +73,39 @@ async fn throughput_and_latency(
     rounds: usize,
     paced: usize,
 ) -> anyhow::Result<Measured> {
+    messages.renew(programs).await?;
+    // Before the peer, so that the server writes to it first: what it has, nobody could have had sooner.
+    messages.cluster.ask("messages.watch", json!({"count": paced})).await?;
     let mut peer = start(programs, contender)?;
     let with = on(&messages.cluster.kubeconfig, contender, json!({"controllers": 1, "workers": 8}));
     peer.ask("messages.start", with).await?;
-    let before = peer.ask("messages.wait", json!({"count": COUNT, "round": 0})).await?;
+    peer.ask("messages.wait", json!({"count": COUNT, "round": 0})).await?;
+    peer.ask("messages.reads", json!({})).await?; // those of before
+    let changed = messages.change_evenly(paced).await?;
+    peer.ask("messages.wait", json!({"count": paced, "round": messages.round})).await?;
+    let reads = peer.ask("messages.reads", json!({})).await?;
+    let late = Latencies::of(changed.value("events")?, reads.value("reads")?)?;
+
+    // Asked again, since to tell all that takes CPU too.
+    let before = peer.ask("messages.wait", json!({"count": paced, "round": messages.round})).await?;
     let server_before = messages.cluster.cpu_seconds()?;
     let started = Instant::now();
-    messages.change(COUNT, rounds, 0).await?;
+    messages.change(rounds).await?;
     let after = peer.ask("messages.wait", json!({"count": COUNT, "round": messages.round})).await?;
     let seconds = started.elapsed().as_secs_f64();
     let server = messages.cluster.cpu_seconds()? - server_before;
     let events = (COUNT * rounds) as f64;
     let runs = after.number("reconciles")? - before.number("reconciles")?;
-
-    messages.change(paced, 1, PACE).await?;
-    let late = peer.ask("messages.wait", json!({"count": paced, "round": messages.round})).await?;
     Ok(vec![
         ("reconciles.per_cpu_second", events / (after.cpu_seconds - before.cpu_seconds)),
         ("reconciles.per_second", events / seconds),
         ("reconciles.runs", runs * 100.0 / events),
         ("reconciles.server_cpu", server * 1e9 / events),
-        ("reconciles.latency_p50", late.number("latency_p50_ns")?),
-        ("reconciles.latency_p99", late.number("latency_p99_ns")?),
+        ("reconciles.latency_p50", late.beyond_bare_watch.p50),
+        ("reconciles.latency_p99", late.beyond_bare_watch.p99),
+        ("reconciles.from_update_p50", late.from_sent.p50),
+        ("reconciles.from_update_p99", late.from_sent.p99),
+        ("reconciles.sooner", late.sooner_percent),
     ])
 }
 
@@ -97,13 +123,14 @@ pub(crate) async fn many_controllers(session: &mut Session) {
 }
 
 async fn ten(programs: &Programs, contender: Contender, messages: &mut Messages) -> anyhow::Result<Measured> {
+    messages.renew(programs).await?;
     let mut peer = start(programs, contender)?;
     let with = on(&messages.cluster.kubeconfig, contender, json!({"controllers": 10, "workers": 1}));
     peer.ask("messages.start", with).await?;
     let before = peer.ask("messages.wait", json!({"count": COUNT, "round": 0})).await?;
     let requests = peer.ask("requests", json!({})).await?.number("requests")?;
     let server_before = messages.cluster.cpu_seconds()?;
-    messages.change(COUNT, 2, 0).await?;
+    messages.change(2).await?;
     let after = peer.ask("messages.wait", json!({"count": COUNT, "round": messages.round})).await?;
     let (events, server) = (2.0 * COUNT as f64, messages.cluster.cpu_seconds()? - server_before);
     Ok(vec![

@@ -1,4 +1,4 @@
-//! ConfigMaps of 1 KB that carry a round and the time they were sent at, and who has seen which round.
+//! ConfigMaps of 1 KB that carry a round, and who has seen which round when.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::json;
 
 use crate::{Reply, clock};
 
@@ -38,7 +39,6 @@ pub fn message(number: usize, round: u64) -> ConfigMap {
     );
     map.data = Some(BTreeMap::from([
         ("round".to_owned(), round.to_string()),
-        ("sent".to_owned(), clock::monotonic_nanoseconds().to_string()),
         ("server.conf".to_owned(), line.repeat(8)),
     ]));
     map
@@ -52,7 +52,8 @@ pub struct Seen(Arc<State>);
 struct State {
     reconciles: AtomicU64,
     by_name: Mutex<BTreeMap<(usize, usize), u64>>,
-    late: Mutex<Vec<u64>>,
+    /// Number, round, and when.
+    reads: Mutex<Vec<[u64; 3]>>,
 }
 
 impl Seen {
@@ -63,9 +64,9 @@ impl Seen {
         state.reconciles.fetch_add(1, Ordering::Relaxed);
         let field = |name: &str| map.data.as_ref()?.get(name)?.parse::<u64>().ok();
         let number = map.metadata.name.as_deref().and_then(number);
-        let (Some(number), Some(round), Some(sent)) = (number, field("round"), field("sent")) else { return };
+        let (Some(number), Some(round)) = (number, field("round")) else { return };
         if round > 0 {
-            lock(&state.late).push(now.saturating_sub(sent));
+            lock(&state.reads).push([number as u64, round, now]);
         }
         lock(&state.by_name).insert((controller, number), round);
     }
@@ -78,17 +79,16 @@ impl Seen {
         }
     }
 
-    /// Reconciles so far, and the latencies since the last time, which are forgotten.
+    /// Reconciles so far.
     #[must_use]
-    pub fn reply(&self) -> Reply {
-        let mut late = std::mem::take(&mut *lock(&self.0.late));
-        late.sort_unstable();
-        let at = |share: usize| late.get((late.len().max(1) - 1) * share / 100).copied().unwrap_or(0);
-        Reply::figures([
-            ("reconciles", self.0.reconciles.load(Ordering::Relaxed)),
-            ("latency_p50_ns", at(50)),
-            ("latency_p99_ns", at(99)),
-        ])
+    pub fn count(&self) -> Reply {
+        Reply::figures([("reconciles", self.0.reconciles.load(Ordering::Relaxed))])
+    }
+
+    /// What was read since the last time, which is forgotten: number, round, and when by the monotonic clock.
+    #[must_use]
+    pub fn reads(&self) -> Reply {
+        Reply::figures([("reads", json!(std::mem::take(&mut *lock(&self.0.reads))))])
     }
 }
 
@@ -107,11 +107,14 @@ mod tests {
         seen.reconciled(0, &message(1, 3));
         seen.reconciled(1, &message(1, 3));
         seen.wait_for(2, 3).await;
-        let Reply::Figures(figures) = seen.reply() else { panic!("no figures") };
+        let Reply::Figures(figures) = seen.count() else { panic!("no figures") };
         assert_eq!(figures["reconciles"], 2);
-        assert!(figures["latency_p99_ns"].as_u64() > Some(0));
-        let Reply::Figures(figures) = seen.reply() else { panic!("no figures") };
-        assert_eq!(figures["latency_p99_ns"], 0, "they were told");
+        let Reply::Figures(figures) = seen.reads() else { panic!("no figures") };
+        let read = &figures["reads"][1];
+        assert_eq!((&read[0], &read[1]), (&json!(1), &json!(3)));
+        assert!(read[2].as_u64() <= Some(clock::monotonic_nanoseconds()) && read[2].as_u64() > Some(0));
+        let Reply::Figures(figures) = seen.reads() else { panic!("no figures") };
+        assert_eq!(figures["reads"], json!([]), "they were told");
     }
 
     #[test]

@@ -56,6 +56,7 @@ impl Peer for KubeRs {
                 Ok(Reply::done())
             }
             "messages.wait" => self.messages.as_ref().context("messages.start comes first")?.wait(ask).await,
+            "messages.reads" => Ok(self.messages.as_ref().context("messages.start comes first")?.reads()),
             "guestbook.start" => {
                 guestbook::start(self.client(ask).await?, &mut self.running);
                 Ok(Reply::done())

@@ -46,6 +46,7 @@ impl Peer for Ours {
                 Ok(Reply::done())
             }
             "messages.wait" => self.messages.as_ref().context("messages.start comes first")?.wait(ask).await,
+            "messages.reads" => Ok(self.messages.as_ref().context("messages.start comes first")?.reads()),
             "guestbook.start" => {
                 guestbook::start(self.manager(ask).await?, &mut self.running).await?;
                 Ok(Reply::done())

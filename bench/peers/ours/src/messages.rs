@@ -60,6 +60,11 @@ impl Messages {
     /// Waits until each controller has seen so many ConfigMaps in this round.
     pub(crate) async fn wait(&self, ask: &Ask) -> anyhow::Result<Reply> {
         self.seen.wait_for(ask.number("count")? * self.controllers, ask.number("round")? as u64).await;
-        Ok(self.seen.reply())
+        Ok(self.seen.count())
+    }
+
+    /// What was read since the last time, and when.
+    pub(crate) fn reads(&self) -> Reply {
+        self.seen.reads()
     }
 }
