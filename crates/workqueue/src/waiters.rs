@@ -71,16 +71,16 @@ impl Waiters {
         self.alarm.take_if(|(keeper, _)| *keeper == ticket);
     }
 
-    /// Calls whom there is work for: as many waiters as there are `runs`, and somebody to set the alarm if `due` needs one.
+    /// Calls whom there is work for: somebody for the first of `runs`, and somebody to set the alarm if `due` needs one.
     ///
-    /// At most one is called for a run and one for the alarm: each that was called calls again when it has looked, so
-    /// many runs find many waiters without any one caller waking them all.
+    /// One is on its way at a time: it calls the next when it has looked, so many runs find many waiters without anybody waking
+    /// them all, and few runs that are short find one, which takes them one after another.
     pub(crate) fn call(&mut self, runs: usize, due: Option<Moment>) -> [Option<Waker>; 2] {
         if self.seats.is_empty() {
             return [None, None];
         }
         // The one who came last is called first: its task is the warmest, and the alarm's keeper is left in peace.
-        let run = if self.called < runs.min(self.seats.len()) {
+        let run = if self.called == 0 && runs > 0 {
             self.seats.iter().rposition(|seat| !seat.called)
         } else {
             None
@@ -108,5 +108,24 @@ impl Waiters {
             self.called += 1;
         }
         seat.waker.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_is_called_when_the_one_before_has_looked_or_left() {
+        let mut waiters = Waiters::new();
+        let tickets = [0; 3].map(|_| waiters.sit(None, Waker::noop()));
+        let calls = |waiters: &mut Waiters| waiters.call(5, None)[0].is_some();
+        assert_eq!([calls(&mut waiters), calls(&mut waiters)], [true, false]);
+        waiters.leave(tickets[2]); // with a run
+        assert_eq!([calls(&mut waiters), calls(&mut waiters)], [true, false]);
+        waiters.sit(Some(tickets[1]), Waker::noop()); // it found nothing
+        assert!(calls(&mut waiters));
+        waiters.leave(tickets[0]); // it was never called
+        assert!(!calls(&mut waiters));
     }
 }

@@ -51,7 +51,7 @@ impl Args {
     }
 }
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let args = Args::parse();
     init_logs(&args);

@@ -40,7 +40,7 @@ impl Args {
 /// The lease for which the candidates compete.
 const LEASE: &str = "leader-election.example.com";
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let args = Args::parse();
     let filter = EnvFilter::builder().with_default_directive(args.manager.zap_log_level.into());

@@ -51,7 +51,7 @@ struct Args {
     manager: Flags,
 }
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let Args { manager: flags } = Args::parse();
     tracing_subscriber::fmt().with_max_level(flags.zap_log_level).init();

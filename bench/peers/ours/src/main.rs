@@ -11,7 +11,7 @@ use bench_peer::{Ask, Peer, Reply, Requests, serve};
 use controller_runtime::{Manager, manager::Options};
 use tokio::task::JoinSet;
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     serve(Ours::default()).await
 }

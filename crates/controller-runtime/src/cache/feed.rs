@@ -169,6 +169,11 @@ impl Feed {
         }
     }
 
+    /// When it was heard of last about a part.
+    pub(super) fn heard(&self, part: &Part) -> Option<Instant> {
+        self.heard.lock().get(part).copied()
+    }
+
     /// For how long it has said nothing: of the parts the longest.
     pub(super) fn silence(&self) -> Option<Duration> {
         self.heard.lock().values().map(Instant::elapsed).max()

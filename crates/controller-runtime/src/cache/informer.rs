@@ -225,7 +225,7 @@ impl<K: Object> Informer<K> {
 
     /// Takes an object that was told. A state that is held already stays the one held.
     fn take(&self, object: &Arrival<'_>) -> Option<Lazy<K>> {
-        self.shelf.take_unless(object, |meta| self.store.read().held(meta).cloned())
+        self.shelf.take_unless(object, |meta| self.store.read().known(meta))
     }
 
     /// Changes the store, then tells everybody.

@@ -214,6 +214,12 @@ impl<K: Object> Lazy<K> {
         self.decode_as::<PartialObjectMeta<K>>().map(|object| object.metadata)
     }
 
+    /// Whether a budget keeps it decoded, or will: somebody decodes it now, and is not waited for.
+    pub(super) fn is_hot(&self) -> bool {
+        let form = self.state.form.try_lock();
+        form.is_none_or(|form| matches!(&form.object, Decoded::Hot(hot) if hot.strong_count() > 0))
+    }
+
     /// Whether both are handles of the same state.
     pub(crate) fn ptr_eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.state, &other.state)

@@ -36,6 +36,7 @@ mod options;
 mod pack;
 mod pieces;
 mod query;
+mod recent;
 mod reflector;
 mod registry;
 mod resync;

@@ -1,5 +1,7 @@
 //! The shell around [`ListWatch`]: asks the API server and feeds what it answers.
 
+use std::pin::pin;
+
 use futures::StreamExt;
 use http::header::{ACCEPT, HeaderValue, RETRY_AFTER};
 use http_body_util::BodyExt;
@@ -11,10 +13,7 @@ use kube::{
     },
 };
 use parking_lot::Mutex;
-use tokio::{
-    sync::watch,
-    time::{Duration, Instant, sleep, sleep_until, timeout},
-};
+use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
 
 use super::{
     ResourceVersion, access,
@@ -171,9 +170,10 @@ impl Reflector<'_> {
         };
         let body = timeout(ANSWER_WITHIN, self.open(request, "")).await.unwrap_or_else(|_| silence())?;
         self.feed.heard_of(&self.part);
-        let (mut body, mut writes) = (body.into_data_stream(), self.feed.writes());
-        let (mut lines, mut present) = (Lines::default(), from.is_some());
-        let mut heard = Instant::now();
+        let (mut body, mut lines) = (body.into_data_stream(), Lines::default());
+        let (mut present, mut heard) = (from.is_some(), Instant::now());
+        // Made once: to set an alarm anew for each event costs as much as to find the object in it.
+        let (mut died, mut overdue) = (pin!(sleep_until(deadline)), pin!(self.overdue()));
         loop {
             let chunk = tokio::select! {
                 biased;
@@ -181,13 +181,13 @@ impl Reflector<'_> {
                     Some(chunk) => chunk.map_err(|error| Problem::transient(describe(&error)))?,
                     None => return Ok(()),
                 },
-                () = sleep_until(deadline) => {
+                () = &mut died => {
                     return Err(Problem::transient("the watch died without being closed".to_owned()));
                 }
                 () = sleep_until(heard + ANSWER_WITHIN), if !present => {
                     return Err(Problem::unsupported("the API server did not tell the end of the present".to_owned()));
                 }
-                () = self.overdue(&mut writes, heard), if present => {
+                () = &mut overdue, if present => {
                     return Err(Problem::transient(format!(
                         "a write of ours was not told within {} s",
                         WRITE_TOLD_WITHIN.as_secs()
@@ -206,15 +206,17 @@ impl Reflector<'_> {
         }
     }
 
-    /// Waits until a write has not been told for too long, by a watch that was heard of last at `heard`.
-    async fn overdue(&self, writes: &mut watch::Receiver<u64>, heard: Instant) {
+    /// Waits until a write has not been told for too long, by a watch that has said nothing meanwhile.
+    async fn overdue(&self) {
+        let mut writes = self.feed.writes();
         loop {
             writes.mark_unchanged();
             let mut since: Option<Instant> = None;
             self.feed.each(|sink| since = since.into_iter().chain(sink.waiting_since(&self.part)).min());
             match since {
                 Some(since) => {
-                    let limit = since.max(heard) + WRITE_TOLD_WITHIN;
+                    let limit =
+                        self.feed.heard(&self.part).max(Some(since)).unwrap_or(since) + WRITE_TOLD_WITHIN;
                     if Instant::now() >= limit {
                         return;
                     }

@@ -2,8 +2,8 @@
 //!
 //! What comes over the wire is split ([`split`](super::split)): the metadata become a [`Meta`], the rest stays text. The first
 //! texts of a kind stay as they are. Once there are [`Gathering::ENOUGH`] of them, it is learnt what they have in common, and
-//! they and all that follow are compressed with that. A kind that stays small is never compressed, and a large text always,
-//! by itself.
+//! they and all that follow are compressed with that, but for the latest of those that were read before they changed
+//! ([`recent`](super::recent)). A kind that stays small is never compressed, and a large text always, by itself.
 
 use std::{
     marker::PhantomData,
@@ -23,6 +23,7 @@ use super::{
     lazy::Lazy,
     meta::{Interner, Meta},
     pack::{Compressor, Dictionary, Expander, Packed, Wear},
+    recent::Recent,
     retain::Retain,
     stats::{Counters, Stats, add},
 };
@@ -83,6 +84,20 @@ struct Inlet {
     /// For texts so large that nothing need be learnt: none made yet, or none to be had.
     alone: Option<Option<Arc<Dictionary>>>,
     compressor: Compressor,
+    recent: Recent,
+}
+
+/// What is held already where an object arrives.
+pub(crate) enum Known<K: Object> {
+    /// The same state.
+    Same(Lazy<K>),
+    /// Another state of it.
+    Other {
+        /// Whether somebody decoded that one lately.
+        hot: bool,
+    },
+    /// Nothing.
+    Nothing,
 }
 
 enum Packing {
@@ -108,6 +123,7 @@ impl<K: Object> Shelf<K> {
             packing: Packing::Gathering(Gathering::default()),
             alone: None,
             compressor: Compressor::default(),
+            recent: Recent::default(),
         };
         Self { core: Arc::new(core), inlet: Mutex::new(inlet), kind: PhantomData }
     }
@@ -116,18 +132,21 @@ impl<K: Object> Shelf<K> {
     ///
     /// `None`, and reported, if it has no name, or no namespace although its kind is namespaced.
     pub(crate) fn take(&self, object: &Arrival<'_>) -> Option<Lazy<K>> {
-        self.take_unless(object, |_| None)
+        self.take_unless(object, |_| Known::Nothing)
     }
 
-    /// The same, unless `held` knows a state with these metadata, which is taken in its place.
+    /// The same, unless a state with these metadata is known, which is taken in its place.
     pub(crate) fn take_unless(
         &self,
         object: &Arrival<'_>,
-        held: impl FnOnce(&Meta) -> Option<Lazy<K>>,
+        known: impl FnOnce(&Meta) -> Known<K>,
     ) -> Option<Lazy<K>> {
         let taken = match object.taken_by(&self.core.intake) {
-            Some(source) => held(source.meta()).or_else(|| Self::refer(&self.core, source)),
-            None => self.take_text(object, held),
+            Some(source) => match known(source.meta()) {
+                Known::Same(same) => Some(same),
+                Known::Other { .. } | Known::Nothing => Self::refer(&self.core, source),
+            },
+            None => self.take_text(object, known),
         };
         if taken.is_none() {
             tracing::error!(
@@ -142,11 +161,7 @@ impl<K: Object> Shelf<K> {
         taken
     }
 
-    fn take_text(
-        &self,
-        object: &Arrival<'_>,
-        held: impl FnOnce(&Meta) -> Option<Lazy<K>>,
-    ) -> Option<Lazy<K>> {
+    fn take_text(&self, object: &Arrival<'_>, known: impl FnOnce(&Meta) -> Known<K>) -> Option<Lazy<K>> {
         let Intake { managed_fields, transform } = &self.core.intake;
         let changed = transform
             .as_ref()
@@ -155,11 +170,14 @@ impl<K: Object> Shelf<K> {
         let split = &changed.as_ref().unwrap_or(object).split;
         let inlet = &mut *self.inlet.lock();
         let meta = Meta::new(split.meta(), &mut inlet.interner)?;
-        held(&meta).or_else(|| {
-            inlet.text.clear();
-            split.keep(*managed_fields, &mut inlet.text);
-            Self::hold(&self.core, inlet, meta)
-        })
+        let hot = match known(&meta) {
+            Known::Same(same) => return Some(same),
+            Known::Other { hot } => hot,
+            Known::Nothing => false,
+        };
+        inlet.text.clear();
+        split.keep(*managed_fields, &mut inlet.text);
+        Self::hold(&self.core, inlet, meta, hot)
     }
 
     /// Holds an object whose text another state holds.
@@ -182,8 +200,8 @@ impl<K: Object> Shelf<K> {
         self.core.counters.read()
     }
 
-    fn hold(core: &Arc<Core>, inlet: &mut Inlet, meta: Meta) -> Option<Lazy<K>> {
-        let Inlet { text, packing, alone, compressor, .. } = inlet;
+    fn hold(core: &Arc<Core>, inlet: &mut Inlet, meta: Meta, hot: bool) -> Option<Lazy<K>> {
+        let Inlet { text, packing, alone, compressor, recent, .. } = inlet;
         if matches!(core.holding, Holding::Decoded) {
             return Lazy::warm(meta, text, core);
         }
@@ -194,9 +212,22 @@ impl<K: Object> Shelf<K> {
         }
         match packing {
             Packing::With(dictionary, wear) => {
-                let packed = compressor.compress(text, dictionary);
-                let worn = wear.took(text.len(), packed.as_ref().map_or(text.len(), Packed::len));
-                let held = Lazy::cold(meta, text, packed, core);
+                let mut worn = false;
+                let mut pack = |text: &[u8]| {
+                    let packed = compressor.compress(text, dictionary);
+                    worn |= wear.took(text.len(), packed.as_ref().map_or(text.len(), Packed::len));
+                    packed
+                };
+                let held = if hot {
+                    let held = Lazy::cold(meta, text, None, core)?;
+                    recent.keep(held.packable(), text.len());
+                    while let Some(state) = recent.too_old() {
+                        state.pack(&mut pack);
+                    }
+                    Some(held)
+                } else {
+                    Lazy::cold(meta, text, pack(text), core)
+                };
                 // Beyond the bound the worn one is better than none.
                 if worn && core.dictionaries.load(Relaxed) < Core::DICTIONARIES {
                     *packing = Packing::Gathering(Gathering::default());

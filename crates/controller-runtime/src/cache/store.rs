@@ -20,7 +20,7 @@ use std::{
 use imbl::OrdMap;
 use tokio::time::Instant;
 
-use super::{Uid, lazy::Lazy, meta::Meta};
+use super::{Uid, lazy::Lazy, meta::Meta, shelf::Known};
 use crate::{
     event::Event,
     object::{Object, ObjectKey},
@@ -126,11 +126,15 @@ impl<K: Object> Store<K> {
         self.visible.len()
     }
 
-    /// The state with these metadata, if it was told or written.
-    pub(crate) fn held(&self, meta: &Meta) -> Option<&Lazy<K>> {
-        let key = ObjectKey::of_meta(meta)?;
-        let held = [self.visible.get(&key), self.told.get(&key).and_then(Option::as_ref)];
-        held.into_iter().flatten().find(|held| held.meta().same_version(meta))
+    /// What was told or written of the object with these metadata.
+    pub(crate) fn known(&self, meta: &Meta) -> Known<K> {
+        let Some(key) = ObjectKey::of_meta(meta) else { return Known::Nothing };
+        let seen = self.visible.get(&key);
+        let told = self.told.get(&key).and_then(Option::as_ref);
+        match [seen, told].into_iter().flatten().find(|state| state.meta().same_version(meta)) {
+            Some(same) => Known::Same(same.clone()),
+            None => seen.map_or(Known::Nothing, |other| Known::Other { hot: other.is_hot() }),
+        }
     }
 
     /// What readers see otherwise since this was last asked.

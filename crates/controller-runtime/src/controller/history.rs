@@ -5,6 +5,7 @@ use std::{
     fmt,
 };
 
+use hashbrown::HashMap;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use tokio::time::Duration;
@@ -104,7 +105,7 @@ fn beginning(error: &dyn fmt::Display) -> String {
 /// Bounded: the request that ran longest ago goes first, those that failed last of all.
 #[derive(Debug)]
 pub(crate) struct History<R> {
-    requests: BTreeMap<R, Runs>,
+    requests: HashMap<R, Runs>,
     /// Requests by the number of their last run: those that failed, and the others.
     failed: BTreeMap<u64, R>,
     settled: BTreeMap<u64, R>,
@@ -117,38 +118,52 @@ struct Runs {
     last: u64,
 }
 
+/// Runs that are no longer kept.
+#[derive(Debug)]
+pub(crate) struct Forgotten {
+    _first: Option<Run>,
+    _runs: Option<VecDeque<Run>>,
+}
+
 impl<R> Default for History<R> {
     fn default() -> Self {
-        Self { requests: BTreeMap::new(), failed: BTreeMap::new(), settled: BTreeMap::new(), run: 0 }
+        Self { requests: HashMap::new(), failed: BTreeMap::new(), settled: BTreeMap::new(), run: 0 }
     }
 }
 
 impl<R: Request> History<R> {
-    /// Notes a run.
-    pub(crate) fn add(&mut self, request: &R, run: Run) {
+    /// Notes a run; what is forgotten for it.
+    #[must_use = "to drop it takes a while, which need not be under a lock"]
+    pub(crate) fn add(&mut self, request: &R, run: Run) -> Option<Forgotten> {
         self.run += 1;
         let failed = run.result.is_failure();
-        let key = match self.requests.get(request) {
-            Some(known) => self.failed.remove(&known.last).or_else(|| self.settled.remove(&known.last)),
-            None => None,
-        };
-        let key = key.unwrap_or_else(|| request.clone());
-        let entry = self
-            .requests
-            .entry(key.clone())
-            .or_insert_with(|| Runs { runs: VecDeque::new(), last: self.run });
-        entry.last = self.run;
-        if entry.runs.len() == RUNS {
-            entry.runs.pop_front();
-        }
-        entry.runs.push_back(run);
-        if failed { &mut self.failed } else { &mut self.settled }.insert(self.run, key);
-        if self.requests.len() > REQUESTS {
-            let oldest = self.settled.pop_first().or_else(|| self.failed.pop_first());
-            if let Some((_, request)) = oldest {
-                self.requests.remove(&request);
+        let (key, first) = match self.requests.get_mut(request) {
+            Some(known) => {
+                let first = if known.runs.len() == RUNS { known.runs.pop_front() } else { None };
+                known.runs.push_back(run);
+                let last = std::mem::replace(&mut known.last, self.run);
+                (self.failed.remove(&last).or_else(|| self.settled.remove(&last)), first)
             }
-        }
+            None => {
+                let runs = Runs { runs: VecDeque::from([run]), last: self.run };
+                self.requests.insert(request.clone(), runs);
+                (None, None)
+            }
+        };
+        let order = if failed { &mut self.failed } else { &mut self.settled };
+        order.insert(self.run, key.unwrap_or_else(|| request.clone()));
+        let runs = if self.requests.len() > REQUESTS {
+            let oldest = self.settled.pop_first().or_else(|| self.failed.pop_first());
+            oldest.and_then(|(_, request)| self.requests.remove(&request)).map(|known| known.runs)
+        } else {
+            None
+        };
+        (first.is_some() || runs.is_some()).then_some(Forgotten { _first: first, _runs: runs })
+    }
+
+    /// What went wrong in the last run of a request, if anything did.
+    pub(crate) fn last_error(&self, request: &R) -> Option<String> {
+        self.requests.get(request)?.runs.back()?.result.error().map(str::to_owned)
     }
 
     /// The last runs of a request, the latest last.
@@ -156,7 +171,7 @@ impl<R: Request> History<R> {
         self.requests.get(request).into_iter().flat_map(|known| &known.runs)
     }
 
-    /// All requests of which runs are kept.
+    /// All requests of which runs are kept, in no order.
     pub(crate) fn requests(&self) -> impl Iterator<Item = &R> {
         self.requests.keys()
     }
@@ -191,7 +206,7 @@ mod tests {
     fn the_last_thirty_two_runs_are_kept() {
         let mut history = History::default();
         for number in 0..40 {
-            history.add(&"a", failure(number.to_string()));
+            let _ = history.add(&"a", failure(number.to_string()));
         }
         let texts: Vec<_> = history.of(&"a").filter_map(|run| run.result.error()).collect();
         assert_eq!((texts.len(), texts[0], texts[31]), (32, "8", "39"));
@@ -200,9 +215,9 @@ mod tests {
     #[test]
     fn what_failed_is_kept_longer_than_what_succeeded() {
         let mut history = History::default();
-        history.add(&0, failure("early"));
+        let _ = history.add(&0, failure("early"));
         for request in 1..5000 {
-            history.add(&request, run(RunResult::Done));
+            let _ = history.add(&request, run(RunResult::Done));
         }
         assert_eq!(history.of(&0).count(), 1);
         assert_eq!(history.of(&1).count(), 0);
@@ -211,7 +226,7 @@ mod tests {
         assert_eq!(history.failing().collect::<Vec<_>>(), [&0]);
 
         for request in 5000..9000 {
-            history.add(&request, failure("late"));
+            let _ = history.add(&request, failure("late"));
         }
         assert_eq!(history.requests.len(), REQUESTS);
         assert_eq!(history.failing().next(), Some(&(9000 - 1024)));
@@ -231,7 +246,7 @@ mod tests {
             let mut history = History::default();
             let mut last = BTreeMap::new();
             for (request, fails) in steps {
-                history.add(&request, if fails { failure("no") } else { run(RunResult::Done) });
+                let _ = history.add(&request, if fails { failure("no") } else { run(RunResult::Done) });
                 last.insert(request, fails);
             }
             prop_assert_eq!(history.failed.len() + history.settled.len(), history.requests.len());

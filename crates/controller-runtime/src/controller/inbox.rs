@@ -152,7 +152,7 @@ mod tests {
         let request = event.key();
         inbox.receive(&Arc::from("configmaps"), event, |queue| queue.add(request.clone()));
         let priority = inbox.queue.snapshot().next().expect("a request").priority;
-        (priority, inbox.tracker.begin(&request).0.to_string())
+        (priority, inbox.tracker.begin(&request).causes.to_string())
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! What a controller remembers of its requests besides what the queue knows: causes and runs.
 
-use std::collections::BTreeMap;
-
+use hashbrown::HashMap;
 use kube_workqueue::Queue;
 use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
@@ -17,10 +16,13 @@ use crate::{
 
 /// The causes of runs to come, and the runs there were.
 #[derive(Debug)]
-pub(crate) struct Tracker<R> {
+pub(crate) struct Tracker<R>(Mutex<Inner<R>>);
+
+#[derive(Debug)]
+struct Inner<R> {
     /// Of requests that an event asked for and no run has answered yet. As many as are in the queue, at most.
-    pending: Mutex<BTreeMap<R, Pending>>,
-    history: Mutex<History<R>>,
+    pending: HashMap<R, Pending>,
+    history: History<R>,
 }
 
 /// What leads to a run.
@@ -31,16 +33,27 @@ struct Pending {
     since: Instant,
 }
 
+/// What is known of a run when it begins.
+#[derive(Debug, Default)]
+pub(crate) struct Beginning {
+    /// What led to it.
+    pub(crate) causes: Causes,
+    /// How long ago the first event came, if there was one.
+    pub(crate) lag: Option<Duration>,
+    /// What went wrong in the run before, if anything did.
+    pub(crate) last_error: Option<String>,
+}
+
 impl<R> Default for Tracker<R> {
     fn default() -> Self {
-        Self { pending: Mutex::default(), history: Mutex::default() }
+        Self(Mutex::new(Inner { pending: HashMap::new(), history: History::default() }))
     }
 }
 
 impl<R: Request> Tracker<R> {
     /// Notes what leads to a run. To be called before the request is added to the queue, or the run may miss it.
     pub(crate) fn expect(&self, request: &R, cause: Cause) {
-        let mut pending = self.pending.lock();
+        let pending = &mut self.0.lock().pending;
         match pending.get_mut(request) {
             Some(known) => known.causes.add(cause),
             None => {
@@ -51,33 +64,41 @@ impl<R: Request> Tracker<R> {
         }
     }
 
-    /// What led to the run that begins now, and how long ago the first event came, if there was one.
-    pub(crate) fn begin(&self, request: &R) -> (Causes, Option<Duration>) {
-        let pending = self.pending.lock().remove(request);
-        pending.map_or_else(Default::default, |Pending { causes, since }| (causes, Some(since.elapsed())))
+    /// A run begins.
+    pub(crate) fn begin(&self, request: &R) -> Beginning {
+        let mut inner = self.0.lock();
+        let pending = inner.pending.remove(request);
+        let last_error = inner.history.last_error(request);
+        drop(inner);
+        let (causes, since) = pending.map(|pending| (pending.causes, pending.since)).unzip();
+        Beginning {
+            causes: causes.unwrap_or_default(),
+            lag: since.map(|since: Instant| since.elapsed()),
+            last_error,
+        }
     }
 
     /// Notes a run that has ended.
     pub(crate) fn end(&self, request: &R, run: Run) {
-        self.history.lock().add(request, run);
+        // What is forgotten for it is dropped after the lock.
+        let _forgotten = self.0.lock().history.add(request, run);
     }
 
     /// What went wrong in the last run of `request`, if anything did.
     pub(crate) fn last_error(&self, request: &R) -> Option<String> {
-        let history = self.history.lock();
-        let last = history.of(request).next_back()?;
-        last.result.error().map(str::to_owned)
+        self.0.lock().history.last_error(request)
     }
 
     /// Requests whose last run failed, the one that failed longest ago first.
     pub(crate) fn failing(&self) -> Vec<R> {
-        self.history.lock().failing().cloned().collect()
+        self.0.lock().history.failing().cloned().collect()
     }
 
-    /// A request that is expected or ran lately.
+    /// A request that is expected or ran lately: of several the first.
     pub(crate) fn find(&self, is_it: impl Fn(&R) -> bool) -> Option<R> {
-        let expected = self.pending.lock().keys().find(|request| is_it(request)).cloned();
-        expected.or_else(|| self.history.lock().requests().find(|request| is_it(request)).cloned())
+        let inner = self.0.lock();
+        let expected = inner.pending.keys().filter(|request| is_it(request)).min();
+        expected.or_else(|| inner.history.requests().filter(|request| is_it(request)).min()).cloned()
     }
 
     /// Why `request` is where it is. Looks at every request in the queue.
@@ -90,18 +111,15 @@ impl<R: Request> Tracker<R> {
     ) -> Explanation {
         let state =
             queue.snapshot().find(|seen| seen.key == *request).map(|seen| (seen.state, seen.priority));
+        let inner = self.0.lock();
+        let pending = inner.pending.get(request);
         Explanation {
             controller: controller.to_owned(),
             request: format!("{request:?}"),
             standing: Standing::of(state, clock),
             attempt: queue.num_requeues(request),
-            causes: self
-                .pending
-                .lock()
-                .get(request)
-                .map(|pending| pending.causes.clone())
-                .unwrap_or_default(),
-            runs: self.history.lock().of(request).rev().cloned().collect(),
+            causes: pending.map(|pending| pending.causes.clone()).unwrap_or_default(),
+            runs: inner.history.of(request).rev().cloned().collect(),
         }
     }
 }

@@ -1,6 +1,11 @@
 //! The worker: takes a request, reconciles it, tells the queue what becomes of it.
 
-use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 
 use kube_workqueue::Item;
 use parking_lot::Mutex;
@@ -12,6 +17,7 @@ use super::{
     DynReconciler, Inbox,
     history::{Run, RunResult},
     log::{self, Log},
+    tracker::Beginning,
 };
 use crate::{
     clock::Clock,
@@ -19,6 +25,9 @@ use crate::{
     reconcile::{Context, Outcome, Request, recovered, settle},
     recorder::Recorder,
 };
+
+/// A reconcile that keeps its thread for longer is worth another thread's waking up.
+const COMPUTES: Duration = Duration::from_micros(100);
 
 pub(super) struct Worker<R: Request> {
     pub(super) inbox: Inbox<R>,
@@ -57,11 +66,17 @@ impl<R: Request> Worker<R> {
             };
             let Some(item) = item else { return };
             *self.current.lock() = Some(item.key().clone());
-            self.reconcile(&item).await;
+            let computed = last_poll_of(self.reconcile(&item)).await;
             *self.current.lock() = None;
             done = Some(item);
-            // A reconciler that never waits must not keep the runtime from anything else, a stop included.
-            tokio::task::coop::consume_budget().await;
+            if computed > COMPUTES {
+                // The next worker was called when this one began, and may have to run on this thread. Now that others have
+                // seen it, they can help.
+                tokio::task::yield_now().await;
+            } else {
+                // A reconciler that never waits must not keep the runtime from anything else, a stop included.
+                tokio::task::coop::consume_budget().await;
+            }
         }
     }
 
@@ -87,11 +102,11 @@ impl<R: Request> Worker<R> {
         let Inbox { queue, tracker, .. } = &self.inbox;
         let request = item.key();
         let id = uuid::Builder::from_random_bytes(self.rng.lock().u128(..).to_be_bytes()).into_uuid();
-        let (causes, lag) = tracker.begin(request);
+        let Beginning { causes, lag, last_error } = tracker.begin(request);
         let cx = Context {
             attempt: queue.num_requeues(request),
             causes,
-            last_error: tracker.last_error(request),
+            last_error,
             id,
             recorder: self.recorder.clone(),
             draining: self.draining.clone(),
@@ -104,10 +119,10 @@ impl<R: Request> Worker<R> {
             let outcome = self.attempt(request, &cx).await;
             measured.end(&outcome);
             settle(queue, request, item.priority(), &outcome);
-            let retry =
-                queue.when(request).map(|waiting| waiting.until.saturating_duration_since(Instant::now()));
-            log::outcome(&outcome, retry.unwrap_or_default());
             let (ended, took) = (self.inbox.clock.now(), began.elapsed());
+            let retry = if outcome.is_done() { None } else { queue.when(request) };
+            let retry = retry.map(|waiting| waiting.until.saturating_duration_since(Instant::now()));
+            log::outcome(&outcome, retry.unwrap_or_default());
             let result = RunResult::of(&outcome);
             tracker.end(request, Run { ended, took, attempt: cx.attempt, causes: cx.causes, result });
         }
@@ -131,5 +146,36 @@ impl<R: Request> Worker<R> {
             Ok(result) => Outcome::Returned(result),
             Err(panic) => Outcome::Panicked(panic),
         }
+    }
+}
+
+/// Runs a future, and says for how long it was polled last.
+async fn last_poll_of(future: impl Future<Output = ()>) -> Duration {
+    let mut future = pin!(future);
+    poll_fn(|cx| {
+        let began = Instant::now();
+        future.as_mut().poll(cx).map(|()| began.elapsed())
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{advance, sleep};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_is_not_computing() {
+        let waits = async { sleep(Duration::from_secs(1)).await };
+        assert_eq!(last_poll_of(waits).await, Duration::ZERO);
+        let computes = async { advance_within_a_poll(Duration::from_millis(2)) };
+        assert_eq!(last_poll_of(computes).await, Duration::from_millis(2));
+    }
+
+    /// Lets time pass as it does for who computes.
+    fn advance_within_a_poll(time: Duration) {
+        use std::task::{Context, Waker};
+        let _ = pin!(advance(time)).poll(&mut Context::from_waker(Waker::noop()));
     }
 }

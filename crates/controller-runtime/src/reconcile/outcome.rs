@@ -15,6 +15,13 @@ pub(crate) enum Outcome {
     TimedOut,
 }
 
+impl Outcome {
+    /// Whether the request is settled until the next event.
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self, Self::Returned(Ok(Action { next: Next::Done, .. })))
+    }
+}
+
 /// Tells the queue what the outcome of a run in class `ran_as` asks for.
 ///
 /// The request is still held by the worker, so whatever is added here is handed out after it is done.

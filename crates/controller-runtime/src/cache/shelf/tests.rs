@@ -225,7 +225,7 @@ fn metadata_that_came_alone_are_no_whole_object() {
     // Now somebody reads whole objects, and all are listed anew.
     let (whole, text) = (shelf(Retain::Compact), alike("a", 1, 1));
     let arrival = Arrival::new(&text);
-    assert!(metadata.take_unless(&arrival, |_| Some(before.clone())).expect("a key").ptr_eq(&before));
+    assert!(metadata.take_unless(&arrival, |_| Known::Same(before.clone())).expect("a key").ptr_eq(&before));
     assert_eq!(own(&whole.take(&arrival).expect("a key")), "a 1");
 }
 
@@ -237,6 +237,30 @@ fn a_large_object_is_compressed_by_itself() {
         .expect("a key");
     assert!(shelf.stats().cold_bytes < 5000, "{:?}", shelf.stats());
     assert_eq!(own(&large).len(), 120_000);
+}
+
+#[test]
+fn what_was_read_before_it_changed_is_not_compressed_unless_there_is_much_of_it() {
+    let shelf = shelf(Retain::default());
+    let take = |name: usize, version, hot| {
+        let text = alike(&name.to_string(), 1, version);
+        shelf.take_unless(&Arrival::new(&text), |_| Known::Other { hot }).expect("a key")
+    };
+    let mut held: Vec<_> = (0..6000).map(|name| take(name, 1, false)).collect();
+    let Stats { trainings, cold_bytes: compressed, .. } = shelf.stats();
+    assert_eq!(trainings, 1);
+    held[0] = take(0, 2, false);
+    assert!(shelf.stats().cold_bytes < compressed + 100, "nobody has read it");
+    held[0] = take(0, 3, true);
+    assert!(shelf.stats().cold_bytes > compressed + 1000, "it has been read");
+
+    for (name, held) in held.iter_mut().enumerate() {
+        *held = take(name, 4, true);
+    }
+    let texts = 6000 * alike("1000", 1, 4).len();
+    let cold = shelf.stats().cold_bytes;
+    assert!(texts > 2 * Recent::ENOUGH && cold < compressed + Recent::ENOUGH, "{cold} of {texts} bytes");
+    assert!(held.iter().enumerate().all(|(name, held)| own(held) == format!("{name} 4")));
 }
 
 #[test]
@@ -265,9 +289,12 @@ fn managed_fields_are_kept_if_asked_for() {
 fn a_state_that_is_held_already_is_taken_in_place_of_the_new_one() {
     let shelf = shelf(Retain::Compact);
     let first = shelf.take(&Arrival::new(&alike("a", 1, 1))).expect("a key");
-    let held = |meta: &Meta| Some(first.clone()).filter(|first| first.meta().same_version(meta));
-    assert!(shelf.take_unless(&Arrival::new(&alike("a", 1, 1)), held).expect("a key").ptr_eq(&first));
-    assert!(!shelf.take_unless(&Arrival::new(&alike("a", 1, 2)), held).expect("a key").ptr_eq(&first));
+    let known = |meta: &Meta| match first.meta().same_version(meta) {
+        true => Known::Same(first.clone()),
+        false => Known::Other { hot: first.is_hot() },
+    };
+    assert!(shelf.take_unless(&Arrival::new(&alike("a", 1, 1)), known).expect("a key").ptr_eq(&first));
+    assert!(!shelf.take_unless(&Arrival::new(&alike("a", 1, 2)), known).expect("a key").ptr_eq(&first));
 }
 
 proptest! {
