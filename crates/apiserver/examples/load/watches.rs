@@ -57,7 +57,7 @@ pub(crate) async fn in_process(quick: bool, report: &mut Report) -> Result<()> {
         Goal::AtMost(0.5),
     );
     report.add(
-        "until the last event was seen",
+        format!("{WATCHERS} watchers in process: until the last event was seen"),
         started.elapsed().as_secs_f64() / f64::from(seconds),
         "of time",
         Goal::None,
@@ -113,7 +113,7 @@ pub(crate) async fn over_sockets(program: &Program, quick: bool, report: &mut Re
         Goal::AtMost(1.0),
     );
     report.add(
-        "until the last event was seen",
+        format!("{WATCHERS} watchers over sockets: until the last event was seen"),
         started.elapsed().as_secs_f64() / f64::from(seconds),
         "of time",
         Goal::None,
