@@ -184,7 +184,8 @@ impl Verdict {
 pub(crate) fn sureness(summary: &crate::stats::Summary) -> String {
     let (low, high) = (shown(summary.low), shown(summary.high));
     let percent = summary.confidence * 100.0;
-    format!("{low} to {high}, {percent:.0} % sure, {} rounds", summary.samples)
+    let rounds = if summary.samples == 1 { "round" } else { "rounds" };
+    format!("{low} to {high}, {percent:.0} % sure, {} {rounds}", summary.samples)
 }
 
 #[cfg(test)]

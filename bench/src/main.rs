@@ -14,6 +14,7 @@ mod machine;
 mod number;
 mod process;
 mod protocol;
+mod remarks;
 mod report;
 mod samples;
 mod session;
@@ -25,8 +26,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use tokio::time::Instant;
 
 use build::Programs;
+use remarks::Remarks;
 use session::Session;
 use workloads::Part;
 
@@ -106,7 +109,9 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut session = Session::new(programs, rounds, arguments.quick, arguments.pods);
     for part in workloads::parts(&arguments.only) {
         eprintln!("== {}", part.name());
+        let started = Instant::now();
         part.run(&mut session).await;
+        session.took.push((part.name(), started.elapsed()));
     }
     let verdicts = goals::verdicts(&session.samples);
     let path = match &arguments.report {
@@ -114,7 +119,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         None if arguments.is_whole() => build::root().join("bench/REPORT.md"),
         None => build::target().join("bench/REPORT.md"),
     };
-    report::write(&path, &machine, &session, &verdicts)?;
+    report::write(&path, &machine, &session, &verdicts, &Remarks::read())?;
     eprintln!("report: {}", path.display());
     if let Some(path) = &arguments.json {
         let json = report::json(&session, &verdicts);
@@ -123,5 +128,6 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     for verdict in verdicts.iter().filter(|verdict| !verdict.met) {
         eprintln!("not met: {}", verdict.line());
     }
+    eprintln!("{}", report::took(&session));
     Ok(())
 }

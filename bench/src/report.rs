@@ -6,11 +6,13 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
+use tokio::time::Duration;
 
 use crate::figures::{Better, Figure, SECTIONS, Section, find};
 use crate::goals::Verdict;
 use crate::machine::Machine;
 use crate::number::{shown, with_unit};
+use crate::remarks::Remarks;
 use crate::samples::Samples;
 use crate::session::{OURS, Session};
 use crate::stats::Summary;
@@ -23,6 +25,7 @@ pub(crate) fn write(
     machine: &Machine,
     session: &Session,
     verdicts: &[Verdict],
+    remarks: &Remarks,
 ) -> anyhow::Result<()> {
     let charts = path.with_file_name("charts");
     fs::create_dir_all(&charts).with_context(|| format!("{}", charts.display()))?;
@@ -32,7 +35,8 @@ pub(crate) fn write(
             fs::write(charts.join(format!("{}.svg", section.id)), chart(section.title, &bars))?;
         }
     }
-    fs::write(path, markdown(machine, session, verdicts)).with_context(|| format!("{}", path.display()))
+    fs::write(path, markdown(machine, session, verdicts, remarks))
+        .with_context(|| format!("{}", path.display()))
 }
 
 /// Goals and rows, for programs.
@@ -43,7 +47,7 @@ pub(crate) fn json(session: &Session, verdicts: &[Verdict]) -> Value {
         json!({
             "figure": figure,
             "what": known.map_or(figure, |figure| figure.what),
-            "unit": known.map(|figure| figure.unit),
+            "unit": known.map(|figure| figure.unit).or(session.samples.unit_of(figure)),
             "contender": contender,
             "samples": series.values(),
             "median": summary.map(|summary| summary.median),
@@ -56,7 +60,7 @@ pub(crate) fn json(session: &Session, verdicts: &[Verdict]) -> Value {
     json!({"goals": verdicts, "rows": session.samples.rows().map(row).collect::<Vec<Value>>()})
 }
 
-fn markdown(machine: &Machine, session: &Session, verdicts: &[Verdict]) -> String {
+fn markdown(machine: &Machine, session: &Session, verdicts: &[Verdict], remarks: &Remarks) -> String {
     let mut text = String::new();
     let mut put =
         |line: std::fmt::Arguments<'_>| writeln!(text, "{line}").expect("a String takes everything");
@@ -70,11 +74,11 @@ fn markdown(machine: &Machine, session: &Session, verdicts: &[Verdict]) -> Strin
         put(format_args!("- {line}"));
     }
     put(format_args!(
-        "- {} rounds of each workload, the contenders by turns; {} pods in caches\n",
+        "- {} rounds of each workload, the contenders by turns; {} pods in caches",
         session.rounds,
         shown(session.pods as f64)
     ));
-    put(format_args!("{HOW_TO_READ}"));
+    put(format_args!("- {}\n", took(session)));
     put(format_args!("## Goals\n"));
     let met = verdicts.iter().filter(|verdict| verdict.met).count();
     put(format_args!("{met} of {} are met.\n", verdicts.len()));
@@ -84,6 +88,8 @@ fn markdown(machine: &Machine, session: &Session, verdicts: &[Verdict]) -> Strin
         let met = if *met { "yes" } else { "**no**" };
         put(format_args!("| {name} | {figure} | {goal} | {met} | {} |", cell(reason)));
     }
+    put(format_args!("{}", missed(verdicts, remarks).trim_end()));
+    put(format_args!("\n## How to read\n\n{HOW_TO_READ}"));
     for section in SECTIONS {
         put(format_args!("\n## {}\n\n{}\n", section.title, section.how));
         let rows = rows(section, session);
@@ -98,7 +104,8 @@ fn markdown(machine: &Machine, session: &Session, verdicts: &[Verdict]) -> Strin
         }
     }
     put(format_args!("\n## API server\n\n{SERVER}"));
-    let rows: Vec<String> = session.samples.rows().filter_map(server_row).collect();
+    let rows: Vec<String> =
+        session.samples.rows().filter_map(|row| server_row(&session.samples, row)).collect();
     if rows.is_empty() {
         put(format_args!("Not part of this run."));
     } else {
@@ -108,6 +115,27 @@ fn markdown(machine: &Machine, session: &Session, verdicts: &[Verdict]) -> Strin
         put(format_args!("{row}"));
     }
     text
+}
+
+/// How long the run took, and where the time went.
+pub(crate) fn took(session: &Session) -> String {
+    let minutes = |took: Duration| took.as_secs_f64() / 60.0;
+    let parts: Vec<String> =
+        session.took.iter().map(|(part, took)| format!("{part} {:.1}", minutes(*took))).collect();
+    let whole = session.took.iter().map(|(_, took)| *took).sum();
+    format!("took {:.0} minutes once built: {}", minutes(whole), parts.join(", "))
+}
+
+/// What remains, with what people have found out about it.
+fn missed(verdicts: &[Verdict], remarks: &Remarks) -> String {
+    let mut text = String::new();
+    for verdict in verdicts.iter().filter(|verdict| !verdict.met && verdict.figure.is_some()) {
+        let Verdict { name, goal, unit, figure, .. } = verdict;
+        let figure = figure.map(|figure| with_unit(figure, unit)).unwrap_or_default();
+        let remark = remarks.of(name).unwrap_or("Nobody has looked into it yet.");
+        text += &format!("\n### {name}\n\n{figure}, and {goal} was the goal. {remark}\n");
+    }
+    if text.is_empty() { text } else { format!("\n## What misses its goal, and why\n{text}") }
 }
 
 const HOW_TO_READ: &str = "\
@@ -159,6 +187,7 @@ fn advantage(figure: &Figure, contender: &str, samples: &Samples) -> Option<Summ
     match figure.better {
         Better::Less => samples.ratio(theirs, ours),
         Better::More => samples.ratio(ours, theirs),
+        Better::Neither => return None,
     }
     .ok()
 }
@@ -180,12 +209,16 @@ fn bars(section: &Section, session: &Session) -> Vec<Bar> {
     bars
 }
 
-fn server_row((figure, _, series): (&str, &str, &crate::samples::Series)) -> Option<String> {
+fn server_row(
+    samples: &Samples,
+    (figure, _, series): (&str, &str, &crate::samples::Series),
+) -> Option<String> {
     let what = figure.strip_prefix(server::PREFIX)?;
     let Some(summary) = Summary::of(series.values()) else {
         return Some(format!("| {what} | not measured | {} |", cell(series.missing().unwrap_or_default())));
     };
-    Some(format!("| {what} | {} | {} |", shown(summary.median), interval(&summary, "")))
+    let unit = samples.unit_of(figure).unwrap_or_default();
+    Some(format!("| {what} | {} | {} |", with_unit(summary.median, unit), interval(&summary, unit)))
 }
 
 fn interval(summary: &Summary, unit: &str) -> String {

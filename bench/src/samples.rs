@@ -9,6 +9,8 @@ use crate::stats::Summary;
 pub(crate) struct Samples {
     series: BTreeMap<(String, String), Series>,
     bounds: BTreeMap<String, Bound>,
+    /// Of figures that are not known beforehand.
+    units: BTreeMap<String, String>,
 }
 
 /// What one contender measured for one figure.
@@ -42,6 +44,14 @@ impl Samples {
 
     pub(crate) fn bound_of(&self, figure: &str) -> Option<&Bound> {
         self.bounds.get(figure)
+    }
+
+    pub(crate) fn unit(&mut self, figure: &str, unit: &str) {
+        self.units.insert(figure.to_owned(), unit.to_owned());
+    }
+
+    pub(crate) fn unit_of(&self, figure: &str) -> Option<&str> {
+        self.units.get(figure).map(String::as_str)
     }
 
     fn entry(&mut self, figure: &str, contender: &str) -> &mut Series {

@@ -1,6 +1,7 @@
 //! One run: who takes part, how often, and what came out so far.
 
 use serde_json::Value;
+use tokio::time::Duration;
 
 use crate::build::{Language, Programs};
 use crate::figures::find;
@@ -46,11 +47,14 @@ pub(crate) struct Session {
     pub(crate) samples: Samples,
     /// Contenders in the order of their first appearance, for tables.
     pub(crate) contenders: Vec<&'static str>,
+    /// How long each part has taken.
+    pub(crate) took: Vec<(&'static str, Duration)>,
 }
 
 impl Session {
     pub(crate) fn new(programs: Programs, rounds: usize, quick: bool, pods: usize) -> Self {
-        Self { programs, rounds, quick, pods, samples: Samples::default(), contenders: Vec::new() }
+        let (samples, contenders, took) = (Samples::default(), Vec::new(), Vec::new());
+        Self { programs, rounds, quick, pods, samples, contenders, took }
     }
 
     /// Has every contender measure the figures once per round. Who begins changes from round to round. One that fails is noted,

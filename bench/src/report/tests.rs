@@ -68,8 +68,40 @@ fn programs_get_every_goal_once_and_every_sample() {
 fn a_report_says_what_was_not_part_of_the_run() {
     let machine = Machine { date: "today".to_owned(), lines: vec!["a machine".to_owned()] };
     let session = session();
-    let text = markdown(&machine, &session, &verdicts(&session.samples));
+    let text = markdown(&machine, &session, &verdicts(&session.samples), &Remarks::default());
     assert!(text.contains("\n- a machine\n") && text.contains("## Work queue"));
     assert!(text.contains("## A leader goes"));
     assert_eq!(text.matches("Not part of this run.").count(), 7, "all but two of nine sections");
+}
+
+#[test]
+fn what_misses_its_goal_has_the_remark_of_people() {
+    let verdict = |name: &str, figure: Option<f64>, met: bool| Verdict {
+        name: name.to_owned(),
+        goal: "≤ 2".to_owned(),
+        figure,
+        unit: "ms".to_owned(),
+        met,
+        reason: String::new(),
+    };
+    let verdicts = [
+        verdict("slow", Some(3.0), false),
+        verdict("strange", Some(4.0), false),
+        verdict("fast", Some(1.0), true),
+        verdict("absent", None, false),
+    ];
+    let remarks = Remarks::parse("\n## slow\n\nThe disk.\n\n## fast\n\nNothing.\n");
+    expect![[r"
+
+        ## What misses its goal, and why
+
+        ### slow
+
+        3.00 ms, and ≤ 2 was the goal. The disk.
+
+        ### strange
+
+        4.00 ms, and ≤ 2 was the goal. Nobody has looked into it yet.
+    "]]
+    .assert_eq(&missed(&verdicts, &remarks));
 }

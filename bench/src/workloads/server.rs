@@ -6,15 +6,19 @@ use anyhow::Context as _;
 use serde::Deserialize;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
+use tokio::time::{Duration, timeout};
 
 use crate::goals::Verdict;
-use crate::number::shown;
+use crate::number::{shown, with_unit};
 use crate::process::Grouped;
 use crate::samples::Samples;
 use crate::session::{OURS, Session};
 
 /// Before the name of each figure, so that nobody else's is called like one of these.
 pub(crate) const PREFIX: &str = "server: ";
+
+/// Longer than the load program takes: one that hangs costs this much, and not the run.
+const LONGEST_LOAD: Duration = Duration::from_secs(300);
 
 /// A line of the load program.
 #[derive(Debug, Deserialize)]
@@ -52,17 +56,21 @@ const GOALS: [(&str, &str, Bound); 15] = [
 /// Runs the load program once per round.
 pub(crate) async fn run(session: &mut Session) {
     let names: Vec<String> = GOALS.iter().map(|(what, ..)| format!("{PREFIX}{what}")).collect();
-    let parts = ["start", "requests", "watchers", "sockets"].map(|part| format!("--only={part}"));
-    let mut short: Vec<&str> = parts.iter().map(String::as_str).collect();
-    if session.quick {
+    let mut short =
+        vec!["--only=start", "--only=requests", "--only=watchers", "--only=sockets", "--only=idle"];
+    let whole = if session.quick {
         short.push("--quick");
-    }
+        vec!["--only=memory"]
+    } else {
+        vec!["--only=memory", "--only=data-file"]
+    };
     for round in 0..session.rounds {
-        for arguments in [&*short, &["--only=memory"]] {
+        for arguments in [&short, &whole] {
             match load(session, arguments).await {
                 Ok(lines) => {
                     for line in lines {
-                        eprintln!("   {}: {} {}", line.what, shown(line.value), line.unit);
+                        eprintln!("   {}: {}", line.what, with_unit(line.value, &line.unit));
+                        session.samples.unit(&name(&line), &line.unit);
                         session.samples.add(&name(&line), OURS.name, round, line.value);
                     }
                 }
@@ -84,7 +92,7 @@ async fn load(session: &Session, arguments: &[&str]) -> anyhow::Result<Vec<Line>
     let mut load = Grouped::spawn(&mut command)?;
     let mut output = load.0.stdout.take().context("a piped child has an output")?;
     let mut text = String::new();
-    output.read_to_string(&mut text).await?;
+    timeout(LONGEST_LOAD, output.read_to_string(&mut text)).await.context("the load program: no end")??;
     // 1 says that a goal is missed, which is for the report to say.
     let status = load.0.wait().await?;
     anyhow::ensure!(matches!(status.code(), Some(0 | 1)), "the load program: {status}");
