@@ -68,6 +68,10 @@
 //! webhook or policy is asked, no APIService leads anywhere, and reviews of access say yes, because nothing is restricted.
 //! Addresses and node ports are not allocated: a Service has those that it was given.
 //!
+//! Answers tell which of the flow schemas a request belongs to (`X-Kubernetes-PF-FlowSchema-UID`,
+//! `X-Kubernetes-PF-PriorityLevel-UID`), which is how clients learn that they need not limit themselves. Nothing is limited
+//! here either: overload is a fault.
+//!
 //! A server begins with the objects of every new cluster: four namespaces, the roles and bindings of kube-apiserver's policy,
 //! its priority classes and flow schemas, and in `default` the Service `kubernetes` with its Endpoints and EndpointSlice,
 //! which name 127.0.0.1:6443, wherever the server is. In profile [`Dev`](Profile::Dev) every namespace has a service account
@@ -101,6 +105,7 @@ mod crd;
 mod discovery;
 mod event_ttl;
 pub mod faults;
+mod flow_control;
 mod gc;
 mod go;
 mod managed_fields;

@@ -1,4 +1,5 @@
-//! Priorities and flows of requests, as every kube-apiserver has them. Nothing here follows them.
+//! Priorities and flows of requests, as every kube-apiserver has them. Clients are told of theirs ([`crate::flow_control`]);
+//! nothing else follows them.
 
 use serde_json::{Value, json};
 

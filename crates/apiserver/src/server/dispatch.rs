@@ -60,9 +60,18 @@ where
     B::Error: std::fmt::Display,
 {
     let is_remote = head.extensions.get::<Closing>().is_some();
-    let user = server.authenticator.authenticate(head, is_remote, || server.clock.now(), &**server);
-    match user.and_then(|user| authorize(&user, head).map(|()| user)) {
-        Ok(user) => {
+    let refuse = |head: &Parts, error: &ApiError| {
+        let accept = text(&head.headers, header::ACCEPT);
+        failure(accept.as_deref(), error).into_response()
+    };
+    let user = match server.authenticator.authenticate(head, is_remote, || server.clock.now(), &**server) {
+        Ok(user) => user,
+        Err(error) => return refuse(head, &error),
+    };
+    // Before access is decided, so that those who are refused learn it too.
+    let flow = server.flow_control.classify(server, &user, head);
+    let mut response = match authorize(&user, head) {
+        Ok(()) => {
             head.extensions.insert(Arc::clone(&user));
             let mut warnings = Warnings::default();
             let mut response = route(server, head, body, &mut warnings).await;
@@ -70,11 +79,12 @@ where
             tracing::debug!(method = %head.method, uri = %head.uri, user = user.name, code = response.status().as_u16(), "answered");
             response
         }
-        Err(error) => {
-            let accept = text(&head.headers, header::ACCEPT);
-            failure(accept.as_deref(), &error).into_response()
-        }
+        Err(error) => refuse(head, &error),
+    };
+    if let Some(flow) = flow {
+        flow.write(response.headers_mut());
     }
+    response
 }
 
 async fn route<B>(

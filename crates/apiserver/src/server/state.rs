@@ -15,6 +15,7 @@ use crate::admission::Admission;
 use crate::authentication::{Authenticator, Found, Objects};
 use crate::clock::Clock;
 use crate::faults::Injector;
+use crate::flow_control::FlowControl;
 use crate::persistence::Journal;
 use crate::registry::Registry;
 use crate::resource::StorageKey;
@@ -33,6 +34,8 @@ pub(crate) struct Server {
     pub(crate) admission: Admission,
     /// What goes wrong on purpose.
     pub(crate) injector: Injector,
+    /// Where requests belong.
+    pub(crate) flow_control: FlowControl,
     random: Mutex<fastrand::Rng>,
     /// Apart from `random`, so that reads do not change which uids objects get.
     audit_ids: Mutex<fastrand::Rng>,
@@ -87,17 +90,21 @@ impl Server {
         for storage in registry.tables() {
             store.open(storage);
         }
+        let mut changes = BTreeMap::new();
+        let flow_control =
+            FlowControl::new(|table| changes.entry(table).or_insert_with(Changes::new).subscribe());
         Self {
             profile,
             authenticator,
             admission,
             injector: Injector::new(seed),
+            flow_control,
             // A restored server must not draw the uids again that its objects have.
             random: Mutex::new(fastrand::Rng::with_seed(seed ^ (store.revision() - 1).wrapping_mul(SPREAD))),
             audit_ids: Mutex::new(fastrand::Rng::with_seed(seed ^ SPREAD)),
             committed: watch::Sender::new(store.revision()),
             closed: watch::Sender::new(false),
-            state: Mutex::new(State { store, changes: BTreeMap::new() }),
+            state: Mutex::new(State { store, changes }),
             registry_since: AtomicI64::new(clock.now().as_second()),
             registry: RwLock::new(Arc::new(registry)),
             registry_version: AtomicU64::new(1),
