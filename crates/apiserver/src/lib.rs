@@ -74,7 +74,8 @@
 //!
 //! A server begins with the objects of every new cluster: four namespaces, the roles and bindings of kube-apiserver's policy,
 //! its priority classes and flow schemas, and in `default` the Service `kubernetes` with its Endpoints and EndpointSlice,
-//! which name 127.0.0.1:6443, wherever the server is. In profile [`Dev`](Profile::Dev) every namespace has a service account
+//! which name the listener that was opened last, or 127.0.0.1:6443 if there was none; the port is called `https`, with and without
+//! TLS. In profile [`Dev`](Profile::Dev) every namespace has a service account
 //! `default`. Absent are the ConfigMaps `kube-root-ca.crt` and `extension-apiserver-authentication` (there may be no
 //! certificates), APIServices, ServiceCIDRs and the lease of the server.
 //!

@@ -1,6 +1,8 @@
 //! What a new cluster has before anybody asks.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+use std::net::SocketAddr;
+
 use expect_test::expect;
 use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Namespace, Service, ServiceAccount};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -9,7 +11,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams};
 use kube::{Client, Resource, ResourceExt};
-use kube_apiserver_embedded::{ApiServer, Options, Profile};
+use kube_apiserver_embedded::{ApiServer, Options, Profile, Tokens, UserInfo};
 
 fn start(profile: Profile) -> (ApiServer, Client) {
     let server = ApiServer::start(Options::default().profile(profile));
@@ -110,4 +112,62 @@ async fn in_profile_dev_every_namespace_has_a_service_account() {
         tokio::task::yield_now().await;
     }
     assert_eq!(names::<Namespace>(&client).await.len(), 4, "and does not keep its namespace");
+}
+
+/// What the Service, its Endpoints, its EndpointSlice and `/api` say of the server's place.
+async fn places(client: &Client) -> [String; 4] {
+    let service = Api::<Service>::default_namespaced(client.clone()).get("kubernetes").await.unwrap();
+    let target = service.spec.unwrap().ports.unwrap().remove(0).target_port.unwrap();
+    let endpoints = Api::<Endpoints>::default_namespaced(client.clone()).get("kubernetes").await.unwrap();
+    let subset = endpoints.subsets.unwrap().remove(0);
+    let slice = Api::<EndpointSlice>::default_namespaced(client.clone()).get("kubernetes").await.unwrap();
+    let versions = client.list_core_api_versions().await.unwrap();
+    [
+        serde_json::to_string(&target).unwrap(),
+        format!("{}:{}", subset.addresses.unwrap()[0].ip, subset.ports.unwrap()[0].port),
+        format!(
+            "{} {}:{}",
+            slice.address_type,
+            slice.endpoints.unwrap()[0].addresses[0],
+            slice.ports.unwrap()[0].port.unwrap()
+        ),
+        versions.server_address_by_client_cidrs[0].server_address.clone(),
+    ]
+}
+
+#[tokio::test]
+async fn the_service_leads_to_the_listener_that_was_opened_last() {
+    let (server, client) = start(Profile::Envtest);
+    assert_eq!(
+        places(&client).await,
+        ["6443", "127.0.0.1:6443", "IPv4 127.0.0.1:6443", "127.0.0.1:6443"],
+        "a server without a listener has to name something"
+    );
+    for address in ["127.0.0.1:0", "0.0.0.0:0"] {
+        let address: SocketAddr = address.parse().unwrap();
+        let admin = UserInfo::new("admin", "", ["system:masters"]);
+        let server = if address.ip().is_loopback() {
+            server.clone()
+        } else {
+            ApiServer::start(Options::default().tokens(Tokens::new().with("secret", admin)))
+        };
+        let client = Client::new(server.service(), "default");
+        let listener = server.listen(address).await.unwrap();
+        let port = listener.local_addr().port();
+        let at = format!("127.0.0.1:{port}");
+        assert_eq!(places(&client).await, [port.to_string(), at.clone(), format!("IPv4 {at}"), at]);
+    }
+    let before = Api::<EndpointSlice>::default_namespaced(client.clone()).get("kubernetes").await.unwrap();
+    assert_eq!(before.metadata.generation, Some(2), "it was written anew once");
+    let Ok(listener) = server.listen("[::1]:0".parse().unwrap()).await else {
+        eprintln!("skipped: this machine has no IPv6");
+        return;
+    };
+    let port = listener.local_addr().port();
+    assert_eq!(
+        places(&client).await,
+        [port.to_string(), format!("::1:{port}"), format!("IPv6 ::1:{port}"), format!("[::1]:{port}")]
+    );
+    let after = Api::<EndpointSlice>::default_namespaced(client).get("kubernetes").await.unwrap();
+    assert_ne!(after.uid(), before.uid(), "the type of a slice cannot be changed");
 }

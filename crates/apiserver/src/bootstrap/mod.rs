@@ -3,10 +3,13 @@
 //! Namespaces first, then what is in them. An object that exists, in a data file say, is left as it is; one that was deleted
 //! comes back with the next start.
 
+mod address;
 mod flow_control;
 mod roles;
 
 use serde_json::{Value, json};
+
+pub(crate) use address::advertise;
 
 use crate::namespaces;
 use crate::server::Server;
@@ -15,12 +18,6 @@ use crate::verbs::{create, metadata, update};
 
 /// Who owns these objects.
 const MANAGER: &str = "kube-apiserver";
-/// The first address of the range from which a kube-apiserver takes those of Services.
-const CLUSTER_IP: &str = "10.96.0.1";
-/// Where the server is. It may have no address at all, or several, and later than this.
-const ADDRESS: &str = "127.0.0.1";
-const PORT: u16 = 6443;
-
 /// Creates what is not there.
 pub(crate) fn create(server: &Server) {
     namespaces::create_defaults(server);
@@ -40,9 +37,9 @@ pub(crate) fn create(server: &Server) {
     for binding in roles::cluster_role_bindings() {
         put(server, "rbac.authorization.k8s.io", "clusterrolebindings", binding);
     }
-    put(server, "", "services", service());
-    put(server, "", "endpoints", endpoints());
-    put(server, "discovery.k8s.io", "endpointslices", endpoint_slice());
+    for (group, plural, object) in address::objects(server.address()) {
+        put(server, group, plural, object);
+    }
 }
 
 /// Priorities of pods that a cluster cannot do without.
@@ -58,46 +55,6 @@ const PRIORITIES: [(&str, i64, &str); 2] = [
         "Used for system critical pods that must not be moved from their current node.",
     ),
 ];
-
-/// How programs in the cluster find the server.
-fn service() -> Value {
-    json!({
-        "metadata": {
-            "name": "kubernetes", "namespace": "default",
-            "labels": {"component": "apiserver", "provider": "kubernetes"},
-        },
-        "spec": {
-            "clusterIP": CLUSTER_IP, "clusterIPs": [CLUSTER_IP], "type": "ClusterIP", "sessionAffinity": "None",
-            "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack", "internalTrafficPolicy": "Cluster",
-            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": PORT}],
-        },
-        "status": {"loadBalancer": {}},
-    })
-}
-
-fn endpoints() -> Value {
-    json!({
-        "metadata": {
-            "name": "kubernetes", "namespace": "default",
-            "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"},
-        },
-        "subsets": [{
-            "addresses": [{"ip": ADDRESS}],
-            "ports": [{"name": "https", "port": PORT, "protocol": "TCP"}],
-        }],
-    })
-}
-
-fn endpoint_slice() -> Value {
-    json!({
-        "metadata": {
-            "name": "kubernetes", "namespace": "default", "labels": {"kubernetes.io/service-name": "kubernetes"},
-        },
-        "addressType": "IPv4",
-        "endpoints": [{"addresses": [ADDRESS], "conditions": {"ready": true}}],
-        "ports": [{"name": "https", "port": PORT, "protocol": "TCP"}],
-    })
-}
 
 /// Stores an object of a builtin kind, unless there is one of that name.
 pub(crate) fn put(server: &Server, group: &str, plural: &str, mut object: Value) {

@@ -149,6 +149,8 @@ impl Listener {
             ),
         };
         let authority = tls.as_ref().map(|tls| tls.authority().to_owned());
+        // Before the first client.
+        service.advertise(reached_at(address));
         let closing = watch::Sender::new(false);
         let mut tasks = JoinSet::new();
         tasks.spawn(accept(socket, tls.map(Arc::new), service, options.faults, closing.subscribe()));
@@ -165,14 +167,7 @@ impl Listener {
     #[must_use]
     pub fn url(&self) -> String {
         let scheme = if self.authority.is_some() { "https" } else { "http" };
-        let mut address = self.address;
-        if address.ip().is_unspecified() {
-            address.set_ip(match address {
-                SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
-                SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
-            });
-        }
-        format!("{scheme}://{address}")
+        format!("{scheme}://{}", reached_at(self.address))
     }
 
     /// With TLS, the certificate that clients have to trust, as PEM.
@@ -200,6 +195,17 @@ impl Listener {
             self.tasks.shutdown().await;
         }
     }
+}
+
+/// Where clients on this machine reach a listener with this address.
+fn reached_at(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        });
+    }
+    address
 }
 
 /// Accepts connections until the listener closes, then waits for those under way.

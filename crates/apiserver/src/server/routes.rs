@@ -23,8 +23,6 @@ use crate::verbs::reply::Reply;
 const CHECKS: [&str; 3] = ["ping", "log", STORAGE];
 /// Fails while a data file cannot be written.
 const STORAGE: &str = "storage";
-/// Where `/api` says the server is: a client in process has no other address for it.
-const ADDRESS: &str = "127.0.0.1:443";
 
 /// Answers a path that is not one of a resource.
 pub(super) async fn answer(
@@ -47,7 +45,7 @@ pub(super) async fn answer(
         }
         _ if head.method != Method::GET => method_not_allowed(),
         Route::Version => Reply::value(200, Encoding::Json, &version()).into_response(),
-        route => discover(registry, route, head),
+        route => discover(server, registry, route, head),
     }
 }
 
@@ -58,7 +56,7 @@ fn method_not_allowed() -> Response<ResponseBody> {
 }
 
 /// Discovery documents: of everything at once where the client asks for that, else of a group or a version.
-fn discover(registry: &Registry, route: &Route, head: &Parts) -> Response<ResponseBody> {
+fn discover(server: &Server, registry: &Registry, route: &Route, head: &Parts) -> Response<ResponseBody> {
     let resources: Vec<Arc<Resource>> = registry.all().map(|served| Arc::clone(&served.resource)).collect();
     let accept = text(&head.headers, header::ACCEPT).unwrap_or_default();
     if let Route::CoreVersions | Route::Groups = route
@@ -71,7 +69,7 @@ fn discover(registry: &Registry, route: &Route, head: &Parts) -> Response<Respon
         Err(error) => return Reply::error(Encoding::Json, &error).into_response(),
     };
     let (document, group) = match route {
-        Route::CoreVersions => (Some(discovery::core_versions(ADDRESS)), ""),
+        Route::CoreVersions => (Some(discovery::core_versions(&server.address().to_string())), ""),
         Route::Groups => (Some(discovery::group_list(&resources)), ""),
         Route::Group(group) => (discovery::group(&resources, group), group.as_str()),
         Route::GroupVersion { group, version } => {

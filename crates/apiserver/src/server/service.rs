@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,6 +15,7 @@ use tower_service::Service;
 use super::body::ResponseBody;
 use super::{Core, inject};
 use crate::authentication::Tokens;
+use crate::bootstrap;
 use crate::faults::ConnectionReset;
 
 /// The server as a service of HTTP requests, without a socket: give it to `kube::Client::new`.
@@ -33,6 +35,11 @@ impl ApiService {
     /// The tokens of the server, if it asks for any.
     pub(super) fn tokens(&self) -> Option<&Tokens> {
         self.core.server.authenticator.tokens()
+    }
+
+    /// A listener opens at this address.
+    pub(super) fn advertise(&self, address: SocketAddr) {
+        bootstrap::advertise(&self.core.server, address);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What all requests share: the store behind its one lock, the served resources, the clock, the source of randomness.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -25,6 +26,9 @@ use crate::store::{Change, Event, Key, Store};
 /// Spreads revisions over seeds: the golden ratio, as in splitmix64.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// Where a server says it is that does not listen: a client in process has no other address for it.
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6443);
+
 /// The server without its listeners and controllers.
 pub(crate) struct Server {
     pub(crate) profile: Profile,
@@ -36,6 +40,8 @@ pub(crate) struct Server {
     pub(crate) injector: Injector,
     /// Where requests belong.
     pub(crate) flow_control: FlowControl,
+    /// Where clients are told that the server is.
+    address: RwLock<SocketAddr>,
     random: Mutex<fastrand::Rng>,
     /// Apart from `random`, so that reads do not change which uids objects get.
     audit_ids: Mutex<fastrand::Rng>,
@@ -99,6 +105,7 @@ impl Server {
             admission,
             injector: Injector::new(seed),
             flow_control,
+            address: RwLock::new(NOWHERE),
             // A restored server must not draw the uids again that its objects have.
             random: Mutex::new(fastrand::Rng::with_seed(seed ^ (store.revision() - 1).wrapping_mul(SPREAD))),
             audit_ids: Mutex::new(fastrand::Rng::with_seed(seed ^ SPREAD)),
@@ -112,6 +119,16 @@ impl Server {
             clock,
             journal,
         }
+    }
+
+    /// Where the server is, as far as it knows.
+    pub(crate) fn address(&self) -> SocketAddr {
+        *self.address.read()
+    }
+
+    /// From now on the server is here.
+    pub(crate) fn set_address(&self, address: SocketAddr) {
+        *self.address.write() = address;
     }
 
     /// The resources served now.

@@ -1,0 +1,129 @@
+//! Where the server is, told to programs that run in the cluster: the Service `kubernetes`, its Endpoints and its
+//! EndpointSlice.
+//!
+//! They are written when the server starts, and again when it begins to listen, as a kube-apiserver does it. A server in the
+//! process has no address, and several listeners have several: the one that was opened last is named. It stays when the
+//! listener goes.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+
+use super::{MANAGER, put};
+use crate::server::{Refused, Server};
+use crate::store::{Change, Key};
+use crate::verbs::update;
+
+/// The first address of the range from which a kube-apiserver takes those of Services.
+const CLUSTER_IP: &str = "10.96.0.1";
+const NAMESPACE: &str = "default";
+const NAME: &str = "kubernetes";
+/// How often an object is read again because somebody wrote it meanwhile.
+const ATTEMPTS: usize = 64;
+
+/// The objects that name an address, as (group, plural, object).
+pub(super) fn objects(address: SocketAddr) -> [(&'static str, &'static str, Value); 3] {
+    [
+        ("", "services", service(address)),
+        ("", "endpoints", endpoints(address)),
+        ("discovery.k8s.io", "endpointslices", endpoint_slice(address)),
+    ]
+}
+
+/// From now on the server is reached here.
+pub(crate) fn advertise(server: &Server, address: SocketAddr) {
+    server.set_address(address);
+    for (group, plural, object) in objects(address) {
+        replace(server, group, plural, object);
+    }
+}
+
+/// How programs in the cluster find the server.
+fn service(address: SocketAddr) -> Value {
+    json!({
+        "metadata": {
+            "name": NAME, "namespace": NAMESPACE,
+            "labels": {"component": "apiserver", "provider": "kubernetes"},
+        },
+        "spec": {
+            "clusterIP": CLUSTER_IP, "clusterIPs": [CLUSTER_IP], "type": "ClusterIP", "sessionAffinity": "None",
+            "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack", "internalTrafficPolicy": "Cluster",
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": address.port()}],
+        },
+        "status": {"loadBalancer": {}},
+    })
+}
+
+fn endpoints(address: SocketAddr) -> Value {
+    json!({
+        "metadata": {
+            "name": NAME, "namespace": NAMESPACE,
+            "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"},
+        },
+        "subsets": [{
+            "addresses": [{"ip": address.ip()}],
+            "ports": [{"name": "https", "port": address.port(), "protocol": "TCP"}],
+        }],
+    })
+}
+
+fn endpoint_slice(address: SocketAddr) -> Value {
+    json!({
+        "metadata": {
+            "name": NAME, "namespace": NAMESPACE, "labels": {"kubernetes.io/service-name": "kubernetes"},
+        },
+        "addressType": if address.is_ipv4() { "IPv4" } else { "IPv6" },
+        "endpoints": [{"addresses": [address.ip()], "conditions": {"ready": true}}],
+        "ports": [{"name": "https", "port": address.port(), "protocol": "TCP"}],
+    })
+}
+
+/// Has an object say what `wanted` says of the address, whatever it said before. Everything else of it stays.
+fn replace(server: &Server, group: &str, plural: &str, wanted: Value) {
+    let Some(served) = server.registry().get(group, "v1", plural).cloned() else {
+        return;
+    };
+    let key = Key::new(NAMESPACE, NAME);
+    for _ in 0..ATTEMPTS {
+        let Some(stored) = server.read(|store| store.get(served.storage(), &key).cloned()) else {
+            return put(server, group, plural, wanted);
+        };
+        let old = served.value(&stored);
+        // The type of a slice cannot be changed.
+        let change = if old["addressType"] == wanted["addressType"] {
+            let mut new = old.clone();
+            for field in ["subsets", "endpoints", "ports"] {
+                if !wanted[field].is_null() {
+                    new[field] = wanted[field].clone();
+                }
+            }
+            if !wanted["spec"].is_null() {
+                new["spec"]["ports"] = wanted["spec"]["ports"].clone();
+            }
+            served.conform(&mut new);
+            if new == old {
+                return;
+            }
+            if let Some(generation) = old["metadata"]["generation"].as_i64() {
+                new["metadata"]["generation"] = json!(generation + 1);
+            }
+            update::track_as(server, &served, MANAGER, "", Some(&old), &mut new);
+            Change::Put(served.document(&new))
+        } else {
+            Change::Delete
+        };
+        let is_deleted = matches!(change, Change::Delete);
+        match server.commit(
+            served.storage(),
+            &key,
+            Some(stored.revision),
+            change,
+            |_| Ok::<_, Infallible>(()),
+        ) {
+            Err(Refused::Conflict) => {}
+            Ok(_) if is_deleted => return put(server, group, plural, wanted),
+            Ok(_) | Err(Refused::Because(_)) => return,
+        }
+    }
+}
