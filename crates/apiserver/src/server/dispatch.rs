@@ -12,6 +12,7 @@ use tokio::time::{Duration, timeout};
 
 use super::body::ResponseBody;
 use super::deadline;
+use super::drain::drain;
 use super::finish::finish;
 use super::listener::{Closing, FaultApi};
 use super::routes;
@@ -40,10 +41,15 @@ where
     B: Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
+    let mut body = std::pin::pin!(body);
     let in_time = match deadline::of(&head) {
-        Ok(limit) => timeout(limit, authenticated(server, &mut head, body))
-            .await
-            .map_err(|_elapsed| deadline::passed("request did not complete within the allotted timeout")),
+        Ok(limit) => match timeout(limit, authenticated(server, &mut head, body.as_mut())).await {
+            Ok(response) => {
+                drain(&head, body).await;
+                Ok(response)
+            }
+            Err(_elapsed) => Err(deadline::passed("request did not complete within the allotted timeout")),
+        },
         Err(error) => Err(error),
     };
     let mut response = in_time.unwrap_or_else(|error| {

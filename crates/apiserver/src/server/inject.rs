@@ -9,6 +9,7 @@ use tokio::time::sleep;
 
 use super::body::ResponseBody;
 use super::dispatch;
+use super::drain::drain;
 use super::state::Server;
 use crate::faults::{Action, Answer, ConnectionReset, Decision, Facts, FaultyWatch, Stale};
 
@@ -46,10 +47,14 @@ where
             Ok(response)
         }
         Action::Fail(failure) => {
+            drain(&head, std::pin::pin!(body)).await;
             let accept = dispatch::text(&head.headers, header::ACCEPT);
             Ok(dispatch::failure(accept.as_deref(), &failure.error(&facts)).into_response())
         }
-        Action::Answer(answer) => Ok(of_answer(answer)),
+        Action::Answer(answer) => {
+            drain(&head, std::pin::pin!(body)).await;
+            Ok(of_answer(answer))
+        }
         Action::Reset => Err(ConnectionReset),
         Action::LoseResponse => {
             drop(dispatch::answer(server, head, body).await);

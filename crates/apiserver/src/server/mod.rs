@@ -5,6 +5,7 @@ mod changes;
 mod connection;
 mod deadline;
 mod dispatch;
+mod drain;
 mod finish;
 #[cfg_attr(not(feature = "gzip"), path = "no_gzip.rs")]
 mod gzip;

@@ -1,0 +1,98 @@
+//! Bodies that nobody asked for.
+//!
+//! A request may be answered before its body is read: its path leads nowhere, its user may not. A server of HTTP/2 that is done
+//! with a request then cancels what is still on its way, and a client that is about to send it takes that for the answer. So
+//! a short body is taken first, as Go's server does between the requests of a connection.
+
+use std::pin::Pin;
+
+use bytes::Bytes;
+use http::header;
+use http::request::Parts;
+use http_body::Body;
+use http_body_util::BodyExt;
+use tokio::time::{Duration, timeout};
+
+/// What is read of a body that is not wanted, as in Go.
+const LIMIT: usize = 256 << 10;
+/// How long its client has for it.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Reads what is left of a body, if it is short and comes soon.
+pub(super) async fn drain<B>(head: &Parts, mut body: Pin<&mut B>)
+where
+    B: Body<Data = Bytes>,
+{
+    // Who asks first wants to be spared.
+    if body.is_end_stream() || head.headers.contains_key(header::EXPECT) {
+        return;
+    }
+    let rest = async {
+        let mut read = 0;
+        while read <= LIMIT
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            read += frame.data_ref().map_or(0, Bytes::len);
+        }
+    };
+    // The answer does not depend on it.
+    let _ = timeout(PATIENCE, rest).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::{ApiServer, Options};
+    use futures::channel::mpsc;
+    use futures::{FutureExt, poll};
+    use http::Request;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+    use std::convert::Infallible;
+    use tokio::time::Instant;
+    use tower_service::Service;
+
+    type Sender = mpsc::UnboundedSender<Result<Frame<Bytes>, Infallible>>;
+
+    /// A request to nowhere whose body comes from the sender, and the code of its answer.
+    fn send(expect: Option<&str>) -> (Sender, impl Future<Output = u16> + use<>) {
+        let (sender, receiver) = mpsc::unbounded();
+        let mut request = Request::post("/apis/example.com/v1/things");
+        if let Some(expect) = expect {
+            request = request.header(header::EXPECT, expect);
+        }
+        let server = ApiServer::start(Options::default());
+        let answer = server.service().call(request.body(StreamBody::new(receiver)).unwrap());
+        (sender, async move { answer.await.unwrap().status().as_u16() })
+    }
+
+    fn data(length: usize) -> Result<Frame<Bytes>, Infallible> {
+        Ok(Frame::data(Bytes::from(vec![b'x'; length])))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_to_nowhere_is_answered_after_its_body() {
+        let (sender, answer) = send(None);
+        let mut answer = std::pin::pin!(answer);
+        assert!(poll!(answer.as_mut()).is_pending());
+        sender.unbounded_send(data(10)).unwrap();
+        assert!(poll!(answer.as_mut()).is_pending());
+        drop(sender);
+        let start = Instant::now();
+        assert_eq!(answer.await, 404);
+        assert_eq!(start.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_is_long_or_does_not_come_is_not_waited_for() {
+        let (_sender, answer) = send(None);
+        let start = Instant::now();
+        assert_eq!(answer.await, 404);
+        assert_eq!(start.elapsed(), PATIENCE);
+        let (sender, answer) = send(None);
+        sender.unbounded_send(data(LIMIT + 1)).unwrap();
+        assert_eq!(answer.now_or_never(), Some(404));
+        let (_sender, answer) = send(Some("100-continue"));
+        assert_eq!(answer.now_or_never(), Some(404), "the client waits to be told to send it");
+    }
+}
