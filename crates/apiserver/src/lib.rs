@@ -72,12 +72,13 @@
 //! `X-Kubernetes-PF-PriorityLevel-UID`), which is how clients learn that they need not limit themselves. Nothing is limited
 //! here either: overload is a fault.
 //!
-//! A server begins with the objects of every new cluster: four namespaces, the roles and bindings of kube-apiserver's policy,
-//! its priority classes and flow schemas, and in `default` the Service `kubernetes` with its Endpoints and EndpointSlice,
-//! which name the listener that was opened last, or 127.0.0.1:6443 if there was none; the port is called `https`, with and without
-//! TLS. In profile [`Dev`](Profile::Dev) every namespace has a service account
-//! `default`. Absent are the ConfigMaps `kube-root-ca.crt` and `extension-apiserver-authentication` (there may be no
-//! certificates), APIServices, ServiceCIDRs and the lease of the server.
+//! A server begins with the objects of every new cluster: four namespaces, the roles that everybody has, those for
+//! users of a namespace (`admin`, `edit`, `view`) and their bindings, but none for components; its priority classes and
+//! flow schemas, and in `default` the Service `kubernetes` with its Endpoints and EndpointSlice, which name the
+//! listener that was opened last, or 127.0.0.1:6443 if there was none; the port is called `https`, with and without
+//! TLS. In profile [`Dev`](Profile::Dev) every namespace has a service account `default`. Absent are the ConfigMaps
+//! `kube-root-ca.crt` and `extension-apiserver-authentication` (there may be no certificates), APIServices,
+//! ServiceCIDRs and the lease of the server.
 //!
 //! `autoscaling/v1` keeps what it has no field for in the annotations of Kubernetes, but in the form of `autoscaling/v2`.
 //!

@@ -75,17 +75,57 @@ async fn every_binding_leads_to_a_role() {
     let roles = names::<ClusterRole>(&client).await;
     assert_eq!(
         roles,
-        ["cluster-admin", "system:basic-user", "system:discovery", "system:public-info-viewer"]
+        [
+            "admin",
+            "cluster-admin",
+            "edit",
+            "system:aggregate-to-admin",
+            "system:aggregate-to-edit",
+            "system:aggregate-to-view",
+            "system:auth-delegator",
+            "system:basic-user",
+            "system:discovery",
+            "system:public-info-viewer",
+            "view",
+        ]
     );
     let bindings = Api::<ClusterRoleBinding>::all(client.clone()).list(&ListParams::default()).await.unwrap();
     let bound: Vec<_> = bindings.iter().map(|binding| binding.role_ref.name.clone()).collect();
-    assert_eq!(bound, roles);
+    assert_eq!(
+        bound,
+        ["cluster-admin", "system:basic-user", "system:discovery", "system:public-info-viewer"]
+    );
+    assert!(bound.iter().all(|role| roles.contains(role)));
     let all = Api::<ClusterRole>::all(client).get("cluster-admin").await.unwrap();
     expect![[
         r#"[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]},{"nonResourceURLs":["*"],"verbs":["*"]}]"#
     ]]
     .assert_eq(&serde_json::json!(all.rules).to_string());
     assert_eq!(all.metadata.managed_fields.unwrap()[0].manager.as_deref(), Some("kube-apiserver"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_admin_may_edit_and_who_may_edit_may_view() {
+    let (_server, client) = start(Profile::Envtest);
+    let roles: Api<ClusterRole> = Api::all(client);
+    let mut summed = Vec::new();
+    for name in ["admin", "edit", "view"] {
+        let role = roles.get(name).await.unwrap();
+        assert_eq!(role.rules, None, "nobody adds them up here");
+        let selectors = role.aggregation_rule.unwrap().cluster_role_selectors.unwrap();
+        let label = selectors[0].match_labels.as_ref().unwrap().keys().next().unwrap().clone();
+        let parts = roles.list(&ListParams::default().labels(&format!("{label}=true"))).await.unwrap();
+        let parts: Vec<String> = parts.iter().map(ResourceExt::name_any).collect();
+        summed.push(format!("{name}: {}", parts.join(", ")));
+    }
+    assert_eq!(
+        summed,
+        [
+            "admin: edit, system:aggregate-to-admin",
+            "edit: system:aggregate-to-edit, view",
+            "view: system:aggregate-to-view"
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]
