@@ -80,6 +80,10 @@
 //! `kube-root-ca.crt` and `extension-apiserver-authentication` (there may be no certificates), APIServices,
 //! ServiceCIDRs and the lease of the server.
 //!
+//! Tables show the columns that were recorded, and those of Endpoints and EndpointSlices; of a few kinds (HorizontalPodAutoscalers,
+//! ResourceQuotas, StorageClasses, ClusterRoleBindings, dynamic resource allocation) only when the object was created. What may not
+//! change of volumes and their claims is refused in the words of Kubernetes, without the diff that it appends.
+//!
 //! `autoscaling/v1` keeps what it has no field for in the annotations of Kubernetes, but in the form of `autoscaling/v2`.
 //!
 //! A service account gets tokens from `serviceaccounts/token`, with audiences, a time and an object that they end with. The

@@ -2,6 +2,7 @@
 
 mod event;
 mod jobs;
+mod network;
 mod pod;
 mod recorded;
 mod workloads;
@@ -24,6 +25,8 @@ pub(super) fn of(kind: &str) -> Vec<Column> {
         "CronJob" => jobs::cron_job(),
         "DaemonSet" => workloads::daemon_set(),
         "Deployment" => workloads::deployment(),
+        "EndpointSlice" => network::endpoint_slice(),
+        "Endpoints" => network::endpoints(),
         "Event" => return event::event(),
         "Job" => jobs::job(),
         "Lease" => lease(),
@@ -255,6 +258,47 @@ mod tests {
                 "eventTime": "2026-01-01T00:00:00.000000Z",
             }),
             &expected("60s", 1),
+        );
+    }
+
+    #[test]
+    fn what_leads_to_pods_shows_three_places() {
+        let endpoints = |subsets: &Value, shown: &str| {
+            check(
+                "Endpoints",
+                &json!({"metadata": {"name": "a"}, "subsets": subsets}),
+                &[("Name", json!("a")), ("Endpoints", json!(shown)), ("Age", json!("<unknown>"))],
+            );
+        };
+        endpoints(&Value::Null, "<none>");
+        let addresses = json!([{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]);
+        endpoints(&json!([{"addresses": addresses}]), "10.0.0.1,fd00::1");
+        let ports = json!([{"port": 80}, {"port": 81}]);
+        endpoints(
+            &json!([{"addresses": addresses, "ports": ports}, {"notReadyAddresses": addresses, "ports": ports}]),
+            "10.0.0.1:80,[fd00::1]:80,10.0.0.1:81 + 1 more...",
+        );
+        let slice = |ports: &Value, addresses: &Value, shown: [&str; 2]| {
+            check(
+                "EndpointSlice",
+                &json!({
+                    "metadata": {"name": "a"}, "addressType": "IPv4", "ports": ports,
+                    "endpoints": [{"addresses": addresses}],
+                }),
+                &[
+                    ("Name", json!("a")),
+                    ("AddressType", json!("IPv4")),
+                    ("Ports", json!(shown[0])),
+                    ("Endpoints", json!(shown[1])),
+                    ("Age", json!("<unknown>")),
+                ],
+            );
+        };
+        slice(&Value::Null, &Value::Null, ["<unset>", "<unset>"]);
+        slice(
+            &json!([{"port": 80}, {"name": "dns"}, {}]),
+            &json!(["1.1.1.1", "2.2.2.2", "3.3.3.3", "4.4.4.4"]),
+            ["80,dns,*", "1.1.1.1,2.2.2.2,3.3.3.3 + 1 more..."],
         );
     }
 

@@ -1,0 +1,79 @@
+//! Columns of what leads to pods. No Table of these kinds was recorded: names and cells are those that kubectl is known to show.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde_json::{Value, json};
+
+use super::{age, string, text};
+use crate::resource::Column;
+
+/// How many items of a list a cell shows.
+const SHOWN: usize = 3;
+
+pub(super) fn endpoints() -> Vec<Column> {
+    let places = string("Endpoints", "The set of all endpoints is the union of all subsets.", |object, _| {
+        let places: Vec<String> = array(&object["subsets"]).flat_map(places).collect();
+        json!(if places.is_empty() { "<none>".to_owned() } else { shown(&places) })
+    });
+    vec![places, age()]
+}
+
+/// The addresses of a subset with each of its ports.
+fn places(subset: &Value) -> Vec<String> {
+    let addresses: Vec<&str> =
+        array(&subset["addresses"]).filter_map(|address| address["ip"].as_str()).collect();
+    let ports: Vec<u16> =
+        array(&subset["ports"]).filter_map(|port| u16::try_from(port["port"].as_i64()?).ok()).collect();
+    if ports.is_empty() {
+        // Of a service without a port of its own.
+        return addresses.into_iter().map(str::to_owned).collect();
+    }
+    let place = |address: &str, port: u16| match address.parse::<IpAddr>() {
+        Ok(ip) => SocketAddr::new(ip, port).to_string(),
+        Err(_) => format!("{address}:{port}"),
+    };
+    ports.iter().flat_map(|port| addresses.iter().map(move |address| place(address, *port))).collect()
+}
+
+pub(super) fn endpoint_slice() -> Vec<Column> {
+    vec![
+        string(
+            "AddressType",
+            "addressType specifies the type of address carried by this EndpointSlice.",
+            |object, _| text(object, "/addressType"),
+        ),
+        string(
+            "Ports",
+            "ports specifies the list of network ports exposed by each endpoint in this slice.",
+            |object, _| {
+                let port = |port: &Value| match (&port["port"], &port["name"]) {
+                    (Value::Number(number), _) => number.to_string(),
+                    (_, Value::String(name)) => name.clone(),
+                    _ => "*".to_owned(),
+                };
+                or_unset(&array(&object["ports"]).map(port).collect::<Vec<_>>())
+            },
+        ),
+        string("Endpoints", "endpoints is a list of unique endpoints in this slice.", |object, _| {
+            let addresses = array(&object["endpoints"]).flat_map(|endpoint| array(&endpoint["addresses"]));
+            or_unset(&addresses.filter_map(|address| Some(address.as_str()?.to_owned())).collect::<Vec<_>>())
+        }),
+        age(),
+    ]
+}
+
+fn or_unset(items: &[String]) -> Value {
+    json!(if items.is_empty() { "<unset>".to_owned() } else { shown(items) })
+}
+
+/// The first items, and how many more there are.
+fn shown(items: &[String]) -> String {
+    match items.len().checked_sub(SHOWN) {
+        Some(more) if more > 0 => format!("{} + {more} more...", items[..SHOWN].join(",")),
+        _ => items.join(","),
+    }
+}
+
+fn array(value: &Value) -> std::slice::Iter<'_, Value> {
+    value.as_array().map(Vec::as_slice).unwrap_or_default().iter()
+}
