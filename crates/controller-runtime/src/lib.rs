@@ -90,6 +90,7 @@ mod event;
 pub mod handler;
 pub mod health;
 mod http_server;
+mod json_path;
 pub mod leader_election;
 pub mod manager;
 pub mod metrics;

@@ -17,7 +17,10 @@ use super::{
     shelf::{Core, Kept, Packable},
     stats::{add, subtract},
 };
-use crate::object::{Object, ObjectKey};
+use crate::{
+    json_path::failed_at,
+    object::{Object, ObjectKey},
+};
 
 /// One state of an object: its metadata at hand, the object itself when asked for.
 ///
@@ -333,13 +336,10 @@ fn decode<K: Object>(text: &[u8], meta: &Meta, core: &Core) -> Result<K, DecodeE
 
 fn read<T: DeserializeOwned>(text: &[u8], meta: &Meta, resource: &str) -> Result<T, DecodeError> {
     // To know at once that all of it is UTF-8 saves a check of each string.
-    let read = std::str::from_utf8(text).map_or_else(|_| serde_json::from_slice(text), serde_json::from_str);
-    read.or_else(|_| {
-        // Once more, to learn where it fails: keeping track of the place costs time.
-        let mut deserializer = serde_json::Deserializer::from_slice(text);
-        serde_path_to_error::deserialize(&mut deserializer)
-            .map_err(|error| DecodeError::new(resource, meta, error.path().to_string(), error.into_inner()))
-    })
+    let text =
+        std::str::from_utf8(text).map_err(|error| DecodeError::new(resource, meta, ".".to_owned(), error))?;
+    serde_json::from_str(text)
+        .map_err(|error| DecodeError::new(resource, meta, failed_at(text, &error), error))
 }
 
 impl<K: Object> Clone for Lazy<K> {
