@@ -41,14 +41,15 @@
 //!
 //! # What is not here
 //!
-//! Webhooks; the download of binaries (`setup-envtest` does that); rights of users of the embedded server; and workloads:
-//! Deployments are stored, but no pods come of them.
+//! Webhooks; the download of binaries (`setup-envtest` does that); rights of users of the embedded server, but [`Rights`] are held against a
+//! client's requests; and workloads: Deployments are stored, but no pods come of them.
 
 mod control_plane;
 mod crd;
 mod environment;
 mod eventually;
 mod namespace;
+mod rights;
 mod user;
 
 pub use self::{
@@ -57,5 +58,6 @@ pub use self::{
     environment::{Builder, Cluster, Environment, StartError, StopError, Transport},
     eventually::{Unmet, consistently, consistently_object, eventually, eventually_gone, eventually_object},
     namespace::{DeleteError, TestNamespace},
+    rights::{ManifestError, Rights},
     user::User,
 };

@@ -66,18 +66,24 @@ async fn main() -> anyhow::Result<()> {
 mod tests {
     use std::time::Duration;
 
-    use controller_runtime::manager::Options;
-    use kube_envtest::Environment;
+    use controller_runtime::{leader_election, manager::Options};
+    use kube_envtest::{Environment, Rights};
 
     use super::*;
+
+    /// What the operator needs elsewhere: where lists are not streamed, and when an event is repeated.
+    const UNUSED: [&str; 2] = ["list pods", "patch events.events.k8s.io"];
 
     #[tokio::test(start_paused = true)]
     async fn a_pod_has_the_label_as_long_as_it_asks_for_it() {
         let env = Environment::builder().start().await.expect("an API server starts");
-        let manager = Manager::new(env.client(), Options::new("test"));
+        let manifests = include_str!("../manifests/rbac.yaml");
+        let rights = Rights::of_manifests(manifests, "default").expect("manifests");
+        let options = Options::new("pod-labeller").leader_election(leader_election::Options::new("lease"));
+        let manager = Manager::new(rights.client(env.client()), options);
         add_to(&manager).expect("it is the only controller");
-        let (client, pods, key) =
-            (manager.client(), manager.cached(), ObjectKey::<Pod>::new("default", "web"));
+        let client = Client::new(env.client(), "test");
+        let (pods, key) = (manager.cached(), ObjectKey::<Pod>::new("default", "web"));
         let annotate = async |value: Option<&str>| {
             let patch = json!({ "metadata": { "annotations": { ASKS: value } } });
             client.merge_patch(&key, &patch).await.expect("a patch");
@@ -100,5 +106,6 @@ mod tests {
             until_labelled(None).await;
         };
         manager.clone().run(play).await.expect("the manager stops when the play is over");
+        assert_eq!(rights.unused(), UNUSED);
     }
 }
