@@ -69,7 +69,9 @@ impl Programs {
         if let Err(reason) = &self.go {
             eprintln!("controller-runtime for Go is not measured: {reason}");
         }
-        cargo(&root, profile, &["-p", "bench-peer-ours", "-p", "bench-cluster"]).await?;
+        // Each by itself, or cargo would give a peer the features that the cluster asks for.
+        cargo(&root, profile, &["-p", "bench-peer-ours"]).await?;
+        cargo(&root, profile, &["-p", "bench-cluster"]).await?;
         let server =
             ["-p", "kube-apiserver-embedded", "--bin", "kube-apiserver-embedded", "--example", "load"];
         cargo(&root, profile, &server).await?;
