@@ -44,6 +44,11 @@ impl<T: Entry> Budget<T> {
         self.used
     }
 
+    /// Whether an entry of `bytes` drives nothing out.
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        self.used + bytes <= self.limit
+    }
+
     /// Takes an entry of `bytes`, and says what had to go for it. An entry beyond the limit is itself what goes.
     pub(super) fn admit(&mut self, entry: T, bytes: usize) -> (Option<Place>, Vec<T>) {
         if bytes > self.limit {

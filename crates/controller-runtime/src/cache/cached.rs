@@ -304,7 +304,7 @@ impl<K: Object> Selection<'_, K> {
     ///
     /// One of them does not fit `K`.
     pub fn list(&self) -> Result<Vec<Arc<K>>, DecodeError> {
-        self.list_lazy().iter().map(Lazy::object).collect()
+        self.list_lazy().iter().map(Lazy::one_of_many).collect()
     }
 
     /// The same, not decoded.

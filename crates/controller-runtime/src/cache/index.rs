@@ -54,7 +54,7 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
         informer: &Arc<Informer<K>>,
         values: impl Fn(&K) -> I + Send + Sync + 'static,
     ) -> Self {
-        let values = move |object: &Lazy<K>| match object.object() {
+        let values = move |object: &Lazy<K>| match object.one_of_many() {
             Ok(object) => values(&object).into_iter().collect(),
             Err(_) => BTreeSet::new(), // reported when it came in
         };
@@ -85,7 +85,7 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
     where
         V: std::borrow::Borrow<Q>,
     {
-        self.table.objects(value).values().map(Lazy::object).collect()
+        self.table.objects(value).values().map(Lazy::one_of_many).collect()
     }
 
     /// The same, not decoded.

@@ -14,7 +14,7 @@ use super::{
     hot::Hot,
     meta::{Interner, Meta, RawMeta},
     pack::Packed,
-    shelf::{Core, Kept, Packable},
+    shelf::{Core, Kept, Packable, Readers},
     stats::{add, subtract},
 };
 use crate::{
@@ -150,8 +150,16 @@ impl<K: Object> Lazy<K> {
     /// # Errors
     ///
     /// It does not fit `K`.
-    #[expect(clippy::missing_panics_doc, reason = "a state without a text is made decoded")]
     pub fn object(&self) -> Result<Arc<K>, DecodeError> {
+        self.object_among(Readers::OfOne)
+    }
+
+    /// The same for who reads all or many.
+    pub(super) fn one_of_many(&self) -> Result<Arc<K>, DecodeError> {
+        self.object_among(Readers::OfMany)
+    }
+
+    fn object_among(&self, readers: Readers) -> Result<Arc<K>, DecodeError> {
         let State { meta, form, core } = &*self.state;
         // Held while decoding, so that two readers do not decode the same state at the same time.
         let mut form = form.lock();
@@ -175,7 +183,7 @@ impl<K: Object> Lazy<K> {
             }
         };
         let object = Arc::new(object);
-        let Kept { hot, gone } = core.keep(&object, length);
+        let Kept { hot, gone } = core.keep(&object, length, readers);
         form.object = hot.map_or(Decoded::No, Decoded::Hot);
         drop(form);
         drop(gone); // takes a while, and locks nothing

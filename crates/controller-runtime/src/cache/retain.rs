@@ -17,6 +17,8 @@
 pub enum Retain {
     /// All as compressed text; decoded are those read lately, whose sizes, as estimated, add up to no more than so many bytes.
     ///
+    /// Lists, indexes and what they read count only as long as there is room: to go through all objects drives out none.
+    ///
     /// As the choice for a manager, the bytes are shared by its kinds. As the choice for a kind, they are its own.
     Budget(usize),
     /// All decoded, and no text. For kinds of which most objects are read again and again.

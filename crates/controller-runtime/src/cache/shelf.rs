@@ -320,6 +320,16 @@ pub(super) struct Kept<K> {
     pub(super) gone: Vec<Arc<dyn AnyHot>>,
 }
 
+/// Who reads an object.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Readers {
+    /// Who wants this one, and is likely to want it again.
+    OfOne,
+    /// Who goes through all or many. That drives nothing out of the budget: what is read again and again would go for
+    /// what is not, and be scattered over all the memory that the others took.
+    OfMany,
+}
+
 impl Core {
     /// How many dictionaries of a kind there are at most; each takes some 150 KiB.
     const DICTIONARIES: usize = 4;
@@ -333,11 +343,13 @@ impl Core {
     }
 
     /// Keeps a decoded object as long as the budget allows.
-    pub(super) fn keep<K: Object>(&self, object: &Arc<K>, text: usize) -> Kept<K> {
-        let Holding::Hot(budget) = &self.holding else {
-            return Kept { hot: None, gone: Vec::new() };
-        };
+    pub(super) fn keep<K: Object>(&self, object: &Arc<K>, text: usize, readers: Readers) -> Kept<K> {
+        let nothing = Kept { hot: None, gone: Vec::new() };
+        let Holding::Hot(budget) = &self.holding else { return nothing };
         let bytes = Self::decoded_bytes::<K>(text);
+        if matches!(readers, Readers::OfMany) && !budget.lock().has_room(bytes) {
+            return nothing;
+        }
         let hot = Arc::new(Hot::new(object, bytes, &self.counters));
         let (place, gone) = budget.lock().admit(Arc::clone(&hot) as Arc<dyn AnyHot>, bytes);
         if let Some(place) = place {

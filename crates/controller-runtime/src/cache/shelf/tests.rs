@@ -240,6 +240,22 @@ fn a_large_object_is_compressed_by_itself() {
 }
 
 #[test]
+fn who_goes_through_all_objects_drives_out_none() {
+    let one = Core::decoded_bytes::<ConfigMap>(alike("10", 1, 1).len());
+    let shelf = shelf(Retain::Budget(3 * one));
+    let held: Vec<_> = (10..30)
+        .map(|name| shelf.take(&Arrival::new(&alike(&name.to_string(), 1, 1))).expect("a key"))
+        .collect();
+    let hot = |held: &[Lazy<ConfigMap>]| held.iter().filter(|object| object.is_hot()).count();
+    let first = held[0].object().expect("it fits");
+    assert!(held.iter().all(|object| object.one_of_many().is_ok()));
+    assert!(Arc::ptr_eq(&held[0].one_of_many().expect("it fits"), &first), "it stayed");
+    assert_eq!((hot(&held), hot(&held[..3])), (3, 3), "there was room for two more");
+    assert!(held.iter().all(|object| object.object().is_ok()));
+    assert_eq!((hot(&held), held[0].is_hot()), (3, false), "who reads one after another drives out");
+}
+
+#[test]
 fn what_was_read_before_it_changed_is_not_compressed_unless_there_is_much_of_it() {
     let shelf = shelf(Retain::default());
     let take = |name: usize, version, hot| {
