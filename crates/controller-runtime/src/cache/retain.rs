@@ -17,7 +17,8 @@
 pub enum Retain {
     /// All as compressed text; decoded are those read lately, whose sizes, as estimated, add up to no more than so many bytes.
     ///
-    /// Lists, indexes and what they read count only as long as there is room: to go through all objects drives out none.
+    /// Lists and indexes keep what they decode only as long as there is room: to go through all objects drives out none. The
+    /// latest texts of objects that were read before they changed stay uncompressed, up to 4 MiB a kind.
     ///
     /// As the choice for a manager, the bytes are shared by its kinds. As the choice for a kind, they are its own.
     Budget(usize),
