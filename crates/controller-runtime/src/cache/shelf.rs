@@ -218,7 +218,7 @@ impl<K: Object> Shelf<K> {
                     worn |= wear.took(text.len(), packed.as_ref().map_or(text.len(), Packed::len));
                     packed
                 };
-                let held = if hot {
+                let held = if hot && matches!(core.holding, Holding::Hot(_)) {
                     let held = Lazy::cold(meta, text, None, core)?;
                     recent.keep(held.packable(), text.len());
                     while let Some(state) = recent.too_old() {

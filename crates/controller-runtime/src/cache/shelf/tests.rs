@@ -280,6 +280,20 @@ fn what_was_read_before_it_changed_is_not_compressed_unless_there_is_much_of_it(
 }
 
 #[test]
+fn who_asks_for_compact_gets_no_plain_text() {
+    let shelf = shelf(Retain::Compact);
+    let _held: Vec<_> = (0..1000)
+        .map(|name| shelf.take(&Arrival::new(&alike(&name.to_string(), 1, 1))).expect("a key"))
+        .collect();
+    let before = shelf.stats().cold_bytes;
+    // Somebody decodes the state before while this one arrives.
+    let text = alike("0", 1, 2);
+    let taken = shelf.take_unless(&Arrival::new(&text), |_| Known::Other { hot: true }).expect("a key");
+    assert_eq!(own(&taken), "0 2");
+    assert!(shelf.stats().cold_bytes < before + 1000);
+}
+
+#[test]
 fn objects_that_come_and_go_teach_nothing() {
     let shelf = shelf(Retain::Compact);
     let mut last = None;
