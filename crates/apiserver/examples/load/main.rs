@@ -4,20 +4,19 @@
 //! client's work is not counted; build it first with the same profile, or name it with `--server`. CPU is what the
 //! kernel charged that process (`utime` and `stime`), memory its resident set. `just load` does both steps.
 //!
-//! Latency counts what the machine does besides, so nothing else should run; the figures below it say for how long server
-//! and client waited for a CPU, and how often this program itself was stopped (see `stops`). This program does not sleep
-//! while it sends requests: two CPUs are the least, and with `chrt` the kernel would take 50 ms of each second from it,
-//! which such a latency then shows.
+//! Latency counts what the machine does besides, so nothing else should run; the figures below it say how late this program
+//! itself was, and for how long server and client waited for a CPU. While it looks for the most that the server can do it
+//! does not sleep, so two CPUs are the least.
 //!
 //! The exit code is 1 if a goal is missed.
 
+mod alarm;
 mod idle;
 mod objects;
 mod process;
 mod report;
 mod requests;
 mod start;
-mod stops;
 mod watches;
 mod wire;
 
