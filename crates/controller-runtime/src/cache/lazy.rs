@@ -14,7 +14,8 @@ use super::{
     hot::Hot,
     meta::{Interner, Meta, RawMeta},
     pack::Packed,
-    shelf::{Core, Kept, Packable, Readers},
+    reads::{Readers, Reads},
+    shelf::{Core, Kept, Packable},
     stats::{add, subtract},
 };
 use crate::{
@@ -67,9 +68,9 @@ enum Cold {
 }
 
 enum Decoded<K> {
-    No,
+    No(Reads),
     /// As long as the budget allows.
-    Hot(Weak<Hot<K>>),
+    Hot(Weak<Hot<K>>, Reads),
     /// As long as the state is held. The number is what it takes, as estimated, if that is counted.
     Always(Arc<K>, u32),
     /// It does not fit its type, which has been reported.
@@ -91,9 +92,15 @@ impl<K: Object> Lazy<K> {
     }
 
     /// Of a text that is to be decoded when asked for.
-    pub(super) fn cold(meta: Meta, text: &[u8], packed: Option<Packed>, core: &Arc<Core>) -> Option<Self> {
+    pub(super) fn cold(
+        meta: Meta,
+        text: &[u8],
+        packed: Option<Packed>,
+        reads: Reads,
+        core: &Arc<Core>,
+    ) -> Option<Self> {
         let cold = packed.map_or_else(|| Cold::Plain(text.into()), Cold::Packed);
-        Self::new(meta, Form { cold, object: Decoded::No }, Some(Arc::clone(core)))
+        Self::new(meta, Form { cold, object: Decoded::No(reads) }, Some(Arc::clone(core)))
     }
 
     /// Of a text that is decoded at once, and forgotten if that goes well.
@@ -110,8 +117,8 @@ impl<K: Object> Lazy<K> {
     }
 
     /// Of the text that another state holds.
-    pub(super) fn of_source(source: &Arc<dyn Source>, core: &Arc<Core>) -> Option<Self> {
-        let form = Form { cold: Cold::Of(Arc::clone(source)), object: Decoded::No };
+    pub(super) fn of_source(source: &Arc<dyn Source>, reads: Reads, core: &Arc<Core>) -> Option<Self> {
+        let form = Form { cold: Cold::Of(Arc::clone(source)), object: Decoded::No(reads) };
         Self::new(source.meta().clone(), form, Some(Arc::clone(core)))
     }
 
@@ -163,16 +170,18 @@ impl<K: Object> Lazy<K> {
         let State { meta, form, core } = &*self.state;
         // Held while decoding, so that two readers do not decode the same state at the same time.
         let mut form = form.lock();
-        match &form.object {
+        let reads = match &mut form.object {
             Decoded::Always(object, _) => return Ok(Arc::clone(object)),
             Decoded::Never(error) => return Err(error.clone()),
-            Decoded::Hot(hot) => {
+            Decoded::Hot(hot, reads) => {
+                let before = reads.count(readers);
                 if let Some(hot) = hot.upgrade() {
                     return Ok(hot.object());
                 }
+                before
             }
-            Decoded::No => {}
-        }
+            Decoded::No(reads) => reads.count(readers),
+        };
         let core = core.as_ref().expect("what never was on a wire is always decoded");
         let decoded = form.cold.with_text(core, |text| Ok((decode::<K>(text, meta, core)?, text.len())));
         let (object, length) = match decoded.unwrap_or_else(|reason| Err(core.damaged(meta, reason))) {
@@ -183,8 +192,13 @@ impl<K: Object> Lazy<K> {
             }
         };
         let object = Arc::new(object);
-        let Kept { hot, gone } = core.keep(&object, length, readers);
-        form.object = hot.map_or(Decoded::No, Decoded::Hot);
+        let Kept { hot, gone } = match readers {
+            Readers::OfOne if !reads.promise_more() => Kept::nothing(),
+            _ => core.keep(&object, length, readers),
+        };
+        if let (Some(hot), reads) = (hot, form.object.reads()) {
+            form.object = Decoded::Hot(hot, reads);
+        }
         drop(form);
         drop(gone); // takes a while, and locks nothing
         Ok(object)
@@ -225,10 +239,15 @@ impl<K: Object> Lazy<K> {
         self.decode_as::<PartialObjectMeta<K>>().map(|object| object.metadata)
     }
 
-    /// Whether a budget keeps it decoded, or will: somebody decodes it now, and is not waited for.
+    /// How often it was read. Who reads it at this moment is not waited for.
+    pub(super) fn reads(&self) -> Reads {
+        self.state.form.try_lock().map_or(Reads::Once, |form| form.object.reads())
+    }
+
+    /// Whether a budget keeps it decoded.
+    #[cfg(test)]
     pub(super) fn is_hot(&self) -> bool {
-        let form = self.state.form.try_lock();
-        form.is_none_or(|form| matches!(&form.object, Decoded::Hot(hot) if hot.strong_count() > 0))
+        matches!(&self.state.form.lock().object, Decoded::Hot(hot, _) if hot.strong_count() > 0)
     }
 
     /// Whether both are handles of the same state.
@@ -299,12 +318,21 @@ impl<K> Drop for State<K> {
         subtract(&core.counters.cold_bytes, form.cold.bytes());
         subtract(&core.counters.shared, usize::from(form.cold.is_shared()));
         match &form.object {
-            Decoded::Hot(hot) => drop(hot.upgrade().and_then(|hot| core.give_up(hot.place()?))),
+            Decoded::Hot(hot, _) => drop(hot.upgrade().and_then(|hot| core.give_up(hot.place()?))),
             Decoded::Always(_, bytes) => {
                 subtract(&core.counters.hot, 1);
                 subtract(&core.counters.hot_bytes, *bytes as usize);
             }
-            Decoded::No | Decoded::Never(_) => {}
+            Decoded::No(_) | Decoded::Never(_) => {}
+        }
+    }
+}
+
+impl<K> Decoded<K> {
+    fn reads(&self) -> Reads {
+        match self {
+            Self::No(reads) | Self::Hot(_, reads) => *reads,
+            Self::Always(..) | Self::Never(_) => Reads::Never,
         }
     }
 }

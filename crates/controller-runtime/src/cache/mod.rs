@@ -36,6 +36,7 @@ mod options;
 mod pack;
 mod pieces;
 mod query;
+mod reads;
 mod recent;
 mod reflector;
 mod registry;

@@ -76,7 +76,7 @@ impl Options {
 
 /// How they are held.
 impl Options {
-    /// What is kept decoded, unless [`Options::retain_kind`] says otherwise. Default: 64 MiB of what was read lately.
+    /// What is kept decoded, unless [`Options::retain_kind`] says otherwise. Default: 64 MiB of what is read often.
     pub fn retain(mut self, retain: Retain) -> Self {
         self.retain = retain;
         self

@@ -4,7 +4,7 @@
 ///
 /// | | memory of a 4.5 KB pod | a read |
 /// |---|---|---|
-/// | `Budget`, read lately | as `Decoded` | a lock and a reference count |
+/// | `Budget`, read often | as `Decoded` | a lock and a reference count |
 /// | `Budget`, otherwise | as `Compact` | is decoded, some twenty µs |
 /// | `Decoded` | some 26 KB | a lock and a reference count |
 /// | `Compact` | some 1.2 KB | is decoded, some twenty µs |
@@ -15,10 +15,13 @@
 /// glibc's allocator keeps what was freed for later use. A program whose caches shrink may want another one, such as mimalloc.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retain {
-    /// All as compressed text; decoded are those read lately, whose sizes, as estimated, add up to no more than so many bytes.
+    /// All as compressed text; those that are read more than once between two changes are kept decoded, and the sizes of
+    /// these, as estimated, add up to no more than so many bytes.
     ///
-    /// Lists and indexes keep what they decode only as long as there is room: to go through all objects drives out none. The
-    /// latest texts of objects that were read before they changed stay uncompressed, up to 4 MiB a kind.
+    /// The second read of a state keeps it, or the first one if the state before it was read more than once. When there is too
+    /// much, what was not read lately goes. Lists and indexes keep what they decode only as long as there is room: to go
+    /// through all objects drives out none. The latest texts of objects that were read before they changed stay uncompressed,
+    /// up to 4 MiB a kind.
     ///
     /// As the choice for a manager, the bytes are shared by its kinds. As the choice for a kind, they are its own.
     Budget(usize),

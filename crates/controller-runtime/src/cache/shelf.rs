@@ -23,6 +23,7 @@ use super::{
     lazy::Lazy,
     meta::{Interner, Meta},
     pack::{Compressor, Dictionary, Expander, Packed, Wear},
+    reads::{Readers, Reads},
     recent::Recent,
     retain::Retain,
     stats::{Counters, Stats, add},
@@ -93,8 +94,8 @@ pub(crate) enum Known<K: Object> {
     Same(Lazy<K>),
     /// Another state of it.
     Other {
-        /// Whether somebody decoded that one lately.
-        hot: bool,
+        /// Of that one.
+        reads: Reads,
     },
     /// Nothing.
     Nothing,
@@ -144,7 +145,8 @@ impl<K: Object> Shelf<K> {
         let taken = match object.taken_by(&self.core.intake) {
             Some(source) => match known(source.meta()) {
                 Known::Same(same) => Some(same),
-                Known::Other { .. } | Known::Nothing => Self::refer(&self.core, source),
+                Known::Other { reads } => Self::refer(&self.core, source, reads),
+                Known::Nothing => Self::refer(&self.core, source, Reads::Never),
             },
             None => self.take_text(object, known),
         };
@@ -170,25 +172,25 @@ impl<K: Object> Shelf<K> {
         let split = &changed.as_ref().unwrap_or(object).split;
         let inlet = &mut *self.inlet.lock();
         let meta = Meta::new(split.meta(), &mut inlet.interner)?;
-        let hot = match known(&meta) {
+        let reads = match known(&meta) {
             Known::Same(same) => return Some(same),
-            Known::Other { hot } => hot,
-            Known::Nothing => false,
+            Known::Other { reads } => reads,
+            Known::Nothing => Reads::Never,
         };
         inlet.text.clear();
         split.keep(*managed_fields, &mut inlet.text);
-        Self::hold(&self.core, inlet, meta, hot)
+        Self::hold(&self.core, inlet, meta, reads)
     }
 
     /// Holds an object whose text another state holds.
-    fn refer(core: &Arc<Core>, source: &Arc<dyn Source>) -> Option<Lazy<K>> {
+    fn refer(core: &Arc<Core>, source: &Arc<dyn Source>, before: Reads) -> Option<Lazy<K>> {
         match core.holding {
             Holding::Decoded => {
                 let mut taken = None;
                 let read = source.read(&mut |text| taken = Lazy::warm(source.meta().clone(), text, core));
                 read.ok().and(taken)
             }
-            Holding::Hot(_) | Holding::Compact => Lazy::of_source(source, core),
+            Holding::Hot(_) | Holding::Compact => Lazy::of_source(source, before.of_next(), core),
         }
     }
 
@@ -200,15 +202,16 @@ impl<K: Object> Shelf<K> {
         self.core.counters.read()
     }
 
-    fn hold(core: &Arc<Core>, inlet: &mut Inlet, meta: Meta, hot: bool) -> Option<Lazy<K>> {
+    fn hold(core: &Arc<Core>, inlet: &mut Inlet, meta: Meta, before: Reads) -> Option<Lazy<K>> {
         let Inlet { text, packing, alone, compressor, recent, .. } = inlet;
+        let reads = before.of_next();
         if matches!(core.holding, Holding::Decoded) {
             return Lazy::warm(meta, text, core);
         }
         if text.len() >= Dictionary::LARGEST {
             let packed = alone.get_or_insert_with(Dictionary::none).as_ref();
             let packed = packed.and_then(|none| compressor.compress(text, none));
-            return Lazy::cold(meta, text, packed, core);
+            return Lazy::cold(meta, text, packed, reads, core);
         }
         match packing {
             Packing::With(dictionary, wear) => {
@@ -218,15 +221,15 @@ impl<K: Object> Shelf<K> {
                     worn |= wear.took(text.len(), packed.as_ref().map_or(text.len(), Packed::len));
                     packed
                 };
-                let held = if hot && matches!(core.holding, Holding::Hot(_)) {
-                    let held = Lazy::cold(meta, text, None, core)?;
+                let held = if before.were_any() && matches!(core.holding, Holding::Hot(_)) {
+                    let held = Lazy::cold(meta, text, None, reads, core)?;
                     recent.keep(held.packable(), text.len());
                     while let Some(state) = recent.too_old() {
                         state.pack(&mut pack);
                     }
                     Some(held)
                 } else {
-                    Lazy::cold(meta, text, pack(text), core)
+                    Lazy::cold(meta, text, pack(text), reads, core)
                 };
                 // Beyond the bound the worn one is better than none.
                 if worn && core.dictionaries.load(Relaxed) < Core::DICTIONARIES {
@@ -235,7 +238,7 @@ impl<K: Object> Shelf<K> {
                 held
             }
             Packing::Gathering(gathering) => {
-                let held: Lazy<K> = Lazy::cold(meta, text, None, core)?;
+                let held: Lazy<K> = Lazy::cold(meta, text, None, reads, core)?;
                 if gathering.add(held.packable(), text.len()) {
                     *packing = gathering.learn(core, compressor);
                 }
@@ -320,14 +323,10 @@ pub(super) struct Kept<K> {
     pub(super) gone: Vec<Arc<dyn AnyHot>>,
 }
 
-/// Who reads an object.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Readers {
-    /// Who wants this one, and is likely to want it again.
-    OfOne,
-    /// Who goes through all or many. That drives nothing out of the budget: what is read again and again would go for
-    /// what is not, and be scattered over all the memory that the others took.
-    OfMany,
+impl<K> Kept<K> {
+    pub(super) fn nothing() -> Self {
+        Self { hot: None, gone: Vec::new() }
+    }
 }
 
 impl Core {
@@ -344,11 +343,10 @@ impl Core {
 
     /// Keeps a decoded object as long as the budget allows.
     pub(super) fn keep<K: Object>(&self, object: &Arc<K>, text: usize, readers: Readers) -> Kept<K> {
-        let nothing = Kept { hot: None, gone: Vec::new() };
-        let Holding::Hot(budget) = &self.holding else { return nothing };
+        let Holding::Hot(budget) = &self.holding else { return Kept::nothing() };
         let bytes = Self::decoded_bytes::<K>(text);
         if matches!(readers, Readers::OfMany) && !budget.lock().has_room(bytes) {
-            return nothing;
+            return Kept::nothing();
         }
         let hot = Arc::new(Hot::new(object, bytes, &self.counters));
         let (place, gone) = budget.lock().admit(Arc::clone(&hot) as Arc<dyn AnyHot>, bytes);

@@ -133,7 +133,7 @@ impl<K: Object> Store<K> {
         let told = self.told.get(&key).and_then(Option::as_ref);
         match [seen, told].into_iter().flatten().find(|state| state.meta().same_version(meta)) {
             Some(same) => Known::Same(same.clone()),
-            None => seen.map_or(Known::Nothing, |other| Known::Other { hot: other.is_hot() }),
+            None => seen.map_or(Known::Nothing, |other| Known::Other { reads: other.reads() }),
         }
     }
 

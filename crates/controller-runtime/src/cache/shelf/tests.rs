@@ -103,7 +103,7 @@ fn an_unreadable_object_is_counted_once_however_often_it_is_read() {
 #[test]
 fn what_is_retained_decides_how_often_is_decoded() {
     for (retain, decodes, hot) in
-        [(Retain::Compact, 6, 0), (Retain::Budget(1 << 20), 2, 2), (Retain::Budget(10), 6, 0)]
+        [(Retain::Compact, 6, 0), (Retain::Budget(1 << 20), 4, 2), (Retain::Budget(10), 6, 0)]
     {
         let shelf = shelf(retain);
         let held: Vec<_> =
@@ -127,10 +127,14 @@ fn what_is_retained_decides_how_often_is_decoded() {
 fn an_object_that_the_cache_lets_go_of_stays_valid_for_its_reader() {
     let shelf = shelf(Retain::Budget(Core::GROWTH * 4000));
     let first = shelf.take(&Arrival::new(&alike("first", 1, 1))).expect("a key");
+    first.object().expect("it fits");
     let read = first.object().expect("it fits");
+    assert_eq!(Arc::strong_count(&read), 2, "the second read keeps it");
     let others: Vec<_> =
         (0..20).map(|i| shelf.take(&Arrival::new(&alike(&i.to_string(), 1, 1))).expect("a key")).collect();
-    others.iter().for_each(|other| drop(other.object().expect("it fits")));
+    others
+        .iter()
+        .for_each(|other| drop((other.object().expect("it fits"), other.object().expect("it fits"))));
     assert_eq!(Arc::strong_count(&read), 1, "the cache has let go of it");
     assert_eq!(read.metadata.name.as_deref(), Some("first"));
     assert_eq!(first.object().expect("it fits"), read);
@@ -142,7 +146,8 @@ fn kinds_share_a_budget() {
     let shelves = [(); 2].map(|()| Shelf::<ConfigMap>::new(&(), budget.clone(), LEAN));
     let held: Vec<_> =
         shelves.iter().map(|shelf| shelf.take(&Arrival::new(&alike("a", 1, 1))).expect("a key")).collect();
-    held.iter().for_each(|object| drop(object.object().expect("it fits")));
+    held.iter()
+        .for_each(|object| drop((object.object().expect("it fits"), object.object().expect("it fits"))));
     assert_eq!(shelves.each_ref().map(|shelf| shelf.stats().hot), [0, 1]);
 }
 
@@ -247,31 +252,59 @@ fn who_goes_through_all_objects_drives_out_none() {
         .map(|name| shelf.take(&Arrival::new(&alike(&name.to_string(), 1, 1))).expect("a key"))
         .collect();
     let hot = |held: &[Lazy<ConfigMap>]| held.iter().filter(|object| object.is_hot()).count();
+    let read_all = || assert!(held.iter().all(|object| object.object().is_ok()));
+    held[0].object().expect("it fits");
     let first = held[0].object().expect("it fits");
     assert!(held.iter().all(|object| object.one_of_many().is_ok()));
     assert!(Arc::ptr_eq(&held[0].one_of_many().expect("it fits"), &first), "it stayed");
     assert_eq!((hot(&held), hot(&held[..3])), (3, 3), "there was room for two more");
-    assert!(held.iter().all(|object| object.object().is_ok()));
+    read_all();
+    assert!(held[0].is_hot(), "to be read once is not enough");
+    read_all();
     assert_eq!((hot(&held), held[0].is_hot()), (3, false), "who reads one after another drives out");
+}
+
+#[test]
+fn what_is_read_once_between_two_changes_is_not_kept() {
+    let shelf = shelf(Retain::default());
+    let mut held: Option<Lazy<ConfigMap>> = None;
+    let mut change_and_read = |version, times| {
+        let text = alike("a", 1, version);
+        let known =
+            |_: &Meta| held.as_ref().map_or(Known::Nothing, |held| Known::Other { reads: held.reads() });
+        let taken = shelf.take_unless(&Arrival::new(&text), known).expect("a key");
+        let before = shelf.stats().decodes;
+        (0..times).for_each(|_| assert_eq!(own(&taken), format!("a {version}")));
+        held = Some(taken);
+        let stats = shelf.stats();
+        (stats.decodes - before, stats.hot)
+    };
+    assert_eq!(change_and_read(1, 1), (1, 0));
+    assert_eq!(change_and_read(2, 1), (1, 0));
+    assert_eq!(change_and_read(3, 4), (2, 1), "the second read keeps it");
+    assert_eq!(change_and_read(4, 4), (1, 1), "as often as that it is likely to be read again");
+    assert_eq!(change_and_read(5, 1), (1, 1));
+    assert_eq!(change_and_read(6, 1), (1, 0), "it was not");
+    assert_eq!(change_and_read(7, 0), (0, 0));
 }
 
 #[test]
 fn what_was_read_before_it_changed_is_not_compressed_unless_there_is_much_of_it() {
     let shelf = shelf(Retain::default());
-    let take = |name: usize, version, hot| {
+    let take = |name: usize, version, reads| {
         let text = alike(&name.to_string(), 1, version);
-        shelf.take_unless(&Arrival::new(&text), |_| Known::Other { hot }).expect("a key")
+        shelf.take_unless(&Arrival::new(&text), |_| Known::Other { reads }).expect("a key")
     };
-    let mut held: Vec<_> = (0..6000).map(|name| take(name, 1, false)).collect();
+    let mut held: Vec<_> = (0..6000).map(|name| take(name, 1, Reads::Never)).collect();
     let Stats { trainings, cold_bytes: compressed, .. } = shelf.stats();
     assert_eq!(trainings, 1);
-    held[0] = take(0, 2, false);
+    held[0] = take(0, 2, Reads::Never);
     assert!(shelf.stats().cold_bytes < compressed + 100, "nobody has read it");
-    held[0] = take(0, 3, true);
+    held[0] = take(0, 3, Reads::Once);
     assert!(shelf.stats().cold_bytes > compressed + 1000, "it has been read");
 
     for (name, held) in held.iter_mut().enumerate() {
-        *held = take(name, 4, true);
+        *held = take(name, 4, Reads::Once);
     }
     let texts = 6000 * alike("1000", 1, 4).len();
     let cold = shelf.stats().cold_bytes;
@@ -288,7 +321,8 @@ fn who_asks_for_compact_gets_no_plain_text() {
     let before = shelf.stats().cold_bytes;
     // Somebody decodes the state before while this one arrives.
     let text = alike("0", 1, 2);
-    let taken = shelf.take_unless(&Arrival::new(&text), |_| Known::Other { hot: true }).expect("a key");
+    let taken =
+        shelf.take_unless(&Arrival::new(&text), |_| Known::Other { reads: Reads::Once }).expect("a key");
     assert_eq!(own(&taken), "0 2");
     assert!(shelf.stats().cold_bytes < before + 1000);
 }
@@ -321,7 +355,7 @@ fn a_state_that_is_held_already_is_taken_in_place_of_the_new_one() {
     let first = shelf.take(&Arrival::new(&alike("a", 1, 1))).expect("a key");
     let known = |meta: &Meta| match first.meta().same_version(meta) {
         true => Known::Same(first.clone()),
-        false => Known::Other { hot: first.is_hot() },
+        false => Known::Other { reads: first.reads() },
     };
     assert!(shelf.take_unless(&Arrival::new(&alike("a", 1, 1)), known).expect("a key").ptr_eq(&first));
     assert!(!shelf.take_unless(&Arrival::new(&alike("a", 1, 2)), known).expect("a key").ptr_eq(&first));
