@@ -1,11 +1,8 @@
 //! What became of the last runs of each request, for whoever asks why something does not reconcile. Pure.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    fmt,
-};
+use std::{collections::VecDeque, fmt, hash::BuildHasher};
 
-use hashbrown::HashMap;
+use hashbrown::{DefaultHashBuilder, HashTable};
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use tokio::time::Duration;
@@ -105,80 +102,159 @@ fn beginning(error: &dyn fmt::Display) -> String {
 /// Bounded: the request that ran longest ago goes first, those that failed last of all.
 #[derive(Debug)]
 pub(crate) struct History<R> {
-    requests: HashMap<R, Runs>,
-    /// Requests by the number of their last run: those that failed, and the others.
-    failed: BTreeMap<u64, R>,
-    settled: BTreeMap<u64, R>,
-    run: u64,
+    /// Where each request is among the `slots`.
+    places: HashTable<u32>,
+    slots: Vec<Slot<R>>,
+    /// Those whose last run failed, and the others.
+    failed: Order,
+    settled: Order,
+    hasher: DefaultHashBuilder,
 }
 
+/// A request that ran. It stays in its place until another one needs that.
 #[derive(Debug)]
-struct Runs {
+struct Slot<R> {
+    request: R,
+    hash: u64,
     runs: VecDeque<Run>,
-    last: u64,
+    has_failed: bool,
+    /// Its neighbours in its order.
+    before: Option<u32>,
+    after: Option<u32>,
+}
+
+/// Slots in the order of their last runs.
+#[derive(Debug, Default)]
+struct Order {
+    oldest: Option<u32>,
+    latest: Option<u32>,
 }
 
 /// Runs that are no longer kept.
 #[derive(Debug)]
 pub(crate) struct Forgotten {
     _first: Option<Run>,
-    _runs: Option<VecDeque<Run>>,
+    _runs: VecDeque<Run>,
 }
 
 impl<R> Default for History<R> {
     fn default() -> Self {
-        Self { requests: HashMap::new(), failed: BTreeMap::new(), settled: BTreeMap::new(), run: 0 }
+        Self {
+            places: HashTable::new(),
+            slots: Vec::new(),
+            failed: Order::default(),
+            settled: Order::default(),
+            hasher: DefaultHashBuilder::default(),
+        }
     }
 }
 
 impl<R: Request> History<R> {
     /// Notes a run; what is forgotten for it.
     #[must_use = "to drop it takes a while, which need not be under a lock"]
-    pub(crate) fn add(&mut self, request: &R, run: Run) -> Option<Forgotten> {
-        self.run += 1;
-        let failed = run.result.is_failure();
-        let (key, first) = match self.requests.get_mut(request) {
-            Some(known) => {
-                let first = if known.runs.len() == RUNS { known.runs.pop_front() } else { None };
-                known.runs.push_back(run);
-                let last = std::mem::replace(&mut known.last, self.run);
-                (self.failed.remove(&last).or_else(|| self.settled.remove(&last)), first)
+    pub(crate) fn add(&mut self, request: &R, run: Run) -> Forgotten {
+        let has_failed = run.result.is_failure();
+        let (place, mut forgotten) = match self.place_of(request) {
+            Some(place) => {
+                self.unlink(place);
+                (place, Forgotten { _first: None, _runs: VecDeque::new() })
             }
-            None => {
-                let runs = Runs { runs: VecDeque::from([run]), last: self.run };
-                self.requests.insert(request.clone(), runs);
-                (None, None)
-            }
+            None => self.enter(request),
         };
-        let order = if failed { &mut self.failed } else { &mut self.settled };
-        order.insert(self.run, key.unwrap_or_else(|| request.clone()));
-        let runs = if self.requests.len() > REQUESTS {
-            let oldest = self.settled.pop_first().or_else(|| self.failed.pop_first());
-            oldest.and_then(|(_, request)| self.requests.remove(&request)).map(|known| known.runs)
-        } else {
-            None
-        };
-        (first.is_some() || runs.is_some()).then_some(Forgotten { _first: first, _runs: runs })
+        let slot = &mut self.slots[place as usize];
+        slot.has_failed = has_failed;
+        if slot.runs.len() == RUNS {
+            forgotten._first = slot.runs.pop_front();
+        }
+        slot.runs.push_back(run);
+        self.link(place);
+        forgotten
     }
 
     /// What went wrong in the last run of a request, if anything did.
     pub(crate) fn last_error(&self, request: &R) -> Option<String> {
-        self.requests.get(request)?.runs.back()?.result.error().map(str::to_owned)
+        self.of(request).next_back()?.result.error().map(str::to_owned)
     }
 
     /// The last runs of a request, the latest last.
     pub(crate) fn of(&self, request: &R) -> impl DoubleEndedIterator<Item = &Run> {
-        self.requests.get(request).into_iter().flat_map(|known| &known.runs)
+        let slot = self.place_of(request).map(|place| &self.slots[place as usize]);
+        slot.into_iter().flat_map(|slot| &slot.runs)
     }
 
     /// All requests of which runs are kept, in no order.
     pub(crate) fn requests(&self) -> impl Iterator<Item = &R> {
-        self.requests.keys()
+        self.slots.iter().map(|slot| &slot.request)
     }
 
     /// Requests whose last run failed, the one that failed longest ago first.
     pub(crate) fn failing(&self) -> impl Iterator<Item = &R> {
-        self.failed.values()
+        self.slots_of(&self.failed).map(|slot| &slot.request)
+    }
+
+    fn slots_of(&self, order: &Order) -> impl Iterator<Item = &Slot<R>> {
+        let slot = |place: u32| &self.slots[place as usize];
+        std::iter::successors(order.oldest.map(slot), move |last| last.after.map(slot))
+    }
+
+    fn place_of(&self, request: &R) -> Option<u32> {
+        let hash = self.hasher.hash_one(request);
+        self.places.find(hash, |&place| self.slots[place as usize].request == *request).copied()
+    }
+
+    /// Gives a request that is not known a place, in no order yet: that of another one, if there are enough.
+    fn enter(&mut self, request: &R) -> (u32, Forgotten) {
+        let hash = self.hasher.hash_one(request);
+        let mut forgotten = Forgotten { _first: None, _runs: VecDeque::new() };
+        let oldest =
+            if self.slots.len() < REQUESTS { None } else { self.settled.oldest.or(self.failed.oldest) };
+        let place = if let Some(place) = oldest {
+            self.unlink(place);
+            let slot = &mut self.slots[place as usize];
+            if let Ok(known) = self.places.find_entry(slot.hash, |&at| at == place) {
+                known.remove();
+            }
+            // The room for one run is for the next one.
+            if slot.runs.len() > 1 {
+                forgotten._runs = std::mem::take(&mut slot.runs);
+            }
+            forgotten._first = slot.runs.pop_front();
+            (slot.request, slot.hash) = (request.clone(), hash);
+            place
+        } else {
+            let request = request.clone();
+            let runs = VecDeque::with_capacity(1);
+            self.slots.push(Slot { request, hash, runs, has_failed: false, before: None, after: None });
+            u32::try_from(self.slots.len() - 1).expect("there are no more than REQUESTS")
+        };
+        self.places.insert_unique(hash, place, |&place| self.slots[place as usize].hash);
+        (place, forgotten)
+    }
+
+    /// Takes a slot out of its order.
+    fn unlink(&mut self, place: u32) {
+        let Slot { before, after, has_failed, .. } = self.slots[place as usize];
+        let order = if has_failed { &mut self.failed } else { &mut self.settled };
+        match before {
+            Some(before) => self.slots[before as usize].after = after,
+            None => order.oldest = after,
+        }
+        match after {
+            Some(after) => self.slots[after as usize].before = before,
+            None => order.latest = before,
+        }
+    }
+
+    /// Makes a slot the latest of its order.
+    fn link(&mut self, place: u32) {
+        let order = if self.slots[place as usize].has_failed { &mut self.failed } else { &mut self.settled };
+        let before = order.latest.replace(place);
+        match before {
+            Some(before) => self.slots[before as usize].after = Some(place),
+            None => order.oldest = Some(place),
+        }
+        let slot = &mut self.slots[place as usize];
+        (slot.before, slot.after) = (before, None);
     }
 }
 
@@ -222,13 +298,13 @@ mod tests {
         assert_eq!(history.of(&0).count(), 1);
         assert_eq!(history.of(&1).count(), 0);
         assert_eq!(history.of(&4999).count(), 1);
-        assert_eq!(history.requests.len(), REQUESTS);
+        assert_eq!(history.requests().count(), REQUESTS);
         assert_eq!(history.failing().collect::<Vec<_>>(), [&0]);
 
         for request in 5000..9000 {
             let _ = history.add(&request, failure("late"));
         }
-        assert_eq!(history.requests.len(), REQUESTS);
+        assert_eq!(history.requests().count(), REQUESTS);
         assert_eq!(history.failing().next(), Some(&(9000 - 1024)));
     }
 
@@ -239,20 +315,48 @@ mod tests {
         assert_eq!(kept, 1024);
     }
 
+    /// What was run, the latest last: of each request whether it failed, and how many runs of it are kept.
+    type Model = Vec<(usize, bool, usize)>;
+
+    /// Adds a run as the documentation of [`History`] says.
+    fn note(model: &mut Model, request: usize, has_failed: bool) {
+        let known = model.iter().position(|&(known, ..)| known == request);
+        let runs = known.map_or(0, |at| model.remove(at).2);
+        if known.is_none() && model.len() == REQUESTS {
+            let oldest = model.iter().position(|&(_, has_failed, _)| !has_failed).unwrap_or(0);
+            model.remove(oldest);
+        }
+        model.push((request, has_failed, (runs + 1).min(RUNS)));
+    }
+
     proptest! {
-        /// Each request is in exactly one of the two orders, under the number of its last run.
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        /// Against a plain list, with as many requests as are kept and some more.
         #[test]
-        fn the_orders_agree_with_the_requests(steps in prop::collection::vec((0..6u8, any::<bool>()), 0..60)) {
+        fn keeps_what_a_plain_list_keeps(
+            spread in prop_oneof![Just(6usize), Just(REQUESTS + 60)],
+            steps in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..400),
+        ) {
             let mut history = History::default();
-            let mut last = BTreeMap::new();
-            for (request, fails) in steps {
-                let _ = history.add(&request, if fails { failure("no") } else { run(RunResult::Done) });
-                last.insert(request, fails);
+            let mut model = Model::new();
+            // As many as there is room for, so that the steps find it full.
+            let begin = (0..spread.min(REQUESTS)).map(|request| (request, request % 7 == 0));
+            let steps = steps.into_iter().map(|(request, has_failed)| (request.index(spread), has_failed));
+            for (request, has_failed) in begin.chain(steps) {
+                let _ = history.add(&request, if has_failed { failure("no") } else { run(RunResult::Done) });
+                note(&mut model, request, has_failed);
             }
-            prop_assert_eq!(history.failed.len() + history.settled.len(), history.requests.len());
-            for (request, known) in &history.requests {
-                let order = if last[request] { &history.failed } else { &history.settled };
-                prop_assert_eq!(order.get(&known.last), Some(request));
+            for order in [true, false] {
+                let slots = history.slots_of(if order { &history.failed } else { &history.settled });
+                let is: Vec<_> = slots.map(|slot| (slot.request, slot.has_failed, slot.runs.len())).collect();
+                let should = model.iter().copied().filter(|&(_, has_failed, _)| has_failed == order).collect::<Vec<_>>();
+                prop_assert_eq!(is, should);
+            }
+            prop_assert_eq!(history.requests().count(), model.len());
+            prop_assert_eq!(history.places.len(), model.len());
+            for (request, has_failed, runs) in model {
+                prop_assert_eq!(history.of(&request).count(), runs);
+                prop_assert_eq!(history.last_error(&request).is_some(), has_failed);
             }
         }
     }

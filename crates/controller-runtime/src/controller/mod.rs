@@ -47,7 +47,7 @@ use crate::{
     manager::{BoxError, RunContext, Runnable},
     metrics::{ControllerMetrics, Metrics, QueueGauges},
     predicate::EventFilter,
-    reconcile::{Action, Context, Error, Reconciler, Request},
+    reconcile::{Action, Context, Error, Reconciler, Request, Surroundings},
     source::DynSource,
 };
 
@@ -104,17 +104,20 @@ impl<R: Request> Controller<R> {
     }
 
     fn new_workers(&self, cx: &mut RunContext) -> Vec<Arc<Worker<R>>> {
+        let surroundings = Arc::new(Surroundings {
+            recorder: cx.recorder.named(&self.inbox.controller),
+            draining: cx.draining().clone(),
+            clock: cx.clock,
+        });
         let worker = |_| {
             Arc::new(Worker {
                 inbox: self.inbox.clone(),
                 reconciler: Arc::clone(&self.reconciler),
                 timeout: self.settings.reconciliation_timeout,
                 recover_panic: self.settings.recover_panic,
-                recorder: cx.recorder.named(&self.inbox.controller),
-                draining: cx.draining().clone(),
+                surroundings: Arc::clone(&surroundings),
                 current: Mutex::new(None),
                 rng: Mutex::new(cx.rng.fork()),
-                clock: cx.clock,
                 metrics: self.metrics.clone(),
                 log: Arc::clone(&self.log),
             })

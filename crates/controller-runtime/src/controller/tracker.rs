@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 use kube_workqueue::Queue;
 use parking_lot::Mutex;
-use tokio::time::{Duration, Instant};
+use tokio::time::Instant;
 
 use super::{
     explain::{Explanation, Standing},
@@ -38,8 +38,8 @@ struct Pending {
 pub(crate) struct Beginning {
     /// What led to it.
     pub(crate) causes: Causes,
-    /// How long ago the first event came, if there was one.
-    pub(crate) lag: Option<Duration>,
+    /// When the first event came, if there was one.
+    pub(crate) since: Option<Instant>,
     /// What went wrong in the run before, if anything did.
     pub(crate) last_error: Option<String>,
 }
@@ -71,11 +71,7 @@ impl<R: Request> Tracker<R> {
         let last_error = inner.history.last_error(request);
         drop(inner);
         let (causes, since) = pending.map(|pending| (pending.causes, pending.since)).unzip();
-        Beginning {
-            causes: causes.unwrap_or_default(),
-            lag: since.map(|since: Instant| since.elapsed()),
-            last_error,
-        }
+        Beginning { causes: causes.unwrap_or_default(), since, last_error }
     }
 
     /// Notes a run that has ended.

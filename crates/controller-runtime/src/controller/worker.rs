@@ -10,7 +10,6 @@ use std::{
 use kube_workqueue::Item;
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::{
@@ -20,10 +19,8 @@ use super::{
     tracker::Beginning,
 };
 use crate::{
-    clock::Clock,
     metrics::ControllerMetrics,
-    reconcile::{Context, Outcome, Request, recovered, settle},
-    recorder::Recorder,
+    reconcile::{Context, Outcome, Request, Surroundings, recovered, settle},
 };
 
 /// A reconcile that keeps its thread for longer is worth another thread's waking up.
@@ -34,12 +31,10 @@ pub(super) struct Worker<R: Request> {
     pub(super) reconciler: Arc<dyn DynReconciler<R>>,
     pub(super) timeout: Option<Duration>,
     pub(super) recover_panic: bool,
-    pub(super) recorder: Recorder,
-    pub(super) draining: CancellationToken,
+    pub(super) surroundings: Arc<Surroundings>,
     /// The request in work, for the report of what did not stop.
     pub(super) current: Mutex<Option<R>>,
     pub(super) rng: Mutex<fastrand::Rng>,
-    pub(super) clock: Clock,
     pub(super) metrics: ControllerMetrics,
     pub(super) log: Arc<Log<R>>,
 }
@@ -50,6 +45,7 @@ impl<R: Request> Worker<R> {
     /// Dropping the future drops the reconcile in work at its `.await`; its request leaves the queue as done.
     pub(super) async fn run(&self) {
         let mut done = None;
+        let mut draining = pin!(self.surroundings.draining.cancelled());
         loop {
             let next = async {
                 match done.take() {
@@ -61,7 +57,7 @@ impl<R: Request> Worker<R> {
             let item = tokio::select! {
                 // Draining first: a full queue must not keep a worker from stopping.
                 biased;
-                () = self.draining.cancelled() => return,
+                () = &mut draining => return,
                 item = next => item,
             };
             let Some(item) = item else { return };
@@ -102,28 +98,28 @@ impl<R: Request> Worker<R> {
         let Inbox { queue, tracker, .. } = &self.inbox;
         let request = item.key();
         let id = uuid::Builder::from_random_bytes(self.rng.lock().u128(..).to_be_bytes()).into_uuid();
-        let Beginning { causes, lag, last_error } = tracker.begin(request);
+        let began = Instant::now();
+        let Beginning { causes, since, last_error } = tracker.begin(request);
         let cx = Context {
             attempt: queue.num_requeues(request),
             causes,
             last_error,
             id,
-            recorder: self.recorder.clone(),
-            draining: self.draining.clone(),
-            clock: self.clock,
+            surroundings: Arc::clone(&self.surroundings),
         };
         let span = self.log.span(request, &cx);
         async {
             tracing::debug!("reconciling");
-            let (measured, began) = (self.metrics.begin(lag), Instant::now());
+            let measured = self.metrics.begin(since.map(|since| began.duration_since(since)));
             let outcome = self.attempt(request, &cx).await;
-            measured.end(&outcome);
+            let ended = Instant::now();
+            let took = ended - began;
+            measured.end(&outcome, took);
             settle(queue, request, item.priority(), &outcome);
-            let (ended, took) = (self.inbox.clock.now(), began.elapsed());
             let retry = if outcome.is_done() { None } else { queue.when(request) };
-            let retry = retry.map(|waiting| waiting.until.saturating_duration_since(Instant::now()));
+            let retry = retry.map(|waiting| waiting.until.saturating_duration_since(ended));
             log::outcome(&outcome, retry.unwrap_or_default());
-            let result = RunResult::of(&outcome);
+            let (ended, result) = (self.inbox.clock.at(ended), RunResult::of(&outcome));
             tracker.end(request, Run { ended, took, attempt: cx.attempt, causes: cx.causes, result });
         }
         .instrument(span)

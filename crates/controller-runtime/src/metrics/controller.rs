@@ -4,7 +4,6 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
-use tokio::time::Instant;
 
 use super::{Histograms, Labels, of_controller};
 use crate::reconcile::{Action, Next, Outcome};
@@ -129,7 +128,7 @@ impl ControllerMetrics {
             self.lag.observe(lag.as_secs_f64());
         }
         self.active_workers.inc();
-        Measured { metrics: self, began: Instant::now() }
+        Measured { metrics: self }
     }
 
     fn count(&self, outcome: &Outcome, took: Duration) {
@@ -164,13 +163,12 @@ impl ControllerMetrics {
 #[must_use = "dropping it says that the reconcile is over"]
 pub(crate) struct Measured<'m> {
     metrics: &'m ControllerMetrics,
-    began: Instant,
 }
 
 impl Measured<'_> {
-    /// The reconcile ended by itself.
-    pub(crate) fn end(self, outcome: &Outcome) {
-        self.metrics.count(outcome, self.began.elapsed());
+    /// The reconcile ended by itself, after so long.
+    pub(crate) fn end(self, outcome: &Outcome, took: Duration) {
+        self.metrics.count(outcome, took);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use serde::{Serialize, Serializer};
+use smallvec::SmallVec;
 
 /// Something that happened, and led to a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -52,7 +53,9 @@ impl fmt::Display for Cause {
 /// The causes of one run: the first few that differ, and how many events there were in all.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Causes {
-    first: Vec<Cause>,
+    /// Most runs have one.
+    #[serde(serialize_with = "sequence")]
+    first: SmallVec<[Cause; 1]>,
     events: u64,
 }
 
@@ -100,6 +103,10 @@ impl fmt::Display for Causes {
 
 fn text<S: Serializer>(text: &Arc<str>, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(text)
+}
+
+fn sequence<S: Serializer>(causes: &[Cause], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(causes)
 }
 
 fn optional_text<S: Serializer>(text: &Option<Arc<str>>, to: S) -> Result<S::Ok, S::Error> {

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use k8s_openapi::jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -12,6 +14,12 @@ pub struct Context {
     pub(crate) causes: Causes,
     pub(crate) last_error: Option<String>,
     pub(crate) id: Uuid,
+    pub(crate) surroundings: Arc<Surroundings>,
+}
+
+/// What is the same for all runs of a worker.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
     pub(crate) recorder: Recorder,
     pub(crate) draining: CancellationToken,
     pub(crate) clock: Clock,
@@ -48,13 +56,13 @@ impl Context {
     /// Records Kubernetes Events in the name of the controller, without waiting for the API server.
     #[must_use]
     pub fn events(&self) -> &Recorder {
-        &self.recorder
+        &self.surroundings.recorder
     }
 
     /// Becomes cancelled when the manager drains: a long reconcile may use it to finish early.
     #[must_use]
     pub fn draining(&self) -> &CancellationToken {
-        &self.draining
+        &self.surroundings.draining
     }
 
     /// Wall time, for timestamps in API objects such as those of conditions.
@@ -62,6 +70,6 @@ impl Context {
     /// It advances with tokio's time, so tests can pause it. Measure durations with [`tokio::time::Instant`].
     #[must_use]
     pub fn wall_time(&self) -> Timestamp {
-        self.clock.now()
+        self.surroundings.clock.now()
     }
 }

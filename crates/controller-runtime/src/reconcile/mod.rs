@@ -21,6 +21,7 @@ pub use self::{
 };
 pub(crate) use self::{
     action::Next,
+    context::Surroundings,
     outcome::{Outcome, settle},
     panics::{panic_message, recovered},
 };
