@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::resource::Resource;
 use crate::status::FieldError;
+use crate::verbs::names;
 
 /// (name in `v1`, name in `events.k8s.io/v1`) of the fields that differ.
 const RENAMED: [(&str, &str); 7] = [
@@ -67,7 +68,7 @@ pub(super) fn validate(resource: &Resource, event: &Value, create: bool) -> Vec<
     let has_time = event.get("eventTime").is_some_and(|time| !time.is_null());
     if has_time || (new_api && create) {
         let reporter = if new_api { "reportingController" } else { "reportingComponent" };
-        errors.extend(described(event, reporter));
+        errors.extend(described(event, reporter, if new_api { "note" } else { "message" }));
     }
     if new_api && create {
         if !has_time {
@@ -90,20 +91,27 @@ pub(super) fn validate(resource: &Resource, event: &Value, create: bool) -> Vec<
     errors
 }
 
-/// Who reported, what was done, and why: required, and short.
-fn described<'a>(event: &'a Value, reporter: &'a str) -> impl Iterator<Item = FieldError> + 'a {
-    let limits = [(reporter, 0), ("reportingInstance", 128), ("action", 128), ("reason", 128)];
-    limits.into_iter().filter_map(|(field, limit)| {
-        let text = event.get(field).and_then(Value::as_str).unwrap_or_default();
-        if text.is_empty() {
-            Some(FieldError::required(field, ""))
-        } else if limit > 0 && text.len() > limit {
+/// Who reported, what was done, and why: required, and short. Of the note, only the length matters.
+fn described(event: &Value, reporter: &str, note: &str) -> Vec<FieldError> {
+    let text = |field: &str| event.get(field).and_then(Value::as_str).unwrap_or_default();
+    let mut errors = Vec::new();
+    for (field, limit) in
+        [(reporter, usize::MAX), ("reportingInstance", 128), ("action", 128), ("reason", 128), (note, 1024)]
+    {
+        let text = text(field);
+        if text.is_empty() && field != note {
+            errors.push(FieldError::required(field, ""));
+        } else if text.len() > limit {
             let why = format!("can have at most {limit} characters");
-            Some(FieldError::invalid(field, "\"\"", &why))
-        } else {
-            None
+            // The note is reported under the name that it has in `v1`.
+            let field = if field == note { "message" } else { field };
+            errors.push(FieldError::invalid(field, "\"\"", &why));
+        } else if field == reporter {
+            let wrong = names::qualified(text).into_iter();
+            errors.extend(wrong.map(|why| FieldError::invalid(field, &format!("{text:?}"), &why)));
         }
-    })
+    }
+    errors
 }
 
 #[cfg(test)]
@@ -173,5 +181,29 @@ mod tests {
         );
         to_storage(&mut event);
         assert!(validate(&resource(""), &event, true).is_empty());
+    }
+
+    #[test]
+    fn the_reporter_has_a_qualified_name_and_the_note_is_short() {
+        let event = json!({
+            "metadata": {"namespace": "d"}, "regarding": {"namespace": "d"}, "type": "Normal", "reason": "r",
+            "action": "a", "eventTime": "2026-01-01T00:00:00.000000Z", "reportingInstance": "i",
+            "reportingController": format!("example.com/{}", "c".repeat(64)), "note": "n".repeat(1025),
+        });
+        let shown = |event: &Value| -> Vec<String> {
+            validate(&resource("events.k8s.io"), event, true).iter().map(ToString::to_string).collect()
+        };
+        let reporter = format!("reportingController: Invalid value: \"example.com/{}\"", "c".repeat(64));
+        assert_eq!(
+            shown(&event),
+            [
+                format!("{reporter}: name part must be no more than 63 bytes"),
+                "message: Invalid value: \"\": can have at most 1024 characters".to_owned(),
+            ]
+        );
+        let mut fits = event;
+        fits["note"] = json!("n".repeat(1024));
+        fits["reportingController"] = json!(format!("example.com/{}", "c".repeat(63)));
+        assert_eq!(shown(&fits), [""; 0]);
     }
 }
