@@ -98,6 +98,7 @@ mod object;
 pub mod predicate;
 pub mod reconcile;
 mod recorder;
+mod referent;
 pub mod source;
 
 pub use kube_workqueue as workqueue;
@@ -116,7 +117,8 @@ pub use self::{
     object::{DynamicNamespace, KindInfo, Object, ObjectKey, OwnableBy, Scope, StaticObject},
     predicate::Predicate,
     reconcile::{Action, Context, ObjectReconciler, Reconciler},
-    recorder::Recorder,
+    recorder::{Recorder, Report},
+    referent::{OfKind, Referent},
     source::{Kind, Source},
 };
 

@@ -1,7 +1,10 @@
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 
 use super::name_of;
-use crate::object::{Object, OwnableBy, StaticObject, resource_name};
+use crate::{
+    object::{KindInfo, Object, OwnableBy, Scope, resource_name_of},
+    referent::Referent,
+};
 
 /// Why one object cannot become the controller of another.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -18,6 +21,15 @@ pub enum OwnerError {
     /// The owner is in another namespace: the garbage collector would take it for absent and delete the object.
     #[error("{object} cannot be owned by {owner}, which is in another namespace")]
     OtherNamespace {
+        /// Resource and key of the object.
+        object: String,
+        /// Resource and key of the owner.
+        owner: String,
+    },
+    /// The owner is in a namespace, and the object is in none: the garbage collector would look for the owner in vain and delete
+    /// the object. Of kinds that are known at compile time, this does not compile.
+    #[error("{object} has no namespace and cannot be owned by {owner}, which is in one")]
+    ClusterScoped {
         /// Resource and key of the object.
         object: String,
         /// Resource and key of the owner.
@@ -56,14 +68,15 @@ pub enum OwnerError {
 /// set_controller_reference(&Deployment::default(), &mut Node::default());
 /// ```
 ///
+/// An owner of a kind that is known at run time is given with its kind, by
+/// [`DynamicKind::object`](super::DynamicKind::object).
+///
 /// # Errors
 ///
-/// Another object controls `object`; `owner` is in another namespace, or is not stored anywhere.
+/// Another object controls `object`; `owner` is in another namespace, or in one while `object` is in none, or is not stored
+/// anywhere.
 #[doc(alias = "SetControllerReference")]
-pub fn set_controller_reference<O: StaticObject, K: StaticObject>(
-    owner: &O,
-    object: &mut K,
-) -> Result<(), OwnerError>
+pub fn set_controller_reference<O: Referent, K: Object>(owner: &O, object: &mut K) -> Result<(), OwnerError>
 where
     K::Scope: OwnableBy<O::Scope>,
 {
@@ -87,7 +100,7 @@ pub enum BlockOwnerDeletion {
 ///
 /// As of [`set_controller_reference`].
 #[doc(alias = "WithBlockOwnerDeletion")]
-pub fn set_controller_reference_with<O: StaticObject, K: StaticObject>(
+pub fn set_controller_reference_with<O: Referent, K: Object>(
     owner: &O,
     object: &mut K,
     block: BlockOwnerDeletion,
@@ -115,17 +128,15 @@ where
 ///
 /// # Errors
 ///
-/// `owner` is in another namespace, or is not stored anywhere.
+/// `owner` is in another namespace, or in one while `object` is in none, or is not stored anywhere.
 #[doc(alias = "SetOwnerReference")]
-pub fn set_owner_reference<O: StaticObject, K: StaticObject>(
-    owner: &O,
-    object: &mut K,
-) -> Result<(), OwnerError>
+pub fn set_owner_reference<O: Referent, K: Object>(owner: &O, object: &mut K) -> Result<(), OwnerError>
 where
     K::Scope: OwnableBy<O::Scope>,
 {
     let reference = reference_to(owner, object)?;
-    if !has_owner_reference(object, owner) {
+    let mut known = object.meta().owner_references.iter().flatten();
+    if !known.any(|known| known.uid == reference.uid) {
         put(object, reference);
     }
     Ok(())
@@ -159,19 +170,27 @@ pub fn has_owner_reference<K: Object, O: Object>(object: &K, owner: &O) -> bool 
 }
 
 /// A plain reference to `owner`, which may own `object`.
-fn reference_to<O: StaticObject, K: StaticObject>(
-    owner: &O,
-    object: &K,
-) -> Result<OwnerReference, OwnerError> {
-    let Some(reference) = owner.owner_ref(&()) else {
-        return Err(OwnerError::NotStored { owner: named(owner) });
+fn reference_to<O: Referent, K: Object>(owner: &O, object: &K) -> Result<OwnerReference, OwnerError> {
+    let ObjectReference { api_version, kind, namespace, name, uid, .. } = owner.reference();
+    let owner = owner.title();
+    let (Some(name), Some(uid)) = (name, uid) else {
+        return Err(OwnerError::NotStored { owner });
     };
     // An owner without a namespace may own objects in every one.
-    let namespaces = (&owner.meta().namespace, &object.meta().namespace);
-    if matches!(namespaces, (Some(owner), Some(object)) if owner != object) {
-        return Err(OwnerError::OtherNamespace { object: named(object), owner: named(owner) });
+    if let Some(home) = namespace {
+        match &object.meta().namespace {
+            Some(namespace) if *namespace != home => {
+                return Err(OwnerError::OtherNamespace { object: named(object), owner });
+            }
+            // Of a kind that is namespaced for sure, the namespace has yet to be said.
+            None if K::Scope::namespace(None).is_some() => {
+                return Err(OwnerError::ClusterScoped { object: named(object), owner });
+            }
+            _ => {}
+        }
     }
-    Ok(reference)
+    let (api_version, kind) = (api_version.unwrap_or_default(), kind.unwrap_or_default());
+    Ok(OwnerReference { api_version, kind, name, uid, ..OwnerReference::default() })
 }
 
 /// Puts a reference in the place of one to the same object, or after the others.
@@ -183,8 +202,10 @@ fn put<K: Object>(object: &mut K, reference: OwnerReference) {
     }
 }
 
-fn named<K: StaticObject>(object: &K) -> String {
-    format!("{} {}", resource_name::<K>(), name_of(object))
+fn named<K: Object>(object: &K) -> String {
+    // A kind that is known at run time does not come with the object.
+    let resource = K::DynamicType::of_type().map_or("object".to_owned(), |info| resource_name_of::<K>(&info));
+    format!("{resource} {}", name_of(object))
 }
 
 /// Whether `owner`, by its uid, is the controller of `object`.
@@ -198,10 +219,13 @@ pub fn is_controlled_by<K: Object, O: Object>(object: &K, owner: &O) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-    use kube::Resource;
+    use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
+    use kube::{
+        Resource,
+        core::{DynamicObject, ObjectMeta},
+    };
 
-    use super::*;
+    use super::{super::DynamicKind, *};
 
     fn owner(name: &str, uid: &str) -> Secret {
         let mut owner = Secret::default();
@@ -264,5 +288,52 @@ mod tests {
         let told = "configmaps ns/c cannot be owned by secrets other/a, which is in another namespace";
         assert_eq!(error.to_string(), told);
         assert!(!is_controlled_by(&object, &stranger));
+    }
+
+    #[test]
+    fn an_owner_of_a_kind_known_at_run_time_is_given_with_its_kind() {
+        let kind = DynamicKind::namespaced("example.com", "v1", "Widget", "widgets");
+        let mut widget = DynamicObject::new("w", kind.resource()).within("ns");
+        widget.metadata.uid = Some("1".to_owned());
+        widget.types = None; // as in a list of a builtin kind
+        let mut object = ConfigMap::default();
+        object.metadata.namespace = Some("ns".to_owned());
+        object.metadata.name = Some("c".to_owned());
+        set_controller_reference(&kind.object(&widget), &mut object).expect("it has none yet");
+        set_owner_reference(&kind.object(&widget), &mut object).expect("the same again");
+        let references = object.metadata.owner_references.clone().expect("one");
+        let [reference] = &references[..] else { panic!("one: {references:?}") };
+        assert_eq!((&*reference.api_version, &*reference.kind), ("example.com/v1", "Widget"));
+        assert!(is_controlled_by(&object, &widget) && remove_controller_reference(&widget, &mut object));
+
+        widget.metadata.namespace = Some("other".to_owned());
+        let error = set_controller_reference(&kind.object(&widget), &mut object).expect_err("elsewhere");
+        let told =
+            "configmaps ns/c cannot be owned by widgets.example.com other/w, which is in another namespace";
+        assert_eq!(error.to_string(), told);
+    }
+
+    #[test]
+    fn no_namespaced_owner_of_what_is_in_no_namespace() {
+        let kind = DynamicKind::namespaced("example.com", "v1", "Widget", "widgets");
+        let mut widget = DynamicObject::new("w", kind.resource()).within("ns");
+        widget.metadata.uid = Some("1".to_owned());
+        let named = |name: &str| ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+        let mut node = Node { metadata: named("n"), ..Node::default() };
+        let error = set_owner_reference(&kind.object(&widget), &mut node).expect_err("a Node is nowhere");
+        let told =
+            "nodes n has no namespace and cannot be owned by widgets.example.com ns/w, which is in one";
+        assert_eq!(error.to_string(), told);
+
+        let mut part = DynamicObject { types: None, metadata: named("p"), data: ().into() };
+        let error = set_controller_reference(&kind.object(&widget), &mut part).expect_err("nowhere, too");
+        assert!(
+            matches!(&error, OwnerError::ClusterScoped { object, .. } if object == "object p"),
+            "{error}"
+        );
+        part.metadata.namespace = Some("ns".to_owned());
+        set_controller_reference(&kind.object(&widget), &mut part).expect("now it is beside its owner");
+        set_owner_reference(&owner("a", "2"), &mut part).expect("of a kind known at compile time");
+        assert_eq!(part.metadata.owner_references.map(|known| known.len()), Some(2));
     }
 }

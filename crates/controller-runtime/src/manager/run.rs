@@ -65,9 +65,8 @@ impl Manager {
         let _stopped = Stopped(&self);
         let mut rng = self.shared.options.rng();
         let clock = Clock::start();
-        let instance = format!("{}-{:08x}", self.shared.options.name, rng.u32(..));
         let kube = self.shared.client.kube().clone();
-        let (recorder, publisher) = Recorder::new(kube, instance, rng.fork(), clock);
+        let (recorder, publisher) = Recorder::new(kube, &self.shared.options.name, rng.fork(), clock);
         let (mut publishing, last_events) = (JoinSet::new(), CancellationToken::new());
         publishing.spawn(publisher.run(last_events.clone()).in_current_span());
 

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use tokio::time::{Duration, Instant};
 
-use super::{EventType, Record};
+use k8s_openapi::api::core::v1::ObjectReference;
+
+use super::{Record, limits::event_name, report::EventType};
 
 /// How long an event may stay away and still count as the same, as in client-go.
 const ENDS_AFTER: Duration = Duration::from_secs(6 * 60);
@@ -22,11 +24,15 @@ pub(super) struct Series {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Identity {
     controller: String,
-    object: [Option<String>; 5],
+    regarding: Reference,
+    related: Option<Reference>,
     kind: EventType,
     reason: String,
     action: String,
 }
+
+/// API version, kind, namespace, name and uid of an object.
+type Reference = [Option<String>; 5];
 
 #[derive(Debug)]
 struct Known {
@@ -61,7 +67,7 @@ impl Series {
         if self.known.len() == CAPACITY {
             self.forget_oldest();
         }
-        let name = format!("{}.{suffix:016x}", record.regarding.name.as_deref().unwrap_or_default());
+        let name = event_name(record.regarding.name.as_deref().unwrap_or_default(), suffix);
         self.known.insert(identity, Known { name: name.clone(), count: 1, last: now });
         Publish::Create { name }
     }
@@ -87,30 +93,29 @@ fn is_told(count: u32) -> bool {
 
 impl Identity {
     fn of(record: &Record) -> Self {
-        let object = &record.regarding;
+        let report = &record.report;
         Self {
             controller: record.controller.to_string(),
-            object: [
-                object.api_version.clone(),
-                object.kind.clone(),
-                object.namespace.clone(),
-                object.name.clone(),
-                object.uid.clone(),
-            ],
-            kind: record.kind,
-            reason: record.reason.clone(),
-            action: record.action.clone(),
+            regarding: reference(&record.regarding),
+            related: report.related.as_ref().map(reference),
+            kind: report.kind,
+            reason: report.reason.clone(),
+            action: report.action.clone(),
         }
     }
+}
+
+fn reference(to: &ObjectReference) -> Reference {
+    [&to.api_version, &to.kind, &to.namespace, &to.name, &to.uid].map(Clone::clone)
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use k8s_openapi::api::core::v1::ObjectReference;
+    use k8s_openapi::api::core::v1::Secret;
 
-    use super::*;
+    use super::{super::Report, *};
 
     fn record(name: &str, reason: &str) -> Record {
         Record {
@@ -120,10 +125,7 @@ mod tests {
                 name: Some(name.to_owned()),
                 ..ObjectReference::default()
             },
-            kind: EventType::Normal,
-            reason: reason.to_owned(),
-            action: "Act".to_owned(),
-            note: "note".to_owned(),
+            report: Report::normal(reason, "Act", "note"),
         }
     }
 
@@ -145,6 +147,20 @@ mod tests {
         let repeat = series.observe(&record("a", "R"), now, 5);
         let name = "a.0000000000000001".to_owned();
         assert_eq!(repeat, Publish::Repeat { name, count: 3 });
+    }
+
+    #[test]
+    fn another_related_object_is_another_event_and_an_annotation_is_not() {
+        let (mut series, now) = (Series::default(), Instant::now());
+        let mut count_of = |change: fn(Report) -> Report| {
+            let mut record = record("a", "R");
+            record.report = change(record.report);
+            count(&series.observe(&record, now, 1))
+        };
+        assert_eq!(count_of(|report| report), 1);
+        assert_eq!(count_of(|report| report.related(&Secret::default())), 1);
+        assert_eq!(count_of(|report| report.related(&Secret::default()).annotation("k", "v")), 2);
+        assert_eq!(count_of(|report| report.annotation("k", "v")), 2);
     }
 
     #[test]

@@ -1,0 +1,99 @@
+//! How long what an event consists of may be. An API server refuses what is longer, and with it the event: here it is cut.
+//!
+//! Figures are those of `ValidateEventCreate` in kube-apiserver, in bytes.
+
+/// Of `reason`.
+pub(super) const REASON: usize = 128;
+/// Of `action`.
+pub(super) const ACTION: usize = 128;
+/// Of `note`.
+pub(super) const NOTE: usize = 1024;
+/// Of `reportingInstance`.
+const INSTANCE: usize = 128;
+/// Of the part of `reportingController` behind its slash, if it has one.
+const QUALIFIED: usize = 63;
+/// Of the name of an object.
+const NAME: usize = 253;
+
+/// The beginning of a text, in at most so many bytes.
+pub(super) fn cut(mut text: String, limit: usize) -> String {
+    text.truncate(text.floor_char_boundary(limit));
+    text
+}
+
+/// Which process reports: the manager's name and what distinguishes it from others of that name, which stays whole.
+pub(super) fn instance(manager: &str, suffix: u32) -> String {
+    let suffix = format!("-{suffix:08x}");
+    let name = cut(manager.to_owned(), INSTANCE - suffix.len());
+    name + &suffix
+}
+
+/// Which controller reports: a name that ends in a letter or digit.
+pub(super) fn controller(name: &str) -> String {
+    let start = name.rfind('/').map_or(0, |slash| slash + 1);
+    if name.len() - start <= QUALIFIED {
+        return name.to_owned();
+    }
+    let short = cut(name.to_owned(), start + QUALIFIED);
+    short.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned()
+}
+
+/// The name of an event about the object `about`.
+///
+/// Not every name of an object can be part of it: `system:node` is one of a ClusterRole, but no DNS subdomain.
+pub(super) fn event_name(about: &str, suffix: u64) -> String {
+    let name = format!("{about}.{suffix:016x}");
+    if is_subdomain(&name) { name } else { format!("event.{suffix:016x}") }
+}
+
+fn is_subdomain(name: &str) -> bool {
+    let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let is_label = |label: &str| {
+        let bytes = label.as_bytes();
+        bytes.first().is_some_and(|c| inner(*c))
+            && bytes.last().is_some_and(|c| inner(*c))
+            && bytes.iter().all(|c| inner(*c) || *c == b'-')
+    };
+    name.len() <= NAME && name.split('.').all(is_label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        assert_eq!(cut("short".to_owned(), 5), "short");
+        assert_eq!(cut("longer".to_owned(), 5), "longe");
+        assert_eq!(cut("né".to_owned(), 2), "n", "a half of a character is none");
+    }
+
+    #[test]
+    fn an_instance_keeps_what_distinguishes_it() {
+        assert_eq!(instance("guestbook", 0xab), "guestbook-000000ab");
+        let long = instance(&"m".repeat(200), 0xab);
+        assert_eq!((long.len(), long.ends_with("mm-000000ab")), (128, true), "{long}");
+    }
+
+    #[test]
+    fn a_controller_stays_a_qualified_name() {
+        assert_eq!(controller("example.com/widget"), "example.com/widget");
+        let prefix = format!("{}.example.com", "p".repeat(60));
+        assert_eq!(controller(&format!("{prefix}/widget")), format!("{prefix}/widget"));
+        assert_eq!(controller(&"c".repeat(64)), "c".repeat(63));
+        let dashed = format!("{prefix}/{}--more", "c".repeat(62));
+        assert_eq!(controller(&dashed), format!("{prefix}/{}", "c".repeat(62)));
+    }
+
+    #[test]
+    fn an_event_is_named_after_an_object_whose_name_can_be_part_of_it() {
+        let plain = "event.0000000000000007";
+        let named = |about: &str| event_name(about, 7);
+        assert_eq!(named("web-1.example"), "web-1.example.0000000000000007");
+        assert_eq!(named(&"a".repeat(236)).len(), 253);
+        assert_eq!(named(&"a".repeat(237)), plain);
+        for about in ["system:node", "Upper", "", "a..b", "-a", "a-"] {
+            assert_eq!(named(about), plain, "{about:?}");
+        }
+    }
+}

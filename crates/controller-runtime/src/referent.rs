@@ -1,0 +1,101 @@
+//! What others refer to: the objects that events are about, and owners.
+
+use std::fmt;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::{Resource, core::ApiResource};
+
+use crate::{
+    client::{DynamicKind, name_of},
+    object::{Object, Scope, StaticObject, resource_name},
+};
+
+/// An object that says what kind it is, so that events can be about it and other objects can be owned by it.
+///
+/// Every [`StaticObject`] is one. An object of a kind that is known at run time becomes one together with its kind, by
+/// [`DynamicKind::object`]. There is nothing to implement by hand.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say what kind it is",
+    note = "an object of a kind that is known at run time is given with it: `&kind.object(&object)`"
+)]
+pub trait Referent {
+    /// Where such objects live.
+    type Scope: Scope;
+
+    /// Kind, name, namespace and uid.
+    fn reference(&self) -> ObjectReference;
+
+    /// Resource and key, as messages name it: `deployments.apps demo/web`.
+    fn title(&self) -> String;
+}
+
+impl<K: StaticObject> Referent for K {
+    type Scope = <K as Resource>::Scope;
+
+    fn reference(&self) -> ObjectReference {
+        self.object_ref(&())
+    }
+
+    fn title(&self) -> String {
+        format!("{} {}", resource_name::<K>(), name_of(self))
+    }
+}
+
+/// An object of a kind that is known at run time, and that kind.
+///
+/// Made by [`DynamicKind::object`].
+#[derive(Clone, Copy)]
+pub struct OfKind<'a, K> {
+    object: &'a K,
+    kind: &'a DynamicKind,
+}
+
+impl DynamicKind {
+    /// `object`, which is of this kind, for who has to know that: a
+    /// [`Recorder`](crate::Recorder) or [`set_controller_reference`](crate::set_controller_reference).
+    ///
+    /// What `object` itself says about its kind is not read: in lists of builtin kinds the API server leaves it out.
+    ///
+    /// ```
+    /// use controller_runtime::{client::DynamicKind, set_controller_reference};
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kube::core::DynamicObject;
+    /// # use controller_runtime::OwnerError;
+    ///
+    /// # let kind = DynamicKind::namespaced("example.com", "v1", "Widget", "widgets");
+    /// fn config_of(kind: &DynamicKind, widget: &DynamicObject) -> Result<ConfigMap, OwnerError> {
+    ///     let mut config = ConfigMap::default();
+    ///     config.metadata.namespace = widget.metadata.namespace.clone();
+    ///     config.metadata.name = widget.metadata.name.clone();
+    ///     set_controller_reference(&kind.object(widget), &mut config)?;
+    ///     Ok(config)
+    /// }
+    /// # let mut widget = DynamicObject::new("w", kind.resource());
+    /// # widget.metadata.uid = Some("u".to_owned());
+    /// # let config = config_of(&kind, &widget)?;
+    /// # assert_eq!(config.metadata.owner_references.unwrap()[0].api_version, "example.com/v1");
+    /// # Ok::<(), OwnerError>(())
+    /// ```
+    #[must_use]
+    pub fn object<'a, K: Object<DynamicType = ApiResource>>(&'a self, object: &'a K) -> OfKind<'a, K> {
+        OfKind { object, kind: self }
+    }
+}
+
+impl<K: Object<DynamicType = ApiResource>> Referent for OfKind<'_, K> {
+    type Scope = <K as Resource>::Scope;
+
+    fn reference(&self) -> ObjectReference {
+        self.object.object_ref(&self.kind.resource)
+    }
+
+    fn title(&self) -> String {
+        format!("{} {}", self.kind, name_of(self.object))
+    }
+}
+
+impl<K: fmt::Debug> fmt::Debug for OfKind<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OfKind").field("kind", &self.kind).field("object", &self.object).finish()
+    }
+}
