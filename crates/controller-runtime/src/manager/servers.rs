@@ -9,7 +9,8 @@ use super::{BoxError, Manager, State, explain, lifecycle::Group};
 use crate::{
     cert::Serving,
     health::Checks,
-    http_server::{Endpoint, HttpServer, Request, boxed, text},
+    http_server::{Endpoint, Handler, HttpServer, Request, boxed, text},
+    metrics::ExtraHandlers,
 };
 
 /// What the manager's servers need to be reached, and the checks behind the probes.
@@ -19,6 +20,8 @@ pub(super) struct Servers {
     health: Arc<watch::Sender<Option<SocketAddr>>>,
     live: Checks,
     ready: Checks,
+    /// What the metrics server serves beside the metrics.
+    extra: ExtraHandlers,
 }
 
 impl Manager {
@@ -62,6 +65,25 @@ impl Manager {
         self.shared.servers.ready.add(name, check);
     }
 
+    /// Answers requests to `path` of the metrics server by `handler`, and replaces what answered them before; at once if the
+    /// server runs. `/metrics` stays as it is. Who may see it is as for the metrics
+    /// ([`ServerOptions::allowed_to`](crate::metrics::ServerOptions::allowed_to)). Without a metrics server nothing is served.
+    ///
+    /// What is needed from the beginning is better given to
+    /// [`ServerOptions::extra_handler`](crate::metrics::ServerOptions::extra_handler).
+    ///
+    /// ```
+    /// use controller_runtime::{Manager, manager::{Request, Response}};
+    ///
+    /// # fn example(manager: &Manager) {
+    /// manager.add_metrics_server_extra_handler("/version", async |_: Request| Response::new("1.2.3".into()));
+    /// # }
+    /// ```
+    #[doc(alias = "AddMetricsServerExtraHandler")]
+    pub fn add_metrics_server_extra_handler(&self, path: impl Into<String>, handler: impl Handler) {
+        self.shared.servers.extra.insert(path.into(), boxed(handler));
+    }
+
     pub(super) fn add_servers(&self) {
         self.add_own_checks();
         let (options, servers) = (&self.shared.options, &self.shared.servers);
@@ -76,8 +98,9 @@ impl Manager {
                 };
                 std::future::ready(answer)
             });
-            let metrics = options.metrics.clone().default_handler(explain::PATH, explained);
-            let handler = metrics.handler(self.shared.metrics.clone(), client, options.rng());
+            servers.extra.insert(explain::PATH.to_owned(), explained);
+            let (metrics, extra) = (self.shared.metrics.clone(), servers.extra.clone());
+            let handler = options.metrics.handler(metrics, extra, client, options.rng());
             let (serving, bound) = (options.metrics.serving.clone(), Arc::clone(&servers.metrics));
             let server = HttpServer::new("metrics", address, serving, handler, certificates(), bound);
             self.add_own(server, Group::HttpServers);

@@ -41,6 +41,7 @@ mod cache;
 mod certificates;
 mod controller;
 mod election;
+mod handlers;
 mod queue;
 mod rest_client;
 mod server;
@@ -59,7 +60,7 @@ use prometheus_client::{
 pub use self::server::{AllowedTo, ServerOptions};
 pub(crate) use self::{
     cache::CacheLook, certificates::CertificateMetrics, controller::ControllerMetrics,
-    election::ElectionMetrics, queue::QueueGauges,
+    election::ElectionMetrics, handlers::ExtraHandlers, queue::QueueGauges,
 };
 use self::{
     controller::ControllerFamilies, election::ElectionFamilies, queue::QueueFamilies,

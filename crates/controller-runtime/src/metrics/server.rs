@@ -1,11 +1,15 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use http::{
     Method, StatusCode,
     header::{ACCEPT, CONTENT_TYPE, HeaderValue},
 };
 
-use super::{Metrics, access::Access};
+use super::{
+    Metrics,
+    access::Access,
+    handlers::{ExtraHandlers, METRICS},
+};
 use crate::{
     cert::Serving,
     http_server::{BoxHandler, Endpoint, Handler, Request, Response, boxed, text},
@@ -68,15 +72,11 @@ impl ServerOptions {
     }
 
     /// Answers requests to `path` by `handler`, and replaces what answered them before. `/metrics` stays as it is.
+    ///
+    /// [`Manager::add_metrics_server_extra_handler`](crate::Manager::add_metrics_server_extra_handler) does so later.
     #[doc(alias = "ExtraHandlers")]
     pub fn extra_handler(mut self, path: impl Into<String>, handler: impl Handler) -> Self {
         self.extra_handlers.insert(path.into(), boxed(handler));
-        self
-    }
-
-    /// Answers requests to `path` by `handler`, unless something else does.
-    pub(crate) fn default_handler(mut self, path: &str, handler: BoxHandler) -> Self {
-        self.extra_handlers.entry(path.to_owned()).or_insert(handler);
         self
     }
 
@@ -85,14 +85,21 @@ impl ServerOptions {
         self.allowed_to == AllowedTo::Authorized
     }
 
-    /// What answers the requests. Reviews are sent by `client`.
-    pub(crate) fn handler(&self, metrics: Metrics, client: kube::Client, rng: fastrand::Rng) -> BoxHandler {
-        let extra = self.extra_handlers.clone();
-        let access =
-            (self.allowed_to == AllowedTo::Authorized).then(|| std::sync::Arc::new(Access::new(client, rng)));
+    /// What answers the requests: the metrics, and `extra` with the handlers of these options. Reviews are sent by `client`.
+    pub(crate) fn handler(
+        &self,
+        metrics: Metrics,
+        extra: ExtraHandlers,
+        client: kube::Client,
+        rng: fastrand::Rng,
+    ) -> BoxHandler {
+        for (path, handler) in &self.extra_handlers {
+            extra.insert(path.clone(), Arc::clone(handler));
+        }
+        let access = self.is_guarded().then(|| Arc::new(Access::new(client, rng)));
         boxed(move |request: Request| {
             let (metrics, access) = (metrics.clone(), access.clone());
-            let extra = extra.get(request.uri().path()).cloned();
+            let extra = extra.get(request.uri().path());
             async move {
                 if let Some(access) = access
                     && let Err(refusal) = access.check(&request).await
@@ -100,10 +107,10 @@ impl ServerOptions {
                     return refusal;
                 }
                 match (request.uri().path(), extra) {
-                    ("/metrics", _) if request.method() != Method::GET => {
+                    (METRICS, _) if request.method() != Method::GET => {
                         text(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed\n")
                     }
-                    ("/metrics", _) => exposition(&metrics, &request),
+                    (METRICS, _) => exposition(&metrics, &request),
                     (_, Some(handler)) => handler(request).await,
                     (_, None) => text(StatusCode::NOT_FOUND, "404 page not found\n"),
                 }

@@ -71,6 +71,13 @@ async fn metrics_and_probes_are_served_while_the_manager_runs() {
     assert!(text.contains("# TYPE controller_runtime_reconcile counter\n") && text.ends_with("# EOF\n"));
     assert_eq!(get(address, "/hello", "").await, (200, "hello".to_owned()));
     assert_eq!(get(address, "/other", "").await.0, 404);
+    for (path, says) in [("/other", "late"), ("/hello", "late, too"), ("/metrics", "never")] {
+        let handler = async move |_: Request| Response::new(says.into());
+        manager.add_metrics_server_extra_handler(path, handler);
+    }
+    assert_eq!(get(address, "/other", "").await, (200, "late".to_owned()));
+    assert_eq!(get(address, "/hello", "").await, (200, "late, too".to_owned()));
+    assert!(get(address, "/metrics", "").await.1.contains("controller_runtime_reconcile_total"));
 
     let probes = manager.health_probe_address().expect("ready means listening");
     assert_eq!(get(probes, "/healthz", "").await, (200, "ok".to_owned()));
@@ -183,6 +190,9 @@ async fn metrics_are_shown_to_those_who_may_see_them() {
         assert_eq!(get(address, "/metrics", "Authorization: Bearer good\r\n").await.0, 200);
     }
     assert_eq!(asked.load(SeqCst), 2, "the answers are remembered");
+    manager.add_metrics_server_extra_handler("/late", async |_: Request| Response::new("late".into()));
+    assert_eq!(get(address, "/late", "").await.0, 401, "what is added is guarded as well");
+    assert_eq!(get(address, "/late", "Authorization: Bearer good\r\n").await.0, 200);
 }
 
 #[tokio::test]
