@@ -28,7 +28,11 @@ impl Runnable for Lead {
 
 /// Runs until SIGINT or SIGTERM.
 pub(crate) async fn run(args: &Args, name: &str) -> anyhow::Result<()> {
-    let client = args.manager.client().await?;
+    Ok(manager(args.manager.client().await?, args, name)?.run_until_signal().await?)
+}
+
+/// A manager that stands for election, and leads if it is elected.
+fn manager(client: kube::Client, args: &Args, name: &str) -> anyhow::Result<Manager> {
     let id = args.manager.leader_election_id.as_deref().unwrap_or(LEASE);
     let mut election = leader_election::Options::new(id).timing(args.timing()?);
     if let Some(namespace) = &args.manager.leader_election_namespace {
@@ -37,5 +41,68 @@ pub(crate) async fn run(args: &Args, name: &str) -> anyhow::Result<()> {
     let options = args.manager.options("leader-election", LEASE).leader_election(election);
     let manager = Manager::new(client, options);
     manager.add(Lead { name: name.to_owned() })?;
-    Ok(manager.run_until_signal().await?)
+    Ok(manager)
+}
+
+/// The candidates in this process, and time that passes only while everybody waits.
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clap::Parser;
+    use kube_envtest::{Environment, Rights};
+    use tokio::{task::JoinSet, time::Instant};
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    /// A candidate that has seen who leads.
+    struct Candidate {
+        manager: Manager,
+        stop: CancellationToken,
+        /// Its one task. Dropping it is what a kill looks like.
+        task: JoinSet<()>,
+    }
+
+    impl Candidate {
+        async fn start(rights: &Rights, env: &Environment, name: &str) -> Self {
+            let args = Args::parse_from(["leader-election", "--health-probe-bind-address=0"]);
+            let manager = manager(rights.client(env.client()), &args, name).expect("a manager");
+            let (stop, mut task, ready) = (CancellationToken::new(), JoinSet::new(), manager.ready());
+            let run = manager.clone().run(stop.clone().cancelled_owned());
+            task.spawn(async { run.await.expect("it ends well") });
+            ready.await.expect("a candidate is ready, whether it leads or not");
+            Self { manager, stop, task }
+        }
+
+        /// Waits until it leads, and tells how long that took.
+        async fn leads(&self) -> Duration {
+            let began = Instant::now();
+            let mut leads = self.manager.leads();
+            let led = tokio::time::timeout(Duration::from_secs(60), leads.wait_for(|leads| *leads));
+            led.await.expect("it leads within a minute").expect("it runs");
+            began.elapsed()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn candidates_replace_each_other_by_the_rights_of_the_manifests_alone() {
+        let env = Environment::builder().start().await.expect("an API server starts");
+        let manifests = include_str!("../manifests/rbac.yaml");
+        let rights = Rights::of_manifests(manifests, "default").expect("manifests");
+        let one = Candidate::start(&rights, &env, "one").await;
+        one.leads().await;
+        let mut two = Candidate::start(&rights, &env, "two").await;
+        drop(one);
+        let killed = two.leads().await;
+        assert!((13..20).contains(&killed.as_secs()), "the lease of 15 s ran out: {killed:?}");
+
+        let three = Candidate::start(&rights, &env, "three").await;
+        two.stop.cancel();
+        let stopped = three.leads().await;
+        assert!(stopped < Duration::from_secs(1), "the lease was given back: {stopped:?}");
+        two.task.join_next().await.expect("one task").expect("it ends well");
+        // An event is repeated only by who becomes leader again within minutes.
+        assert_eq!(rights.unused(), ["patch events.events.k8s.io"]);
+    }
 }
