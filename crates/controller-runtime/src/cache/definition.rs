@@ -18,6 +18,7 @@ use super::{
     items::Items,
     wire::{self, Line, Lines},
 };
+use crate::client::uncompressed;
 
 /// How long the definitions are watched in one go.
 const WATCH: Duration = Duration::from_secs(300);
@@ -78,7 +79,8 @@ async fn established(client: &kube::Client, resource: &ApiResource) -> Option<bo
     Some(false)
 }
 
-async fn open(client: &kube::Client, request: http::Request<Vec<u8>>) -> Option<Body> {
+async fn open(client: &kube::Client, mut request: http::Request<Vec<u8>>) -> Option<Body> {
+    uncompressed(&mut request);
     let response = client.send(request.map(Body::from)).await.ok()?;
     response.status().is_success().then(|| response.into_body())
 }

@@ -25,7 +25,7 @@ use super::{
     store::Part,
     wire::{self, Line, Lines},
 };
-use crate::client::describe;
+use crate::client::{describe, uncompressed};
 
 /// Objects per page of a list.
 const PAGE_SIZE: u32 = 500;
@@ -168,6 +168,10 @@ impl Reflector<'_> {
             Some(version) => self.collection().watch(&params, version),
             None => self.collection().watch(&params, "").map(without_version),
         };
+        let request = request.map(|mut request| {
+            uncompressed(&mut request);
+            request
+        });
         let body = timeout(ANSWER_WITHIN, self.open(request, "")).await.unwrap_or_else(|_| silence())?;
         self.feed.heard_of(&self.part);
         let (mut body, mut lines) = (body.into_data_stream(), Lines::default());

@@ -89,6 +89,12 @@ pub struct Call {
 
 pub(super) const JSON: &str = "application/json";
 
+/// Asks for an answer that is not compressed, as watches must: from Kubernetes 1.37 on each event of a compressed one is
+/// a gzip file of its own, of which the decompression that feature `gzip` of kube turns on reads the first.
+pub(crate) fn uncompressed<B>(request: &mut http::Request<B>) {
+    request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+}
+
 impl Call {
     pub(super) fn new(verb: Verb, kind: Arc<DynamicKind>) -> Self {
         Self {
@@ -227,9 +233,13 @@ impl Call {
         if !self.body.is_empty() {
             request = request.header(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
         }
-        request
+        let mut request = request
             .body(Body::from(self.body.clone()))
-            .map_err(|error| Error::not_sent(self, "it makes no valid request").caused_by(error))
+            .map_err(|error| Error::not_sent(self, "it makes no valid request").caused_by(error))?;
+        if self.verb == Verb::Watch {
+            uncompressed(&mut request);
+        }
+        Ok(request)
     }
 }
 

@@ -114,6 +114,7 @@ use self::{
     making::{APPLY, as_apply, call_for, kind, named, of_status, versioned, with_patch, with_status},
 };
 pub(crate) use self::{
+    call::uncompressed,
     error::describe,
     own_writes::{OwnWrites, Presumed},
 };

@@ -9,7 +9,10 @@ use std::{
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
-use http::{Method, Request, Response, StatusCode, header::ACCEPT};
+use http::{
+    Method, Request, Response, StatusCode,
+    header::{ACCEPT, ACCEPT_ENCODING},
+};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
 use kube::client::Body;
@@ -37,6 +40,7 @@ pub(crate) struct Seen {
     pub(crate) method: Method,
     pub(crate) path: String,
     pub(crate) accept: String,
+    pub(crate) accept_encoding: String,
 }
 
 impl Seen {
@@ -100,9 +104,12 @@ impl tower_service::Service<Request<Body>> for Faulty {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let path = request.uri().path_and_query().map_or_else(String::new, ToString::to_string);
-        let accept =
-            request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-        let seen = Seen { method: request.method().clone(), path, accept: accept.to_owned() };
+        let header = |name| {
+            let value = request.headers().get(name).and_then(|value| value.to_str().ok());
+            value.unwrap_or_default().to_owned()
+        };
+        let (accept, accept_encoding) = (header(ACCEPT), header(ACCEPT_ENCODING));
+        let seen = Seen { method: request.method().clone(), path, accept, accept_encoding };
         let fault = (self.judge.lock().unwrap())(&seen);
         let client = self.client.clone();
         Box::pin(async move {

@@ -17,6 +17,7 @@ mod explain;
 mod fault_run;
 mod faults;
 mod go_defects;
+mod gzip;
 mod histories;
 mod kube_runtime;
 mod leader_election;
