@@ -5,9 +5,8 @@ use std::{fmt, marker::PhantomData, sync::Arc};
 use kube::core::{ApiResource, DynamicObject, NamespaceScope};
 
 use super::{
-    Cached, FieldSelector, InvalidSelector, LabelSelector, Namespaces, ResourceVersion,
-    query::{Query, Whereabouts},
-    registry::Cache,
+    Cached, FieldSelector, InNamespace, InvalidSelector, LabelSelector, Namespaces, ResourceVersion,
+    options::OfCache, query::Whereabouts, registry::Cache,
 };
 use crate::object::{Object, Scope, StaticObject, resource_name};
 
@@ -87,7 +86,9 @@ impl fmt::Debug for Caches<'_> {
 pub struct CacheBuilder<'m, K: Object> {
     cache: &'m Cache,
     info: K::DynamicType,
-    query: Query,
+    resource: ApiResource,
+    chosen: OfCache,
+    floor: Option<ResourceVersion>,
     invalid: Option<InvalidSelector>,
     is_default: bool,
     kind: PhantomData<fn() -> K>,
@@ -95,8 +96,8 @@ pub struct CacheBuilder<'m, K: Object> {
 
 impl<'m, K: Object> CacheBuilder<'m, K> {
     fn new(cache: &'m Cache, info: K::DynamicType, resource: ApiResource) -> Self {
-        let query = cache.default_query::<K>(resource);
-        Self { cache, info, query, invalid: None, is_default: false, kind: PhantomData }
+        let (chosen, floor, invalid) = (OfCache::default(), None, None);
+        Self { cache, info, resource, chosen, floor, invalid, is_default: false, kind: PhantomData }
     }
 
     /// Only objects in these namespaces, each of which is listed and watched by itself.
@@ -105,7 +106,7 @@ impl<'m, K: Object> CacheBuilder<'m, K> {
         K::Scope: NamespaceScope,
     {
         let names = names.into_iter().map(Into::into).collect();
-        self.query.namespaces = Whereabouts::In(Arc::new(names));
+        self.chosen.namespaces = Some(Whereabouts::In(Arc::new(names)));
         self
     }
 
@@ -114,13 +115,34 @@ impl<'m, K: Object> CacheBuilder<'m, K> {
     where
         K::Scope: NamespaceScope,
     {
-        self.query.namespaces = Whereabouts::InLive(names.clone());
+        self.chosen.namespaces = Some(Whereabouts::InLive(names.clone()));
         self
     }
 
     /// Objects in all namespaces, whatever [`Options::namespaces`](super::Options::namespaces) says.
     pub fn all_namespaces(mut self) -> Self {
-        self.query.namespaces = Whereabouts::Everywhere;
+        self.chosen.namespaces = Some(Whereabouts::Everywhere);
+        self
+    }
+
+    /// Makes a difference in one namespace, whatever [`Options::in_namespace`](super::Options::in_namespace) says of it; picks no
+    /// namespace.
+    ///
+    /// ```no_run
+    /// # use controller_runtime::{Manager, cache::InNamespace};
+    /// # use k8s_openapi::api::core::v1::Secret;
+    /// # fn example(manager: &Manager) -> Result<(), Box<dyn std::error::Error>> {
+    /// let certificates = InNamespace::default().fields("type=kubernetes.io/tls".parse()?);
+    /// let secrets = manager.cache().of::<Secret>().namespaces(["ours", "ingress"]).in_namespace("ingress", certificates);
+    /// let secrets = secrets.as_default().build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn in_namespace(mut self, name: impl Into<Arc<str>>, choices: InNamespace) -> Self
+    where
+        K::Scope: NamespaceScope,
+    {
+        self.chosen.in_namespace.insert(name.into(), choices);
         self
     }
 
@@ -128,7 +150,7 @@ impl<'m, K: Object> CacheBuilder<'m, K> {
     /// [`Options::labels`](super::Options::labels) says.
     pub fn labels(mut self, selector: &str) -> Self {
         match selector.parse::<LabelSelector>() {
-            Ok(labels) => self.query.labels = labels,
+            Ok(labels) => self.chosen.labels = Some(labels),
             Err(invalid) => self.invalid = Some(invalid),
         }
         self
@@ -138,7 +160,7 @@ impl<'m, K: Object> CacheBuilder<'m, K> {
     /// by: of every kind `metadata.name` and `metadata.namespace`.
     pub fn fields(mut self, selector: &str) -> Self {
         match selector.parse::<FieldSelector>() {
-            Ok(fields) => self.query.fields = fields,
+            Ok(fields) => self.chosen.fields = Some(fields),
             Err(invalid) => self.invalid = Some(invalid),
         }
         self
@@ -149,7 +171,7 @@ impl<'m, K: Object> CacheBuilder<'m, K> {
     /// An API server that is behind is waited for. One that says five times in a row that it knows nothing newer is
     /// believed: it has been restored from a backup.
     pub fn not_older_than(mut self, version: &ResourceVersion) -> Self {
-        self.query.floor = Some(version.clone());
+        self.floor = Some(version.clone());
         self
     }
 
@@ -168,16 +190,22 @@ impl<'m, K: Object> CacheBuilder<'m, K> {
         if let Some(invalid) = self.invalid {
             return Err(BuildError::Selector(invalid));
         }
-        if self.is_default && !self.cache.set_default(&self.query) {
-            return Err(BuildError::DefaultTaken { resource: self.query.resource_name() });
+        let mut query = self.cache.query::<K>(self.resource, &self.chosen);
+        query.floor = self.floor;
+        if self.is_default && !self.cache.set_default(&query) {
+            return Err(BuildError::DefaultTaken { resource: query.resource_name() });
         }
-        Ok(self.cache.cached(&self.info, self.query))
+        Ok(self.cache.cached(&self.info, query))
     }
 }
 
 impl<K: Object> fmt::Debug for CacheBuilder<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CacheBuilder").field("query", &self.query).finish_non_exhaustive()
+        let Self { resource, chosen, .. } = self;
+        f.debug_struct("CacheBuilder")
+            .field("resource", resource)
+            .field("chosen", chosen)
+            .finish_non_exhaustive()
     }
 }
 

@@ -204,7 +204,7 @@ impl Feed {
             let mut running: BTreeMap<Part, tokio::task::AbortHandle> = BTreeMap::new();
             let mut tasks = JoinSet::new();
             loop {
-                let parts = self.query.namespaces.parts();
+                let parts = self.query.parts();
                 let gone: Vec<_> = machines.keys().filter(|part| !parts.contains(part)).cloned().collect();
                 for part in gone {
                     machines.remove(&part);

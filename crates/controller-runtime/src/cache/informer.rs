@@ -90,10 +90,11 @@ impl<K: Object> Informer<K> {
         remembers: bool,
     ) -> Self {
         let (subscribers, waiting, arriving) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let store = Store::with_apart(query.watched_apart().cloned().collect());
         Self {
             query,
             shelf: Shelf::new(info, holding, intake),
-            store: RwLock::default(),
+            store: RwLock::new(store),
             writer: Mutex::new(Writer {
                 subscribers,
                 next: 0,

@@ -12,8 +12,7 @@
 //!
 //! # What is not here
 //!
-//! One default with a selector for each namespace: several caches of one kind say the same. Watches without bookmarks, which
-//! every API server sends when asked.
+//! Watches without bookmarks, which every API server sends when asked.
 
 mod access;
 mod arrival;
@@ -26,6 +25,7 @@ mod definition;
 mod events;
 mod feed;
 mod hot;
+mod in_namespace;
 mod index;
 mod informer;
 mod items;
@@ -61,6 +61,7 @@ pub use self::{
     caches::{BuildError, CacheBuilder, Caches, NotDeclared},
     decode_error::DecodeError,
     events::Events,
+    in_namespace::InNamespace,
     index::Index,
     lazy::Lazy,
     meta::{Labels, Meta, OwnerRef, ResourceVersion, Uid},

@@ -1,6 +1,10 @@
 //! Which objects of a resource a cache is about.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use kube::core::{ApiResource, DynamicObject};
 use tokio::sync::watch;
@@ -10,6 +14,7 @@ use super::{
     meta::{Interner, Meta},
     split::Split,
     store::Part,
+    transform::Change,
 };
 use crate::object::resource_name_of;
 
@@ -18,17 +23,68 @@ use crate::object::resource_name_of;
 pub(crate) struct Query {
     pub(crate) resource: ApiResource,
     pub(crate) namespaces: Whereabouts,
-    pub(crate) labels: LabelSelector,
-    pub(crate) fields: FieldSelector,
+    pub(crate) selectors: Selectors,
+    /// What is different in some namespaces; nothing is listed that is not.
+    pub(super) apart: BTreeMap<Arc<str>, Apart>,
     /// The present must not be older than this.
     pub(crate) floor: Option<super::ResourceVersion>,
 }
 
+/// Which of the objects there are.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Selectors {
+    pub(crate) labels: LabelSelector,
+    pub(crate) fields: FieldSelector,
+}
+
+/// What a query says of one namespace.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Apart {
+    pub(super) selectors: Selectors,
+    /// What is done to its objects, if that is not what is done to those of other caches.
+    pub(super) transform: Option<Change>,
+}
+
 impl Query {
-    /// All objects of a resource.
-    pub(crate) fn all(resource: ApiResource) -> Self {
-        let (labels, fields) = (LabelSelector::default(), FieldSelector::default());
-        Self { resource, namespaces: Whereabouts::Everywhere, labels, fields, floor: None }
+    /// What is listed and watched.
+    pub(super) fn parts(&self) -> Vec<Part> {
+        match self.namespaces.get() {
+            Some(names) => names.into_iter().map(Some).collect(),
+            None => std::iter::once(None).chain(self.watched_apart().cloned().map(Some)).collect(),
+        }
+    }
+
+    /// The namespaces that the watch of everything leaves out.
+    pub(super) fn watched_apart(&self) -> impl Iterator<Item = &Arc<str>> {
+        let everywhere = matches!(self.namespaces, Whereabouts::Everywhere);
+        let apart =
+            self.apart.iter().filter(move |(_, apart)| everywhere && apart.selectors != self.selectors);
+        apart.map(|(name, _)| name)
+    }
+
+    /// What the API server is asked to select of a part.
+    pub(super) fn selectors_of(&self, part: &Part) -> Selectors {
+        match part {
+            Some(namespace) => self.selectors_in(namespace).clone(),
+            None => {
+                let Selectors { labels, fields } = self.selectors.clone();
+                let fields = self.watched_apart().fold(fields, |fields, name| fields.outside_of(name));
+                Selectors { labels, fields }
+            }
+        }
+    }
+
+    fn selectors_in(&self, namespace: &str) -> &Selectors {
+        self.apart.get(namespace).map_or(&self.selectors, |apart| &apart.selectors)
+    }
+
+    /// Only objects with these labels as well.
+    pub(super) fn with_labels(mut self, required: &LabelSelector) -> Self {
+        let all = self.apart.values_mut().map(|apart| &mut apart.selectors);
+        for Selectors { labels, .. } in all.chain([&mut self.selectors]) {
+            *labels = std::mem::take(labels).and(required.clone());
+        }
+        self
     }
 
     /// Whether the API server would show the object; `None` if that cannot be told.
@@ -36,13 +92,14 @@ impl Query {
     /// Asks the object as the server has it: what is held of it may have other labels.
     pub(crate) fn selects(&self, object: &Split<'_>) -> Option<bool> {
         let meta = Meta::new(object.meta(), &mut Interner::default())?;
-        if !self.namespaces.contain(meta.namespace()) || !self.labels.selects(meta.labels()) {
+        let Selectors { labels, fields } = self.selectors_in(meta.namespace().unwrap_or_default());
+        if !self.namespaces.contain(meta.namespace()) || !labels.selects(meta.labels()) {
             return Some(false);
         }
-        if self.fields.is_empty() {
+        if fields.is_empty() {
             return Some(true);
         }
-        serde_json::from_slice(object.json()).ok().and_then(|object| self.fields.selects(&object))
+        serde_json::from_slice(object.json()).ok().and_then(|object| fields.selects(&object))
     }
 
     /// The resource as messages name it.
@@ -57,13 +114,29 @@ impl Query {
             let names: Vec<_> = names.iter().map(|name| &**name).collect();
             text += &format!(" in {}", names.join(", "));
         }
-        if !self.labels.is_empty() {
-            text += &format!(" with {}", self.labels);
-        }
-        if !self.fields.is_empty() {
-            text += &format!(" where {}", self.fields);
+        text += &self.selectors.to_string();
+        let apart = self.apart.iter().filter(|(_, apart)| apart.selectors != self.selectors);
+        for (name, Apart { selectors, .. }) in apart {
+            text += &format!("; in {name}{selectors}");
+            if *selectors == Selectors::default() {
+                text += " all";
+            }
         }
         text
+    }
+}
+
+/// As they follow what they select.
+impl fmt::Display for Selectors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { labels, fields } = self;
+        if !labels.is_empty() {
+            write!(f, " with {labels}")?;
+        }
+        if !fields.is_empty() {
+            write!(f, " where {fields}")?;
+        }
+        Ok(())
     }
 }
 
@@ -74,7 +147,7 @@ impl fmt::Debug for Query {
 }
 
 /// Where the objects of a query live.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) enum Whereabouts {
     Everywhere,
     In(Arc<BTreeSet<Arc<str>>>),
@@ -91,6 +164,14 @@ impl Whereabouts {
         }
     }
 
+    /// Whether objects of `namespace` are meant, or may be some time.
+    pub(super) fn may_contain(&self, namespace: &str) -> bool {
+        match self {
+            Self::Everywhere | Self::InLive(_) => true,
+            Self::In(names) => names.contains(namespace),
+        }
+    }
+
     /// Whether objects of `namespace` are meant.
     pub(crate) fn contain(&self, namespace: Option<&str>) -> bool {
         match self {
@@ -98,11 +179,6 @@ impl Whereabouts {
             Self::In(names) => namespace.is_some_and(|name| names.contains(name)),
             Self::InLive(names) => namespace.is_some_and(|name| names.names.borrow().contains(name)),
         }
-    }
-
-    /// What is listed and watched.
-    pub(crate) fn parts(&self) -> Vec<Part> {
-        self.get().map_or_else(|| vec![None], |names| names.into_iter().map(Some).collect())
     }
 
     pub(crate) fn subscribe(&self) -> Changes {

@@ -22,6 +22,7 @@ use super::{
     feed::{Feed, Form, Trouble},
     items::{Items, ListMeta, NoList},
     list_watch::{Failure, Input, ListWatch, Step},
+    query::Selectors,
     store::Part,
     wire::{self, Line, Lines},
 };
@@ -88,7 +89,7 @@ impl Reflector<'_> {
     }
 
     fn complete(&self, version: &ResourceVersion) {
-        let parts = self.feed.query.namespaces.parts();
+        let parts = self.feed.query.parts();
         self.feed.each(|sink| {
             sink.complete(&self.part, version);
             sink.parts(&parts);
@@ -103,12 +104,12 @@ impl Reflector<'_> {
     }
 
     async fn fetch_page(&self, paged: bool, continue_token: Option<String>) -> Result<Input, Problem> {
-        let query = &self.feed.query;
+        let Selectors { labels, fields } = self.feed.query.selectors_of(&self.part);
         let params = ListParams {
             limit: paged.then_some(PAGE_SIZE),
             continue_token,
-            label_selector: Some(query.labels.to_string()).filter(|text| !text.is_empty()),
-            field_selector: Some(query.fields.to_string()).filter(|text| !text.is_empty()),
+            label_selector: Some(labels.to_string()).filter(|text| !text.is_empty()),
+            field_selector: Some(fields.to_string()).filter(|text| !text.is_empty()),
             ..ListParams::default()
         };
         let request = self.open(self.collection().list(&params), "List");
@@ -155,12 +156,12 @@ impl Reflector<'_> {
     ) -> Result<(), Problem> {
         // The server ends the watch in time. One that stays open beyond has died without a word.
         let deadline = Instant::now() + lasts + OVERDUE;
-        let query = &self.feed.query;
+        let Selectors { labels, fields } = self.feed.query.selectors_of(&self.part);
         let params = WatchParams {
             timeout: Some(u32::try_from(lasts.as_secs()).unwrap_or(u32::MAX)),
             send_initial_events: from.is_none(),
-            label_selector: Some(query.labels.to_string()).filter(|text| !text.is_empty()),
-            field_selector: Some(query.fields.to_string()).filter(|text| !text.is_empty()),
+            label_selector: Some(labels.to_string()).filter(|text| !text.is_empty()),
+            field_selector: Some(fields.to_string()).filter(|text| !text.is_empty()),
             ..WatchParams::default()
         };
         let from = from.map(ToString::to_string);

@@ -21,6 +21,7 @@ use super::{
     caches::is_namespaced,
     feed::{Feed, Sink, SinkId},
     informer::{AnyInformer, Informer},
+    options::OfCache,
     query::Query,
     shelf::Holding,
 };
@@ -122,7 +123,7 @@ impl Cache {
             );
         }
         let query = entry.feed.query.clone();
-        let intake = self.options.intake_of::<K>();
+        let intake = self.options.intake_of::<K>(&query);
         let (holding, resync) = (self.holding_of::<K>(), self.options.resync_of::<K>());
         let informer = Arc::new(Informer::<K>::new(info, query, holding, intake, resync, self.remembers));
         let any: Arc<dyn AnyInformer> = Arc::clone(&informer) as _;
@@ -153,7 +154,7 @@ impl Cache {
     ) -> Cached<K> {
         let mut query = self.query_of::<K>(info);
         if !self.is_read(&query, |_| true) {
-            query.labels = query.labels.and(required.clone());
+            query = query.with_labels(required);
         }
         self.cached(info, query)
     }
@@ -179,7 +180,7 @@ impl Cache {
         let resource = ApiResource::erase::<K>(info);
         let known =
             self.shared.entries.lock().defaults.iter().find(|query| query.resource == resource).cloned();
-        known.unwrap_or_else(|| self.default_query::<K>(resource))
+        known.unwrap_or_else(|| self.query::<K>(resource, &OfCache::default()))
     }
 
     /// Makes `query` what is read of its resource; `false` if another one is already.
@@ -192,9 +193,9 @@ impl Cache {
         true
     }
 
-    /// What is read of a resource that nobody has said anything else of.
-    pub(super) fn default_query<K: Object>(&self, resource: ApiResource) -> Query {
-        self.options.query(resource, is_namespaced::<K>())
+    /// What a cache of a resource is about for which `own` was chosen.
+    pub(super) fn query<K: Object>(&self, resource: ApiResource, own: &OfCache) -> Query {
+        self.options.query(resource, is_namespaced::<K>(), own)
     }
 
     /// All informers that somebody holds.

@@ -222,6 +222,12 @@ impl FieldSelector {
     pub(crate) fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
+
+    /// Selects what this does outside of a namespace.
+    pub(super) fn outside_of(mut self, namespace: &str) -> Self {
+        self.requirements.insert(("metadata.namespace".to_owned(), false, namespace.to_owned()));
+        self
+    }
 }
 
 impl std::str::FromStr for FieldSelector {

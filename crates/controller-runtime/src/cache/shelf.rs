@@ -165,9 +165,9 @@ impl<K: Object> Shelf<K> {
 
     fn take_text(&self, object: &Arrival<'_>, known: impl FnOnce(&Meta) -> Known<K>) -> Option<Lazy<K>> {
         let Intake { managed_fields, transform } = &self.core.intake;
-        let changed = transform
-            .as_ref()
-            .and_then(|transform| transform.apply(object.split.json(), &self.core.resource));
+        let changed = transform.as_ref().and_then(|transform| {
+            transform.apply(object.split.json(), object.split.meta().namespace(), &self.core.resource)
+        });
         let changed = changed.as_ref().map(Arrival::new);
         let split = &changed.as_ref().unwrap_or(object).split;
         let inlet = &mut *self.inlet.lock();

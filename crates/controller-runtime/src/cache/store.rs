@@ -26,7 +26,7 @@ use crate::{
     object::{Object, ObjectKey},
 };
 
-/// What one list and watch is about: a namespace, or all of them.
+/// What one list and watch is about: a namespace, or all of them that are not watched by themselves.
 pub(crate) type Part = Option<Arc<str>>;
 
 /// The objects of one kind as last told and written.
@@ -43,6 +43,8 @@ pub(crate) struct Store<K: Object> {
     next: u64,
     /// The parts that have been told whole, and the version up to which each has been told.
     parts: BTreeMap<Part, Option<u64>>,
+    /// The namespaces that are parts of their own beside that of all the others.
+    apart: Arc<BTreeSet<Arc<str>>>,
     /// What readers see otherwise since [`Store::take_changes`].
     changes: Vec<Change<K>>,
 }
@@ -106,8 +108,16 @@ impl<K: Object> Default for Store<K> {
             order: BTreeMap::new(),
             next: 0,
             parts: BTreeMap::new(),
+            apart: Arc::default(),
             changes: Vec::new(),
         }
+    }
+}
+
+impl<K: Object> Store<K> {
+    /// One of all namespaces, some of which are watched by themselves.
+    pub(crate) fn with_apart(apart: BTreeSet<Arc<str>>) -> Self {
+        Self { apart: Arc::new(apart), ..Self::default() }
     }
 }
 
@@ -283,7 +293,7 @@ impl<K: Object> Store<K> {
     fn keys_in(&self, part: &Part) -> BTreeSet<ObjectKey<K>> {
         let told = self.told.iter().filter(|(_, told)| told.is_some()).map(|(key, _)| key);
         let untouched = self.visible.keys().filter(|key| !self.told.contains_key(key));
-        told.chain(untouched).filter(|key| is_in(key, part)).cloned().collect()
+        told.chain(untouched).filter(|key| self.is_in(key, part)).cloned().collect()
     }
 
     fn tell(&mut self, key: &ObjectKey<K>, object: Option<Lazy<K>>) {
@@ -358,7 +368,7 @@ impl<K: Object> Store<K> {
 
     /// Since when the oldest write waits for the watch of a part to tell it.
     pub(crate) fn waiting_since(&self, part: &Part) -> Option<Instant> {
-        let oldest = self.order.values().find(|key| is_in(key, part))?;
+        let oldest = self.order.values().find(|key| self.is_in(key, part))?;
         self.writes.get(oldest).map(|write| write.at)
     }
 
@@ -383,9 +393,16 @@ impl<K: Object> Store<K> {
 
     /// Whether the watch has told everything up to `version` of where the object is.
     fn has_passed(&self, key: &ObjectKey<K>, version: u64) -> bool {
-        let everywhere = self.parts.get(&None).copied().flatten();
+        let everywhere = self.parts.get(&None).copied().flatten().filter(|_| self.is_in(key, &None));
         let here = || self.parts.get(&Some(Arc::from(key.namespace()?))).copied().flatten();
         everywhere.or_else(here).is_some_and(|position| position >= version)
+    }
+
+    fn is_in(&self, key: &ObjectKey<K>, part: &Part) -> bool {
+        match part {
+            None => !key.namespace().is_some_and(|namespace| self.apart.contains(namespace)),
+            Some(part) => key.namespace() == Some(&**part),
+        }
     }
 
     /// Takes away the writes that the watch of a part has passed.
@@ -394,7 +411,7 @@ impl<K: Object> Store<K> {
             return;
         }
         let position = self.parts.get(part).copied().flatten().unwrap_or_default();
-        let passed = self.order.range(..=(position, u64::MAX)).filter(|(_, key)| is_in(key, part));
+        let passed = self.order.range(..=(position, u64::MAX)).filter(|(_, key)| self.is_in(key, part));
         let keys: Vec<_> = passed.map(|(_, key)| key.clone()).collect();
         for key in keys {
             self.settle_key(&key);
@@ -431,7 +448,7 @@ impl<K: Object> Store<K> {
     }
 
     fn forget_writes(&mut self, part: &Part) {
-        let keys: Vec<_> = self.writes.keys().filter(|key| is_in(key, part)).cloned().collect();
+        let keys: Vec<_> = self.writes.keys().filter(|key| self.is_in(key, part)).cloned().collect();
         for key in keys {
             if let Some(write) = self.writes.get(&key) {
                 self.order.remove(&write.place);
@@ -457,10 +474,6 @@ fn entered<K: Object>(
             events.push(Event::Create { object: new.clone(), in_initial_list });
         }
     }
-}
-
-fn is_in<K: Object>(key: &ObjectKey<K>, part: &Part) -> bool {
-    part.as_deref().is_none_or(|namespace| key.namespace() == Some(namespace))
 }
 
 fn has_uid<K: Object>(object: &Lazy<K>, uid: &Uid) -> bool {

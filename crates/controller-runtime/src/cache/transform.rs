@@ -1,4 +1,5 @@
 use std::{
+    collections::BTreeMap,
     fmt,
     panic::{self, AssertUnwindSafe},
     sync::Arc,
@@ -7,24 +8,41 @@ use std::{
 use serde_json::Value;
 
 /// What changes objects before they are held.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Transform {
+    /// Where no namespace has its own.
+    elsewhere: Option<Change>,
+    by_namespace: BTreeMap<Arc<str>, Change>,
+}
+
+/// What is done to an object. Two are the same if they are clones of each other.
 #[derive(Clone)]
-pub(crate) struct Transform(Arc<dyn Fn(&mut Value) + Send + Sync>);
+pub(crate) struct Change(Arc<dyn Fn(&mut Value) + Send + Sync>);
 
 /// What names an object and its state: a transform cannot change it.
 const IDENTITY: [&str; 4] = ["namespace", "name", "uid", "resourceVersion"];
 
-impl Transform {
-    pub(crate) fn new(change: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
+impl Change {
+    pub(super) fn new(change: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
         Self(Arc::new(change))
     }
+}
 
-    /// The object as it is to be held; `None` if that is as it came: it is no object, or the transform panics, which is
-    /// reported.
-    pub(crate) fn apply(&self, json: &[u8], resource: &str) -> Option<String> {
+impl Transform {
+    /// `None` if nothing is ever changed.
+    pub(super) fn new(elsewhere: Option<Change>, by_namespace: BTreeMap<Arc<str>, Change>) -> Option<Self> {
+        let changes = elsewhere.is_some() || !by_namespace.is_empty();
+        changes.then_some(Self { elsewhere, by_namespace })
+    }
+
+    /// The object of a namespace as it is to be held; `None` if that is as it came: nothing is to be changed there, it is no
+    /// object, or the transform panics, which is reported.
+    pub(crate) fn apply(&self, json: &[u8], namespace: &str, resource: &str) -> Option<String> {
+        let change = self.by_namespace.get(namespace).or(self.elsewhere.as_ref())?;
         let mut object: Value = serde_json::from_slice(json).ok()?;
         let identity = IDENTITY.map(|field| object.get("metadata")?.get(field).cloned());
         let changed = panic::catch_unwind(AssertUnwindSafe(|| {
-            (self.0)(&mut object);
+            (change.0)(&mut object);
             object
         }));
         let mut object = changed
@@ -51,15 +69,15 @@ impl Transform {
     }
 }
 
-impl PartialEq for Transform {
+impl PartialEq for Change {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl fmt::Debug for Transform {
+impl fmt::Debug for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Transform")
+        f.write_str("Change")
     }
 }
 
@@ -70,7 +88,8 @@ mod tests {
     use super::*;
 
     fn apply(change: impl Fn(&mut Value) + Send + Sync + 'static, object: &Value) -> Option<Value> {
-        let held = Transform::new(change).apply(object.to_string().as_bytes(), "things")?;
+        let transform = Transform::new(Some(Change::new(change)), BTreeMap::new()).expect("one change");
+        let held = transform.apply(object.to_string().as_bytes(), "ns", "things")?;
         Some(serde_json::from_str(&held).expect("JSON"))
     }
 

@@ -6,8 +6,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Builder, Client, Manager, ObjectKey,
-    cache::{self, Namespaces, Resync, Retain},
+    Builder, Cached, Client, Manager, ObjectKey,
+    cache::{self, InNamespace, Namespaces, Resync, Retain},
     manager::Options,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -124,6 +124,122 @@ async fn what_is_said_for_all_kinds_holds_for_controllers_too_unless_a_cache_say
         (1, 2, 3),
         "of a dynamic kind the scope is not known"
     );
+}
+
+/// Creates Widgets called so, with the label `app=web` if the name says so.
+async fn widgets_in(client: &Client, namespace: &str, names: &[&str]) {
+    for name in names {
+        let mut widget = widget(name, 1);
+        widget.metadata.namespace = Some(namespace.to_owned());
+        let app = if name.starts_with("web") { "web" } else { "db" };
+        widget.metadata.labels = Some([("app".to_owned(), app.to_owned())].into());
+        client.create(&widget).await.unwrap();
+    }
+}
+
+fn keys(widgets: &Cached<Widget>) -> Vec<String> {
+    widgets.select().keys().iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_may_have_selectors_and_a_transform_of_its_own() {
+    let env = environment().await;
+    let other = Client::new(env.client(), "somebody");
+    for name in ["red", "blue", "green"] {
+        namespace(&other, name).await;
+        widgets_in(&other, name, &["db", "web"]).await;
+    }
+    let tenants = Namespaces::new(["red", "blue"]);
+    let web = || InNamespace::default().labels("app=web".parse().unwrap());
+    let cache = cache::Options::default()
+        .namespaces(&tenants)
+        .in_namespace("red", web())
+        .in_namespace("green", web().transform(|widget| widget["spec"]["size"] = json!(7)));
+    let manager = manager(&env, cache);
+    let notes = Notes::done();
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
+    let default = manager.cached::<Widget>();
+    let own = manager
+        .cache()
+        .of::<Widget>()
+        .namespaces(["red", "blue"])
+        .in_namespace("blue", web())
+        .build()
+        .unwrap();
+    let client = manager.client();
+    let _running = Running::start(manager).await;
+    assert_eq!(keys(&default), ["blue/db", "blue/web", "red/web"]);
+    assert_eq!(keys(&own), ["blue/web", "red/web"], "what is said of all holds where the cache says nothing");
+
+    tenants.add("green");
+    settle().await;
+    assert_eq!(keys(&default), ["blue/db", "blue/web", "green/web", "red/web"]);
+    assert_eq!(notes.names(), ["db", "web", "web", "web"]);
+    let size = |name: &str| default.get(&ObjectKey::new(name, "web")).unwrap().unwrap().spec.size;
+    assert_eq!((size("red"), size("green")), (1, 7));
+
+    // Our own writes are selected where they are.
+    for name in ["red", "blue", "green"] {
+        widgets_in(&client, name, &["db2", "web2"]).await;
+    }
+    let written =
+        ["blue/db", "blue/db2", "blue/web", "blue/web2", "green/web", "green/web2", "red/web", "red/web2"];
+    assert_eq!(keys(&default), written);
+    assert_eq!(default.get(&ObjectKey::new("green", "web2")).unwrap().unwrap().spec.size, 7);
+    settle().await;
+    assert_eq!(keys(&default), written);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_apart_is_watched_beside_all_the_others_and_who_selects_the_same_shares_that() {
+    let env = environment().await;
+    let other = Client::new(env.client(), "somebody");
+    for name in ["red", "blue"] {
+        namespace(&other, name).await;
+        widgets_in(&other, name, &["db", "web"]).await;
+    }
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&asked);
+    let client = faulty(env.client(), move |seen| {
+        let query =
+            seen.path.split("elector=").skip(1).map(|rest| rest.split('&').next().unwrap_or_default());
+        if seen.is_about("widgets") && seen.is_watch() {
+            let path = seen.path.split('?').next().unwrap_or_default();
+            noted.lock().unwrap().push(format!("{path} {}", query.collect::<Vec<_>>().join(" ")));
+        }
+        Fault::Pass
+    });
+    let web = || InNamespace::default().labels("app=web".parse().unwrap());
+    let cache = cache::Options::default().in_namespace("red", web());
+    let manager = Manager::new(client, Options::new("test").seed(1).cache(cache));
+    let (all, metadata) = (manager.cached::<Widget>(), manager.cached::<PartialObjectMeta<Widget>>());
+    let same = manager.cache().of::<Widget>().labels("").in_namespace("red", web()).build().unwrap();
+    let _running = Running::start(manager).await;
+    settle().await;
+    assert_eq!(keys(&all), ["blue/db", "blue/web", "red/web"]);
+    assert_eq!((metadata.len(), same.len()), (3, 3));
+    let mut watches = asked.lock().unwrap().clone();
+    watches.sort();
+    assert_eq!(
+        watches,
+        [
+            "/apis/example.com/v1/namespaces/red/widgets app%3Dweb",
+            "/apis/example.com/v1/widgets metadata.namespace%21%3Dred",
+        ]
+    );
+
+    // Neither of the two takes what the other one tells for gone.
+    for compacted in 0..3 {
+        env.server().faults().compact();
+        sleep(HOUR).await;
+        widgets_in(&other, "red", &[&format!("web-{compacted}"), &format!("db-{compacted}")]).await;
+        other
+            .merge_patch(&ObjectKey::<Widget>::new("blue", "db"), &json!({ "spec": { "size": compacted } }))
+            .await
+            .unwrap();
+    }
+    settle().await;
+    assert_eq!(keys(&all), ["blue/db", "blue/web", "red/web", "red/web-0", "red/web-1", "red/web-2"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,7 +11,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Builder, Cached, Client, Event, Lazy, Manager, Object, ObjectKey, StaticObject, cache::Events,
+    Builder, Cached, Client, Event, Lazy, Manager, Object, ObjectKey, StaticObject,
+    cache::{Events, InNamespace},
     manager::Options,
 };
 use futures::{FutureExt, StreamExt};
@@ -70,6 +71,8 @@ struct History<'e> {
     dynamic: Reader<DynamicObject>,
     /// Of two namespaces, each of which is watched by itself.
     parts: Vec<(&'static str, Reader<Widget>)>,
+    /// Of all namespaces, one of which is watched apart from the others.
+    apart: Vec<(&'static str, Reader<Widget>)>,
     web: Reader<ConfigMap>,
     told: Arc<Mutex<Folded>>,
     /// Every state of the server, by kind: widgets, and config maps with `app=web`.
@@ -106,6 +109,10 @@ impl<'e> History<'e> {
         let part = |name: &'static str| {
             (name, Reader::new(caches.of().namespaces(["default", "red"]).build().unwrap()))
         };
+        let apart = |name: &'static str| {
+            let red = InNamespace::default().fields("metadata.name!=nobody".parse().unwrap());
+            (name, Reader::new(caches.of().in_namespace("red", red).build().unwrap()))
+        };
         let resource = ApiResource::erase::<Widget>(&());
         Self {
             seed,
@@ -116,6 +123,7 @@ impl<'e> History<'e> {
             metadata: Reader::new(manager.cached()),
             dynamic: Reader::new(caches.of_dynamic(&resource).build().unwrap()),
             parts: vec![part("default"), part("red")],
+            apart: vec![apart("default"), apart("red")],
             web: Reader::new(caches.of().labels("app=web").build().unwrap()),
             told,
             been: [vec![State::new()], vec![State::new()]],
@@ -217,12 +225,13 @@ impl<'e> History<'e> {
     /// Everybody sees a state that has been, and none that is older than what was seen before.
     fn look(&mut self) {
         let story = self.story();
-        let Self { widgets, metadata, dynamic, web, parts, been: [of_widgets, of_web], rng, .. } = self;
+        let Self { widgets, metadata, dynamic, web, parts, apart, been: [of_widgets, of_web], rng, .. } =
+            self;
         widgets.look(of_widgets, "", &story);
         metadata.look(of_widgets, "", &story);
         dynamic.look(of_widgets, "", &story);
         web.look(of_web, "", &story);
-        for (namespace, part) in parts {
+        for (namespace, part) in parts.iter_mut().chain(apart) {
             part.look(of_widgets, namespace, &story);
         }
         if rng.bool() {
@@ -248,8 +257,10 @@ impl<'e> History<'e> {
                 ("told to a handler", self.told.lock().unwrap().is.clone()),
                 ("told to a slow reader", self.widgets.folded.is.clone()),
             ];
-            let parts = self.parts.iter().flat_map(|(namespace, part)| part.seen(namespace));
-            of_widgets.push(("seen by namespace", parts.collect()));
+            for (how, parts) in [("seen by namespace", &self.parts), ("seen apart", &self.apart)] {
+                let parts = parts.iter().flat_map(|(namespace, part)| part.seen(namespace));
+                of_widgets.push((how, parts.collect()));
+            }
             let of_web = [("seen", self.web.seen("")), ("told to a slow reader", self.web.folded.is.clone())];
             let all = of_widgets.iter().map(|of| (of, &widgets)).chain(of_web.iter().map(|of| (of, &web)));
             for ((how, state), is) in all {

@@ -45,6 +45,11 @@ pub(super) struct RawOwner<'a> {
 }
 
 impl<'a> RawMeta<'a> {
+    /// Empty for objects of the cluster.
+    pub(in crate::cache) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
     /// The metadata of a decoded object.
     pub(in crate::cache) fn of(meta: &'a ObjectMeta) -> Self {
         let text = |text: &'a Option<String>| Cow::Borrowed(text.as_deref().unwrap_or_default());
