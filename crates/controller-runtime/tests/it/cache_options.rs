@@ -298,7 +298,7 @@ async fn a_kind_is_held_as_it_was_chosen_for() {
         (kept(widgets.stats()), kept(maps.stats()))
     };
     let decoded = (1, false, 1);
-    let (compact, lately) = ((0, true, 3), (1, true, 1));
+    let (compact, lately) = ((0, true, 3), (1, true, 2));
     let default = cache::Options::default();
     assert_eq!(held(default.clone()).await, (lately, lately));
     assert_eq!(held(default.clone().retain(Retain::Decoded)).await, (decoded, decoded));
