@@ -12,6 +12,11 @@
 /// What a decoded object takes is what its Rust type takes: nine tenths of those 26 KB are the fields of k8s-openapi's `Pod`,
 /// most of them empty. A [`View`](super::View) reads the same objects as a slim type.
 ///
+/// How much that is, is counted for the first objects of a kind and for one of 64 of those that follow, value by value, and
+/// estimated for the others from the length of their texts. Together they are right by some 5 % as long as the objects of a kind are
+/// alike: pods, ConfigMaps and a custom kind were, against an allocator that counts. What lies in a `Box` or in a variant of an
+/// enum is not seen, and allocators take some more than they are asked for.
+///
 /// glibc's allocator keeps what was freed for later use. A program whose caches shrink may want another one, such as mimalloc.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retain {
