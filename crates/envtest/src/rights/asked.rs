@@ -1,0 +1,212 @@
+use http::{Method, request::Parts};
+
+/// A request, as RBAC sees it.
+#[derive(Debug, PartialEq)]
+pub(super) struct Asked {
+    pub(super) verb: String,
+    /// Empty outside of namespaces.
+    pub(super) namespace: String,
+    pub(super) about: About,
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) enum About {
+    Resource {
+        group: String,
+        /// With a subresource: `deployments/status`.
+        resource: String,
+        /// Empty if it is about all, or about a new one.
+        name: String,
+    },
+    /// A path that is none of a resource.
+    Url(String),
+}
+
+impl Asked {
+    pub(super) fn of(head: &Parts) -> Self {
+        let path = head.uri.path();
+        Self::about_resource(head, path).unwrap_or_else(|| Self {
+            verb: head.method.as_str().to_ascii_lowercase(),
+            namespace: String::new(),
+            about: About::Url(path.to_owned()),
+        })
+    }
+
+    /// `None` for what is not about a resource.
+    fn about_resource(head: &Parts, path: &str) -> Option<Self> {
+        let mut path = path.trim_matches('/').split('/');
+        let group = match path.next()? {
+            "api" => "",
+            "apis" => path.next()?,
+            _ => return None,
+        };
+        let _version = path.next()?;
+        let mut rest: Vec<_> = path.collect();
+        let mut namespace = "";
+        if rest.len() >= 2 && rest[0] == "namespaces" {
+            namespace = rest[1];
+            // The object of that name itself, or below it what is in it.
+            if rest.len() > 2 && !matches!(rest[2], "status" | "finalize") {
+                rest.drain(..2);
+            }
+        }
+        let (plural, name, below) = (rest.first()?, rest.get(1).copied(), rest.get(2));
+        let query = Query::of(head.uri.query().unwrap_or_default());
+        let verb = match (&head.method, name) {
+            (&Method::GET | &Method::HEAD, None) if query.watches => "watch",
+            (&Method::GET | &Method::HEAD, None) => "list",
+            (&Method::GET | &Method::HEAD, Some(_)) => "get",
+            (&Method::POST, _) => "create",
+            (&Method::PUT, _) => "update",
+            (&Method::PATCH, _) => "patch",
+            (&Method::DELETE, None) => "deletecollection",
+            (&Method::DELETE, Some(_)) => "delete",
+            _ => "",
+        };
+        let name = match (verb, name) {
+            ("list" | "watch", None) => query.name.unwrap_or_default(),
+            (_, name) => name.unwrap_or_default().to_owned(),
+        };
+        let resource = below.map_or_else(|| (*plural).to_owned(), |below| format!("{plural}/{below}"));
+        let about = About::Resource { group: group.to_owned(), resource, name };
+        Some(Self { verb: verb.to_owned(), namespace: namespace.to_owned(), about })
+    }
+
+    /// In RBAC's words.
+    pub(super) fn refusal(&self) -> String {
+        let verb = &self.verb;
+        let (group, resource) = match &self.about {
+            About::Resource { group, resource, .. } => (group, resource),
+            About::Url(path) => {
+                return format!("forbidden: the manifests do not allow to {verb} path \"{path}\"");
+            }
+        };
+        let place = match &*self.namespace {
+            "" => "at the cluster scope".to_owned(),
+            namespace => format!("in the namespace \"{namespace}\""),
+        };
+        let what = right_about(group, resource.split('/').next().unwrap_or_default());
+        format!(
+            "{what} is forbidden: the manifests do not allow to {verb} resource \"{resource}\" in API group \"{group}\" {place}"
+        )
+    }
+}
+
+/// What the query of a list or watch says about it.
+struct Query {
+    watches: bool,
+    /// Of the one object that the field selector leaves: rules with `resourceNames` allow its list and watch.
+    name: Option<String>,
+}
+
+impl Query {
+    fn of(query: &str) -> Self {
+        let (mut watches, mut name) = (false, None);
+        for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+            match &*key {
+                "watch" => watches = matches!(&*value, "1" | "t" | "T" | "true" | "TRUE" | "True"),
+                "fieldSelector" => name = value.split(',').find_map(required_name),
+                _ => {}
+            }
+        }
+        Self { watches, name }
+    }
+}
+
+fn required_name(requirement: &str) -> Option<String> {
+    let value = requirement.trim().strip_prefix("metadata.name")?.strip_prefix('=')?;
+    Some(value.strip_prefix('=').unwrap_or(value).to_owned())
+}
+
+/// `pods`, `deployments.apps`, `deployments.apps/status`.
+pub(super) fn right_about(group: &str, resource: &str) -> String {
+    let (plural, below) = resource.split_once('/').map_or((resource, None), |(p, b)| (p, Some(b)));
+    let dot = if group.is_empty() { "" } else { "." };
+    let slash = if below.is_some() { "/" } else { "" };
+    format!("{plural}{dot}{group}{slash}{}", below.unwrap_or_default())
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use http::Request;
+
+    use super::*;
+
+    pub(in super::super) fn asked(request: &str) -> Asked {
+        let (method, uri) = request.split_once(' ').expect("method and path");
+        let request = Request::builder().method(method).uri(uri).body(()).expect("a request");
+        Asked::of(&request.into_parts().0)
+    }
+
+    /// A request, and what RBAC sees of it.
+    #[track_caller]
+    fn check(request: &str, expected: &str) {
+        let Asked { verb, namespace, about } = asked(request);
+        let shown = match about {
+            About::Resource { group, resource, name } => {
+                format!("{verb} {} {namespace}/{name}", right_about(&group, &resource))
+            }
+            About::Url(path) => format!("{verb} {path}"),
+        };
+        assert_eq!(shown, expected, "{request}");
+    }
+
+    #[test]
+    fn a_verb_follows_from_method_name_and_query() {
+        check("GET /api/v1/namespaces/a/pods", "list pods a/");
+        check("GET /api/v1/pods?watch=true&limit=1", "watch pods /");
+        check("GET /api/v1/pods?watch=false", "list pods /");
+        check("GET /api/v1/namespaces/a/pods/x", "get pods a/x");
+        check("HEAD /api/v1/namespaces/a/pods/x", "get pods a/x");
+        check("POST /api/v1/namespaces/a/pods", "create pods a/");
+        check("PUT /apis/apps/v1/namespaces/a/deployments/x", "update deployments.apps a/x");
+        check("PATCH /apis/apps/v1/namespaces/a/deployments/x?force=true", "patch deployments.apps a/x");
+        check("DELETE /api/v1/namespaces/a/pods/x", "delete pods a/x");
+        check("DELETE /api/v1/namespaces/a/pods", "deletecollection pods a/");
+        check("OPTIONS /api/v1/pods", " pods /");
+    }
+
+    #[test]
+    fn a_resource_may_have_another_below_it() {
+        check("PUT /apis/apps/v1/namespaces/a/deployments/x/status", "update deployments.apps/status a/x");
+        check("GET /api/v1/namespaces/a/pods/x/proxy/some/path", "get pods/proxy a/x");
+        check("POST /api/v1/namespaces/a/pods/x/eviction", "create pods/eviction a/x");
+    }
+
+    #[test]
+    fn a_namespace_is_in_itself() {
+        check("GET /api/v1/namespaces", "list namespaces /");
+        check("GET /api/v1/namespaces/a", "get namespaces a/a");
+        check("PUT /api/v1/namespaces/a/finalize", "update namespaces/finalize a/a");
+        check("PATCH /api/v1/namespaces/a/status", "patch namespaces/status a/a");
+    }
+
+    #[test]
+    fn a_selector_of_one_name_names_it() {
+        check("GET /api/v1/nodes?watch=1&fieldSelector=metadata.name%3Dn", "watch nodes /n");
+        check(
+            "GET /api/v1/nodes?fieldSelector=spec.unschedulable%3Dtrue,metadata.name%3D%3Dn",
+            "list nodes /n",
+        );
+        check("GET /api/v1/nodes?fieldSelector=metadata.name!%3Dn", "list nodes /");
+        check("DELETE /api/v1/nodes?fieldSelector=metadata.name%3Dn", "deletecollection nodes /");
+    }
+
+    #[test]
+    fn what_is_about_no_resource_is_a_path() {
+        for path in ["/metrics", "/", "/api", "/api/v1", "/apis/apps", "/apis/apps/v1", "/version/"] {
+            check(&format!("GET {path}"), &format!("get {path}"));
+        }
+        check("POST /logs/a", "post /logs/a");
+    }
+
+    #[test]
+    fn a_refusal_names_what_is_missing() {
+        let told = asked("PUT /apis/apps/v1/namespaces/a/deployments/x/scale").refusal();
+        let resource =
+            "to update resource \"deployments/scale\" in API group \"apps\" in the namespace \"a\"";
+        assert_eq!(told, format!("deployments.apps is forbidden: the manifests do not allow {resource}"));
+        let told = asked("GET /metrics").refusal();
+        assert_eq!(told, "forbidden: the manifests do not allow to get path \"/metrics\"");
+    }
+}
