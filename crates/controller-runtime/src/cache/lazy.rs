@@ -244,9 +244,9 @@ impl<K: Object> Lazy<K> {
         self.decode_as::<PartialObjectMeta<K>>().map(|object| object.metadata)
     }
 
-    /// How often it was read. Who reads it at this moment is not waited for.
+    /// How often it was read. Unknown while somebody decodes it, who is not waited for.
     pub(super) fn reads(&self) -> Reads {
-        self.state.form.try_lock().map_or(Reads::Once, |form| form.object.reads())
+        self.state.form.try_lock().map_or(Reads::default(), |form| form.object.reads())
     }
 
     /// Whether a budget keeps it decoded.
@@ -337,7 +337,7 @@ impl<K> Decoded<K> {
     fn reads(&self) -> Reads {
         match self {
             Self::No(reads) | Self::Hot(_, reads) => *reads,
-            Self::Always(..) | Self::Never(_) => Reads::Never,
+            Self::Always(..) | Self::Never(_) => Reads::default(),
         }
     }
 }

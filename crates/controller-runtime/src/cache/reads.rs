@@ -10,15 +10,20 @@ pub(super) enum Readers {
     OfMany,
 }
 
-/// How often a state was read by itself.
+/// How often a state was read by itself, and the one that it replaced.
 ///
 /// What is read once between two changes, as by the one reconcile that a change leads to, is not kept decoded: it would be
 /// found in no cache of the CPU when it is freed at the next change, and fill the budget meanwhile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reads {
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Reads {
+    this: Times,
+    replaced: Times,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Times {
+    #[default]
     Never,
-    /// Never, but the state before it more than once.
-    NotYet,
     Once,
     Often,
 }
@@ -26,25 +31,60 @@ pub(super) enum Reads {
 impl Reads {
     /// What is known of a new state, when this is known of the one that it replaces.
     pub(super) fn of_next(self) -> Self {
-        if matches!(self, Self::Often) { Self::NotYet } else { Self::Never }
+        Self { this: Times::Never, replaced: self.this }
     }
 
-    /// Whether a read is likely to be followed by another one of the same state.
+    /// Whether a read now is likely to be followed by another one of the same state.
     pub(super) fn promise_more(self) -> bool {
-        !matches!(self, Self::Never)
+        self.this > Times::Never || self.replaced == Times::Often
     }
 
-    /// Whether there was a read.
-    pub(super) fn were_any(self) -> bool {
-        matches!(self, Self::Once | Self::Often)
+    /// Whether each state of the object is likely to be read.
+    pub(super) fn promise_one(self) -> bool {
+        self.this > Times::Never && self.replaced > Times::Never
     }
 
     /// Counts a read, and says what there was before it.
     pub(super) fn count(&mut self, readers: Readers) -> Self {
         let before = *self;
         if let Readers::OfOne = readers {
-            *self = if before.were_any() { Self::Often } else { Self::Once };
+            self.this = if self.this == Times::Never { Times::Once } else { Times::Often };
         }
         before
+    }
+
+    /// That of a state whose object is read once whenever it has changed.
+    #[cfg(test)]
+    pub(super) fn each_time() -> Self {
+        Self { this: Times::Once, replaced: Times::Once }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads each of a row of states so many times, and says what is known when the next one arrives.
+    fn after(times: &[usize]) -> Reads {
+        times.iter().fold(Reads::default(), |before, &times| {
+            let mut reads = before.of_next();
+            for _ in 0..times {
+                reads.count(Readers::OfOne);
+            }
+            reads.count(Readers::OfMany);
+            reads
+        })
+    }
+
+    #[test]
+    fn one_read_long_ago_promises_nothing_and_one_of_each_state_another_one() {
+        assert!(!after(&[0, 1]).promise_one() && !after(&[1, 0]).promise_one());
+        assert!(after(&[1, 1]).promise_one() && !after(&[1, 1]).of_next().promise_more());
+    }
+
+    #[test]
+    fn two_reads_of_a_state_promise_two_of_the_next_one_and_no_more() {
+        assert!(after(&[2]).of_next().promise_more());
+        assert!(!after(&[2, 1]).of_next().promise_more());
     }
 }

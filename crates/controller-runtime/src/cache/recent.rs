@@ -1,4 +1,4 @@
-//! Texts that are not worth the compressing: what was read before it changed is likely to be read and to change again.
+//! Texts that are not worth the compressing: what is read whenever it has changed is likely to be read and to change again.
 
 use std::{
     collections::VecDeque,

@@ -25,8 +25,8 @@ pub enum Retain {
     ///
     /// The second read of a state keeps it, or the first one if the state before it was read more than once. When there is too
     /// much, what was not read lately goes. Lists and indexes keep what they decode only as long as there is room: to go
-    /// through all objects drives out none. The latest texts of objects that were read before they changed stay uncompressed,
-    /// up to 4 MiB a kind.
+    /// through all objects drives out none. The latest texts of objects that are read whenever they have changed stay
+    /// uncompressed, up to 4 MiB a kind.
     ///
     /// As the choice for a manager, the bytes are shared by its kinds. As the choice for a kind, they are its own.
     Budget(usize),

@@ -2,7 +2,7 @@
 //!
 //! What comes over the wire is split ([`split`](super::split)): the metadata become a [`Meta`], the rest stays text. The first
 //! texts of a kind stay as they are. Once there are [`Gathering::ENOUGH`] of them, it is learnt what they have in common, and
-//! they and all that follow are compressed with that, but for the latest of those that were read before they changed
+//! they and all that follow are compressed with that, but for the latest of those that are read whenever they have changed
 //! ([`recent`](super::recent)). A kind that stays small is never compressed, and a large text always, by itself.
 
 use std::{
@@ -150,7 +150,7 @@ impl<K: Object> Shelf<K> {
             Some(source) => match known(source.meta()) {
                 Known::Same(same) => Some(same),
                 Known::Other { reads } => Self::refer(&self.core, source, reads),
-                Known::Nothing => Self::refer(&self.core, source, Reads::Never),
+                Known::Nothing => Self::refer(&self.core, source, Reads::default()),
             },
             None => self.take_text(object, known),
         };
@@ -179,7 +179,7 @@ impl<K: Object> Shelf<K> {
         let reads = match known(&meta) {
             Known::Same(same) => return Some(same),
             Known::Other { reads } => reads,
-            Known::Nothing => Reads::Never,
+            Known::Nothing => Reads::default(),
         };
         inlet.text.clear();
         split.keep(*managed_fields, &mut inlet.text);
@@ -225,7 +225,7 @@ impl<K: Object> Shelf<K> {
                     worn |= wear.took(text.len(), packed.as_ref().map_or(text.len(), Packed::len));
                     packed
                 };
-                let held = if before.were_any() && matches!(core.holding, Holding::Hot(_)) {
+                let held = if before.promise_one() && matches!(core.holding, Holding::Hot(_)) {
                     let held = Lazy::cold(meta, text, None, reads, core)?;
                     recent.keep(held.packable(), text.len());
                     while let Some(state) = recent.too_old() {

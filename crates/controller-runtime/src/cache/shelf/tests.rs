@@ -300,16 +300,16 @@ fn what_was_read_before_it_changed_is_not_compressed_unless_there_is_much_of_it(
         let text = alike(&name.to_string(), 1, version);
         shelf.take_unless(&Arrival::new(&text), |_| Known::Other { reads }).expect("a key")
     };
-    let mut held: Vec<_> = (0..6000).map(|name| take(name, 1, Reads::Never)).collect();
+    let mut held: Vec<_> = (0..6000).map(|name| take(name, 1, Reads::default())).collect();
     let Stats { trainings, cold_bytes: compressed, .. } = shelf.stats();
     assert_eq!(trainings, 1);
-    held[0] = take(0, 2, Reads::Never);
+    held[0] = take(0, 2, Reads::default());
     assert!(shelf.stats().cold_bytes < compressed + 100, "nobody has read it");
-    held[0] = take(0, 3, Reads::Once);
+    held[0] = take(0, 3, Reads::each_time());
     assert!(shelf.stats().cold_bytes > compressed + 1000, "it has been read");
 
     for (name, held) in held.iter_mut().enumerate() {
-        *held = take(name, 4, Reads::Once);
+        *held = take(name, 4, Reads::each_time());
     }
     let texts = 6000 * alike("1000", 1, 4).len();
     let cold = shelf.stats().cold_bytes;
@@ -326,8 +326,9 @@ fn who_asks_for_compact_gets_no_plain_text() {
     let before = shelf.stats().cold_bytes;
     // Somebody decodes the state before while this one arrives.
     let text = alike("0", 1, 2);
-    let taken =
-        shelf.take_unless(&Arrival::new(&text), |_| Known::Other { reads: Reads::Once }).expect("a key");
+    let taken = shelf
+        .take_unless(&Arrival::new(&text), |_| Known::Other { reads: Reads::each_time() })
+        .expect("a key");
     assert_eq!(own(&taken), "0 2");
     assert!(shelf.stats().cold_bytes < before + 1000);
 }
