@@ -79,6 +79,10 @@ impl Programs {
         Ok(self)
     }
 
+    pub(crate) fn operator(&self, language: Language) -> anyhow::Result<PathBuf> {
+        self.peer(language).map(operator)
+    }
+
     pub(crate) fn peer(&self, language: Language) -> anyhow::Result<&Path> {
         match language {
             Language::Ours => Ok(&self.ours),
@@ -116,10 +120,21 @@ async fn build_go(root: &Path, program: &Path) -> Result<(), String> {
     if !probe.is_ok_and(|status| status.success()) {
         return Err("Go is not installed: not measured".to_owned());
     }
-    let mut command = Command::new("go");
-    command.args(["build", "-trimpath", "-o"]).arg(program).arg(".");
-    let built = run(command.current_dir(root.join("bench/peers/go"))).await;
-    built.map_err(|error| format!("the peer in Go was not built: {error:#}"))
+    let folder = root.join("bench/peers/go");
+    for (tags, program) in [("", program.to_owned()), ("operator", operator(program))] {
+        let mut command = Command::new("go");
+        command.args(["build", "-trimpath", "-tags", tags, "-o"]).arg(program).arg(".");
+        let built = run(command.current_dir(&folder)).await;
+        built.map_err(|error| format!("the peer in Go was not built: {error:#}"))?;
+    }
+    Ok(())
+}
+
+/// The program beside a peer that is its operator of guestbooks alone.
+fn operator(peer: &Path) -> PathBuf {
+    let mut name = peer.as_os_str().to_owned();
+    name.push("-operator");
+    PathBuf::from(name)
 }
 
 async fn run(command: &mut Command) -> anyhow::Result<()> {

@@ -4,9 +4,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
-	"fmt"
 	"os"
-	"runtime/debug"
 
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -69,57 +67,10 @@ func main() {
 	}
 }
 
-// A peer is what was started so far, and runs until the process ends.
-type peer struct {
-	requests requests
-	cache    *podCache
-	messages *messages
-	leader   *candidate
-}
-
 func (p *peer) step(a ask) reply {
 	measured, err := p.carryOut(a)
 	if err != nil {
 		return reply{Error: err.Error()}
 	}
 	return reply{Figures: measured}
-}
-
-func (p *peer) carryOut(a ask) (figures, error) {
-	if workload, ok := queueWorkloads[a.Step]; ok {
-		return workload(a.text("variant"), a.number("keys")), nil
-	}
-	switch a.Step {
-	case "cache.start":
-		cache, measured, err := startPodCache(&p.requests, a)
-		p.cache = cache
-		return measured, err
-	case "cache.read":
-		return p.cache.read()
-	case "cache.wait":
-		return nil, p.cache.wait(a)
-	case "messages.start":
-		messages, err := startMessages(&p.requests, a)
-		p.messages = messages
-		return nil, err
-	case "messages.wait":
-		return p.messages.wait(a), nil
-	case "messages.reads":
-		return p.messages.reads(), nil
-	case "guestbook.start":
-		return nil, startGuestbook(&p.requests, a)
-	case "leader.start":
-		candidate, err := startCandidate(&p.requests, a)
-		p.leader = candidate
-		return nil, err
-	case "leader.wait":
-		<-p.leader.reconciled
-		return nil, nil
-	case "settle":
-		debug.FreeOSMemory()
-		return nil, nil
-	case "requests":
-		return figures{"requests": p.requests.sent()}, nil
-	}
-	return nil, fmt.Errorf("%s: no such step", a.Step)
 }

@@ -7,7 +7,7 @@ use crate::build::Programs;
 use crate::cluster::Cluster;
 use crate::figures::{GUESTBOOKS, IDLE};
 use crate::process::Process;
-use crate::session::{Contender, Measured, PEERS, Session, on, start};
+use crate::session::{Contender, Measured, PEERS, Session, on};
 
 /// So long without a request means that an operator has nothing left to do.
 const QUIET: Duration = Duration::from_secs(2);
@@ -68,12 +68,12 @@ async fn operate(
     contender: Contender,
     count: usize,
 ) -> anyhow::Result<(Process, Cluster, f64, f64)> {
-    programs.peer(contender.language)?;
+    let program = programs.operator(contender.language)?;
     let mut cluster = Cluster::start(programs).await?;
     cluster.ask("guestbooks.create", json!({"count": count})).await?;
     let server = cluster.cpu_seconds()?;
     let started = Instant::now();
-    let mut operator = start(programs, contender)?;
+    let mut operator = Process::start(contender.name, &program)?;
     operator.ask("guestbook.start", on(&cluster.kubeconfig, contender, json!({}))).await?;
     cluster.ask("guestbooks.wait", json!({"count": count})).await?;
     Ok((operator, cluster, started.elapsed().as_secs_f64(), server))

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::run;
+use crate::controllers::run;
 
 pub(crate) struct PodCache {
     pods: Store<Pod>,

@@ -11,7 +11,7 @@ use kube::{Api, Client, Resource as _, ResourceExt as _};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::run;
+use crate::controllers::run;
 
 async fn reconcile(client: Client, guestbook: Arc<Guestbook>) -> Result<(), kube::Error> {
     let namespace = guestbook.namespace().unwrap_or_default();

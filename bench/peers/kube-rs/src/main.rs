@@ -1,25 +1,22 @@
 //! kube-rs' side of the benchmark: `kube::runtime` as its users use it, with its defaults. See `bench/README.md`.
 
 mod cache;
-mod guestbook;
+mod controllers;
 mod messages;
 mod queue;
 
-use std::fmt::Debug;
-use std::hash::Hash;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use bench_peer::{Ask, Peer, Reply, Requests, serve};
-use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::runtime::controller::{Action, Controller};
+use kube::Api;
+use kube::runtime::controller::Controller;
 use kube::runtime::watcher;
-use kube::{Api, Resource};
-use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+
+use self::controllers::run;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -57,10 +54,6 @@ impl Peer for KubeRs {
             }
             "messages.wait" => self.messages.as_ref().context("messages.start comes first")?.wait(ask).await,
             "messages.reads" => Ok(self.messages.as_ref().context("messages.start comes first")?.reads()),
-            "guestbook.start" => {
-                guestbook::start(self.client(ask).await?, &mut self.running);
-                Ok(Reply::done())
-            }
             "leader.start" if ask.text("variant")? == "elected" => {
                 Ok(Reply::Unsupported("kube-rs has no leader election"))
             }
@@ -96,26 +89,4 @@ fn first_reconcile(client: kube::Client, running: &mut JoinSet<()>) -> watch::Re
         async { Ok(()) }
     });
     reconciled
-}
-
-/// Runs a controller for the rest of the process. What fails is tried again after five seconds, as kube-rs' examples do.
-fn run<K, F>(
-    controller: Controller<K>,
-    running: &mut JoinSet<()>,
-    reconcile: impl Fn(Arc<K>) -> F + Send + Sync + 'static,
-) where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    K::DynamicType: Debug + Eq + Hash + Clone + Unpin + Send + Sync,
-    F: Future<Output = Result<(), kube::Error>> + Send + 'static,
-{
-    let reconcile = move |object: Arc<K>, _: Arc<()>| {
-        let done = reconcile(object);
-        async move { done.await.map(|()| Action::await_change()) }
-    };
-    let on_error = |_: Arc<K>, error: &kube::Error, _: Arc<()>| {
-        eprintln!("{error}");
-        Action::requeue(Duration::from_secs(5))
-    };
-    let outcomes = controller.run(reconcile, on_error, Arc::new(()));
-    running.spawn(outcomes.for_each(|_| std::future::ready(())));
 }

@@ -10,7 +10,7 @@ use kube::runtime::{Controller, watcher};
 use kube::{Api, Client};
 use tokio::task::JoinSet;
 
-use crate::run;
+use crate::controllers::run;
 
 pub(crate) struct Messages {
     seen: Seen,

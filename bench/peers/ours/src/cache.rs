@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Pod;
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep};
 
-use crate::{Unstarted, run};
+use crate::manager::{Unstarted, run};
 
 /// Pods in a manager's cache, and an index of them by the label `slice`.
 pub(crate) struct PodCache {

@@ -8,7 +8,7 @@ use controller_runtime::{
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
 use tokio::task::JoinSet;
 
-use crate::{Unstarted, run};
+use crate::manager::{Unstarted, run};
 
 struct GuestbookReconciler {
     client: Client,
@@ -32,7 +32,7 @@ impl Reconciler for GuestbookReconciler {
 }
 
 /// Runs a manager with the operator, and with metrics and probes as a deployed one has them.
-pub(crate) async fn start(manager: Unstarted, running: &mut JoinSet<()>) -> anyhow::Result<()> {
+pub(crate) fn start(manager: Unstarted, running: &mut JoinSet<()>) -> anyhow::Result<()> {
     let here = Endpoint::At(([127, 0, 0, 1], 0).into());
     let manager = manager.with(|options| {
         options.metrics(ServerOptions::default().bind_address(here)).health_probe_bind_address(here)

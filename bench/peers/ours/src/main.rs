@@ -1,15 +1,16 @@
 //! This repository's side of the benchmark: steps come in on standard input, figures go out. See `bench/README.md`.
 
 mod cache;
-mod guestbook;
 mod leader;
+mod manager;
 mod messages;
 mod queue;
 
 use anyhow::Context as _;
 use bench_peer::{Ask, Peer, Reply, Requests, serve};
-use controller_runtime::{Manager, manager::Options};
 use tokio::task::JoinSet;
+
+use self::manager::Unstarted;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
@@ -33,7 +34,11 @@ impl Peer for Ours {
         }
         match &*ask.step {
             "cache.start" => {
-                let started = cache::PodCache::start(self.manager(ask).await?, ask, &mut self.running);
+                let started = cache::PodCache::start(
+                    Unstarted::new(&self.requests, ask).await?,
+                    ask,
+                    &mut self.running,
+                );
                 let (cache, reply) = started.await?;
                 self.cache = Some(cache);
                 Ok(reply)
@@ -41,16 +46,12 @@ impl Peer for Ours {
             "cache.read" => self.cache.as_ref().context("cache.start comes first")?.read(),
             "cache.wait" => self.cache.as_ref().context("cache.start comes first")?.wait(ask).await,
             "messages.start" => {
-                let manager = self.manager(ask).await?;
+                let manager = Unstarted::new(&self.requests, ask).await?;
                 self.messages = Some(messages::Messages::start(manager, ask, &mut self.running).await?);
                 Ok(Reply::done())
             }
             "messages.wait" => self.messages.as_ref().context("messages.start comes first")?.wait(ask).await,
             "messages.reads" => Ok(self.messages.as_ref().context("messages.start comes first")?.reads()),
-            "guestbook.start" => {
-                guestbook::start(self.manager(ask).await?, &mut self.running).await?;
-                Ok(Reply::done())
-            }
             "leader.start" => {
                 let client = self.requests.client(ask.text("kubeconfig")?).await?;
                 self.leader = Some(leader::Candidate::start(client, ask, &mut self.running)?);
@@ -63,33 +64,4 @@ impl Peer for Ours {
             other => anyhow::bail!("{other}: no such step"),
         }
     }
-}
-
-/// A manager as users make it, on the cluster that the driver names.
-struct Unstarted {
-    client: kube::Client,
-    options: Options,
-}
-
-impl Ours {
-    async fn manager(&self, ask: &Ask) -> anyhow::Result<Unstarted> {
-        let client = self.requests.client(ask.text("kubeconfig")?).await?;
-        Ok(Unstarted { client, options: Options::new("bench") })
-    }
-}
-
-impl Unstarted {
-    fn with(self, options: impl FnOnce(Options) -> Options) -> Manager {
-        Manager::new(self.client, options(self.options))
-    }
-}
-
-/// Runs a manager for the rest of the process; a manager that fails ends it, which the driver sees.
-fn run(manager: Manager, running: &mut JoinSet<()>) {
-    running.spawn(async move {
-        if let Err(error) = manager.run(std::future::pending()).await {
-            eprintln!("error: {error}");
-            std::process::exit(1);
-        }
-    });
 }

@@ -10,7 +10,7 @@ use controller_runtime::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::task::JoinSet;
 
-use crate::{Unstarted, run};
+use crate::manager::{Unstarted, run};
 
 struct Read {
     controller: usize,

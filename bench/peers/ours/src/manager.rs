@@ -1,0 +1,32 @@
+//! Managers.
+
+use bench_peer::{Ask, Requests};
+use controller_runtime::{Manager, manager::Options};
+use tokio::task::JoinSet;
+
+/// A manager as users make it, on the cluster that the driver names.
+pub(crate) struct Unstarted {
+    client: kube::Client,
+    options: Options,
+}
+
+impl Unstarted {
+    pub(crate) async fn new(requests: &Requests, ask: &Ask) -> anyhow::Result<Self> {
+        let client = requests.client(ask.text("kubeconfig")?).await?;
+        Ok(Self { client, options: Options::new("bench") })
+    }
+
+    pub(crate) fn with(self, options: impl FnOnce(Options) -> Options) -> Manager {
+        Manager::new(self.client, options(self.options))
+    }
+}
+
+/// Runs a manager for the rest of the process; a manager that fails ends it, which the driver sees.
+pub(crate) fn run(manager: Manager, running: &mut JoinSet<()>) {
+    running.spawn(async move {
+        if let Err(error) = manager.run(std::future::pending()).await {
+            eprintln!("error: {error}");
+            std::process::exit(1);
+        }
+    });
+}
