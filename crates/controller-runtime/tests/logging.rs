@@ -185,3 +185,25 @@ async fn a_span_of_ones_own_takes_the_place_of_the_default() {
     let line = "DEBUG mine{lease=default/a attempt=0}: reconcile successful";
     assert_eq!(lines("reconcile successful"), [line]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_looks_where_a_cache_is_not_is_told_once() {
+    let (env, manager) = start().await;
+    let all = manager.cached::<Lease>();
+    let some = manager.cache().of::<Lease>().namespaces(["default"]).build().unwrap();
+    run(manager, create_lease(&env)).await;
+    let told = || lines("not about").len();
+    for leases in [&all, &some] {
+        assert!(leases.get(&ObjectKey::new("default", "b")).unwrap().is_none());
+        assert_eq!(leases.select().namespace("default").list().unwrap().len(), 1);
+        assert_eq!(told(), 0);
+    }
+    assert!(all.get(&ObjectKey::new("elsewhere", "b")).unwrap().is_none() && told() == 0);
+    assert!(some.get(&ObjectKey::new("elsewhere", "b")).unwrap().is_none() && told() == 1);
+    assert!(some.select().namespace("elsewhere").list().unwrap().is_empty() && told() == 1);
+    let line = &lines("not about")[0];
+    assert!(
+        line.contains("resource=\"leases.coordination.k8s.io in default\" namespace=\"elsewhere\""),
+        "{line}"
+    );
+}

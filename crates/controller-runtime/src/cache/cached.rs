@@ -3,7 +3,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use kube::core::NamespaceScope;
 
 use super::{
-    DecodeError, LabelSelector, Uid,
+    DecodeError, LabelSelector, ResourceVersion, Uid,
     events::Events,
     index::Index,
     informer::{AnyInformer, Informer, Status, Subscription},
@@ -27,6 +27,9 @@ use crate::{
 ///
 /// What our own [`Client`](crate::Client) has written is read at once, before the watch tells of it. Events come from the
 /// watch alone.
+///
+/// A cache of some namespaces knows nothing of the others: an object there is not found, and the first time that one is looked for
+/// the log says so.
 ///
 /// An object that does not fit `K` is reported in the log as an error, and reading it is a [`DecodeError`]. Its metadata
 /// can be read, and the other objects of the kind go on.
@@ -64,7 +67,11 @@ impl<K: Object> Cached<K> {
     /// The state of the object, not decoded, if it exists.
     #[must_use]
     pub fn get_lazy(&self, key: &ObjectKey<K>) -> Option<Lazy<K>> {
-        self.informer.get(key)
+        let found = self.informer.get(key);
+        if found.is_none() {
+            self.informer.look_outside(key.namespace());
+        }
+        found
     }
 
     /// All objects, by namespace and name, as they were at one moment.
@@ -94,7 +101,7 @@ impl<K: Object> Cached<K> {
     /// # }
     /// ```
     pub fn select(&self) -> Selection<'_, K> {
-        Selection { cached: self, namespace: None, labels: None }
+        Selection { cached: self, namespace: None, labels: None, limit: usize::MAX }
     }
 
     /// The objects that have `owner` among their owners (by uid), by namespace and name.
@@ -195,6 +202,13 @@ impl<K: Object> Cached<K> {
         Events::new(&self.informer)
     }
 
+    /// The version up to which everything has been told: what [`CacheBuilder::not_older_than`](super::CacheBuilder::not_older_than)
+    /// wants after a restart. Of several lists and watches it is the oldest. `None` until the present is known.
+    #[must_use]
+    pub fn resource_version(&self) -> Option<ResourceVersion> {
+        self.informer.version()
+    }
+
     /// The number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -279,6 +293,7 @@ pub struct Selection<'c, K: Object> {
     cached: &'c Cached<K>,
     namespace: Option<Arc<str>>,
     labels: Option<LabelSelector>,
+    limit: usize,
 }
 
 impl<K: Object> Selection<'_, K> {
@@ -298,6 +313,13 @@ impl<K: Object> Selection<'_, K> {
         self
     }
 
+    /// No more than so many: the first ones by namespace and name. Default: all.
+    #[doc(alias = "Limit")]
+    pub fn limit(mut self, objects: usize) -> Self {
+        self.limit = objects;
+        self
+    }
+
     /// The objects, by namespace and name, as they were at one moment.
     ///
     /// # Errors
@@ -314,12 +336,15 @@ impl<K: Object> Selection<'_, K> {
         let wanted = |object: &&Lazy<K>| {
             self.labels.as_ref().is_none_or(|labels| labels.selects(object.meta().labels()))
         };
-        let Some(name) = &self.namespace else { return all.values().filter(wanted).cloned().collect() };
+        let Some(name) = &self.namespace else {
+            return all.values().filter(wanted).take(self.limit).cloned().collect();
+        };
+        self.cached.informer.look_outside(Some(name));
         // The empty name comes before all others.
         let Some(namespace) = K::Scope::namespace(Some(name)) else { return Vec::new() };
         let here = all.range(ObjectKey::new(namespace, "")..);
         let here = here.take_while(|(key, _)| key.namespace() == Some(name)).map(|(_, object)| object);
-        here.filter(wanted).cloned().collect()
+        here.filter(wanted).take(self.limit).cloned().collect()
     }
 
     /// The keys of the objects, by namespace and name.
@@ -331,11 +356,12 @@ impl<K: Object> Selection<'_, K> {
 
 impl<K: Object> fmt::Debug for Selection<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cached, namespace, labels } = self;
+        let Self { cached, namespace, labels, limit } = self;
         f.debug_struct("Selection")
             .field("cached", cached)
             .field("namespace", namespace)
             .field("labels", labels)
+            .field("limit", limit)
             .finish()
     }
 }

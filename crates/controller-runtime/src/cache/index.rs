@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    ops::{Bound, RangeBounds},
     panic::{self, AssertUnwindSafe},
     sync::Arc,
 };
@@ -95,6 +96,34 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
         V: std::borrow::Borrow<Q>,
     {
         self.table.objects(value).values().cloned().collect()
+    }
+
+    /// The objects that have a value in this range, by value, then by namespace and name. One that has several of them is there for
+    /// each.
+    ///
+    /// ```no_run
+    /// # use controller_runtime::cache::Index;
+    /// # use k8s_openapi::api::batch::v1::Job;
+    /// # fn example(by_failures: &Index<Job, i32>) -> Result<(), controller_runtime::DecodeError> {
+    /// let failing = by_failures.range(3..)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// One of them does not fit `K`, which an index of decoded objects never holds.
+    pub fn range(&self, range: impl RangeBounds<V>) -> Result<Vec<Arc<K>>, DecodeError> {
+        self.range_lazy(range).iter().map(Lazy::one_of_many).collect()
+    }
+
+    /// The same, not decoded.
+    #[must_use]
+    pub fn range_lazy(&self, range: impl RangeBounds<V>) -> Vec<Lazy<K>> {
+        let all = self.table.by_value.read().clone();
+        let begins = all.range::<_, V>((range.start_bound(), Bound::Unbounded));
+        let within = begins.take_while(|(value, _)| range.contains(value));
+        within.flat_map(|(_, objects)| objects.values().cloned()).collect()
     }
 
     /// The keys of the objects that have this value, by namespace and name.

@@ -3,7 +3,10 @@
 use std::{
     any::Any,
     collections::BTreeMap,
-    sync::{Arc, OnceLock, Weak},
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use imbl::OrdMap;
@@ -47,6 +50,8 @@ pub(crate) struct Informer<K: Object> {
     owners: OnceLock<Arc<Table<K, Uid>>>,
     /// The place at the feed, given up with the informer.
     seat: OnceLock<Seat>,
+    /// Whether it was said that somebody looks where it is not.
+    looked_outside: AtomicBool,
 }
 
 struct Writer<K: Object> {
@@ -108,6 +113,7 @@ impl<K: Object> Informer<K> {
             status: watch::Sender::default(),
             owners: OnceLock::new(),
             seat: OnceLock::new(),
+            looked_outside: AtomicBool::new(false),
         }
     }
 
@@ -135,6 +141,24 @@ impl<K: Object> Informer<K> {
 
     pub(crate) fn status(&self) -> watch::Receiver<Status> {
         self.status.subscribe()
+    }
+
+    /// The version up to which everything has been told.
+    pub(crate) fn version(&self) -> Option<ResourceVersion> {
+        let number = self.store.read().version().filter(|_| self.status.borrow().synced)?;
+        Some(number.to_string().as_str().into())
+    }
+
+    /// Says, once, that somebody looks where this is not, which looks as if nothing was there.
+    pub(crate) fn look_outside(&self, namespace: Option<&str>) {
+        if !self.query.namespaces.contain(namespace) && !self.looked_outside.swap(true, Relaxed) {
+            tracing::warn!(
+                resource = self.query.describe(),
+                namespace,
+                "objects are looked for in a namespace that their cache is not about: add it to the cache, or ask the API \
+                 server by Client::get"
+            );
+        }
     }
 }
 

@@ -12,7 +12,7 @@
 //!
 //! # What is not here
 //!
-//! Watches without bookmarks, which every API server sends when asked.
+//! A rhythm of resyncs for one namespace alone. Watches without bookmarks, which every API server sends when asked.
 
 mod access;
 mod arrival;

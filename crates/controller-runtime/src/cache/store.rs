@@ -136,6 +136,11 @@ impl<K: Object> Store<K> {
         self.visible.len()
     }
 
+    /// The version up to which all parts have been told that are known.
+    pub(crate) fn version(&self) -> Option<u64> {
+        self.parts.values().min().copied().flatten()
+    }
+
     /// What was told or written of the object with these metadata.
     pub(crate) fn known(&self, meta: &Meta) -> Known<K> {
         let Some(key) = ObjectKey::of_meta(meta) else { return Known::Nothing };

@@ -291,4 +291,26 @@ async fn a_present_older_than_what_was_seen_before_a_restart_is_not_taken_over()
     let widgets = manager.cache().of::<Widget>().not_older_than(&seen_before).build().unwrap();
     let _running = Running::start(manager).await;
     assert_eq!((names(&widgets), asked.load(SeqCst)), (vec!["default/a".to_owned()], 3));
+    assert!(widgets.resource_version() >= Some(seen_before), "{:?}", widgets.resource_version());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_says_up_to_which_version_everything_has_been_told() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    let manager = Manager::new(env.client(), Options::new("test").seed(1));
+    let widgets = manager.cache().of::<Widget>().namespaces(["default", "empty"]).build().unwrap();
+    assert_eq!(widgets.resource_version(), None);
+    let _running = Running::start(manager).await;
+    let listed = widgets.resource_version().unwrap();
+    let stored = client.create(&widget("a", 1)).await.unwrap();
+    let created: ResourceVersion = stored.metadata.resource_version.as_deref().unwrap().into();
+    settle().await;
+    assert_eq!(
+        (widgets.len(), widgets.resource_version()),
+        (1, Some(listed)),
+        "nothing was heard of the other namespace"
+    );
+    sleep(Duration::from_secs(1200)).await;
+    assert!(widgets.resource_version() >= Some(created), "a bookmark has told, or a new watch");
 }

@@ -1,7 +1,8 @@
 //! Reading a cache: by key, selection and index, as something else, and when an object is not what it should be.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -9,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use controller_runtime::{Client, Manager, ObjectKey, cache::UntilError};
+use controller_runtime::{
+    Client, Manager, ObjectKey,
+    cache::{self, UntilError},
+};
 use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -105,6 +109,11 @@ async fn objects_are_found_by_namespace_and_labels_in_the_order_of_their_keys() 
     assert_eq!(found("tier in (front,back)", Some("default")), "default/a default/b");
     assert_eq!(found("tier,tier!=front", None), "default/a default/c");
     assert_eq!(found("", Some("nowhere")), "");
+    let first = |selection: cache::Selection<'_, Widget>| {
+        selection.limit(2).keys().iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(first(widgets.select()), ["default/a", "default/b"]);
+    assert_eq!(first(widgets.select().namespace("kube-system")), ["kube-system/a"]);
     assert_eq!(widgets.stats().decodes, 4, "once each, however often they are read");
 }
 
@@ -126,6 +135,17 @@ async fn an_index_follows_every_change_and_looks_at_nothing_else() {
     let _running = Running::start(manager).await;
     assert_eq!((by_size.get(&3).unwrap().len(), looked.swap(0, SeqCst)), (10, 50));
     assert_eq!(by_size.values(), [0, 1, 2, 3, 4]);
+    let sizes = |range: (Bound<i32>, Bound<i32>)| {
+        by_size.range(range).unwrap().iter().map(|widget| widget.spec.size).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(sizes((Bound::Included(1), Bound::Excluded(3))), [1, 2].into());
+    assert_eq!(sizes((Bound::Excluded(3), Bound::Unbounded)), [4].into());
+    assert_eq!(
+        sizes((Bound::Included(3), Bound::Included(2))),
+        [].into(),
+        "from after to before there is nothing"
+    );
+    assert_eq!(by_size.range_lazy(..=1).len(), 20);
 
     let size = |size: i32| json!({ "spec": { "size": size } });
     client.merge_patch(&key("w03"), &size(9)).await.unwrap();

@@ -42,6 +42,9 @@ async fn a_cache_shows_what_has_been_and_in_the_end_what_is() {
         None => {
             for seed in 0..number("HISTORIES").unwrap_or(12) {
                 play(seed).await;
+                if seed % 50 == 49 {
+                    println!("{} histories", seed + 1);
+                }
             }
         }
     }
