@@ -22,9 +22,6 @@ pub(super) struct Hot<K> {
 }
 
 impl<K> Hot<K> {
-    /// What it takes to keep an object: this, the counts of two `Arc`s, and a slot of the budget.
-    pub(super) const BYTES: usize = size_of::<Self>() + 32 + 40;
-
     /// An object that takes about so many bytes.
     pub(super) fn new(object: &Arc<K>, bytes: usize, counters: &Arc<Counters>) -> Self {
         add(&counters.hot, 1);

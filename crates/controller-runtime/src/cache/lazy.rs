@@ -108,7 +108,7 @@ impl<K: Object> Lazy<K> {
         let form = match decode::<K>(text, &meta, core) {
             // What serde makes has room to grow; a clone has not.
             Ok(object) => {
-                let bytes = u32::try_from(core.decoded_bytes::<K>(text)).unwrap_or(u32::MAX);
+                let bytes = u32::try_from(Core::decoded_bytes::<K>(text.len())).unwrap_or(u32::MAX);
                 Form { cold: Cold::None, object: Decoded::Always(Arc::new(object.clone()), bytes) }
             }
             Err(error) => Form { cold: Cold::Plain(text.into()), object: Decoded::Never(error) },
@@ -183,15 +183,8 @@ impl<K: Object> Lazy<K> {
             Decoded::No(reads) => reads.count(readers),
         };
         let core = core.as_ref().expect("what never was on a wire is always decoded");
-        let keeps = match readers {
-            Readers::OfOne => reads.promise_more(),
-            Readers::OfMany => true,
-        };
-        let decoded = form.cold.with_text(core, |text| {
-            let object = decode::<K>(text, meta, core)?;
-            Ok((object, keeps.then(|| core.decoded_bytes::<K>(text))))
-        });
-        let (object, bytes) = match decoded.unwrap_or_else(|reason| Err(core.damaged(meta, reason))) {
+        let decoded = form.cold.with_text(core, |text| Ok((decode::<K>(text, meta, core)?, text.len())));
+        let (object, length) = match decoded.unwrap_or_else(|reason| Err(core.damaged(meta, reason))) {
             Ok(decoded) => decoded,
             Err(error) => {
                 form.object = Decoded::Never(error.clone());
@@ -199,8 +192,10 @@ impl<K: Object> Lazy<K> {
             }
         };
         let object = Arc::new(object);
-        let kept = bytes.map(|bytes| core.keep(&object, bytes, readers));
-        let Kept { hot, gone } = kept.unwrap_or_else(Kept::nothing);
+        let Kept { hot, gone } = match readers {
+            Readers::OfOne if !reads.promise_more() => Kept::nothing(),
+            _ => core.keep(&object, length, readers),
+        };
         if let (Some(hot), reads) = (hot, form.object.reads()) {
             form.object = Decoded::Hot(hot, reads);
         }

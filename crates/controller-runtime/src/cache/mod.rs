@@ -24,7 +24,6 @@ mod decode_error;
 mod definition;
 mod events;
 mod feed;
-mod heap;
 mod hot;
 mod in_namespace;
 mod index;

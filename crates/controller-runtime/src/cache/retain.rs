@@ -12,11 +12,6 @@
 /// What a decoded object takes is what its Rust type takes: nine tenths of those 26 KB are the fields of k8s-openapi's `Pod`,
 /// most of them empty. A [`View`](super::View) reads the same objects as a slim type.
 ///
-/// How much that is, is counted for the first objects of a kind and for one of 64 of those that follow, value by value, and
-/// estimated for the others from the length of their texts. Together they are right by some 5 % as long as the objects of a kind are
-/// alike: pods, ConfigMaps and a custom kind were, against an allocator that counts. What lies in a `Box` or in a variant of an
-/// enum is not seen, and allocators take some more than they are asked for.
-///
 /// glibc's allocator keeps what was freed for later use. A program whose caches shrink may want another one, such as mimalloc.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retain {
@@ -27,6 +22,8 @@ pub enum Retain {
     /// much, what was not read lately goes. Lists and indexes keep what they decode only as long as there is room: to go
     /// through all objects drives out none. The latest texts of objects that are read whenever they have changed stay
     /// uncompressed, up to 4 MiB a kind.
+    ///
+    /// The estimate is the size of the Rust type and five bytes for each byte of text, up to a fifth too little.
     ///
     /// As the choice for a manager, the bytes are shared by its kinds. As the choice for a kind, they are its own.
     Budget(usize),

@@ -19,7 +19,6 @@ use super::{
     arrival::{Arrival, Intake, Source},
     budget::{Budget, Place},
     decode_error::DecodeError,
-    heap::{Growth, Room},
     hot::{AnyHot, Hot},
     lazy::Lazy,
     meta::{Interner, Meta},
@@ -73,7 +72,6 @@ pub(super) struct Core {
     pub(super) intake: Intake,
     pub(super) expander: Expander,
     pub(super) counters: Arc<Counters>,
-    growth: Growth,
     /// Dictionaries that texts are still compressed with.
     dictionaries: Arc<AtomicUsize>,
 }
@@ -112,14 +110,12 @@ enum Packing {
 impl<K: Object> Shelf<K> {
     /// For the objects of the kind that `info` says.
     pub(crate) fn new(info: &K::DynamicType, holding: Holding, intake: Intake) -> Self {
-        let room = if matches!(holding, Holding::Decoded) { Room::None } else { Room::ToGrow };
         let core = Core {
             resource: resource_name_of::<K>(info),
             holding,
             intake,
             expander: Expander::default(),
             counters: Arc::default(),
-            growth: Growth::new(room),
             dictionaries: Arc::default(),
         };
         let inlet = Inlet {
@@ -337,15 +333,18 @@ impl Core {
     /// How many dictionaries of a kind there are at most; each takes some 150 KiB.
     const DICTIONARIES: usize = 4;
 
-    /// What the object takes that is decoded from this text.
-    pub(super) fn decoded_bytes<K: Object>(&self, text: &[u8]) -> usize {
-        self.growth.bytes::<K>(text)
+    /// What a byte of text takes decoded: measured with pods, which take most of all builtin kinds.
+    const GROWTH: usize = 5;
+
+    /// What an object takes decoded, as estimated from the length of its text.
+    pub(super) fn decoded_bytes<K>(text: usize) -> usize {
+        size_of::<K>() + Self::GROWTH * text
     }
 
-    /// Keeps a decoded object, which takes so many bytes, as long as the budget allows.
-    pub(super) fn keep<K: Object>(&self, object: &Arc<K>, bytes: usize, readers: Readers) -> Kept<K> {
+    /// Keeps a decoded object as long as the budget allows.
+    pub(super) fn keep<K: Object>(&self, object: &Arc<K>, text: usize, readers: Readers) -> Kept<K> {
         let Holding::Hot(budget) = &self.holding else { return Kept::nothing() };
-        let bytes = bytes + Hot::<K>::BYTES;
+        let bytes = Self::decoded_bytes::<K>(text);
         if matches!(readers, Readers::OfMany) && !budget.lock().has_room(bytes) {
             return Kept::nothing();
         }

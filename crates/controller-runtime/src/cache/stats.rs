@@ -12,7 +12,7 @@ pub struct Stats {
     pub shared: usize,
     /// Those of them that are decoded.
     pub hot: usize,
-    /// What the decoded ones take, as estimated: see [`Retain`](super::Retain).
+    /// What the decoded ones take, as estimated from the length of their text.
     pub hot_bytes: usize,
     /// What the texts take, compressed where they are.
     pub cold_bytes: usize,

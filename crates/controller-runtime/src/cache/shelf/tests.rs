@@ -8,11 +8,6 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// What such an object takes when it is kept decoded.
-fn decoded_bytes(text: &str) -> usize {
-    Hot::<ConfigMap>::BYTES + Growth::new(Room::ToGrow).bytes::<ConfigMap>(text.as_bytes())
-}
-
 const LEAN: Intake = Intake { managed_fields: false, transform: None };
 const FULL: Intake = Intake { managed_fields: true, transform: None };
 
@@ -130,7 +125,7 @@ fn what_is_retained_decides_how_often_is_decoded() {
 
 #[test]
 fn an_object_that_the_cache_lets_go_of_stays_valid_for_its_reader() {
-    let shelf = shelf(Retain::Budget(2 * decoded_bytes(&alike("first", 1, 1))));
+    let shelf = shelf(Retain::Budget(Core::GROWTH * 4000));
     let first = shelf.take(&Arrival::new(&alike("first", 1, 1))).expect("a key");
     first.object().expect("it fits");
     let read = first.object().expect("it fits");
@@ -147,7 +142,7 @@ fn an_object_that_the_cache_lets_go_of_stays_valid_for_its_reader() {
 
 #[test]
 fn kinds_share_a_budget() {
-    let budget = Holding::of(Retain::Budget(3 * decoded_bytes(&alike("a", 1, 1)) / 2));
+    let budget = Holding::of(Retain::Budget(Core::GROWTH * 3000));
     let shelves = [(); 2].map(|()| Shelf::<ConfigMap>::new(&(), budget.clone(), LEAN));
     let held: Vec<_> =
         shelves.iter().map(|shelf| shelf.take(&Arrival::new(&alike("a", 1, 1))).expect("a key")).collect();
@@ -251,7 +246,7 @@ fn a_large_object_is_compressed_by_itself() {
 
 #[test]
 fn who_goes_through_all_objects_drives_out_none() {
-    let one = decoded_bytes(&alike("10", 1, 1));
+    let one = Core::decoded_bytes::<ConfigMap>(alike("10", 1, 1).len());
     let shelf = shelf(Retain::Budget(3 * one));
     let held: Vec<_> = (10..30)
         .map(|name| shelf.take(&Arrival::new(&alike(&name.to_string(), 1, 1))).expect("a key"))
