@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::RwLock;
 
@@ -28,11 +28,5 @@ impl ExtraHandlers {
     /// What answers requests to a path.
     pub(super) fn get(&self, path: &str) -> Option<BoxHandler> {
         self.by_path.read().get(path).cloned()
-    }
-}
-
-impl fmt::Debug for ExtraHandlers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.by_path.read().keys()).finish()
     }
 }

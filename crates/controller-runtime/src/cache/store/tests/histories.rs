@@ -1,0 +1,199 @@
+//! Any history: what handlers and readers know is what there is.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What a handler knows that knows only the events.
+#[derive(Default)]
+struct Folded(BTreeMap<ObjectKey<ConfigMap>, Lazy<ConfigMap>>);
+
+impl Folded {
+    fn take(&mut self, events: Vec<Event<ConfigMap>>) -> Result<(), TestCaseError> {
+        for event in events {
+            let key = event.key();
+            match event {
+                Event::Create { object, .. } => prop_assert!(self.0.insert(key, object).is_none()),
+                Event::Update { old, new } => {
+                    let before = self.0.insert(key, new).expect("updated objects exist");
+                    prop_assert!(before.ptr_eq(&old));
+                }
+                Event::Delete { .. } => prop_assert!(self.0.remove(&key).is_some()),
+                Event::Generic { .. } => unreachable!("a store makes no generic events"),
+            }
+        }
+        Ok(())
+    }
+
+    fn is(&self, store: &Store<ConfigMap>) -> Result<(), TestCaseError> {
+        let told: Vec<_> = store.told().map(|object| version(&object)).collect();
+        prop_assert_eq!(told, self.0.values().map(version).collect::<Vec<_>>());
+        Ok(())
+    }
+}
+
+/// A reader that knows only the changes of what readers see.
+fn follow(seen: &mut BTreeMap<ObjectKey<ConfigMap>, Lazy<ConfigMap>>, store: &mut Store<ConfigMap>) {
+    for Change { key, old, new } in store.take_changes() {
+        let before = match new {
+            Some(new) => seen.insert(key, new),
+            None => seen.remove(&key),
+        };
+        assert!(match (&before, &old) {
+            (Some(before), Some(old)) => before.ptr_eq(old),
+            (before, old) => before.is_none() && old.is_none(),
+        });
+    }
+}
+
+/// What somebody did to one of three names: nothing is left, or an object of some uid.
+#[derive(Debug, Clone)]
+struct Deed {
+    name: usize,
+    delete: bool,
+    /// With others, so that its end is presumed.
+    with_others: bool,
+    /// Through our client, whose answer is told after this many more steps of the store.
+    ours: Option<usize>,
+}
+
+/// What becomes of the store between deeds.
+#[derive(Debug, Clone, Copy)]
+enum Told {
+    /// The watch tells the next change.
+    Next,
+    /// The watch tells an old change again.
+    Again(usize),
+    /// A bookmark.
+    Bookmark,
+    /// A list of what is.
+    List,
+    /// The watch says nothing.
+    Nothing,
+}
+
+fn deeds() -> impl Strategy<Value = Vec<(Deed, Told)>> {
+    let deed = (0..3usize, any::<bool>(), any::<bool>(), prop::option::of(0..6usize));
+    let deed = deed.prop_map(|(name, delete, with_others, ours)| Deed { name, delete, with_others, ours });
+    let told = prop_oneof![
+        4 => Just(Told::Next),
+        1 => (0..9usize).prop_map(Told::Again),
+        1 => Just(Told::Bookmark),
+        1 => Just(Told::List),
+        4 => Just(Told::Nothing),
+    ];
+    prop::collection::vec((deed, told), 1..60)
+}
+
+proptest! {
+    /// A handler that knows only the events knows what the watch told, whatever that is.
+    #[test]
+    fn events_fold_to_the_store(
+        commands in prop::collection::vec((0..6u8, prop::collection::btree_map(0..4u8, (0..2u8, 0..9u8), 0..4)), 1..40),
+    ) {
+        let (mut store, mut folded, mut readers) = (Store::default(), Folded::default(), BTreeMap::new());
+        step(&mut store, "list");
+        for (command, objects) in commands {
+            let word = ["list", "put", "del", "wrote", "deleted", "presumed"][usize::from(command)];
+            let text = objects.iter().fold(word.to_owned(), |text, (name, (uid, version))| {
+                format!("{text} n{name}!u{uid}@{version}")
+            });
+            folded.take(step(&mut store, &text))?;
+            folded.is(&store)?;
+            follow(&mut readers, &mut store);
+            prop_assert_eq!(seen(&store), readers.values().map(version).collect::<Vec<_>>().join(" "));
+        }
+    }
+
+    /// A server, a watch that lags behind it, says things twice and is sometimes replaced by a list, and our own writes
+    /// among those of others, whose answers come late and in any order: readers always see what the watch has told with
+    /// our own newer writes over it, and in the end what is.
+    #[test]
+    fn readers_see_the_server_as_it_was_with_our_own_writes_over_it(history in deeds()) {
+        let (mut store, mut folded) = (Store::default(), Folded::default());
+        folded.take(step(&mut store, "list @1"))?;
+        // By name: the object, if there is one. Then every change, as the watch will tell it.
+        let mut server: [Option<String>; 3] = Default::default();
+        let mut changes: Vec<(bool, String)> = Vec::new();
+        let (mut told, mut version, mut uids) = (0, 1, 0);
+        let mut answers: Vec<(usize, u64, usize, String)> = Vec::new();
+        // The last write of ours to each name whose answer has come in.
+        let mut ours: [Option<(u64, String)>; 3] = Default::default();
+        for (at, (Deed { name, delete, with_others, ours: answer }, tells)) in history.into_iter().enumerate() {
+            // Something happens.
+            version += 1;
+            let uid = server[name].as_deref().map(|object| object.split(['!', '@']).nth(1).expect("a uid").to_owned());
+            let (command, object) = match (uid, delete) {
+                (Some(uid), true) => {
+                    let last = server[name].take().expect("it is there");
+                    changes.push((false, format!("n{name}!{uid}@{version}")));
+                    (if with_others { "presumed" } else { "deleted" }, last)
+                }
+                (uid, _) => {
+                    let uid = uid.unwrap_or_else(|| { uids += 1; format!("u{uids}") });
+                    let object = format!("n{name}!{uid}@{version}");
+                    server[name] = Some(object.clone());
+                    changes.push((true, object.clone()));
+                    ("wrote", object)
+                }
+            };
+            // We delete what we see, unless we delete whatever there is.
+            let seen_by_us = command != "deleted" || seen(&store).contains(&format!("{}@", object.split('@').next().expect("an object")));
+            if let Some(later) = answer.filter(|_| seen_by_us) {
+                answers.push((at + later, version, name, format!("{command} {object}")));
+            }
+            // An answer comes in.
+            for (_, version, name, answer) in answers.extract_if(.., |(when, ..)| *when <= at) {
+                step(&mut store, &answer);
+                if ours[name].as_ref().is_none_or(|(last, _)| *last < version) {
+                    ours[name] = Some((version, answer));
+                }
+            }
+            // The watch says something.
+            match tells {
+                Told::Next if told < changes.len() => {
+                    let (applied, object) = &changes[told];
+                    told += 1;
+                    folded.take(step(&mut store, &format!("{} {object}", if *applied { "put" } else { "del" })))?;
+                }
+                Told::Again(back) if told > back && changes[told - 1 - back].0 && store.told().any(|held| {
+                    held.key().name() == &changes[told - 1 - back].1[..2]
+                }) => {
+                    folded.take(step(&mut store, &format!("put {}", changes[told - 1 - back].1)))?;
+                }
+                Told::Bookmark => {
+                    step(&mut store, &format!("pass {}", told + 1));
+                }
+                Told::List => {
+                    told = changes.len();
+                    let objects = server.iter().flatten().cloned().collect::<Vec<_>>().join(" ");
+                    folded.take(step(&mut store, &format!("list @{version} {objects}")))?;
+                }
+                _ => {}
+            }
+            folded.is(&store)?;
+            // What the watch has told, with what we know to have done since.
+            let mut expected: [Option<String>; 3] = Default::default();
+            for (applied, object) in &changes[..told] {
+                let name: usize = object[1..2].parse().expect("a digit");
+                expected[name] = applied.then(|| object.clone());
+            }
+            for (name, ours) in ours.iter().enumerate() {
+                if let Some((_, answer)) = ours.as_ref().filter(|(version, _)| *version > told as u64 + 1) {
+                    expected[name] = answer.strip_prefix("wrote ").map(str::to_owned);
+                }
+            }
+            prop_assert_eq!(seen(&store), expected.iter().flatten().cloned().collect::<Vec<_>>().join(" "));
+        }
+        // Everything is told in the end.
+        for (applied, object) in &changes[told..] {
+            folded.take(step(&mut store, &format!("{} {object}", if *applied { "put" } else { "del" })))?;
+        }
+        prop_assert_eq!(seen(&store), server.iter().flatten().cloned().collect::<Vec<_>>().join(" "));
+        for (_, _, _, answer) in answers {
+            step(&mut store, &answer);
+        }
+        prop_assert_eq!(seen(&store), server.iter().flatten().cloned().collect::<Vec<_>>().join(" "));
+        prop_assert!(store.writes.is_empty() && store.told.is_empty() && store.order.is_empty());
+    }
+}

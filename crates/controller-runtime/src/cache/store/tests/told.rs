@@ -1,0 +1,74 @@
+//! What lists and watches tell, as events.
+
+use expect_test::expect;
+
+use super::*;
+
+#[test]
+fn first_list_is_initial_and_later_lists_are_differences() {
+    check(
+        "list a@1 b@1; list a@1 b@2 c@3; list b@2",
+        &expect![[r#"
+        list a@1 b@1: initial a@1, initial b@1 -> a@1 b@1
+        list a@1 b@2 c@3: update b@1 b@2, create c@3 -> a@1 b@2 c@3
+        list b@2: vanished a@1, vanished c@3 -> b@2
+    "#]],
+    );
+}
+
+#[test]
+fn watch_events_carry_old_and_new_and_old_ones_are_dropped() {
+    check(
+        "list; put a@1; put a@1; put a@3; put a@2; del a@2; del a@4; del a@4",
+        &expect![[r#"
+        list: -> 
+        put a@1: create a@1 -> a@1
+        put a@1: -> a@1
+        put a@3: update a@1 a@3 -> a@3
+        put a@2: -> a@3
+        del a@2: -> a@3
+        del a@4: delete a@4 -> 
+        del a@4: -> 
+    "#]],
+    );
+}
+
+#[test]
+fn an_object_recreated_under_its_name_is_a_delete_and_a_create() {
+    check(
+        "list a@1; list a!new@5; put a!newer@9; put a!new@7; del a!other@10",
+        &expect![[r#"
+        list a@1: initial a@1 -> a@1
+        list a!new@5: vanished a@1, create a!new@5 -> a!new@5
+        put a!newer@9: vanished a!new@5, create a!newer@9 -> a!newer@9
+        put a!new@7: -> a!newer@9
+        del a!other@10: vanished a!newer@9 -> 
+    "#]],
+    );
+}
+
+#[test]
+fn parts_are_replaced_and_withdrawn_by_themselves() {
+    let mut store = Store::default();
+    let in_namespace = |text: &str, namespace: &str| {
+        let mut object = (*object(text).object().expect("it fits")).clone();
+        object.metadata.namespace = Some(namespace.to_owned());
+        Lazy::of(object).expect("it has a key")
+    };
+    let (one, two): (Part, Part) = (Some("one".into()), Some("two".into()));
+    store.replace(&one, [in_namespace("a@1", "one")], Some(1));
+    store.replace(&two, [in_namespace("b@2", "two")], Some(2));
+    assert_eq!(seen(&store), "a@1 b@2");
+    assert_eq!(store.replace(&one, [], Some(3)).iter().map(describe).collect::<Vec<_>>(), ["vanished a@1"]);
+    assert_eq!(store.withdraw(&two).iter().map(describe).collect::<Vec<_>>(), ["vanished b@2"]);
+    assert!(store.knows(&one) && !store.knows(&two));
+}
+
+#[test]
+fn unchanged_objects_stay_the_ones_held_across_a_relist() {
+    let mut store = Store::default();
+    step(&mut store, "list a@1");
+    let before = store.get(&key("a")).expect("a").clone();
+    step(&mut store, "list a@1 b@2");
+    assert!(before.ptr_eq(store.get(&key("a")).expect("a")));
+}

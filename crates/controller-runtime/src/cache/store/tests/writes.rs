@@ -1,0 +1,139 @@
+//! Our own writes, laid over what the watch has told.
+
+use expect_test::expect;
+
+use super::*;
+
+#[test]
+fn a_write_is_seen_until_the_watch_has_passed_it_and_events_come_from_the_watch() {
+    check(
+        "list a@1; wrote a@5; put a@3; put a@5; wrote b@6; put b@6; del b@8",
+        &expect![[r#"
+        list a@1: initial a@1 -> a@1
+        wrote a@5: -> a@5
+        put a@3: update a@1 a@3 -> a@5
+        put a@5: update a@3 a@5 -> a@5
+        wrote b@6: -> a@5 b@6
+        put b@6: create b@6 -> a@5 b@6
+        del b@8: delete b@8 -> a@5
+    "#]],
+    );
+}
+
+#[test]
+fn a_late_answer_brings_nothing_back() {
+    check(
+        "list a@1; put b@3; del b@4; wrote b@3; wrote a@2; list @9; wrote c@8",
+        &expect![[r#"
+        list a@1: initial a@1 -> a@1
+        put b@3: create b@3 -> a@1 b@3
+        del b@4: delete b@4 -> a@1
+        wrote b@3: -> a@1
+        wrote a@2: -> a@1
+        list @9: vanished a@1 -> 
+        wrote c@8: -> 
+    "#]],
+    );
+}
+
+#[test]
+fn an_answer_that_overtook_a_newer_one_changes_nothing() {
+    check(
+        "list a@1; wrote a@7; wrote a@5; pass 6; pass 7",
+        &expect![[r#"
+        list a@1: initial a@1 -> a@1
+        wrote a@7: -> a@7
+        wrote a@5: -> a@7
+        pass 6: -> a@7
+        pass 7: -> a@1
+    "#]],
+    );
+}
+
+#[test]
+fn an_object_recreated_under_its_name_is_seen_at_once() {
+    check(
+        "list a@1; deleted a@1; wrote a!new@5; del a@4; put a!new@5",
+        &expect![[r#"
+        list a@1: initial a@1 -> a@1
+        deleted a@1: -> 
+        wrote a!new@5: -> a!new@5
+        del a@4: delete a@4 -> a!new@5
+        put a!new@5: create a!new@5 -> a!new@5
+    "#]],
+    );
+    check(
+        "list a@1; wrote a!new@5; deleted a@1; deleted a!new@5; del a@4; put a!new@5; del a!new@6",
+        &expect![[r#"
+            list a@1: initial a@1 -> a@1
+            wrote a!new@5: -> a!new@5
+            deleted a@1: -> a!new@5
+            deleted a!new@5: -> 
+            del a@4: delete a@4 -> 
+            put a!new@5: create a!new@5 -> 
+            del a!new@6: delete a!new@6 -> 
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_not_selected_any_more_is_hidden_and_may_come_back() {
+    check(
+        "list a@1; unselected a@5; put a@3; wrote a@7; del a@5; put a@7",
+        &expect![[r#"
+        list a@1: initial a@1 -> a@1
+        unselected a@5: -> 
+        put a@3: update a@1 a@3 -> 
+        wrote a@7: -> a@7
+        del a@5: delete a@5 -> a@7
+        put a@7: create a@7 -> a@7
+    "#]],
+    );
+    check(
+        "list a@1; unselected b@5; unselected a!new@6; pass 6",
+        &expect![[r#"
+        list a@1: initial a@1 -> a@1
+        unselected b@5: -> a@1
+        unselected a!new@6: -> 
+        pass 6: -> a@1
+    "#]],
+    );
+}
+
+#[test]
+fn a_list_covers_the_writes_before_it() {
+    check(
+        "wrote a@5 b@6; list a@5; list @7",
+        &expect![[r#"
+        wrote a@5 b@6: -> a@5 b@6
+        list a@5: initial a@5 -> a@5 b@6
+        list @7: vanished a@5 -> 
+    "#]],
+    );
+}
+
+#[test]
+fn a_server_that_has_lost_its_past_takes_the_writes_with_it() {
+    check(
+        "list a@5; wrote a@9; list @3 a@2",
+        &expect![[r#"
+        list a@5: initial a@5 -> a@5
+        wrote a@9: -> a@9
+        list @3 a@2: update a@5 a@2 -> a@2
+    "#]],
+    );
+}
+
+#[test]
+fn the_oldest_writes_go_first_when_there_are_too_many() {
+    let mut store: Store<ConfigMap> = Store::default();
+    store.replace(&None, [], Some(1));
+    for n in 2..=Store::<ConfigMap>::WRITES + 4 {
+        store.wrote(object(&format!("n{n}@{n}")), true, Instant::now());
+    }
+    assert_eq!(store.len(), Store::<ConfigMap>::WRITES);
+    assert!(store.get(&key("n4")).is_none() && store.get(&key("n5")).is_some());
+    let all = Store::<ConfigMap>::WRITES + 4;
+    store.passed(&None, u64::try_from(all).ok());
+    assert!(store.visible.is_empty() && store.writes.is_empty() && store.told.is_empty());
+}
