@@ -192,10 +192,8 @@ impl<K: Object> Lazy<K> {
             }
         };
         let object = Arc::new(object);
-        let Kept { hot, gone } = match readers {
-            Readers::OfOne if !reads.promise_more() => Kept::nothing(),
-            _ => core.keep(&object, length, readers),
-        };
+        let Kept { hot, gone } =
+            if reads.promise_more() { core.keep(&object, length, readers) } else { Kept::nothing() };
         if let (Some(hot), reads) = (hot, form.object.reads()) {
             form.object = Decoded::Hot(hot, reads);
         }

@@ -18,6 +18,8 @@ pub(super) enum Readers {
 pub(super) struct Reads {
     this: Times,
     replaced: Times,
+    /// Whether somebody who goes through many has read this one.
+    among_many: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,12 +33,12 @@ enum Times {
 impl Reads {
     /// What is known of a new state, when this is known of the one that it replaces.
     pub(super) fn of_next(self) -> Self {
-        Self { this: Times::Never, replaced: self.this }
+        Self { this: Times::Never, replaced: self.this, among_many: false }
     }
 
     /// Whether a read now is likely to be followed by another one of the same state.
     pub(super) fn promise_more(self) -> bool {
-        self.this > Times::Never || self.replaced == Times::Often
+        self.this > Times::Never || self.among_many || self.replaced == Times::Often
     }
 
     /// Whether each state of the object is likely to be read.
@@ -47,8 +49,10 @@ impl Reads {
     /// Counts a read, and says what there was before it.
     pub(super) fn count(&mut self, readers: Readers) -> Self {
         let before = *self;
-        if let Readers::OfOne = readers {
-            self.this = if self.this == Times::Never { Times::Once } else { Times::Often };
+        match readers {
+            Readers::OfOne if self.this == Times::Never => self.this = Times::Once,
+            Readers::OfOne => self.this = Times::Often,
+            Readers::OfMany => self.among_many = true,
         }
         before
     }
@@ -56,7 +60,7 @@ impl Reads {
     /// That of a state whose object is read once whenever it has changed.
     #[cfg(test)]
     pub(super) fn each_time() -> Self {
-        Self { this: Times::Once, replaced: Times::Once }
+        Self { this: Times::Once, replaced: Times::Once, among_many: false }
     }
 }
 
@@ -71,9 +75,16 @@ mod tests {
             for _ in 0..times {
                 reads.count(Readers::OfOne);
             }
-            reads.count(Readers::OfMany);
             reads
         })
+    }
+
+    #[test]
+    fn who_reads_many_twice_keeps_them_but_makes_nobody_expect_reads_of_the_next_state() {
+        let mut reads = after(&[1]).of_next();
+        assert!(!reads.count(Readers::OfMany).promise_more());
+        assert!(reads.count(Readers::OfMany).promise_more());
+        assert!(!reads.promise_one() && !reads.of_next().promise_more());
     }
 
     #[test]

@@ -19,8 +19,8 @@ pub enum Retain {
     /// these, as estimated, add up to no more than so many bytes.
     ///
     /// The second read of a state keeps it, or the first one if the state before it was read more than once. When there is too
-    /// much, what was not read lately goes. Lists and indexes keep what they decode only as long as there is room: to go
-    /// through all objects drives out none. The latest texts of objects that are read whenever they have changed stay
+    /// much, what was not read lately goes. Lists and indexes keep what they decode a second time, and only as long as there is
+    /// room: to go through all objects drives out none. The latest texts of objects that are read whenever they have changed stay
     /// uncompressed, up to 4 MiB a kind.
     ///
     /// The estimate is the size of the Rust type and five bytes for each byte of text, up to a fifth too little.

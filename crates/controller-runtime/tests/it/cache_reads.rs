@@ -114,7 +114,7 @@ async fn objects_are_found_by_namespace_and_labels_in_the_order_of_their_keys() 
     };
     assert_eq!(first(widgets.select()), ["default/a", "default/b"]);
     assert_eq!(first(widgets.select().namespace("kube-system")), ["kube-system/a"]);
-    assert_eq!(widgets.stats().decodes, 4, "once each, however often they are read");
+    assert_eq!(widgets.stats().decodes, 8, "twice each, however often they are read");
 }
 
 #[tokio::test(start_paused = true)]
