@@ -126,6 +126,14 @@ impl Query {
     }
 }
 
+impl Selectors {
+    /// Those of labels and of fields, as a request has them.
+    pub(super) fn parameters(&self) -> (Option<String>, Option<String>) {
+        let parameter = |text: String| Some(text).filter(|text| !text.is_empty());
+        (parameter(self.labels.to_string()), parameter(self.fields.to_string()))
+    }
+}
+
 /// As they follow what they select.
 impl fmt::Display for Selectors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

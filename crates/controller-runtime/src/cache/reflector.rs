@@ -22,7 +22,6 @@ use super::{
     feed::{Feed, Form, Trouble},
     items::{Items, ListMeta, NoList},
     list_watch::{Failure, Input, ListWatch, Step},
-    query::Selectors,
     store::Part,
     wire::{self, Line, Lines},
 };
@@ -104,12 +103,12 @@ impl Reflector<'_> {
     }
 
     async fn fetch_page(&self, paged: bool, continue_token: Option<String>) -> Result<Input, Problem> {
-        let Selectors { labels, fields } = self.feed.query.selectors_of(&self.part);
+        let (label_selector, field_selector) = self.feed.query.selectors_of(&self.part).parameters();
         let params = ListParams {
             limit: paged.then_some(PAGE_SIZE),
             continue_token,
-            label_selector: Some(labels.to_string()).filter(|text| !text.is_empty()),
-            field_selector: Some(fields.to_string()).filter(|text| !text.is_empty()),
+            label_selector,
+            field_selector,
             ..ListParams::default()
         };
         let request = self.open(self.collection().list(&params), "List");
@@ -156,12 +155,12 @@ impl Reflector<'_> {
     ) -> Result<(), Problem> {
         // The server ends the watch in time. One that stays open beyond has died without a word.
         let deadline = Instant::now() + lasts + OVERDUE;
-        let Selectors { labels, fields } = self.feed.query.selectors_of(&self.part);
+        let (label_selector, field_selector) = self.feed.query.selectors_of(&self.part).parameters();
         let params = WatchParams {
             timeout: Some(u32::try_from(lasts.as_secs()).unwrap_or(u32::MAX)),
             send_initial_events: from.is_none(),
-            label_selector: Some(labels.to_string()).filter(|text| !text.is_empty()),
-            field_selector: Some(fields.to_string()).filter(|text| !text.is_empty()),
+            label_selector,
+            field_selector,
             ..WatchParams::default()
         };
         let from = from.map(ToString::to_string);

@@ -345,11 +345,12 @@ impl Core {
     pub(super) fn keep<K: Object>(&self, object: &Arc<K>, text: usize, readers: Readers) -> Kept<K> {
         let Holding::Hot(budget) = &self.holding else { return Kept::nothing() };
         let bytes = Self::decoded_bytes::<K>(text);
-        if matches!(readers, Readers::OfMany) && !budget.lock().has_room(bytes) {
+        let mut budget = budget.lock();
+        if matches!(readers, Readers::OfMany) && !budget.has_room(bytes) {
             return Kept::nothing();
         }
         let hot = Arc::new(Hot::new(object, bytes, &self.counters));
-        let (place, gone) = budget.lock().admit(Arc::clone(&hot) as Arc<dyn AnyHot>, bytes);
+        let (place, gone) = budget.admit(Arc::clone(&hot) as Arc<dyn AnyHot>, bytes);
         if let Some(place) = place {
             hot.set_place(place);
         }

@@ -154,12 +154,13 @@ impl<R: Request> History<R> {
     #[must_use = "to drop it takes a while, which need not be under a lock"]
     pub(crate) fn add(&mut self, request: &R, run: Run) -> Forgotten {
         let has_failed = run.result.is_failure();
-        let (place, mut forgotten) = match self.place_of(request) {
+        let hash = self.hasher.hash_one(request);
+        let (place, mut forgotten) = match self.place_of(hash, request) {
             Some(place) => {
                 self.unlink(place);
                 (place, Forgotten { _first: None, _runs: VecDeque::new() })
             }
-            None => self.enter(request),
+            None => self.enter(hash, request),
         };
         let slot = &mut self.slots[place as usize];
         slot.has_failed = has_failed;
@@ -178,7 +179,8 @@ impl<R: Request> History<R> {
 
     /// The last runs of a request, the latest last.
     pub(crate) fn of(&self, request: &R) -> impl DoubleEndedIterator<Item = &Run> {
-        let slot = self.place_of(request).map(|place| &self.slots[place as usize]);
+        let slot =
+            self.place_of(self.hasher.hash_one(request), request).map(|place| &self.slots[place as usize]);
         slot.into_iter().flat_map(|slot| &slot.runs)
     }
 
@@ -197,14 +199,12 @@ impl<R: Request> History<R> {
         std::iter::successors(order.oldest.map(slot), move |last| last.after.map(slot))
     }
 
-    fn place_of(&self, request: &R) -> Option<u32> {
-        let hash = self.hasher.hash_one(request);
+    fn place_of(&self, hash: u64, request: &R) -> Option<u32> {
         self.places.find(hash, |&place| self.slots[place as usize].request == *request).copied()
     }
 
     /// Gives a request that is not known a place, in no order yet: that of another one, if there are enough.
-    fn enter(&mut self, request: &R) -> (u32, Forgotten) {
-        let hash = self.hasher.hash_one(request);
+    fn enter(&mut self, hash: u64, request: &R) -> (u32, Forgotten) {
         let mut forgotten = Forgotten { _first: None, _runs: VecDeque::new() };
         let oldest =
             if self.slots.len() < REQUESTS { None } else { self.settled.oldest.or(self.failed.oldest) };

@@ -289,7 +289,7 @@ fn what_is_read_once_between_two_changes_is_not_kept() {
 }
 
 #[test]
-fn what_was_read_before_it_changed_is_not_compressed_unless_there_is_much_of_it() {
+fn what_is_read_whenever_it_has_changed_is_not_compressed_unless_there_is_much_of_it() {
     let shelf = shelf(Retain::default());
     let take = |name: usize, version, reads| {
         let text = alike(&name.to_string(), 1, version);
