@@ -4,8 +4,10 @@
 pub mod clock;
 pub mod guestbook;
 pub mod messages;
+mod operator;
 mod requests;
 mod serve;
 
+pub use operator::serve_operator;
 pub use requests::Requests;
 pub use serve::{Ask, Peer, Reply, serve};

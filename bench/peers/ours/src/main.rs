@@ -34,11 +34,7 @@ impl Peer for Ours {
         }
         match &*ask.step {
             "cache.start" => {
-                let started = cache::PodCache::start(
-                    Unstarted::new(&self.requests, ask).await?,
-                    ask,
-                    &mut self.running,
-                );
+                let started = cache::PodCache::start(self.manager(ask).await?, ask, &mut self.running);
                 let (cache, reply) = started.await?;
                 self.cache = Some(cache);
                 Ok(reply)
@@ -46,7 +42,7 @@ impl Peer for Ours {
             "cache.read" => self.cache.as_ref().context("cache.start comes first")?.read(),
             "cache.wait" => self.cache.as_ref().context("cache.start comes first")?.wait(ask).await,
             "messages.start" => {
-                let manager = Unstarted::new(&self.requests, ask).await?;
+                let manager = self.manager(ask).await?;
                 self.messages = Some(messages::Messages::start(manager, ask, &mut self.running).await?);
                 Ok(Reply::done())
             }
@@ -63,5 +59,11 @@ impl Peer for Ours {
             "requests" => Ok(Reply::figures([("requests", self.requests.sent())])),
             other => anyhow::bail!("{other}: no such step"),
         }
+    }
+}
+
+impl Ours {
+    async fn manager(&self, ask: &Ask) -> anyhow::Result<Unstarted> {
+        Ok(Unstarted::with_client(self.requests.client(ask.text("kubeconfig")?).await?))
     }
 }

@@ -1,6 +1,5 @@
 //! Managers.
 
-use bench_peer::{Ask, Requests};
 use controller_runtime::{Manager, manager::Options};
 use tokio::task::JoinSet;
 
@@ -11,9 +10,8 @@ pub(crate) struct Unstarted {
 }
 
 impl Unstarted {
-    pub(crate) async fn new(requests: &Requests, ask: &Ask) -> anyhow::Result<Self> {
-        let client = requests.client(ask.text("kubeconfig")?).await?;
-        Ok(Self { client, options: Options::new("bench") })
+    pub(crate) fn with_client(client: kube::Client) -> Self {
+        Self { client, options: Options::new("bench") }
     }
 
     pub(crate) fn with(self, options: impl FnOnce(Options) -> Options) -> Manager {

@@ -1,33 +1,17 @@
-//! The operator of guestbooks by itself, as it is deployed: what a program has in memory is what runs and the code around that.
+//! The operator of guestbooks by itself.
 
 #[path = "../controllers.rs"]
 mod controllers;
 #[path = "../guestbook.rs"]
 mod guestbook;
 
-use bench_peer::{Ask, Peer, Reply, Requests, serve};
-use tokio::task::JoinSet;
+use bench_peer::serve_operator;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    serve(Operator::default()).await
-}
-
-#[derive(Default)]
-struct Operator {
-    requests: Requests,
-    running: JoinSet<()>,
-}
-
-impl Peer for Operator {
-    async fn step(&mut self, ask: &Ask) -> anyhow::Result<Reply> {
-        match &*ask.step {
-            "guestbook.start" => {
-                guestbook::start(self.requests.client(ask.text("kubeconfig")?).await?, &mut self.running);
-                Ok(Reply::done())
-            }
-            "requests" => Ok(Reply::figures([("requests", self.requests.sent())])),
-            other => anyhow::bail!("{other}: this program is the operator alone"),
-        }
-    }
+    serve_operator(|client, running| {
+        guestbook::start(client, running);
+        Ok(())
+    })
+    .await
 }
