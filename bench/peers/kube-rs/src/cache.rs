@@ -56,8 +56,14 @@ impl PodCache {
         let front =
             || self.pods.state_filter(|pod| pod.labels().get("slice").is_some_and(|slice| slice == "front"));
         let listed = front().len();
-        let index = per(1, |_| Ok(drop(front())))?;
-        let list = per(1, |_| Ok(drop(self.pods.state())))?;
+        let index = per(1, |_| {
+            drop(front());
+            Ok(())
+        })?;
+        let list = per(1, |_| {
+            drop(self.pods.state());
+            Ok(())
+        })?;
         Ok(Reply::figures([
             ("cold_get_ns", cold),
             ("hot_get_ns", hot),
