@@ -17,7 +17,8 @@ use crate::server::Server;
 /// Requests on their way at a time.
 const CONNECTIONS: usize = 8;
 
-#[tokio::main]
+/// In one thread: threads that hand a request on wake each other up on the processors that the peer needs just then.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     serve(Cluster::default()).await
 }

@@ -59,6 +59,12 @@ pub(crate) trait Sink: Send + Sync {
     /// The connection works.
     fn works(&self);
 
+    /// Whether there is work that can wait until there is nothing to be told.
+    fn is_behind(&self) -> bool;
+
+    /// Does it.
+    fn catch_up(&self);
+
     /// Something went wrong.
     fn failed(&self, trouble: &Trouble);
 

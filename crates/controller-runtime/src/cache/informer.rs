@@ -361,6 +361,14 @@ impl<K: Object> Sink for Informer<K> {
         self.status.send_if_modified(|status| status.trouble.take().is_some());
     }
 
+    fn is_behind(&self) -> bool {
+        self.shelf.is_behind()
+    }
+
+    fn catch_up(&self) {
+        self.shelf.catch_up();
+    }
+
     fn failed(&self, trouble: &Trouble) {
         self.shelf.count_failure();
         self.status.send_modify(|status| status.trouble = Some(trouble.clone()));

@@ -12,10 +12,11 @@ use super::{
     arrival::{Intake, Source},
     decode_error::DecodeError,
     hot::Hot,
+    inlet::Packable,
     meta::{Interner, Meta, RawMeta},
     pack::Packed,
     reads::{Readers, Reads},
-    shelf::{Core, Kept, Packable},
+    shelf::{Core, Kept},
     stats::{add, subtract},
 };
 use crate::{

@@ -28,6 +28,7 @@ mod hot;
 mod in_namespace;
 mod index;
 mod informer;
+mod inlet;
 mod items;
 mod lazy;
 mod list_watch;

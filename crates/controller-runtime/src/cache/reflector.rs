@@ -13,7 +13,10 @@ use kube::{
     },
 };
 use parking_lot::Mutex;
-use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
+use tokio::{
+    task::yield_now,
+    time::{Duration, Instant, sleep, sleep_until, timeout},
+};
 
 use super::{
     ResourceVersion, access,
@@ -178,6 +181,7 @@ impl Reflector<'_> {
         let (mut present, mut heard) = (from.is_some(), Instant::now());
         // Made once: to set an alarm anew for each event costs as much as to find the object in it.
         let (mut died, mut overdue) = (pin!(sleep_until(deadline)), pin!(self.overdue()));
+        let mut is_behind = false;
         loop {
             let chunk = tokio::select! {
                 biased;
@@ -197,6 +201,12 @@ impl Reflector<'_> {
                         WRITE_TOLD_WITHIN.as_secs()
                     )));
                 }
+                // When all others have had their turn, with what they have just been told above all.
+                () = yield_now(), if is_behind => {
+                    self.feed.each(|sink| sink.catch_up());
+                    is_behind = false;
+                    continue;
+                }
             };
             heard = Instant::now();
             self.feed.heard_of(&self.part);
@@ -207,6 +217,7 @@ impl Reflector<'_> {
                 self.take(&mut machine.lock(), line, &mut present)?;
                 *progressed = true;
             }
+            self.feed.each(|sink| is_behind |= sink.is_behind());
         }
     }
 

@@ -20,8 +20,11 @@ pub enum Retain {
     ///
     /// The second read of a state keeps it, or the first one if the state before it was read more than once. When there is too
     /// much, what was not read lately goes. Lists and indexes keep what they decode a second time, and only as long as there is
-    /// room: to go through all objects drives out none. The latest texts of objects that are read whenever they have changed stay
-    /// uncompressed, up to 4 MiB a kind.
+    /// room: to go through all objects drives out none.
+    ///
+    /// The latest texts of a kind are compressed when there is nothing else to do, so that neither a reconcile waits for that nor
+    /// what changes again at once pays for it: 512 KiB stay uncompressed, and 4 MiB of objects that are read whenever they have
+    /// changed.
     ///
     /// The estimate is the size of the Rust type and five bytes for each byte of text, up to a fifth too little.
     ///
@@ -29,7 +32,7 @@ pub enum Retain {
     Budget(usize),
     /// All decoded, and no text. For kinds of which most objects are read again and again.
     Decoded,
-    /// All as compressed text, each read decodes. For kinds that are read rarely.
+    /// All as compressed text, from the start; each read decodes. For kinds that are read rarely.
     Compact,
 }
 

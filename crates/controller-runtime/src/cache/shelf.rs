@@ -1,15 +1,13 @@
 //! How the objects of one kind are held.
 //!
-//! What comes over the wire is split ([`split`](super::split)): the metadata become a [`Meta`], the rest stays text. The first
-//! texts of a kind stay as they are. Once there are [`Gathering::ENOUGH`] of them, it is learnt what they have in common, and
-//! they and all that follow are compressed with that, but for the latest of those that are read whenever they have changed
-//! ([`recent`](super::recent)). A kind that stays small is never compressed, and a large text always, by itself.
+//! What comes over the wire is split ([`split`](super::split)): the metadata become a [`Meta`], the rest stays text, which is
+//! compressed sooner or later ([`inlet`](super::inlet)).
 
 use std::{
     marker::PhantomData,
     sync::{
         Arc, Weak,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -20,11 +18,11 @@ use super::{
     budget::{Budget, Place},
     decode_error::DecodeError,
     hot::{AnyHot, Hot},
+    inlet::Inlet,
     lazy::Lazy,
-    meta::{Interner, Meta},
-    pack::{Compressor, Dictionary, Expander, Packed, Wear},
+    meta::Meta,
+    pack::Expander,
     reads::{Readers, Reads},
-    recent::Recent,
     retain::Retain,
     stats::{Counters, Stats, add},
 };
@@ -41,6 +39,8 @@ pub(crate) fn hot_budget(bytes: usize) -> HotBudget {
 pub(crate) struct Shelf<K: Object> {
     core: Arc<Core>,
     inlet: Mutex<Inlet>,
+    /// Whether that has work to catch up with.
+    behind: AtomicBool,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -68,24 +68,12 @@ impl Holding {
 pub(super) struct Core {
     /// As messages name it.
     pub(super) resource: String,
-    holding: Holding,
+    pub(super) holding: Holding,
     pub(super) intake: Intake,
     pub(super) expander: Expander,
     pub(super) counters: Arc<Counters>,
     /// Dictionaries that texts are still compressed with.
-    dictionaries: Arc<AtomicUsize>,
-}
-
-/// What only the informer needs.
-struct Inlet {
-    interner: Interner,
-    /// The text of the object in hand.
-    text: Vec<u8>,
-    packing: Packing,
-    /// For texts so large that nothing need be learnt: none made yet, or none to be had.
-    alone: Option<Option<Arc<Dictionary>>>,
-    compressor: Compressor,
-    recent: Recent,
+    pub(super) dictionaries: Arc<AtomicUsize>,
 }
 
 /// What is held already where an object arrives.
@@ -101,12 +89,6 @@ pub(crate) enum Known<K: Object> {
     Nothing,
 }
 
-enum Packing {
-    /// Texts stay as they are until there are enough of them to learn from.
-    Gathering(Gathering),
-    With(Arc<Dictionary>, Wear),
-}
-
 impl<K: Object> Shelf<K> {
     /// For the objects of the kind that `info` says.
     pub(crate) fn new(info: &K::DynamicType, holding: Holding, intake: Intake) -> Self {
@@ -118,15 +100,12 @@ impl<K: Object> Shelf<K> {
             counters: Arc::default(),
             dictionaries: Arc::default(),
         };
-        let inlet = Inlet {
-            interner: Interner::default(),
-            text: Vec::new(),
-            packing: Packing::Gathering(Gathering::default()),
-            alone: None,
-            compressor: Compressor::default(),
-            recent: Recent::default(),
-        };
-        Self { core: Arc::new(core), inlet: Mutex::new(inlet), kind: PhantomData }
+        Self {
+            core: Arc::new(core),
+            inlet: Mutex::default(),
+            behind: AtomicBool::new(false),
+            kind: PhantomData,
+        }
     }
 
     /// Takes an object as it came over the wire.
@@ -179,7 +158,21 @@ impl<K: Object> Shelf<K> {
         };
         inlet.text.clear();
         split.keep(*managed_fields, &mut inlet.text);
-        Self::hold(&self.core, inlet, meta, reads)
+        let held = inlet.hold(meta, reads, &self.core);
+        self.behind.store(inlet.is_behind(), Relaxed);
+        held
+    }
+
+    /// Whether there is work that can wait until nothing else is to be done.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.behind.load(Relaxed)
+    }
+
+    /// Does it.
+    pub(crate) fn catch_up(&self) {
+        let inlet = &mut *self.inlet.lock();
+        inlet.catch_up(&self.core);
+        self.behind.store(inlet.is_behind(), Relaxed);
     }
 
     /// Holds an object whose text another state holds.
@@ -201,118 +194,6 @@ impl<K: Object> Shelf<K> {
     pub(crate) fn stats(&self) -> Stats {
         self.core.counters.read()
     }
-
-    fn hold(core: &Arc<Core>, inlet: &mut Inlet, meta: Meta, before: Reads) -> Option<Lazy<K>> {
-        let Inlet { text, packing, alone, compressor, recent, .. } = inlet;
-        let reads = before.of_next();
-        if matches!(core.holding, Holding::Decoded) {
-            return Lazy::warm(meta, text, core);
-        }
-        if text.len() >= Dictionary::LARGEST {
-            let packed = alone.get_or_insert_with(Dictionary::none).as_ref();
-            let packed = packed.and_then(|none| compressor.compress(text, none));
-            return Lazy::cold(meta, text, packed, reads, core);
-        }
-        match packing {
-            Packing::With(dictionary, wear) => {
-                let mut worn = false;
-                let mut pack = |text: &[u8]| {
-                    let packed = compressor.compress(text, dictionary);
-                    worn |= wear.took(text.len(), packed.as_ref().map_or(text.len(), Packed::len));
-                    packed
-                };
-                let held = if before.promise_one() && matches!(core.holding, Holding::Hot(_)) {
-                    let held = Lazy::cold(meta, text, None, reads, core)?;
-                    recent.keep(held.packable(), text.len());
-                    while let Some(state) = recent.too_old() {
-                        state.pack(&mut pack);
-                    }
-                    Some(held)
-                } else {
-                    Lazy::cold(meta, text, pack(text), reads, core)
-                };
-                // Beyond the bound the worn one is better than none.
-                if worn && core.dictionaries.load(Relaxed) < Core::DICTIONARIES {
-                    *packing = Packing::Gathering(Gathering::default());
-                }
-                held
-            }
-            Packing::Gathering(gathering) => {
-                let held: Lazy<K> = Lazy::cold(meta, text, None, reads, core)?;
-                if gathering.add(held.packable(), text.len()) {
-                    *packing = gathering.learn(core, compressor);
-                }
-                Some(held)
-            }
-        }
-    }
-}
-
-/// A state whose text may be compressed later on.
-pub(super) trait Packable: Send + Sync {
-    /// Replaces the text, if it is not compressed yet and `pack` makes it smaller.
-    fn pack(&self, pack: &mut dyn FnMut(&[u8]) -> Option<Packed>);
-
-    /// Shows the text, if it is not compressed.
-    fn plain(&self, read: &mut dyn FnMut(&[u8]));
-}
-
-/// The states whose texts are to be learnt from.
-pub(super) struct Gathering {
-    states: Vec<Weak<dyn Packable>>,
-    /// Of the texts that were added, and of those there were when it was last looked.
-    bytes: usize,
-    /// How many bytes make it worth a look which states are still there.
-    look_at: usize,
-}
-
-impl Default for Gathering {
-    fn default() -> Self {
-        Self { states: Vec::new(), bytes: 0, look_at: Self::ENOUGH }
-    }
-}
-
-impl Gathering {
-    /// How many bytes of text are learnt from, which takes some 50 ms. Kinds with less are not compressed.
-    pub(super) const ENOUGH: usize = 512 << 10;
-
-    /// Whether there are enough now.
-    fn add(&mut self, state: Weak<dyn Packable>, length: usize) -> bool {
-        self.states.push(state);
-        self.bytes += length;
-        if self.bytes < self.look_at {
-            return false;
-        }
-        // Those that have been replaced meanwhile do not count.
-        self.states.retain(|state| state.strong_count() > 0);
-        self.bytes = 0;
-        for state in self.states.iter().filter_map(Weak::upgrade) {
-            state.plain(&mut |text| self.bytes += text.len());
-        }
-        // Not at each one from now on: objects that come and go would be looked at again and again.
-        self.look_at = self.bytes + Self::ENOUGH / 2;
-        self.bytes >= Self::ENOUGH
-    }
-
-    /// Learns from the texts, and compresses them.
-    fn learn(&self, core: &Core, compressor: &mut Compressor) -> Packing {
-        let states: Vec<_> = self.states.iter().filter_map(Weak::upgrade).collect();
-        let (mut texts, mut lengths) = (Vec::new(), Vec::new());
-        for state in &states {
-            state.plain(&mut |text| {
-                lengths.push(text.len());
-                texts.extend_from_slice(text);
-            });
-        }
-        let Some(dictionary) = Dictionary::train(&texts, &lengths, &core.dictionaries) else {
-            return Packing::Gathering(Self::default());
-        };
-        add(&core.counters.trainings, 1);
-        for state in states {
-            state.pack(&mut |text| compressor.compress(text, &dictionary));
-        }
-        Packing::With(dictionary, Wear::new())
-    }
 }
 
 /// What became of a decoded object.
@@ -331,7 +212,7 @@ impl<K> Kept<K> {
 
 impl Core {
     /// How many dictionaries of a kind there are at most; each takes some 150 KiB.
-    const DICTIONARIES: usize = 4;
+    pub(super) const DICTIONARIES: usize = 4;
 
     /// What a byte of text takes decoded: measured with pods, which take most of all builtin kinds.
     const GROWTH: usize = 5;

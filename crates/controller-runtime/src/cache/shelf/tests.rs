@@ -6,7 +6,10 @@ use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::*;
+use super::{
+    super::{inlet::Gathering, recent::Recent},
+    *,
+};
 
 const LEAN: Intake = Intake { managed_fields: false, transform: None };
 const FULL: Intake = Intake { managed_fields: true, transform: None };
@@ -288,28 +291,54 @@ fn what_is_read_once_between_two_changes_is_not_kept() {
     assert_eq!(change_and_read(7, 0), (0, 0));
 }
 
-#[test]
-fn what_is_read_whenever_it_has_changed_is_not_compressed_unless_there_is_much_of_it() {
-    let shelf = shelf(Retain::default());
-    let take = |name: usize, version, reads| {
-        let text = alike(&name.to_string(), 1, version);
-        shelf.take_unless(&Arrival::new(&text), |_| Known::Other { reads }).expect("a key")
-    };
-    let mut held: Vec<_> = (0..6000).map(|name| take(name, 1, Reads::default())).collect();
-    let Stats { trainings, cold_bytes: compressed, .. } = shelf.stats();
-    assert_eq!(trainings, 1);
-    held[0] = take(0, 2, Reads::default());
-    assert!(shelf.stats().cold_bytes < compressed + 100, "nobody has read it");
-    held[0] = take(0, 3, Reads::each_time());
-    assert!(shelf.stats().cold_bytes > compressed + 1000, "it has been read");
+/// Takes a state of an object of some 4 KB.
+fn change(shelf: &Shelf<ConfigMap>, name: usize, version: u32, reads: Reads) -> Lazy<ConfigMap> {
+    let text = alike(&name.to_string(), 1, version);
+    shelf.take_unless(&Arrival::new(&text), |_| Known::Other { reads }).expect("a key")
+}
 
+#[test]
+fn the_latest_texts_are_not_compressed_and_of_those_that_are_always_read_more() {
+    let shelf = shelf(Retain::default());
+    let mut held: Vec<_> = (0..6000).map(|name| change(&shelf, name, 1, Reads::default())).collect();
+    let text = alike("1000", 1, 1).len();
+    let Stats { trainings, cold_bytes: once, .. } = shelf.stats();
+    assert_eq!(trainings, 1);
+    assert!(once > Recent::FRESH / 2 && once < 6000 * text / 10 + Recent::FRESH, "{once} bytes");
     for (name, held) in held.iter_mut().enumerate() {
-        *held = take(name, 4, Reads::each_time());
+        *held = change(&shelf, name, 2, Reads::default());
     }
-    let texts = 6000 * alike("1000", 1, 4).len();
-    let cold = shelf.stats().cold_bytes;
-    assert!(texts > 2 * Recent::ENOUGH && cold < compressed + Recent::ENOUGH, "{cold} of {texts} bytes");
-    assert!(held.iter().enumerate().all(|(name, held)| own(held) == format!("{name} 4")));
+    let again = shelf.stats().cold_bytes;
+    assert!(again < once + Recent::FRESH / 2, "nobody has read them: {again} and {once} bytes");
+    for (name, held) in held.iter_mut().enumerate() {
+        *held = change(&shelf, name, 3, Reads::each_time());
+    }
+    let always = shelf.stats().cold_bytes;
+    assert!(
+        6000 * text > 2 * Recent::READ && always > again + Recent::READ / 2,
+        "{always} and {again} bytes"
+    );
+    assert!(always < again + Recent::READ + Recent::FRESH, "{always} and {again} bytes");
+    assert!(held.iter().enumerate().all(|(name, held)| own(held) == format!("{name} 3")));
+}
+
+#[test]
+fn what_is_behind_is_caught_up_with() {
+    let shelf = shelf(Retain::default());
+    let held: Vec<_> = (0..1000).map(|name| change(&shelf, name, 1, Reads::default())).collect();
+    let mut last = change(&shelf, 0, 2, Reads::default());
+    let mut version = 2;
+    while !shelf.is_behind() {
+        version += 1;
+        last = change(&shelf, 0, version, Reads::default());
+    }
+    let before = shelf.stats().cold_bytes;
+    shelf.catch_up();
+    assert!(!shelf.is_behind());
+    let after = shelf.stats().cold_bytes;
+    assert_eq!(own(&last), format!("0 {version}"));
+    assert!(held.iter().enumerate().all(|(name, held)| own(held) == format!("{name} 1")));
+    assert!(after + (8 << 10) < before, "{after} after {before} bytes");
 }
 
 #[test]
