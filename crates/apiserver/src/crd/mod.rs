@@ -37,7 +37,7 @@ pub(crate) fn is_table(storage: &StorageKey) -> bool {
 pub(crate) fn after_write(server: &Server, storage: &StorageKey) {
     if !is_table(storage) {
         let waiting = server.registry().all().any(|served| {
-            served.storage() == storage && served.custom.as_ref().is_some_and(|custom| custom.terminating)
+            served.custom.as_ref().is_some_and(|custom| custom.terminating) && served.storage() == storage
         });
         if !waiting {
             return;
