@@ -8,7 +8,7 @@ use std::{
 use super::inlet::Packable;
 
 /// The latest texts, by the states that hold them. The oldest go when there are too many bytes, some at a time: to compress
-/// one after another takes a third of what it takes to compress one now and then.
+/// one after another costs less than one now and then, for which the processor's caches have forgotten the dictionary.
 pub(super) struct Recent {
     states: VecDeque<(Weak<dyn Packable>, usize)>,
     bytes: usize,
