@@ -23,6 +23,7 @@ use std::{
 
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 pub use self::{
@@ -103,10 +104,10 @@ impl<R: Request> Controller<R> {
         self.sources.run(&self.inbox, self.settings.cache_sync_timeout).await
     }
 
-    fn new_workers(&self, cx: &mut RunContext) -> Vec<Arc<Worker<R>>> {
+    fn new_workers(&self, cx: &mut RunContext, draining: CancellationToken) -> Vec<Arc<Worker<R>>> {
         let surroundings = Arc::new(Surroundings {
             recorder: cx.recorder.named(&self.inbox.controller),
-            draining: cx.draining().clone(),
+            draining,
             clock: cx.clock,
         });
         let worker = |_| {
@@ -153,21 +154,28 @@ impl<R: Request> Runnable for Arc<Controller<R>> {
         self.log.starting_workers(self.settings.max_concurrent_reconciles.get());
         // The set stops the workers when it is dropped, wherever this future stops.
         let mut tasks = JoinSet::new();
-        let workers = self.new_workers(&mut cx);
+        // Their own, because they also have to finish when the controller fails and nobody else drains.
+        let draining = cx.draining().child_token();
+        let workers = self.new_workers(&mut cx, draining.clone());
         for worker in &workers {
             tasks.spawn(Arc::clone(worker).into_future().in_current_span());
         }
         *self.workers.lock() = workers;
-        let result = tokio::select! {
+        let failure = tokio::select! {
             biased;
-            () = cx.aborted() => Ok(()),
-            () = cx.shutdown() => Ok(()),
-            error = &mut sources => Err(error),
-            Some(Err(panic)) = tasks.join_next() => Err(panic.into()),
+            () = cx.aborted() => None,
+            () = cx.shutdown() => None,
+            error = &mut sources => Some(error),
+            Some(Err(panic)) = tasks.join_next() => Some(panic.into()),
         };
         drop(sources);
-        if result.is_ok() {
-            self.log.waiting_for_workers();
+        match failure {
+            None => self.log.waiting_for_workers(),
+            Some(error) => {
+                // Said before the wait: what is in work may take its time, and the manager limits it.
+                cx.fail(error);
+                draining.cancel();
+            }
         }
         let drained = async { while tasks.join_next().await.is_some() {} };
         tokio::select! {
@@ -181,7 +189,7 @@ impl<R: Request> Runnable for Arc<Controller<R>> {
             worker.put_back();
         }
         self.log.workers_finished();
-        result
+        Ok(())
     }
 
     fn unfinished(&self) -> Vec<String> {

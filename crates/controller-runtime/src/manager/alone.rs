@@ -2,6 +2,7 @@
 
 use std::{future::Future, sync::Arc};
 
+use parking_lot::Mutex;
 use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -27,11 +28,16 @@ impl Manager {
         publishing.spawn(publisher.run(last_events.clone()).in_current_span());
 
         let draining = CancellationToken::new();
+        let failure = Arc::new(Mutex::new(None));
+        let failed = Arc::clone(&failure);
         let cx = RunContext {
             manager: self.downgrade(),
             draining: draining.clone(),
             aborting: CancellationToken::new(),
             ready: Arc::new(|| {}),
+            failed: Arc::new(move |error| {
+                failed.lock().get_or_insert(error);
+            }),
             transitions: None,
             recorder,
             rng,
@@ -52,6 +58,7 @@ impl Manager {
         if timeout(FLUSH, publishing.join_next()).await.is_err() {
             tracing::warn!("events that waited to be written were lost at the end of {}", runnable.name());
         }
-        ended.map_err(|error| own_or_named(error, &runnable.name()))
+        let failure = failure.lock().take().or(ended.err());
+        failure.map_or(Ok(()), |error| Err(own_or_named(error, &runnable.name())))
     }
 }

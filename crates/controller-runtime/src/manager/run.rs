@@ -11,7 +11,7 @@ use std::{
 
 use futures::FutureExt;
 use tokio::{
-    sync::watch,
+    sync::{mpsc, watch},
     task::JoinSet,
     time::{Instant, sleep_until, timeout},
 };
@@ -75,6 +75,7 @@ impl Manager {
             manager: &self,
             tasks: JoinSet::new(),
             tokens: BTreeMap::new(),
+            failures: mpsc::unbounded_channel(),
             election,
             recorder,
             rng,
@@ -108,6 +109,8 @@ struct Run<'m> {
     manager: &'m Manager,
     tasks: JoinSet<(Id, End)>,
     tokens: BTreeMap<Id, Tokens>,
+    /// What failed and has not ended yet: each runnable once in each of its starts.
+    failures: (mpsc::UnboundedSender<Failure>, mpsc::UnboundedReceiver<Failure>),
     election: Standing,
     recorder: Recorder,
     rng: fastrand::Rng,
@@ -127,6 +130,8 @@ struct Tokens {
     draining: CancellationToken,
     aborting: CancellationToken,
 }
+
+type Failure = (Id, BoxError);
 
 /// How a runnable ended.
 enum End {
@@ -160,6 +165,8 @@ impl Run<'_> {
                 biased;
                 () = &mut shutdown, if self.shutdown_began.is_none() => registry.step(Input::Shutdown),
                 leadership = changed(leadership) => self.led(&leadership),
+                // Before the ends, of which one may belong to it.
+                Some((id, error)) = self.failures.1.recv() => self.failed(id, error),
                 Some(ended) = self.tasks.join_next() => self.ended(ended),
                 () = registry.changed() => {}
                 Some(ended) = candidate.join_next() => self.election_ended(ended),
@@ -224,6 +231,7 @@ impl Run<'_> {
         let tokens = Tokens::default();
         // Weak: a runnable may keep its context, and the registry holds the runnable.
         let registry = Arc::downgrade(&self.manager.shared.registry);
+        let failures = self.failures.0.clone();
         let cx = RunContext {
             manager: self.manager.downgrade(),
             draining: tokens.draining.clone(),
@@ -232,6 +240,10 @@ impl Run<'_> {
                 if let Some(registry) = registry.upgrade() {
                     registry.step(Input::Ready(id));
                 }
+            }),
+            failed: Arc::new(move |error| {
+                // Nobody listens any more when the run is over.
+                let _ = failures.send((id, error));
             }),
             transitions: self.election.transitions(),
             recorder: self.recorder.clone(),
@@ -271,27 +283,42 @@ impl Run<'_> {
                 return registry.step(Input::Shutdown);
             }
         };
-        let told = self.tokens.remove(&id).is_some_and(|tokens| tokens.draining.is_cancelled());
-        let name = registry.entry(id).map(|entry| entry.name.to_string()).unwrap_or_default();
+        let name = self.name(id);
         let error = match end {
             End::Returned(Ok(())) | End::Aborted => None,
             End::Returned(Err(error)) => Some(own_or_named(error, &name)),
             End::Panicked(reason) => Some(Error::TaskEnded { task: name.clone(), reason }),
         };
-        // It may have failed because the lease was lost a moment ago, which is nobody's fault.
-        let lost = registry.group(id) == Some(Group::LeaderElected) && self.manager.shared.has_lost();
-        match error {
-            Some(error) if told || lost => {
-                tracing::warn!(runnable = name, "failed while it was being stopped: {error:?}");
-                registry.step(Input::Ended(id, Ok(())));
-            }
-            Some(error) => {
-                tracing::error!(runnable = name, "failed, so the manager stops: {error:?}");
-                self.fails(error);
-                registry.step(Input::Ended(id, Err(Failed)));
-            }
-            None => registry.step(Input::Ended(id, Ok(()))),
+        let failed = error.is_some_and(|error| self.counts(id, &name, error));
+        self.tokens.remove(&id);
+        registry.step(Input::Ended(id, if failed { Err(Failed) } else { Ok(()) }));
+    }
+
+    /// A controller has failed, and ends when what it has in work is done: within the time that a shutdown has.
+    fn failed(&mut self, id: Id, error: BoxError) {
+        let name = self.name(id);
+        let error = own_or_named(error, &name);
+        if self.counts(id, &name, error) {
+            self.manager.shared.registry.step(Input::Shutdown);
         }
+    }
+
+    /// Whether the failure of a runnable is one of the manager, which it then keeps: not if the runnable was being stopped.
+    fn counts(&mut self, id: Id, name: &str, error: Error) -> bool {
+        let told = self.tokens.get(&id).is_some_and(|tokens| tokens.draining.is_cancelled());
+        let led = self.manager.shared.registry.group(id) == Some(Group::LeaderElected);
+        // It may have failed because the lease was lost a moment ago, which is nobody's fault.
+        if told || (led && self.manager.shared.has_lost()) {
+            tracing::warn!(runnable = name, "failed while it was being stopped: {error:?}");
+            return false;
+        }
+        tracing::error!(runnable = name, "failed, so the manager stops: {error:?}");
+        self.fails(error);
+        true
+    }
+
+    fn name(&self, id: Id) -> String {
+        self.manager.shared.registry.entry(id).map(|entry| entry.name.to_string()).unwrap_or_default()
     }
 
     fn led(&self, leadership: &Leadership) {

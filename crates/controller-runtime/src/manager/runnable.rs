@@ -89,6 +89,7 @@ pub struct RunContext {
     pub(super) draining: CancellationToken,
     pub(super) aborting: CancellationToken,
     pub(super) ready: Arc<dyn Fn() + Send + Sync>,
+    pub(super) failed: Arc<dyn Fn(BoxError) + Send + Sync>,
     pub(super) transitions: Option<i32>,
     pub(crate) recorder: Recorder,
     pub(crate) rng: fastrand::Rng,
@@ -126,6 +127,11 @@ impl RunContext {
     #[must_use]
     pub fn recorder(&self, controller: &str) -> Recorder {
         self.recorder.named(controller)
+    }
+
+    /// Says that the runnable has failed, although it still has to end what it has begun. It returns without an error then.
+    pub(crate) fn fail(&self, error: BoxError) {
+        (self.failed)(error);
     }
 
     /// Cancelled when reconciles may begin no more.

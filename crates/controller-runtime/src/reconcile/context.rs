@@ -59,7 +59,7 @@ impl Context {
         &self.surroundings.recorder
     }
 
-    /// Becomes cancelled when the manager drains: a long reconcile may use it to finish early.
+    /// Becomes cancelled when the manager drains or the controller has failed: a long reconcile may use it to finish early.
     #[must_use]
     pub fn draining(&self) -> &CancellationToken {
         &self.surroundings.draining

@@ -14,6 +14,7 @@ mod client_requests;
 mod controller;
 mod events;
 mod explain;
+mod failures;
 mod fault_run;
 mod faults;
 mod go_defects;
