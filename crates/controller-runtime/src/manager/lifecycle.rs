@@ -199,6 +199,7 @@ impl Lifecycle {
             return Err(Running);
         }
         for member in self.members.values_mut() {
+            debug_assert!(!member.removed, "what was removed is forgotten with the run before");
             member.state = MemberState::Queued;
         }
         self.election = self.election.map(|_| Election::Waiting);
@@ -209,10 +210,14 @@ impl Lifecycle {
         Ok(effects)
     }
 
-    /// The run ended, however it did.
+    /// The run ended, however it did: nothing of it is left.
     pub(super) fn stop(&mut self) {
         self.phase = Phase::Stopped;
+        self.election = self.election.map(|_| Election::Over);
         self.members.retain(|_, member| !member.removed);
+        for member in self.members.values_mut() {
+            member.state = MemberState::Ended;
+        }
     }
 
     pub(super) fn step(&mut self, input: Input) -> Vec<Effect> {

@@ -13,7 +13,7 @@ use controller_runtime::{
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube_envtest::Environment;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::{
     faults::{Fault, faulty},
@@ -391,6 +391,21 @@ async fn a_controller_added_to_a_running_manager_works_and_can_be_removed() {
         .expect("the name is free again");
     settle().await;
     assert_eq!(again.names(), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_removed_after_a_dropped_run_is_gone_from_the_next() {
+    let (env, notes) = (environment().await, Arc::<Mutex<Vec<_>>>::default());
+    let manager = manager(&env);
+    manager.add(Noted::new("stays", &notes)).unwrap();
+    let goes = manager.add(Noted::new("goes", &notes)).unwrap();
+    drop(Running::start(manager.clone()).await);
+    settle().await;
+    timeout(Duration::from_secs(60), goes.remove()).await.expect("nothing of it is left to wait for");
+    notes.lock().unwrap().clear();
+    let _running = Running::start(manager).await;
+    settle().await;
+    assert_eq!(*notes.lock().unwrap(), ["stays starts"]);
 }
 
 #[tokio::test(start_paused = true)]

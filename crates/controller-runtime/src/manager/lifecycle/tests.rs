@@ -20,10 +20,14 @@ struct World {
     failures: u8,
     losses: u8,
     removals: u8,
+    /// What was removed.
+    removed: BTreeSet<Id>,
+    /// How many runs may follow the first one.
+    runs: u8,
 }
 
 impl World {
-    fn new(elects: bool, before: &[Group], later: &[Group]) -> Self {
+    fn new(elects: bool, before: &[Group], later: &[Group], runs: u8) -> Self {
         let mut world = Self {
             lifecycle: Lifecycle::new(elects),
             groups: BTreeMap::new(),
@@ -39,6 +43,8 @@ impl World {
             failures: 1,
             losses: 2,
             removals: 1,
+            removed: BTreeSet::new(),
+            runs,
         };
         for group in before {
             world.add(*group);
@@ -60,6 +66,18 @@ impl World {
                 let effects = world.lifecycle.run().expect("it does not run yet");
                 world.carry_out(effects);
             });
+        }
+        if self.runs > 0 {
+            if state == State::Stopped {
+                try_it(&|world| {
+                    world.runs -= 1;
+                    (world.shut_down, world.aborted) = (false, false);
+                    let effects = world.lifecycle.run().expect("it does not run any more");
+                    world.carry_out(effects);
+                });
+            } else if state != State::Built {
+                try_it(&World::drop_run);
+            }
         }
         if let Some(group) = self.adds.last().copied() {
             try_it(&|world| {
@@ -103,6 +121,7 @@ impl World {
             for id in self.groups.keys().copied() {
                 try_it(&|world| {
                     world.removals -= 1;
+                    world.removed.insert(id);
                     world.step(Input::Remove(id));
                 });
             }
@@ -123,7 +142,7 @@ impl World {
         }
         if self.stepping_down {
             try_it(&|world| {
-                world.stepping_down = false;
+                (world.leads, world.stepping_down) = (false, false);
                 world.step(Input::ElectionOver);
             });
         }
@@ -147,6 +166,15 @@ impl World {
         self.step(Input::Ended(id, result));
     }
 
+    /// The run is dropped where it stands, and with it all that it has started.
+    fn drop_run(&mut self) {
+        self.lifecycle.stop();
+        self.running.clear();
+        self.told.clear();
+        (self.leads, self.stands, self.stepping_down) = (false, false, false);
+        self.shut_down = true;
+    }
+
     fn step(&mut self, input: Input) {
         let effects = self.lifecycle.step(input);
         self.carry_out(effects);
@@ -164,6 +192,7 @@ impl World {
                         *self.groups.entry(id).or_insert_with(|| self.lifecycle.group(id).expect("known"));
                     assert!(self.running.insert(id), "started once");
                     assert!(!self.shut_down, "nothing starts after the stop");
+                    assert!(!self.removed.contains(&id), "what was removed never starts again");
                     if group == Group::LeaderElected && self.lifecycle.election.is_some() {
                         assert!(self.leads, "leads first");
                     }
@@ -218,9 +247,9 @@ fn explore(world: World) -> usize {
         }
         if world.lifecycle.state() == State::Stopped {
             assert!(world.running.is_empty(), "stopped means that nothing runs");
-            continue;
-        }
-        if world.shut_down {
+            let mut removed = world.removed.iter();
+            assert_eq!(removed.find(|id| world.lifecycle.group(**id).is_some()), None, "removed and known");
+        } else if world.shut_down {
             assert_ends(&world);
         }
         open.extend(world.moves());
@@ -247,7 +276,7 @@ fn assert_ends(world: &World) {
 #[test]
 fn groups_behave_under_every_interleaving() {
     use Group::*;
-    let states = explore(World::new(false, &[Caches, LeaderElected], &[Others, LeaderElected]));
+    let states = explore(World::new(false, &[Caches, LeaderElected], &[Others, LeaderElected], 0));
     println!("without election: {states} states");
     assert!(states > 1000, "{states}");
 }
@@ -255,9 +284,20 @@ fn groups_behave_under_every_interleaving() {
 #[test]
 fn elections_behave_under_every_interleaving() {
     use Group::*;
-    let states = explore(World::new(true, &[Caches, LeaderElected], &[LeaderElected]));
+    let states = explore(World::new(true, &[Caches, LeaderElected], &[LeaderElected], 0));
     println!("with election: {states} states");
     assert!(states > 1000, "{states}");
+}
+
+/// A run may end in order, be given up or be dropped; what is removed meanwhile or afterwards is gone in the next.
+#[test]
+fn runs_follow_each_other_under_every_interleaving() {
+    use Group::*;
+    for elects in [false, true] {
+        let states = explore(World::new(elects, &[Caches, LeaderElected], &[], 1));
+        println!("two runs, election {elects}: {states} states");
+        assert!(states > 400, "{states}");
+    }
 }
 
 #[test]
