@@ -44,6 +44,8 @@ pub(super) struct Registry {
 
 struct Inner {
     lifecycle: Lifecycle,
+    /// Whether a run is there, which may have an end to come when the lifecycle has stopped.
+    runs: bool,
     entries: BTreeMap<Id, Entry>,
     /// The names of controllers that somebody else runs.
     reserved: Vec<Arc<str>>,
@@ -69,7 +71,13 @@ impl Drop for ReservedName {
 impl Registry {
     pub(super) fn new(with_election: bool) -> Self {
         let lifecycle = Lifecycle::new(with_election);
-        let inner = Inner { lifecycle, entries: BTreeMap::new(), reserved: Vec::new(), effects: Vec::new() };
+        let inner = Inner {
+            lifecycle,
+            runs: false,
+            entries: BTreeMap::new(),
+            reserved: Vec::new(),
+            effects: Vec::new(),
+        };
         Self { inner: Mutex::new(inner), changed: Notify::new(), entries: watch::Sender::new(0) }
     }
 
@@ -107,9 +115,14 @@ impl Registry {
         Ok(ReservedName { name, registry: Arc::clone(self) })
     }
 
+    /// Begins a run, which is there until [`Registry::stop`].
     pub(super) fn run(&self) -> Result<(), Running> {
         let mut inner = self.inner.lock();
+        if inner.runs {
+            return Err(Running);
+        }
         inner.effects = inner.lifecycle.run()?;
+        inner.runs = true;
         Ok(())
     }
 
@@ -127,6 +140,7 @@ impl Registry {
     pub(super) fn stop(&self) {
         let mut inner = self.inner.lock();
         inner.lifecycle.stop();
+        inner.runs = false;
         inner.effects.clear();
         let entries = inner.forget_removed();
         drop(inner);

@@ -151,10 +151,10 @@ impl Run<'_> {
         let registry = &self.manager.shared.registry;
         loop {
             self.carry_out(registry.take_effects());
-            self.manager.shared.publish_state();
             if registry.state() == State::Stopped {
-                break;
+                break; // published when the run is over
             }
+            self.manager.shared.publish_state();
             if registry.is_shutting_down() {
                 self.shutdown_began.get_or_insert_with(Instant::now);
             }

@@ -408,6 +408,39 @@ async fn what_is_removed_after_a_dropped_run_is_gone_from_the_next() {
     assert_eq!(*notes.lock().unwrap(), ["stays starts"]);
 }
 
+/// Asks for an event to be written, and ends.
+struct Records;
+
+impl Runnable for Records {
+    async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
+        cx.recorder("test").normal(&widget("a", 1), "Fine", "Look", "nothing new");
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_begins_when_the_one_before_has_stopped_is_not_ended_by_it() {
+    let env = environment().await;
+    // What is written last takes as long as it may.
+    let client =
+        faulty(env.client(), |seen| if seen.is_about("/events") { Fault::Hang } else { Fault::Pass });
+    let manager = Manager::new(client, Options::new("test").seed(1));
+    manager.add(Records).unwrap();
+    let mut state = manager.state();
+    let first = Running::start(manager.clone()).await;
+    settle().await;
+    let (stopped, second) = tokio::join!(first.stop(), async {
+        state.wait_for(|state| *state == State::Stopped).await.unwrap();
+        Running::start(manager.clone()).await
+    });
+    stopped.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(*state.borrow(), State::Ready);
+    let late = manager.add(Noted::new("late", &Arc::default()));
+    late.expect("the second run goes on");
+    second.stop().await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn removing_a_controller_waits_for_its_running_reconcile() {
     let env = environment().await;
