@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 
 use super::{
@@ -130,9 +130,7 @@ impl Registry {
         let mut inner = self.inner.lock();
         let effects = inner.lifecycle.step(input);
         inner.effects.extend(effects);
-        let entries = inner.forget_removed();
-        drop(inner);
-        self.entries.send_replace(entries);
+        self.forget_removed(inner);
         self.changed.notify_one();
     }
 
@@ -142,9 +140,17 @@ impl Registry {
         inner.lifecycle.stop();
         inner.runs = false;
         inner.effects.clear();
-        let entries = inner.forget_removed();
+        self.forget_removed(inner);
+    }
+
+    fn forget_removed(&self, mut inner: MutexGuard<'_, Inner>) {
+        let Inner { lifecycle, entries, .. } = &mut *inner;
+        let removed: Vec<_> = entries.extract_if(.., |id, _| lifecycle.group(*id).is_none()).collect();
+        let left = entries.len();
         drop(inner);
-        self.entries.send_replace(entries);
+        // Unlocked: a runnable may own what locks when it goes.
+        drop(removed);
+        self.entries.send_replace(left);
     }
 
     pub(super) fn take_effects(&self) -> Vec<Effect> {
@@ -196,12 +202,5 @@ impl Inner {
             return Err(AddError::DuplicateName { name: name.to_owned() });
         }
         Ok(())
-    }
-
-    /// Returns how many are left.
-    fn forget_removed(&mut self) -> usize {
-        let Self { lifecycle, entries, .. } = self;
-        entries.retain(|id, _| lifecycle.group(*id).is_some());
-        entries.len()
     }
 }

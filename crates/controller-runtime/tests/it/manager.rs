@@ -442,6 +442,32 @@ async fn a_run_that_begins_when_the_one_before_has_stopped_is_not_ended_by_it() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_runnable_that_is_removed_may_own_a_controller_of_the_same_manager() {
+    struct Owns {
+        _controller: controller::Unmanaged<ObjectKey<Widget>>,
+    }
+    impl Runnable for Owns {
+        async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
+            cx.shutdown().await;
+            Ok(())
+        }
+    }
+    let env = environment().await;
+    let manager = manager(&env);
+    let own = || Builder::managed_by(&manager).for_kind::<Widget>().complete_unmanaged(Notes::done());
+    let handle = manager.add(Owns { _controller: own().unwrap() }).unwrap();
+    // In a thread of its own, because what it may not do is lock the manager for good.
+    let (ends, ended) = std::sync::mpsc::channel();
+    let runtime = tokio::runtime::Handle::current();
+    std::thread::spawn(move || {
+        runtime.block_on(handle.remove());
+        let _ = ends.send(());
+    });
+    ended.recv_timeout(Duration::from_secs(10)).expect("it is removed");
+    own().expect("the name is free again");
+}
+
+#[tokio::test(start_paused = true)]
 async fn removing_a_controller_waits_for_its_running_reconcile() {
     let env = environment().await;
     Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
