@@ -114,6 +114,30 @@ async fn each_failure_is_one_line_with_the_fields_of_go_and_an_id_of_its_own() {
     assert_eq!(lines("reconciling").len(), 3);
 }
 
+/// Row 4 of the table of outcomes.
+#[tokio::test(start_paused = true)]
+async fn a_panic_that_is_not_recovered_is_counted_and_told_before_it_goes_on() {
+    let (env, manager) = start().await;
+    let panics = |_: ObjectKey<Lease>, _| async { panic!("a bug") };
+    Builder::managed_by(&manager)
+        .for_kind::<Lease>()
+        .with_options(Options::default().recover_panic(false))
+        .complete(reconcile::from_fn(panics))
+        .unwrap();
+    create_lease(&env).await;
+    manager.clone().run(std::future::pending()).await.unwrap_err();
+    let told: Vec<_> = lines("Observed a panic").iter().map(|line| without_id(line)).collect();
+    let [line] = &told[..] else { panic!("one line: {told:?}") };
+    let expected = "INFO reconcile{controller=\"lease\" controllerGroup=\"coordination.k8s.io\" controllerKind=\"Lease\" \
+                    namespace=\"default\" name=\"a\" attempt=0}: Observed a panic in reconciler: a bug, at ";
+    assert!(line.starts_with(expected) && line.contains("logging.rs:"), "{line}");
+    let metrics = manager.metrics().encode();
+    for (family, value) in [("reconcile_panics_total", 1), ("reconcile_errors_total", 0), ("active_workers", 0)] {
+        let sample = format!("controller_runtime_{family}{{controller=\"lease\"}} {value}\n");
+        assert!(metrics.contains(&sample), "{sample} is not in {metrics}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_stop_says_what_it_waits_for_in_the_order_of_the_groups() {
     let (_env, manager) = start().await;

@@ -118,6 +118,11 @@ impl<K: Object> Log<ObjectKey<K>> {
     }
 }
 
+/// Says that a reconcile panicked and takes its controller with it, within its span.
+pub(super) fn observed_panic(text: &str) {
+    tracing::info!("Observed a panic in reconciler: {text}");
+}
+
 /// Says how a reconcile ended, within its span.
 pub(super) fn outcome(outcome: &Outcome, retry: Duration) {
     match outcome {

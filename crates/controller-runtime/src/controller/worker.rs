@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     metrics::ControllerMetrics,
-    reconcile::{Context, Outcome, Request, Surroundings, recovered, settle},
+    reconcile::{Context, Outcome, Request, Surroundings, caught, settle},
 };
 
 /// A reconcile that keeps its thread for longer is worth another thread's waking up.
@@ -128,9 +128,7 @@ impl<R: Request> Worker<R> {
 
     async fn attempt(&self, request: &R, cx: &Context) -> Outcome {
         // Called within the future, so that a reconciler that panics before its first `.await` is recovered too.
-        let reconcile = async { self.reconciler.reconcile(request, cx).await };
-        let reconcile =
-            async { if self.recover_panic { recovered(reconcile).await } else { Ok(reconcile.await) } };
+        let reconcile = caught(async { self.reconciler.reconcile(request, cx).await });
         let returned = match self.timeout {
             None => reconcile.await,
             Some(limit) => match tokio::time::timeout(limit, reconcile).await {
@@ -140,7 +138,13 @@ impl<R: Request> Worker<R> {
         };
         match returned {
             Ok(result) => Outcome::Returned(result),
-            Err(panic) => Outcome::Panicked(panic),
+            Err(panic) if self.recover_panic => Outcome::Panicked(panic.text),
+            Err(panic) => {
+                // It has no outcome: the controller fails with it.
+                self.metrics.panicked();
+                log::observed_panic(&panic.text);
+                panic.resume()
+            }
         }
     }
 }

@@ -131,6 +131,11 @@ impl ControllerMetrics {
         Measured { metrics: self }
     }
 
+    /// A reconcile panicked.
+    pub(crate) fn panicked(&self) {
+        self.panics.inc();
+    }
+
     fn count(&self, outcome: &Outcome, took: Duration) {
         self.time.observe(took.as_secs_f64());
         match outcome {
@@ -147,9 +152,7 @@ impl ControllerMetrics {
                     self.terminal_errors.inc();
                 }
             }
-            Outcome::Panicked(_) => {
-                self.panics.inc();
-            }
+            Outcome::Panicked(_) => self.panicked(),
             Outcome::TimedOut => {
                 self.timeouts.inc();
             }

@@ -23,7 +23,7 @@ pub(crate) use self::{
     action::Next,
     context::Surroundings,
     outcome::{Outcome, settle},
-    panics::{panic_message, recovered},
+    panics::{caught, panic_message, recovered},
 };
 
 /// What a reconcile is about: any value that can be a key of the queue.

@@ -15,10 +15,29 @@ use std::{
     task::Poll,
 };
 
-/// The output of `future`, or what its panic said and where: `no luck, at src/main.rs:7:5`.
+/// A panic that was caught.
+pub(crate) struct Panic {
+    /// What it said and where: `no luck, at src/main.rs:7:5`.
+    pub(crate) text: String,
+    payload: Box<dyn Any + Send>,
+}
+
+impl Panic {
+    /// Lets it go on as if nobody had caught it.
+    pub(crate) fn resume(self) -> ! {
+        panic::resume_unwind(self.payload)
+    }
+}
+
+/// The output of `future`, or what its panic said and where.
 ///
 /// The future is not polled again after a panic.
 pub(crate) async fn recovered<F: Future>(future: F) -> Result<F::Output, String> {
+    caught(future).await.map_err(|panic| panic.text)
+}
+
+/// The output of `future`, or its panic, which may go on.
+pub(crate) async fn caught<F: Future>(future: F) -> Result<F::Output, Panic> {
     let mut future = pin!(future);
     poll_fn(|cx| {
         // A future may go on in another thread at each poll.
@@ -26,7 +45,7 @@ pub(crate) async fn recovered<F: Future>(future: F) -> Result<F::Output, String>
         match panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
             Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
-            Err(panic) => Poll::Ready(Err(watch.describe(&*panic))),
+            Err(payload) => Poll::Ready(Err(Panic { text: watch.describe(&*payload), payload })),
         }
     })
     .await

@@ -30,7 +30,7 @@
 //! | 18. values of the context do not reach runnables | `a_span_around_the_run_is_around_all_that_is_logged_in_it` |
 //! | A13. thirteen failures and a success | `thirteen_failures_and_a_success_take_41_seconds_and_are_counted` |
 //! | A14. a key that always fails | `one_that_always_fails_does_not_hold_up_the_others` |
-//! | A15. the table of outcomes | `success_forgets_and_does_not_come_back`, `requeue_after_forgets_and_waits_exactly`, `requeue_and_failures_back_off_further`, `outcomes_are_counted_as_in_go` |
+//! | A15. the table of outcomes | `success_forgets_and_does_not_come_back`, `requeue_after_forgets_and_waits_exactly`, `requeue_and_failures_back_off_further`, `outcomes_are_counted_as_in_go`, `a_panic_that_is_not_recovered_is_counted_and_told_before_it_goes_on` |
 //! | A16. new objects | `new_objects_are_never_delayed` |
 //! | A17. requeue after 30 s | `requeue_after_comes_back_exactly_then` |
 //! | A20. defaults | `one_worker_by_default_and_as_many_as_asked_for`, `caches_may_take_two_minutes_unless_told_otherwise`, `a_controller_added_to_a_running_manager_works_and_can_be_removed` |
