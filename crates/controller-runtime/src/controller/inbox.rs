@@ -88,6 +88,11 @@ impl<R: Request> Inbox<R> {
         self.enqueue(Class::AsSaid).add_with(request, how);
     }
 
+    /// Puts a request into the queue because its last run asks for it.
+    pub(crate) fn add_again(&self, request: &R, how: AddOptions) {
+        self.enqueue(Class::AsSaid).add_with(request.clone(), how);
+    }
+
     fn enqueue(&self, class: Class) -> Enqueue<'_, R> {
         Enqueue::to(&self.queue).in_class(if self.classes { class } else { Class::One })
     }
@@ -179,6 +184,8 @@ mod tests {
         let listed = Event::Create { object: map("1"), in_initial_list: true };
         assert_eq!(told(&listed, &inbox).0, Priority::Normal);
         inbox.add(&Arc::from("x"), listed.key(), AddOptions::default().priority(Priority::High));
+        assert_eq!(inbox.queue.snapshot().next().expect("a request").priority, Priority::Normal);
+        inbox.add_again(&listed.key(), AddOptions::default().priority(Priority::High));
         assert_eq!(inbox.queue.snapshot().next().expect("a request").priority, Priority::Normal);
     }
 

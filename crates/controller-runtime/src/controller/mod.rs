@@ -88,7 +88,8 @@ impl<R: Request> Controller<R> {
             sources: Arc::new(Sources::new(sources)),
             log: Arc::new(log.in_span(make_span)),
             metrics: metrics.controller(&name, settings.max_concurrent_reconciles.get()),
-            _queue_metrics: metrics.queue_gauges(&name, move || watched.gauges()),
+            _queue_metrics: metrics
+                .queue_gauges(&name, settings.use_priority_queue, move || watched.gauges()),
             inbox: Inbox::new(&name, queue, filters, settings.use_priority_queue),
             workers: Mutex::default(),
             settings,

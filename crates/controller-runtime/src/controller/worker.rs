@@ -115,7 +115,7 @@ impl<R: Request> Worker<R> {
             let ended = Instant::now();
             let took = ended - began;
             measured.end(&outcome, took);
-            settle(queue, request, item.priority(), &outcome);
+            settle(&self.inbox, request, item.priority(), &outcome);
             let retry = if outcome.is_done() { None } else { queue.when(request) };
             let retry = retry.map(|waiting| waiting.until.saturating_duration_since(ended));
             log::outcome(&outcome, retry.unwrap_or_default());

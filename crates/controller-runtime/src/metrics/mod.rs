@@ -27,7 +27,8 @@
 //! | `controller_runtime_event_to_reconcile_seconds` | histogram: controller; from the first event that asks for a reconcile until that begins; not in Go |
 //!
 //! The label `priority` has Go's numbers: `0` for what happened, `-100` for the initial list; `100` is what Go's users
-//! choose for more.
+//! choose for more. It is empty where the controller has no
+//! [classes](crate::controller::Options::use_priority_queue).
 //!
 //! # What is not here
 //!
@@ -128,13 +129,14 @@ impl Metrics {
         self.inner.queues.of(controller)
     }
 
-    /// Shows the gauges of a controller's queue until what is returned is dropped.
+    /// Shows the gauges of a controller's queue, of each class or of all together, until what is returned is dropped.
     pub(crate) fn queue_gauges(
         &self,
         controller: &str,
+        classes: bool,
         gauges: impl Fn() -> kube_workqueue::Gauges + Send + Sync + 'static,
     ) -> QueueGauges {
-        self.inner.queues.show(controller, gauges)
+        self.inner.queues.show(controller, classes, gauges)
     }
 
     /// Adds histograms of the requests to the API server: `rest_client_request_duration_seconds`,

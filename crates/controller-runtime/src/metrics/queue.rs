@@ -28,17 +28,25 @@ pub(super) struct QueueFamilies {
 /// The queues whose gauges are shown, by controller and a number: names need not be unique.
 #[derive(Default)]
 struct Shown {
-    queues: Mutex<BTreeMap<(String, u64), Look>>,
+    queues: Mutex<BTreeMap<(String, u64), Queue>>,
+}
+
+/// A queue as its gauges know it.
+struct Queue {
+    /// Whether some of its keys go before others.
+    classes: bool,
+    look: Box<dyn Fn() -> Gauges + Send + Sync>,
 }
 
 impl Shown {
-    /// What they tell, by controller. Those of one name cannot be told apart: they are one.
-    fn look(&self) -> BTreeMap<String, Gauges> {
-        let mut all: BTreeMap<String, Gauges> = BTreeMap::new();
-        for ((controller, _), look) in &*self.queues.lock() {
-            let gauges = look();
+    /// What they tell, by controller, and whether by class. Those of one name cannot be told apart: they are one.
+    fn look(&self) -> BTreeMap<String, (bool, Gauges)> {
+        let mut all: BTreeMap<String, (bool, Gauges)> = BTreeMap::new();
+        for ((controller, _), queue) in &*self.queues.lock() {
+            let gauges = (queue.look)();
             match all.get_mut(controller) {
-                Some(others) => {
+                Some((classes, others)) => {
+                    *classes |= queue.classes;
                     for (depth, more) in others.depth.iter_mut().zip(gauges.depth) {
                         *depth += more;
                     }
@@ -46,15 +54,13 @@ impl Shown {
                     others.longest_running = others.longest_running.max(gauges.longest_running);
                 }
                 None => {
-                    all.insert(controller.clone(), gauges);
+                    all.insert(controller.clone(), (queue.classes, gauges));
                 }
             }
         }
         all
     }
 }
-
-type Look = Box<dyn Fn() -> Gauges + Send + Sync>;
 
 impl QueueFamilies {
     pub(super) fn register(registry: &mut Registry) -> Self {
@@ -94,20 +100,22 @@ impl QueueFamilies {
 
     pub(super) fn longest_running(&self) -> Option<(String, Duration)> {
         let queues = self.shown.queues.lock();
-        let running =
-            queues.iter().map(|((controller, _), look)| (controller.clone(), look().longest_running));
+        let running = queues
+            .iter()
+            .map(|((controller, _), queue)| (controller.clone(), (queue.look)().longest_running));
         running.max_by_key(|(_, running)| *running)
     }
 
     pub(super) fn show(
         &self,
         controller: &str,
+        classes: bool,
         look: impl Fn() -> Gauges + Send + Sync + 'static,
     ) -> QueueGauges {
         let mut queues = self.shown.queues.lock();
         let number = queues.keys().map(|(_, number)| number + 1).max().unwrap_or_default();
         let key = (controller.to_owned(), number);
-        queues.insert(key.clone(), Box::new(look));
+        queues.insert(key.clone(), Queue { classes, look: Box::new(look) });
         QueueGauges { shown: Arc::downgrade(&self.shown), key }
     }
 }
@@ -157,26 +165,32 @@ struct QueueCollector(Arc<Shown>);
 
 impl Collector for QueueCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let gauges: Vec<_> =
-            self.0.look().into_iter().map(|(controller, gauges)| (labels(&controller), gauges)).collect();
-        if gauges.is_empty() {
+        let queues: Vec<_> =
+            self.0.look().into_iter().map(|(controller, queue)| (labels(&controller), queue)).collect();
+        if queues.is_empty() {
             return Ok(());
         }
         let help = "Keys that are ready to be processed";
         let mut depth = encoder.encode_descriptor("workqueue_depth", help, None, MetricType::Gauge)?;
-        for (labels, gauges) in &gauges {
-            for (priority, keys) in Priority::ALL.into_iter().zip(gauges.depth) {
+        for (labels, (classes, gauges)) in &queues {
+            let mut show = |priority: &str, keys: usize| {
                 let mut labels = labels.clone();
-                labels.push(("priority", number(priority).to_owned()));
+                labels.push(("priority", priority.to_owned()));
                 let keys = i64::try_from(keys).unwrap_or(i64::MAX);
-                ConstGauge::new(keys).encode(depth.encode_family(&labels)?)?;
+                ConstGauge::new(keys).encode(depth.encode_family(&labels)?)
+            };
+            if *classes {
+                let mut all = Priority::ALL.into_iter().zip(gauges.depth);
+                all.try_for_each(|(priority, keys)| show(number(priority), keys))?;
+            } else {
+                show("", gauges.depth.iter().sum())?;
             }
         }
         let unfinished = "The sum of the times for which keys have been processed that are not done";
         let longest = "How long the key that has been processed for longest has been so";
         let mut seconds = |name, help, value: fn(&Gauges) -> Duration| {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            gauges.iter().try_for_each(|(labels, gauges)| {
+            queues.iter().try_for_each(|(labels, (_, gauges))| {
                 ConstGauge::new(value(gauges).as_secs_f64()).encode(family.encode_family(labels)?)
             })
         };

@@ -66,7 +66,7 @@ fn metrics() -> (Metrics, ControllerMetrics, QueueGauges) {
     let metrics = Metrics::default();
     let controller = metrics.controller("web", 4);
     let _queue = metrics.queue("web");
-    let gauges = metrics.queue_gauges("web", kube_workqueue::Gauges::default);
+    let gauges = metrics.queue_gauges("web", true, kube_workqueue::Gauges::default);
     let _election = metrics.election("lease");
     metrics.register_rest_client_metrics();
     let client = metrics.rest_client();
@@ -183,6 +183,20 @@ fn a_reconcile_that_is_dropped_is_no_longer_active_and_has_no_outcome() {
     let text = metrics.encode();
     assert!(text.contains("active_workers{controller=\"web\"} 0\n"));
     assert!(text.contains("reconcile_time_seconds_count{controller=\"web\"} 0\n"));
+}
+
+#[test]
+fn a_queue_without_classes_shows_one_depth_of_no_priority_as_in_go() {
+    let metrics = Metrics::default();
+    let gauges = || {
+        let mut gauges = kube_workqueue::Gauges::default();
+        gauges.depth = [1, 2, 4];
+        gauges
+    };
+    let _shown = metrics.queue_gauges("web", false, gauges);
+    let text = metrics.encode();
+    let depths: Vec<_> = text.lines().filter(|line| line.starts_with("workqueue_depth{")).collect();
+    assert_eq!(depths, ["workqueue_depth{name=\"web\",controller=\"web\",priority=\"\"} 7"]);
 }
 
 #[test]

@@ -37,7 +37,8 @@ impl Action {
     }
 
     /// The next run that this asks for is of class `priority`. Default: the class of the run that ends, but not below
-    /// normal. No effect on [`Action::done`].
+    /// normal. No effect on [`Action::done`], and where the controller has no
+    /// [classes](crate::controller::Options::use_priority_queue).
     pub const fn with_priority(mut self, priority: Priority) -> Self {
         self.priority = Some(priority);
         self

@@ -1,8 +1,9 @@
 //! What becomes of a request after its reconcile: the outcome table.
 
-use kube_workqueue::{AddOptions, Priority, Queue};
+use kube_workqueue::{AddOptions, Priority};
 
 use super::{Action, Error, Next, Request};
+use crate::controller::Inbox;
 
 /// How a reconcile ended.
 #[derive(Debug)]
@@ -22,16 +23,17 @@ impl Outcome {
     }
 }
 
-/// Tells the queue what the outcome of a run in class `ran_as` asks for.
+/// Tells the queue of `inbox` what the outcome of a run in class `ran_as` asks for.
 ///
 /// The request is still held by the worker, so whatever is added here is handed out after it is done.
 ///
 /// Differs from controller-runtime in two points. A terminal error forgets the failures before it, where Go keeps their
 /// count (and its map entry) for good. And what a run asks for is real work, of normal class at least, unless the action
 /// names another: in Go an object of the initial list stays behind all others through every retry.
-pub(crate) fn settle<R: Request>(queue: &Queue<R>, request: &R, ran_as: Priority, outcome: &Outcome) {
+pub(crate) fn settle<R: Request>(inbox: &Inbox<R>, request: &R, ran_as: Priority, outcome: &Outcome) {
+    let queue = &inbox.queue;
     let add = |priority: Option<Priority>, how: AddOptions| {
-        queue.add_with(request.clone(), how.priority(priority.unwrap_or(ran_as.max(Priority::Normal))));
+        inbox.add_again(request, how.priority(priority.unwrap_or(ran_as.max(Priority::Normal))));
     };
     match outcome {
         Outcome::Returned(Ok(Action { next: Next::Done, .. })) => queue.forget(request),
@@ -53,6 +55,7 @@ pub(crate) fn settle<R: Request>(queue: &Queue<R>, request: &R, ran_as: Priority
 mod tests {
     use std::time::Duration;
 
+    use kube_workqueue::Queue;
     use tokio::time::Instant;
 
     use super::*;
@@ -60,13 +63,14 @@ mod tests {
     /// Settles `outcome` for a request that has failed three times before, and says when it runs next and how many
     /// failures are remembered.
     async fn settled(outcome: Outcome) -> (Option<Duration>, u32) {
-        let queue = Queue::<&str>::default();
+        let inbox = Inbox::of(Queue::<&str>::default());
+        let queue = &inbox.queue;
         for _ in 0..3 {
             queue.add_rate_limited("a");
         }
         let item = queue.get().await.expect("the queue is open");
         let now = Instant::now();
-        settle(&queue, item.key(), item.priority(), &outcome);
+        settle(&inbox, item.key(), item.priority(), &outcome);
         drop(item);
         (queue.when(&"a").map(|waiting| waiting.until - now), queue.num_requeues(&"a"))
     }

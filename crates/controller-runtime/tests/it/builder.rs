@@ -193,29 +193,31 @@ async fn what_was_there_at_the_start_runs_behind_what_happens_but_not_for_ever()
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_action_may_name_the_class_of_the_next_run() {
-    let env = environment().await;
-    let manager = manager(&env);
-    let again = |_: &'static str, _| async {
-        Ok(Action::requeue_after(Duration::from_secs(60)).with_priority(Priority::High))
-    };
-    let mine: Arc<Mutex<Option<Queue<&'static str>>>> = Arc::default();
-    let made = Arc::clone(&mine);
-    let options = Options::default().new_queue(move |_, options| {
-        let queue = Queue::new(options);
-        *made.lock().unwrap() = Some(queue.clone());
-        queue
-    });
-    Builder::managed_by(&manager)
-        .for_requests("names")
-        .watches_raw_source(Requests::stream("one", futures::stream::iter(["x"])))
-        .with_options(options)
-        .complete(reconcile::from_fn(again))
-        .unwrap();
-    let _running = Running::start(manager).await;
-    settle().await;
-    let queue = mine.lock().unwrap().clone().unwrap();
-    assert_eq!(queue.snapshot().next().unwrap().priority, Priority::High);
+async fn an_action_may_name_the_class_of_the_next_run_where_there_are_classes() {
+    for (classes, expected) in [(true, Priority::High), (false, Priority::Normal)] {
+        let env = environment().await;
+        let manager = manager(&env);
+        let again = |_: &'static str, _| async {
+            Ok(Action::requeue_after(Duration::from_secs(60)).with_priority(Priority::High))
+        };
+        let mine: Arc<Mutex<Option<Queue<&'static str>>>> = Arc::default();
+        let made = Arc::clone(&mine);
+        let options = Options::default().use_priority_queue(classes).new_queue(move |_, options| {
+            let queue = Queue::new(options);
+            *made.lock().unwrap() = Some(queue.clone());
+            queue
+        });
+        Builder::managed_by(&manager)
+            .for_requests("names")
+            .watches_raw_source(Requests::stream("one", futures::stream::iter(["x"])))
+            .with_options(options)
+            .complete(reconcile::from_fn(again))
+            .unwrap();
+        let _running = Running::start(manager).await;
+        settle().await;
+        let queue = mine.lock().unwrap().clone().unwrap();
+        assert_eq!(queue.snapshot().next().unwrap().priority, expected);
+    }
 }
 
 #[tokio::test(start_paused = true)]
