@@ -49,7 +49,7 @@ impl Config {
         self
     }
 
-    /// See [`Options::reconciliation_timeout`](super::Options::reconciliation_timeout). Default: none.
+    /// See [`Options::reconciliation_timeout`](super::Options::reconciliation_timeout). Default: none, as with zero.
     pub fn reconciliation_timeout(mut self, timeout: Duration) -> Self {
         self.reconciliation_timeout = Some(timeout);
         self
@@ -105,7 +105,10 @@ impl Config {
                 .cache_sync_timeout
                 .or(manager.cache_sync_timeout)
                 .unwrap_or(cache_sync_timeout),
-            reconciliation_timeout: own.reconciliation_timeout.or(manager.reconciliation_timeout),
+            reconciliation_timeout: own
+                .reconciliation_timeout
+                .or(manager.reconciliation_timeout)
+                .filter(|timeout| !timeout.is_zero()),
             recover_panic: said(|config| config.recover_panic, true),
             needs_leader_election,
             use_priority_queue: said(|config| config.use_priority_queue, true),
@@ -171,6 +174,19 @@ mod tests {
         assert_eq!(workers(&none, &manager, Some("DaemonSet")), 3);
         assert_eq!(workers(&none, &manager, Some("Deployment")), 4);
         assert_eq!(workers(&own, &manager, Some("Deployment")), 2);
+    }
+
+    /// Zero is none, as in Go: so that one controller can do without the timeout of all others.
+    #[test]
+    fn a_timeout_of_zero_is_none() {
+        let settled =
+            |own: &Config, manager: &Config| own.settle(manager, MINUTE, None).reconciliation_timeout;
+        let (none, zero) = (Config::default(), Config::default().reconciliation_timeout(Duration::ZERO));
+        let minute = Config::default().reconciliation_timeout(MINUTE);
+        assert_eq!(settled(&none, &minute), Some(MINUTE));
+        assert_eq!(settled(&zero, &minute), None);
+        assert_eq!(settled(&none, &zero), None);
+        assert_eq!(settled(&minute, &zero), Some(MINUTE));
     }
 
     #[test]

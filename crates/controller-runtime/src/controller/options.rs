@@ -37,8 +37,8 @@ impl<R: Request> Options<R> {
         self
     }
 
-    /// Ends a reconcile that takes longer, by dropping its future at an `.await`, and retries it with back-off.
-    /// Default: none.
+    /// Ends a reconcile that takes longer, by dropping its future at an `.await`, and retries it with back-off. Zero is no
+    /// timeout, also where the manager has one for all. Default: none.
     #[doc(alias = "ReconciliationTimeout")]
     pub fn reconciliation_timeout(mut self, timeout: Duration) -> Self {
         self.config = self.config.reconciliation_timeout(timeout);
