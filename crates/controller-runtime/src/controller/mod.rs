@@ -18,7 +18,7 @@ mod worker;
 use std::{
     future::{Future, pending},
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
 };
 
 use parking_lot::Mutex;
@@ -119,6 +119,7 @@ impl<R: Request> Controller<R> {
                 recover_panic: self.settings.recover_panic,
                 surroundings: Arc::clone(&surroundings),
                 current: Mutex::new(None),
+                stopped: AtomicBool::new(false),
                 rng: Mutex::new(cx.rng.fork()),
                 metrics: self.metrics.clone(),
                 log: Arc::clone(&self.log),

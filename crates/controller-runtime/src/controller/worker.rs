@@ -3,7 +3,10 @@
 use std::{
     future::{Future, poll_fn},
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -34,6 +37,8 @@ pub(super) struct Worker<R: Request> {
     pub(super) surroundings: Arc<Surroundings>,
     /// The request in work, for the report of what did not stop.
     pub(super) current: Mutex<Option<R>>,
+    /// Whether the worker has stopped, wherever it stood.
+    pub(super) stopped: AtomicBool,
     pub(super) rng: Mutex<fastrand::Rng>,
     pub(super) metrics: ControllerMetrics,
     pub(super) log: Arc<Log<R>>,
@@ -44,6 +49,7 @@ impl<R: Request> Worker<R> {
     ///
     /// Dropping the future drops the reconcile in work at its `.await`; its request leaves the queue as done.
     pub(super) async fn run(&self) {
+        let _stopped = Stopped(&self.stopped);
         let mut done = None;
         let mut draining = pin!(self.surroundings.draining.cancelled());
         loop {
@@ -90,6 +96,9 @@ impl<R: Request> Worker<R> {
 
     /// Controller and request of the reconcile in work.
     pub(super) fn in_work(&self) -> Option<String> {
+        if self.stopped.load(Ordering::Acquire) {
+            return None; // it was dropped
+        }
         self.current.lock().as_ref().map(|request| format!("{}: {request:?}", self.inbox.controller))
     }
 
@@ -146,6 +155,15 @@ impl<R: Request> Worker<R> {
                 panic.resume()
             }
         }
+    }
+}
+
+/// Says that a worker has stopped.
+struct Stopped<'w>(&'w AtomicBool);
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
     }
 }
 

@@ -9,7 +9,7 @@
 //! | endpoint | check | fails while |
 //! |---|---|---|
 //! | both | `ping` | never |
-//! | `/healthz` | `leader-election` | the process leads and its lease has run out, which its own tasks should have noticed |
+//! | `/healthz` | `leader-election` | the process leads and its lease has run out, which its own tasks should have noticed; or something never waits and so runs on, two seconds after the lease was lost |
 //! | `/healthz` | `workers` | a reconcile takes longer than [`stuck_after`](crate::manager::Options::stuck_after) |
 //! | `/readyz` | `caches` | a cache does not know the present |
 //! | `/readyz` | `started` | something does not listen yet, has not started, or the manager stops |

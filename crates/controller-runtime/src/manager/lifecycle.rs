@@ -174,6 +174,11 @@ impl Lifecycle {
         matches!(self.phase, Phase::Draining(_) | Phase::Aborting | Phase::Stopped)
     }
 
+    /// Whether the lease is lost and something that led still runs.
+    pub(super) fn is_losing(&self) -> bool {
+        self.election == Some(Election::Losing)
+    }
+
     pub(super) fn group(&self, id: Id) -> Option<Group> {
         self.members.get(&id).map(|member| member.group)
     }

@@ -78,6 +78,18 @@ pub use crate::{
 ///
 /// Nothing is global: two managers, or two runs one after the other, live in one process without knowing each other.
 ///
+/// # What never waits
+///
+/// A reconcile can be stopped at an `.await`, and nowhere else. On a runtime with several threads one that computes without
+/// any keeps its own thread, and is named: by [`Error::Unstoppable`] at a shutdown; when the lease is lost, in the log and
+/// by the check `leader-election` of `/healthz`, so that the process is restarted. Until then it goes on without the lease,
+/// and [`Manager::client`] refuses its writes.
+///
+/// A runtime of one thread does nothing else meanwhile. It renews no lease, which another process then takes over, it
+/// answers no probe, keeps no timeout and begins no shutdown. Two things hold there too: writes are refused once the lease
+/// has run out, and the second signal ends the process ([`Manager::run_until_signal`]). What computes for long belongs into
+/// [`tokio::task::spawn_blocking`].
+///
 /// # Example
 ///
 /// ```no_run
@@ -109,6 +121,8 @@ struct Shared {
     election: Option<Election>,
     /// Whether this process leads.
     leads: watch::Sender<bool>,
+    /// What runs on although the lease was lost, because it cannot be stopped.
+    overdue: watch::Sender<Vec<String>>,
     servers: Servers,
 }
 
@@ -156,6 +170,7 @@ impl Manager {
                 state: watch::Sender::new(State::Built),
                 readiness: watch::Sender::new(Readiness::NotYet),
                 leads: watch::Sender::new(false),
+                overdue: watch::Sender::default(),
                 election,
                 options,
                 servers: Servers::default(),
@@ -339,6 +354,7 @@ impl Shared {
             }
             State::Stopped => {
                 self.leads.send_replace(false);
+                self.overdue.send_replace(Vec::new());
                 self.readiness.send_if_modified(|readiness| {
                     let never = *readiness == Readiness::NotYet;
                     if never {

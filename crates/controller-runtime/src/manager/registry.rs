@@ -185,6 +185,10 @@ impl Registry {
         self.inner.lock().lifecycle.is_shutting_down()
     }
 
+    pub(super) fn is_losing(&self) -> bool {
+        self.inner.lock().lifecycle.is_losing()
+    }
+
     /// Waits until a removed runnable has ended and is not known any more.
     pub(super) async fn forgotten(&self, id: Id) {
         let mut entries = self.entries.subscribe();

@@ -84,6 +84,7 @@ impl Manager {
             shutdown_began: None,
             stopping: None,
             aborted: None,
+            losing: None,
         };
         let result = run.until(shutdown, &mut publishing).await;
         last_events.cancel();
@@ -122,6 +123,14 @@ struct Run<'m> {
     stopping: Option<Group>,
     /// When everything was told to stop where it stands.
     aborted: Option<Instant>,
+    losing: Option<Losing>,
+}
+
+/// The lease was lost, and what led has not stopped yet.
+struct Losing {
+    since: Instant,
+    /// Whether it was said who holds out.
+    told: bool,
 }
 
 /// How one runnable is told to finish, and to stop.
@@ -158,7 +167,10 @@ impl Run<'_> {
             if registry.is_shutting_down() {
                 self.shutdown_began.get_or_insert_with(Instant::now);
             }
+            self.look_at_loss();
             let (grace, patience) = (self.end_of_grace(), self.aborted.map(|aborted| aborted + ABORT));
+            let overdue =
+                self.losing.as_ref().filter(|losing| !losing.told).map(|losing| losing.since + ABORT);
             let Standing { candidate, leadership, .. } = &mut self.election;
             tokio::select! {
                 // A shutdown first: whatever else happens at the same time, nothing more may begin.
@@ -170,6 +182,7 @@ impl Run<'_> {
                 Some(ended) = self.tasks.join_next() => self.ended(ended),
                 () = registry.changed() => {}
                 Some(ended) = candidate.join_next() => self.election_ended(ended),
+                () = at(overdue) => self.name_overdue(),
                 () = at(grace) => self.abort(),
                 () = at(patience) => {
                     self.give_up();
@@ -341,6 +354,28 @@ impl Run<'_> {
             });
             registry.step(Input::Shutdown);
         }
+    }
+
+    fn look_at_loss(&mut self) {
+        if self.manager.shared.registry.is_losing() {
+            self.losing.get_or_insert_with(|| Losing { since: Instant::now(), told: false });
+        } else if self.losing.take().is_some_and(|losing| losing.told) {
+            self.manager.shared.overdue.send_replace(Vec::new());
+            tracing::info!("what ran on without the lease has stopped");
+        }
+    }
+
+    /// The lease is lost, and something does not stop. No other end may come of it: it is for whoever watches the process.
+    fn name_overdue(&mut self) {
+        self.losing.iter_mut().for_each(|losing| losing.told = true);
+        let led = self.running(|tokens| tokens.aborting.is_cancelled());
+        let overdue: Vec<_> = led.iter().flat_map(|entry| entry.runnable.unfinished()).collect();
+        tracing::error!(
+            "still running {} s after the lease was lost, because it never waits: {}",
+            ABORT.as_secs(),
+            overdue.join(", ")
+        );
+        self.manager.shared.overdue.send_replace(overdue);
     }
 
     /// When what drains has had its time.

@@ -145,10 +145,18 @@ impl Manager {
         });
         if let Some(election) = &self.shared.election {
             let (leads, permit) = (self.leads(), election.issuer.permit());
+            let overdue = self.shared.overdue.subscribe();
             self.add_healthz_check("leader-election", move || {
-                let overdue = *leads.borrow() && !permit.is_valid();
+                let unnoticed = *leads.borrow() && !permit.is_valid();
+                let overdue = overdue.borrow().join(", ");
                 async move {
-                    if overdue { Err("the lease has run out, and nobody noticed".into()) } else { Ok(()) }
+                    if unnoticed {
+                        return Err("the lease has run out, and nobody noticed".into());
+                    }
+                    match overdue.is_empty() {
+                        true => Ok(()),
+                        false => Err(format!("still running without the lease: {overdue}").into()),
+                    }
                 }
             });
         }

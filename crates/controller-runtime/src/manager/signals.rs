@@ -1,8 +1,12 @@
 //! SIGINT and SIGTERM: the first one drains, the second one ends the process.
 
-use std::io;
+use std::{convert::Infallible, io, thread};
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    runtime::{self, Runtime},
+    signal::unix::{Signal, SignalKind, signal},
+    sync::oneshot,
+};
 
 use super::{Error, Manager};
 
@@ -47,7 +51,8 @@ impl Signals {
 }
 
 impl Manager {
-    /// Runs until SIGINT or SIGTERM, then drains. A second signal ends the process at once, with exit code 1.
+    /// Runs until SIGINT or SIGTERM, then drains. A second signal ends the process at once, with exit code 1: a thread waits
+    /// for it, so that nothing keeps it from that.
     ///
     /// # Errors
     ///
@@ -57,19 +62,59 @@ impl Manager {
             name: "the wait for signals".to_owned(),
             source: source.into(),
         };
-        let (mut first, mut second) =
-            (Signals::listen().map_err(refused)?, Signals::listen().map_err(refused)?);
-        let twice = async {
-            second.next().await;
-            second.next().await;
-        };
-        tokio::select! {
-            biased;
-            result = self.run(async move { first.next().await }) => result,
-            () = twice => {
-                tracing::warn!("a second signal: the process ends without waiting for what still runs");
-                std::process::exit(1)
+        let mut first = Signals::listen().map_err(refused)?;
+        let _second = SecondSignal::watch().await.map_err(refused)?;
+        self.run(async move { first.next().await }).await
+    }
+}
+
+/// Ends the process at the second signal, until it is dropped.
+///
+/// It has a thread, and a runtime of its own there: the one that the manager runs on may have no thread left when a
+/// reconcile never waits.
+struct SecondSignal {
+    /// Dropping it ends the thread.
+    _ends: oneshot::Sender<Infallible>,
+}
+
+impl SecondSignal {
+    async fn watch() -> io::Result<Self> {
+        let (listens, listening) = oneshot::channel();
+        let (ends, ended) = oneshot::channel();
+        let thread = thread::Builder::new().name("second-signal".to_owned());
+        thread.spawn(move || match listen_in_this_thread() {
+            Ok((runtime, signals)) => {
+                let _ = listens.send(Ok(())); // whoever waits no longer has dropped `ends` as well
+                runtime.block_on(exit_at_the_second(signals, ended));
             }
+            Err(error) => {
+                let _ = listens.send(Err(error));
+            }
+        })?;
+        listening.await.map_err(io::Error::other)??;
+        Ok(Self { _ends: ends })
+    }
+}
+
+fn listen_in_this_thread() -> io::Result<(Runtime, Signals)> {
+    let runtime = runtime::Builder::new_current_thread().enable_io().build()?;
+    let entered = runtime.enter();
+    let signals = Signals::listen()?;
+    drop(entered);
+    Ok((runtime, signals))
+}
+
+async fn exit_at_the_second(mut signals: Signals, ended: oneshot::Receiver<Infallible>) {
+    let twice = async {
+        signals.next().await;
+        signals.next().await;
+    };
+    tokio::select! {
+        biased;
+        _ = ended => {}
+        () = twice => {
+            tracing::warn!("a second signal: the process ends without waiting for what still runs");
+            std::process::exit(1)
         }
     }
 }

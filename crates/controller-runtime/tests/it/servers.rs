@@ -1,7 +1,7 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
@@ -9,6 +9,7 @@ use std::{
 
 use controller_runtime::{
     Action, Builder, Context, Manager, ObjectKey, Reconciler,
+    leader_election::{self, Timing},
     manager::{Endpoint, Options, Request, Response, Serving},
     metrics::{AllowedTo, ServerOptions},
     reconcile,
@@ -328,4 +329,104 @@ fn a_manager_that_has_stopped_or_was_dropped_leaves_no_socket() {
             left = left.or(Some(ended.await.unwrap()));
         }
     });
+}
+
+/// What this process logs.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn begin() -> Self {
+        let log = Self::default();
+        let written = log.clone();
+        tracing_subscriber::fmt().with_ansi(false).with_writer(move || written.clone()).init();
+        log
+    }
+
+    fn contains(&self, part: &str) -> bool {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).contains(part)
+    }
+}
+
+impl std::io::Write for Log {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Computes until it is told to stop, without an `.await`.
+struct Computes {
+    began: Arc<AtomicUsize>,
+    stop: Arc<AtomicUsize>,
+}
+
+impl Reconciler for Computes {
+    type Request = ObjectKey<Widget>;
+
+    async fn reconcile(&self, _: &ObjectKey<Widget>, _: &Context) -> Result<Action, reconcile::Error> {
+        self.began.fetch_add(1, SeqCst);
+        while self.stop.load(SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        Ok(Action::done())
+    }
+}
+
+#[test]
+fn what_never_waits_is_named_when_the_lease_is_lost_and_fails_liveness() {
+    let this = "servers::what_never_waits_is_named_when_the_lease_is_lost_and_fails_liveness";
+    alone_in_real_time(this, async || {
+        let log = Log::begin();
+        let on_two_threads = move || {
+            let mut threads = tokio::runtime::Builder::new_multi_thread();
+            let threads = threads.worker_threads(2).enable_all().build().unwrap();
+            threads.block_on(lose_the_lease_while_computing(&log));
+        };
+        std::thread::spawn(on_two_threads).join().unwrap();
+    });
+}
+
+async fn lose_the_lease_while_computing(log: &Log) {
+    let (env, cut_off) = (environment().await, Arc::new(AtomicUsize::new(0)));
+    let cut = Arc::clone(&cut_off);
+    let client = faulty(env.client(), move |seen| match cut.load(SeqCst) > 0 && seen.is_about("leases") {
+        true => Fault::Hang,
+        false => Fault::Pass,
+    });
+    let timing = [1500, 1000, 200].map(Duration::from_millis);
+    let timing = Timing::try_new(timing[0], timing[1], timing[2]).unwrap();
+    let election = leader_election::Options::new("the-lease").identity("one").timing(timing);
+    let options = Options::new("test").leader_election(election).health_probe_bind_address(anywhere());
+    let manager = Manager::new(client, options);
+    let (began, stop) = (Arc::default(), Arc::default());
+    let computes = Computes { began: Arc::clone(&began), stop: Arc::clone(&stop) };
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(computes).unwrap();
+    let running = Running::start(manager.clone()).await;
+    controller_runtime::Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
+    let until = async |what: &str, is_so: &dyn Fn() -> bool| {
+        let looked = eventually(Duration::from_secs(20), async || match is_so() {
+            true => Ok(()),
+            false => Err(format!("{what} does not come")),
+        });
+        looked.await.unwrap();
+    };
+    until("the reconcile", &|| began.load(SeqCst) == 1).await;
+    let address = manager.health_probe_address().unwrap();
+    let is_live = async || get(address, "/healthz/leader-election", "").await.0 == 200;
+    assert!(is_live().await);
+
+    cut_off.store(1, SeqCst);
+    let said = "still running 2 s after the lease was lost, because it never waits: widget: Widget default/a";
+    until("the message", &|| log.contains(said)).await;
+    assert!(!*manager.leads().borrow() && !is_live().await);
+
+    stop.store(1, SeqCst);
+    until("the end", &|| log.contains("what ran on without the lease has stopped")).await;
+    assert!(is_live().await);
+    running.stop().await.unwrap();
 }

@@ -72,10 +72,29 @@ impl Runnable for Deaf {
     }
 }
 
+/// Never waits again once it is to finish.
+struct Computes;
+
+impl Runnable for Computes {
+    async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
+        cx.shutdown().await;
+        println!("drains");
+        let began = tokio::time::Instant::now();
+        while began.elapsed() < Duration::from_secs(60) {
+            std::thread::yield_now();
+        }
+        std::process::exit(86)
+    }
+}
+
 /// If this is the process of a test, does what its role says, and ends.
 fn be_the_operator() {
     let Ok(role) = std::env::var(ROLE) else { return };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let mut runtime = match &*role {
+        "computes" => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = runtime.enable_all().build().unwrap();
     let code = runtime.block_on(async {
         // A manager that ends too late ends with this, and the test fails.
         let late = tokio::time::sleep(Duration::from_secs(60));
@@ -97,6 +116,9 @@ async fn operator(role: &str) -> i32 {
     let _widgets = manager.cached::<Widget>();
     if role == "deaf" {
         manager.add(Deaf).unwrap();
+    }
+    if role == "computes" {
+        manager.add(Computes).unwrap();
     }
     let ready = manager.ready();
     let mut tasks = JoinSet::new();
@@ -135,9 +157,11 @@ fn sigint_does_the_same() {
 fn a_second_signal_ends_the_process_without_waiting_for_what_still_runs() {
     be_the_operator();
     let this = "a_second_signal_ends_the_process_without_waiting_for_what_still_runs";
-    let mut operator = Operator::start(this, "deaf");
-    operator.signal(Signal::TERM);
-    operator.wait_for("drains");
-    operator.signal(Signal::INT);
-    assert_eq!(operator.exit_code(), Some(1));
+    for role in ["deaf", "computes"] {
+        let mut operator = Operator::start(this, role);
+        operator.signal(Signal::TERM);
+        operator.wait_for("drains");
+        operator.signal(Signal::INT);
+        assert_eq!(operator.exit_code(), Some(1), "{role}");
+    }
 }
