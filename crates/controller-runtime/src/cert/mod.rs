@@ -5,7 +5,8 @@ mod files;
 use std::{fmt, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use notify::{RecursiveMode, Watcher};
+use futures::FutureExt;
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::{sync::Notify, time::sleep};
 use tokio_rustls::{
     TlsAcceptor,
@@ -25,6 +26,9 @@ use crate::metrics::CertificateMetrics;
 /// How often files are looked at, whatever the system tells of them: as controller-runtime. Secret volumes are links that
 /// are exchanged, of which not every system tells.
 const POLL: Duration = Duration::from_secs(10);
+
+/// How long after the first sign of a change the files are read: a pair is written in several steps, and each is a sign.
+const SETTLE: Duration = Duration::from_millis(100);
 
 /// Whether a server encrypts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -82,24 +86,23 @@ impl Certificates {
         let Some(files) = &self.files else { return std::future::pending().await };
         let changed = Arc::new(Notify::new());
         let tell = Arc::clone(&changed);
-        let mut watcher = notify::recommended_watcher(move |_| tell.notify_one());
-        for folder in files.folders() {
-            let watched = watcher.as_mut().map(|watcher| watcher.watch(folder, RecursiveMode::NonRecursive));
-            if let Ok(Err(error)) | Err(error) =
-                watched.map_err(|error| notify::Error::generic(&error.to_string()))
-            {
-                tracing::debug!(
-                    "{} is looked at every 10 s, because it cannot be watched: {error}",
-                    folder.display()
-                );
+        // Watched for as long as this lives.
+        let _watcher = watch(files, move |event| {
+            if is_change(&event) {
+                tell.notify_one();
             }
-        }
+        });
         loop {
+            // At the start too, for what changed before it was watched.
+            self.reload(files);
             tokio::select! {
-                () = changed.notified() => {}
+                () = changed.notified() => {
+                    sleep(SETTLE).await;
+                    // What was told meanwhile is read now.
+                    let _told = changed.notified().now_or_never();
+                }
                 () = sleep(POLL) => {}
             }
-            self.reload(files);
         }
     }
 
@@ -124,6 +127,28 @@ impl Certificates {
             }
         }
     }
+}
+
+/// Tells of what happens in the folders of the files, as far as the system does.
+fn watch(
+    files: &CertFiles,
+    tell: impl Fn(notify::Result<notify::Event>) + Send + 'static,
+) -> Option<RecommendedWatcher> {
+    let polled = |what: &dyn fmt::Display, error: &notify::Error| {
+        tracing::debug!("{what} is looked at every 10 s, because it cannot be watched: {error}");
+    };
+    let watcher = notify::recommended_watcher(tell);
+    let mut watcher = watcher.inspect_err(|error| polled(files, error)).ok()?;
+    for folder in files.folders() {
+        let watched = watcher.watch(folder, RecursiveMode::NonRecursive);
+        let _ = watched.inspect_err(|error| polled(&folder.display(), error));
+    }
+    Some(watcher)
+}
+
+/// Whether files may have changed. Who reads them, as we do then, is told of as well: that must not lead to another read.
+fn is_change(event: &notify::Result<notify::Event>) -> bool {
+    !matches!(event, Ok(notify::Event { kind: EventKind::Access(_), .. }))
 }
 
 impl ResolvesServerCert for Current {

@@ -1,4 +1,4 @@
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::mpsc};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio_rustls::{
@@ -88,6 +88,66 @@ async fn a_change_that_the_system_does_not_tell_of_is_found_within_10_s() {
     std::os::unix::fs::symlink(&other, &link).unwrap();
     let reached = until_reached(&second, &certificates, Duration::from_secs(1));
     tokio::time::timeout(Duration::from_secs(11), reached).await.unwrap();
+}
+
+/// How often a server has read its files.
+fn reads(metrics: &crate::metrics::Metrics) -> u64 {
+    let text = metrics.encode();
+    let line = text.lines().find_map(|line| line.strip_prefix("certwatcher_read_certificate_total "));
+    line.expect("reads are counted").parse().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_that_stay_as_they_are_are_read_at_each_look_and_not_more_often() {
+    let folder = tempfile::tempdir().unwrap();
+    write_pair(folder.path());
+    let (metrics, files) = (crate::metrics::Metrics::default(), CertFiles::in_dir(folder.path()));
+    let certificates = Certificates::load(&Serving::Files(files.clone()), metrics.certificates()).unwrap();
+    let (tell, told) = mpsc::channel();
+    let _watcher = watch(&files, move |event| drop(tell.send(event)));
+    let mut told = Some(told);
+    let looks = async {
+        for _ in 0..5 {
+            sleep(POLL).await;
+            // What the system tells of a read takes real time, during which the paused clock must stand.
+            let events = told.take().unwrap();
+            let wait = move || {
+                let read = events.recv_timeout(Duration::from_secs(10)).is_ok();
+                (read, events)
+            };
+            let (read, events) = tokio::task::spawn_blocking(wait).await.unwrap();
+            assert!(read, "the files are read");
+            while events.try_recv().is_ok() {}
+            told = Some(events);
+        }
+    };
+    tokio::select! {
+        () = looks => {}
+        () = certificates.keep_up() => {}
+    }
+    let reads = reads(&metrics);
+    assert!((5..=7).contains(&reads), "one at the load, one at the start and one a look, not {reads}");
+}
+
+#[test]
+fn a_read_is_no_change() {
+    let folder = tempfile::tempdir().unwrap();
+    write_pair(folder.path());
+    let files = CertFiles::in_dir(folder.path());
+    let (tell, told) = mpsc::channel();
+    let _watcher = watch(&files, move |event| drop(tell.send(event)));
+    let marker = folder.path().join("marker");
+    assert!(files.read().is_ok());
+    fs::create_dir(&marker).unwrap();
+    // The system tells in order, so the reads come before the folder.
+    loop {
+        let event = told.recv_timeout(Duration::from_secs(10)).expect("the new folder is told of");
+        let made = event.as_ref().is_ok_and(|event| event.paths.contains(&marker));
+        assert_eq!(is_change(&event), made, "{event:?}");
+        if made {
+            break;
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
