@@ -34,7 +34,8 @@ pub(super) struct Access {
     tokens: Api<TokenReview>,
     permissions: Api<SubjectAccessReview>,
     users: Mutex<Memory<String, Option<UserInfo>>>,
-    verdicts: Mutex<Memory<(String, String, String), bool>>,
+    /// By the whole question, as Go: a token may be good for less than its user.
+    verdicts: Mutex<Memory<String, bool>>,
     rng: Mutex<fastrand::Rng>,
 }
 
@@ -93,11 +94,6 @@ impl Access {
     }
 
     async fn allows(&self, user: UserInfo, path: &str, verb: &str) -> Result<bool, String> {
-        let name = user.uid.clone().or_else(|| user.username.clone()).unwrap_or_default();
-        let question = (name, verb.to_owned(), path.to_owned());
-        if let Some(allowed) = self.verdicts.lock().get(&question, Instant::now()) {
-            return Ok(allowed);
-        }
         let spec = SubjectAccessReviewSpec {
             user: user.username,
             uid: user.uid,
@@ -109,6 +105,10 @@ impl Access {
             }),
             ..SubjectAccessReviewSpec::default()
         };
+        let question = serde_json::to_string(&spec).map_err(|error| error.to_string())?;
+        if let Some(allowed) = self.verdicts.lock().get(&question, Instant::now()) {
+            return Ok(allowed);
+        }
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
         let params = PostParams::default();
         let status = self.ask(|| self.permissions.create(&params, &review)).await?.status;

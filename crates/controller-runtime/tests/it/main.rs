@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod acceptance;
+mod access;
 mod builder;
 mod cache;
 mod cache_life;

@@ -11,34 +11,38 @@ use controller_runtime::{
     Action, Builder, Context, Manager, ObjectKey, Reconciler,
     leader_election::{self, Timing},
     manager::{Endpoint, Options, Request, Response, Serving},
-    metrics::{AllowedTo, ServerOptions},
+    metrics::ServerOptions,
     reconcile,
 };
 use kube_envtest::{Environment, Transport, eventually};
 use serde_json::json;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     time::Instant,
 };
 
 use crate::{
-    faults::{Fault, faulty},
+    access::{Reviews, guarded_on},
     support::{Notes, Running, Widget, alone_in_real_time, environment, widget},
 };
 
-fn anywhere() -> Endpoint {
+pub(crate) fn anywhere() -> Endpoint {
     "127.0.0.1:0".parse().unwrap()
 }
 
-async fn connect(address: SocketAddr) -> tokio::net::TcpStream {
+pub(crate) async fn connect(address: SocketAddr) -> tokio::net::TcpStream {
     #[expect(clippy::disallowed_methods, reason = "the server that is tested is on the loopback interface")]
     let stream = tokio::net::TcpStream::connect(address).await;
     stream.unwrap()
 }
 
 /// Asks a server over a socket, and returns code and body.
-async fn get(address: SocketAddr, path: &str, headers: &str) -> (u16, String) {
-    let mut stream = connect(address).await;
+pub(crate) async fn get(address: SocketAddr, path: &str, headers: &str) -> (u16, String) {
+    ask(connect(address).await, path, headers).await
+}
+
+/// The same over a connection.
+pub(crate) async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin, path: &str, headers: &str) -> (u16, String) {
     let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
@@ -47,7 +51,7 @@ async fn get(address: SocketAddr, path: &str, headers: &str) -> (u16, String) {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-fn serving(env: &Environment, metrics: ServerOptions) -> Manager {
+pub(crate) fn serving(env: &Environment, metrics: ServerOptions) -> Manager {
     let options = Options::new("test").metrics(metrics.bind_address(anywhere()));
     Manager::new(env.client(), options.health_probe_bind_address(anywhere()))
 }
@@ -149,65 +153,10 @@ async fn an_address_that_is_taken_ends_the_start_with_its_name() {
     assert!(format!("{error:?}").starts_with(&expected), "{error:?}");
 }
 
-/// A manager whose API server knows the user of the token `good`, who may see what `allowed` says.
-async fn guarded(allowed: bool) -> (Manager, Running, Arc<AtomicUsize>) {
-    let env = environment().await;
-    let (manager, asked) = guarded_on(&env, allowed);
-    let running = Running::start(manager.clone()).await;
-    (manager, running, asked)
-}
-
-fn guarded_on(env: &Environment, allowed: bool) -> (Manager, Arc<AtomicUsize>) {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
-    let client = faulty(env.client(), move |seen| {
-        let review = |kind: &str, status: serde_json::Value| {
-            count.fetch_add(1, SeqCst);
-            let version =
-                if kind == "TokenReview" { "authentication.k8s.io/v1" } else { "authorization.k8s.io/v1" };
-            Fault::Answer(json!({
-                "apiVersion": version, "kind": kind, "metadata": {}, "spec": { "token": "x" }, "status": status,
-            }).to_string())
-        };
-        if seen.is_about("tokenreviews") {
-            review("TokenReview", json!({ "authenticated": true, "user": { "username": "jane" } }))
-        } else if seen.is_about("subjectaccessreviews") {
-            review("SubjectAccessReview", json!({ "allowed": allowed }))
-        } else {
-            Fault::Pass
-        }
-    });
-    let metrics = ServerOptions::default().allowed_to(AllowedTo::Authorized).bind_address(anywhere());
-    (Manager::new(client, Options::new("test").metrics(metrics)), asked)
-}
-
-#[tokio::test]
-async fn metrics_are_shown_to_those_who_may_see_them() {
-    let (manager, _running, asked) = guarded(true).await;
-    let address = manager.metrics_address().unwrap();
-    assert_eq!(get(address, "/metrics", "").await.0, 401);
-    assert_eq!(get(address, "/metrics", "Authorization: Basic abc\r\n").await.0, 401);
-    for _ in 0..3 {
-        assert_eq!(get(address, "/metrics", "Authorization: Bearer good\r\n").await.0, 200);
-    }
-    assert_eq!(asked.load(SeqCst), 2, "the answers are remembered");
-    manager.add_metrics_server_extra_handler("/late", async |_: Request| Response::new("late".into()));
-    assert_eq!(get(address, "/late", "").await.0, 401, "what is added is guarded as well");
-    assert_eq!(get(address, "/late", "Authorization: Bearer good\r\n").await.0, 200);
-}
-
-#[tokio::test]
-async fn metrics_are_not_shown_to_those_who_may_not_see_them() {
-    let (manager, _running, _) = guarded(false).await;
-    let (code, text) =
-        get(manager.metrics_address().unwrap(), "/metrics", "Authorization: Bearer good\r\n").await;
-    assert_eq!((code, text.as_str()), (403, "Authorization denied for user jane\n"));
-}
-
 #[tokio::test]
 async fn why_a_request_fails_is_explained_to_those_who_may_see_it() {
     let env = environment().await;
-    let (manager, _) = guarded_on(&env, true);
+    let manager = guarded_on(&env, Reviews::default());
     let fails = Notes::new(|_, _| Err(reconcile::Error::new("no luck")));
     Builder::managed_by(&manager).for_kind::<Widget>().complete(fails.clone()).unwrap();
     let _running = Running::start(manager.clone()).await;
