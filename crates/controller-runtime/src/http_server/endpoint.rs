@@ -1,18 +1,25 @@
 use std::{
-    fmt,
-    net::{Ipv4Addr, SocketAddr},
+    fmt, io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     str::FromStr,
 };
 
+use socket2::{Domain, Socket, Type};
+use tokio::net::TcpListener;
+
+/// How many connections may wait to be accepted.
+const BACKLOG: i32 = 1024;
+
 /// Where a server listens, if it does.
 ///
-/// As text it is what Go's flags take: `:8080` for all addresses of the host, `127.0.0.1:8080` for one, `0` for none.
+/// As text it is what Go's flags take: `:8080` for all addresses of the host, of IPv6 and IPv4, `127.0.0.1:8080` for one,
+/// `0` for none.
 ///
 /// ```
 /// use controller_runtime::manager::Endpoint;
 ///
 /// assert_eq!("0".parse(), Ok(Endpoint::Disabled));
-/// assert_eq!(":8080".parse(), Ok(Endpoint::At(([0, 0, 0, 0], 8080).into())));
+/// assert_eq!(":8080".parse(), Ok(Endpoint::Port(8080)));
 /// assert!("8080".parse::<Endpoint>().is_err());
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -20,8 +27,40 @@ pub enum Endpoint {
     /// Nowhere.
     #[default]
     Disabled,
+    /// At this port of all addresses of the host; 0 takes a free one. Where there is no IPv6, at those of IPv4.
+    Port(u16),
     /// At this address; port 0 takes a free one.
     At(SocketAddr),
+}
+
+impl Endpoint {
+    /// Listens there; `None` if it is nowhere.
+    pub(super) async fn listen(self) -> io::Result<Option<TcpListener>> {
+        match self {
+            Self::Disabled => Ok(None),
+            Self::At(address) => TcpListener::bind(address).await.map(Some),
+            Self::Port(port) => match dual_stack(port) {
+                // Whatever else it is, it may be that the host has no IPv6.
+                Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
+                    TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await.map(Some)
+                }
+                listener => listener.map(Some),
+            },
+        }
+    }
+}
+
+/// Listens on IPv6 and, through it, on IPv4, whatever the host does by default with sockets of IPv6.
+fn dual_stack(port: u16) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::IPV6, Type::STREAM, None)?;
+    socket.set_only_v6(false)?;
+    // As tokio does: a server may come back while connections of the one before linger. On Windows it means something else.
+    #[cfg(unix)]
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)).into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
 }
 
 /// It is no address.
@@ -39,10 +78,7 @@ impl FromStr for Endpoint {
         match given {
             "" | "0" => Ok(Self::Disabled),
             given => match given.strip_prefix(':') {
-                Some(port) => {
-                    let port = port.parse().map_err(|_| invalid())?;
-                    Ok(Self::At(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))))
-                }
+                Some(port) => port.parse().map(Self::Port).map_err(|_| invalid()),
                 None => given.parse().map(Self::At).map_err(|_| invalid()),
             },
         }
@@ -53,7 +89,41 @@ impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Disabled => f.write_str("0"),
+            Self::Port(port) => write!(f, ":{port}"),
             Self::At(address) => write!(f, "{address}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    #[test]
+    fn what_is_read_is_written_the_same() {
+        for text in ["0", ":8080", "127.0.0.1:8080", "[::1]:8080"] {
+            assert_eq!(text.parse::<Endpoint>().map(|endpoint| endpoint.to_string()), Ok(text.to_owned()));
+        }
+        assert!(":many".parse::<Endpoint>().is_err());
+    }
+
+    #[tokio::test]
+    async fn a_port_is_reached_by_ipv4_and_ipv6() {
+        let listener = Endpoint::Port(0).listen().await.expect("a port is free").expect("it listens");
+        let port = listener.local_addr().expect("it has an address").port();
+        let reach = |address: SocketAddr| TcpStream::connect(address);
+        assert!(reach((Ipv4Addr::LOCALHOST, port).into()).is_ok());
+        let has_ipv6 = std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
+        assert_eq!(reach((Ipv6Addr::LOCALHOST, port).into()).is_ok(), has_ipv6);
+    }
+
+    #[tokio::test]
+    async fn a_port_that_another_one_has_on_ipv4_alone_is_taken() {
+        let other = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await.expect("a port is free");
+        let port = other.local_addr().expect("it has an address").port();
+        let refused = Endpoint::Port(port).listen().await.expect_err("it is taken");
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
     }
 }

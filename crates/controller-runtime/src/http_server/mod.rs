@@ -49,7 +49,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A server as a runnable of a manager: ready when it listens.
 pub(crate) struct HttpServer {
     name: &'static str,
-    address: SocketAddr,
+    endpoint: Endpoint,
     serving: Serving,
     handler: BoxHandler,
     certificate_metrics: CertificateMetrics,
@@ -60,13 +60,13 @@ pub(crate) struct HttpServer {
 impl HttpServer {
     pub(crate) fn new(
         name: &'static str,
-        address: SocketAddr,
+        endpoint: Endpoint,
         serving: Serving,
         handler: BoxHandler,
         certificate_metrics: CertificateMetrics,
         bound: Arc<watch::Sender<Option<SocketAddr>>>,
     ) -> Self {
-        Self { name, address, serving, handler, certificate_metrics, bound }
+        Self { name, endpoint, serving, handler, certificate_metrics, bound }
     }
 }
 
@@ -84,13 +84,13 @@ impl Runnable for HttpServer {
     }
 
     async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
-        let refused = |source| ListenError { server: self.name, address: self.address, source };
+        let refused = |source| ListenError { server: self.name, endpoint: self.endpoint, source };
         let certificates = match &self.serving {
             Serving::Plain => None,
             serving => Some(Certificates::load(serving, self.certificate_metrics.clone())?),
         };
         let tls = certificates.as_ref().map(Certificates::acceptor).transpose()?;
-        let listener = TcpListener::bind(self.address).await.map_err(refused)?;
+        let Some(listener) = self.endpoint.listen().await.map_err(refused)? else { return Ok(()) };
         let address = listener.local_addr().map_err(refused)?;
         tracing::info!(server = self.name, %address, secure = tls.is_some(), "listening");
         self.bound.send_replace(Some(address));
@@ -185,10 +185,10 @@ async fn exchange(
 
 /// A server cannot listen.
 #[derive(Debug, thiserror::Error)]
-#[error("the server of {server} cannot listen on {address}: is another process there?")]
+#[error("the server of {server} cannot listen on {endpoint}: is another process there?")]
 struct ListenError {
     server: &'static str,
-    address: SocketAddr,
+    endpoint: Endpoint,
     source: io::Error,
 }
 
@@ -196,7 +196,7 @@ impl fmt::Debug for HttpServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpServer")
             .field("name", &self.name)
-            .field("address", &self.address)
+            .field("endpoint", &self.endpoint)
             .finish_non_exhaustive()
     }
 }

@@ -134,7 +134,7 @@ mod tests {
     fn defaults_are_those_of_the_scaffold() {
         let flags = flags("");
         assert_eq!(flags.metrics_bind_address, Endpoint::Disabled);
-        assert_eq!(flags.health_probe_bind_address.to_string(), "0.0.0.0:8081");
+        assert_eq!(flags.health_probe_bind_address.to_string(), ":8081");
         assert_eq!((flags.leader_elect, flags.metrics_secure), (false, true));
         assert_eq!(flags.zap_log_level, LevelFilter::INFO);
     }
@@ -151,7 +151,7 @@ mod tests {
     fn the_flags_become_options() {
         let flags = flags("--leader-elect --leader-election-id=mine --metrics-bind-address=127.0.0.1:8443");
         let text = format!("{:?}", flags.options("test", "default-id"));
-        for part in ["id: \"mine\"", "At(127.0.0.1:8443)", "SelfSigned", "Authorized", "At(0.0.0.0:8081)"] {
+        for part in ["id: \"mine\"", "At(127.0.0.1:8443)", "SelfSigned", "Authorized", "Port(8081)"] {
             assert!(text.contains(part), "{part} is not in {text}");
         }
     }

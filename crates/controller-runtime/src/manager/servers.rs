@@ -88,7 +88,7 @@ impl Manager {
         self.add_own_checks();
         let (options, servers) = (&self.shared.options, &self.shared.servers);
         let certificates = || self.shared.metrics.certificates();
-        if let Endpoint::At(address) = options.metrics.bind_address {
+        if options.metrics.bind_address != Endpoint::Disabled {
             let client = self.shared.ungated.kube().clone();
             let (registry, guarded) = (Arc::downgrade(&self.shared.registry), options.metrics.is_guarded());
             let explained = boxed(move |request: Request| {
@@ -102,10 +102,17 @@ impl Manager {
             let (metrics, extra) = (self.shared.metrics.clone(), servers.extra.clone());
             let handler = options.metrics.handler(metrics, extra, client, options.rng());
             let (serving, bound) = (options.metrics.serving.clone(), Arc::clone(&servers.metrics));
-            let server = HttpServer::new("metrics", address, serving, handler, certificates(), bound);
+            let server = HttpServer::new(
+                "metrics",
+                options.metrics.bind_address,
+                serving,
+                handler,
+                certificates(),
+                bound,
+            );
             self.add_own(server, Group::HttpServers);
         }
-        if let Endpoint::At(address) = options.health_probe {
+        if options.health_probe != Endpoint::Disabled {
             let (live, ready) = (servers.live.clone(), servers.ready.clone());
             let paths = Arc::new((options.liveness.clone(), options.readiness.clone()));
             let handler = boxed(move |request: Request| {
@@ -119,8 +126,8 @@ impl Manager {
                 }
             });
             let bound = Arc::clone(&servers.health);
-            let server =
-                HttpServer::new("health probe", address, Serving::Plain, handler, certificates(), bound);
+            let (at, plain) = (options.health_probe, Serving::Plain);
+            let server = HttpServer::new("health probe", at, plain, handler, certificates(), bound);
             self.add_own(server, Group::HttpServers);
         }
     }
