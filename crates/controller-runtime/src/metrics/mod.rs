@@ -102,7 +102,8 @@ impl Metrics {
         self.inner.registry.lock().register(name, help, metric);
     }
 
-    /// All metrics now, in the text format of OpenMetrics 1.0.
+    /// All metrics now, in the text format of OpenMetrics 1.0. Bounds of buckets are written as
+    /// [`prometheus_client`] does (`1.0`), unlike in Go.
     #[must_use]
     pub fn encode(&self) -> String {
         let mut text = String::new();
@@ -113,7 +114,7 @@ impl Metrics {
         text
     }
 
-    /// All metrics now, in the older text format of Prometheus, which Go's servers answer with.
+    /// All metrics now, in the text format of Prometheus, which the metrics server answers with as Go's does.
     #[must_use]
     pub fn encode_prometheus(&self) -> String {
         prometheus_text(&self.encode())
@@ -207,51 +208,64 @@ fn of_controller(controller: &str) -> Labels {
     vec![("controller", controller.to_owned())]
 }
 
-/// The older format differs in the names of counters and has no end.
+/// The older format differs in the names and types of families, and has no units, exemplars and end.
 fn prometheus_text(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
-    let mut lines =
-        open_metrics.lines().filter(|line| *line != "# EOF" && !line.starts_with("# UNIT ")).peekable();
-    while let Some(line) = lines.next() {
-        let (help, kind) = match line.strip_prefix("# HELP ") {
-            Some(help) => (Some(help), lines.peek().and_then(|line| line.strip_prefix("# TYPE "))),
-            None => (None, line.strip_prefix("# TYPE ")),
-        };
-        let is_counter = kind.is_some_and(|kind| kind.ends_with(" counter"));
-        match (help, line.strip_prefix("# TYPE ")) {
-            (Some(help), _) if is_counter => {
-                let (name, help) = help.split_once(' ').unwrap_or((help, ""));
-                text.push_str(&format!("# HELP {name}_total {help}\n"));
-            }
-            (None, Some(kind)) if is_counter => {
-                let (name, kind) = kind.split_once(' ').unwrap_or((kind, ""));
-                text.push_str(&format!("# TYPE {name}_total {kind}\n"));
-            }
-            _ => {
-                text.push_str(&with_bucket_of_go(line));
-                text.push('\n');
-            }
+    let mut help = "";
+    for line in open_metrics.lines().filter(|line| *line != "# EOF" && !line.starts_with("# UNIT ")) {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            // Its name is known when its type is, which comes next.
+            help = rest.split_once(' ').map_or("", |(_, help)| help);
+        } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' '))
+        {
+            let (suffix, kind) = match kind {
+                "counter" => ("_total", "counter"),
+                "info" => ("_info", "gauge"),
+                "unknown" => ("", "untyped"),
+                kind => ("", kind),
+            };
+            text.push_str(&format!("# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {kind}\n"));
+        } else {
+            text.push_str(&with_bucket_of_go(without_exemplar(line)));
+            text.push('\n');
         }
     }
     text
 }
 
+/// What is told after the value goes; what looks the same in the value of a label stays.
+fn without_exemplar(line: &str) -> &str {
+    let (mut in_quotes, mut escaped) = (false, false);
+    let begin = line.char_indices().find(|(_, character)| {
+        in_quotes ^= *character == '"' && !escaped;
+        escaped = *character == '\\' && !escaped;
+        *character == '#' && !in_quotes
+    });
+    begin.map_or(line, |(begin, _)| line[..begin].trim_end())
+}
+
 /// The upper bound of a bucket is a label, which queries compare as text: so it is written as Go does.
 fn with_bucket_of_go(line: &str) -> Cow<'_, str> {
     let parts = || {
-        let (before, rest) = line.split_once("{le=\"")?;
-        let (bound, after) = rest.split_once('"')?;
-        Some((before, bound.parse::<f64>().ok().filter(|bound| bound.is_finite())?, after))
+        let (name, rest) = line.split_once('{')?;
+        let (bound, after) = rest.strip_prefix("le=\"")?.split_once('"')?;
+        Some((name, bound.parse::<f64>().ok().filter(|bound| bound.is_finite())?, after))
     };
     match parts() {
         None => Cow::Borrowed(line),
-        Some((before, bound, after)) if bound >= 1e-4 => {
-            Cow::Owned(format!("{before}{{le=\"{bound}\"{after}"))
-        }
-        Some((before, bound, after)) => {
-            let bound = format!("{bound:e}").replace("e-", "e-0");
-            Cow::Owned(format!("{before}{{le=\"{bound}\"{after}"))
-        }
+        Some((name, bound, after)) => Cow::Owned(format!("{name}{{le=\"{}\"{after}", in_words_of_go(bound))),
+    }
+}
+
+/// A number as Go's `strconv.AppendFloat` in the format `g` writes it, which client_golang uses: in as few digits as tell it
+/// from others, with an exponent, of two digits at least, where that is below -4 or above 5.
+fn in_words_of_go(number: f64) -> String {
+    let text = format!("{number:e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    match exponent.parse::<i32>().unwrap_or_default() {
+        _ if number == 0.0 => "0".to_owned(),
+        -4..6 => number.to_string(),
+        exponent => format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs()),
     }
 }
 

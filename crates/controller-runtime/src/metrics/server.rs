@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use http::{
     Method, StatusCode,
-    header::{ACCEPT, CONTENT_TYPE, HeaderValue},
+    header::{CONTENT_TYPE, HeaderValue},
 };
 
 use super::{
@@ -110,7 +110,7 @@ impl ServerOptions {
                     (METRICS, _) if request.method() != Method::GET => {
                         text(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed\n")
                     }
-                    (METRICS, _) => exposition(&metrics, &request),
+                    (METRICS, _) => exposition(&metrics),
                     (_, Some(handler)) => handler(request).await,
                     (_, None) => text(StatusCode::NOT_FOUND, "404 page not found\n"),
                 }
@@ -119,16 +119,12 @@ impl ServerOptions {
     }
 }
 
-/// The metrics in the format that was asked for; as Go, in that of Prometheus if none was.
-fn exposition(metrics: &Metrics, request: &Request) -> Response {
-    let accepted = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    let (body, kind) = if accepted.contains("application/openmetrics-text") {
-        (metrics.encode(), "application/openmetrics-text; version=1.0.0; charset=utf-8")
-    } else {
-        (metrics.encode_prometheus(), "text/plain; version=0.0.4; charset=utf-8")
-    };
-    let mut response = text(StatusCode::OK, body);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+/// The metrics in the text format of Prometheus, whatever else was asked for, as Go answers: in OpenMetrics the bounds of
+/// buckets would be other texts (`1.0` for `1`), and queries that compare them would find nothing.
+fn exposition(metrics: &Metrics) -> Response {
+    let mut response = text(StatusCode::OK, metrics.encode_prometheus());
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
     response
 }
 

@@ -3,6 +3,8 @@ use std::{
     time::Duration,
 };
 
+use prometheus_client::metrics::{exemplar::HistogramWithExemplars, info::Info};
+
 use super::*;
 use crate::reconcile::{Action, Error, Outcome};
 
@@ -24,9 +26,11 @@ leader_election_slowpath_total counter name
 rest_client_rate_limiter_duration_seconds histogram host verb 0.005 0.025 0.1 0.25 0.5 1 2 4 8 15 30 60 +Inf
 rest_client_request_duration_seconds histogram host verb 0.005 0.025 0.1 0.25 0.5 1 2 4 8 15 30 60 +Inf
 rest_client_request_retries_total counter code host verb
-rest_client_request_size_bytes histogram host verb 64 256 512 1024 4096 16384 65536 262144 1048576 4194304 16777216 +Inf
+rest_client_request_size_bytes histogram host verb 64 256 512 1024 4096 16384 65536 262144 1.048576e+06 \
+     4.194304e+06 1.6777216e+07 +Inf
 rest_client_requests_total counter code host method
-rest_client_response_size_bytes histogram host verb 64 256 512 1024 4096 16384 65536 262144 1048576 4194304 16777216 +Inf
+rest_client_response_size_bytes histogram host verb 64 256 512 1024 4096 16384 65536 262144 1.048576e+06 \
+     4.194304e+06 1.6777216e+07 +Inf
 workqueue_adds_total counter controller name
 workqueue_depth gauge controller name priority
 workqueue_longest_running_processor_seconds gauge controller name
@@ -119,6 +123,61 @@ fn names_labels_and_buckets_are_those_of_go() {
     for family in ABSENT {
         assert!(!text.contains(family), "{family} is there now: say so in the documentation");
     }
+}
+
+/// Left the bound, right what Go's `strconv.AppendFloat(nil, bound, 'g', -1, 64)` gives.
+#[test]
+fn bounds_of_buckets_are_written_as_go_does() {
+    let bounds = [
+        (0.0, "0"),
+        (1.0, "1"),
+        (-2.5, "-2.5"),
+        (0.0001, "0.0001"),
+        (0.00001, "1e-05"),
+        (-0.000_025, "-2.5e-05"),
+        (5e-324, "5e-324"),
+        (123_456.789, "123456.789"),
+        (999_999.0, "999999"),
+        (1e6, "1e+06"),
+        (1_234_567.5, "1.2345675e+06"),
+        (1e20, "1e+20"),
+        (1e21, "1e+21"),
+        (1e100, "1e+100"),
+    ];
+    let metrics = Metrics::default();
+    metrics.register("sizes", "Sizes", Histogram::new(bounds.map(|(bound, _)| bound)));
+    let text = metrics.encode_prometheus();
+    for (bound, expected) in bounds {
+        assert_eq!(in_words_of_go(bound), expected);
+        assert!(
+            text.contains(&format!("sizes_bucket{{le=\"{expected}\"}} 0\n")),
+            "{expected} is not in {text}"
+        );
+    }
+    let quoted = "quotes{of=\"{le=\\\"1.0\\\"\"} 1";
+    assert_eq!(with_bucket_of_go(quoted), quoted);
+}
+
+#[test]
+fn what_the_older_format_does_not_know_is_told_in_its_words() {
+    let metrics = Metrics::default();
+    metrics.register("build", "Which it is", Info::new([("version", "1 # {2}\"\\")]));
+    let sizes = HistogramWithExemplars::<Vec<(&str, &str)>>::new([2.0].into_iter());
+    sizes.observe(1.0, Some(vec![("trace", "a b")]), None);
+    metrics.register("sizes", "Sizes", sizes);
+    let text = metrics.encode_prometheus();
+    let expected = "\
+# HELP build_info Which it is.
+# TYPE build_info gauge
+build_info{version=\"1 # {2}\\\"\\\\\"} 1
+# HELP sizes Sizes.
+# TYPE sizes histogram
+sizes_sum 1.0
+sizes_count 1
+sizes_bucket{le=\"2\"} 1
+sizes_bucket{le=\"+Inf\"} 1
+";
+    assert!(text.contains(expected), "{text}");
 }
 
 #[test]

@@ -72,8 +72,8 @@ async fn metrics_and_probes_are_served_while_the_manager_runs() {
     });
     let text = counted.await.unwrap();
     assert!(text.contains("# TYPE controller_runtime_reconcile_total counter\n") && !text.contains("# EOF"));
-    let (_, text) = get(address, "/metrics", "Accept: application/openmetrics-text\r\n").await;
-    assert!(text.contains("# TYPE controller_runtime_reconcile counter\n") && text.ends_with("# EOF\n"));
+    let (_, text) = get(address, "/metrics", "Accept: application/openmetrics-text;version=1.0.0\r\n").await;
+    assert!(text.contains("workqueue_work_duration_seconds_bucket{le=\"1\",") && !text.contains("# EOF"), "{text}");
     assert_eq!(get(address, "/hello", "").await, (200, "hello".to_owned()));
     assert_eq!(get(address, "/other", "").await.0, 404);
     for (path, says) in [("/other", "late"), ("/hello", "late, too"), ("/metrics", "never")] {
