@@ -1,5 +1,5 @@
-//! Metrics, under the names, labels and buckets of controller-runtime and client-go, so that their dashboards and alerts
-//! work unchanged.
+//! Metrics, under the names, labels and buckets of controller-runtime and client-go, so that dashboards and alerts that ask
+//! for these work unchanged. What they may ask for and not find stands [below](#what-is-not-here).
 //!
 //! A manager has a registry of its own ([`Manager::metrics`](crate::Manager::metrics)); two managers in one process do not
 //! add to each other. What can be computed when somebody asks, is: no task keeps gauges up to date.
@@ -19,6 +19,8 @@
 //! | `rest_client_requests_total` | counter: code, method, host |
 //! | `rest_client_…` | see [`Metrics::register_rest_client_metrics`] |
 //! | `certwatcher_read_certificate_total`, `certwatcher_read_certificate_errors_total` | counter |
+//! | `process_cpu_seconds_total` | counter; on Linux |
+//! | `process_resident_memory_bytes`, `process_virtual_memory_bytes`, `process_start_time_seconds`, `process_open_fds`, `process_max_fds` | gauge; on Linux |
 //! | `controller_runtime_cache_objects` | gauge: resource; not in Go |
 //! | `controller_runtime_cache_bytes` | gauge: resource, form (`decoded`, `text`); not in Go |
 //! | `controller_runtime_cache_decoded_objects` | gauge: resource; not in Go |
@@ -35,7 +37,9 @@
 //! - `controller_runtime_webhook_…` and `controller_runtime_conversion_webhook_…`: there are no webhooks yet.
 //! - `rest_client_dns_resolution_duration_seconds`: names are resolved below [`kube::Client`], which does not tell.
 //! - Native histograms, which need the protobuf format.
-//! - The collectors of the Go runtime and of the process.
+//! - The collector of the Go runtime (`go_…`), and of the process `process_virtual_memory_max_bytes` and
+//!   `process_network_…`.
+//! - OpenMetrics over HTTP, as in Go; [`Metrics::encode`] gives it to whoever wants to serve it.
 
 mod access;
 mod cache;
@@ -43,6 +47,7 @@ mod certificates;
 mod controller;
 mod election;
 mod handlers;
+mod process;
 mod queue;
 mod rest_client;
 mod server;
@@ -182,6 +187,7 @@ impl Default for Metrics {
         let elections = ElectionFamilies::register(&mut registry);
         let rest_client = Arc::new(RestClientFamilies::register(&mut registry));
         let certificates = CertificateMetrics::register(&mut registry);
+        registry.register_collector(Box::new(process::ProcessCollector));
         let registry = Mutex::new(registry);
         Self {
             inner: Arc::new(Inner { registry, controllers, queues, elections, rest_client, certificates }),

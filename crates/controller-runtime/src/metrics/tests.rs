@@ -23,6 +23,12 @@ controller_runtime_reconcile_total counter controller result
 controller_runtime_terminal_reconcile_errors_total counter controller
 leader_election_master_status gauge name
 leader_election_slowpath_total counter name
+process_cpu_seconds_total counter
+process_max_fds gauge
+process_open_fds gauge
+process_resident_memory_bytes gauge
+process_start_time_seconds gauge
+process_virtual_memory_bytes gauge
 rest_client_rate_limiter_duration_seconds histogram host verb 0.005 0.025 0.1 0.25 0.5 1 2 4 8 15 30 60 +Inf
 rest_client_request_duration_seconds histogram host verb 0.005 0.025 0.1 0.25 0.5 1 2 4 8 15 30 60 +Inf
 rest_client_request_retries_total counter code host verb
@@ -264,6 +270,25 @@ fn a_queue_that_is_gone_shows_no_gauges() {
     assert!(metrics.encode().contains("workqueue_depth"));
     drop(gauges);
     assert!(!metrics.encode().contains("workqueue_depth"));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_process_tells_of_itself() {
+    let text = Metrics::default().encode_prometheus();
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|value| value.parse::<f64>().ok()).unwrap_or_else(|| panic!("{name} is not in {text}"))
+    };
+    assert!(value("process_cpu_seconds_total") >= 0.0);
+    let (resident, all) = (value("process_resident_memory_bytes"), value("process_virtual_memory_bytes"));
+    assert!(1e6 < resident && resident < all, "{resident} of {all}");
+    assert!(0.0 < value("process_open_fds") && value("process_open_fds") < value("process_max_fds"));
+    // Not long before a file that it has made.
+    let file = tempfile::tempfile().and_then(|file| file.metadata()?.modified()).expect("a file is made");
+    let now = file.duration_since(std::time::UNIX_EPOCH).expect("it is after 1970").as_secs_f64();
+    assert!((now - 3600.0..now + 2.0).contains(&value("process_start_time_seconds")), "{now} and {text}");
+    assert!(text.contains("# HELP process_open_fds Number of open file descriptors.\n"), "{text}");
 }
 
 #[test]

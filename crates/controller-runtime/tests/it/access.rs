@@ -50,7 +50,9 @@ impl Default for Reviews {
 }
 
 fn jane(groups: &[&str]) -> Answer {
-    Answer::Status(json!({ "authenticated": true, "user": { "username": "jane", "uid": "7", "groups": groups } }))
+    Answer::Status(
+        json!({ "authenticated": true, "user": { "username": "jane", "uid": "7", "groups": groups } }),
+    )
 }
 
 fn allowed(allowed: bool) -> Answer {
@@ -116,15 +118,18 @@ async fn metrics_are_shown_to_those_who_may_see_them() {
 
 #[tokio::test]
 async fn metrics_are_not_shown_to_those_who_may_not_see_them() {
-    let (manager, _running, _) = guarded(Reviews { access: [allowed(false)].into(), ..Reviews::default() }).await;
+    let (manager, _running, _) =
+        guarded(Reviews { access: [allowed(false)].into(), ..Reviews::default() }).await;
     let (code, text) = get(manager.metrics_address().unwrap(), "/metrics", GOOD).await;
     assert_eq!((code, text.as_str()), (403, "Authorization denied for user jane\n"));
 }
 
 #[tokio::test]
 async fn what_a_user_may_by_one_token_is_not_what_they_may_by_another() {
-    let reviews =
-        Reviews { tokens: [jane(&["admins"]), jane(&[])].into(), access: [allowed(true), allowed(false)].into() };
+    let reviews = Reviews {
+        tokens: [jane(&["admins"]), jane(&[])].into(),
+        access: [allowed(true), allowed(false)].into(),
+    };
     let (manager, _running, _) = guarded(reviews).await;
     let address = manager.metrics_address().unwrap();
     assert_eq!(get(address, "/metrics", "Authorization: Bearer wide\r\n").await.0, 200);
@@ -143,7 +148,8 @@ async fn a_review_that_fails_is_tried_five_times() {
     assert!((least..least * 1.2).contains(&waited), "{waited} s");
     assert_eq!(asked.lock().unwrap().len(), 6);
 
-    let (manager, _running, asked) = guarded(Reviews { access: refuse(1).into(), ..Reviews::default() }).await;
+    let (manager, _running, asked) =
+        guarded(Reviews { access: refuse(1).into(), ..Reviews::default() }).await;
     let (code, text) = get(manager.metrics_address().unwrap(), "/metrics", GOOD).await;
     assert_eq!((code, text.as_str()), (500, "Authorization failed\n"));
     assert_eq!(asked.lock().unwrap().len(), 6, "one for the token, five for the permission");

@@ -42,7 +42,11 @@ pub(crate) async fn get(address: SocketAddr, path: &str, headers: &str) -> (u16,
 }
 
 /// The same over a connection.
-pub(crate) async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin, path: &str, headers: &str) -> (u16, String) {
+pub(crate) async fn ask(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    path: &str,
+    headers: &str,
+) -> (u16, String) {
     let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
@@ -73,7 +77,10 @@ async fn metrics_and_probes_are_served_while_the_manager_runs() {
     let text = counted.await.unwrap();
     assert!(text.contains("# TYPE controller_runtime_reconcile_total counter\n") && !text.contains("# EOF"));
     let (_, text) = get(address, "/metrics", "Accept: application/openmetrics-text;version=1.0.0\r\n").await;
-    assert!(text.contains("workqueue_work_duration_seconds_bucket{le=\"1\",") && !text.contains("# EOF"), "{text}");
+    assert!(
+        text.contains("workqueue_work_duration_seconds_bucket{le=\"1\",") && !text.contains("# EOF"),
+        "{text}"
+    );
     assert_eq!(get(address, "/hello", "").await, (200, "hello".to_owned()));
     assert_eq!(get(address, "/other", "").await.0, 404);
     for (path, says) in [("/other", "late"), ("/hello", "late, too"), ("/metrics", "never")] {

@@ -1,0 +1,102 @@
+use std::{fmt, fs};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+};
+
+/// Ticks a second in what Linux tells of processes, on every architecture that Rust knows.
+const TICKS: f64 = 100.0;
+
+/// Tells of this process what Go's collector of processes tells of it, under the same names: what Linux says of it in
+/// `/proc`. What that does not say, and all of it on other systems, is left out.
+#[derive(Debug)]
+pub(super) struct ProcessCollector;
+
+impl Collector for ProcessCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
+        let stat = Stat::read(&read("/proc/self/stat"));
+        if let Some(Stat { cpu_seconds, .. }) = stat {
+            let help = "Total user and system CPU time spent in seconds.";
+            let family = encoder.encode_descriptor("process_cpu_seconds", help, None, MetricType::Counter)?;
+            ConstCounter::new(cpu_seconds).encode(family)?;
+        }
+        let since_boot = stat.map(|stat| stat.started);
+        let started = since_boot.and_then(|started| Some(started + number(&read("/proc/stat"), "btime")?));
+        let resident = number(&read("/proc/self/status"), "VmRSS:").map(|kilobytes| kilobytes * 1024.0);
+        // One of them is open to count the others.
+        let open = fs::read_dir("/proc/self/fd").ok().map(|files| files.count().saturating_sub(1));
+        let open = open.and_then(|open| u32::try_from(open).ok()).map(f64::from);
+        let most = number(&read("/proc/self/limits"), "Max open files");
+        let gauges = [
+            ("process_max_fds", "Maximum number of open file descriptors.", most),
+            ("process_open_fds", "Number of open file descriptors.", open),
+            ("process_resident_memory_bytes", "Resident memory size in bytes.", resident),
+            ("process_start_time_seconds", "Start time of the process since unix epoch in seconds.", started),
+            (
+                "process_virtual_memory_bytes",
+                "Virtual memory size in bytes.",
+                stat.map(|stat| stat.virtual_bytes),
+            ),
+        ];
+        for (name, help, value) in gauges {
+            if let Some(value) = value {
+                let family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+                ConstGauge::new(value).encode(family)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What `/proc/self/stat` says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Stat {
+    cpu_seconds: f64,
+    /// Seconds after the boot.
+    started: f64,
+    virtual_bytes: f64,
+}
+
+impl Stat {
+    /// Fields have numbers, as in `proc_pid_stat(5)`. The second one, which may hold anything, is in brackets.
+    fn read(text: &str) -> Option<Self> {
+        let (_, rest) = text.rsplit_once(')')?;
+        let field = |number: usize| rest.split_ascii_whitespace().nth(number - 3)?.parse::<f64>().ok();
+        Some(Self {
+            cpu_seconds: (field(14)? + field(15)?) / TICKS,
+            started: field(22)? / TICKS,
+            virtual_bytes: field(23)?,
+        })
+    }
+}
+
+/// The first number of the line that begins with `name`.
+fn number(text: &str, name: &str) -> Option<f64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    rest.split_ascii_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_the_manual() {
+        let stat =
+            "7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 250 50 13 14 15 16 1 0 12345 4096 99 18446744073709551615";
+        let expected = Stat { cpu_seconds: 3.0, started: 123.45, virtual_bytes: 4096.0 };
+        assert_eq!(Stat::read(stat), Some(expected));
+        assert_eq!(Stat::read("7 (a) S 1"), None);
+        let status = "VmHWM:\t   20 kB\nVmRSS:\t    12 kB\n";
+        assert_eq!(number(status, "VmRSS:"), Some(12.0));
+        let limits = "Max open files            1024                 524288               files     \n";
+        assert_eq!(number(limits, "Max open files"), Some(1024.0));
+        assert_eq!(
+            number("Max address space         unlimited   unlimited   bytes\n", "Max address space"),
+            None
+        );
+    }
+}
