@@ -26,6 +26,7 @@ use super::{
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Clone)]
 #[must_use]
 pub struct ClientBuilder {
     settings: Settings,
@@ -42,7 +43,7 @@ pub(super) struct Settings {
     /// The only namespace that the client may reach, if it is restricted to one.
     pub(super) namespace: Option<Arc<str>>,
     pub(super) interceptors: Vec<Arc<dyn Interceptor>>,
-    pub(super) gate: Option<Arc<dyn WriteGate>>,
+    pub(super) gates: Vec<Arc<dyn WriteGate>>,
     pub(super) limiter: Option<Arc<Limiter>>,
     pub(super) warnings: Warnings,
     pub(super) said: Arc<Said>,
@@ -63,7 +64,7 @@ impl ClientBuilder {
             dry_run: false,
             namespace: None,
             interceptors: Vec::new(),
-            gate: None,
+            gates: Vec::new(),
             limiter: None,
             warnings: Warnings::default(),
             said: Arc::default(),
@@ -95,13 +96,14 @@ impl ClientBuilder {
         self
     }
 
-    /// Asks `gate` before each write. Default: none is asked.
+    /// Asks `gate` before each write, after the gates given before: all of them have to permit it. Default: none is asked.
     pub fn write_gate(mut self, gate: Arc<dyn WriteGate>) -> Self {
-        self.settings.gate = Some(gate);
+        self.settings.gates.push(gate);
         self
     }
 
-    /// Tells `metrics` of every request, also of those that are made through [`Client::kube`]. Default: nobody is told.
+    /// Tells `metrics` of every request, also of those that are made through [`Client::kube`], and nobody else. Default:
+    /// nobody is told.
     pub fn metrics(mut self, metrics: Arc<dyn ClientMetrics>) -> Self {
         self.metrics = Some(metrics);
         self

@@ -57,12 +57,12 @@ async fn wait_for_turn(settings: &Settings, call: &Call) {
 }
 
 fn permit(settings: &Settings, call: &Call) -> Result<WritePermit, Error> {
-    match &settings.gate {
-        Some(gate) if call.verb.is_write() && !call.dry_run => {
-            gate.permit(call).map_err(|no_permit| Error::make(call, ErrorKind::NotPermitted(no_permit), None))
-        }
-        _ => Ok(WritePermit::unlimited()),
+    if !call.verb.is_write() || call.dry_run {
+        return Ok(WritePermit::unlimited());
     }
+    let permits = settings.gates.iter().map(|gate| gate.permit(call));
+    let all = permits.into_iter().try_fold(WritePermit::unlimited(), |all, permit| Ok(all.and(permit?)));
+    all.map_err(|no_permit| Error::make(call, ErrorKind::NotPermitted(no_permit), None))
 }
 
 /// One answer, read to its end unless it is a watch.

@@ -1,5 +1,7 @@
 use std::{fmt, future::Future, pin::Pin};
 
+use futures::{FutureExt, future::select};
+
 use super::Call;
 
 /// Decides whether this process may write now.
@@ -48,6 +50,14 @@ impl WritePermit {
     /// [`ErrorKind::Interrupted`](super::ErrorKind::Interrupted). Whether the server carries it out is unknown.
     pub fn until(ended: impl Future<Output = NoPermit> + Send + 'static) -> Self {
         Self { ended: Some(Box::pin(ended)) }
+    }
+
+    /// A permit that ends when one of the two does.
+    pub(super) fn and(self, other: Self) -> Self {
+        match (self.ended, other.ended) {
+            (Some(one), Some(other)) => Self::until(select(one, other).map(|ended| ended.factor_first().0)),
+            (one, other) => Self { ended: one.or(other) },
+        }
     }
 
     /// Waits until the permit ends, and says why it did.

@@ -144,17 +144,15 @@ impl Manager {
             issuer: Arc::new(Issuer::new()),
             options,
         });
-        let builder = |client: kube::Client| {
-            let builder = Client::builder(client, Arc::clone(&options.name)).metrics(metrics.rest_client());
-            let builder = options.seed.into_iter().fold(builder, ClientBuilder::seed);
-            let builder = builder.own_writes(Arc::clone(&cache) as _);
-            builder.host(options.host.as_deref().unwrap_or_default())
-        };
+        let builder = Client::builder(client, Arc::clone(&options.name)).metrics(metrics.rest_client());
+        let builder = builder.host(options.host.as_deref().unwrap_or_default());
+        let builder = options.seed.into_iter().fold(builder, ClientBuilder::seed);
+        let builder = (options.client.0)(builder).own_writes(Arc::clone(&cache) as _);
         let gated = election.as_ref().map(|election| {
             let gate = LeaseGate::new(election.options.id(), Arc::clone(&election.issuer));
-            builder(client.clone()).write_gate(Arc::new(gate)).build()
+            builder.clone().write_gate(Arc::new(gate)).build()
         });
-        let ungated = builder(client).build();
+        let ungated = builder.build();
         let caches = Arc::new(Caches {
             cache: Arc::clone(&cache),
             client: ungated.kube().clone(),

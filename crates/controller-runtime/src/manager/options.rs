@@ -1,6 +1,9 @@
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-use crate::{cache, controller::Config, http_server::Endpoint, leader_election, metrics::ServerOptions};
+use crate::{
+    cache, client::ClientBuilder, controller::Config, http_server::Endpoint, leader_election,
+    metrics::ServerOptions,
+};
 
 /// How a manager works.
 ///
@@ -22,6 +25,7 @@ pub struct Options {
     pub(super) host: Option<String>,
     pub(super) leader_election: Option<leader_election::Options>,
     pub(super) cache: cache::Options,
+    pub(super) client: AdaptClient,
     pub(super) controller: Config,
     pub(super) metrics: ServerOptions,
     pub(super) health_probe: Endpoint,
@@ -52,6 +56,7 @@ impl Options {
             host: None,
             leader_election: None,
             cache: cache::Options::default(),
+            client: AdaptClient::default(),
             controller: Config::default(),
             metrics: ServerOptions::default(),
             health_probe: Endpoint::Disabled,
@@ -78,6 +83,29 @@ impl Options {
     /// How the caches hold objects. Default: compressed, and 64 MiB of them decoded.
     pub fn cache(mut self, options: cache::Options) -> Self {
         self.cache = options;
+        self
+    }
+
+    /// How the manager's clients work: how many requests they send, what becomes of warnings, who else is asked before a
+    /// write. Default: as [`ClientBuilder`] says.
+    ///
+    /// What is said holds for [`Manager::client`](super::Manager::client) and
+    /// [`Manager::ungated_client`](super::Manager::ungated_client) together: they share one rate limit, say. Leadership is a
+    /// permit for writes all the same, and what is written is seen in the caches at once. Lists and watches of the caches,
+    /// events and the leader election are not subject to it.
+    ///
+    /// ```
+    /// use controller_runtime::{client::Warnings, manager::Options};
+    ///
+    /// let options = Options::new("guestbook-operator").client(|client| {
+    ///     let client = client.rate_limit(20.0, 30).expect("neither is zero"); // 20 requests a second, 30 at once
+    ///     client.warnings(Warnings::LogOnce)
+    /// });
+    /// ```
+    #[doc(alias = "Client")]
+    #[doc(alias = "NewClient")]
+    pub fn client(mut self, adapt: impl Fn(ClientBuilder) -> ClientBuilder + Send + Sync + 'static) -> Self {
+        self.client = AdaptClient(Arc::new(adapt));
         self
     }
 
@@ -151,5 +179,21 @@ impl Options {
             reason = "the one place without a seed, unless the options hold one"
         )]
         self.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed)
+    }
+}
+
+/// What is said of the clients.
+#[derive(Clone)]
+pub(super) struct AdaptClient(pub(super) Arc<dyn Fn(ClientBuilder) -> ClientBuilder + Send + Sync>);
+
+impl Default for AdaptClient {
+    fn default() -> Self {
+        Self(Arc::new(|client| client))
+    }
+}
+
+impl fmt::Debug for AdaptClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdaptClient").finish_non_exhaustive()
     }
 }

@@ -24,6 +24,7 @@ mod histories;
 mod kube_runtime;
 mod leader_election;
 mod manager;
+mod manager_client;
 mod manifests;
 mod own_writes;
 mod servers;
