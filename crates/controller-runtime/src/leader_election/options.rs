@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use super::Timing;
 
@@ -9,7 +9,7 @@ use super::Timing;
 ///
 /// let options = Options::new("guestbook-operator.example.com").namespace("guestbook-system");
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[must_use]
 pub struct Options {
     pub(super) id: String,
@@ -18,6 +18,7 @@ pub struct Options {
     pub(super) timing: Timing,
     pub(super) release_on_cancel: bool,
     pub(super) labels: BTreeMap<String, String>,
+    client: Option<kube::Client>,
 }
 
 impl Options {
@@ -31,6 +32,7 @@ impl Options {
             timing: Timing::default(),
             release_on_cancel: true,
             labels: BTreeMap::new(),
+            client: None,
         }
     }
 
@@ -42,7 +44,7 @@ impl Options {
         self.identity.is_some()
     }
 
-    /// Where the lease is. Default: the client's namespace, in a cluster that of the pod.
+    /// Where the lease is. Default: the namespace of the election's client, in a cluster that of the pod.
     #[doc(alias = "LeaderElectionNamespace")]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
@@ -77,5 +79,33 @@ impl Options {
     pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.labels.insert(name.into(), value.into());
         self
+    }
+
+    /// Asks for the lease through `client`, of which nothing else makes use: what else the process does cannot keep a renewal
+    /// waiting. It may also be of another cluster than the manager's. Default: the manager's, unless that was made by
+    /// [`Manager::from_config`](crate::Manager::from_config), which gives the election a connection of its own.
+    #[doc(alias = "LeaderElectionConfig")]
+    pub fn client(mut self, client: kube::Client) -> Self {
+        self.client = Some(client);
+        self
+    }
+
+    pub(crate) fn own_client(&self) -> Option<&kube::Client> {
+        self.client.as_ref()
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, namespace, identity, timing, release_on_cancel, labels, client } = self;
+        f.debug_struct("Options")
+            .field("id", id)
+            .field("namespace", namespace)
+            .field("identity", identity)
+            .field("timing", timing)
+            .field("release_on_cancel", release_on_cancel)
+            .field("labels", labels)
+            .field("has_own_client", &client.is_some())
+            .finish()
     }
 }

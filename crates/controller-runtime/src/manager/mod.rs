@@ -22,6 +22,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
+use http::header::{HeaderValue, USER_AGENT};
 use tokio::sync::watch;
 
 #[cfg(feature = "clap")]
@@ -131,21 +132,30 @@ struct Election {
     options: leader_election::Options,
     issuer: Arc<Issuer>,
     metrics: ElectionMetrics,
+    /// What the lease is asked for by.
+    client: kube::Client,
 }
 
 impl Manager {
     /// A manager that reaches the cluster through `client`.
+    ///
+    /// So does its leader election, unless [`leader_election::Options::client`] says otherwise. [`Manager::from_config`]
+    /// gives it a client of its own.
     #[must_use]
     pub fn new(client: kube::Client, options: Options) -> Self {
         let metrics = Metrics::default();
         let cache = Arc::new(Cache::new(options.cache.clone(), options.leader_election.is_some()));
+        let host = options.host.as_deref().unwrap_or_default();
+        let metered = |client: kube::Client| {
+            Client::builder(client, Arc::clone(&options.name)).metrics(metrics.rest_client()).host(host)
+        };
         let election = options.leader_election.clone().map(|options| Election {
+            client: metered(options.own_client().unwrap_or(&client).clone()).build().kube().clone(),
             metrics: metrics.election(options.id()),
             issuer: Arc::new(Issuer::new()),
             options,
         });
-        let builder = Client::builder(client, Arc::clone(&options.name)).metrics(metrics.rest_client());
-        let builder = builder.host(options.host.as_deref().unwrap_or_default());
+        let builder = metered(client);
         let builder = options.seed.into_iter().fold(builder, ClientBuilder::seed);
         let builder = (options.client.0)(builder).own_writes(Arc::clone(&cache) as _);
         let gated = election.as_ref().map(|election| {
@@ -179,6 +189,35 @@ impl Manager {
         manager.add_servers();
         manager.add_own(caches, Group::Caches);
         manager
+    }
+
+    /// A manager that reaches the cluster that `config` names.
+    ///
+    /// With leader election there are two connections, so that nothing that the operator does can keep a renewal of the
+    /// lease waiting. They call themselves `guestbook-operator` and `guestbook-operator/leader-election`, after the name in the
+    /// options unless `config` has another `User-Agent`. Neither repeats requests by itself
+    /// ([`kube::Config::default_retry`]): the manager does.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use controller_runtime::{Manager, manager::Options};
+    ///
+    /// let manager = Manager::from_config(kube::Config::infer().await?, Options::new("guestbook-operator"))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The configuration cannot be used.
+    pub fn from_config(config: kube::Config, mut options: Options) -> Result<Self, kube::Error> {
+        let election = options.leader_election.take().map(|election| match election.own_client() {
+            Some(_) => Ok(election),
+            None => connect(config.clone(), &options.name, "/leader-election")
+                .map(|client| election.client(client)),
+        });
+        options.leader_election = election.transpose()?;
+        Ok(Self::new(connect(config, &options.name, "")?, options))
     }
 
     /// The client for reconcilers: it writes in the name of the manager. With leader election it writes only while this
@@ -334,6 +373,17 @@ impl Manager {
     fn handle(&self, id: Id) -> Handle {
         Handle { id, registry: Arc::downgrade(&self.shared.registry) }
     }
+}
+
+/// A connection that calls itself `name`, unless the configuration has another name for it.
+fn connect(mut config: kube::Config, name: &str, suffix: &str) -> Result<kube::Client, kube::Error> {
+    config.default_retry = false;
+    let given = config.headers.iter().position(|(header, _)| *header == USER_AGENT);
+    let given = given.map(|place| config.headers.remove(place).1);
+    let given = given.as_ref().and_then(|agent| agent.to_str().ok());
+    let agent = HeaderValue::from_str(&format!("{}{suffix}", given.unwrap_or(name)));
+    config.headers.push((USER_AGENT, agent.map_err(|error| kube::Error::HttpError(error.into()))?));
+    kube::Client::try_from(config)
 }
 
 impl Shared {

@@ -452,7 +452,7 @@ impl Standing {
             let it = Candidate::new(
                 election.options.clone(),
                 Surroundings {
-                    client: manager.shared.client.kube().clone(),
+                    client: election.client.clone(),
                     rng,
                     clock,
                     metrics: election.metrics.clone(),

@@ -1,6 +1,6 @@
 //! The clients of a manager.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use controller_runtime::{
     Manager,
@@ -8,9 +8,15 @@ use controller_runtime::{
     leader_election,
     manager::Options,
 };
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube_apiserver_embedded::faults::{Action, Injected, Rule};
+use kube_envtest::{Environment, Transport};
 use tokio::time::Instant;
 
-use crate::support::{Running, Widget, environment, key, widget};
+use crate::{
+    faults::{Fault, faulty},
+    support::{Running, Widget, environment, key, widget},
+};
 
 /// Lets nobody write what is called `forbidden`.
 struct Forbids;
@@ -49,6 +55,51 @@ async fn what_is_said_of_the_client_holds_beside_what_the_manager_needs_of_it() 
     assert_eq!(seen.metadata.resource_version, c.metadata.resource_version);
     for client in [client, ungated] {
         let refused = client.create(&widget("forbidden", 1)).await.unwrap_err();
-        assert!(matches!(refused.kind(), ErrorKind::NotPermitted(why) if why.to_string() == "it is forbidden"));
+        assert!(
+            matches!(refused.kind(), ErrorKind::NotPermitted(why) if why.to_string() == "it is forbidden")
+        );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_election_with_a_client_of_its_own_does_not_wait_for_that_of_the_manager() {
+    let env = environment().await;
+    let stuck = faulty(env.client(), |seen| if seen.is_about("leases") { Fault::Hang } else { Fault::Pass });
+    let election = leader_election::Options::new("the-lease").identity("one").client(env.client());
+    let manager = Manager::new(stuck, Options::new("test").seed(1).leader_election(election));
+    let _running = Running::start(manager.clone()).await;
+    let mut leads = manager.leads();
+    let elected = leads.wait_for(|leads| *leads);
+    assert!(tokio::time::timeout(Duration::from_secs(1), elected).await.is_ok());
+    let metrics = manager.metrics().encode();
+    assert!(metrics.contains("rest_client_requests_total{code=\"201\",method=\"POST\""), "{metrics}");
+}
+
+#[tokio::test]
+async fn a_manager_of_a_configuration_has_a_connection_for_its_work_and_one_for_the_election() {
+    let transport = Transport::Tcp(([127, 0, 0, 1], 0).into());
+    let env = Environment::builder().transport(transport).crd::<Widget>().start().await.unwrap();
+    let faults = env.server().faults();
+    faults.add(Rule::new(Action::DelayBefore(Duration::ZERO))); // notes what is asked
+    let kubeconfig = Kubeconfig::from_yaml(env.kubeconfig().unwrap()).unwrap();
+    let config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let election = leader_election::Options::new("the-lease");
+    let manager = Manager::from_config(config, Options::new("test").leader_election(election)).unwrap();
+    let _cached = manager.cached::<Widget>();
+    let running = Running::start(manager.clone()).await;
+    manager.leads().wait_for(|leads| *leads).await.unwrap();
+    manager.client().create(&widget("a", 1)).await.unwrap();
+    running.stop().await.unwrap();
+
+    let journal = faults.journal();
+    let asked: BTreeSet<_> = journal
+        .iter()
+        .filter_map(|entry| match &entry.what {
+            Injected::Rule { request, .. } => Some((&*request.user_agent, &*request.resource)),
+            _ => None,
+        })
+        .collect();
+    let expected = [("test", "events"), ("test", "widgets"), ("test/leader-election", "leases")];
+    assert_eq!(asked, expected.into());
 }
