@@ -64,6 +64,7 @@ pub(super) enum Request {
     Create {
         holder: String,
         lease_seconds: i32,
+        transitions: i32,
     },
     /// Replace the lease if it has this version still.
     Update {
@@ -109,6 +110,8 @@ pub(super) struct Elector {
     phase: Phase,
     /// The lease as last seen.
     lease: Option<Record>,
+    /// How often it had changed hands when it was last seen, also where it is gone since.
+    transitions: Option<i32>,
     /// When it may be taken from whoever holds it.
     free_at: Moment,
     /// Read it before the next write.
@@ -162,6 +165,7 @@ impl Elector {
             rng,
             phase: Phase::Resting,
             lease: None,
+            transitions: None,
             free_at: Duration::ZERO,
             stale: true,
             unsure: false,
@@ -222,6 +226,7 @@ impl Elector {
                     Request::Create {
                         holder: self.identity.clone(),
                         lease_seconds: self.timing.lease_seconds(),
+                        transitions: self.transitions_of_new(),
                     },
                     Purpose::Hold,
                 ),
@@ -317,6 +322,7 @@ impl Elector {
         let version = |lease: &Option<Record>| lease.as_ref().map(|lease| lease.version.clone());
         if version(&lease) != version(&self.lease) {
             if let Some(lease) = &lease {
+                self.transitions = Some(lease.transitions);
                 let said = lease.lease_duration;
                 self.free_at = now + if said.is_zero() { self.timing.lease_duration() } else { said };
             }
@@ -388,9 +394,16 @@ impl Elector {
             version: lease.version.clone(),
             holder: self.identity.clone(),
             lease_seconds: self.timing.lease_seconds(),
-            transitions: lease.transitions + i32::from(acquired),
+            transitions: lease.transitions.saturating_add(i32::from(acquired)),
             acquired,
         }
+    }
+
+    /// What a lease that is made anew begins with. client-go begins with 0, and then what compares fencing tokens takes the
+    /// next leaders for earlier ones; so it goes on where the lease was that this candidate has seen go.
+    fn transitions_of_new(&self) -> i32 {
+        let hands = i32::from(!matches!(self.phase, Phase::Leading { .. }));
+        self.transitions.map_or(0, |transitions| transitions.saturating_add(hands))
     }
 
     /// As client-go does it: nobody holds it, for a second.
@@ -402,5 +415,54 @@ impl Elector {
             transitions: lease.transitions,
             acquired: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn lease(version: &str, holder: &str, transitions: i32) -> Record {
+        let lease_duration = 15 * SECOND;
+        Record { version: version.to_owned(), holder: holder.to_owned(), lease_duration, transitions }
+    }
+
+    fn create(transitions: i32) -> Option<Request> {
+        Some(Request::Create { holder: "me".to_owned(), lease_seconds: 15, transitions })
+    }
+
+    fn standing() -> Elector {
+        let mut elector = Elector::new(Timing::default(), "me".to_owned(), fastrand::Rng::with_seed(1));
+        assert_eq!(elector.step(Input::Stand, Duration::ZERO).request, Some(Request::Get));
+        elector
+    }
+
+    #[test]
+    fn the_first_lease_has_not_changed_hands() {
+        let mut elector = standing();
+        assert_eq!(elector.step(Input::Answer(Answer::Absent), SECOND).request, create(0));
+    }
+
+    #[test]
+    fn a_lease_that_was_deleted_goes_on_counting() {
+        let mut elector = standing();
+        elector.step(Input::Answer(Answer::Lease(lease("7", "other", 4))), SECOND);
+        assert_eq!(
+            elector.step(Input::Seen(None), 2 * SECOND).request,
+            None,
+            "it is taken until it would expire"
+        );
+        let output = elector.step(Input::Wake, 16 * SECOND);
+        assert_eq!(output.request, create(5));
+        let output = elector.step(Input::Answer(Answer::Lease(lease("9", "me", 5))), 17 * SECOND);
+        let led = [Event::NewLeader { identity: "me".to_owned() }];
+        assert_eq!(output.events[..1], led);
+        assert!(matches!(output.events[1], Event::StartedLeading { transitions: 5, .. }));
+
+        // Its own has changed no hands.
+        elector.step(Input::Seen(None), 18 * SECOND);
+        assert_eq!(elector.step(Input::Answer(Answer::Absent), 18 * SECOND).request, create(5));
     }
 }

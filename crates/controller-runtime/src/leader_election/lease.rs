@@ -31,8 +31,8 @@ impl Lock {
         let params = PostParams::default();
         let result = match request {
             Request::Get => self.leases.get(&self.name).await,
-            Request::Create { holder, lease_seconds } => {
-                self.leases.create(&params, &self.new_lease(holder, lease_seconds)).await
+            Request::Create { holder, lease_seconds, transitions } => {
+                self.leases.create(&params, &self.new_lease(holder, lease_seconds, transitions)).await
             }
             Request::Update { version, holder, lease_seconds, transitions, acquired } => {
                 let mut lease = last.unwrap_or_default();
@@ -78,7 +78,7 @@ impl Lock {
         seen.boxed()
     }
 
-    fn new_lease(&self, holder: String, lease_seconds: i32) -> Lease {
+    fn new_lease(&self, holder: String, lease_seconds: i32, transitions: i32) -> Lease {
         let now = MicroTime(self.clock.now());
         let mut lease = Lease::default();
         lease.metadata.name = Some(self.name.clone());
@@ -87,7 +87,7 @@ impl Lock {
         lease.spec = Some(LeaseSpec {
             holder_identity: Some(holder),
             lease_duration_seconds: Some(lease_seconds),
-            lease_transitions: Some(0),
+            lease_transitions: Some(transitions),
             acquire_time: Some(now.clone()),
             renew_time: Some(now),
             ..LeaseSpec::default()

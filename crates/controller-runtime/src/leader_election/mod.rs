@@ -37,6 +37,11 @@
 //! writes have a precondition (the uid or resource version of what they are about), and let systems outside of the API
 //! server compare [fencing tokens](crate::manager::RunContext::fencing_token).
 //!
+//! The permit ends by a clock that has to go on. Where a machine is suspended, or a virtual machine frozen and thawed later, the
+//! monotonic clock stands still meanwhile, and those of others do not: another process may lead by then, and the thawed one
+//! takes its permit for valid until [`Timing::renew_deadline`] has passed by its own clock, or until it hears of the lease.
+//! For what must not happen then, too, there are preconditions and fencing tokens alone.
+//!
 //! Whoever deletes the lease while somebody holds it lets a candidate that has never seen it lead at once.
 //!
 //! # Access

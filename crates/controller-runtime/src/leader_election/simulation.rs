@@ -69,6 +69,8 @@ struct World {
     pushed: u64,
     overlaps: Vec<String>,
     terms: u64,
+    /// The last leader and its fencing token.
+    last: Option<((usize, u32), i32)>,
     /// Breaks the rule on purpose.
     permit_from_answer: bool,
 }
@@ -149,6 +151,7 @@ impl World {
             pushed: 0,
             overlaps: Vec::new(),
             terms: 0,
+            last: None,
             permit_from_answer: false,
             nodes,
         };
@@ -241,6 +244,9 @@ impl World {
         };
         let output = self.nodes[node].elector.step(input, local);
         for event in output.events {
+            if let Event::StartedLeading { transitions, .. } = event {
+                self.fenced((node, life), transitions);
+            }
             match event {
                 Event::StartedLeading { until, .. } | Event::Renewed { until } => {
                     self.terms += u64::from(matches!(event, Event::StartedLeading { .. }));
@@ -273,6 +279,15 @@ impl World {
         }
     }
 
+    /// A token is higher than that of another leader before, and not lower where the same one comes back.
+    fn fenced(&mut self, leader: (usize, u32), token: i32) {
+        if let Some((last, earlier)) = self.last.replace((leader, token)) {
+            let fits = if last == leader { token >= earlier } else { token > earlier };
+            // Two leaders at once are counted apart, and their tokens come in any order.
+            assert!(fits || !self.overlaps.is_empty(), "{token} of {leader:?} after {earlier} of {last:?}");
+        }
+    }
+
     fn permitted(&mut self, node: usize, until: Moment) {
         for (other, state) in self.nodes.iter().enumerate() {
             if other != node && state.permit_until.is_some_and(|until| until > self.now) {
@@ -292,7 +307,9 @@ impl World {
         }
         let what = match request {
             Request::Get => (0, String::new(), String::new(), 0, 0),
-            Request::Create { holder, lease_seconds } => (1, String::new(), holder, lease_seconds, 0),
+            Request::Create { holder, lease_seconds, transitions } => {
+                (1, String::new(), holder, lease_seconds, transitions)
+            }
             Request::Update { version, holder, lease_seconds, transitions, .. } => {
                 (2, version, holder, lease_seconds, transitions)
             }

@@ -116,8 +116,16 @@ impl RunContext {
         (self.ready)();
     }
 
-    /// How often the lease had changed hands when this process became leader: higher than at any leader before. `None`
-    /// without leader election. Whoever takes orders from leaders can refuse those of an earlier one by it.
+    /// How often the lease had changed hands when this process became leader (`leaseTransitions`). `None` without leader
+    /// election.
+    ///
+    /// It is higher than the token of every other process that led before, so whoever takes orders from leaders can refuse
+    /// those of an earlier one by it: what has a lower token than the highest that was seen. A process that loses the lease
+    /// and gets it back with nobody between has the same token again.
+    ///
+    /// It begins with 0 again when the lease was deleted and whoever makes it anew has not seen it before: a process that
+    /// started later, or one in Go. What compares tokens would then refuse the new leader, so do not delete the lease, or
+    /// make what compares them forget what it saw.
     #[must_use]
     pub fn fencing_token(&self) -> Option<i32> {
         self.transitions
