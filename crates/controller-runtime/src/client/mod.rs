@@ -46,6 +46,7 @@
 
 mod builder;
 mod call;
+mod config;
 mod conflict;
 mod decode;
 mod delete;
@@ -83,6 +84,7 @@ use serde_json::Value;
 pub use self::{
     builder::ClientBuilder,
     call::{Answer, Call, Verb},
+    config::get_config,
     conflict::{Conflict, Expected},
     decode::FieldError,
     delete::{Delete, DeleteAll, Deleting, Deletion, Propagation},

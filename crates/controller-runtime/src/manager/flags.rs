@@ -1,16 +1,19 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use tracing::level_filters::LevelFilter;
 
-use super::{CertFiles, Endpoint, Options, Serving};
+use super::{CertFiles, Endpoint, Manager, Options, Serving};
 use crate::{
+    client::get_config,
     leader_election,
     metrics::{AllowedTo, ServerOptions},
 };
 
 /// The flags of an operator, with the names and defaults of kubebuilder's scaffold: flatten them into your own.
+///
+/// Of the scaffold's, those of webhooks are missing (`--webhook-cert-path` and so on), and of zap's all but
+/// `--zap-log-level`.
 ///
 /// ```
 /// use clap::Parser;
@@ -41,6 +44,16 @@ pub struct Flags {
     /// The folder with the certificate of the metrics server; one is made where there is none
     #[arg(long, value_name = "FOLDER")]
     pub metrics_cert_path: Option<PathBuf>,
+    /// The certificate in that folder
+    #[arg(long, value_name = "FILE", default_value = "tls.crt")]
+    pub metrics_cert_name: PathBuf,
+    /// Its key in that folder
+    #[arg(long, value_name = "FILE", default_value = "tls.key")]
+    pub metrics_cert_key: PathBuf,
+    /// Taken for the sake of manifests that have it: metrics are served by HTTP/1.1 alone
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
+          default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub enable_http2: bool,
     /// Where liveness and readiness are served; `0` for nowhere
     #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
     pub health_probe_bind_address: Endpoint,
@@ -54,7 +67,7 @@ pub struct Flags {
     /// The namespace of the lease; by default that of the pod, or of the kubeconfig
     #[arg(long, value_name = "NAMESPACE")]
     pub leader_election_namespace: Option<String>,
-    /// The kubeconfig of the cluster; by default $KUBECONFIG, the pod's service account or ~/.kube/config
+    /// The kubeconfig of the cluster; by default that of $KUBECONFIG, the pod's service account or ~/.kube/config
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// How much to log: `error`, `info`, `debug`, or a number: 1 is `debug`, more is `trace`
@@ -68,9 +81,15 @@ impl Flags {
     pub fn options(&self, name: &str, election_id: &str) -> Options {
         let mut metrics = ServerOptions::default().bind_address(self.metrics_bind_address);
         if self.metrics_secure {
-            let files =
-                self.metrics_cert_path.as_ref().map(|folder| Serving::Files(CertFiles::in_dir(folder)));
-            metrics = metrics.serving(files.unwrap_or(Serving::SelfSigned)).allowed_to(AllowedTo::Authorized);
+            let files = self.metrics_cert_path.as_ref().map(|folder| {
+                let in_folder = |file| folder.join(file);
+                CertFiles::new(in_folder(&self.metrics_cert_name), in_folder(&self.metrics_cert_key))
+            });
+            let serving = files.map_or(Serving::SelfSigned, Serving::Files);
+            metrics = metrics.serving(serving).allowed_to(AllowedTo::Authorized);
+        }
+        if self.enable_http2 {
+            tracing::warn!("--enable-http2 changes nothing: metrics are served by HTTP/1.1 alone");
         }
         let options =
             Options::new(name).metrics(metrics).health_probe_bind_address(self.health_probe_bind_address);
@@ -85,20 +104,34 @@ impl Flags {
         })
     }
 
+    /// A manager with [`Flags::options`], on the cluster that the flags name, whose leader election has a connection of its
+    /// own.
+    ///
+    /// # Errors
+    ///
+    /// There is no such cluster, or its configuration cannot be used.
+    pub async fn manager(&self, name: &str, election_id: &str) -> Result<Manager, kube::Error> {
+        Manager::from_config(self.config(None).await?, self.options(name, election_id))
+    }
+
     /// A client of the cluster that the flags name.
     ///
     /// # Errors
     ///
     /// There is no such cluster, or its configuration cannot be used.
     pub async fn client(&self) -> Result<kube::Client, kube::Error> {
-        let config = match &self.kubeconfig {
-            None => return kube::Client::try_default().await,
-            Some(file) => {
-                let kubeconfig = Kubeconfig::read_from(file).map_err(kube::Error::InferKubeconfig)?;
-                kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await
-            }
-        };
-        kube::Client::try_from(config.map_err(kube::Error::InferKubeconfig)?)
+        kube::Client::try_from(self.config(None).await?)
+    }
+
+    /// The cluster that the flags name, as [`get_config`] looks for it; `context` is one of the kubeconfig instead of its
+    /// current one.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or the kubeconfig cannot be read or lacks the context.
+    #[doc(alias = "GetConfigWithContext")]
+    pub async fn config(&self, context: Option<&str>) -> Result<kube::Config, kube::Error> {
+        get_config(self.kubeconfig.as_deref(), context).await.map_err(kube::Error::InferKubeconfig)
     }
 }
 
@@ -135,7 +168,7 @@ mod tests {
         let flags = flags("");
         assert_eq!(flags.metrics_bind_address, Endpoint::Disabled);
         assert_eq!(flags.health_probe_bind_address.to_string(), ":8081");
-        assert_eq!((flags.leader_elect, flags.metrics_secure), (false, true));
+        assert_eq!((flags.leader_elect, flags.metrics_secure, flags.enable_http2), (false, true, false));
         assert_eq!(flags.zap_log_level, LevelFilter::INFO);
     }
 
@@ -154,6 +187,16 @@ mod tests {
         for part in ["id: \"mine\"", "At(127.0.0.1:8443)", "SelfSigned", "Authorized", "Port(8081)"] {
             assert!(text.contains(part), "{part} is not in {text}");
         }
+    }
+
+    #[test]
+    fn the_certificate_of_metrics_has_the_names_of_a_secret_or_others() {
+        let certificate = |text: &str| format!("{:?}", flags(text).options("test", "id"));
+        let text = certificate("--metrics-cert-path=/certs --enable-http2=false");
+        assert!(text.contains("\"/certs/tls.crt\"") && text.contains("\"/certs/tls.key\""), "{text}");
+        let text =
+            certificate("--metrics-cert-path=/certs --metrics-cert-name=a.crt --metrics-cert-key=a.key");
+        assert!(text.contains("\"/certs/a.crt\"") && text.contains("\"/certs/a.key\""), "{text}");
     }
 
     #[test]
