@@ -5,14 +5,14 @@ use std::{fmt, sync::Arc};
 use kube::core::{DynamicObject, PartialObjectMeta};
 
 use crate::{
-    cache::{Cache, Cached},
+    cache::{Cache, Cached, LabelSelector},
     client::DynamicKind,
     controller::{Controller, GroupKind, Handle, Log, Options, Parts, Settings, Unmanaged},
     handler::{EventHandler, ForObject, ForOwner},
     manager::{AddError, Manager},
     metrics::Metrics,
     object::{Object, ObjectKey, OwnableBy, StaticObject},
-    predicate::{EventFilter, Predicate},
+    predicate::{EventFilter, Predicate, required_labels},
     reconcile::{Reconciler, Request},
     source::{DynSource, Kind, Source},
 };
@@ -185,11 +185,11 @@ pub struct ControllerBuilder<'m, R: Request, S = OfNone> {
     sources: Vec<Attach<R>>,
 }
 
-/// Declares the subject to the cache.
-type AttachSubject<R, S> = fn(S, &Cache) -> Arc<dyn DynSource<R>>;
+/// Declares the subject to the cache, with the labels that all sources require.
+type AttachSubject<R, S> = fn(S, &Cache, &LabelSelector) -> Arc<dyn DynSource<R>>;
 
 /// Declares a source to the cache, as soon as the controller is accepted.
-type Attach<R> = Box<dyn FnOnce(&Cache) -> Arc<dyn DynSource<R>> + Send>;
+type Attach<R> = Box<dyn FnOnce(&Cache, &LabelSelector) -> Arc<dyn DynSource<R>> + Send>;
 
 /// A controller of kind `K`.
 pub struct Of<K: Object> {
@@ -236,11 +236,11 @@ impl<K: Object> ControllerBuilder<'_, ObjectKey<K>, Of<K>> {
         C::Scope: OwnableBy<K::Scope>,
     {
         let owner = self.subject.owner.clone();
-        self.sources.push(Box::new(|cache| {
+        self.sources.push(Box::new(|cache, required| {
             if cache.is_read_as::<C>(&()) {
-                Arc::new(Kind::<C, _>::new(owner).attach(cache))
+                Arc::new(Kind::<C, _>::new(owner).attach(cache, required))
             } else {
-                Arc::new(Kind::<PartialObjectMeta<C>, _>::new(owner).attach(cache))
+                Arc::new(Kind::<PartialObjectMeta<C>, _>::new(owner).attach(cache, required))
             }
         }));
         self
@@ -252,11 +252,12 @@ impl<K: Object> ControllerBuilder<'_, ObjectKey<K>, Of<K>> {
         <DynamicObject as kube::Resource>::Scope: OwnableBy<K::Scope>,
     {
         let (owner, kind) = (self.subject.owner.clone(), kind.clone());
-        self.sources.push(Box::new(move |cache| {
+        self.sources.push(Box::new(move |cache, required| {
             if cache.is_read_as::<DynamicObject>(kind.resource()) {
-                Arc::new(Kind::<DynamicObject, _>::dynamic(&kind, owner).attach(cache))
+                Arc::new(Kind::<DynamicObject, _>::dynamic(&kind, owner).attach(cache, required))
             } else {
-                Arc::new(Kind::<PartialObjectMeta<DynamicObject>, _>::dynamic(&kind, owner).attach(cache))
+                let metadata = Kind::<PartialObjectMeta<DynamicObject>, _>::dynamic(&kind, owner);
+                Arc::new(metadata.attach(cache, required))
             }
         }));
         self
@@ -267,7 +268,7 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
     /// Reconciles what `source` asks for.
     #[doc(alias = "Watches")]
     pub fn watches<C: Object>(mut self, source: Kind<C, R>) -> Self {
-        self.sources.push(Box::new(|cache| Arc::new(source.attach(cache))));
+        self.sources.push(Box::new(|cache, required| Arc::new(source.attach(cache, required))));
         self
     }
 
@@ -284,12 +285,15 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
     /// Reconciles what a source of any type asks for.
     #[doc(alias = "WatchesRawSource")]
     pub fn watches_raw_source(mut self, source: impl Source<R>) -> Self {
-        self.sources.push(Box::new(|_| Arc::new(source)));
+        self.sources.push(Box::new(|_, _| Arc::new(source)));
         self
     }
 
     /// Hands on only events that `filter` passes, of all sources, those given before as well; in addition to filters given
     /// before. It is asked before the predicates of a source.
+    ///
+    /// Of what a [`LabelSelector`](crate::cache::LabelSelector) selects the API server sends nothing else, of each kind that
+    /// nobody else reads as a whole by the time the controller is given to the manager.
     ///
     /// What a source asks for without an event ([`Sink::add`](crate::source::Sink::add)) is not filtered.
     #[doc(alias = "WithEventFilter")]
@@ -360,8 +364,10 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
     ) -> Controller<R> {
         let Self { name, options, subject, own_source, log, filters, sources, .. } = self;
         let log = log(&subject, &name);
-        let own = own_source.map(|attach| attach(subject, cache));
-        let sources = own.into_iter().chain(sources.into_iter().map(|attach| attach(cache))).collect();
+        let required = required_labels(&filters);
+        let own = own_source.map(|attach| attach(subject, cache, &required));
+        let sources = sources.into_iter().map(|attach| attach(cache, &required));
+        let sources = own.into_iter().chain(sources).collect();
         Controller::new(Parts { name, options, settings, log, filters, sources, reconciler }, metrics)
     }
 }
@@ -371,8 +377,8 @@ impl<K: Object> Of<K> {
         Log::of_kind(controller, self.kind.clone())
     }
 
-    fn attach(self, cache: &Cache) -> Arc<dyn DynSource<ObjectKey<K>>> {
-        Arc::new(self.own.attach(cache))
+    fn attach(self, cache: &Cache, required: &LabelSelector) -> Arc<dyn DynSource<ObjectKey<K>>> {
+        Arc::new(self.own.attach(cache, required))
     }
 }
 

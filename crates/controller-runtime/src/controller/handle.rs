@@ -77,7 +77,7 @@ impl<R: Request> Handle<R> {
         reason = "who never takes the source away has no use for its handle"
     )]
     pub fn watch<C: Object>(&self, source: Kind<C, R>) -> Watch {
-        self.watch_raw_source(source.attach(&self.cache))
+        self.watch_raw_source(source.attach(&self.cache, &self.inbox.required_labels()))
     }
 
     /// The same for a source of any type.

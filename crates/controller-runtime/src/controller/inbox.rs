@@ -10,11 +10,12 @@ use kube_workqueue::{AddOptions, Queue};
 
 use super::{Explanation, Tracker};
 use crate::{
+    cache::LabelSelector,
     clock::Clock,
     enqueue::{Class, Enqueue},
     event::Event,
     object::{Object, ObjectKey},
-    predicate::EventFilter,
+    predicate::{EventFilter, required_labels},
     reconcile::{Cause, Change, Request, panic_message},
 };
 
@@ -45,6 +46,11 @@ impl<R: Request> Inbox<R> {
     /// One of nobody in particular.
     pub(crate) fn of(queue: Queue<R>) -> Self {
         Self::new("", queue, Vec::new(), true)
+    }
+
+    /// Labels that every object has of which an event can lead to a request.
+    pub(super) fn required_labels(&self) -> LabelSelector {
+        required_labels(&self.filters)
     }
 
     /// Lets `handle` put requests into the queue because of `event`, which came from `source`. A panic in user code costs

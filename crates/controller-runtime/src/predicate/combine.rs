@@ -45,6 +45,10 @@ impl<A: EventFilter, B: EventFilter> EventFilter for And<A, B> {
     fn passes(&self, event: &MetaEvent<'_>) -> bool {
         self.0.passes(event) && self.1.passes(event)
     }
+
+    fn required_labels(&self) -> LabelSelector {
+        self.0.required_labels().and(self.1.required_labels())
+    }
 }
 
 impl<A: EventFilter, B: EventFilter> EventFilter for Or<A, B> {

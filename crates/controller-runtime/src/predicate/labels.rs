@@ -16,6 +16,10 @@ impl EventFilter for LabelSelector {
         let selected = |meta: &crate::cache::Meta| self.selects(meta.labels());
         selected(event.latest()) || event.old().is_some_and(selected)
     }
+
+    fn required_labels(&self) -> LabelSelector {
+        self.clone()
+    }
 }
 
 impl<K: Object> Predicate<K> for LabelSelector {

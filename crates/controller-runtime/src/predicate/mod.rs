@@ -73,12 +73,25 @@ impl<K: Object, F: Fn(&Event<K>) -> bool + Send + Sync + 'static> Predicate<K> f
 pub trait EventFilter: Send + Sync + 'static {
     /// Whether the event passes.
     fn passes(&self, event: &MetaEvent<'_>) -> bool;
+
+    /// Labels that every object has of which an event passes, before or after it. Default: none in particular.
+    ///
+    /// Each watch of the controller uses it to ask the API server for those alone, if nobody reads the others.
+    fn required_labels(&self) -> LabelSelector {
+        LabelSelector::default()
+    }
 }
 
 impl<F: Fn(&MetaEvent<'_>) -> bool + Send + Sync + 'static> EventFilter for F {
     fn passes(&self, event: &MetaEvent<'_>) -> bool {
         self(event)
     }
+}
+
+/// Labels that every object has of which an event passes all of `filters`.
+pub(crate) fn required_labels(filters: &[Box<dyn EventFilter>]) -> LabelSelector {
+    let required = filters.iter().map(|filter| filter.required_labels());
+    required.fold(LabelSelector::default(), LabelSelector::and)
 }
 
 #[cfg(test)]
@@ -172,6 +185,9 @@ mod tests {
         assert_eq!(required(&And(labels("a=1"), And(GenerationChanged, labels("b")))), "a=1,b");
         assert_eq!(required(&Or(labels("a=1"), labels("b"))), "");
         assert_eq!(required(&Not(labels("a=1"))), "");
+        let required = |filter: &dyn EventFilter| filter.required_labels().to_string();
+        assert_eq!(required(&And(labels("a=1"), And(GenerationChanged, labels("b")))), "a=1,b");
+        assert_eq!(required(&Or(labels("a=1"), Not(labels("b")))), "");
     }
 
     #[test]

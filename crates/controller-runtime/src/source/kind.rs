@@ -109,10 +109,11 @@ impl<K: Object, R: Request> Kind<K, R> {
         self
     }
 
-    /// Declares the kind to the cache, which from now on holds it.
-    pub(crate) fn attach(self, cache: &Cache) -> Attached<K, R> {
+    /// Declares the kind to the cache, which from now on holds it. No event counts of objects without the labels that are
+    /// `required`.
+    pub(crate) fn attach(self, cache: &Cache, required: &LabelSelector) -> Attached<K, R> {
         let Self { open, name, rules } = self;
-        let cached = open(cache, &rules.required_labels());
+        let cached = open(cache, &rules.required_labels().and(required.clone()));
         let name = name.unwrap_or_else(|| cached.resource_name());
         Attached { cached, name: Arc::from(name), rules: Arc::new(rules) }
     }

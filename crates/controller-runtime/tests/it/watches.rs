@@ -10,7 +10,7 @@ use controller_runtime::{
     cache::{LabelSelector, Meta},
     client::DynamicKind,
     manager::Options,
-    set_controller_reference,
+    predicate, set_controller_reference,
     source::from_fn,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -177,6 +177,36 @@ async fn a_selector_is_the_api_servers_unless_somebody_reads_the_rest_and_means_
     assert_eq!((names, asked), (expected.map(str::to_owned).to_vec(), vec!["whole app%3Dweb".to_owned()]));
     let (names, asked) = selected(true).await;
     assert_eq!((names, asked), (expected.map(str::to_owned).to_vec(), vec!["whole all".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_selector_that_filters_all_sources_is_the_api_servers_in_each_of_them() {
+    let env = environment().await;
+    let (manager, asked) = watched(&env, "configmaps");
+    let widgets = manager.cached::<Widget>(); // somebody reads all of these
+    let notes = Notes::done();
+    let handle = Builder::managed_by(&manager)
+        .for_kind::<Widget>()
+        .with_event_filter(predicate::And(predicate::ResourceVersionChanged, web()))
+        .watches(Kind::<ConfigMap, _>::new(same_name()))
+        .complete(notes.clone())
+        .unwrap();
+    let _running = Running::start(manager.clone()).await;
+    for (name, app) in [("x", "web"), ("y", "db")] {
+        client(&env).create(&labelled(name, app)).await.unwrap();
+        let mut widget = widget(&format!("{name}-widget"), 1);
+        widget.metadata.labels = Some([("app".to_owned(), app.to_owned())].into());
+        client(&env).create(&widget).await.unwrap();
+    }
+    settle().await;
+    assert_eq!(notes.names(), ["x", "x-widget"]);
+    assert_eq!(*asked.lock().unwrap(), ["whole app%3Dweb"]);
+    assert_eq!(widgets.len(), 2);
+
+    // A source that comes later needs no more.
+    let later = handle.watch(Kind::<PartialObjectMeta<ConfigMap>, _>::new(same_name()));
+    later.synced().await.unwrap();
+    assert_eq!(*asked.lock().unwrap(), ["whole app%3Dweb"]);
 }
 
 #[tokio::test(start_paused = true)]
