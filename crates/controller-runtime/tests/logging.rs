@@ -132,7 +132,9 @@ async fn a_panic_that_is_not_recovered_is_counted_and_told_before_it_goes_on() {
                     namespace=\"default\" name=\"a\" attempt=0}: Observed a panic in reconciler: a bug, at ";
     assert!(line.starts_with(expected) && line.contains("logging.rs:"), "{line}");
     let metrics = manager.metrics().encode();
-    for (family, value) in [("reconcile_panics_total", 1), ("reconcile_errors_total", 0), ("active_workers", 0)] {
+    for (family, value) in
+        [("reconcile_panics_total", 1), ("reconcile_errors_total", 0), ("active_workers", 0)]
+    {
         let sample = format!("controller_runtime_{family}{{controller=\"lease\"}} {value}\n");
         assert!(metrics.contains(&sample), "{sample} is not in {metrics}");
     }

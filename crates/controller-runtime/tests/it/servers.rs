@@ -23,6 +23,7 @@ use tokio::{
 
 use crate::{
     access::{Reviews, guarded_on},
+    faults::{Fault, faulty},
     support::{Notes, Running, Widget, alone_in_real_time, environment, widget},
 };
 
