@@ -1,6 +1,9 @@
+use std::future::Future;
+
+use kube::core::DynamicObject;
 use serde_json::json;
 
-use super::{Client, Error, Patch, ResultExt, Verb, name_of};
+use super::{Client, DynamicClient, Error, Patch, ResultExt, Verb, name_of};
 use crate::object::{Object, ObjectKey, StaticObject, resource_name};
 
 /// Whether `finalizer` keeps the object from going.
@@ -10,7 +13,8 @@ pub fn has_finalizer<K: Object>(object: &K, finalizer: &str) -> bool {
 }
 
 impl Client {
-    /// Adds `finalizer`, so that a delete waits until it is removed. Returns whether it was missing.
+    /// Adds `finalizer`, so that a delete waits until it is removed. Returns whether it was missing: then `object` is not the
+    /// present version any more ([`Finalizers`](super::Finalizers) give that).
     ///
     /// The object's version is a precondition, so that no finalizer added meanwhile is lost.
     ///
@@ -19,7 +23,7 @@ impl Client {
     /// The request failed; [`Error::is_conflict`] if `object` is not the present version.
     #[doc(alias = "AddFinalizer")]
     pub async fn add_finalizer<K: StaticObject>(&self, object: &K, finalizer: &str) -> Result<bool, Error> {
-        self.add_finalizers(object, [finalizer]).await
+        Ok(add_finalizers(self, object, [finalizer]).await?.is_some())
     }
 
     /// Removes `finalizer`; if it was the last one of an object being deleted, the object goes. Returns whether it was
@@ -34,43 +38,100 @@ impl Client {
         object: &K,
         finalizer: &str,
     ) -> Result<bool, Error> {
-        if !has_finalizer(object, finalizer) {
-            return Ok(false);
-        }
-        self.without_finalizer(object, finalizer).await.map(|stored| stored.is_some())
+        remove_finalizer(self, object, finalizer).await
+    }
+}
+
+impl DynamicClient {
+    /// See [`Client::add_finalizer`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub async fn add_finalizer(&self, object: &DynamicObject, finalizer: &str) -> Result<bool, Error> {
+        Ok(add_finalizers(self, object, [finalizer]).await?.is_some())
     }
 
-    /// Adds those that are missing, in one request. Returns whether there were some.
-    pub(super) async fn add_finalizers<'f, K: StaticObject>(
+    /// See [`Client::remove_finalizer`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub async fn remove_finalizer(&self, object: &DynamicObject, finalizer: &str) -> Result<bool, Error> {
+        remove_finalizer(self, object, finalizer).await
+    }
+}
+
+/// Adds those that are missing, in one request. The object as it is then; `None` if there were none.
+pub(super) async fn add_finalizers<'f, K: Object>(
+    client: &impl WritesFinalizers<K>,
+    object: &K,
+    finalizers: impl IntoIterator<Item = &'f str>,
+) -> Result<Option<K>, Error> {
+    let missing: Vec<&str> = finalizers.into_iter().filter(|name| !has_finalizer(object, name)).collect();
+    if missing.is_empty() {
+        return Ok(None);
+    }
+    let known = object.meta().finalizers.iter().flatten().map(String::as_str);
+    client.write_finalizers(object, known.chain(missing).collect()).await.map(Some)
+}
+
+async fn remove_finalizer<K: Object>(
+    client: &impl WritesFinalizers<K>,
+    object: &K,
+    finalizer: &str,
+) -> Result<bool, Error> {
+    if !has_finalizer(object, finalizer) {
+        return Ok(false);
+    }
+    without_finalizer(client, object, finalizer).await.map(|stored| stored.is_some())
+}
+
+/// Removes `finalizer`. The object as it is then; `None` if it was gone before.
+pub(super) async fn without_finalizer<K: Object>(
+    client: &impl WritesFinalizers<K>,
+    object: &K,
+    finalizer: &str,
+) -> Result<Option<K>, Error> {
+    let known = object.meta().finalizers.iter().flatten().map(String::as_str);
+    client.write_finalizers(object, known.filter(|known| *known != finalizer).collect()).await.optional()
+}
+
+/// A client that can write the finalizers of a kind.
+pub(super) trait WritesFinalizers<K>: Sync {
+    /// Writes them, if `object` is the present version.
+    fn write_finalizers(
         &self,
         object: &K,
-        finalizers: impl IntoIterator<Item = &'f str>,
-    ) -> Result<bool, Error> {
-        let missing: Vec<&str> = finalizers.into_iter().filter(|name| !has_finalizer(object, name)).collect();
-        if missing.is_empty() {
-            return Ok(false);
-        }
-        let known = object.meta().finalizers.iter().flatten().map(String::as_str);
-        self.set_finalizers(object, known.chain(missing).collect()).await?;
-        Ok(true)
-    }
+        finalizers: Vec<&str>,
+    ) -> impl Future<Output = Result<K, Error>> + Send;
+}
 
-    /// Removes `finalizer`. The object as it is then; `None` if it was gone before.
-    pub(super) async fn without_finalizer<K: StaticObject>(
+impl<K: StaticObject> WritesFinalizers<K> for Client {
+    async fn write_finalizers(&self, object: &K, finalizers: Vec<&str>) -> Result<K, Error> {
+        let key = key_of(object, resource_name::<K>)?;
+        self.patch(&key, patch(object, &finalizers)).await
+    }
+}
+
+impl WritesFinalizers<DynamicObject> for DynamicClient {
+    async fn write_finalizers(
         &self,
-        object: &K,
-        finalizer: &str,
-    ) -> Result<Option<K>, Error> {
-        let known = object.meta().finalizers.iter().flatten().map(String::as_str);
-        self.set_finalizers(object, known.filter(|known| *known != finalizer).collect()).await.optional()
+        object: &DynamicObject,
+        finalizers: Vec<&str>,
+    ) -> Result<DynamicObject, Error> {
+        let key = key_of(object, || self.kind().to_string())?;
+        self.patch(&key, patch(object, &finalizers)).await
     }
+}
 
-    async fn set_finalizers<K: StaticObject>(&self, object: &K, finalizers: Vec<&str>) -> Result<K, Error> {
-        let Some(key) = ObjectKey::of(object) else {
-            let subject = format!("{} {}", resource_name::<K>(), name_of(object));
-            return Err(Error::unsent(Verb::Patch, subject, "metadata.name and namespace must be set"));
-        };
-        let patch = Patch::merge(&json!({ "metadata": { "finalizers": finalizers } }));
-        self.patch(&key, patch.with_version_of(object)).await
-    }
+fn key_of<K: Object>(object: &K, resource: impl FnOnce() -> String) -> Result<ObjectKey<K>, Error> {
+    ObjectKey::of(object).ok_or_else(|| {
+        let subject = format!("{} {}", resource(), name_of(object));
+        Error::unsent(Verb::Patch, subject, "metadata.name and namespace must be set")
+    })
+}
+
+fn patch<K: Object>(object: &K, finalizers: &[&str]) -> Patch {
+    Patch::merge(&json!({ "metadata": { "finalizers": finalizers } })).with_version_of(object)
 }

@@ -1,7 +1,16 @@
-use std::{fmt, future::Future, pin::Pin};
+use std::{borrow::Cow, fmt, future::Future, pin::Pin};
 
-use super::{Client, Error, has_finalizer};
-use crate::{object::StaticObject, reconcile};
+use kube::core::DynamicObject;
+
+use super::{
+    Client, DynamicClient, Error,
+    finalizer::{WritesFinalizers, add_finalizers, without_finalizer},
+    has_finalizer,
+};
+use crate::{
+    object::{Object, StaticObject},
+    reconcile,
+};
 
 /// What must be done before an object goes: a bucket deleted, a record removed.
 ///
@@ -43,10 +52,11 @@ pub trait Finalizer<K>: Send + Sync + 'static {
 /// # map.metadata.name = Some("a".to_owned());
 /// let map = client.create(&map).await?;
 /// // in a reconciler:
-/// match finalizers.finalize(&client, &map).await? {
+/// let map = match finalizers.finalize(&client, &map).await? {
 ///     Finalized::Going => return Ok(()), // cleaned up: nothing to do for what is no more
-///     Finalized::Live => {}
-/// }
+///     Finalized::Live(map) => map,       // as it is stored now
+/// };
+/// # client.update(&*map).await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -57,11 +67,12 @@ pub struct Finalizers<K> {
 }
 
 /// What [`Finalizers::finalize`] found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "what is going must not be built up again"]
-pub enum Finalized {
-    /// The object lives, and has all finalizers now.
-    Live,
+pub enum Finalized<'o, K: Clone> {
+    /// The object lives, and has all finalizers now. It is [`Cow::Owned`] if it lacked some, Go's `Updated`: the version that
+    /// was stored with them, on which the next write has to build.
+    Live(Cow<'o, K>),
     /// The object is being deleted, and all that was to be done is done.
     Going,
 }
@@ -88,7 +99,7 @@ pub struct DuplicateFinalizer {
     name: String,
 }
 
-impl<K: StaticObject> Finalizers<K> {
+impl<K: Object> Finalizers<K> {
     /// No finalizers.
     #[must_use]
     pub fn new() -> Self {
@@ -117,16 +128,32 @@ impl<K: StaticObject> Finalizers<K> {
     /// and removes them as they are done.
     ///
     /// A finalizer that fails does not keep those after it from running. Each is removed in a request of its own, so that
-    /// a crash repeats one at most.
+    /// a crash repeats one at most. One that has to write the object, its status say, does so itself: Go's `StatusUpdated`,
+    /// by which a finalizer asks its caller for that, is not here.
     ///
     /// # Errors
     ///
     /// A finalizer or a request failed; a conflict if `object` is not the present version.
-    pub async fn finalize(&self, client: &Client, object: &K) -> Result<Finalized, FinalizeError> {
+    pub async fn finalize<'o>(
+        &self,
+        client: &Client,
+        object: &'o K,
+    ) -> Result<Finalized<'o, K>, FinalizeError>
+    where
+        K: StaticObject,
+    {
+        self.finalize_by(client, object).await
+    }
+
+    async fn finalize_by<'o>(
+        &self,
+        client: &impl WritesFinalizers<K>,
+        object: &'o K,
+    ) -> Result<Finalized<'o, K>, FinalizeError> {
         if object.meta().deletion_timestamp.is_none() {
             let names = self.registered.iter().map(|(name, _)| name.as_str());
-            client.add_finalizers(object, names).await?;
-            return Ok(Finalized::Live);
+            let stored = add_finalizers(client, object, names).await?;
+            return Ok(Finalized::Live(stored.map_or(Cow::Borrowed(object), Cow::Owned)));
         }
         let mut failed = Vec::new();
         let mut current = object.clone();
@@ -136,7 +163,7 @@ impl<K: StaticObject> Finalizers<K> {
             }
             match finalizer.finalize(object).await {
                 Err(error) => failed.push((name.clone(), format!("{error:#}"))),
-                Ok(()) => match client.without_finalizer(&current, name).await? {
+                Ok(()) => match without_finalizer(client, &current, name).await? {
                     Some(stored) => current = stored,
                     None => return Ok(Finalized::Going), // gone altogether
                 },
@@ -146,7 +173,22 @@ impl<K: StaticObject> Finalizers<K> {
     }
 }
 
-impl<K: StaticObject> Default for Finalizers<K> {
+impl Finalizers<DynamicObject> {
+    /// [`Finalizers::finalize`] of an object of a kind that is known at run time.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub async fn finalize_dynamic<'o>(
+        &self,
+        client: &DynamicClient,
+        object: &'o DynamicObject,
+    ) -> Result<Finalized<'o, DynamicObject>, FinalizeError> {
+        self.finalize_by(client, object).await
+    }
+}
+
+impl<K: Object> Default for Finalizers<K> {
     fn default() -> Self {
         Self::new()
     }

@@ -1,16 +1,21 @@
 //! What is made of several requests: retries on conflict, create or update, finalizers.
 
 use std::{
+    borrow::Cow,
     future::Future,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use controller_runtime::{
-    Client,
-    client::{Call, Deletion, Ensured, Error, FinalizeError, Finalized, Finalizer, Finalizers, Next, Verb},
+    Client, ObjectKey,
+    client::{
+        Call, Deletion, DynamicKind, Ensured, Error, FinalizeError, Finalized, Finalizer, Finalizers, Next,
+        Verb,
+    },
     reconcile,
 };
+use kube::core::DynamicObject;
 use kube_apiserver_embedded::faults::{Action, Failure, Rule, Verb as FaultVerb};
 use serde_json::json;
 use tokio::time::Instant;
@@ -182,12 +187,16 @@ async fn finalizers_are_added_at_once_and_removed_as_they_are_done() {
     let finalizers = finalizers.register("example.com/b", cleanup("example.com/b")).unwrap();
     let created = client.create(&widget("w", 1)).await.unwrap();
 
-    assert_eq!(finalizers.finalize(&client, &created).await.unwrap(), Finalized::Live);
-    let current = client.get(&key("w")).await.unwrap().unwrap();
+    let Finalized::Live(current) = finalizers.finalize(&client, &created).await.unwrap() else {
+        panic!("it lives")
+    };
     assert_eq!(current.metadata.finalizers.as_deref().map(<[_]>::len), Some(2));
-    assert_eq!(finalizers.finalize(&client, &current).await.unwrap(), Finalized::Live);
+    assert!(matches!(current, Cow::Owned(_)), "it has changed");
+    let current = client.update(&*current).await.expect("it is the present version");
+    let unchanged = finalizers.finalize(&client, &current).await.unwrap();
+    assert!(matches!(unchanged, Finalized::Live(Cow::Borrowed(_))), "nothing was missing");
     let again = client.get(&key("w")).await.unwrap().unwrap();
-    assert_eq!(again.metadata.resource_version, current.metadata.resource_version, "nothing was missing");
+    assert_eq!(again.metadata.resource_version, current.metadata.resource_version);
 
     assert_eq!(client.delete(&current).await.unwrap(), Deletion::Begun);
     let going = client.get(&key("w")).await.unwrap().unwrap();
@@ -198,7 +207,7 @@ async fn finalizers_are_added_at_once_and_removed_as_they_are_done() {
     assert_eq!(held.metadata.finalizers, Some(vec!["example.com/a".to_owned()]));
 
     *fails.lock().unwrap() = false;
-    assert_eq!(finalizers.finalize(&client, &held).await.unwrap(), Finalized::Going);
+    assert!(matches!(finalizers.finalize(&client, &held).await.unwrap(), Finalized::Going));
     assert!(client.get(&key("w")).await.unwrap().is_none());
     assert_eq!(*log.lock().unwrap(), ["example.com/a", "example.com/b", "example.com/a"]);
     let name_taken = finalizers.register("example.com/a", cleanup("example.com/a")).unwrap_err();
@@ -206,4 +215,38 @@ async fn finalizers_are_added_at_once_and_removed_as_they_are_done() {
         name_taken.to_string(),
         "finalizer example.com/a is registered already: give each its own name"
     );
+}
+
+/// Notes which objects it has cleaned up after.
+struct CleanupOfAny(Arc<Mutex<Vec<String>>>);
+
+impl Finalizer<DynamicObject> for CleanupOfAny {
+    async fn finalize(&self, object: &DynamicObject) -> Result<(), reconcile::Error> {
+        self.0.lock().unwrap().extend(object.metadata.name.clone());
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn kinds_known_at_run_time_have_finalizers_too() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test").of(DynamicKind::of::<Widget>());
+    let cleaned = Arc::new(Mutex::new(Vec::new()));
+    let finalizers = Finalizers::new().register("example.com/a", CleanupOfAny(Arc::clone(&cleaned))).unwrap();
+    let widget = DynamicObject::new("w", client.kind().resource()).within("default");
+    let created = client.create(&widget.data(json!({ "spec": {} }))).await.unwrap();
+    let Finalized::Live(held) = finalizers.finalize_dynamic(&client, &created).await.unwrap() else {
+        panic!("it lives")
+    };
+    assert_eq!(held.metadata.finalizers, Some(vec!["example.com/a".to_owned()]));
+    assert!(client.add_finalizer(&held, "example.com/b").await.unwrap());
+    let key = ObjectKey::new("default", "w");
+    let held = client.get(&key).await.unwrap().unwrap();
+    assert_eq!(client.delete(&held).await.unwrap(), Deletion::Begun);
+    let going = client.get(&key).await.unwrap().unwrap();
+    assert_eq!(finalizers.finalize_dynamic(&client, &going).await.unwrap(), Finalized::Going);
+    let left = client.get(&key).await.unwrap().unwrap();
+    assert!(client.remove_finalizer(&left, "example.com/b").await.unwrap());
+    assert!(client.get(&key).await.unwrap().is_none());
+    assert_eq!(*cleaned.lock().unwrap(), ["w"]);
 }
