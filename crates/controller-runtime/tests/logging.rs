@@ -92,26 +92,55 @@ async fn each_failure_is_one_line_with_the_fields_of_go_and_an_id_of_its_own() {
     run(manager, create_lease(&env)).await;
 
     let fields = "controller=\"lease\" controllerGroup=\"coordination.k8s.io\" controllerKind=\"Lease\"";
-    let failures = lines("reconciler error");
+    let failures = lines("Reconciler error");
     let expected = |attempt: u32, retry: &str| {
         format!(
             "ERROR reconcile{{{fields} namespace=\"default\" name=\"a\" attempt={attempt}}}: \
-             reconciler error, retried in {retry}: no luck"
+             Reconciler error error=no luck retryAfter={retry}"
         )
     };
     let seen: Vec<_> = failures.iter().map(|line| without_id(line)).collect();
     assert_eq!(seen, [expected(0, "5ms"), expected(1, "10ms")]);
     assert_ne!(failures[0].split("reconcileID=").nth(1), failures[1].split("reconcileID=").nth(1));
-    assert_eq!(lines("reconcile successful").len(), 1);
+    assert_eq!(lines("Reconcile successful").len(), 1);
 
-    let source = "INFO starting EventSource controller=\"lease\" source=\"leases.coordination.k8s.io\"";
-    assert_eq!(lines("starting EventSource"), [source]);
-    for line in ["shutdown signal received, waiting for all workers to finish", "all workers finished"] {
+    let source = format!("INFO Starting EventSource {fields} source=\"leases.coordination.k8s.io\"");
+    assert_eq!(lines("Starting EventSource"), [source]);
+    for line in ["Shutdown signal received, waiting for all workers to finish", "All workers finished"] {
         assert_eq!(lines(line), [format!("INFO {line} {fields}")]);
     }
-    assert_eq!(lines("starting Controller"), [format!("INFO starting Controller {fields}")]);
-    assert_eq!(lines("starting workers"), [format!("INFO starting workers {fields} worker count=1")]);
-    assert_eq!(lines("reconciling").len(), 3);
+    assert_eq!(lines("Starting Controller"), [format!("INFO Starting Controller {fields}")]);
+    assert_eq!(lines("Starting workers"), [format!("INFO Starting workers {fields} worker count=1")]);
+    assert_eq!(lines("Reconciling").len(), 3);
+}
+
+/// Rows 1, 3 and 8 of the table of outcomes.
+#[tokio::test(start_paused = true)]
+async fn whatever_went_wrong_is_a_reconciler_error_that_says_what() {
+    let (env, manager) = start().await;
+    let fails = |_: ObjectKey<Lease>, cx: Context| async move {
+        match cx.attempt() {
+            0 => panic!("a bug"),
+            1 => std::future::pending().await,
+            _ => Err(reconcile::Error::terminal("hopeless")),
+        }
+    };
+    Builder::managed_by(&manager)
+        .for_kind::<Lease>()
+        .with_options(Options::default().reconciliation_timeout(Duration::from_millis(100)))
+        .complete(reconcile::from_fn(fails))
+        .unwrap();
+    run(manager, create_lease(&env)).await;
+    let told = lines("Reconciler error");
+    let [panicked, timed_out, terminal] = &told[..] else { panic!("three lines: {told:#?}") };
+    assert!(
+        panicked.contains("error=panic: a bug, at ") && panicked.ends_with(" [recovered] retryAfter=5ms")
+    );
+    assert!(
+        timed_out.ends_with("Reconciler error error=stopped at its timeout retryAfter=10ms"),
+        "{timed_out}"
+    );
+    assert!(terminal.ends_with("Reconciler error error=terminal error: hopeless"), "{terminal}");
 }
 
 /// Row 4 of the table of outcomes.
@@ -147,8 +176,8 @@ async fn a_stop_says_what_it_waits_for_in_the_order_of_the_groups() {
     Builder::managed_by(&manager).for_kind::<Lease>().complete(reconcile::from_fn(done)).unwrap();
     run(manager, async {}).await;
     let waits = ["leader election runnables", "caches"];
-    assert_eq!(lines("stopping and"), waits.map(|group| format!("INFO stopping and waiting for {group}")));
-    assert_eq!(lines("wait completed"), ["INFO wait completed, proceeding to shutdown the manager"]);
+    assert_eq!(lines("Stopping and"), waits.map(|group| format!("INFO Stopping and waiting for {group}")));
+    assert_eq!(lines("Wait completed"), ["INFO Wait completed, proceeding to shutdown the manager"]);
 }
 
 /// Says something where it starts.
@@ -174,7 +203,7 @@ async fn a_span_around_the_run_is_around_all_that_is_logged_in_it() {
     let outside: Vec<_> = all.iter().filter(|line| !line.contains("cluster{name=\"blue\"}:")).collect();
     assert_eq!(outside, Vec::<&String>::new());
     for part in
-        ["hello", "starting EventSource", "starting workers", "reconcile successful", "all workers finished"]
+        ["hello", "Starting EventSource", "Starting workers", "Reconcile successful", "All workers finished"]
     {
         assert_eq!(lines(part).len(), 1, "{part}: {all:#?}");
     }
@@ -190,8 +219,8 @@ async fn requests_of_other_types_are_logged_by_their_debug_form() {
         .complete(reconcile::from_fn(done))
         .unwrap();
     run(manager, async {}).await;
-    let seen: Vec<_> = lines("reconcile successful").iter().map(|line| without_id(line)).collect();
-    let line = r#"DEBUG reconcile{controller="numbers" request=(1, "x") attempt=0}: reconcile successful"#;
+    let seen: Vec<_> = lines("Reconcile successful").iter().map(|line| without_id(line)).collect();
+    let line = r#"DEBUG reconcile{controller="numbers" request=(1, "x") attempt=0}: Reconcile successful"#;
     assert_eq!(seen, [line]);
 }
 
@@ -208,8 +237,8 @@ async fn a_span_of_ones_own_takes_the_place_of_the_default() {
         .complete(reconcile::from_fn(done))
         .unwrap();
     run(manager, create_lease(&env)).await;
-    let line = "DEBUG mine{lease=default/a attempt=0}: reconcile successful";
-    assert_eq!(lines("reconcile successful"), [line]);
+    let line = "DEBUG mine{lease=default/a attempt=0}: Reconcile successful";
+    assert_eq!(lines("Reconcile successful"), [line]);
 }
 
 #[tokio::test(start_paused = true)]

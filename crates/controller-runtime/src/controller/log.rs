@@ -1,15 +1,16 @@
-//! What a controller logs, under the names of Go's fields.
+//! What a controller logs: Go's messages to the letter, under the names of Go's fields, so that what filters the log of an
+//! operator in Go does so here. What Go does not say is in fields of its own.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc, time::Duration};
 
 use tracing::Span;
 
 use super::config::GroupKind;
 use crate::{
+    manager::BoxError,
     object::{Object, ObjectKey},
     reconcile::{Context, Next, Outcome, Request},
 };
-use std::time::Duration;
 
 pub(super) type MakeSpan<R> = dyn Fn(&R, &Context) -> Span + Send + Sync;
 
@@ -57,7 +58,7 @@ impl<R: Request> Log<R> {
             controller = &*self.controller,
             controllerGroup = group,
             controllerKind = kind,
-            "starting Controller"
+            "Starting Controller"
         );
     }
 
@@ -68,7 +69,7 @@ impl<R: Request> Log<R> {
             controllerGroup = group,
             controllerKind = kind,
             "worker count" = count,
-            "starting workers"
+            "Starting workers"
         );
     }
 
@@ -78,7 +79,7 @@ impl<R: Request> Log<R> {
             controller = &*self.controller,
             controllerGroup = group,
             controllerKind = kind,
-            "shutdown signal received, waiting for all workers to finish"
+            "Shutdown signal received, waiting for all workers to finish"
         );
     }
 
@@ -88,7 +89,41 @@ impl<R: Request> Log<R> {
             controller = &*self.controller,
             controllerGroup = group,
             controllerKind = kind,
-            "all workers finished"
+            "All workers finished"
+        );
+    }
+
+    pub(super) fn starting_source(&self, source: &str) {
+        let (group, kind) = self.group_and_kind();
+        tracing::info!(
+            controller = &*self.controller,
+            controllerGroup = group,
+            controllerKind = kind,
+            source,
+            "Starting EventSource"
+        );
+    }
+
+    pub(super) fn source_ended(&self, source: &str) {
+        let (group, kind) = self.group_and_kind();
+        tracing::info!(
+            controller = &*self.controller,
+            controllerGroup = group,
+            controllerKind = kind,
+            source,
+            "EventSource ended"
+        );
+    }
+
+    pub(super) fn going_on_without(&self, source: &str, error: &BoxError) {
+        let (group, kind) = self.group_and_kind();
+        tracing::error!(
+            controller = &*self.controller,
+            controllerGroup = group,
+            controllerKind = kind,
+            source,
+            %error,
+            "the controller goes on without an EventSource"
         );
     }
 
@@ -127,15 +162,19 @@ pub(super) fn observed_panic(text: &str) {
 pub(super) fn outcome(outcome: &Outcome, retry: Duration) {
     match outcome {
         Outcome::Returned(Ok(action)) => match action.next {
-            Next::Done => tracing::debug!("reconcile successful"),
-            Next::Requeue => tracing::debug!("reconcile done, requeueing in {retry:?}"),
-            Next::RequeueAfter(delay) => tracing::debug!("reconcile done, requeueing after {delay:?}"),
+            Next::Done => tracing::debug!("Reconcile successful"),
+            Next::Requeue => tracing::debug!(retryAfter = ?retry, "Reconcile done, requeueing"),
+            Next::RequeueAfter(delay) => tracing::debug!("Reconcile done, requeueing after {delay:?}"),
         },
         Outcome::Returned(Err(error)) if error.is_terminal() => {
-            tracing::error!("reconciler error, not retried: {error:#}");
+            tracing::error!(error = format_args!("terminal error: {error:#}"), "Reconciler error");
         }
-        Outcome::Returned(Err(error)) => tracing::error!("reconciler error, retried in {retry:?}: {error:#}"),
-        Outcome::Panicked(message) => tracing::error!("reconciler panicked, retried in {retry:?}: {message}"),
-        Outcome::TimedOut => tracing::error!("reconcile stopped at its timeout, retried in {retry:?}"),
+        Outcome::Returned(Err(error)) => failed(format_args!("{error:#}"), retry),
+        Outcome::Panicked(message) => failed(format_args!("panic: {message} [recovered]"), retry),
+        Outcome::TimedOut => failed(format_args!("stopped at its timeout"), retry),
     }
+}
+
+fn failed(error: fmt::Arguments<'_>, retry: Duration) {
+    tracing::error!(error, retryAfter = ?retry, "Reconciler error");
 }

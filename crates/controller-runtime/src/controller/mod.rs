@@ -102,7 +102,7 @@ impl<R: Request> Controller<R> {
 
     /// Runs the sources until dropped. Returns why the controller cannot go on.
     async fn run_sources(&self) -> BoxError {
-        self.sources.run(&self.inbox, self.settings.cache_sync_timeout).await
+        self.sources.run(&self.inbox, &self.log, self.settings.cache_sync_timeout).await
     }
 
     fn new_workers(&self, cx: &mut RunContext, draining: CancellationToken) -> Vec<Arc<Worker<R>>> {

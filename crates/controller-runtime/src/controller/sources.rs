@@ -10,7 +10,7 @@ use tokio::{
 };
 use tracing::Instrument;
 
-use super::Inbox;
+use super::{Inbox, Log};
 use crate::{
     manager::{BoxError, Error},
     reconcile::{Request, recovered},
@@ -118,7 +118,7 @@ impl<R: Request> Sources<R> {
 
     /// Runs the sources, those that come later included, until dropped. Returns what went wrong with one that the controller
     /// cannot do without: that is synced within `limit`, or has failed.
-    pub(super) async fn run(&self, inbox: &Inbox<R>, limit: Duration) -> BoxError {
+    pub(super) async fn run(&self, inbox: &Inbox<R>, log: &Arc<Log<R>>, limit: Duration) -> BoxError {
         let mut changed = self.changed.subscribe();
         let mut tasks = JoinSet::new();
         let mut running: BTreeMap<u64, AbortHandle> = BTreeMap::new();
@@ -133,7 +133,7 @@ impl<R: Request> Sources<R> {
                 });
                 for (id, entry) in &entries.all {
                     running.entry(*id).or_insert_with(|| {
-                        let run = Run::begin(Arc::clone(entry), inbox.clone());
+                        let run = Run::begin(Arc::clone(entry), inbox.clone(), Arc::clone(log));
                         tasks.spawn(async move { run.until_it_ends(limit).await }.in_current_span())
                     });
                 }
@@ -159,24 +159,21 @@ impl<R: Request> Sources<R> {
 struct Run<R: Request> {
     entry: Arc<Entry<R>>,
     inbox: Inbox<R>,
+    log: Arc<Log<R>>,
     number: u64,
 }
 
 impl<R: Request> Run<R> {
-    fn begin(entry: Arc<Entry<R>>, inbox: Inbox<R>) -> Self {
+    fn begin(entry: Arc<Entry<R>>, inbox: Inbox<R>, log: Arc<Log<R>>) -> Self {
         let number = entry.standing.borrow().run + 1;
         entry.standing.send_replace(Standing { run: number, phase: Phase::Waiting });
-        Self { entry, inbox, number }
+        Self { entry, inbox, log, number }
     }
 
     async fn until_it_ends(self, limit: Duration) -> Result<(), BoxError> {
         let entry = &self.entry;
         loop {
-            tracing::info!(
-                controller = &*self.inbox.controller,
-                source = &*entry.name,
-                "starting EventSource"
-            );
+            self.log.starting_source(&entry.name);
             match self.once(limit).await {
                 Err(error) if !entry.required => {
                     self.complain(&error);
@@ -184,11 +181,7 @@ impl<R: Request> Run<R> {
                 }
                 Err(error) => return Err(error),
                 Ok(()) => {
-                    tracing::info!(
-                        controller = &*self.inbox.controller,
-                        source = &*entry.name,
-                        "EventSource ended"
-                    );
+                    self.log.source_ended(&entry.name);
                     self.enter(Phase::Ended);
                     return Ok(());
                 }
@@ -241,12 +234,7 @@ impl<R: Request> Run<R> {
     }
 
     fn complain(&self, error: &BoxError) {
-        let name = &*self.entry.name;
-        tracing::error!(
-            controller = &*self.inbox.controller,
-            source = name,
-            "the controller goes on without: {error}"
-        );
+        self.log.going_on_without(&self.entry.name, error);
         self.enter(Phase::Failing(error.to_string()));
     }
 

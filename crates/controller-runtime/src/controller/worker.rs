@@ -118,7 +118,7 @@ impl<R: Request> Worker<R> {
         };
         let span = self.log.span(request, &cx);
         async {
-            tracing::debug!("reconciling");
+            tracing::debug!("Reconciling");
             let measured = self.metrics.begin(since.map(|since| began.duration_since(since)));
             let outcome = self.attempt(request, &cx).await;
             let ended = Instant::now();

@@ -195,7 +195,7 @@ impl Run<'_> {
                 }
             }
         }
-        tracing::info!("wait completed, proceeding to shutdown the manager");
+        tracing::info!("Wait completed, proceeding to shutdown the manager");
         self.error.map_or(Ok(()), Err)
     }
 
@@ -236,7 +236,7 @@ impl Run<'_> {
         if let Some(group) = group
             && self.stopping.replace(group) != Some(group)
         {
-            tracing::info!("stopping and waiting for {group}");
+            tracing::info!("Stopping and waiting for {group}");
         }
     }
 

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use controller_runtime::{Action, Client, reconcile};
-use opentelemetry::trace::{Status, TracerProvider as _};
+use opentelemetry::{
+    KeyValue,
+    trace::{Status, TracerProvider as _},
+};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -51,5 +54,8 @@ async fn reconciles_are_spans() {
     assert_eq!(traces.len(), 3, "what is retried is another trace");
     let failed = |span: &SpanData| matches!(span.status, Status::Error { .. });
     assert_eq!(spans.iter().map(failed).collect::<Vec<_>>(), [true, true, false]);
-    assert!(spans[0].events.iter().any(|event| event.name.contains("no luck")), "{:?}", spans[0].events);
+    let event = spans[0].events.iter().find(|event| event.name == "Reconciler error").unwrap();
+    let said =
+        |attribute: &KeyValue| attribute.key.as_str() == "error" && attribute.value.as_str() == "no luck";
+    assert!(event.attributes.iter().any(said), "{event:?}");
 }
