@@ -12,7 +12,7 @@ use kube::{
     },
 };
 use serde::Deserialize;
-use tokio::time::{Duration, sleep, timeout};
+use tokio::time::{Duration, Instant, sleep_until, timeout, timeout_at};
 
 use super::{
     items::Items,
@@ -20,63 +20,88 @@ use super::{
 };
 use crate::client::uncompressed;
 
-/// How long the definitions are watched in one go.
+/// How long a definition that is there is watched in one go.
 const WATCH: Duration = Duration::from_secs(300);
 
-/// Waits until the resource's CustomResourceDefinition is established. If that cannot be told, or it is already, waits
-/// for `delay`.
+/// How long the API server may take to tell whether there is one.
+const TOLD_WITHIN: Duration = Duration::from_secs(60);
+
+/// Waits for `delay`, or until the resource's CustomResourceDefinition is established if that is sooner. A definition that
+/// is there already, and does not make the version, is waited for as long as a watch lasts.
+///
+/// A group with a dot need not have definitions: it may be that of an aggregated API server, or a builtin one that is new
+/// to the API server that was asked.
 pub(super) async fn served(client: &kube::Client, resource: &ApiResource, delay: Duration) {
+    let delayed = Instant::now() + delay;
     // Groups without a dot are the API server's own: no definition will ever make them.
-    if !resource.group.contains('.') {
-        return sleep(delay).await;
-    }
-    tracing::info!(
-        resource = format!("{}.{}", resource.plural, resource.group),
-        "the API server does not serve version {} yet; waiting for its CustomResourceDefinition",
-        resource.version
-    );
-    loop {
-        match timeout(WATCH + Duration::from_secs(10), established(client, resource)).await {
-            Ok(Some(true)) => return,
-            Ok(Some(false)) | Err(_) => {} // the watch ended, as watches do
-            Ok(None) => return sleep(delay).await,
+    if resource.group.contains('.')
+        && let Ok(Some(Found { version, exists })) = timeout(TOLD_WITHIN, find(client, resource)).await
+    {
+        let until = if exists { Instant::now() + WATCH + Duration::from_secs(10) } else { delayed };
+        tracing::debug!(
+            resource = format!("{}.{}", resource.plural, resource.group),
+            exists,
+            "the API server does not serve version {} yet; waiting for its CustomResourceDefinition",
+            resource.version
+        );
+        if let Ok(Some(())) = timeout_at(until, established(client, resource, &version)).await {
+            return;
         }
     }
+    sleep_until(delayed).await;
 }
 
-/// Watches until the definition becomes established (`true`) or the watch ends. `None` if that cannot be watched, or it
-/// was so before.
-async fn established(client: &kube::Client, resource: &ApiResource) -> Option<bool> {
-    let definitions = ApiRequest::new(CustomResourceDefinition::url_path(&(), None));
-    let name = format!("metadata.name={}.{}", resource.plural, resource.group);
-    let list = definitions.list(&ListParams::default().fields(&name)).ok()?;
-    let mut items = Items::default();
+/// What there is of a definition.
+struct Found {
+    /// The version from which it can be watched.
+    version: String,
+    exists: bool,
+}
+
+/// Looks for the definition. `None` if that cannot be told, or it is established and makes the version.
+async fn find(client: &kube::Client, resource: &ApiResource) -> Option<Found> {
+    let list = definitions().list(&ListParams::default().fields(&name(resource))).ok()?;
+    let (mut items, mut exists) = (Items::default(), false);
     items.push(open(client, list).await?.collect().await.ok()?.to_bytes());
     while let Some(definition) = items.next().ok()? {
         if serves(&definition, resource) {
             return None;
         }
+        exists = true;
     }
-    let list = items.finish().ok()?;
+    Some(Found { version: items.finish().ok()?.resource_version, exists })
+}
+
+/// Watches until the definition becomes established. `None` if that cannot be watched, or the watch ends before.
+async fn established(client: &kube::Client, resource: &ApiResource, from: &str) -> Option<()> {
     let params = WatchParams {
-        field_selector: Some(name),
+        field_selector: Some(name(resource)),
         timeout: u32::try_from(WATCH.as_secs()).ok(),
         ..WatchParams::default()
     };
-    let watch = definitions.watch(&params, &list.resource_version).ok()?;
+    let watch = definitions().watch(&params, from).ok()?;
     let mut body = open(client, watch).await?.into_data_stream();
     let mut lines = Lines::default();
     while let Some(chunk) = body.next().await {
         lines.push(chunk.ok()?);
         while let Some(line) = lines.next().ok()? {
             match wire::line(&line).ok()? {
-                Line::Applied(definition) if serves(definition.json(), resource) => return Some(true),
+                Line::Applied(definition) if serves(definition.json(), resource) => return Some(()),
                 Line::Error(_) => return None,
                 _ => {}
             }
         }
     }
-    Some(false)
+    None
+}
+
+fn definitions() -> ApiRequest {
+    ApiRequest::new(CustomResourceDefinition::url_path(&(), None))
+}
+
+/// Selects the definition by its name.
+fn name(resource: &ApiResource) -> String {
+    format!("metadata.name={}.{}", resource.plural, resource.group)
 }
 
 async fn open(client: &kube::Client, mut request: http::Request<Vec<u8>>) -> Option<Body> {

@@ -32,7 +32,7 @@ pub(crate) enum Step {
     Watch { resource_version: ResourceVersion, timeout: Duration },
     /// Wait, then ask again with [`Input::Waited`].
     Wait(Duration),
-    /// Wait until the kind is served, or for this long if nobody can tell, then ask again with [`Input::Waited`].
+    /// Wait for this long, or until the definition of the kind is established, then ask again with [`Input::Waited`].
     AwaitServed(Duration),
 }
 

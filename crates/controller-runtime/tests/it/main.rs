@@ -8,6 +8,7 @@ mod cache;
 mod cache_life;
 mod cache_options;
 mod cache_reads;
+mod cache_trouble;
 mod client;
 mod client_helpers;
 mod client_reads;
