@@ -5,7 +5,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, Weak},
 };
@@ -13,7 +13,7 @@ use std::{
 use parking_lot::{Mutex, RwLock};
 use tokio::{
     sync::watch,
-    task::{JoinSet, yield_now},
+    task::{JoinError, JoinSet, yield_now},
     time::{Duration, Instant, sleep_until},
 };
 use tracing::Instrument;
@@ -49,6 +49,9 @@ pub(crate) trait Sink: Send + Sync {
 
     /// Nothing else happened up to this version.
     fn passed(&self, part: &Part, version: &ResourceVersion);
+
+    /// The parts of which something is held or known.
+    fn held(&self) -> Vec<Part>;
 
     /// The part is not watched any more.
     fn withdraw(&self, part: &Part);
@@ -211,11 +214,23 @@ impl Feed {
             let mut tasks = JoinSet::new();
             loop {
                 let parts = self.query.parts();
-                let gone: Vec<_> = machines.keys().filter(|part| !parts.contains(part)).cloned().collect();
+                // Some may have gone while nothing ran.
+                let mut gone: BTreeSet<_> = machines.keys().cloned().collect();
+                gone.extend(self.heard.lock().keys().cloned());
+                self.each(|sink| gone.extend(sink.held()));
+                for part in &parts {
+                    gone.remove(part);
+                }
                 for part in gone {
                     machines.remove(&part);
                     if let Some(task) = running.remove(&part) {
                         task.abort();
+                        // It may be in the middle of a chunk, on another thread.
+                        while !task.is_finished()
+                            && let Some(end) = tasks.join_next().await
+                        {
+                            rethrow(end);
+                        }
                     }
                     self.heard.lock().remove(&part);
                     self.each(|sink| sink.withdraw(&part));
@@ -243,15 +258,20 @@ impl Feed {
                         break;
                     }
                     () = namespaces.changed() => {}
-                    Some(Err(end)) = tasks.join_next() => {
-                        if let Ok(panic) = end.try_into_panic() {
-                            std::panic::resume_unwind(panic);
-                        }
-                    }
+                    Some(end) = tasks.join_next() => rethrow(end),
                 }
             }
             tasks.shutdown().await;
         }
+    }
+}
+
+/// Lists and watches end only when they are told to, or panic.
+fn rethrow(end: Result<(), JoinError>) {
+    if let Err(end) = end
+        && let Ok(panic) = end.try_into_panic()
+    {
+        std::panic::resume_unwind(panic);
     }
 }
 

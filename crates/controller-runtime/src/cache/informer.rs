@@ -345,8 +345,16 @@ impl<K: Object> Sink for Informer<K> {
         });
     }
 
+    fn held(&self) -> Vec<Part> {
+        let mut parts: Vec<_> = self.writer.lock().arriving.keys().cloned().collect();
+        parts.extend(self.store.read().parts().cloned());
+        parts
+    }
+
     fn withdraw(&self, part: &Part) {
-        self.update_much(&mut self.writer.lock(), |store| store.withdraw(part));
+        let mut writer = self.writer.lock();
+        writer.arriving.remove(part);
+        self.update_much(&mut writer, |store| store.withdraw(part));
     }
 
     fn parts(&self, parts: &[Part]) {

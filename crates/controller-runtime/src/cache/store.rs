@@ -267,6 +267,11 @@ impl<K: Object> Store<K> {
         events
     }
 
+    /// The parts that have been told whole.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.parts.keys()
+    }
+
     /// Whether a part has been told whole.
     pub(crate) fn knows(&self, part: &Part) -> bool {
         self.parts.contains_key(part)
