@@ -266,7 +266,7 @@ impl<K: Object> Cached<K> {
         self.informer.query().resource_name()
     }
 
-    /// Calls the `subscriber` of a controller with the present, as initial creates, with what went lately, and then with every
+    /// Calls the `subscriber` of a controller with what went lately, with the present, as initial creates, and then with every
     /// event, until the subscription is dropped. It must neither block nor panic.
     pub(crate) fn subscribe(&self, subscriber: impl Fn(&Event<K>) + Send + 'static) -> Subscription {
         self.informer.subscribe_controller(subscriber)

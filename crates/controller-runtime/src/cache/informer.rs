@@ -177,18 +177,18 @@ impl<K: Object> Informer<K> {
         self.add_subscriber(&mut writer, subscriber)
     }
 
-    /// The same for a controller, which is told after the present of what went lately, because it may be the first one that is
-    /// told of it: as long as another process led, nobody was here.
+    /// The same for a controller, which is told of what went lately as well, because it may be the first one that is told of
+    /// it: as long as another process led, nobody was here. That comes first: what took the name of what went is there.
     pub(crate) fn subscribe_controller(
         self: &Arc<Self>,
         subscriber: impl Fn(&Event<K>) + Send + 'static,
     ) -> Subscription {
         let mut writer = self.writer.lock();
-        self.tell_present(&subscriber);
         if let Some(tombstones) = &mut writer.tombstones {
             tombstones.expire(Instant::now());
             tombstones.deletes().for_each(&subscriber);
         }
+        self.tell_present(&subscriber);
         self.add_subscriber(&mut writer, subscriber)
     }
 

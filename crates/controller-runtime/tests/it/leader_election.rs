@@ -346,6 +346,36 @@ async fn what_went_while_nobody_led_is_reconciled_by_the_next_leader() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_an_object_made_anew_while_nobody_led_the_end_of_the_old_one_is_told_first() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    let old = client.create(&widget("a", 1)).await.unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&told);
+    let note = move |event: &controller_runtime::Event<Widget>| {
+        let uid = event.meta().uid().map(ToString::to_string);
+        let gone = matches!(event, controller_runtime::Event::Delete { .. });
+        noted.lock().unwrap().push((gone, uid));
+        true
+    };
+    let (one, other) = (candidate(env.client(), "one"), candidate(env.client(), "other"));
+    let notes = Notes::done();
+    Builder::managed_by(&other).for_kind::<Widget>().with_predicate(note).complete(notes.clone()).unwrap();
+    let running = Running::start(one.clone()).await;
+    elected(&one).await;
+    let _other = Running::start(other.clone()).await;
+    settle().await;
+    client.delete(&old).await.unwrap();
+    let new = client.create(&widget("a", 2)).await.unwrap();
+    settle().await;
+    drop(running);
+    elected(&other).await;
+    settle().await;
+    assert_eq!(*told.lock().unwrap(), [(true, old.metadata.uid), (false, new.metadata.uid)]);
+    assert_eq!(notes.names(), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_an_election_nothing_that_went_is_told() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
