@@ -3,14 +3,15 @@ use std::{fmt, sync::Arc, time::Duration};
 use kube::core::NamespaceScope;
 
 use super::{
-    DecodeError, LabelSelector, ResourceVersion, Uid,
+    DecodeError, LabelSelector, MissingRight, ResourceVersion, Uid,
     events::Events,
     index::Index,
-    informer::{AnyInformer, Informer, Status, Subscription},
+    informer::{AnyInformer, Informer, Subscription},
     lazy::Lazy,
     meta::Meta,
-    registry::Forbidden,
     stats::Stats,
+    status::Status,
+    sync::missing_rights,
     until::{self, UntilError},
 };
 use crate::{
@@ -227,38 +228,40 @@ impl<K: Object> Cached<K> {
         self.informer.stats()
     }
 
-    /// Waits until the present is known, which it stays.
+    /// Waits until the present is known.
     ///
-    /// Pending for ever if the manager does not run.
+    /// Once known it stays so, except that of a set of namespaces ([`CacheBuilder::namespace_set`](super::CacheBuilder::namespace_set))
+    /// one that was just added is not known for a moment: until then its objects are not found. Pending for ever if the
+    /// manager does not run.
     pub async fn synced(&self) {
-        let mut status = Informer::status(&self.informer);
-        // The sender lives in the informer.
-        let _ = status.wait_for(|status| status.synced).await;
+        self.informer.until_complete().await;
     }
 
-    /// Whether the present is known.
+    /// Whether the present is known: of a set of namespaces that of all that are in it now.
     #[must_use]
     pub fn has_synced(&self) -> bool {
-        Informer::status(&self.informer).borrow().synced
+        self.informer.is_complete()
     }
 
-    /// What is wrong with the list or watch right now.
+    /// What is wrong with the list or watch right now. Until it is over, what is read may be as old as that.
     #[must_use]
     #[doc(alias = "DefaultWatchErrorHandler")]
     pub fn trouble(&self) -> Option<String> {
-        Informer::status(&self.informer).borrow().trouble.as_ref().map(|trouble| trouble.message.clone())
+        Informer::status(&self.informer).borrow().trouble()
     }
 
-    /// [`Cached::synced`], unless the operator may not read the resource.
-    pub(crate) async fn readable(&self) -> Result<(), Forbidden> {
+    /// Waits until the present was known once.
+    ///
+    /// # Errors
+    ///
+    /// The operator lacks these rights.
+    pub(crate) async fn readable(&self) -> Result<(), Vec<MissingRight>> {
         let mut status = Informer::status(&self.informer);
-        let forbidden =
-            |status: &Status| status.trouble.as_ref().and_then(|trouble| trouble.forbidden.clone());
         // The sender lives in the informer.
-        let decided = status.wait_for(|status| status.synced || forbidden(status).is_some()).await;
-        let rule = decided.ok().filter(|status| !status.synced).and_then(|status| forbidden(&status));
-        let resource = || self.informer.query().describe();
-        rule.map_or(Ok(()), |rule| Err(Forbidden { resource: resource(), rule }))
+        let decided = status.wait_for(Status::is_decided).await;
+        let status = decided.map_or_else(|_| Status::default(), |status| status.clone());
+        let missing = missing_rights(&*self.informer, &status);
+        if status.synced || missing.is_empty() { Ok(()) } else { Err(missing) }
     }
 
     /// The resource as messages name it, e.g. `deployments.apps`.

@@ -59,17 +59,17 @@ pub(crate) trait Sink: Send + Sync {
     /// The parts that there are now. It knows the present when it knows all of them.
     fn parts(&self, parts: &[Part]);
 
-    /// The connection works.
-    fn works(&self);
+    /// The list or watch of the part works.
+    fn works(&self, part: &Part);
+
+    /// Something went wrong with it.
+    fn failed(&self, part: &Part, trouble: &Trouble);
 
     /// Whether there is work that can wait until there is nothing to be told.
     fn is_behind(&self) -> bool;
 
     /// Does it.
     fn catch_up(&self);
-
-    /// Something went wrong.
-    fn failed(&self, trouble: &Trouble);
 
     /// Tells again of some of what is there, if it is time; when to ask again.
     fn resync(&self, now: Instant, rng: &mut fastrand::Rng) -> Option<Instant>;

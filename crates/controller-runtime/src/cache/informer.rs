@@ -27,6 +27,7 @@ use super::{
     resync::{Resync, Schedule},
     shelf::{Holding, Shelf},
     stats::Stats,
+    status::Status,
     store::{Part, Store},
     tombstones::Tombstones,
 };
@@ -74,14 +75,6 @@ struct Writer<K: Object> {
 const TOLD_AGAIN_AT_ONCE: usize = 256;
 
 type Subscriber<K> = Box<dyn Fn(&Event<K>) + Send>;
-
-/// Whether an informer knows the present.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Status {
-    pub(crate) synced: bool,
-    /// What last went wrong, until something goes right.
-    pub(crate) trouble: Option<Trouble>,
-}
 
 /// Reading.
 impl<K: Object> Informer<K> {
@@ -143,9 +136,30 @@ impl<K: Object> Informer<K> {
         self.status.subscribe()
     }
 
+    /// Whether it knows the present of all parts that there are now.
+    pub(super) fn is_complete(&self) -> bool {
+        // One lock at a time.
+        let (synced, parts) = (self.status.borrow().synced, self.query.parts());
+        let store = self.store.read();
+        synced && parts.iter().all(|part| store.knows(part))
+    }
+
+    /// Waits until it knows the present of all parts that there are then.
+    pub(super) async fn until_complete(&self) {
+        let mut status = self.status();
+        loop {
+            status.mark_unchanged();
+            if self.is_complete() {
+                return;
+            }
+            let _ = status.changed().await; // the sender lives in `self`
+        }
+    }
+
     /// The version up to which everything has been told.
     pub(crate) fn version(&self) -> Option<ResourceVersion> {
-        let number = self.store.read().version().filter(|_| self.status.borrow().synced)?;
+        let synced = self.status.borrow().synced;
+        let number = self.store.read().version().filter(|_| synced)?;
         Some(number.to_string().as_str().into())
     }
 
@@ -322,6 +336,11 @@ impl<K: Object> Sink for Informer<K> {
         let mut writer = self.writer.lock();
         let list = writer.arriving.remove(part).unwrap_or_default();
         self.update_much(&mut writer, |store| store.replace(part, list.into_values(), version.number()));
+        drop(writer);
+        // Wakes who waits for the part.
+        self.status.send_modify(|status| {
+            status.works(part);
+        });
     }
 
     fn applied(&self, part: &Part, object: &Arrival<'_>) -> Option<ResourceVersion> {
@@ -348,6 +367,7 @@ impl<K: Object> Sink for Informer<K> {
     fn held(&self) -> Vec<Part> {
         let mut parts: Vec<_> = self.writer.lock().arriving.keys().cloned().collect();
         parts.extend(self.store.read().parts().cloned());
+        parts.extend(self.status.borrow().in_trouble().cloned());
         parts
     }
 
@@ -355,6 +375,11 @@ impl<K: Object> Sink for Informer<K> {
         let mut writer = self.writer.lock();
         writer.arriving.remove(part);
         self.update_much(&mut writer, |store| store.withdraw(part));
+        drop(writer);
+        // Wakes who waits for the part.
+        self.status.send_modify(|status| {
+            status.works(part);
+        });
     }
 
     fn parts(&self, parts: &[Part]) {
@@ -365,8 +390,8 @@ impl<K: Object> Sink for Informer<K> {
         }
     }
 
-    fn works(&self) {
-        self.status.send_if_modified(|status| status.trouble.take().is_some());
+    fn works(&self, part: &Part) {
+        self.status.send_if_modified(|status| status.works(part));
     }
 
     fn is_behind(&self) -> bool {
@@ -377,9 +402,9 @@ impl<K: Object> Sink for Informer<K> {
         self.shelf.catch_up();
     }
 
-    fn failed(&self, trouble: &Trouble) {
+    fn failed(&self, part: &Part, trouble: &Trouble) {
         self.shelf.count_failure();
-        self.status.send_modify(|status| status.trouble = Some(trouble.clone()));
+        self.status.send_modify(|status| status.failed(part, trouble));
     }
 
     fn resync(&self, now: Instant, rng: &mut fastrand::Rng) -> Option<Instant> {

@@ -48,7 +48,9 @@ mod selector;
 mod shelf;
 mod split;
 mod stats;
+mod status;
 mod store;
+mod sync;
 mod tombstones;
 mod transform;
 mod until;
@@ -56,8 +58,8 @@ mod view;
 mod wire;
 mod writes;
 
-pub(crate) use self::registry::{Cache, Forbidden, NotSynced};
 pub use self::{
+    access::MissingRight,
     cached::{Cached, Selection},
     caches::{BuildError, CacheBuilder, Caches, NotDeclared},
     decode_error::DecodeError,
@@ -75,3 +77,4 @@ pub use self::{
     until::UntilError,
     view::View,
 };
+pub(crate) use self::{registry::Cache, sync::NotSynced};

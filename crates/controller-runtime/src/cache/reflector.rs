@@ -82,10 +82,14 @@ impl Reflector<'_> {
                     self.watch(machine, Some(&resource_version), timeout).await
                 }
             };
-            if let Input::Page { resource_version, continue_token: None } = &input
-                && machine.lock().listed(resource_version)
-            {
-                self.complete(resource_version);
+            if let Input::Page { resource_version, continue_token: None } = &input {
+                // Not held while stores take the present over.
+                let is_new = machine.lock().listed(resource_version);
+                if is_new {
+                    self.complete(resource_version);
+                } else {
+                    input = self.tell("list", Problem::behind(resource_version));
+                }
             }
         }
     }
@@ -177,6 +181,9 @@ impl Reflector<'_> {
         });
         let body = timeout(ANSWER_WITHIN, self.open(request, "")).await.unwrap_or_else(|_| silence())?;
         self.feed.heard_of(&self.part);
+        if from.is_some() {
+            self.feed.each(|sink| sink.works(&self.part));
+        }
         let (mut body, mut lines) = (body.into_data_stream(), Lines::default());
         let (mut present, mut heard) = (from.is_some(), Instant::now());
         // Made once: to set an alarm anew for each event costs as much as to find the object in it.
@@ -187,7 +194,10 @@ impl Reflector<'_> {
                 biased;
                 chunk = body.next() => match chunk {
                     Some(chunk) => chunk.map_err(|error| Problem::transient(describe(&error)))?,
-                    None => return Ok(()),
+                    None if present => return Ok(()),
+                    None => {
+                        return Err(Problem::transient("the answer ended before the present was whole".to_owned()));
+                    }
                 },
                 () = &mut died => {
                     return Err(Problem::transient("the watch died without being closed".to_owned()));
@@ -286,7 +296,10 @@ impl Reflector<'_> {
             }
             Line::Error(status) => return Err(self.problem(&status, None)),
         }
-        self.feed.each(|sink| sink.works());
+        // A present that is never whole is no success, however much of it arrives.
+        if *present {
+            self.feed.each(|sink| sink.works(part));
+        }
         Ok(())
     }
 
@@ -294,16 +307,17 @@ impl Reflector<'_> {
     fn tell(&self, verb: &str, problem: Problem) -> Input {
         let Problem { failure, message, forbidden } = problem;
         let resource = self.feed.query.describe();
+        let place = self.part.as_ref().map_or_else(String::new, |name| format!(" in namespace {name}"));
         match failure {
-            Failure::Expired => tracing::debug!(resource, "{verb}: {message}; beginning anew"),
-            Failure::Unsupported => tracing::info!(resource, "{verb}: {message}; listing instead"),
+            Failure::Expired => tracing::debug!(resource, "{verb}{place}: {message}; beginning anew"),
+            Failure::Unsupported => tracing::info!(resource, "{verb}{place}: {message}; listing instead"),
             _ => {
                 match &forbidden {
-                    Some(rule) => tracing::error!(resource, "{verb} is forbidden: {rule}"),
-                    None => tracing::warn!(resource, "{verb} failed: {message}"),
+                    Some(rule) => tracing::error!(resource, "{verb}{place} is forbidden: {rule}"),
+                    None => tracing::warn!(resource, "{verb}{place} failed: {message}"),
                 }
-                let trouble = Trouble { message: format!("{verb}: {message}"), forbidden };
-                self.feed.each(|sink| sink.failed(&trouble));
+                let trouble = Trouble { message: format!("{verb}{place}: {message}"), forbidden };
+                self.feed.each(|sink| sink.failed(&self.part, &trouble));
             }
         }
         Input::Failed(failure)

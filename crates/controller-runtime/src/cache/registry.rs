@@ -9,11 +9,7 @@ use std::{
 
 use kube::core::ApiResource;
 use parking_lot::Mutex;
-use tokio::{
-    sync::watch,
-    task::JoinSet,
-    time::{Instant, timeout_at},
-};
+use tokio::{sync::watch, task::JoinSet};
 use tracing::Instrument;
 
 use super::{
@@ -254,56 +250,6 @@ impl Cache {
             }
         }
     }
-
-    /// Waits until every informer knows the present.
-    ///
-    /// # Errors
-    ///
-    /// One of them may not, at once; or does not, within `limit`.
-    pub(crate) async fn synced(&self, limit: Duration) -> Result<(), NotSynced> {
-        let deadline = Instant::now().checked_add(limit);
-        for informer in self.informers() {
-            let mut status = informer.status();
-            // The sender lives in the informer.
-            let decided = status.wait_for(|status| {
-                status.synced || status.trouble.as_ref().is_some_and(|trouble| trouble.forbidden.is_some())
-            });
-            let decided = match deadline {
-                Some(deadline) => timeout_at(deadline, decided).await.is_ok(),
-                None => decided.await.is_ok(),
-            };
-            let status = informer.status().borrow().clone();
-            if status.synced {
-                continue;
-            }
-            let resource = informer.resource();
-            let message = status.trouble.as_ref().map(|trouble| trouble.message.clone());
-            return Err(match status.trouble.and_then(|trouble| trouble.forbidden) {
-                Some(rule) if decided => NotSynced::Forbidden(Forbidden { resource, rule }),
-                _ => NotSynced::Late {
-                    resource,
-                    reason: message.unwrap_or_else(|| "the API server has not answered yet".to_owned()),
-                },
-            });
-        }
-        Ok(())
-    }
-}
-
-/// Why the informers do not know the present.
-#[derive(Debug)]
-pub(crate) enum NotSynced {
-    /// The operator lacks a right, and waiting will not help.
-    Forbidden(Forbidden),
-    /// It takes too long.
-    Late { resource: String, reason: String },
-}
-
-/// The operator may not list and watch a resource; the rule would let it.
-#[derive(Debug)]
-pub(crate) struct Forbidden {
-    pub(crate) resource: String,
-    pub(crate) rule: String,
 }
 
 /// Marks all feeds as not running, so that another run starts them.

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{BoxError, Error, RunContext, Runnable};
-use crate::cache::{Cache, Forbidden, NotSynced};
+use crate::cache::{Cache, NotSynced};
 
 /// Fills the caches and keeps them up to date.
 pub(super) struct Caches {
@@ -17,7 +17,7 @@ impl Caches {
     pub(super) async fn synced(&self) -> Result<(), Error> {
         let timeout = self.sync_timeout;
         self.cache.synced(timeout).await.map_err(|error| match error {
-            NotSynced::Forbidden(Forbidden { resource, rule }) => Error::Forbidden { resource, rule },
+            NotSynced::Forbidden(missing) => Error::Forbidden { missing },
             NotSynced::Late { resource, reason } => Error::CacheSync { resource, timeout, reason },
         })
     }

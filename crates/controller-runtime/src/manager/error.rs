@@ -1,6 +1,7 @@
 use std::{error::Error as _, fmt, time::Duration};
 
 use super::BoxError;
+use crate::cache::MissingRight;
 
 /// Why a manager's run failed.
 ///
@@ -18,14 +19,12 @@ pub enum Error {
         /// What last went wrong with its list or watch.
         reason: String,
     },
-    /// The API server does not let the operator list and watch a resource. Waiting would not help, so the start ends at
+    /// The API server does not let the operator list and watch what it reads. Waiting would not help, so the start ends at
     /// once.
-    #[error("the operator may not list and watch {resource}: {rule}")]
+    #[error("the operator may not list and watch {}", join(missing))]
     Forbidden {
-        /// The resource, e.g. `deployments.apps`, and its selection.
-        resource: String,
-        /// The rule to add, and where.
-        rule: String,
+        /// What it lacks for that, as far as it was told within half a second. The message says the first ten.
+        missing: Vec<MissingRight>,
     },
     /// A source of a controller has not told in time what there is.
     #[error("source {name} of controller {controller} is not synced after {} s: {reason}", timeout.as_secs_f32())]
@@ -91,6 +90,18 @@ pub enum Error {
     /// The manager runs already.
     #[error("the manager runs already: wait until its run has ended, or make another manager")]
     AlreadyRunning,
+}
+
+/// How many missing rights a message says.
+const TOLD: usize = 10;
+
+fn join(missing: &[MissingRight]) -> String {
+    let told: Vec<_> = missing.iter().take(TOLD).map(ToString::to_string).collect();
+    let more = match missing.len() - told.len() {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    told.join("; ") + &more
 }
 
 impl fmt::Debug for Error {

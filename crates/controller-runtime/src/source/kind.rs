@@ -4,7 +4,7 @@ use kube::core::ApiResource;
 
 use super::{Sink, Source, rules::Rules};
 use crate::{
-    cache::{Cache, Cached, Forbidden, LabelSelector},
+    cache::{Cache, Cached, LabelSelector},
     client::DynamicKind,
     handler::EventHandler,
     manager::{self, BoxError},
@@ -139,7 +139,7 @@ impl<K: Object, R: Request> Source<R> for Attached<K, R> {
 
     async fn run(&self, sink: Sink<R>) -> Result<(), BoxError> {
         let readable = self.cached.readable().await;
-        readable.map_err(|Forbidden { resource, rule }| manager::Error::Forbidden { resource, rule })?;
+        readable.map_err(|missing| manager::Error::Forbidden { missing })?;
         let (rules, to) = (Arc::clone(&self.rules), sink.clone());
         let _subscription = self.cached.subscribe(move |event| to.receive(event, &*rules));
         sink.set_synced();

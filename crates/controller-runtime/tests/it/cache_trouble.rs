@@ -8,13 +8,14 @@ use std::{
     time::Duration,
 };
 
-use controller_runtime::{Client, Manager, cache::Namespaces, manager::Options};
-use k8s_openapi::api::core::v1::Namespace;
+use controller_runtime::{Client, Manager, ObjectKey, cache::Namespaces, manager::Options};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
+use kube::core::PartialObjectMeta;
 use kube_envtest::{Environment, eventually};
 use serde_json::json;
 use tokio::{
     sync::Notify,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::{
@@ -82,6 +83,143 @@ async fn a_kind_that_no_definition_makes_is_read_when_it_is_served() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn all_missing_rights_are_told_at_once_whatever_else_is_not_complete() {
+    let env = Environment::builder().start().await.unwrap(); // without Widgets
+    let client = faulty(env.client(), |seen| match seen.is_about("configmaps") || seen.is_about("nodes") {
+        true => Fault::Refuse(403, "Forbidden"),
+        false => Fault::Pass,
+    });
+    let manager = Manager::new(client, Options::new("test").seed(1));
+    let _widgets = manager.cached::<Widget>();
+    let _maps = manager.cache().of::<ConfigMap>().namespaces(["red", "blue"]).build().unwrap();
+    let (_nodes, _metadata) = (manager.cached::<Node>(), manager.cached::<PartialObjectMeta<Node>>());
+    let started = Instant::now();
+    let error = Running::begin(manager).end().await.expect_err("it may not").to_string();
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    for missing in ["resources: [\"nodes\"]", "a Role in namespace red", "a Role in namespace blue"] {
+        assert_eq!(error.matches(missing).count(), 1, "{missing} in: {error}");
+    }
+    assert!(!error.contains("widgets"), "that is not what ended the start: {error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_missing_rights_ten_are_said() {
+    let env = environment().await;
+    let client = faulty(env.client(), |seen| match seen.is_about("configmaps") {
+        true => Fault::Refuse(403, "Forbidden"),
+        false => Fault::Pass,
+    });
+    let manager = Manager::new(client, Options::new("test").seed(1));
+    let many = (0..500).map(|number| format!("tenant-{number}"));
+    let _maps = manager.cache().of::<ConfigMap>().namespaces(many).build().unwrap();
+    let error = Running::begin(manager).end().await.expect_err("it may not").to_string();
+    assert!(error.ends_with("; and 490 more") && error.len() < 4096, "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_present_that_never_comes_to_its_end_is_trouble_all_the_time() {
+    let env = environment().await;
+    let broken = line(
+        "ADDED",
+        &json!({
+            "apiVersion": "example.com/v1", "kind": "Widget", "spec": { "size": 1 },
+            "metadata": { "namespace": "default", "name": "w", "uid": "u", "resourceVersion": "5" },
+        }),
+    );
+    let client = faulty(env.client(), move |seen| match (seen.is_about("widgets"), seen.is_stream()) {
+        (false, _) => Fault::Pass,
+        (true, true) => Fault::Answer(broken.clone() + "\n"),
+        (true, false) => Fault::Hang,
+    });
+    let manager = Manager::new(client, Options::new("test").seed(1).cache_sync_timeout(HOUR));
+    let widgets = manager.cached::<Widget>();
+    let _running = Running::begin(manager);
+    settle().await;
+    for _ in 0..600 {
+        assert!(widgets.trouble().is_some());
+        sleep(Duration::from_secs(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_works_in_one_namespace_does_not_hide_the_trouble_of_another() {
+    let env = environment().await;
+    let other = namespaces(&env, &["red", "blue"]).await;
+    let (forbidden, on) = switch();
+    let client =
+        faulty(env.client(), move |seen| match forbidden.load(SeqCst) && seen.is_about("/red/widgets") {
+            true => Fault::Refuse(403, "Forbidden"),
+            false => Fault::Pass,
+        });
+    let manager = Manager::new(client, Options::new("test").seed(1));
+    let widgets = manager.cache().of::<Widget>().namespaces(["red", "blue"]).build().unwrap();
+    let _running = Running::start(manager).await;
+    assert_eq!(widgets.trouble(), None);
+    on.store(true, SeqCst);
+    sleep(Duration::from_secs(1200)).await; // the watches have been renewed by then
+    let blue = ObjectKey::<Widget>::new("blue", "w");
+    other.merge_patch(&blue, &json!({ "spec": { "size": 2 } })).await.unwrap();
+    settle().await;
+    assert_eq!(widgets.get(&blue).unwrap().unwrap().spec.size, 2, "blue is watched");
+    let trouble = widgets.trouble().expect("red is not");
+    assert!(trouble.contains("a Role in namespace red"), "{trouble}");
+    on.store(false, SeqCst);
+    sleep(Duration::from_secs(61)).await;
+    assert_eq!(widgets.trouble(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn trouble_is_over_with_the_first_good_answer_even_if_that_tells_nothing() {
+    let env = environment().await;
+    let (down, on) = switch();
+    // Lists, and watches that never say a word.
+    let client = faulty(env.client(), move |seen| {
+        match (seen.is_about("widgets"), down.load(SeqCst), seen.is_stream(), seen.is_watch()) {
+            (false, ..) | (true, false, false, false) => Fault::Pass,
+            (true, true, ..) => Fault::Refuse(503, "ServiceUnavailable"),
+            (true, false, true, _) => Fault::Refuse(422, "Invalid"),
+            (true, false, false, true) => Fault::Open(Vec::new()),
+        }
+    });
+    let manager = Manager::new(client, Options::new("test").seed(1));
+    let widgets = manager.cached::<Widget>();
+    on.store(true, SeqCst);
+    let _running = Running::begin(manager);
+    sleep(Duration::from_secs(10)).await;
+    assert!(widgets.trouble().unwrap().contains("503"), "{:?}", widgets.trouble());
+    on.store(false, SeqCst);
+    widgets.synced().await;
+    assert_eq!(widgets.trouble(), None, "a list is a good answer");
+
+    on.store(true, SeqCst);
+    sleep(Duration::from_secs(700)).await; // the watch has died by then
+    assert!(widgets.trouble().is_some());
+    on.store(false, SeqCst);
+    sleep(Duration::from_secs(61)).await;
+    assert_eq!(widgets.trouble(), None, "so is the beginning of a watch");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_is_not_complete_until_it_knows_a_namespace_that_was_just_added() {
+    let env = environment().await;
+    namespaces(&env, &["red", "green"]).await;
+    let manager = Manager::new(env.client(), Options::new("test").seed(1));
+    let tenants = Namespaces::new(["red"]);
+    let widgets = manager.cache().of::<Widget>().namespace_set(&tenants).build().unwrap();
+    assert!(!widgets.has_synced());
+    let _running = Running::start(manager).await;
+    assert!(widgets.has_synced());
+    tenants.add("green");
+    assert!(!widgets.has_synced());
+    widgets.synced().await;
+    assert_eq!((widgets.has_synced(), widgets.len()), (true, 2));
+    tenants.add("blue");
+    tenants.remove("blue");
+    widgets.synced().await;
+    assert!(widgets.has_synced());
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_removed_between_two_runs_of_a_manager_is_gone_in_the_second() {
     let env = environment().await;
     namespaces(&env, &["red", "blue"]).await;
@@ -96,6 +234,29 @@ async fn what_was_removed_between_two_runs_of_a_manager_is_gone_in_the_second() 
     settle().await;
     let names: Vec<_> = widgets.select().keys().iter().map(ToString::to_string).collect();
     assert_eq!(names, ["blue/w"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_is_behind_is_named_as_what_keeps_a_start_from_its_end() {
+    let env = environment().await;
+    for streams in [true, false] {
+        let old = json!({ "metadata": { "resourceVersion": "1" }, "items": [] }).to_string();
+        let end = json!({ "kind": "Widget", "metadata": {
+            "resourceVersion": "1", "annotations": { "k8s.io/initial-events-end": "true" },
+        } });
+        let client =
+            faulty(env.client(), move |seen| match (seen.is_about("widgets"), seen.is_stream(), streams) {
+                (true, true, true) => Fault::Open(vec![line("BOOKMARK", &end)]),
+                (true, true, false) => Fault::Refuse(422, "Invalid"),
+                (true, false, _) if !seen.is_watch() => Fault::Answer(old.clone()),
+                _ => Fault::Pass,
+            });
+        let options = Options::new("test").seed(1).cache_sync_timeout(Duration::from_secs(2));
+        let manager = Manager::new(client, options);
+        let _widgets = manager.cache().of::<Widget>().not_older_than(&"1000000".into()).build().unwrap();
+        let error = Running::begin(manager).end().await.expect_err("it is behind").to_string();
+        assert!(error.contains("it knows version 1, older than one seen"), "streams {streams}: {error}");
+    }
 }
 
 /// A chunk of a watch is read without a pause, by a thread of its own.
