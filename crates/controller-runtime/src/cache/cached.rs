@@ -244,6 +244,8 @@ impl<K: Object> Cached<K> {
     }
 
     /// What is wrong with the list or watch right now. Until it is over, what is read may be as old as that.
+    ///
+    /// [`Options::stale_after`](crate::manager::Options::stale_after) says when it counts against readiness.
     #[must_use]
     #[doc(alias = "DefaultWatchErrorHandler")]
     pub fn trouble(&self) -> Option<String> {

@@ -404,7 +404,7 @@ impl<K: Object> Sink for Informer<K> {
 
     fn failed(&self, part: &Part, trouble: &Trouble) {
         self.shelf.count_failure();
-        self.status.send_modify(|status| status.failed(part, trouble));
+        self.status.send_modify(|status| status.failed(part, trouble, Instant::now()));
     }
 
     fn resync(&self, now: Instant, rng: &mut fastrand::Rng) -> Option<Instant> {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use tokio::time::Instant;
+
 use super::{feed::Trouble, store::Part};
 
 /// Whether an informer knows the present.
@@ -9,8 +11,8 @@ use super::{feed::Trouble, store::Part};
 pub(crate) struct Status {
     /// It knew all parts once.
     pub(crate) synced: bool,
-    /// What last went wrong with a part, until something goes right.
-    troubles: BTreeMap<Part, Trouble>,
+    /// What last went wrong with a part, until something goes right, and since when.
+    troubles: BTreeMap<Part, (Instant, Trouble)>,
 }
 
 impl Status {
@@ -20,8 +22,8 @@ impl Status {
     }
 
     /// Something went wrong with a list or watch of the part.
-    pub(super) fn failed(&mut self, part: &Part, trouble: &Trouble) {
-        self.troubles.insert(part.clone(), trouble.clone());
+    pub(super) fn failed(&mut self, part: &Part, trouble: &Trouble, now: Instant) {
+        self.troubles.entry(part.clone()).or_insert_with(|| (now, trouble.clone())).1 = trouble.clone();
     }
 
     /// The parts with which something is wrong.
@@ -36,23 +38,28 @@ impl Status {
 
     /// The rules that the operator lacks, by part.
     pub(crate) fn forbidden(&self) -> impl Iterator<Item = &str> {
-        self.troubles.values().filter_map(|trouble| trouble.forbidden.as_deref())
+        self.troubles.values().filter_map(|(_, trouble)| trouble.forbidden.as_deref())
     }
 
     /// What is wrong: of several parts first with one that waiting will not help.
     pub(crate) fn trouble(&self) -> Option<String> {
-        let mut all = self.troubles.values();
+        let mut all = self.troubles.values().map(|(_, trouble)| trouble);
         let worst = all.clone().find(|trouble| trouble.forbidden.is_some()).or_else(|| all.next())?;
         Some(match self.troubles.len() {
             1 => worst.message.clone(),
             some => format!("{} (and {} more of its lists and watches fail)", worst.message, some - 1),
         })
     }
+
+    /// Since when a part is in trouble without a break: of several the one that is so longest.
+    pub(crate) fn in_trouble_since(&self) -> Option<Instant> {
+        self.troubles.values().map(|(since, _)| *since).min()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{sync::Arc, time::Duration};
 
     use super::*;
 
@@ -61,17 +68,19 @@ mod tests {
     }
 
     #[test]
-    fn trouble_ends_where_it_was_and_the_worst_is_told() {
-        let mut status = Status::default();
+    fn trouble_begins_with_the_first_failure_and_ends_where_it_was() {
+        let (mut status, start) = (Status::default(), Instant::now());
         let part = |name: &str| -> Part { Some(Arc::from(name)) };
-        assert_eq!(status.trouble(), None);
-        status.failed(&part("red"), &trouble("503", None));
-        status.failed(&part("red"), &trouble("504", None));
-        assert_eq!(status.trouble().as_deref(), Some("504"));
-        status.failed(&part("tan"), &trouble("403", Some("a rule")));
+        let later = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!((status.trouble(), status.in_trouble_since()), (None, None));
+        status.failed(&part("red"), &trouble("503", None), later(1));
+        status.failed(&part("red"), &trouble("504", None), later(2));
+        assert_eq!((status.trouble().as_deref(), status.in_trouble_since()), (Some("504"), Some(later(1))));
+
+        status.failed(&part("tan"), &trouble("403", Some("a rule")), later(3));
         assert_eq!(status.trouble().as_deref(), Some("403 (and 1 more of its lists and watches fail)"));
         assert!(status.works(&part("red")) && !status.works(&part("red")));
-        assert_eq!(status.trouble().as_deref(), Some("403"));
+        assert_eq!((status.trouble().as_deref(), status.in_trouble_since()), (Some("403"), Some(later(3))));
         assert_eq!(status.forbidden().collect::<Vec<_>>(), ["a rule"]);
         assert!(status.works(&part("tan")));
         assert_eq!(status.forbidden().count(), 0);

@@ -65,6 +65,22 @@ impl Cache {
             Err(_) => late(&informers).map_or(Ok(()), Err),
         }
     }
+
+    /// What is wrong with the first cache that does not know the present, or has not been kept up to date for longer than
+    /// `limit`.
+    pub(crate) fn problem(&self, limit: Option<Duration>) -> Option<String> {
+        self.informers().iter().find_map(|informer| {
+            let status = informer.status().borrow().clone();
+            let resource = informer.resource();
+            let trouble = status.trouble().map_or_else(String::new, |trouble| format!(": {trouble}"));
+            if !status.synced {
+                return Some(format!("the cache of {resource} is not complete{trouble}"));
+            }
+            let age = status.in_trouble_since()?.elapsed();
+            let stale = || format!("the cache of {resource} was up to date {} s ago{trouble}", age.as_secs());
+            limit.is_some_and(|limit| age > limit).then(stale)
+        })
+    }
 }
 
 /// The rights that an informer lacks.

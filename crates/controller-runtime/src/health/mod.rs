@@ -11,7 +11,7 @@
 //! | both | `ping` | never |
 //! | `/healthz` | `leader-election` | the process leads and its lease has run out, which its own tasks should have noticed; or something never waits and so runs on, two seconds after the lease was lost |
 //! | `/healthz` | `workers` | a reconcile takes longer than [`stuck_after`](crate::manager::Options::stuck_after) |
-//! | `/readyz` | `caches` | a cache does not know the present |
+//! | `/readyz` | `caches` | a cache does not know the present, or has failed to keep up with it for longer than [`stale_after`](crate::manager::Options::stale_after) |
 //! | `/readyz` | `started` | something does not listen yet, has not started, or the manager stops |
 //!
 //! A standby of a leader election is ready.

@@ -32,6 +32,7 @@ pub struct Options {
     pub(super) liveness: String,
     pub(super) readiness: String,
     pub(super) stuck_after: Option<Duration>,
+    pub(super) stale_after: Option<Duration>,
 }
 
 /// How long running reconciles may take to finish when a manager stops.
@@ -63,6 +64,7 @@ impl Options {
             liveness: "/healthz".to_owned(),
             readiness: "/readyz".to_owned(),
             stuck_after: None,
+            stale_after: Some(Duration::from_secs(300)),
         }
     }
 
@@ -169,6 +171,16 @@ impl Options {
     /// nobody but you knows what is too long.
     pub fn stuck_after(mut self, limit: Duration) -> Self {
         self.stuck_after = Some(limit);
+        self
+    }
+
+    /// Fails readiness while a list or watch of a cache has failed, time and again, for longer than this: what is read of it is
+    /// that old. `None` is never. Default: 5 minutes, a multiple of the longest wait between two attempts.
+    ///
+    /// A right that was taken away shows in that way, at the latest when the watch is renewed, which is after 10 minutes.
+    #[doc(alias = "DefaultWatchErrorHandler")]
+    pub fn stale_after(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.stale_after = limit.into();
         self
     }
 

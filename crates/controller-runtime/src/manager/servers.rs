@@ -141,14 +141,10 @@ impl Manager {
                 if state == State::Ready { Ok(()) } else { Err(format!("the manager is {state:?}").into()) }
             }
         });
-        let cache = Arc::clone(&self.shared.cache);
+        let (cache, limit) = (Arc::clone(&self.shared.cache), self.shared.options.stale_after);
         self.add_readyz_check("caches", move || {
-            let behind = cache.informers().into_iter().find(|informer| !informer.status().borrow().synced);
-            async move {
-                behind.map_or(Ok(()), |informer| {
-                    Err(format!("the cache of {} is not complete", informer.resource()).into())
-                })
-            }
+            let problem = cache.problem(limit);
+            async move { problem.map_or(Ok(()), |problem| Err(problem.into())) }
         });
         if let Some(election) = &self.shared.election {
             let (leads, permit) = (self.leads(), election.issuer.permit());

@@ -2,7 +2,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
 };
@@ -120,6 +120,48 @@ async fn probes_tell_of_caches_that_are_not_complete() {
     assert_eq!(code, 500);
     assert!(text.contains("[-]caches failed") && text.contains("[-]started failed"), "{text}");
     running.stop().await.expect("a stop while caches cannot sync");
+}
+
+#[tokio::test]
+async fn readiness_tells_of_a_cache_that_has_been_in_trouble_for_too_long() {
+    let env = environment().await;
+    let forbidden = Arc::new(AtomicBool::new(false));
+    let served = async |limit: Option<Duration>| {
+        let forbidden = Arc::clone(&forbidden);
+        let client =
+            faulty(env.client(), move |seen| match forbidden.load(SeqCst) && seen.is_about("widgets") {
+                true => Fault::Refuse(403, "Forbidden"),
+                false => Fault::Pass,
+            });
+        let options = Options::new("test").seed(1).health_probe_bind_address(anywhere());
+        let manager = Manager::new(client, options.stale_after(limit));
+        let widgets = manager.cached::<Widget>();
+        let running = Running::start(manager.clone()).await;
+        (manager.health_probe_address().unwrap(), widgets, running)
+    };
+    let (strict, widgets, _strict) = served(Some(Duration::from_millis(1))).await;
+    let (patient, others, _patient) = served(Some(Duration::from_secs(3600))).await;
+    let (lenient, _others, _lenient) = served(None).await;
+    for probes in [strict, patient, lenient] {
+        assert_eq!(get(probes, "/readyz", "").await.0, 200);
+    }
+    forbidden.store(true, SeqCst);
+    assert!(env.server().faults().close_watches("example.com", "widgets"));
+    let told = eventually(Duration::from_secs(20), async || {
+        let (code, text) = get(strict, "/readyz", "").await;
+        let troubled = widgets.trouble().is_some() && others.trouble().is_some();
+        if code == 500 && troubled { Ok(text) } else { Err(text) }
+    });
+    let text = told.await.unwrap();
+    assert!(text.contains("[-]caches failed"), "{text}");
+    assert_eq!(get(patient, "/readyz", "").await.0, 200, "it has not been so for long");
+    assert_eq!(get(lenient, "/readyz", "").await.0, 200, "it never minds");
+    forbidden.store(false, SeqCst);
+    let told = eventually(Duration::from_secs(20), async || match get(strict, "/readyz", "").await {
+        (200, _) => Ok(()),
+        (_, text) => Err(text),
+    });
+    told.await.unwrap();
 }
 
 /// Never comes to an end.
