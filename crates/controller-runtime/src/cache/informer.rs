@@ -167,7 +167,7 @@ impl<K: Object> Informer<K> {
     pub(crate) fn look_outside(&self, namespace: Option<&str>) {
         if !self.query.namespaces.contain(namespace) && !self.looked_outside.swap(true, Relaxed) {
             tracing::warn!(
-                resource = self.query.describe(),
+                resource = self.query.label(),
                 namespace,
                 "objects are looked for in a namespace that their cache is not about: add it to the cache, or ask the API \
                  server by Client::get"
@@ -433,7 +433,7 @@ impl<K: Object> Sink for Informer<K> {
 
 /// An informer of some type.
 pub(crate) trait AnyInformer: Sink {
-    /// The resource, as messages name it.
+    /// The resource and its selection, as messages and metrics name them.
     fn resource(&self) -> String;
 
     /// Whether it knows the present.
@@ -460,7 +460,7 @@ pub(crate) trait AnyInformer: Sink {
 
 impl<K: Object> AnyInformer for Informer<K> {
     fn resource(&self) -> String {
-        self.query.describe()
+        self.query.label()
     }
 
     fn status(&self) -> watch::Receiver<Status> {

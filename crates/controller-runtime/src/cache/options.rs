@@ -251,7 +251,7 @@ mod tests {
     }
 
     fn check(options: &Options, own: &OfCache, expected: &str) {
-        assert_eq!(query(options, own).describe(), expected);
+        assert_eq!(format!("{:?}", query(options, own)), expected);
     }
 
     fn of(in_namespace: &[(&str, InNamespace)]) -> OfCache {

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    hash::{DefaultHasher, Hasher},
     sync::Arc,
 };
 
@@ -107,13 +108,27 @@ impl Query {
         resource_name_of::<DynamicObject>(&self.resource)
     }
 
-    /// The same with the selection.
-    pub(crate) fn describe(&self) -> String {
-        let mut text = self.resource_name();
-        if let Some(names) = self.namespaces.get() {
-            let names: Vec<_> = names.iter().map(|name| &**name).collect();
-            text += &format!(" in {}", names.join(", "));
-        }
+    /// The same with the selection, as metrics and messages name it: always the same, and of bounded length.
+    pub(crate) fn label(&self) -> String {
+        let selection = self.selection(match self.namespaces {
+            Whereabouts::InLive(_) => Some("a set of namespaces".to_owned()),
+            _ => self.names(),
+        });
+        self.resource_name() + &shortened(selection)
+    }
+
+    /// The same with the whole selection as it is now.
+    fn describe(&self) -> String {
+        self.resource_name() + &self.selection(self.names())
+    }
+
+    fn names(&self) -> Option<String> {
+        let names = self.namespaces.get()?;
+        Some(names.iter().map(|name| &**name).collect::<Vec<_>>().join(", "))
+    }
+
+    fn selection(&self, namespaces: Option<String>) -> String {
+        let mut text = namespaces.map_or_else(String::new, |names| format!(" in {names}"));
         text += &self.selectors.to_string();
         let apart = self.apart.iter().filter(|(_, apart)| apart.selectors != self.selectors);
         for (name, Apart { selectors, .. }) in apart {
@@ -124,6 +139,20 @@ impl Query {
         }
         text
     }
+}
+
+/// The longest selection that is told in full, in bytes.
+const TOLD_IN_FULL: usize = 96;
+
+/// The beginning of a long text, and what tells it from others that begin so.
+fn shortened(mut text: String) -> String {
+    if text.len() > TOLD_IN_FULL {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(text.as_bytes());
+        text.truncate(text.floor_char_boundary(TOLD_IN_FULL / 2));
+        text += &format!("… ({:08x})", hasher.finish() >> 32);
+    }
+    text
 }
 
 impl Selectors {

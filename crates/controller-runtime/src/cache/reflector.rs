@@ -306,7 +306,7 @@ impl Reflector<'_> {
     /// Tells people and stores what went wrong.
     fn tell(&self, verb: &str, problem: Problem) -> Input {
         let Problem { failure, message, forbidden } = problem;
-        let resource = self.feed.query.describe();
+        let resource = self.feed.query.label();
         let place = self.part.as_ref().map_or_else(String::new, |name| format!(" in namespace {name}"));
         match failure {
             Failure::Expired => tracing::debug!(resource, "{verb}{place}: {message}; beginning anew"),

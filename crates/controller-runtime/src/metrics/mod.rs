@@ -28,6 +28,10 @@
 //! | `controller_runtime_cache_watch_age_seconds` | gauge: resource; since when the API server has said nothing of it, up to 610 s where nothing happens; not in Go |
 //! | `controller_runtime_event_to_reconcile_seconds` | histogram: controller; from the first event that asks for a reconcile until that begins; not in Go |
 //!
+//! The label `resource` is a resource with the selection of its cache, such as `pods with app=web`. A long one is cut, with
+//! a number that tells it from others; a set of namespaces is called that, whatever is in it. Caches that are called the
+//! same count together.
+//!
 //! The label `priority` has Go's numbers: `0` for what happened, `-100` for the initial list; `100` is what Go's users
 //! choose for more. It is empty where the controller has no
 //! [classes](crate::controller::Options::use_priority_queue).

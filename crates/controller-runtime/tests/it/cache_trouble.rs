@@ -237,6 +237,32 @@ async fn what_was_removed_between_two_runs_of_a_manager_is_gone_in_the_second() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cache_is_called_the_same_in_metrics_whatever_is_in_its_set_of_namespaces() {
+    let env = environment().await;
+    let manager = Manager::new(env.client(), Options::new("test").seed(1));
+    let tenants = Namespaces::new(["red", "blue"]);
+    let _live = manager.cache().of::<Widget>().namespace_set(&tenants).build().unwrap();
+    let many = |from: usize| (from..from + 500).map(|number| format!("tenant-{number}"));
+    let _many = manager.cache().of::<Widget>().namespaces(many(0)).build().unwrap();
+    let _others = manager.cache().of::<Widget>().namespaces(many(0).chain(["z".to_owned()])).build().unwrap();
+    let _some = manager.cache().of::<Widget>().namespaces(["a", "b"]).labels("app=web").build().unwrap();
+    let names = || -> Vec<String> {
+        let metrics = manager.metrics().encode();
+        let names = metrics.lines().filter_map(|line| line.strip_prefix("controller_runtime_cache_objects{"));
+        names.map(|name| name.split('}').next().unwrap_or_default().to_owned()).collect()
+    };
+    let before = names();
+    assert_eq!(before.len(), 4, "{before:?}");
+    assert!(before.iter().all(|name| name.len() < 128), "{before:?}");
+    assert!(
+        before.contains(&r#"resource="widgets.example.com in a, b with app=web""#.to_owned()),
+        "{before:?}"
+    );
+    tenants.add("green");
+    assert_eq!(names(), before);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_api_server_that_is_behind_is_named_as_what_keeps_a_start_from_its_end() {
     let env = environment().await;
     for streams in [true, false] {
