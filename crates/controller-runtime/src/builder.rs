@@ -120,7 +120,7 @@ impl<'m> Builder<'m> {
     /// # use k8s_openapi::api::core::v1::ConfigMap;
     /// # fn example(manager: &Manager) -> Result<(), controller_runtime::manager::AddError> {
     /// let widgets = DynamicKind::namespaced("example.com", "v1", "Widget", "widgets");
-    /// let cached = manager.cache().of_dynamic(widgets.resource());
+    /// let cached = manager.cache().of_dynamic(&widgets);
     /// Builder::managed_by(manager)
     ///     .for_dynamic(&widgets)
     ///     .owns::<ConfigMap>()
@@ -237,7 +237,7 @@ impl<K: Object> ControllerBuilder<'_, ObjectKey<K>, Of<K>> {
     {
         let owner = self.subject.owner.clone();
         self.sources.push(Box::new(|cache, required| {
-            if cache.is_read_as::<C>(&()) {
+            if cache.is_read_as::<C>(&DynamicKind::of::<C>()) {
                 Arc::new(Kind::<C, _>::new(owner).attach(cache, required))
             } else {
                 Arc::new(Kind::<PartialObjectMeta<C>, _>::new(owner).attach(cache, required))
@@ -253,7 +253,7 @@ impl<K: Object> ControllerBuilder<'_, ObjectKey<K>, Of<K>> {
     {
         let (owner, kind) = (self.subject.owner.clone(), kind.clone());
         self.sources.push(Box::new(move |cache, required| {
-            if cache.is_read_as::<DynamicObject>(kind.resource()) {
+            if cache.is_read_as::<DynamicObject>(&kind) {
                 Arc::new(Kind::<DynamicObject, _>::dynamic(&kind, owner).attach(cache, required))
             } else {
                 let metadata = Kind::<PartialObjectMeta<DynamicObject>, _>::dynamic(&kind, owner);

@@ -2,13 +2,16 @@
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
-use kube::core::{ApiResource, DynamicObject, NamespaceScope};
+use kube::core::{DynamicObject, NamespaceScope};
 
 use super::{
     Cached, FieldSelector, InNamespace, InvalidSelector, LabelSelector, Namespaces, ResourceVersion,
     options::OfCache, query::Whereabouts, registry::Cache,
 };
-use crate::object::{Object, Scope, StaticObject, resource_name};
+use crate::{
+    client::DynamicKind,
+    object::{Object, StaticObject, resource_name},
+};
 
 /// The caches of a manager. Made by [`Manager::cache`](crate::Manager::cache).
 ///
@@ -41,7 +44,7 @@ impl<'m> Caches<'m> {
     /// selection, the API server sends no more than that.
     #[doc(alias = "ByObject")]
     pub fn of<K: StaticObject>(&self) -> CacheBuilder<'m, K> {
-        CacheBuilder::new(self.cache, (), ApiResource::erase::<K>(&()))
+        CacheBuilder::new(self.cache, (), DynamicKind::of::<K>())
     }
 
     /// What [`Manager::cached`](crate::Manager::cached) gives, if somebody reads that already: never begins a list and
@@ -59,17 +62,16 @@ impl<'m> Caches<'m> {
     /// Begins a cache of a kind that is known at run time.
     ///
     /// ```no_run
-    /// # use controller_runtime::{Manager, ObjectKey};
-    /// # use kube::core::{ApiResource, GroupVersionKind};
+    /// # use controller_runtime::{Manager, ObjectKey, client::DynamicKind};
     /// # fn example(manager: &Manager) -> Result<(), Box<dyn std::error::Error>> {
-    /// let widgets = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"));
+    /// let widgets = DynamicKind::namespaced("example.com", "v1", "Widget", "widgets");
     /// let widgets = manager.cache().of_dynamic(&widgets).namespaces(["a"]).build()?;
     /// let widget = widgets.get(&ObjectKey::new("a", "w"))?; // an Option<Arc<DynamicObject>>
     /// # Ok(())
     /// # }
     /// ```
-    pub fn of_dynamic(&self, resource: &ApiResource) -> CacheBuilder<'m, DynamicObject> {
-        CacheBuilder::new(self.cache, resource.clone(), resource.clone())
+    pub fn of_dynamic(&self, kind: &DynamicKind) -> CacheBuilder<'m, DynamicObject> {
+        CacheBuilder::new(self.cache, kind.resource.clone(), kind.clone())
     }
 }
 
@@ -86,18 +88,18 @@ impl fmt::Debug for Caches<'_> {
 pub struct CacheBuilder<'m, K: Object> {
     cache: &'m Cache,
     info: K::DynamicType,
-    resource: ApiResource,
+    kind: DynamicKind,
     chosen: OfCache,
     floor: Option<ResourceVersion>,
     invalid: Option<InvalidSelector>,
     is_default: bool,
-    kind: PhantomData<fn() -> K>,
+    objects: PhantomData<fn() -> K>,
 }
 
 impl<'m, K: Object> CacheBuilder<'m, K> {
-    fn new(cache: &'m Cache, info: K::DynamicType, resource: ApiResource) -> Self {
+    fn new(cache: &'m Cache, info: K::DynamicType, kind: DynamicKind) -> Self {
         let (chosen, floor, invalid) = (OfCache::default(), None, None);
-        Self { cache, info, resource, chosen, floor, invalid, is_default: false, kind: PhantomData }
+        Self { cache, info, kind, chosen, floor, invalid, is_default: false, objects: PhantomData }
     }
 
     /// Only objects in these namespaces, each of which is listed and watched by itself.
@@ -185,12 +187,18 @@ impl<'m, K: Object> CacheBuilder<'m, K> {
     ///
     /// # Errors
     ///
-    /// A selector is none; the resource has another default.
+    /// A selector is none; the resource has another default; namespaces were chosen of a kind known at run time that has none.
     pub fn build(self) -> Result<Cached<K>, BuildError> {
         if let Some(invalid) = self.invalid {
             return Err(BuildError::Selector(invalid));
         }
-        let mut query = self.cache.query::<K>(self.resource, &self.chosen);
+        let OfCache { namespaces, in_namespace, .. } = &self.chosen;
+        let everywhere =
+            matches!(namespaces, None | Some(Whereabouts::Everywhere)) && in_namespace.is_empty();
+        if !self.kind.is_namespaced && !everywhere {
+            return Err(BuildError::NotNamespaced { resource: self.kind.to_string() });
+        }
+        let mut query = self.cache.query(&self.kind, &self.chosen);
         query.floor = self.floor;
         if self.is_default && !self.cache.set_default(&query) {
             return Err(BuildError::DefaultTaken { resource: query.resource_name() });
@@ -201,17 +209,9 @@ impl<'m, K: Object> CacheBuilder<'m, K> {
 
 impl<K: Object> fmt::Debug for CacheBuilder<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { resource, chosen, .. } = self;
-        f.debug_struct("CacheBuilder")
-            .field("resource", resource)
-            .field("chosen", chosen)
-            .finish_non_exhaustive()
+        let Self { kind, chosen, .. } = self;
+        f.debug_struct("CacheBuilder").field("kind", kind).field("chosen", chosen).finish_non_exhaustive()
     }
-}
-
-/// Whether the kind is known to be namespaced.
-pub(super) fn is_namespaced<K: Object>() -> bool {
-    K::Scope::namespace(None).is_none()
 }
 
 /// Why there is no such cache.
@@ -221,6 +221,12 @@ pub enum BuildError {
     /// A text is no selector.
     #[error(transparent)]
     Selector(#[from] InvalidSelector),
+    /// Objects of the kind live in the cluster, and those of some namespaces were asked for.
+    #[error("{resource} have no namespaces: leave out what was chosen by namespace")]
+    NotNamespaced {
+        /// The resource.
+        resource: String,
+    },
     /// The resource has another default selection.
     #[error("{resource} has another default selection already: only one can be what controllers read")]
     DefaultTaken {

@@ -4,7 +4,6 @@ use std::{
     sync::Arc,
 };
 
-use kube::core::ApiResource;
 use serde_json::Value;
 
 use super::{
@@ -13,7 +12,7 @@ use super::{
     query::{Apart, Query, Selectors, Whereabouts},
     transform::{Change, Transform},
 };
-use crate::object::Object;
+use crate::{client::DynamicKind, object::Object};
 
 /// What a manager's caches are about and how they hold it, unless [`Caches`](super::Caches) is told otherwise for one of
 /// them.
@@ -64,8 +63,7 @@ pub(super) struct OfCache {
 
 /// Which objects.
 impl Options {
-    /// Only namespaced objects in these namespaces. Default: all of them. Kinds known at run time are not restricted: their
-    /// scope is not known.
+    /// Only namespaced objects in these namespaces. Default: all of them.
     #[doc(alias = "DefaultNamespaces")]
     pub fn namespaces(mut self, namespaces: &Namespaces) -> Self {
         self.namespaces = Some(namespaces.clone());
@@ -90,8 +88,7 @@ impl Options {
     /// about a namespace counts. Default: all namespaces are alike.
     ///
     /// This picks no namespace: [`Options::namespaces`] does. Where that picks all, the ones whose selectors differ have a list and
-    /// watch each, and there is one for all the others. Which objects of a kind known at run time are selected does not
-    /// differ, because its scope is not known.
+    /// watch each, and there is one for all the others.
     ///
     /// ```
     /// use controller_runtime::cache::{InNamespace, Options};
@@ -168,8 +165,9 @@ impl Options {
 
 /// What was chosen.
 impl Options {
-    /// What a cache of a resource is about for which `own` was chosen. The same for the same effect, however it was chosen.
-    pub(super) fn query(&self, resource: ApiResource, is_namespaced: bool, own: &OfCache) -> Query {
+    /// What a cache of a kind is about for which `own` was chosen. The same for the same effect, however it was chosen.
+    pub(super) fn query(&self, kind: &DynamicKind, own: &OfCache) -> Query {
+        let DynamicKind { resource, is_namespaced } = kind.clone();
         let all = self.namespaces.clone().filter(|_| is_namespaced).map(Whereabouts::InLive);
         let namespaces = own.namespaces.clone().or(all).unwrap_or(Whereabouts::Everywhere);
         let selectors = self.selectors(own, None, None);
@@ -247,7 +245,7 @@ mod tests {
     }
 
     fn query(options: &Options, own: &OfCache) -> Query {
-        options.query(ApiResource::erase::<ConfigMap>(&()), true, own)
+        options.query(&DynamicKind::of::<ConfigMap>(), own)
     }
 
     fn check(options: &Options, own: &OfCache, expected: &str) {

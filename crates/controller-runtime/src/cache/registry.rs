@@ -14,7 +14,6 @@ use tracing::Instrument;
 
 use super::{
     Cached, LabelSelector, Options,
-    caches::is_namespaced,
     feed::{Feed, Sink, SinkId},
     informer::{AnyInformer, Informer},
     options::OfCache,
@@ -22,6 +21,7 @@ use super::{
     shelf::Holding,
 };
 use crate::{
+    client::DynamicKind,
     metrics::CacheLook,
     object::{Object, StaticObject},
 };
@@ -139,16 +139,17 @@ impl Cache {
 
     /// What is read of kind `K` unless somebody asks for something else.
     pub(crate) fn of_kind<K: StaticObject>(&self) -> Cached<K> {
-        self.cached(&(), self.query_of::<K>(&()))
+        self.cached(&(), self.query_of(&DynamicKind::of::<K>()))
     }
 
-    /// The same for who needs only objects with such labels: others are cached only if somebody reads them already.
+    /// The same of any kind for who needs only objects with such labels: others are cached only if somebody reads them already.
     pub(crate) fn of_kind_with<K: Object>(
         &self,
         info: &K::DynamicType,
+        kind: &DynamicKind,
         required: &LabelSelector,
     ) -> Cached<K> {
-        let mut query = self.query_of::<K>(info);
+        let mut query = self.query_of(kind);
         if !self.is_read(&query, |_| true) {
             query = query.with_labels(required);
         }
@@ -157,12 +158,12 @@ impl Cache {
 
     /// Whether somebody reads kind `K` already, as whatever Rust type.
     pub(super) fn is_declared<K: StaticObject>(&self) -> bool {
-        self.is_read(&self.query_of::<K>(&()), |_| true)
+        self.is_read(&self.query_of(&DynamicKind::of::<K>()), |_| true)
     }
 
-    /// Whether somebody reads kind `K` already, as this very type.
-    pub(crate) fn is_read_as<K: Object>(&self, info: &K::DynamicType) -> bool {
-        self.is_read(&self.query_of::<K>(info), |type_id| type_id == TypeId::of::<K>())
+    /// Whether somebody reads the kind already, as this very type.
+    pub(crate) fn is_read_as<K: Object>(&self, kind: &DynamicKind) -> bool {
+        self.is_read(&self.query_of(kind), |type_id| type_id == TypeId::of::<K>())
     }
 
     fn is_read(&self, query: &Query, by: impl Fn(TypeId) -> bool) -> bool {
@@ -172,11 +173,10 @@ impl Cache {
         informers.any(|(type_id, informer)| by(*type_id) && informer.strong_count() > 0)
     }
 
-    fn query_of<K: Object>(&self, info: &K::DynamicType) -> Query {
-        let resource = ApiResource::erase::<K>(info);
-        let known =
-            self.shared.entries.lock().defaults.iter().find(|query| query.resource == resource).cloned();
-        known.unwrap_or_else(|| self.query::<K>(resource, &OfCache::default()))
+    fn query_of(&self, kind: &DynamicKind) -> Query {
+        let defaults = &self.shared.entries.lock().defaults;
+        let known = defaults.iter().find(|query| query.resource == kind.resource).cloned();
+        known.unwrap_or_else(|| self.query(kind, &OfCache::default()))
     }
 
     /// Makes `query` what is read of its resource; `false` if another one is already.
@@ -189,9 +189,9 @@ impl Cache {
         true
     }
 
-    /// What a cache of a resource is about for which `own` was chosen.
-    pub(super) fn query<K: Object>(&self, resource: ApiResource, own: &OfCache) -> Query {
-        self.options.query(resource, is_namespaced::<K>(), own)
+    /// What a cache of a kind is about for which `own` was chosen.
+    pub(super) fn query(&self, kind: &DynamicKind, own: &OfCache) -> Query {
+        self.options.query(kind, own)
     }
 
     /// All informers that somebody holds.

@@ -44,7 +44,10 @@ impl<K: StaticObject, R: Request> Kind<K, R> {
     /// Hands every change of the kind to `handler`, as the manager's cache tells of it: of all objects, unless the kind has
     /// another default ([`CacheBuilder::as_default`](crate::cache::CacheBuilder::as_default)).
     pub fn new(handler: impl EventHandler<K, R>) -> Self {
-        Self::opened_by(|cache, required| cache.of_kind_with::<K>(&(), required), handler)
+        Self::opened_by(
+            |cache, required| cache.of_kind_with::<K>(&(), &DynamicKind::of::<K>(), required),
+            handler,
+        )
     }
 }
 
@@ -52,8 +55,11 @@ impl<K: Object<DynamicType = ApiResource>, R: Request> Kind<K, R> {
     /// The same of a kind known at run time: `K` is `kube::core::DynamicObject`, or `PartialObjectMeta<DynamicObject>` for
     /// metadata alone.
     pub fn dynamic(kind: &DynamicKind, handler: impl EventHandler<K, R>) -> Self {
-        let resource = kind.resource().clone();
-        Self::opened_by(move |cache, required| cache.of_kind_with::<K>(&resource, required), handler)
+        let kind = kind.clone();
+        Self::opened_by(
+            move |cache, required| cache.of_kind_with::<K>(&kind.resource, &kind, required),
+            handler,
+        )
     }
 }
 

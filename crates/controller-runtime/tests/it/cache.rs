@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-use controller_runtime::{Builder, Client, Event, Manager, manager::Options};
-use kube::core::{ApiResource, PartialObjectMeta};
+use controller_runtime::{Builder, Client, Event, Manager, client::DynamicKind, manager::Options};
+use kube::core::PartialObjectMeta;
 use kube_envtest::Environment;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -79,9 +79,9 @@ async fn several_types_of_one_kind_share_one_watch_and_one_text_and_are_one_in_t
     let client = Client::new(env.client(), "test");
     client.create(&widget("a", 1)).await.unwrap();
     let manager = manager(env.client());
-    let resource = ApiResource::erase::<Widget>(&());
+    let kind = DynamicKind::of::<Widget>();
     let metadata = manager.cached::<PartialObjectMeta<Widget>>();
-    let dynamic = manager.cache().of_dynamic(&resource).build().unwrap();
+    let dynamic = manager.cache().of_dynamic(&kind).build().unwrap();
     let widgets = manager.cached::<Widget>();
     let _running = Running::start(manager.clone()).await;
     client.create(&widget("b", 2)).await.unwrap();
@@ -97,7 +97,7 @@ async fn several_types_of_one_kind_share_one_watch_and_one_text_and_are_one_in_t
 
     // A type that comes late shares what is there.
     drop((dynamic, metadata));
-    let late = manager.cache().of_dynamic(&resource).build().unwrap();
+    let late = manager.cache().of_dynamic(&kind).build().unwrap();
     late.synced().await;
     assert_eq!((late.len(), late.stats().shared, late.stats().cold_bytes), (2, 2, 0));
     drop(widgets);

@@ -6,19 +6,20 @@ use std::{
 };
 
 use controller_runtime::{
-    Builder, Cached, Client, Manager, ObjectKey,
-    cache::{self, InNamespace, Namespaces, Resync, Retain},
+    Builder, Cached, Client, Kind, Manager, MapMeta, ObjectKey,
+    cache::{self, InNamespace, Meta, Namespaces, Resync, Retain},
+    client::DynamicKind,
     manager::Options,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use kube::core::{ApiResource, PartialObjectMeta};
+use kube::core::{DynamicObject, PartialObjectMeta};
 use kube_envtest::Environment;
 use serde_json::json;
 use tokio::time::sleep;
 
 use crate::{
     faults::{Fault, faulty},
-    support::{Notes, Running, Widget, config_map, environment, key, settle, widget},
+    support::{NoteAll, Notes, Running, Widget, config_map, environment, key, settle, widget},
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -114,16 +115,63 @@ async fn what_is_said_for_all_kinds_holds_for_controllers_too_unless_a_cache_say
     let notes = Notes::done();
     Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
     let default = manager.cached::<Widget>();
-    let dynamic = manager.cache().of_dynamic(&ApiResource::erase::<Widget>(&())).build().unwrap();
+    let dynamic = manager.cache().of_dynamic(&DynamicKind::of::<Widget>()).build().unwrap();
     let all = manager.cache().of::<Widget>().all_namespaces().labels("").fields("").build().unwrap();
     let _running = Running::start(manager).await;
     settle().await;
     assert_eq!(notes.names(), ["a"]);
-    assert_eq!(
-        (default.len(), dynamic.len(), all.len()),
-        (1, 2, 3),
-        "of a dynamic kind the scope is not known"
-    );
+    assert_eq!((default.len(), dynamic.len(), all.len()), (1, 1, 3),);
+}
+
+#[tokio::test(start_paused = true)]
+async fn controllers_of_kinds_known_at_run_time_keep_to_the_namespaces_of_all_kinds() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    for name in ["red", "blue"] {
+        namespace(&client, name).await;
+        widgets_in(&client, name, &["db", "web"]).await;
+    }
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&asked);
+    let faulty = faulty(env.client(), move |seen| {
+        noted.lock().unwrap().push(seen.path.split('?').next().unwrap_or_default().to_owned());
+        Fault::Pass
+    });
+    let cache = cache::Options::default()
+        .namespaces(&Namespaces::new(["red"]))
+        .in_namespace("red", InNamespace::default().labels("app=web".parse().unwrap()));
+    let manager = Manager::new(faulty, Options::new("test").seed(1).cache(cache));
+    let notes = NoteAll::<ObjectKey<DynamicObject>>::new();
+    Builder::managed_by(&manager)
+        .for_dynamic(&DynamicKind::of::<Widget>())
+        .owns_dynamic(&DynamicKind::of::<ConfigMap>())
+        .watches(Kind::<DynamicObject, _>::dynamic(&DynamicKind::of::<Namespace>(), MapMeta(|_: &Meta| None)))
+        .complete(notes.clone())
+        .unwrap();
+    let _running = Running::start(manager).await;
+    settle().await;
+    assert_eq!(notes.take(), ["object red/web"]);
+    let mut asked = asked.lock().unwrap().clone();
+    asked.sort();
+    asked.dedup();
+    let expected = [
+        "/api/v1/namespaces",
+        "/api/v1/namespaces/red/configmaps",
+        "/apis/example.com/v1/namespaces/red/widgets",
+    ];
+    assert_eq!(asked, expected);
+}
+
+#[tokio::test]
+async fn of_a_kind_without_namespaces_none_can_be_chosen() {
+    let env = environment().await;
+    let manager = manager(&env, cache::Options::default().namespaces(&Namespaces::new(["red"])));
+    let nodes = DynamicKind::cluster("", "v1", "Node", "nodes");
+    let refused = manager.cache().of_dynamic(&nodes).namespaces(["red"]).build().unwrap_err();
+    assert_eq!(refused.to_string(), "nodes have no namespaces: leave out what was chosen by namespace");
+    let here = InNamespace::default().labels("a=b".parse().unwrap());
+    assert!(manager.cache().of_dynamic(&nodes).in_namespace("red", here).build().is_err());
+    assert!(manager.cache().of_dynamic(&nodes).all_namespaces().build().is_ok());
 }
 
 /// Creates Widgets called so, with the label `app=web` if the name says so.

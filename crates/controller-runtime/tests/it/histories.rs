@@ -13,11 +13,12 @@ use std::{
 use controller_runtime::{
     Builder, Cached, Client, Event, Lazy, Manager, Object, ObjectKey, StaticObject,
     cache::{Events, InNamespace},
+    client::DynamicKind,
     manager::Options,
 };
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::core::{DynamicObject, PartialObjectMeta};
 use kube_apiserver_embedded::faults::{Action, Failure, Rule, Verb, WatchFault, When};
 use kube_envtest::{Environment, eventually};
 use serde_json::{Value, json};
@@ -116,7 +117,6 @@ impl<'e> History<'e> {
             let red = InNamespace::default().fields("metadata.name!=nobody".parse().unwrap());
             (name, Reader::new(caches.of().in_namespace("red", red).build().unwrap()))
         };
-        let resource = ApiResource::erase::<Widget>(&());
         Self {
             seed,
             rng: fastrand::Rng::with_seed(seed),
@@ -124,7 +124,7 @@ impl<'e> History<'e> {
             own: manager.client(),
             widgets: Reader::new(manager.cached()),
             metadata: Reader::new(manager.cached()),
-            dynamic: Reader::new(caches.of_dynamic(&resource).build().unwrap()),
+            dynamic: Reader::new(caches.of_dynamic(&DynamicKind::of::<Widget>()).build().unwrap()),
             parts: vec![part("default"), part("red")],
             apart: vec![apart("default"), apart("red")],
             web: Reader::new(caches.of().labels("app=web").build().unwrap()),

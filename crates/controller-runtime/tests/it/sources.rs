@@ -246,7 +246,7 @@ async fn a_controller_that_is_added_waits_for_its_own_sources_alone() {
     let _running = Running::start(manager.clone()).await;
     let absent =
         controller_runtime::client::DynamicKind::namespaced("x.example.com", "v1", "Absent", "absents");
-    let _never_synced = manager.cache().of_dynamic(absent.resource()).build().unwrap();
+    let _never_synced = manager.cache().of_dynamic(&absent).build().unwrap();
     let notes = Notes::done();
     Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
     settle().await;
