@@ -83,7 +83,8 @@ impl fmt::Debug for Caches<'_> {
 
 /// Says which objects of a kind are cached. Made by [`Caches`].
 ///
-/// Caches of the same selection share one list and watch, whatever their Rust types.
+/// Caches of the same selection share one list and watch, whatever their Rust types. To the selection belongs
+/// [`CacheBuilder::not_older_than`].
 #[must_use = "a cache exists once `build` has been called"]
 pub struct CacheBuilder<'m, K: Object> {
     cache: &'m Cache,
@@ -172,6 +173,9 @@ impl<'m, K: Object> CacheBuilder<'m, K> {
     ///
     /// An API server that is behind is waited for. One that says five times in a row that it knows nothing newer is
     /// believed: it has been restored from a backup.
+    ///
+    /// Who reads the same objects without this, or with another version, has a list and watch of its own. With
+    /// [`CacheBuilder::as_default`] controllers share this one.
     pub fn not_older_than(mut self, version: &ResourceVersion) -> Self {
         self.floor = Some(version.clone());
         self
