@@ -25,6 +25,9 @@ use self::{
 /// How often a start is tried when a port was taken by somebody else in between, as in Go's envtest.
 const STARTS: u32 = 5;
 
+/// How long the API server may take, once it is ready, until it has the namespace that tests begin in, as in Go's envtest.
+const NAMESPACE_WITHIN: Duration = Duration::from_secs(5);
+
 /// A running control plane. Dropping it kills its processes, waits for their end, and removes their files.
 pub(crate) struct ControlPlane {
     // Dropped in this order: the API server before what it depends on.
@@ -70,6 +73,7 @@ impl ControlPlane {
         let url = format!("https://127.0.0.1:{port}");
         let admin = client(&authority.kubeconfig(&url, "envtest-admin", &["system:masters"])?).await?;
         let api_server = api_server.ready(deadline, || get(&admin, "/readyz")).await?;
+        let api_server = with_default_namespace(api_server, &admin).await?;
         Ok(Self { api_server, etcd, authority, url, stop_timeout: assets.stop_timeout, _files: files })
     }
 
@@ -116,6 +120,12 @@ pub(crate) async fn client(kubeconfig: &str) -> Result<kube::Client, kube::Error
     kube::Client::try_from(config.map_err(kube::Error::InferKubeconfig)?)
 }
 
+/// Waits until there is the namespace `default`, which an API server makes for itself a moment after it is ready.
+async fn with_default_namespace(api_server: Process, admin: &kube::Client) -> Result<Process, ProcessError> {
+    let deadline = Instant::now() + NAMESPACE_WITHIN;
+    api_server.ready(deadline, || get(admin, "/api/v1/namespaces/default")).await
+}
+
 async fn get(client: &kube::Client, path: &str) -> Result<(), String> {
     let request = http::Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
     client.request_text(request).await.map(drop).map_err(|error| error.to_string())
@@ -159,5 +169,69 @@ pub enum ControlPlaneError {
 impl fmt::Debug for ControlPlane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ControlPlane").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::{Ready, ready},
+        sync::{
+            Arc,
+            atomic::{AtomicU32, Ordering::SeqCst},
+        },
+        task::{Context, Poll},
+    };
+
+    use http::{Request, Response, StatusCode};
+    use kube::client::Body;
+
+    use super::*;
+
+    /// An API server that has its namespace when it is asked for the nth time.
+    #[derive(Clone)]
+    struct Late {
+        from: u32,
+        asked: Arc<AtomicU32>,
+    }
+
+    impl tower_service::Service<Request<Body>> for Late {
+        type Response = Response<Body>;
+        type Error = kube::Error;
+        type Future = Ready<Result<Response<Body>, kube::Error>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), kube::Error>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: Request<Body>) -> Self::Future {
+            assert_eq!(request.uri().path(), "/api/v1/namespaces/default");
+            let asked = self.asked.fetch_add(1, SeqCst) + 1;
+            let text = r#"{"kind":"Status","status":"Failure","message":"not found","reason":"NotFound","code":404}"#;
+            let mut response = Response::new(Body::from(text.as_bytes().to_vec()));
+            *response.status_mut() = if asked < self.from { StatusCode::NOT_FOUND } else { StatusCode::OK };
+            ready(Ok(response))
+        }
+    }
+
+    async fn wait_for(from: u32) -> (Result<Process, ProcessError>, u32) {
+        let arguments = vec!["1000".to_owned()];
+        let sleeps = Command { name: "kube-apiserver", program: "/bin/sleep".into(), arguments };
+        let process = Process::spawn(&sleeps, None).unwrap();
+        let asked = Arc::new(AtomicU32::new(0));
+        let admin = kube::Client::new(Late { from, asked: Arc::clone(&asked) }, "default");
+        (with_default_namespace(process, &admin).await, asked.load(SeqCst))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_default_namespace_is_waited_for_and_missed_by_name() {
+        let (ready, asked) = wait_for(3).await;
+        assert!(ready.is_ok() && asked == 3, "{asked}");
+        let (never, _) = wait_for(u32::MAX).await;
+        let told = never.unwrap_err().to_string();
+        assert!(
+            told.starts_with("kube-apiserver is not ready after 5s") && told.contains("not found"),
+            "{told}"
+        );
     }
 }
