@@ -122,6 +122,7 @@ mod path;
 #[cfg_attr(not(feature = "persistence"), path = "no_persistence.rs")]
 mod persistence;
 mod protobuf;
+mod quantity;
 mod registry;
 mod request;
 mod resource;

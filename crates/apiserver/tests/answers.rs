@@ -21,8 +21,10 @@ async fn send(
     headers: &[(&str, &str)],
     body: &Value,
 ) -> (u16, HeaderMap, Bytes) {
-    let mut request = Request::builder().method(method).uri(path).header("content-type", "application/json");
-    for (name, value) in headers {
+    let json = ("content-type", "application/json");
+    let is_json = headers.iter().all(|(name, _)| *name != json.0);
+    let mut request = Request::builder().method(method).uri(path);
+    for (name, value) in headers.iter().chain(is_json.then_some(&json)) {
         request = request.header(*name, *value);
     }
     let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
@@ -46,6 +48,41 @@ async fn what_is_no_longer_supported_is_refused() {
     }
     let (code, _, _) = get(&mut service, "/api/v1/namespaces/default?export=false", &[]).await;
     assert_eq!(code, 200);
+}
+
+#[tokio::test]
+async fn what_is_no_value_of_its_type_is_stored_by_no_verb() {
+    const PODS: &str = "/api/v1/namespaces/default/pods";
+    let mut service = ApiServer::start(Options::default()).service();
+    let pod = |cpu: Value| {
+        let container = json!({"name": "c", "image": "i", "resources": {"limits": {"cpu": cpu}}});
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [container]}})
+    };
+    let message = |body: Bytes| {
+        serde_json::from_slice::<Value>(&body).unwrap()["message"].as_str().unwrap_or_default().to_owned()
+    };
+    let why = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+    for cpu in [json!("lots"), json!({}), json!(true)] {
+        let (code, _, body) = send(&mut service, "POST", PODS, &[], &pod(cpu)).await;
+        let expected = format!("Pod in version \"v1\" cannot be handled as a Pod: {why}");
+        assert_eq!((code, message(body)), (400, expected));
+    }
+    assert_eq!(send(&mut service, "POST", PODS, &[], &pod(json!("1"))).await.0, 201);
+    let path = format!("{PODS}/a");
+    let (code, _, body) = send(&mut service, "PUT", &path, &[], &pod(json!("lots"))).await;
+    assert_eq!((code, message(body).ends_with(why)), (400, true));
+    for (kind, expected) in
+        [("merge-patch+json", 422), ("strategic-merge-patch+json", 422), ("apply-patch+yaml", 500)]
+    {
+        let headers = [("content-type", &*format!("application/{kind}"))];
+        let path = format!("{path}?{}", if expected == 500 { "fieldManager=m&force=true" } else { "" });
+        let (code, _, body) = send(&mut service, "PATCH", &path, &headers, &pod(json!("lots"))).await;
+        let message = message(body);
+        assert_eq!((code, message.contains("quantities must match")), (expected, true), "{message}");
+    }
+    let (_, _, body) = get(&mut service, &path, &[]).await;
+    let stored: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(stored["spec"]["containers"][0]["resources"]["limits"], json!({"cpu": "1"}));
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::scalar::quantity_value;
+use crate::quantity;
 use crate::resource::Resource;
 use crate::status::FieldError;
 
@@ -69,7 +69,7 @@ fn within_limits(resources: &Value, path: &str) -> Vec<FieldError> {
     requests
         .filter_map(|(name, request)| {
             let limit = resources["limits"].get(name)?;
-            (quantity_value(request)? > quantity_value(limit)?).then(|| {
+            (quantity::value(request)? > quantity::value(limit)?).then(|| {
                 let why = format!(
                     "must be less than or equal to {name} limit of {}",
                     limit.as_str().unwrap_or_default()

@@ -1,15 +1,16 @@
 //! What Go's types make of JSON, where it shows in answers: texts of decoding errors, the empty struct, numbers.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Number, Value};
 
 use super::Cursor;
 use super::node::{Kind, Type};
-use crate::go;
+use crate::{go, quantity};
 
 /// Why a builtin object does not decode; `None` if it does. Only the first error counts, as in Go.
 pub(super) fn decode_error(schema: Cursor<'_>, object: &Value) -> Option<String> {
-    let owner = schema.definition_name().map_or("", type_name);
-    Decoder { owner, path: Vec::new() }.check(schema, object)
+    Decoder::new(schema.definition_name().map_or("", type_name)).run(schema, object)
 }
 
 /// The same for `metadata` on its own.
@@ -18,59 +19,110 @@ pub(super) fn metadata_error(schema: Cursor<'_>, metadata: &Value) -> Option<Str
         let found = go::json_type(metadata);
         return Some(format!("json: cannot unmarshal {found} into Go value of type v1.ObjectMeta"));
     }
-    Decoder { owner: "ObjectMeta", path: Vec::new() }.check(schema, metadata)
+    Decoder::new("ObjectMeta").run(schema, metadata)
 }
 
 /// Walks to the first mismatch. Go names the struct that holds the field, and the field's path without indexes.
 struct Decoder<'a> {
     owner: &'a str,
     path: Vec<&'a str>,
+    /// The first value that the decoder itself could not take. It goes on after it.
+    mismatch: Option<String>,
 }
 
+/// What a type says that decodes itself: nothing is decoded after it, and nothing found before counts.
+struct Refusal(String);
+
 impl<'a> Decoder<'a> {
-    fn check(&mut self, schema: Cursor<'a>, value: &'a Value) -> Option<String> {
+    fn new(owner: &'a str) -> Self {
+        Self { owner, path: Vec::new(), mismatch: None }
+    }
+
+    fn run(mut self, schema: Cursor<'a>, value: &'a Value) -> Option<String> {
+        match self.check(schema, value) {
+            Ok(()) => self.mismatch,
+            Err(Refusal(why)) => Some(why),
+        }
+    }
+
+    fn check(&mut self, schema: Cursor<'a>, value: &'a Value) -> Result<(), Refusal> {
         let expected = match schema.kind() {
             Kind::Of(expected) => expected,
-            Kind::Any | Kind::IntOrString | Kind::Opaque => return None,
+            Kind::IntOrString if schema.node.format.as_deref() == Some("int-or-string") => {
+                return self.int_or_string(value);
+            }
+            Kind::IntOrString => return check_quantity(value),
+            Kind::Any | Kind::Opaque => return Ok(()),
         };
+        let is_time = schema.node.format.as_deref() == Some("date-time");
         match (expected, value) {
-            (_, Value::Null) | (Type::Boolean, Value::Bool(_)) | (Type::Number, Value::Number(_)) => None,
-            (Type::String, Value::String(text)) => string_error(schema, text),
-            (Type::Integer, Value::Number(number)) if number.is_i64() => None,
+            (_, Value::Null) | (Type::Boolean, Value::Bool(_)) | (Type::Number, Value::Number(_)) => {}
+            (Type::String, Value::String(text)) if is_time => return check_time(text),
+            (Type::String, Value::String(text)) if schema.is_bytes() => {
+                if let Some(at) = illegal_base64(text) {
+                    self.note(format!("illegal base64 data at input byte {at}"));
+                }
+            }
+            (Type::String, Value::String(_)) => {}
             (Type::Integer, Value::Number(number)) => {
-                Some(self.mismatch(schema, &format!("number {number}")))
+                let bits = if schema.node.format.as_deref() == Some("int32") { 32 } else { 64 };
+                if !fits(number, bits) {
+                    self.note(self.mismatch(&go_type(schema), &format!("number {number}")));
+                }
             }
             (Type::Object, Value::Object(fields)) => {
                 let outer = self.owner;
                 if let Some(name) = schema.definition_name() {
                     self.owner = type_name(name);
                 }
-                let error = fields.iter().find_map(|(name, value)| self.field(schema, name, value));
-                if error.is_none() {
-                    self.owner = outer;
+                for (name, value) in fields {
+                    self.field(schema, name, value)?;
                 }
-                error
+                self.owner = outer;
             }
             (Type::Array, Value::Array(items)) => {
-                let schema = schema.items()?;
-                items.iter().find_map(|item| self.check(schema, item))
+                let Some(schema) = schema.items() else { return Ok(()) };
+                for item in items {
+                    self.check(schema, item)?;
+                }
             }
-            _ => Some(self.mismatch(schema, go::json_type(value))),
+            _ => {
+                let why = self.mismatch(&go_type(schema), go::json_type(value));
+                if is_time {
+                    return Err(Refusal(why));
+                }
+                self.note(why);
+            }
         }
+        Ok(())
     }
 
-    fn field(&mut self, schema: Cursor<'a>, name: &'a str, value: &'a Value) -> Option<String> {
+    fn field(&mut self, schema: Cursor<'a>, name: &'a str, value: &'a Value) -> Result<(), Refusal> {
         if let Some(property) = schema.property(name) {
             self.path.push(name);
-            let error = self.check(property, value);
+            self.check(property, value)?;
             self.path.pop();
-            return error;
+            return Ok(());
         }
-        self.check(schema.additional()?, value)
+        schema.additional().map_or(Ok(()), |schema| self.check(schema, value))
     }
 
-    fn mismatch(&self, schema: Cursor<'_>, found: &str) -> String {
-        let expected = go_type(schema);
+    /// A text, or else a number of 32 bits.
+    fn int_or_string(&self, value: &Value) -> Result<(), Refusal> {
+        let found = match value {
+            Value::Null | Value::String(_) => return Ok(()),
+            Value::Number(number) if fits(number, 32) => return Ok(()),
+            Value::Number(number) => format!("number {number}"),
+            other => go::json_type(other).to_owned(),
+        };
+        Err(Refusal(self.mismatch("int32", &found)))
+    }
+
+    fn note(&mut self, why: String) {
+        self.mismatch.get_or_insert(why);
+    }
+
+    fn mismatch(&self, expected: &str, found: &str) -> String {
         if self.path.is_empty() {
             return format!("json: cannot unmarshal {found} into Go value of type {expected}");
         }
@@ -82,15 +134,28 @@ impl<'a> Decoder<'a> {
     }
 }
 
-fn string_error(schema: Cursor<'_>, text: &str) -> Option<String> {
-    match schema.node.format.as_deref() {
-        // The layout stops matching where the year should be, or later: Go names that part, we name the whole.
-        Some("date-time") if !text.is_empty() && text.parse::<jiff::Timestamp>().is_err() => Some(format!(
-            "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\""
-        )),
-        Some("byte") => illegal_base64(text).map(|at| format!("illegal base64 data at input byte {at}")),
-        _ => None,
+fn fits(number: &Number, bits: u32) -> bool {
+    number.as_i64().is_some_and(|number| bits == 64 || i32::try_from(number).is_ok())
+}
+
+/// Whatever it is, its text is read.
+fn check_quantity(value: &Value) -> Result<(), Refusal> {
+    let text = match value {
+        Value::Null => return Ok(()),
+        Value::String(text) => Cow::Borrowed(text.trim()),
+        other => Cow::Owned(other.to_string()),
+    };
+    quantity::refusal(&text).map_or(Ok(()), |why| Err(Refusal(why.to_owned())))
+}
+
+fn check_time(text: &str) -> Result<(), Refusal> {
+    if text.is_empty() || text.parse::<jiff::Timestamp>().is_ok() {
+        return Ok(());
     }
+    // The layout stops matching where the year should be, or later: Go names that part, we name the whole.
+    Err(Refusal(format!(
+        "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\""
+    )))
 }
 
 /// Where Go's decoder stops; `None` if it does not. Line breaks are skipped.

@@ -239,6 +239,62 @@ fn a_builtin_object_that_does_not_decode_is_reported_as_go_does() {
 }
 
 #[test]
+fn builtin_values_are_held_to_the_types_of_go() {
+    let check = |api_version: &str, kind: &str, object: Value, expected: Option<&str>| {
+        let schema = crate::builtin::schema_of_kind(api_version, kind).unwrap();
+        assert_eq!(schema.decode_error(&object).as_deref(), expected, "{object}");
+    };
+    let deployment = |spec: Value, expected: Option<&str>| {
+        check("apps/v1", "Deployment", json!({"spec": spec}), expected);
+    };
+    deployment(json!({"replicas": 2_147_483_647}), None);
+    for (replicas, why) in [
+        (json!(9_999_999_999_i64), "number 9999999999"),
+        (json!(-2_147_483_649_i64), "number -2147483649"),
+        (json!(1.5), "number 1.5"),
+        (json!(u64::MAX), "number 18446744073709551615"),
+    ] {
+        let why = format!(
+            "json: cannot unmarshal {why} into Go struct field DeploymentSpec.spec.replicas of type int32"
+        );
+        deployment(json!({"replicas": replicas}), Some(&why));
+    }
+    check("v1", "Pod", json!({"metadata": {"generation": 9_999_999_999_i64}}), None);
+
+    let surge = |surge: Value| json!({"strategy": {"rollingUpdate": {"maxSurge": surge}}});
+    for good in [json!(1), json!("25%"), json!(null), json!("anything")] {
+        deployment(surge(good), None);
+    }
+    for (bad, found) in [
+        (json!(true), "bool"),
+        (json!({}), "object"),
+        (json!(2.5), "number 2.5"),
+        (json!(1_i64 << 31), "number 2147483648"),
+    ] {
+        let why = format!(
+            "json: cannot unmarshal {found} into Go struct field \
+             RollingUpdateDeployment.spec.strategy.rollingUpdate.maxSurge of type int32"
+        );
+        deployment(surge(bad), Some(&why));
+    }
+
+    let limits = |cpu: Value| json!({"spec": {"containers": [{"resources": {"limits": {"cpu": cpu}}}]}});
+    for good in [json!("500m"), json!(2), json!(0.5), json!(null), json!(" 1Gi ")] {
+        check("v1", "Pod", limits(good), None);
+    }
+    let why = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+    for bad in [json!("lots"), json!({}), json!([]), json!(true), json!("")] {
+        check("v1", "Pod", limits(bad), Some(why));
+    }
+    check("v1", "Pod", limits(json!("1Kii")), Some("unable to parse quantity's suffix"));
+    // What a type decodes itself ends the decoding, and what was found before does not count.
+    deployment(
+        json!({"minReadySeconds": "x", "template": {"spec": {"overhead": {"cpu": "lots"}}}}),
+        Some(why),
+    );
+}
+
+#[test]
 fn a_schema_that_is_not_structural_is_refused() {
     let check = |schema: Value, expected: &[&str]| {
         let errors = Schema::from_crd(&schema, "s").unwrap_err();
