@@ -69,6 +69,11 @@ pub(crate) fn schema_of_kind(api_version: &str, kind: &str) -> Option<Arc<Schema
     Schema::builtin(schemas(), &format!("io.k8s.api.{}", message.name()))
 }
 
+/// The schema of what may be sent along with a DELETE.
+pub(crate) fn delete_options() -> Option<Arc<Schema>> {
+    Schema::builtin(schemas(), "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions")
+}
+
 /// The place of a group in discovery, after all builtin ones if it is none of them. The core group comes first.
 pub(crate) fn group_rank(group: &str) -> usize {
     let mut groups: Vec<&str> = data::resources()

@@ -29,7 +29,7 @@ mod workload;
 #[cfg(test)]
 pub(crate) use data::message;
 pub(crate) use data::{has_kind, message_of_kind};
-pub(crate) use kinds::{group_rank, schema_of_kind, served};
+pub(crate) use kinds::{delete_options, group_rank, schema_of_kind, served};
 pub(crate) use message::{Alternative, Count, Field, Message, Slot, Type};
 
 use serde_json::Value;

@@ -192,7 +192,7 @@ pub(crate) struct DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// Reads the options from the body if there is one, else from the query.
+    /// Reads the options from the body if there is one, else from the query. The body must have decoded as `DeleteOptions`.
     pub(crate) fn read(query: &Query, body: Option<&Value>) -> Result<Self, ApiError> {
         let mut errors = Vec::new();
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
@@ -236,6 +236,9 @@ impl DeleteOptions {
             }
         };
         options.orphan_dependents = orphan_dependents;
+        // Less than nothing is as short as can be, and not at once.
+        options.grace_period_seconds =
+            options.grace_period_seconds.map(|seconds| if seconds < 0 { 1 } else { seconds });
         options.dry_run = dry_run(&dry, &mut errors);
         if errors.is_empty() { Ok(options) } else { Err(invalid_options("DeleteOptions", errors)) }
     }

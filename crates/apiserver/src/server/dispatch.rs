@@ -296,6 +296,10 @@ where
         Verb::Watch => Err(ApiError::internal("a watch is not performed like this")),
         _ => {
             let body = read_body(body).await?;
+            if verb == Verb::DeleteCollection {
+                // It begins with a list.
+                wait_for_revision(call, verb).await?;
+            }
             deadline::of_write(write(call, verb, &body)).await
         }
     }

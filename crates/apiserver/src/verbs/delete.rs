@@ -6,8 +6,8 @@ use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::reply::{self, ListMeta, Reply};
-use super::{Call, RETRIES, metadata};
+use super::reply::{self, Reply};
+use super::{Call, RETRIES, metadata, options, read};
 use crate::admission::Operation;
 use crate::builtin;
 use crate::registry::Served;
@@ -29,52 +29,54 @@ pub(crate) async fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiErro
     delete(call, &options).await
 }
 
-/// Deletes what the selectors select, one object at a time, and answers the list as it was before.
+/// Deletes what a list with these options would show, one object at a time, and answers that list as it was before.
 pub(crate) async fn run_collection(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let options = read_options(call, bytes)?;
-    let list = ListOptions::read(&call.query, false)?;
-    let selection = Selection::parse(call, &list)?;
-    let snapshot = call.server.read(|store| store.snapshot(call.served.storage()));
-    let mut deleted: Vec<Arc<Stored>> = Vec::new();
-    for (key, stored) in snapshot.range(&call.path.namespace, None) {
-        if !selection.matches(call, key, stored) {
-            continue;
-        }
+    let listed = ListOptions::read(&call.query, false)?;
+    let selection = Selection::parse(call, &listed)?;
+    let page = read::Page::read(call, &listed)?;
+    let (selected, meta) = page.select(call, &listed, &selection);
+    let mut deleted: Vec<&Stored> = Vec::new();
+    for (key, stored) in selected {
         let path = call.path.clone();
         call.path.namespace = key.namespace().to_owned();
         call.path.name = key.name().to_owned();
         let outcome = delete(call, &options).await;
         call.path = path;
         match outcome {
-            Ok(_) => deleted.push(Arc::clone(stored)),
+            Ok(_) => deleted.push(stored),
             // Somebody else deleted it: it is gone, as asked for.
             Err(error) if error.code() == 404 => {}
             Err(error) => return Err(error),
         }
     }
-    let meta = ListMeta { revision: snapshot.revision(), continue_token: None, remaining: None };
-    let items: Vec<&Stored> = deleted.iter().map(AsRef::as_ref).collect();
-    reply::list(call, &meta, &items)
+    reply::list(call, &meta, &deleted)
 }
 
 fn read_options(call: &Call, bytes: &Bytes) -> Result<DeleteOptions, ApiError> {
     if bytes.is_empty() {
         return DeleteOptions::read(&call.query, None);
     }
-    let malformed =
-        |why: String| ApiError::bad_request(format!("couldn't get version/kind; json parse error: {why}"));
+    // Of a collection the real server does not know whose mistake it is.
+    let refuse = |why: String| {
+        if call.path.name.is_empty() { ApiError::internal(why) } else { ApiError::bad_request(why) }
+    };
+    let malformed = |why: String| refuse(format!("couldn't get version/kind; json parse error: {why}"));
     let value = match body::Format::of(call.content_type.as_deref())? {
         body::Format::Json => body::json(bytes).map_err(malformed)?.value,
         body::Format::Yaml => yaml::read(bytes).map_err(malformed)?.value,
         body::Format::Protobuf => crate::protobuf::decode(bytes)?,
     };
-    let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default();
-    let kind = text("kind");
-    if !kind.is_empty() && kind != "DeleteOptions" {
-        return Err(ApiError::bad_request(format!(
-            "no kind \"{kind}\" is registered for version \"{}\" in scheme \"pkg/runtime/scheme.go:111\"",
-            text("apiVersion")
+    // Nothing is options that say nothing.
+    let value = if value.is_null() { json!({}) } else { value };
+    let [api_version, kind] = options::type_of(&value).map_err(refuse)?;
+    if !["", "DeleteOptions"].contains(&kind.as_str()) {
+        return Err(refuse(format!(
+            "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"pkg/runtime/scheme.go:111\""
         )));
+    }
+    if let Some(why) = builtin::delete_options().and_then(|schema| schema.decode_error(&value)) {
+        return Err(refuse(why));
     }
     DeleteOptions::read(&call.query, Some(&value))
 }
@@ -272,9 +274,10 @@ fn grace_period(served: &Served, options: &DeleteOptions, old: &Value) -> Grace 
     if !metadata::is_terminating(old) {
         return Grace::Seconds(seconds);
     }
-    let granted = old["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
-    match asked {
-        Some(asked) if asked < granted => Grace::Seconds(asked.max(0)),
+    match (asked, old["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default()) {
+        // There is nothing left to wait for.
+        (_, ..=0) => Grace::None,
+        (Some(asked), granted) if asked < granted => Grace::Seconds(asked),
         _ => Grace::Pending,
     }
 }

@@ -13,18 +13,15 @@ pub(super) enum Refusal {
     Error(ApiError),
 }
 
-/// Checks `apiVersion` and `kind`. Builtin endpoints take objects that name neither.
-pub(super) fn check_type(served: &Served, object: &Value) -> Result<(), Refusal> {
+/// `apiVersion` and `kind` as a body says them, empty where it does not. The error is Go's.
+pub(super) fn type_of(object: &Value) -> Result<[String; 2], String> {
     let Some(fields) = object.as_object() else {
-        return Err(Refusal::Unrecognized(match object {
-            Value::Null if served.is_custom() => "Object 'Kind' is missing in 'null'".to_owned(),
-            other => format!(
-                "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct \
-                 {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
-                 \"json:\\\"kind,omitempty\\\"\" }}",
-                go::json_type(other)
-            ),
-        }));
+        return Err(format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct \
+             {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
+             \"json:\\\"kind,omitempty\\\"\" }}",
+            go::json_type(object)
+        ));
     };
     let mut texts = [String::new(), String::new()];
     for (slot, name) in texts.iter_mut().zip(["apiVersion", "kind"]) {
@@ -32,15 +29,23 @@ pub(super) fn check_type(served: &Served, object: &Value) -> Result<(), Refusal>
             None | Some(Value::Null) => {}
             Some(Value::String(text)) => slot.clone_from(text),
             Some(other) => {
-                return Err(Refusal::Unrecognized(format!(
+                return Err(format!(
                     "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field \
                      .{name} of type string",
                     go::json_type(other)
-                )));
+                ));
             }
         }
     }
-    let [api_version, kind] = texts;
+    Ok(texts)
+}
+
+/// Checks `apiVersion` and `kind`. Builtin endpoints take objects that name neither.
+pub(super) fn check_type(served: &Served, object: &Value) -> Result<(), Refusal> {
+    if object.is_null() && served.is_custom() {
+        return Err(Refusal::Unrecognized("Object 'Kind' is missing in 'null'".to_owned()));
+    }
+    let [api_version, kind] = type_of(object).map_err(Refusal::Unrecognized)?;
     let expected = &served.kind;
     if served.is_custom() {
         if kind.is_empty() {

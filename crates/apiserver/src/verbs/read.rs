@@ -32,33 +32,13 @@ pub(crate) fn list(call: &Call) -> Result<Reply, ApiError> {
     let options = ListOptions::read(&call.query, false)?;
     let selection = Selection::parse(call, &options)?;
     let page = Page::read(call, &options)?;
-    let mut items: Vec<&Stored> = Vec::new();
-    let mut last: Option<&Key> = None;
-    let mut more = false;
-    let mut rest = page.snapshot.range(&call.path.namespace, page.start.as_ref());
-    for (key, stored) in rest.by_ref() {
-        if !selection.matches(call, key, stored) {
-            continue;
-        }
-        more = options.limit.is_some_and(|limit| page.limited && items.len() == limit);
-        if more {
-            break;
-        }
-        items.push(stored);
-        last = Some(key);
-    }
-    let meta = ListMeta {
-        revision: page.snapshot.revision(),
-        continue_token: last
-            .filter(|_| more)
-            .map(|last| encode_token(&call.path.namespace, last, page.snapshot.revision())),
-        remaining: (more && selection.is_everything()).then(|| rest.count() + 1),
-    };
+    let (selected, meta) = page.select(call, &options, &selection);
+    let items: Vec<&Stored> = selected.into_iter().map(|(_, stored)| stored).collect();
     reply::list(call, &meta, &items)
 }
 
 /// Which state of the collection is listed, and from where on.
-struct Page {
+pub(super) struct Page {
     snapshot: Snapshot,
     start: Option<Key>,
     /// Whether `limit` counts: it does not for `resourceVersion=0`.
@@ -66,7 +46,9 @@ struct Page {
 }
 
 impl Page {
-    fn read(call: &Call, options: &ListOptions) -> Result<Self, ApiError> {
+    /// # Errors
+    /// 400 for a revision or a token that is none, 410 for one that is too old.
+    pub(super) fn read(call: &Call, options: &ListOptions) -> Result<Self, ApiError> {
         let storage = call.served.storage();
         let now = Instant::now();
         let wanted = revision(&options.resource_version)
@@ -103,6 +85,38 @@ impl Page {
             }
         };
         Ok(Self { snapshot, start: None, limited: wanted != Some(0) })
+    }
+
+    /// What of it is listed, and what is said of the list.
+    pub(super) fn select(
+        &self,
+        call: &Call,
+        options: &ListOptions,
+        selection: &Selection,
+    ) -> (Vec<(&Key, &Stored)>, ListMeta) {
+        let mut selected: Vec<(&Key, &Stored)> = Vec::new();
+        let mut more = false;
+        let mut rest = self.snapshot.range(&call.path.namespace, self.start.as_ref());
+        for (key, stored) in rest.by_ref() {
+            if !selection.matches(call, key, stored) {
+                continue;
+            }
+            more = options.limit.is_some_and(|limit| self.limited && selected.len() == limit);
+            if more {
+                break;
+            }
+            selected.push((key, stored));
+        }
+        let revision = self.snapshot.revision();
+        let meta = ListMeta {
+            revision,
+            continue_token: selected
+                .last()
+                .filter(|_| more)
+                .map(|(last, _)| encode_token(&call.path.namespace, last, revision)),
+            remaining: (more && selection.is_everything()).then(|| rest.count() + 1),
+        };
+        (selected, meta)
     }
 }
 
