@@ -364,12 +364,31 @@ impl Registry {
         self.served.get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
     }
 
-    /// The resource with this kind, in whichever of the versions it is served.
+    /// The resource with this kind. A definition may use the name of a builtin kind, which is meant then.
     pub(crate) fn by_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Served>> {
-        self.all().find(|served| {
+        let mut found = None;
+        for served in self.all() {
             let resource = &served.resource;
-            resource.group == group && resource.version == version && resource.kind == kind
-        })
+            if resource.group == group && resource.version == version && resource.kind == kind {
+                if !served.is_custom() {
+                    return Some(served);
+                }
+                found = found.or(Some(served));
+            }
+        }
+        found
+    }
+
+    /// Whether the name is that of a builtin resource or of a table of one. A definition of that name is accepted, and serves
+    /// nothing: requests are answered by the builtin resource, and the objects are not the definition's.
+    pub(crate) fn is_builtin(&self, group: &str, plural: &str) -> bool {
+        self.is_builtin_group(group)
+            && self.all().any(|served| {
+                let (resource, table) = (&served.resource, served.storage());
+                let named = |known: &str, name: &str| known == group && name == plural;
+                !served.is_custom()
+                    && (named(&resource.group, &resource.plural) || named(&table.group, &table.plural))
+            })
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Served>> {

@@ -42,7 +42,7 @@ fn finish(server: &Server, served: &Served, key: &Key, mut revision: u64, defini
         definition = served.value(&stored);
     }
     // At every look, because an object that was changed meanwhile escapes one.
-    if established {
+    if established && !resource::is_builtin(&definition, &server.registry()) {
         let snapshot = server.read(|store| store.snapshot(&storage));
         // Objects of a version that is not served are deleted as well.
         if let Some(instances) = resource::of_storage(&definition, &server.registry()) {

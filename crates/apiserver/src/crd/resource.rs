@@ -16,12 +16,21 @@ const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", 
 
 /// The served resources of an established definition. One that `old` serves already in the same way is kept.
 pub(super) fn resources(definition: &Value, old: &Registry) -> Vec<Arc<Served>> {
-    if condition(definition, "Established") != "True" {
+    if condition(definition, "Established") != "True" || is_builtin(definition, old) {
         return Vec::new();
     }
     let versions = definition["spec"]["versions"].as_array().map_or(&[][..], Vec::as_slice);
     let served = versions.iter().filter(|version| version["served"] == true);
     served.filter_map(|version| served_version(definition, version, old)).collect()
+}
+
+/// Whether what the definition defines is a builtin resource already.
+pub(super) fn is_builtin(definition: &Value, registry: &Registry) -> bool {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    registry.is_builtin(
+        &text(&definition["spec"]["group"]),
+        &text(&definition["status"]["acceptedNames"]["plural"]),
+    )
 }
 
 /// The resource in the version of the storage, whether it is served or not.

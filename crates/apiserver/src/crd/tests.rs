@@ -112,3 +112,31 @@ async fn watchers_see_what_was_deleted_before_they_end() {
         .collect();
     assert_eq!(events, [r#""ADDED" "a""#, r#""DELETED" "a""#]);
 }
+
+#[tokio::test]
+async fn a_definition_of_a_builtin_kind_leaves_that_alone() {
+    const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    const DEFINED: &str =
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/leases.coordination.k8s.io";
+    let server = testing::server();
+    testing::create(&server, LEASES, &json!({"metadata": {"name": "leader"}})).unwrap();
+    let before = server.registry();
+    let mut leases = definition();
+    leases["metadata"] = json!({
+        "name": "leases.coordination.k8s.io", "annotations": {"api-approved.kubernetes.io": "unapproved, a test"},
+    });
+    leases["spec"]["group"] = json!("coordination.k8s.io");
+    leases["spec"]["names"] = json!({"plural": "leases", "kind": "Lease"});
+    let mut later = leases["spec"]["versions"][0].clone();
+    later["name"] = json!("v9");
+    later["storage"] = json!(false);
+    leases["spec"]["versions"].as_array_mut().unwrap().push(later);
+    testing::create(&server, DEFINITIONS, &leases).unwrap();
+    assert!(std::sync::Arc::ptr_eq(&before, &server.registry()), "nothing else is served than before");
+    assert!(!testing::call(&server, LEASES).served.is_custom());
+
+    testing::delete(&server, DEFINED).unwrap();
+    assert!(read::get(&testing::call(&server, DEFINED)).is_err(), "nothing is left of it");
+    assert!(read::get(&testing::call(&server, &format!("{LEASES}/leader"))).is_ok());
+    testing::create(&server, LEASES, &json!({"metadata": {"name": "other"}})).unwrap();
+}

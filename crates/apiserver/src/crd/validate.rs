@@ -1,7 +1,10 @@
 //! What must hold of a definition, in the words of `k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation`.
 
+mod approval;
 mod conversion;
 mod version;
+
+use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
@@ -26,6 +29,7 @@ pub(crate) fn create(definition: &Value) -> Vec<FieldError> {
         errors.push(preserve_unknown_fields());
     }
     check_stored_versions(definition, &mut errors);
+    approval::check(definition, None, &mut errors);
     errors
 }
 
@@ -54,6 +58,7 @@ pub(crate) fn update(old: &Value, new: &Value) -> Vec<FieldError> {
         errors.push(immutable("spec.names.plural".to_owned(), &after["names"]["plural"]));
     }
     check_stored_versions(new, &mut errors);
+    approval::check(new, Some(old), &mut errors);
     errors
 }
 
@@ -127,15 +132,14 @@ fn check_spec(spec: &Value, errors: &mut Vec<FieldError>) {
 }
 
 fn check_version_names(versions: &[Value], errors: &mut Vec<FieldError>) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
     for (index, version) in versions.iter().enumerate() {
         let name = text(version, "name");
-        if seen.contains(&name) {
+        if !seen.insert(name) {
             let detail = "must contain unique version names";
             errors.push(FieldError::invalid("spec.versions", &json!(versions).to_string(), detail));
             break;
         }
-        seen.push(name);
         for error in label_1035(name) {
             errors.push(FieldError::invalid(format!("spec.versions[{index}].name"), &quote(name), &error));
         }
@@ -194,9 +198,10 @@ fn check_stored_versions(definition: &Value, errors: &mut Vec<FieldError>) {
             "must have at least one stored version",
         ));
     }
-    let versions = list(&definition["spec"], "versions");
+    let known: BTreeSet<&str> =
+        list(&definition["spec"], "versions").iter().map(|version| text(version, "name")).collect();
     for (index, version) in stored.iter().filter_map(Value::as_str).enumerate() {
-        if versions.iter().any(|known| known["name"] == version) {
+        if known.contains(version) {
             continue;
         }
         let detail = format!(

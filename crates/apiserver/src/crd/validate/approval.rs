@@ -1,0 +1,101 @@
+//! Groups of the Kubernetes community: their definitions say who approved of them.
+
+use serde_json::Value;
+
+use crate::request::query::quote;
+use crate::status::FieldError;
+
+const ANNOTATION: &str = "api-approved.kubernetes.io";
+const WHERE: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Approval {
+    Missing,
+    Invalid,
+    /// By what the annotation links to.
+    Given,
+    /// Not given, and the annotation says so.
+    Declined,
+}
+
+/// What is wrong with the approval of a definition. One that was wrong before the update may stay as it is.
+pub(super) fn check(definition: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let group = definition["spec"]["group"].as_str().unwrap_or_default();
+    let protected = |domain: &str| group == domain || group.ends_with(&format!(".{domain}"));
+    if !protected("k8s.io") && !protected("kubernetes.io") {
+        return;
+    }
+    let approval = of(definition);
+    if old.map(of) == Some(approval) {
+        return;
+    }
+    let field = format!("metadata.annotations[{ANNOTATION}]");
+    let why = format!("protected groups must have approval annotation \"{ANNOTATION}\"");
+    match approval {
+        Approval::Missing => errors.push(FieldError::required(field, &format!("{why}, {WHERE}"))),
+        Approval::Invalid => {
+            let detail = format!("{why} with either a URL or a reason starting with \"unapproved\", {WHERE}");
+            errors.push(FieldError::invalid(field, &quote(text(definition)), &detail));
+        }
+        Approval::Given | Approval::Declined => {}
+    }
+}
+
+fn text(definition: &Value) -> &str {
+    definition["metadata"]["annotations"][ANNOTATION].as_str().unwrap_or_default()
+}
+
+fn of(definition: &Value) -> Approval {
+    match text(definition) {
+        "" => Approval::Missing,
+        text if text.starts_with("unapproved") => Approval::Declined,
+        text if is_url(text) => Approval::Given,
+        _ => Approval::Invalid,
+    }
+}
+
+/// Whether a text is a URL with a host.
+fn is_url(text: &str) -> bool {
+    text.parse::<http::Uri>()
+        .is_ok_and(|uri| uri.scheme().is_some() && uri.host().is_some_and(|host| !host.is_empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn definition(group: &str, approval: &str) -> Value {
+        json!({"metadata": {"annotations": {ANNOTATION: approval}}, "spec": {"group": group}})
+    }
+
+    #[track_caller]
+    fn check_errors(definition: &Value, old: Option<&Value>, expected: &[&str]) {
+        let mut errors = Vec::new();
+        check(definition, old, &mut errors);
+        let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(texts, expected);
+    }
+
+    #[test]
+    fn groups_of_the_community_need_an_approval() {
+        let missing = "metadata.annotations[api-approved.kubernetes.io]: Required value: protected groups must have \
+                       approval annotation \"api-approved.kubernetes.io\", see \
+                       https://github.com/kubernetes/enhancements/pull/1111";
+        for group in ["k8s.io", "gateway.networking.k8s.io", "a.kubernetes.io"] {
+            check_errors(&definition(group, ""), None, &[missing]);
+            check_errors(&definition(group, "https://github.com/kubernetes/pull/1"), None, &[]);
+            check_errors(&definition(group, "unapproved, experimental"), None, &[]);
+            check_errors(&definition(group, ""), Some(&definition(group, "")), &[]);
+            check_errors(&definition(group, ""), Some(&definition(group, "unapproved")), &[missing]);
+        }
+        for group in ["example.com", "x-k8s.io", "cluster.x-k8s.io"] {
+            check_errors(&definition(group, ""), None, &[]);
+        }
+        let invalid = "metadata.annotations[api-approved.kubernetes.io]: Invalid value: \"yes\": protected groups must \
+                       have approval annotation \"api-approved.kubernetes.io\" with either a URL or a reason starting \
+                       with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111";
+        check_errors(&definition("k8s.io", "yes"), None, &[invalid]);
+    }
+}
