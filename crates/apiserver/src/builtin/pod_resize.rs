@@ -1,5 +1,7 @@
 //! `pods/resize`: gives the containers of a pod more or less to use while it runs.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::defaults::elements;
@@ -17,9 +19,12 @@ pub(super) fn keep_all_but_resources(old: &Value, new: &mut Value) {
     let mut wanted = new.take();
     new.clone_from(old);
     for list in LISTS {
+        let mut given: BTreeMap<String, &mut Value> = BTreeMap::new();
+        for container in elements(&mut wanted["spec"], list) {
+            given.entry(name(container).to_owned()).or_insert(container);
+        }
         for container in elements(&mut new["spec"], list) {
-            let name = container["name"].clone();
-            let Some(given) = elements(&mut wanted["spec"], list).find(|given| given["name"] == name) else {
+            let Some(given) = given.get_mut(name(container)) else {
                 continue;
             };
             for field in ["resources", "resizePolicy"] {
@@ -28,6 +33,10 @@ pub(super) fn keep_all_but_resources(old: &Value, new: &mut Value) {
         }
     }
     keep_write(wanted["metadata"].take(), new);
+}
+
+fn name(container: &Value) -> &str {
+    container["name"].as_str().unwrap_or_default()
 }
 
 /// What is wrong with the resources that a pod would have from now on.

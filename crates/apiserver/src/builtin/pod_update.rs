@@ -1,5 +1,7 @@
 //! What may change of a pod that exists.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::Value;
 
 use super::defaults::elements;
@@ -25,7 +27,8 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
         }
     }
     errors.extend(deadline(before, after));
-    if tolerations(before).iter().any(|toleration| !tolerations(after).contains(toleration)) {
+    let kept: BTreeSet<String> = tolerations(after).iter().map(Value::to_string).collect();
+    if tolerations(before).iter().any(|toleration| !kept.contains(&toleration.to_string())) {
         errors.push(FieldError::forbidden(
             "spec.tolerations",
             "existing toleration can not be modified except its tolerationSeconds",
@@ -104,15 +107,19 @@ pub(super) fn keep_write(mut written: Value, new: &mut Value) {
 pub(super) fn validate_ephemeral_containers(old: &Value, new: &Value) -> Vec<FieldError> {
     const FIELD: &str = "spec.ephemeralContainers";
     let mut errors = Vec::new();
-    let after = items(&new["spec"], "ephemeralContainers");
+    let after: BTreeMap<&str, &Value> = items(&new["spec"], "ephemeralContainers")
+        .iter()
+        .rev()
+        .map(|container| (container["name"].as_str().unwrap_or_default(), container))
+        .collect();
     for container in items(&old["spec"], "ephemeralContainers") {
         let name = &container["name"];
-        match after.iter().find(|other| other["name"] == *name) {
+        match after.get(name.as_str().unwrap_or_default()) {
             None => {
                 let why = format!("existing ephemeral containers {name} may not be removed\n");
                 errors.push(FieldError::forbidden(FIELD, &why));
             }
-            Some(other) if other != container => {
+            Some(other) if *other != container => {
                 let why = format!("existing ephemeral containers {name} may not be changed\n");
                 errors.push(FieldError::forbidden(FIELD, &why));
             }

@@ -1,6 +1,7 @@
 //! RFC 6902 as kube-apiserver has it.
 
 use json_patch::PatchOperation;
+use json_patch::jsonptr::Pointer;
 use serde_json::Value;
 
 use super::rejected;
@@ -16,12 +17,19 @@ const MAX_COPIED: usize = 3 << 20;
 /// Nesting that operations may build, as much as the JSON parser takes in a body: what reads objects recurses.
 const MAX_DEPTH: usize = 128;
 
+/// How often one patch has an object walked to learn how deep it is nested.
+const MAX_WALKS: usize = 32;
+
+/// Elements of lists that one patch may move along to make room or to close a gap: 10,000 insertions at the front of a list
+/// of 6,000.
+const MAX_SHIFTED: usize = 60_000_000;
+
 /// Applies a JSON patch.
 ///
 /// # Errors
-/// 400 if the body is not a list of operations, 413 if it has more than 10,000 or copies more than 3 MiB, 422 without a
-/// word about the cause if an operation is unknown or malformed, its path is missing, a test fails, or the result would
-/// be nested more than 128 levels deep.
+/// 400 if the body is not a list of operations, 413 if it has more than 10,000, copies more than 3 MiB or moves too many
+/// elements of lists, 422 without a word about the cause if an operation is unknown or malformed, its path is missing, a
+/// test fails, or the result would be nested more than 128 levels deep or may be, and telling whether it is takes too long.
 pub(crate) fn json(target: &Value, patch: &[u8]) -> Result<Value, ApiError> {
     let patch =
         body::json(patch).map_err(|why| ApiError::bad_request(format!("error decoding patch: {why}")))?;
@@ -46,8 +54,8 @@ fn apply(target: &Value, operations: Vec<Value>) -> Result<Value, ApiError> {
         )));
     }
     let mut patched = target.clone();
-    let mut bound = DepthBound(depth(target));
-    let mut copied = 0;
+    let mut bound = DepthBound { deepest: depth(target), walks: 0 };
+    let (mut copied, mut shifted) = (0, 0);
     for operation in operations {
         let mut operation: PatchOperation = serde_json::from_value(operation).map_err(|_| rejected())?;
         if let PatchOperation::Replace(replace) = &operation
@@ -64,6 +72,10 @@ fn apply(target: &Value, operations: Vec<Value>) -> Result<Value, ApiError> {
             });
         }
         bound.admit(&operation, &patched)?;
+        shifted += shifts(&operation, &patched);
+        if shifted > MAX_SHIFTED {
+            return Err(too_large("The operations move too many elements of lists"));
+        }
         if let PatchOperation::Copy(copy) = &operation
             && let Some(source) = patched.pointer(copy.from.as_str())
         {
@@ -81,30 +93,57 @@ fn apply(target: &Value, operations: Vec<Value>) -> Result<Value, ApiError> {
 }
 
 /// How deep an object can be nested at most, without looking at all of it after each operation.
-struct DepthBound(usize);
+struct DepthBound {
+    deepest: usize,
+    /// How often the object was looked at.
+    walks: usize,
+}
 
 impl DepthBound {
     /// Takes note of an operation, or refuses it because it would nest too deep.
     fn admit(&mut self, operation: &PatchOperation, patched: &Value) -> Result<(), ApiError> {
+        let levels = |path: &Pointer| path.as_str().matches('/').count();
+        // What is somewhere in the object is nested less deep than the object by the way there.
+        let below = |from: &Pointer| self.deepest.saturating_sub(levels(from));
         let (path, from, added) = match operation {
             PatchOperation::Add(add) => (&add.path, None, depth(&add.value)),
             PatchOperation::Replace(replace) => (&replace.path, None, depth(&replace.value)),
-            PatchOperation::Copy(copy) => (&copy.path, Some(&copy.from), self.0),
-            PatchOperation::Move(r#move) => (&r#move.path, Some(&r#move.from), self.0),
+            PatchOperation::Copy(copy) => (&copy.path, Some(&copy.from), below(&copy.from)),
+            PatchOperation::Move(r#move) => (&r#move.path, Some(&r#move.from), below(&r#move.from)),
             PatchOperation::Remove(_) | PatchOperation::Test(_) => return Ok(()),
         };
-        let above = path.as_str().matches('/').count();
+        let above = levels(path);
         let mut reached = above + added;
-        if reached > MAX_DEPTH {
-            let source = from.and_then(|from| patched.pointer(from.as_str()));
-            reached = above + source.map_or(added, depth);
-            self.0 = depth(patched);
+        if reached > MAX_DEPTH
+            && let Some(from) = from
+            && self.walks < MAX_WALKS
+        {
+            self.walks += 1;
+            reached = above + patched.pointer(from.as_str()).map_or(added, depth);
+            self.deepest = depth(patched);
         }
         if reached > MAX_DEPTH {
             return Err(rejected());
         }
-        self.0 = self.0.max(reached);
+        self.deepest = self.deepest.max(reached);
         Ok(())
+    }
+}
+
+/// Elements of lists that an operation moves along.
+fn shifts(operation: &PatchOperation, patched: &Value) -> usize {
+    let after = |path: &Pointer| {
+        let list =
+            path.parent().and_then(|parent| patched.pointer(parent.as_str())).and_then(Value::as_array);
+        let place = path.back().and_then(|last| last.decoded().parse::<usize>().ok());
+        list.zip(place).map_or(0, |(list, place)| list.len().saturating_sub(place))
+    };
+    match operation {
+        PatchOperation::Add(add) => after(&add.path),
+        PatchOperation::Remove(remove) => after(&remove.path),
+        PatchOperation::Copy(copy) => after(&copy.path),
+        PatchOperation::Move(r#move) => after(&r#move.from) + after(&r#move.path),
+        PatchOperation::Replace(_) | PatchOperation::Test(_) => 0,
     }
 }
 
@@ -218,5 +257,52 @@ mod tests {
             (1..40).map(|n| json!({"op": "copy", "from": "/a", "path": "/a".repeat(1 << n.min(12))})),
         );
         assert!(patched(&json!(chain).to_string()).is_err());
+    }
+    #[test]
+    fn a_deep_object_is_walked_a_bounded_number_of_times() {
+        let mut target = json!({"x": 1});
+        for _ in 0..120 {
+            target = json!({"d": target});
+        }
+        let deep_move = |n: usize| {
+            let (from, to) = if n.is_multiple_of(2) { ("/d", "/e") } else { ("/e", "/d") };
+            json!({"op": "move", "from": from, "path": to})
+        };
+        // Back and forth on one level leads nowhere deeper, and needs no look.
+        let operations: Vec<Value> = (0..10_000).map(deep_move).collect();
+        let mut bound = DepthBound { deepest: depth(&target), walks: 0 };
+        for operation in &operations {
+            let operation: PatchOperation = serde_json::from_value(operation.clone()).unwrap();
+            bound.admit(&operation, &target).unwrap();
+        }
+        assert_eq!(bound.walks, 0);
+        assert!(apply(&target, operations).is_ok());
+        // What seems to go too deep is looked at, but not each time.
+        let copy = json!({"op": "copy", "from": "/d", "path": "/a/b/c/d/e/f/g/h/i/j"});
+        let copy: PatchOperation = serde_json::from_value(copy).unwrap();
+        let small = json!({"d": 1});
+        let mut bound = DepthBound { deepest: MAX_DEPTH, walks: 0 };
+        for _ in 0..100 {
+            let _ = bound.admit(&copy, &target);
+            bound.deepest = MAX_DEPTH;
+        }
+        assert_eq!(bound.walks, MAX_WALKS);
+        let mut bound = DepthBound { deepest: MAX_DEPTH, walks: 0 };
+        assert!(bound.admit(&copy, &small).is_ok(), "it only seemed so");
+    }
+
+    #[test]
+    fn lists_are_moved_along_a_bounded_number_of_times() {
+        let target = json!({"list": vec![0; 50_000]});
+        let patch = |n: usize| vec![json!({"op": "add", "path": "/list/0", "value": 1}); n];
+        let patched = apply(&target, patch(1_000)).unwrap();
+        assert_eq!(patched["list"].as_array().unwrap().len(), 51_000);
+        let error = apply(&target, patch(2_000)).unwrap_err();
+        assert_eq!(
+            (error.code(), error.message()),
+            (413, "Request entity too large: The operations move too many elements of lists")
+        );
+        let at_the_end = vec![json!({"op": "add", "path": "/list/-", "value": 1}); 10_000];
+        assert!(apply(&target, at_the_end).is_ok());
     }
 }

@@ -12,6 +12,8 @@ use crate::status::{ApiError, FieldError};
 
 /// Annotations of an object may take this many bytes altogether.
 const ANNOTATIONS_LIMIT: usize = 256 << 10;
+/// How many controllers too many are told, each with the text of all owners.
+const QUOTED_OWNERS: usize = 10;
 /// Longest prefix that `generateName` contributes: names made from it fit into a label.
 const MAX_PREFIX: usize = 58;
 
@@ -225,6 +227,7 @@ fn validate_owners(metadata: &Value, errors: &mut Vec<FieldError>) {
     let field =
         |owner: &Value, name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let mut controller: Option<String> = None;
+    let mut repeated = 0;
     for owner in owners {
         let api_version = field(owner, "apiVersion");
         if api_version.rsplit('/').next().is_none_or(str::is_empty) {
@@ -250,6 +253,11 @@ fn validate_owners(metadata: &Value, errors: &mut Vec<FieldError>) {
         }
         if owner.get("controller").and_then(Value::as_bool) == Some(true) {
             if let Some(first) = &controller {
+                // Each of these errors quotes all owners.
+                if repeated == QUOTED_OWNERS {
+                    continue;
+                }
+                repeated += 1;
                 let detail = format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for {first} \
                      and {}",
@@ -303,9 +311,9 @@ pub(crate) fn restore(old: &Value, new: &mut Value) {
 /// What an update must leave as it is, and the contents once more.
 fn validate_against(old: &Value, new: &Value, errors: &mut Vec<FieldError>) {
     if is_terminating(old) {
-        let known = finalizers(old);
+        let known: BTreeSet<&str> = finalizers(old).into_iter().collect();
         let added: Vec<&str> =
-            finalizers(new).into_iter().filter(|finalizer| !known.contains(finalizer)).collect();
+            finalizers(new).into_iter().filter(|finalizer| !known.contains(*finalizer)).collect();
         if !added.is_empty() {
             let detail = format!(
                 "no new finalizers can be added if the object is being deleted, found new finalizers {}",
@@ -385,6 +393,15 @@ pub(crate) fn deduplicate_owners(object: &mut Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn thousands_of_controllers_are_not_told_one_by_one() {
+        let owner = |n: usize| json!({"apiVersion": "v1", "kind": "A", "name": "a", "uid": n.to_string(), "controller": true});
+        let owners: Vec<Value> = (0..1_000).map(owner).collect();
+        let mut errors = Vec::new();
+        validate_owners(&json!({"ownerReferences": owners}), &mut errors);
+        assert_eq!(errors.len(), QUOTED_OWNERS);
+    }
 
     #[test]
     fn thousands_of_owners_are_compared_in_passing() {

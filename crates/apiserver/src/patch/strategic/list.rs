@@ -1,8 +1,10 @@
 //! Merging of lists.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
-use super::order::Keyed;
+use super::order::{Identity, Keyed};
 use super::{DIRECTIVE, merge_fields, no_merge_key, rejected, unknown_directive, without_directives};
 use crate::go;
 use crate::schema::{Cursor, PatchStrategy};
@@ -25,12 +27,9 @@ pub(super) fn merge(
     let key = Keyed(strategy.merge_key.as_deref());
     let are_objects = original.first().or(patch.first()).is_some_and(Value::is_object);
     if !are_objects {
-        let mut merged: Vec<Value> = Vec::new();
-        for item in original.iter().chain(&patch) {
-            if !merged.contains(item) {
-                merged.push(item.clone());
-            }
-        }
+        let mut seen = BTreeSet::new();
+        let merged: Vec<Value> =
+            original.iter().chain(&patch).filter(|item| seen.insert(Identity::of(item))).cloned().collect();
         return Keyed(None).arrange(merged, &patch, &original);
     }
     let Some(name) = key.0 else {
@@ -39,18 +38,25 @@ pub(super) fn merge(
     };
     let (original, patch) = take_special(original, patch, name)?;
     let mut merged = original.clone();
+    let mut places = key.places(&original);
     for item in &patch {
         let Value::Object(fields) = item else {
             continue;
         };
         let value = fields.get(name).ok_or_else(|| no_merge_key(fields, name))?;
-        match merged.iter_mut().find(|other| other.get(name) == Some(value)) {
-            Some(found) => {
-                if let Value::Object(old) = found.take() {
-                    *found = Value::Object(merge_fields(schema, old, fields.clone())?);
+        let identity = Identity::of(value);
+        match places.find(Some(&identity)) {
+            Some(place) => {
+                if let Value::Object(old) = merged[place].take() {
+                    merged[place] = Value::Object(merge_fields(schema, old, fields.clone())?);
                 }
             }
-            None => merged.extend(without_directives(item.clone())),
+            None => {
+                if let Some(new) = without_directives(item.clone()) {
+                    places.add(identity, merged.len());
+                    merged.push(new);
+                }
+            }
         }
     }
     key.arrange(merged, &patch, &original)
@@ -63,6 +69,7 @@ fn take_special(
     key: &str,
 ) -> Result<(Vec<Value>, Vec<Value>), ApiError> {
     let mut plain = Vec::new();
+    let mut deleted = Vec::new();
     let mut replace = false;
     for item in patch {
         let Value::Object(fields) = &item else {
@@ -71,8 +78,7 @@ fn take_special(
         match fields.get(DIRECTIVE) {
             None => plain.push(item),
             Some(directive) if directive == "delete" => {
-                let value = fields.get(key).ok_or_else(|| no_merge_key(fields, key))?;
-                original.retain(|other| other.get(key) != Some(value));
+                deleted.push(fields.get(key).ok_or_else(|| no_merge_key(fields, key))?.clone());
             }
             Some(directive) if directive == "replace" => replace = true,
             Some(directive) if directive == "merge" => {
@@ -81,7 +87,14 @@ fn take_special(
             Some(directive) => return Err(unknown_directive(directive, fields)),
         }
     }
+    remove(&mut original, &deleted, Keyed(Some(key)));
     Ok(if replace { (plain, Vec::new()) } else { (original, plain) })
+}
+
+/// Removes the elements whose identity is among the `unwanted`.
+pub(super) fn remove(list: &mut Vec<Value>, unwanted: &[Value], key: Keyed<'_>) {
+    let unwanted: BTreeSet<Identity> = unwanted.iter().map(Identity::of).collect();
+    list.retain(|item| key.identity(item).is_none_or(|identity| !unwanted.contains(&identity)));
 }
 
 /// All elements must be of one type, and not lists.

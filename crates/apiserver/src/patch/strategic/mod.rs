@@ -11,6 +11,8 @@
 mod list;
 mod order;
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use self::order::Keyed;
@@ -111,7 +113,7 @@ fn delete_from(
         (Some(Value::Array(list)), Value::Array(unwanted)) => {
             lookup(schema, field)?;
             list::check_types(list, &unwanted)?;
-            list.retain(|item| !unwanted.contains(item));
+            list::remove(list, &unwanted, Keyed(None));
         }
         _ => {}
     }
@@ -163,7 +165,8 @@ fn retain_keys(original: &mut Fields, patch: &mut Fields) -> Result<(), ApiError
     };
     let malformed = || ApiError::bad_request("invalid patch format of retainKeys");
     let retained = retained.as_array().ok_or_else(malformed)?;
-    let is_retained = |key: &String| retained.iter().any(|name| name == key);
+    let retained: BTreeSet<&str> = retained.iter().filter_map(Value::as_str).collect();
+    let is_retained = |key: &String| retained.contains(key.as_str());
     let fits = patch.iter().all(|(key, value)| {
         value.is_null() || key.starts_with(DELETE_FROM) || key.starts_with(ORDER) || is_retained(key)
     });

@@ -3,6 +3,9 @@
 //! What the patch gives stands in the patch's order; what only the server has keeps its place relative to those
 //! elements that both know.
 
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::{DIRECTIVE, no_merge_key};
@@ -13,17 +16,64 @@ use crate::status::ApiError;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Keyed<'a>(pub(super) Option<&'a str>);
 
+/// What an element is recognized by, as text: objects are sorted by key, so that equal values have equal texts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Identity(String);
+
+impl Identity {
+    pub(super) fn of(value: &Value) -> Self {
+        Self(value.to_string())
+    }
+}
+
+impl Ord for Identity {
+    fn cmp(&self, other: &Self) -> Ordering {
+        #[cfg(test)]
+        super::tests::COMPARISONS.with(|count| count.set(count.get() + 1));
+        self.0.cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Identity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Where the elements of a list are. Lists come from clients, and each may be as long as a body: none is searched from its
+/// beginning for each element of another one.
+pub(super) struct Places(BTreeMap<Identity, usize>);
+
+impl Places {
+    /// Where the element with this identity is, the first one if there are several.
+    pub(super) fn find(&self, identity: Option<&Identity>) -> Option<usize> {
+        self.0.get(identity?).copied()
+    }
+
+    /// Takes note of an element, unless there is one with its identity.
+    pub(super) fn add(&mut self, identity: Identity, place: usize) {
+        self.0.entry(identity).or_insert(place);
+    }
+}
+
 impl Keyed<'_> {
-    fn identity<'v>(&self, item: &'v Value) -> Option<&'v Value> {
+    /// What an element is recognized by; `None` if it lacks that.
+    pub(super) fn identity(&self, item: &Value) -> Option<Identity> {
         match self.0 {
-            None => Some(item),
-            Some(key) => item.get(key),
+            None => Some(Identity::of(item)),
+            Some(key) => item.get(key).map(Identity::of),
         }
     }
 
-    fn index(&self, list: &[Value], item: &Value) -> Option<usize> {
-        let identity = self.identity(item)?;
-        list.iter().position(|other| self.identity(other) == Some(identity))
+    /// Where the elements of a list are.
+    pub(super) fn places(&self, list: &[Value]) -> Places {
+        let mut places = Places(BTreeMap::new());
+        for (place, item) in list.iter().enumerate() {
+            if let Some(identity) = self.identity(item) {
+                places.add(identity, place);
+            }
+        }
+        places
     }
 
     /// Arranges `merged`: elements of `order` in that order, others where `live` had them.
@@ -40,27 +90,32 @@ impl Keyed<'_> {
                 return Err(no_merge_key(fields, key));
             }
         }
-        let (mut given, mut others): (Vec<Value>, Vec<Value>) =
-            merged.into_iter().partition(|item| self.index(order, item).is_some());
-        given.sort_by_key(|item| self.index(order, item));
-        others.sort_by_key(|item| self.index(live, item));
+        let (in_order, in_live) = (self.places(order), self.places(live));
+        // Each with its place in `live`; the first also with that in `order`.
+        let (mut given, mut others) = (Vec::new(), Vec::new());
+        for item in merged {
+            let identity = self.identity(&item);
+            let live = in_live.find(identity.as_ref());
+            match in_order.find(identity.as_ref()) {
+                Some(place) => given.push((place, live, item)),
+                None => others.push((live, item)),
+            }
+        }
+        given.sort_by_key(|(place, ..)| *place);
+        others.sort_by_key(|(place, _)| *place);
         let mut arranged = Vec::with_capacity(given.len() + others.len());
-        let mut given = given.into_iter().peekable();
-        for other in others {
-            let place = self.index(live, &other);
-            while let Some(next) = given.peek() {
-                let comes_before = match (place, self.index(live, next)) {
-                    (Some(place), Some(next)) => next <= place,
-                    _ => true,
-                };
-                if !comes_before {
-                    break;
-                }
-                arranged.extend(given.next());
+        let mut given = given.into_iter().map(|(_, live, item)| (live, item)).peekable();
+        for (place, other) in others {
+            let comes_before = |next: &(Option<usize>, Value)| match (place, next.0) {
+                (Some(place), Some(next)) => next <= place,
+                _ => true,
+            };
+            while let Some((_, next)) = given.next_if(comes_before) {
+                arranged.push(next);
             }
             arranged.push(other);
         }
-        arranged.extend(given);
+        arranged.extend(given.map(|(_, item)| item));
         Ok(arranged)
     }
 

@@ -1,5 +1,6 @@
 //! Patches of a Deployment's parts; expectations follow recorded answers.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use expect_test::{Expect, expect};
@@ -10,6 +11,11 @@ use super::strategic;
 use crate::builtin::data::definitions;
 use crate::schema::{Definitions, Schema};
 use crate::testing::json_value;
+
+thread_local! {
+    /// How often identities of elements were compared.
+    pub(super) static COMPARISONS: Cell<usize> = const { Cell::new(0) };
+}
 
 fn deployment() -> Arc<Schema> {
     let definitions = Arc::new(Definitions::new(definitions()));
@@ -228,5 +234,64 @@ proptest! {
         let mut expected = target.clone();
         crate::patch::merge(&mut expected, &patch);
         prop_assert_eq!(strategic(&deployment(), &target, &patch).unwrap(), expected);
+    }
+}
+
+#[test]
+fn the_work_grows_with_the_length_of_the_lists_and_not_with_its_square() {
+    const LONG: usize = 20_000;
+    let names = |from: usize| (from..from + LONG).rev().map(|n| format!("E{n}")).collect::<Vec<_>>();
+    let env = |from: usize, directive: Option<&str>| -> Vec<Value> {
+        names(from)
+            .iter()
+            .map(|name| match directive {
+                Some(directive) => json!({"name": name, "$patch": directive}),
+                None => json!({"name": name, "value": "x"}),
+            })
+            .collect()
+    };
+    let order: Vec<Value> = names(LONG / 2).iter().map(|name| json!({"name": name})).collect();
+    let pod = |env: Value| {
+        let mut container = json!({"name": "c", "env": env["env"]});
+        container.as_object_mut().unwrap().extend(env.as_object().unwrap().clone());
+        json!({"spec": {"template": {"spec": {"containers": [container]}}}})
+    };
+    let map = |metadata: Value| json!({"metadata": metadata});
+    let finalizers = |from: usize| json!({"finalizers": names(from)});
+    for (what, target, patch, left) in [
+        (
+            "by key",
+            pod(json!({"env": env(0, None)})),
+            pod(json!({"env": env(LONG / 2, None)})),
+            LONG + LONG / 2,
+        ),
+        (
+            "deleted",
+            pod(json!({"env": env(0, None)})),
+            pod(json!({"env": env(LONG / 2, Some("delete"))})),
+            LONG / 2,
+        ),
+        (
+            "ordered",
+            pod(json!({"env": env(0, None)})),
+            pod(json!({"env": env(LONG / 2, None), "$setElementOrder/env": order})),
+            LONG + LONG / 2,
+        ),
+        ("scalars", map(finalizers(0)), map(finalizers(LONG / 2)), LONG + LONG / 2),
+        (
+            "scalars deleted",
+            map(finalizers(0)),
+            map(json!({"$deleteFromPrimitiveList/finalizers": names(LONG / 2)})),
+            LONG / 2,
+        ),
+    ] {
+        COMPARISONS.with(|count| count.set(0));
+        let patched = strategic(&deployment(), &target, &patch).unwrap();
+        let list = patched
+            .pointer("/spec/template/spec/containers/0/env")
+            .or_else(|| patched.pointer("/metadata/finalizers"));
+        assert_eq!(list.and_then(Value::as_array).map(Vec::len), Some(left), "{what}");
+        let comparisons = COMPARISONS.with(Cell::get);
+        assert!((1..200 * LONG).contains(&comparisons), "{what}: {comparisons}");
     }
 }

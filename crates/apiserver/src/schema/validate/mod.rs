@@ -91,8 +91,9 @@ fn node(
         }
         Value::Array(elements) => {
             if let Some(items) = schema.items() {
+                let counterparts = unique::Counterparts::of(schema, old);
                 for (index, element) in elements.iter().enumerate() {
-                    let old = unique::counterpart(schema, element, old);
+                    let old = counterparts.as_ref().and_then(|known| known.find(element));
                     node(items, element, old, &path.index(index), errors);
                 }
             }

@@ -338,3 +338,21 @@ fn errors_of_a_status_update_leave_out_the_prefix_that_the_validator_does_not_kn
         [r#"status.replicas: Invalid value: "string": replicas in body must be of type integer: "string""#]
     );
 }
+
+#[test]
+fn thousands_of_elements_find_their_counterparts_in_passing() {
+    let list = json!({
+        "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+        "items": {"type": "object", "required": ["k"], "properties": {"k": {"type": "integer"}, "v": {"type": "integer", "maximum": 1}}},
+    });
+    let root = json!({"type": "object", "properties": {"spec": list}});
+    let schema = Schema::from_crd(&root, "s").unwrap();
+    let object = |changed: usize| {
+        let elements: Vec<Value> =
+            (0..20_000).map(|n| json!({"k": n, "v": if n == changed { 3 } else { 2 }})).collect();
+        json!({"spec": elements})
+    };
+    // What was wrong before may stay, so that only one is told.
+    assert_eq!(schema.validate_update(&object(7), &object(9)).len(), 2);
+    assert_eq!(schema.validate_update(&object(7), &object(7)).len(), 0);
+}

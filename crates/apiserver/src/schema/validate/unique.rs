@@ -1,6 +1,6 @@
 //! Uniqueness of the elements of sets and keyed lists.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -43,18 +43,26 @@ pub(super) fn check(schema: Cursor<'_>, value: &Value, path: &Path<'_>, errors: 
     }
 }
 
-/// The element of the `old` list that `element` is the new state of: that with the same keys. Elements of other lists
-/// have no identity.
-pub(super) fn counterpart<'a>(
-    schema: Cursor<'_>,
-    element: &Value,
-    old: Option<&'a Value>,
-) -> Option<&'a Value> {
-    let ListType::Map(keys) = schema.list_type() else {
-        return None;
-    };
-    let wanted = key(keys, element);
-    old?.as_array()?.iter().find(|old| key(keys, old) == wanted)
+/// The elements of an old list by their keys. Elements of other lists have no identity.
+pub(super) struct Counterparts<'a> {
+    keys: &'a [String],
+    old: BTreeMap<String, &'a Value>,
+}
+
+impl<'a> Counterparts<'a> {
+    pub(super) fn of(schema: Cursor<'a>, old: Option<&'a Value>) -> Option<Self> {
+        let ListType::Map(keys) = schema.list_type() else {
+            return None;
+        };
+        // Of several with the same keys the first counts.
+        let old = old?.as_array()?.iter().rev().map(|element| (key(keys, element).to_string(), element));
+        Some(Self { keys, old: old.collect() })
+    }
+
+    /// The element that `element` is the new state of: that with the same keys.
+    pub(super) fn find(&self, element: &Value) -> Option<&'a Value> {
+        self.old.get(&key(self.keys, element).to_string()).copied()
+    }
 }
 
 fn key(keys: &[String], element: &Value) -> Value {
