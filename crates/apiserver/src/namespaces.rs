@@ -10,7 +10,7 @@ use tokio::time::{Duration, sleep};
 use crate::bootstrap;
 use crate::registry::Served;
 use crate::resource::StorageKey;
-use crate::server::Server;
+use crate::server::{Server, Subscription};
 use crate::status::ApiError;
 use crate::store::{Change, Key, Snapshot};
 use crate::verbs::delete::{self, Deletion};
@@ -30,6 +30,11 @@ const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 /// The table of namespaces.
 pub(crate) fn table() -> StorageKey {
     StorageKey { group: String::new(), plural: "namespaces".to_owned() }
+}
+
+/// The table of service accounts.
+fn accounts() -> StorageKey {
+    StorageKey { group: String::new(), plural: "serviceaccounts".to_owned() }
 }
 
 pub(crate) fn is_table(storage: &StorageKey) -> bool {
@@ -99,6 +104,11 @@ pub(crate) fn is_finalized(namespace: &Value) -> bool {
     namespace["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty)
 }
 
+/// Whether a DELETE leaves the namespace there: the first always does, later ones do until nothing keeps it.
+pub(crate) fn stays(namespace: &Value) -> bool {
+    !metadata::is_terminating(namespace) || !is_finalized(namespace)
+}
+
 /// 403 for the namespaces that must stay.
 pub(crate) fn admit_delete(name: &str) -> Result<(), ApiError> {
     if PROTECTED.contains(&name) {
@@ -117,24 +127,37 @@ pub(crate) fn mark_deleted(namespace: &mut Value) {
 /// its task is aborted.
 pub(crate) async fn run(server: Arc<Server>, grace: Duration) {
     let mut commits = server.commits();
+    // Only these say which namespaces there are, which of them go, and which have no account.
+    let mut tables = [server.changes(&table()), server.changes(&accounts())];
+    let mut terminating: Vec<Key> = Vec::new();
     loop {
         commits.borrow_and_update();
         let Some(namespaces) = server.registry().get("", "v1", "namespaces").cloned() else {
             return;
         };
-        let snapshot = server.read(|store| store.snapshot(&table()));
-        create_accounts(&server, &snapshot);
+        if tables.iter().any(Subscription::has_news) {
+            for table in &mut tables {
+                // Before reading, so that what happens meanwhile is news.
+                table.see(table.latest());
+            }
+            let snapshot = server.read(|store| store.snapshot(&table()));
+            create_accounts(&server, &snapshot);
+            let leaving = snapshot.range("", None).filter(|(_, stored)| stored.document.is_terminating());
+            terminating = leaving.map(|(key, _)| key.clone()).collect();
+        }
         let now = server.clock.now();
         let mut soonest: Option<Duration> = None;
-        for (key, stored) in snapshot.range("", None) {
-            if stored.document.is_terminating() {
-                let namespace = namespaces.value(stored);
-                let left = time_left(&namespace, grace, now);
-                if left.is_zero() {
-                    empty(&server, &namespaces, key, stored.revision, &namespace);
-                } else {
-                    soonest = Some(soonest.map_or(left, |other| other.min(left)));
-                }
+        // Whatever is committed may be the last thing that one of these waited for.
+        for key in &terminating {
+            let Some(stored) = server.read(|store| store.get(&table(), key).cloned()) else {
+                continue;
+            };
+            let namespace = namespaces.value(&stored);
+            let left = time_left(&namespace, grace, now);
+            if left.is_zero() {
+                empty(&server, &namespaces, key, stored.revision, &namespace);
+            } else {
+                soonest = Some(soonest.map_or(left, |other| other.min(left)));
             }
         }
         tokio::select! {
@@ -148,7 +171,7 @@ pub(crate) async fn run(server: Arc<Server>, grace: Duration) {
 
 /// Gives every namespace the account under which its pods run unless they name another, also one whose account was deleted.
 fn create_accounts(server: &Server, namespaces: &Snapshot) {
-    let accounts = StorageKey { group: String::new(), plural: "serviceaccounts".to_owned() };
+    let accounts = accounts();
     let living = namespaces.range("", None).filter(|(_, stored)| !stored.document.is_terminating());
     let without: Vec<&str> = server.read(|store| {
         let has_none = |name: &&str| store.get(&accounts, &Key::new(name, ACCOUNT)).is_none();
@@ -168,8 +191,12 @@ fn time_left(namespace: &Value, grace: Duration, now: Timestamp) -> Duration {
     begin.and_then(|begin| begin.duration_since(now).try_into().ok()).unwrap_or_default()
 }
 
-/// One look at a terminating namespace: deletes what can go, and the namespace if nothing is left.
+/// One look at a terminating namespace: deletes what can go, and the namespace if nothing is left. One that nothing keeps was
+/// let go by somebody else, and is for them to delete.
 fn empty(server: &Server, namespaces: &Served, key: &Key, revision: u64, namespace: &Value) {
+    if is_finalized(namespace) {
+        return;
+    }
     let held = has_finalizer(namespace);
     let mut left = Vec::new();
     if held {

@@ -254,7 +254,7 @@ impl Served {
 
     /// Whether something other than finalizers keeps a deleted object for now.
     pub(crate) fn held(&self, object: &Value) -> bool {
-        self.defines() || (namespaces::is_table(self.storage()) && !namespaces::is_finalized(object))
+        self.defines() || (namespaces::is_table(self.storage()) && namespaces::stays(object))
     }
 
     /// Whether the kind writes all of what marks an object as being deleted.

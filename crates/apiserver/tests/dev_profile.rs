@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{
     Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, PropagationPolicy,
@@ -159,6 +159,77 @@ async fn a_namespace_that_goes_with_its_owner_is_emptied_first() {
     api.patch("held", &PatchParams::default(), &Patch::Merge(release)).await.unwrap();
     assert_eq!(names(&api).await, "");
     assert!(namespaces.get_opt("owned").await.unwrap().is_none());
+}
+
+/// A pod that runs on a node, where nothing but its kubelet ends it.
+async fn running_pod(pods: &Api<Pod>, owner: Option<OwnerReference>) {
+    let mut pod: Pod = serde_json::from_value(json!({
+        "metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]},
+    }))
+    .unwrap();
+    pod.metadata.owner_references = owner.map(|owner| vec![owner]);
+    pods.create(&PostParams::default(), &pod).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_on_a_node_has_its_time_to_end_when_its_owner_or_its_namespace_goes() {
+    let (_server, client) = start();
+    let api: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let owner = named(&api, "owner").await;
+    running_pod(&pods, owner.owner_ref(&())).await;
+    api.delete("owner", &DeleteParams::default()).await.unwrap();
+    assert_eq!(names(&api).await, "");
+    let pod = pods.get("p").await.unwrap().metadata;
+    assert!(pod.deletion_timestamp.is_some());
+    assert_eq!(pod.deletion_grace_period_seconds, Some(30));
+    // As the kubelet does once the containers have ended.
+    pods.delete("p", &DeleteParams::default().grace_period(0)).await.unwrap();
+    assert!(pods.get_opt("p").await.unwrap().is_none());
+
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let mut namespace = Namespace::default();
+    namespace.metadata.name = Some("team".to_owned());
+    namespaces.create(&PostParams::default(), &namespace).await.unwrap();
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "team");
+    running_pod(&pods, None).await;
+    namespaces.delete("team", &DeleteParams::default()).await.unwrap();
+    names(&api).await;
+    assert_eq!(pods.get("p").await.unwrap().metadata.deletion_grace_period_seconds, Some(30));
+    let conditions = namespaces.get("team").await.unwrap().status.unwrap().conditions.unwrap();
+    let remaining =
+        conditions.iter().find(|condition| condition.type_ == "NamespaceContentRemaining").unwrap();
+    assert_eq!(
+        remaining.message.as_deref(),
+        Some("Some resources are remaining: pods. has 1 resource instances")
+    );
+    pods.delete("p", &DeleteParams::default().grace_period(0)).await.unwrap();
+    names(&api).await;
+    assert!(namespaces.get_opt("team").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_without_finalizers_goes_at_the_second_delete() {
+    for profile in [Profile::Envtest, Profile::Dev] {
+        let server = ApiServer::start(Options::default().profile(profile));
+        let client = Client::new(server.service(), "default");
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let mut namespace = Namespace::default();
+        namespace.metadata.name = Some("team".to_owned());
+        namespace = namespaces.create(&PostParams::default(), &namespace).await.unwrap();
+        namespace.spec = None;
+        let finalize = namespaces
+            .replace_subresource("finalize", "team", &PostParams::default(), &namespace)
+            .await
+            .unwrap();
+        assert!(finalize.spec.unwrap_or_default().finalizers.is_none());
+        namespaces.delete("team", &DeleteParams::default()).await.unwrap();
+        names(&Api::default_namespaced(client)).await;
+        let left = namespaces.get("team").await.unwrap();
+        assert_eq!(left.status.unwrap().phase.as_deref(), Some("Terminating"), "{profile:?}");
+        namespaces.delete("team", &DeleteParams::default()).await.unwrap();
+        assert!(namespaces.get_opt("team").await.unwrap().is_none(), "{profile:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

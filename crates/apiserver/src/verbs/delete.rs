@@ -140,8 +140,8 @@ pub(crate) enum Deletion {
     Changed,
 }
 
-/// Deletes an object on the server's own account: it goes at once, or is marked if its kind or `finalizers`, which are
-/// those it has from now on, hold it.
+/// Deletes an object on the server's own account, as a client would that leaves everything open: it goes at once, or is marked
+/// if its kind, the time that it has to end by itself, or `finalizers`, which are those it has from now on, hold it.
 pub(crate) fn begin_deletion(
     server: &Server,
     served: &Served,
@@ -150,7 +150,11 @@ pub(crate) fn begin_deletion(
     object: &Value,
     finalizers: &[String],
 ) -> Deletion {
-    let (marked, held) = begin(server, served, object, finalizers, &Grace::None);
+    let grace = grace_period(served, &DeleteOptions::default(), object);
+    if grace == Grace::Pending {
+        return Deletion::Held;
+    }
+    let (marked, held) = begin(server, served, object, finalizers, &grace);
     if held && marked == *object {
         return Deletion::Held;
     }
