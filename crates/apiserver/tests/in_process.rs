@@ -197,6 +197,31 @@ async fn the_same_seed_gives_the_same_identities() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_bookmark_of_a_quiet_kind_follows_the_revision_that_others_move() {
+    let server = ApiServer::start(Options::default());
+    let maps: Api<ConfigMap> = Api::default_namespaced(client(&server));
+    let namespaces: Api<Namespace> = Api::all(client(&server));
+    let listed = namespaces.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+    let mut events = namespaces.watch(&WatchParams::default(), &listed).await.unwrap().boxed();
+    let busy = maps.create(&PostParams::default(), &config_map("busy", "1")).await.unwrap();
+    let WatchEvent::Bookmark(bookmark) = events.next().await.unwrap().unwrap() else {
+        panic!("something else than a bookmark");
+    };
+    assert_eq!(Some(bookmark.metadata.resource_version), busy.resource_version());
+    // Who resumes from it is not too late, and who resumes from what was there before is.
+    server.faults().compact();
+    let next = maps.create(&PostParams::default(), &config_map("later", "1")).await.unwrap();
+    let mut resumed =
+        namespaces.watch(&WatchParams::default(), &busy.resource_version().unwrap()).await.unwrap().boxed();
+    let WatchEvent::Bookmark(bookmark) = resumed.next().await.unwrap().unwrap() else {
+        panic!("something else than a bookmark");
+    };
+    assert_eq!(Some(bookmark.metadata.resource_version), next.resource_version());
+    let mut late = namespaces.watch(&WatchParams::default(), &listed).await.unwrap().boxed();
+    assert!(matches!(late.next().await.unwrap().unwrap(), WatchEvent::Error(status) if status.code == 410));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_that_waits_ends_at_its_deadline_after_a_bookmark() {
     let server = ApiServer::start(Options::default());
     let api: Api<ConfigMap> = Api::default_namespaced(client(&server));

@@ -121,6 +121,42 @@ impl Snapshot {
     }
 }
 
+/// The way back to what a table was.
+#[derive(Debug)]
+pub(crate) struct Past {
+    revision: u64,
+    objects: Objects,
+    /// What happened after `revision`.
+    since: Vec<Arc<Event>>,
+}
+
+/// The present is no way off.
+impl From<Snapshot> for Past {
+    fn from(Snapshot { revision, objects }: Snapshot) -> Self {
+        Self { revision, objects, since: Vec::new() }
+    }
+}
+
+impl Past {
+    /// The revision of the whole store at which this was the table's state.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Goes there. History is undone, not kept twice, so that the cost grows with the number of events since then; it is not
+    /// for those who hold the store.
+    pub(crate) fn snapshot(self) -> Snapshot {
+        let mut objects = self.objects;
+        for event in self.since.iter().rev() {
+            match &event.before {
+                Some(before) => objects.insert(event.key.clone(), Arc::clone(before)),
+                None => objects.remove(&event.key),
+            };
+        }
+        Snapshot { revision: self.revision, objects }
+    }
+}
+
 /// What a commit does to an object.
 #[derive(Debug)]
 pub(crate) enum Change {
@@ -222,24 +258,16 @@ impl<T: Ord + Clone> Store<T> {
         Snapshot { revision: self.revision, objects }
     }
 
-    /// The table as it was at `revision`, which must not be in the future.
-    ///
-    /// The cost grows with the number of events of the table since then: history is undone, not kept twice.
-    pub(crate) fn snapshot_at(&self, table: &T, revision: u64, now: Instant) -> Result<Snapshot, Expired> {
+    /// The table as it was at `revision`, which must not be in the future: what leads there, which is undone elsewhere.
+    pub(crate) fn past(&self, table: &T, revision: u64, now: Instant) -> Result<Past, Expired> {
         if revision < self.oldest(table, now) {
             return Err(Expired);
         }
         let Some(table) = self.table(table) else {
-            return Ok(Snapshot { revision, objects: Objects::new() });
+            return Ok(Past { revision, objects: Objects::new(), since: Vec::new() });
         };
-        let mut objects = table.objects.clone();
-        for event in table.history.after(revision)?.rev() {
-            match &event.before {
-                Some(before) => objects.insert(event.key.clone(), Arc::clone(before)),
-                None => objects.remove(&event.key),
-            };
-        }
-        Ok(Snapshot { revision, objects })
+        let since = table.history.after(revision)?.cloned().collect();
+        Ok(Past { revision, objects: table.objects.clone(), since })
     }
 
     /// The oldest events of the table after `revision`, at most `max` of them. Compaction does not hinder this, so that

@@ -86,10 +86,10 @@ fn a_snapshot_does_not_see_later_commits_and_an_old_one_can_be_taken_later() {
     put(&mut store, "a", 2);
     store.commit(&TABLE, &Key::new("ns", "b"), Some(3), Change::Delete, now()).unwrap();
     assert_eq!(names(&then), "ns/a@2");
-    assert_eq!(names(&store.snapshot_at(&TABLE, 2, now()).unwrap()), "ns/a@2");
-    assert_eq!(names(&store.snapshot_at(&TABLE, 3, now()).unwrap()), "ns/a@2 ns/b@3");
-    assert_eq!(names(&store.snapshot_at(&TABLE, 4, now()).unwrap()), "ns/a@4 ns/b@3");
-    assert_eq!(names(&store.snapshot_at(&TABLE, 5, now()).unwrap()), "ns/a@4");
+    assert_eq!(names(&store.past(&TABLE, 2, now()).unwrap().snapshot()), "ns/a@2");
+    assert_eq!(names(&store.past(&TABLE, 3, now()).unwrap().snapshot()), "ns/a@2 ns/b@3");
+    assert_eq!(names(&store.past(&TABLE, 4, now()).unwrap().snapshot()), "ns/a@4 ns/b@3");
+    assert_eq!(names(&store.past(&TABLE, 5, now()).unwrap().snapshot()), "ns/a@4");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn history_is_bounded_in_number_and_in_bytes() {
     assert_eq!(few.oldest(&TABLE, now()), 8);
     assert_eq!(few.events_after(&TABLE, 7, 10).unwrap_err(), Expired);
     assert_eq!(few.events_after(&TABLE, 8, 10).unwrap().len(), 3);
-    assert_eq!(few.snapshot_at(&TABLE, 7, now()).unwrap_err(), Expired);
+    assert_eq!(few.past(&TABLE, 7, now()).map(drop), Err(Expired));
 
     let mut small = Store::new(HistoryLimits { events: 1000, bytes: 2000, age: AGE });
     small.open(&TABLE);
@@ -125,7 +125,7 @@ fn history_is_bounded_in_age() {
     commit("c", 300);
     assert_eq!(store.oldest(&TABLE, at(300)), 1, "as old as it may be");
     assert_eq!(store.oldest(&TABLE, at(301)), 2, "without any commit");
-    assert_eq!(store.snapshot_at(&TABLE, 1, at(301)).unwrap_err(), Expired);
+    assert_eq!(store.past(&TABLE, 1, at(301)).map(drop), Err(Expired));
     assert_eq!(store.events_after(&TABLE, 1, 10).unwrap().len(), 3, "who has begun goes on");
     assert_eq!(store.oldest(&TABLE, at(10_000)), 4, "nobody who knows all of it is ever too late");
     store.commit(&TABLE, &Key::new("ns", "d"), None, Change::Put(document(1)), at(401)).unwrap();
@@ -233,7 +233,7 @@ proptest! {
         }
         let end = store.snapshot(&TABLE);
         for start in store.oldest(&TABLE, now())..=store.revision() {
-            let mut seen = store.snapshot_at(&TABLE, start, now()).unwrap();
+            let mut seen = store.past(&TABLE, start, now()).unwrap().snapshot();
             let mut cursor = start;
             loop {
                 let events = store.events_after(&TABLE, cursor, 3).unwrap();

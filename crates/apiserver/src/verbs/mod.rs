@@ -32,10 +32,11 @@ use crate::request::accept::Accept;
 use crate::request::body;
 use crate::request::path::ResourcePath;
 use crate::request::query::{FieldValidation, Query, WriteOptions};
-use crate::resource::StorageKey;
+use crate::resource::{Resource, StorageKey};
+use crate::schema::Schema;
 use crate::server::{Server, Warnings};
 use crate::status::ApiError;
-use crate::store::{Key, Snapshot, Store};
+use crate::store::{Key, Past, Store};
 
 /// Times a write starts over because somebody else was faster. Each time, somebody else made progress.
 pub(crate) const RETRIES: usize = 64;
@@ -61,15 +62,15 @@ impl Call {
         Key::new(&self.path.namespace, &self.path.name)
     }
 
-    /// The collection as a read that allows any state sees it: as it is, but for faults.
-    pub(crate) fn any_snapshot(&self, store: &Store<StorageKey>) -> Snapshot {
+    /// The way to the collection as a read that allows any state sees it: as it is, but for faults.
+    pub(crate) fn any_state(&self, store: &Store<StorageKey>) -> Past {
         let storage = self.served.storage();
         let past = self.stale.map(|stale| {
             let now = Instant::now();
             let revision = store.revision().saturating_sub(stale.behind).max(store.oldest(storage, now));
-            store.snapshot_at(storage, revision, now)
+            store.past(storage, revision, now)
         });
-        past.and_then(Result::ok).unwrap_or_else(|| store.snapshot(storage))
+        past.and_then(Result::ok).unwrap_or_else(|| store.snapshot(storage).into())
     }
 
     pub(crate) fn warn(&mut self, text: impl Into<String>) {
@@ -93,6 +94,28 @@ impl Call {
             end -= 1;
         }
         if end == 0 { "unknown".to_owned() } else { name[..end].to_owned() }
+    }
+
+    /// Does something as if the path were one of another builtin kind, which some subresources take.
+    pub(crate) fn as_another<R>(
+        &mut self,
+        api_version: &str,
+        kind: &str,
+        schema: Arc<Schema>,
+        act: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        let own = Arc::clone(&self.served);
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let resource = Resource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+            ..Resource::clone(&own.resource)
+        };
+        self.served = Arc::new(Served::new(Arc::new(resource), schema, None));
+        let done = act(self);
+        self.served = own;
+        done
     }
 
     /// The object in the body of a create or an update, checked against the endpoint, without unknown fields, and with

@@ -139,7 +139,7 @@ fn check_identity(call: &mut Call, new: &Value) -> Result<(), ApiError> {
 }
 
 /// Decodes the patched object as if it had been sent; what is wrong with it is blamed on the patch.
-fn conform(
+pub(super) fn conform(
     call: &mut Call,
     new: &mut Value,
     patch: &Patch,

@@ -19,10 +19,10 @@ pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
         return Err(ApiError::bad_request(why));
     }
     revision(call.query.text("resourceVersion")).map_err(ApiError::internal)?;
-    let stored = call.server.read(|store| match call.stale {
-        None => store.get(call.served.storage(), &call.key()).cloned(),
-        Some(_) => call.any_snapshot(store).get(&call.key()).cloned(),
-    });
+    let stored = match call.stale {
+        None => call.server.read(|store| store.get(call.served.storage(), &call.key()).cloned()),
+        Some(_) => call.server.read(|store| call.any_state(store)).snapshot().get(&call.key()).cloned(),
+    };
     let stored = stored.ok_or_else(|| call.not_found())?;
     reply::stored(call, 200, &stored)
 }
@@ -66,8 +66,9 @@ impl Page {
                 None => call.server.read(|store| store.snapshot(storage)),
                 Some(revision) => call
                     .server
-                    .read(|store| store.snapshot_at(storage, revision.min(store.revision()), now))
-                    .map_err(|_| expired(call, &token.start))?,
+                    .read(|store| store.past(storage, revision.min(store.revision()), now))
+                    .map_err(|_| expired(call, &token.start))?
+                    .snapshot(),
             };
             return Ok(Self { snapshot, start: Some(token.start), limited: true });
         }
@@ -77,13 +78,12 @@ impl Page {
             _ => None,
         };
         let snapshot = match exact {
-            None => call.server.read(|store| call.any_snapshot(store)),
-            Some(revision) => {
-                call.server.read(|store| store.snapshot_at(storage, revision, now)).map_err(|_| {
-                    ApiError::new(410, "Expired", "The resourceVersion for the provided list is too old.")
-                })?
-            }
-        };
+            None => call.server.read(|store| call.any_state(store)),
+            Some(revision) => call.server.read(|store| store.past(storage, revision, now)).map_err(|_| {
+                ApiError::new(410, "Expired", "The resourceVersion for the provided list is too old.")
+            })?,
+        }
+        .snapshot();
         Ok(Self { snapshot, start: None, limited: wanted != Some(0) })
     }
 

@@ -8,11 +8,14 @@ use serde_json::{Value, json};
 use super::reply::{self, Reply};
 use super::update::{self, Changed, Ownership};
 use super::{Call, metadata, patch};
-use crate::go;
+use crate::builtin;
 use crate::request::query::WriteOptions;
-use crate::request::{body, yaml};
+use crate::request::yaml;
 use crate::resource::ScalePaths;
 use crate::status::{ApiError, FieldError};
+
+const API_VERSION: &str = "autoscaling/v1";
+const KIND: &str = "Scale";
 
 /// Answers the scale of an object.
 pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
@@ -25,22 +28,8 @@ pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
 /// Replaces the scale of an object.
 pub(crate) async fn put(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let options = WriteOptions::read(&call.query, "UpdateOptions", false)?;
-    let scale = match body::Format::of(call.content_type.as_deref())? {
-        body::Format::Json => body::json(bytes),
-        body::Format::Yaml => yaml::read(bytes),
-        body::Format::Protobuf => {
-            crate::protobuf::decode(bytes).map(|value| body::Body { value, strict: Vec::new() }).map_err(|e| e.message().to_owned())
-        }
-    }
-    .map_err(|why| {
-        ApiError::bad_request(format!(
-            "the object provided is unrecognized (must be of type Scale): couldn't get version/kind; json parse error: \
-             {why} ({})",
-            body::excerpt(bytes)
-        ))
-    })?
-    .value;
-    update::check_name(call, &scale)?;
+    let mut scale = as_scale(call, |call| call.decode(bytes, options.field_validation))?;
+    check_identity(call, &mut scale)?;
     write(call, &options, |_, _| Ok(scale.clone())).await
 }
 
@@ -53,10 +42,29 @@ pub(crate) async fn patch(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiEr
     }
     let patch = patch::Patch::read(kind, bytes)?;
     write(call, &options, |call, old| {
-        let scale = view_or_zero(call, old)?;
-        patch.apply(&call.served, &scale)
+        let old = view_or_zero(call, old)?;
+        let mut scale = as_scale(call, |call| {
+            let mut scale = patch.apply(&call.served, &old)?;
+            patch::conform(call, &mut scale, &patch, options.field_validation)?;
+            Ok(scale)
+        })?;
+        check_identity(call, &mut scale)?;
+        Ok(scale)
     })
     .await
+}
+
+/// Does something as if the path were one of scales.
+fn as_scale<R>(call: &mut Call, act: impl FnOnce(&mut Call) -> Result<R, ApiError>) -> Result<R, ApiError> {
+    let schema = builtin::schema_of_kind(API_VERSION, KIND);
+    let schema = schema.ok_or_else(|| ApiError::internal("no schema of scales"))?;
+    call.as_another(API_VERSION, KIND, schema, act)
+}
+
+/// The name and the namespace in the body against those in the URL.
+fn check_identity(call: &Call, scale: &mut Value) -> Result<(), ApiError> {
+    update::check_name(call, scale)?;
+    metadata::reconcile_namespace(&call.served, &call.path.namespace, scale)
 }
 
 /// Applies a scale: the replicas of the object belong to the applier from then on.
@@ -121,19 +129,8 @@ async fn write(
     let paths = paths(call)?;
     let changed = update::change(call, options, |call, old| {
         let scale = wanted(call, old)?;
-        let replicas = match scale.get("spec").and_then(|spec| spec.get("replicas")) {
-            None | Some(Value::Null) => json!(0),
-            Some(replicas) if replicas.is_i64() || replicas.is_u64() => replicas.clone(),
-            Some(other) => {
-                let why = format!(
-                    "json: cannot unmarshal {} into Go struct field ScaleSpec.spec.replicas of type int32",
-                    go::json_type(other)
-                );
-                return Err(ApiError::bad_request(format!(
-                    "Scale in version \"v1\" cannot be handled as a Scale: {why}"
-                )));
-            }
-        };
+        // It was decoded, and zero is left out.
+        let replicas = scale["spec"].get("replicas").cloned().unwrap_or_else(|| json!(0));
         if replicas.as_i64().is_some_and(|replicas| replicas < 0) {
             return Err(negative(call, &replicas));
         }

@@ -5,17 +5,14 @@ mod eviction;
 mod review;
 mod token;
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::Call;
 use super::reply::Reply;
 use crate::builtin;
-use crate::registry::Served;
 use crate::request::query::FieldValidation;
-use crate::resource::{Act, Resource};
+use crate::resource::Act;
 use crate::status::ApiError;
 
 /// Does what a POST to the path of this call asks for.
@@ -41,22 +38,10 @@ fn decode(
     versions: &[&str],
     validation: FieldValidation,
 ) -> Result<Value, ApiError> {
-    let own = Arc::clone(&call.served);
     let mut refused = None;
-    for version in versions {
-        let schema = versions.first().and_then(|first| builtin::schema_of_kind(first, kind));
-        let Some(schema) = schema else { break };
-        let (group, version) = version.split_once('/').unwrap_or(("", version));
-        let resource = Resource {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            kind: kind.to_owned(),
-            ..Resource::clone(&own.resource)
-        };
-        call.served = Arc::new(Served::new(Arc::new(resource), schema, None));
-        let decoded = call.decode(bytes, validation);
-        call.served = Arc::clone(&own);
-        match decoded {
+    let schema = versions.first().and_then(|first| builtin::schema_of_kind(first, kind));
+    for (version, schema) in versions.iter().zip(schema.into_iter().cycle()) {
+        match call.as_another(version, kind, schema, |call| call.decode(bytes, validation)) {
             Ok(object) => return Ok(object),
             Err(error) => refused = refused.or(Some(error)),
         }

@@ -82,11 +82,6 @@ impl Watch {
         })
     }
 
-    /// A bookmark, if it tells the client anything new.
-    pub(super) fn due_bookmark(&mut self) -> Option<Bytes> {
-        (self.cursor > self.sent).then(|| self.bookmark_line(false))
-    }
-
     pub(super) fn bookmark_line(&mut self, initial_end: bool) -> Bytes {
         self.sent = self.sent.max(self.cursor);
         let kind = &self.call.served.kind;

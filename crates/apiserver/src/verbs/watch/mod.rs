@@ -63,11 +63,9 @@ pub(crate) fn run(
     let storage = call.served.storage();
     let changes = call.server.changes(storage);
     let start = Instant::now();
-    let (table, snapshot, now, oldest) = call.server.read(|store| {
-        let snapshot = call.any_snapshot(store);
-        let now = snapshot.revision();
-        (store.id(storage), snapshot, now, store.oldest(storage, start))
-    });
+    let (table, state, oldest) =
+        call.server.read(|store| (store.id(storage), call.any_state(store), store.oldest(storage, start)));
+    let now = state.revision();
     let cursor = match wanted {
         Some(wanted) if !initial && wanted != 0 => wanted,
         _ => now,
@@ -105,7 +103,7 @@ pub(crate) fn run(
         holding: None,
         deadline,
         pending: None,
-        initial: initial.then(|| Box::new(Initial { snapshot, next: None })),
+        initial: initial.then(|| Box::new(Initial { snapshot: state.snapshot(), next: None })),
         selection: Box::new(selection),
         server,
         call: Box::new(call),
@@ -226,10 +224,18 @@ impl Stream for Watch {
                 Poll::Pending => {}
             }
             if watch.interrupts.bookmark_is_due() && !is_held {
+                // What the table has to say comes first, and then the bookmark is still due.
+                let latest = watch.changes.latest();
+                match watch.event_chunk(latest) {
+                    Ok(Some(chunk)) => return Poll::Ready(Some(chunk)),
+                    Ok(None) if !watch.ended => {}
+                    Ok(None) | Err(_) => return Poll::Ready(None),
+                }
                 watch.interrupts.set_bookmark(next_bookmark(Instant::now(), watch.deadline));
                 watch.interrupts.poll(context);
-                if let Some(chunk) = watch.due_bookmark() {
-                    return Poll::Ready(Some(chunk));
+                // Others may have moved the revision on: up to it nothing happened here that the client does not know.
+                if watch.cursor > watch.sent {
+                    return Poll::Ready(Some(watch.bookmark_line(false)));
                 }
             }
             if watch.interrupts.is_over() {
