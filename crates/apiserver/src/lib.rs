@@ -121,6 +121,7 @@ mod patch;
 mod path;
 #[cfg_attr(not(feature = "persistence"), path = "no_persistence.rs")]
 mod persistence;
+mod protection;
 mod protobuf;
 mod quantity;
 mod registry;

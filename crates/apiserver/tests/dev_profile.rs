@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{
     Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, PropagationPolicy,
@@ -206,6 +206,68 @@ async fn a_pod_on_a_node_has_its_time_to_end_when_its_owner_or_its_namespace_goe
     pods.delete("p", &DeleteParams::default().grace_period(0)).await.unwrap();
     names(&api).await;
     assert!(namespaces.get_opt("team").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn volumes_and_claims_go_when_they_are_not_in_use() {
+    let (_server, client) = start();
+    let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(client.clone());
+    let volumes: Api<PersistentVolume> = Api::all(client.clone());
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    let claim = |name: &str| {
+        serde_json::from_value(json!({"metadata": {"name": name}, "spec": {
+            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+        }}))
+        .unwrap()
+    };
+    let volume = serde_json::from_value(json!({"metadata": {"name": "v"}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/v"},
+    }}))
+    .unwrap();
+    let pod = serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": {
+        "nodeName": "n", "containers": [{"name": "c", "image": "i"}],
+        "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "used"}}],
+    }}))
+    .unwrap();
+    volumes.create(&PostParams::default(), &volume).await.unwrap();
+    for name in ["used", "free"] {
+        claims.create(&PostParams::default(), &claim(name)).await.unwrap();
+    }
+    pods.create(&PostParams::default(), &pod).await.unwrap();
+    volumes.delete("v", &DeleteParams::default()).await.unwrap();
+    for name in ["used", "free"] {
+        claims.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+    names(&maps).await;
+    assert!(volumes.get_opt("v").await.unwrap().is_none());
+    assert!(claims.get_opt("free").await.unwrap().is_none());
+    assert!(claims.get("used").await.unwrap().metadata.deletion_timestamp.is_some());
+    pods.delete("p", &DeleteParams::default().grace_period(0)).await.unwrap();
+    names(&maps).await;
+    assert!(claims.get_opt("used").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_deleted_in_the_foreground_has_its_time_when_its_dependents_are_gone() {
+    let (_server, client) = start();
+    let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    let pods: Api<Pod> = Api::default_namespaced(client);
+    running_pod(&pods, None).await;
+    let reference = OwnerReference {
+        block_owner_deletion: Some(true),
+        ..pods.get("p").await.unwrap().owner_ref(&()).unwrap()
+    };
+    let mut dependent = ConfigMap::default();
+    dependent.metadata.name = Some("dependent".to_owned());
+    dependent.metadata.owner_references = Some(vec![reference]);
+    create(&maps, &dependent).await;
+    let foreground =
+        DeleteParams { propagation_policy: Some(PropagationPolicy::Foreground), ..DeleteParams::default() };
+    pods.delete("p", &foreground).await.unwrap();
+    assert_eq!(names(&maps).await, "");
+    let pod = pods.get("p").await.unwrap().metadata;
+    assert_eq!((pod.finalizers, pod.deletion_grace_period_seconds), (None, Some(30)));
 }
 
 #[tokio::test(start_paused = true)]

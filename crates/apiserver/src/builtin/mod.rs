@@ -31,6 +31,7 @@ pub(crate) use data::message;
 pub(crate) use data::{has_kind, message_of_kind};
 pub(crate) use kinds::{delete_options, group_rank, schema_of_kind, served};
 pub(crate) use message::{Alternative, Count, Field, Message, Slot, Type};
+pub(crate) use prepare::{CLAIM_PROTECTION, VOLUME_PROTECTION};
 
 use serde_json::Value;
 

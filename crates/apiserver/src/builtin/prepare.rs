@@ -9,6 +9,11 @@ use crate::resource::Resource;
 /// Counts the templates of a DaemonSet, in the place to which Kubernetes moved a field of an older version.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
+/// What keeps volumes that are in use.
+pub(crate) const VOLUME_PROTECTION: &str = "kubernetes.io/pv-protection";
+/// What keeps claims that are in use.
+pub(crate) const CLAIM_PROTECTION: &str = "kubernetes.io/pvc-protection";
+
 /// Prepares a new object.
 pub(super) fn create(resource: &Resource, object: &mut Value) {
     // Nodes tell what they have when they register.
@@ -23,11 +28,11 @@ pub(super) fn create(resource: &Resource, object: &mut Value) {
     match (resource.group.as_str(), resource.kind.as_str()) {
         ("", "Pod") => pod::prepare_create(object),
         ("", "PersistentVolume") => {
-            protect(object, "kubernetes.io/pv-protection");
+            protect(object, VOLUME_PROTECTION);
             let now = object["metadata"]["creationTimestamp"].clone();
             object["status"]["lastPhaseTransitionTime"] = now;
         }
-        ("", "PersistentVolumeClaim") => protect(object, "kubernetes.io/pvc-protection"),
+        ("", "PersistentVolumeClaim") => protect(object, CLAIM_PROTECTION),
         ("batch", "Job") => batch::prepare_job(object),
         ("apps", "DaemonSet") => {
             let generation = template_generation(object).max(1);

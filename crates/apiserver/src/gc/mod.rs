@@ -74,11 +74,18 @@ enum Owner {
 }
 
 /// An object as it is read to be changed.
-struct Read {
+pub(crate) struct Read {
     served: Arc<Served>,
     place: Place,
     revision: u64,
     object: Value,
+}
+
+impl Read {
+    pub(crate) fn new(served: &Arc<Served>, key: &Key, revision: u64, object: Value) -> Self {
+        let place = Place { table: served.storage().clone(), key: key.clone() };
+        Self { served: Arc::clone(served), place, revision, object }
+    }
 }
 
 impl Collector {
@@ -362,12 +369,16 @@ fn drop_references(server: &Server, dependent: &Read, uids: &[String]) -> bool {
     put_tracked(server, dependent, object)
 }
 
-fn remove_finalizer(server: &Server, read: &Read, finalizer: &str) {
+/// Takes a finalizer away as kube-controller-manager does; what nothing else holds is gone then. Somebody else's change
+/// prevails, which is a commit.
+pub(crate) fn remove_finalizer(server: &Server, read: &Read, finalizer: &str) {
     let mut object = read.object.clone();
     let mut rest = metadata::owned_finalizers(&read.object);
     rest.retain(|known| known != finalizer);
     metadata::set_finalizers(&mut object, &rest);
-    if rest.is_empty() && read.served.deletable(&object) {
+    // What still has time to end by itself is not gone.
+    let granted = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
+    if rest.is_empty() && granted == 0 && read.served.deletable(&object) {
         commit(server, read, Change::Delete);
     } else {
         put_tracked(server, read, object);

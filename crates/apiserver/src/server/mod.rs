@@ -58,7 +58,8 @@ pub enum Profile {
     /// namespace stays `Terminating`.
     #[default]
     Envtest,
-    /// With garbage collection, namespace deletion, and a service account `default` in every namespace.
+    /// With garbage collection, namespace deletion, a service account `default` in every namespace, and volumes and their
+    /// claims let go once they are deleted and not in use.
     Dev,
 }
 
@@ -251,6 +252,7 @@ impl ApiServer {
         if options.profile == Profile::Dev {
             controllers.spawn(crate::gc::run(Arc::clone(&server)));
             controllers.spawn(crate::namespaces::run(Arc::clone(&server), options.namespace_grace));
+            controllers.spawn(crate::protection::run(Arc::clone(&server)));
         }
         Self { core: Arc::new(Core { server, _controllers: Mutex::new(controllers) }) }
     }

@@ -1,0 +1,80 @@
+//! Volumes and their claims that are in use stay until they are not (profile [`Dev`](crate::Profile::Dev)).
+//!
+//! A finalizer keeps each of them from its creation on, in every profile. As in kube-controller-manager, it is taken away once a
+//! claim is deleted that no pod on a node mounts, and a volume that is bound to no claim.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::builtin::{CLAIM_PROTECTION, VOLUME_PROTECTION};
+use crate::gc;
+use crate::registry::Served;
+use crate::resource::StorageKey;
+use crate::server::{Server, Subscription};
+use crate::store::Key;
+use crate::verbs::metadata;
+
+/// Lets go what is deleted and not in use. Ends when its task is aborted.
+pub(crate) async fn run(server: Arc<Server>) {
+    let mut commits = server.commits();
+    let tables = ["persistentvolumeclaims", "persistentvolumes", "pods"].map(table);
+    let mut tables = tables.map(|table| server.changes(&table));
+    loop {
+        commits.borrow_and_update();
+        if tables.iter().any(Subscription::has_news) {
+            for table in &mut tables {
+                // Before reading, so that what happens meanwhile is news.
+                table.see(table.latest());
+            }
+            release(&server, "persistentvolumeclaims", CLAIM_PROTECTION, |key, _| !is_mounted(&server, key));
+            release(&server, "persistentvolumes", VOLUME_PROTECTION, |_, volume| {
+                volume["status"]["phase"] != "Bound"
+            });
+        }
+        if commits.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+fn table(plural: &str) -> StorageKey {
+    StorageKey { group: String::new(), plural: plural.to_owned() }
+}
+
+fn served(server: &Server, plural: &str) -> Option<Arc<Served>> {
+    server.registry().get("", "v1", plural).cloned()
+}
+
+/// Takes the finalizer away from what is being deleted and `is_free`.
+fn release(server: &Server, plural: &str, finalizer: &str, is_free: impl Fn(&Key, &Value) -> bool) {
+    let Some(served) = served(server, plural) else { return };
+    let snapshot = server.read(|store| store.snapshot(served.storage()));
+    let leaving = snapshot.range("", None).filter(|(_, stored)| stored.document.is_terminating());
+    for (key, stored) in leaving {
+        let object = served.value(stored);
+        if metadata::finalizers(&object).contains(&finalizer) && is_free(key, &object) {
+            gc::remove_finalizer(server, &gc::Read::new(&served, key, stored.revision, object), finalizer);
+        }
+    }
+}
+
+/// Whether a pod that runs on a node, or may begin to, mounts the claim.
+fn is_mounted(server: &Server, claim: &Key) -> bool {
+    let Some(served) = served(server, "pods") else { return false };
+    let snapshot = server.read(|store| store.snapshot(served.storage()));
+    snapshot.range(claim.namespace(), None).any(|(key, stored)| {
+        let pod = served.value(stored);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let has_ended = ["Succeeded", "Failed"].contains(&text(&pod["status"]["phase"]).as_str());
+        let mounts = |volume: &Value| {
+            // A volume of its own has a claim that is named after both.
+            let own = volume["ephemeral"].is_object()
+                && format!("{}-{}", key.name(), text(&volume["name"])) == claim.name();
+            own || volume["persistentVolumeClaim"]["claimName"] == claim.name()
+        };
+        !text(&pod["spec"]["nodeName"]).is_empty()
+            && !has_ended
+            && pod["spec"]["volumes"].as_array().into_iter().flatten().any(mounts)
+    })
+}
