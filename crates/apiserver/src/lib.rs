@@ -53,13 +53,15 @@
 //!
 //! # Defaults and bounds
 //!
-//! Bodies have at most 3 MiB; a request ends with 504 after 60 s, or sooner if its `timeout` says so; a write starts over at
-//! most 64 times. A history keeps 10,000 events and 32 MiB per resource, and is told from five minutes back
+//! Bodies have at most 3 MiB, and what they have beyond 64 KiB each 128 MiB together, above which they are answered with 429. Of
+//! a query 128 parameters are read. A request ends with 504 after 60 s, or sooner if its `timeout` says so, a write 34 s after
+//! its body came; a write starts over at most 64 times. A history keeps 10,000 events and 32 MiB per resource, and is told from five minutes back
 //! ([`Options::history_age`]); a watch holds at most 64 KiB for its client, and one that falls behind its history ends.
 //! Events are deleted an hour after they were last written ([`Options::event_ttl`]).
 //! A client has 32 s for a handshake of TLS and 120 s for the head of a request over HTTP/1.1; a connection of HTTP/2 carries
 //! up to 1000 requests at once, each with up to 256 KiB of headers, and answers a ping within 20 s. A client that takes
-//! nothing of what is sent to it for 60 s is cut off.
+//! nothing of what is sent to it for 60 s is cut off, and one that has not taken all of an answer after 60 s finds it cut, unless
+//! the answer is a watch.
 //!
 //! # What is served
 //!
@@ -96,7 +98,13 @@
 //!
 //! # What is not here
 //!
-//! Client certificates, admission webhooks and policies, validation rules in CEL, access control. The state is in
+//! Client certificates, admission webhooks and policies, validation rules in CEL, access control. Impersonation: a request with
+//! one of its headers is refused. A definition that changes does so at once: watches of its objects end, and nobody is told that
+//! storage is being initialized. The [clock](faults::Faults::advance_clock) moves the times in objects and what is reckoned from
+//! them, but no timeout, bookmark or history, which follow tokio's. Nothing says of a volume or claim that it is no longer in
+//! use but in profile [`Dev`](Profile::Dev): elsewhere the finalizers that protect them stay until a client takes them away, as
+//! under envtest. Nobody ends a pod on a node: once deleted, it has its time, and is there until a client deletes it with a
+//! grace of 0, as a kubelet does. The state is in
 //! memory and goes with the last handle, unless it is in a [file](ApiServer::open) too. With [`Tokens`] the server
 //! knows its users, who may all do everything. Without, everybody who reaches it is admin, which is why it listens on
 //! loopback addresses only.

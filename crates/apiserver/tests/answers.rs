@@ -86,6 +86,80 @@ async fn what_is_no_value_of_its_type_is_stored_by_no_verb() {
 }
 
 #[tokio::test]
+async fn a_lease_is_written_by_who_saw_its_last_state() {
+    const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let mut service = ApiServer::start(Options::default()).service();
+    let path = format!("{LEASES}/leader");
+    let lease = |holder: &str, version: &Value| {
+        json!({
+            "metadata": {"name": "leader", "resourceVersion": version},
+            "spec": {"holderIdentity": holder, "renewTime": "2026-01-02T03:04:05.678901Z"},
+        })
+    };
+    // A PUT creates it.
+    let (code, _, body) = send(&mut service, "PUT", &path, &[], &lease("a", &Value::Null)).await;
+    let first: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!((code, &first["spec"]["renewTime"]), (201, &json!("2026-01-02T03:04:05.678901Z")));
+    let version = &first["metadata"]["resourceVersion"];
+    let (code, _, body) = send(&mut service, "PUT", &path, &[], &lease("b", &Value::Null)).await;
+    let status: Value = serde_json::from_slice(&body).unwrap();
+    let why = "leases.coordination.k8s.io \"leader\" is invalid: metadata.resourceVersion: Invalid value: 0: must be \
+               specified for an update";
+    assert_eq!((code, status["message"].as_str()), (422, Some(why)));
+    assert_eq!(send(&mut service, "PUT", &path, &[], &lease("a", version)).await.0, 200, "nothing changed");
+    assert_eq!(send(&mut service, "PUT", &path, &[], &lease("b", version)).await.0, 200);
+    let (code, _, body) = send(&mut service, "PUT", &path, &[], &lease("c", version)).await;
+    assert_eq!(
+        (code, serde_json::from_slice::<Value>(&body).unwrap()["reason"].as_str()),
+        (409, Some("Conflict"))
+    );
+    let (_, _, body) = get(&mut service, &path, &[]).await;
+    assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["spec"]["holderIdentity"], "b");
+}
+
+#[tokio::test]
+async fn an_event_is_the_same_in_both_groups() {
+    const CORE: &str = "/api/v1/namespaces/default/events";
+    const GROUP: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
+    let mut service = ApiServer::start(Options::default()).service();
+    let event = json!({
+        "metadata": {"name": "e"}, "eventTime": "2026-01-02T03:04:05.000006Z", "action": "Scaling", "reason": "Scaled",
+        "reportingController": "example.com/scaler", "reportingInstance": "scaler-0", "note": "scaled up", "type": "Normal",
+        "regarding": {"kind": "Pod", "namespace": "default", "name": "p"},
+    });
+    assert_eq!(send(&mut service, "POST", GROUP, &[], &event).await.0, 201);
+    let (_, _, body) = get(&mut service, &format!("{CORE}/e"), &[]).await;
+    let core: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!((&core["apiVersion"], &core["message"]), (&json!("v1"), &json!("scaled up")));
+    assert_eq!(core["involvedObject"], event["regarding"]);
+    assert_eq!(core["reportingComponent"], "example.com/scaler");
+    // What happens again is a series, whichever group says so.
+    let series = json!({"series": {"count": 2, "lastObservedTime": "2026-01-02T03:05:05.000000Z"}});
+    let merge = [("content-type", "application/merge-patch+json")];
+    assert_eq!(send(&mut service, "PATCH", &format!("{CORE}/e"), &merge, &series).await.0, 200);
+    let (_, _, body) = get(&mut service, &format!("{GROUP}/e"), &[]).await;
+    let again: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!((&again["note"], &again["series"]), (&event["note"], &series["series"]));
+    assert_eq!(again["regarding"], event["regarding"]);
+    let (_, _, body) = get(&mut service, &format!("{GROUP}?fieldSelector=regarding.name%3Dp"), &[]).await;
+    assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["items"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn nobody_is_impersonated() {
+    let mut service = ApiServer::start(Options::default()).service();
+    for header in ["impersonate-user", "Impersonate-Group", "impersonate-extra-scopes"] {
+        let (code, _, body) = get(&mut service, MAPS, &[(header, "jane")]).await;
+        let status: Value = serde_json::from_slice(&body).unwrap();
+        let why = format!(
+            "impersonation is not supported: send the request without the header \"{}\"",
+            header.to_lowercase()
+        );
+        assert_eq!((code, status["message"].as_str()), (400, Some(why.as_str())));
+    }
+}
+
+#[tokio::test]
 async fn what_is_no_scale_scales_nothing() {
     const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
     let mut service = ApiServer::start(Options::default()).service();

@@ -2,12 +2,15 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures::Stream;
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::{Duration, sleep};
 
 use super::progress::Progress;
 use crate::faults::ConnectionReset;
@@ -26,6 +29,8 @@ enum Inner {
     Full(Option<Bytes>),
     /// The mutex is never locked: it makes the stream `Sync`, which some transports ask for.
     Stream(Mutex<Pin<Box<dyn Stream<Item = Bytes> + Send>>>),
+    /// A complete body that is to be taken in time.
+    Timed(Timed),
     /// Another body, of which so many bytes are still to be sent before the connection is cut; `None` once it is to be cut.
     Cut(Box<ResponseBody>, Option<u64>),
 }
@@ -44,7 +49,17 @@ impl ResponseBody {
     pub(super) fn as_full(&self) -> Option<&Bytes> {
         match &self.inner {
             Inner::Full(bytes) => bytes.as_ref(),
-            Inner::Stream(_) | Inner::Cut(..) => None,
+            Inner::Stream(_) | Inner::Timed(_) | Inner::Cut(..) => None,
+        }
+    }
+
+    /// Lets go of a large complete body that was not taken within `time`: whoever reads on finds it cut. A client that takes a
+    /// little now and then would hold all of it for as long as it likes.
+    pub(super) fn expire_after(&mut self, time: Duration) {
+        if let Inner::Full(Some(bytes)) = &mut self.inner
+            && bytes.len() > PIECE
+        {
+            self.inner = Inner::Timed(Timed::new(std::mem::take(bytes), time));
         }
     }
 
@@ -71,13 +86,11 @@ impl ResponseBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ConnectionReset>>> {
         match &mut self.inner {
-            Inner::Full(rest) => {
-                let piece = match rest {
-                    Some(bytes) if bytes.len() > PIECE => Some(bytes.split_to(PIECE)),
-                    rest => rest.take(),
-                };
-                Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
-            }
+            Inner::Full(rest) => Poll::Ready(next_piece(rest).map(|piece| Ok(Frame::data(piece)))),
+            Inner::Timed(timed) => match &mut *timed.rest.lock() {
+                Rest::Late => Poll::Ready(Some(Err(ConnectionReset))),
+                Rest::Left(rest) => Poll::Ready(next_piece(rest).map(|piece| Ok(Frame::data(piece)))),
+            },
             Inner::Stream(stream) => stream
                 .get_mut()
                 .as_mut()
@@ -104,11 +117,57 @@ impl ResponseBody {
     }
 }
 
+fn next_piece(rest: &mut Option<Bytes>) -> Option<Bytes> {
+    match rest {
+        Some(bytes) if bytes.len() > PIECE => Some(bytes.split_to(PIECE)),
+        rest => rest.take(),
+    }
+}
+
+/// What is left of a complete body, for a time.
+struct Timed {
+    rest: Arc<Mutex<Rest>>,
+    /// Ends with this.
+    _timer: JoinSet<()>,
+}
+
+enum Rest {
+    Left(Option<Bytes>),
+    Late,
+}
+
+impl Timed {
+    fn new(bytes: Bytes, time: Duration) -> Self {
+        let rest = Arc::new(Mutex::new(Rest::Left(Some(bytes))));
+        let timed = Arc::clone(&rest);
+        let mut timer = JoinSet::new();
+        // The time begins now, not when the task does.
+        let end = sleep(time);
+        timer.spawn(async move {
+            end.await;
+            let mut rest = timed.lock();
+            if matches!(&*rest, Rest::Left(Some(_))) {
+                *rest = Rest::Late;
+            }
+        });
+        Self { rest, _timer: timer }
+    }
+
+    /// Bytes that are still to be taken; `None` once it is too late for that.
+    fn left(&self) -> Option<usize> {
+        match &*self.rest.lock() {
+            Rest::Left(rest) => Some(rest.as_ref().map_or(0, Bytes::len)),
+            Rest::Late => None,
+        }
+    }
+}
+
 impl fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.inner {
             Inner::Full(bytes) => f.debug_tuple("Full").field(&bytes.as_ref().map_or(0, Bytes::len)).finish(),
             Inner::Stream(_) => f.write_str("Stream"),
+            Inner::Timed(timed) => f.debug_tuple("Timed").field(&timed.left()).finish(),
             Inner::Cut(body, left) => f.debug_tuple("Cut").field(body).field(left).finish(),
         }
     }
@@ -132,6 +191,7 @@ impl Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match &self.inner {
             Inner::Full(rest) => rest.is_none(),
+            Inner::Timed(timed) => timed.left() == Some(0),
             Inner::Stream(_) => false,
             Inner::Cut(body, left) => left.is_some() && body.is_end_stream(),
         }
@@ -140,9 +200,57 @@ impl Body for ResponseBody {
     fn size_hint(&self) -> SizeHint {
         match &self.inner {
             Inner::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Inner::Timed(timed) => {
+                timed.left().map_or_else(SizeHint::default, |left| SizeHint::with_exact(left as u64))
+            }
             Inner::Stream(_) => SizeHint::default(),
             // What is promised is more than what is sent: that is the fault.
             Inner::Cut(body, _) => body.size_hint(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+    use tokio::time::advance;
+
+    use super::*;
+
+    const TIME: Duration = Duration::from_secs(60);
+
+    fn large() -> ResponseBody {
+        let mut body = ResponseBody::full(vec![b'x'; 3 * PIECE]);
+        body.expire_after(TIME);
+        body
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_is_not_taken_in_time_is_let_go() {
+        let mut body = large();
+        assert_eq!(body.size_hint().exact(), Some(3 * PIECE as u64));
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap().len(), PIECE);
+        advance(TIME - Duration::from_millis(1)).await;
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap().len(), PIECE);
+        sleep(Duration::from_millis(2)).await;
+        assert!(
+            matches!(&body.inner, Inner::Timed(timed) if timed.left().is_none()),
+            "nothing is held any more"
+        );
+        assert!(!body.is_end_stream());
+        assert!(body.frame().await.unwrap().is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_is_taken_in_time_is_whole() {
+        let mut body = large();
+        let mut read = 0;
+        while let Some(frame) = body.frame().await {
+            read += frame.unwrap().into_data().unwrap().len();
+        }
+        assert_eq!(read, 3 * PIECE);
+        assert!(body.is_end_stream());
+        sleep(TIME * 2).await;
+        assert!(body.is_end_stream(), "it was taken, however long ago");
     }
 }

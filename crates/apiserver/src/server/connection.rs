@@ -29,6 +29,8 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(120);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(32);
 /// How long a client may leave what is sent to it in the buffers of the operating system, or an answer over HTTP/2 unread.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a client may take for all of an answer that is no watch, as kube-apiserver has it.
+const ANSWER_TIME: Duration = Duration::from_secs(60);
 /// Requests under way on one connection of HTTP/2, as a kube-apiserver has it: each watch of an informer is one.
 const STREAMS: u32 = 1000;
 /// Bytes of headers in a request over HTTP/2. Selectors of lists can be long.
@@ -95,8 +97,11 @@ async fn speak<S>(
         let mut service = service.clone();
         async move {
             let mut answered = Service::<Request<Incoming>>::call(&mut service, request).await;
-            if let (Ok(response), Some(progress)) = (&mut answered, Progress::current()) {
-                response.body_mut().report_to(progress);
+            if let Ok(response) = &mut answered {
+                response.body_mut().expire_after(ANSWER_TIME);
+                if let Some(progress) = Progress::current() {
+                    response.body_mut().report_to(progress);
+                }
             }
             answered
         }

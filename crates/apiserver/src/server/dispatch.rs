@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{self, HeaderMap};
 use http::request::Parts;
 use http::{Method, Response};
 use http_body::Body;
-use http_body_util::BodyExt;
 use tokio::time::{Duration, timeout};
 
 use super::body::ResponseBody;
@@ -23,7 +22,6 @@ use crate::authorization::authorize;
 use crate::faults::{self, Faults, FaultyWatch, Stale};
 use crate::registry::{Registry, Served};
 use crate::request::accept::{Accept, Endpoint};
-use crate::request::body;
 use crate::request::path::{ResourcePath, Route};
 use crate::request::query::{Query, revision};
 use crate::request::verb::Verb;
@@ -70,6 +68,11 @@ where
         let accept = text(&head.headers, header::ACCEPT);
         failure(accept.as_deref(), error).into_response()
     };
+    // As the caller, the request would be allowed what the one impersonated may not do.
+    if let Some(header) = head.headers.keys().find(|name| name.as_str().starts_with("impersonate-")) {
+        let why = format!("impersonation is not supported: send the request without the header {header:?}");
+        return refuse(head, &ApiError::bad_request(why));
+    }
     let user = match server.authenticator.authenticate(head, is_remote, || server.clock.now(), &**server) {
         Ok(user) => user,
         Err(error) => return refuse(head, &error),
@@ -136,8 +139,8 @@ where
     B: Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
-    let answer = match read_body(body).await {
-        Ok(body) => faults::answer_api(&Faults::new(Arc::clone(server)), &head.method, path, &body),
+    let answer = match server.intake.read(body).await {
+        Ok(body) => faults::answer_api(&Faults::new(Arc::clone(server)), &head.method, path, &body.bytes),
         Err(error) => Err(error),
     };
     match answer {
@@ -295,12 +298,13 @@ where
         }
         Verb::Watch => Err(ApiError::internal("a watch is not performed like this")),
         _ => {
-            let body = read_body(body).await?;
+            // It keeps its room until the write is done.
+            let body = call.server.intake.read(body).await?;
             if verb == Verb::DeleteCollection {
                 // It begins with a list.
                 wait_for_revision(call, verb).await?;
             }
-            deadline::of_write(write(call, verb, &body)).await
+            deadline::of_write(write(call, verb, &body.bytes)).await
         }
     }
 }
@@ -330,28 +334,6 @@ fn act(call: &Call) -> Option<Act> {
         return resource.act;
     }
     resource.other_subresources.iter().find(|other| other.name == *subresource)?.act
-}
-
-/// Reads a whole body of at most [`body::LIMIT`] bytes.
-async fn read_body<B>(body: B) -> Result<Bytes, ApiError>
-where
-    B: Body<Data = Bytes> + Send,
-    B::Error: std::fmt::Display,
-{
-    let mut body = std::pin::pin!(body);
-    let mut bytes = BytesMut::new();
-    while let Some(frame) = body.as_mut().frame().await {
-        let frame = frame.map_err(|error| {
-            ApiError::bad_request(format!("the body of the request could not be read: {error}"))
-        })?;
-        if let Ok(data) = frame.into_data() {
-            if bytes.len() + data.len() > body::LIMIT {
-                return Err(body::too_large());
-            }
-            bytes.extend_from_slice(&data);
-        }
-    }
-    Ok(bytes.freeze())
 }
 
 /// Reads from a revision of the future wait for it, for a moment.

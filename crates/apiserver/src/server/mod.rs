@@ -10,6 +10,7 @@ mod finish;
 #[cfg_attr(not(feature = "gzip"), path = "no_gzip.rs")]
 mod gzip;
 mod inject;
+mod intake;
 mod kubeconfig;
 mod listener;
 mod openapi;

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::Profile;
 use super::changes::{Changes, Subscription};
+use super::intake::Intake;
 use crate::admission::Admission;
 use crate::authentication::{Authenticator, Found, Objects};
 use crate::clock::Clock;
@@ -59,6 +60,8 @@ pub(crate) struct Server {
     pub(crate) definitions: Mutex<()>,
     /// Where commits are kept, if they are.
     journal: Option<Journal>,
+    /// What reads the bodies of requests.
+    pub(super) intake: Intake,
 }
 
 /// What a server holds when it starts.
@@ -118,6 +121,7 @@ impl Server {
             definitions: Mutex::new(()),
             clock,
             journal,
+            intake: Intake::default(),
         }
     }
 
