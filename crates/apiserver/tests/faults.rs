@@ -243,6 +243,15 @@ async fn a_compaction_expires_what_is_older_and_leaves_open_watches_alone() {
     create(&api, "c").await.unwrap();
     server.faults().compact();
     assert_eq!(code(api.list(&ListParams::default().limit(1).continue_token(&token)).await), 410);
+    // The refusal has a token with which the rest is listed as it is now.
+    let kube::Error::Api(expired) =
+        api.list(&ListParams::default().limit(1).continue_token(&token)).await.unwrap_err()
+    else {
+        panic!("it was refused by the server");
+    };
+    let fresh = expired.metadata.unwrap().continue_.unwrap();
+    let rest = api.list(&ListParams::default().continue_token(&fresh)).await.unwrap();
+    assert_eq!(rest.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), ["b", "c"]);
     let exact = ListParams::default().at(&version).matching(kube::api::VersionMatch::Exact);
     assert_eq!(code(api.list(&exact).await), 410);
     assert_eq!(watch(&api, &version).await.collect::<Vec<_>>().await, ["410"]);

@@ -109,7 +109,7 @@ impl Target {
         }
         let path = format!("{MAPS}/a?dryRun=All");
         self.send("PUT", &path, JSON, JSON, data);
-        self.send("DELETE", &path, JSON, JSON, data);
+        self.delete_with(JSON, data);
     }
 
     /// An object in protobuf, with the prefix that every one has, and without.
@@ -121,8 +121,24 @@ impl Target {
             }
             let path = format!("{MAPS}/a?dryRun=All");
             self.send("PUT", &path, PROTOBUF, PROTOBUF, &data);
-            self.send("DELETE", &path, PROTOBUF, JSON, &data);
+            self.delete_with(PROTOBUF, &data);
         }
+    }
+
+    /// Options of a DELETE. They replace those of a query, a dry run among them, so that the object is one that is not missed.
+    fn delete_with(&mut self, media_type: &str, data: &[u8]) {
+        let path = format!("{MAPS}/spare");
+        self.send("POST", MAPS, JSON, JSON, br#"{"metadata":{"name":"spare"}}"#);
+        self.send("DELETE", &path, media_type, JSON, data);
+        self.remove(&path);
+    }
+
+    /// Whatever it was deleted with, it goes.
+    fn remove(&mut self, path: &str) {
+        self.send("DELETE", path, JSON, JSON, br#"{"gracePeriodSeconds":0}"#);
+        let merge = "application/merge-patch+json";
+        self.send("PATCH", path, merge, JSON, br#"{"metadata":{"finalizers":null}}"#);
+        assert_eq!(self.send("GET", path, "", JSON, b"").code, 404, "{path}");
     }
 
     /// A selector of labels, and of fields.

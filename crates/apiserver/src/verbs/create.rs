@@ -203,3 +203,32 @@ pub(crate) fn put_if_absent(server: &Server, served: &Served, key: &Key, object:
     // A conflict means that it exists, which is as good.
     let _ = server.commit(served.storage(), key, None, change, guard);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn a_name_is_generated_eight_times_and_then_given_up() {
+        const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+        let (server, twin) = (testing::server(), testing::server());
+        // What the server is going to draw: a uid for each object, and then the names of the last one.
+        for _ in 0..=NAME_ATTEMPTS {
+            twin.uid();
+        }
+        for _ in 0..NAME_ATTEMPTS {
+            let taken = format!("x-{}", twin.name_suffix());
+            testing::create(&server, MAPS, &json!({"metadata": {"name": taken}})).unwrap();
+        }
+        let nameless = json!({"metadata": {"generateName": "x-"}});
+        let error = testing::create(&server, MAPS, &nameless).unwrap_err();
+        assert_eq!((error.code(), error.reason(), error.retry_after()), (409, "AlreadyExists", Some(1)));
+        assert_eq!(
+            error.message(),
+            "configmaps \"\" already exists, the server was not able to generate a unique name for the object"
+        );
+        testing::create(&server, MAPS, &nameless).unwrap();
+    }
+}

@@ -33,6 +33,30 @@ async fn apply_creates_then_changes_then_leaves_alone() {
 }
 
 #[tokio::test]
+async fn the_program_is_reached_over_tls_by_users() {
+    for kubectl in Session::all_over_tls().await {
+        kubectl.pipe("apply -f -", include_str!("widgets.yaml")).await;
+        kubectl.run("wait --for=condition=Established crd/widgets.example.com --timeout=10s").await;
+        let mut watch = kubectl.follow("get widgets --watch");
+        let said = [
+            kubectl.pipe("apply --server-side -f -", &widget("round", "green")).await,
+            // A builtin kind goes as protobuf where kubectl does so.
+            kubectl.run("create configmap settings --from-literal=k=v").await,
+            kubectl.run("get configmap settings -o jsonpath={.data.k}").await,
+            kubectl.run("delete widget round").await,
+        ];
+        watch.until("round   green").await;
+        watch.stop().await;
+        expect![[r#"
+            widget.example.com/round serverside-applied
+            configmap/settings created
+            vwidget.example.com "round" deleted
+        "#]]
+        .assert_eq(&said.concat().replace(" from default namespace", ""));
+    }
+}
+
+#[tokio::test]
 async fn get_prints_the_columns_of_the_definition() {
     for kubectl in Session::all_with_widgets().await {
         kubectl.pipe("apply -f -", &widget("round", "green")).await;

@@ -14,12 +14,20 @@ use tokio::time::timeout;
 /// A command that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The server as a program of its own.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_kube-apiserver-embedded");
+
 pub(crate) struct Session {
     kubectl: PathBuf,
     home: TempDir,
-    /// Stops when dropped, and with it every watch.
-    _listener: Listener,
-    _server: ApiServer,
+    _server: Server,
+}
+
+/// Stops when dropped, and with it every watch.
+#[expect(dead_code, reason = "held for what dropping it does")]
+enum Server {
+    InProcess(Listener, ApiServer),
+    Program(Child),
 }
 
 impl Session {
@@ -50,13 +58,38 @@ impl Session {
         sessions
     }
 
+    /// As [`all`](Self::all), with the program as server, TLS and users.
+    pub(crate) async fn all_over_tls() -> Vec<Self> {
+        let mut sessions = Vec::new();
+        for session in Self::all().await {
+            sessions.push(session.over_tls().await);
+        }
+        sessions
+    }
+
     async fn start(kubectl: PathBuf) -> Self {
         let server = ApiServer::start(Options::default().profile(Profile::Dev));
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
         let listener = server.listen(address).await.expect("a free port is to be had");
         let home = tempfile::tempdir().expect("a folder for temporary files is to be had");
         std::fs::write(home.path().join("config"), listener.kubeconfig()).expect("it can be written to");
-        Self { kubectl, home, _listener: listener, _server: server }
+        Self { kubectl, home, _server: Server::InProcess(listener, server) }
+    }
+
+    async fn over_tls(self) -> Self {
+        let users = self.file("users", "secret,jane,u-1,\"system:masters\"\n");
+        let mut program = Command::new(PROGRAM)
+            .args(["--tls", "--profile", "dev", "--token-auth-file", &users, "--kubeconfig-out"])
+            .arg(self.home.path().join("config"))
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the program can be started");
+        let mut lines = BufReader::new(program.stdout.take().expect("standard output is piped")).lines();
+        let first = timeout(PATIENCE, lines.next_line()).await.expect("it is ready soon");
+        let first = first.expect("its output can be read").unwrap_or_default();
+        assert!(first.starts_with("ready https://127.0.0.1:"), "{first}");
+        Self { _server: Server::Program(program), ..self }
     }
 
     /// Writes a file that commands can name by its path.
