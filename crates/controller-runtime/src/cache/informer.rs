@@ -158,8 +158,8 @@ impl<K: Object> Informer<K> {
 
     /// The version up to which everything has been told.
     pub(crate) fn version(&self) -> Option<ResourceVersion> {
-        let synced = self.status.borrow().synced;
-        let number = self.store.read().version().filter(|_| synced)?;
+        let is_complete = self.is_complete();
+        let number = self.store.read().version().filter(|_| is_complete)?;
         Some(number.to_string().as_str().into())
     }
 

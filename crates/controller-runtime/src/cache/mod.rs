@@ -8,7 +8,7 @@
 //! In reading order: [`Cached`] (what is read), [`Caches`] (what is cached), [`Index`] and [`LabelSelector`] (finding
 //! objects). Within: `list_watch` decides what to ask next (pure), `reflector` asks, `feed` shares what is answered,
 //! `informer` holds it as one Rust type (several types of one kind share the text of each object: `arrival`), `store` knows what the watch told and what we wrote since (pure), `registry` says
-//! who shares what.
+//! who shares what, `status` what keeps an informer from the present (pure), and `sync` whether a manager has to wait for that.
 //!
 //! # What is not here
 //!

@@ -260,7 +260,7 @@ impl Namespaces {
         Self { names: Arc::new(watch::Sender::new(names.into_iter().map(Into::into).collect())) }
     }
 
-    /// Adds a namespace.
+    /// Adds a namespace. [`Cached::synced`](super::Cached::synced) waits until its objects are there.
     pub fn add(&self, name: impl Into<Arc<str>>) {
         self.names.send_if_modified(|names| names.insert(name.into()));
     }

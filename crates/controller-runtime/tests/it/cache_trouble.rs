@@ -9,9 +9,16 @@ use std::{
 };
 
 use controller_runtime::{Client, Manager, ObjectKey, cache::Namespaces, manager::Options};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
-use kube::core::PartialObjectMeta;
-use kube_envtest::{Environment, eventually};
+use k8s_openapi::{
+    api::core::v1::{ConfigMap, Namespace, Node},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    CustomResourceExt,
+    api::{Patch, PatchParams},
+    core::PartialObjectMeta,
+};
+use kube_envtest::{Environment, eventually, install_crds};
 use serde_json::json;
 use tokio::{
     sync::Notify,
@@ -80,6 +87,35 @@ async fn a_kind_that_no_definition_makes_is_read_when_it_is_served() {
         let read = timeout(Duration::from_secs(61), widgets.synced()).await;
         assert!(read.is_ok(), "it is served and not asked for: {:?}", widgets.trouble());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_its_definition_gains_later_is_read_as_soon_as_it_does() {
+    let env = Environment::builder().start().await.unwrap();
+    let mut definition = Widget::crd();
+    definition.spec.versions[0].name = "v2".to_owned();
+    install_crds(&env.client(), &[definition.clone()]).await.unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let client = faulty(env.client(), move |_| {
+        counted.fetch_add(1, SeqCst);
+        Fault::Pass
+    });
+    let manager = Manager::new(client, Options::new("test").seed(1).cache_sync_timeout(HOUR));
+    let widgets = manager.cached::<Widget>();
+    let _running = Running::begin(manager);
+    sleep(Duration::from_secs(1000)).await;
+    let all = asked.load(SeqCst);
+    assert!(!widgets.has_synced() && all <= 16, "{all} requests in 1000 s: its definition is watched");
+    let mut version = Widget::crd().spec.versions.remove(0);
+    version.storage = false;
+    definition.spec.versions.push(version);
+    let patch = Patch::Merge(json!({ "spec": { "versions": definition.spec.versions } }));
+    let definitions = kube::Api::<CustomResourceDefinition>::all(env.client());
+    definitions.patch("widgets.example.com", &PatchParams::default(), &patch).await.unwrap();
+    let defined = Instant::now();
+    widgets.synced().await;
+    assert!(defined.elapsed() < Duration::from_secs(1), "{:?}", defined.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,8 +245,10 @@ async fn a_cache_is_not_complete_until_it_knows_a_namespace_that_was_just_added(
     assert!(!widgets.has_synced());
     let _running = Running::start(manager).await;
     assert!(widgets.has_synced());
+    assert!(widgets.resource_version().is_some());
     tenants.add("green");
     assert!(!widgets.has_synced());
+    assert_eq!(widgets.resource_version(), None, "nothing was told of green");
     widgets.synced().await;
     assert_eq!((widgets.has_synced(), widgets.len()), (true, 2));
     tenants.add("blue");
