@@ -4,6 +4,7 @@ use std::{
     sync::Arc,
 };
 
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
@@ -145,6 +146,40 @@ impl Options {
         self
     }
 
+    /// Holds of the objects read as type `K` no more than `P` takes of them, and their metadata, in place of
+    /// [`Options::transform`]: what `P` has no field for is never held.
+    ///
+    /// An object that `P` does not fit is held as it came. `K` has to fit what is left: fields that it requires and `P` has not
+    /// make the object unreadable. A [`View`](super::View) reads what is held as a `P`.
+    ///
+    /// ```
+    /// use controller_runtime::cache;
+    /// use k8s_openapi::api::core::v1::Pod;
+    ///
+    /// #[derive(serde::Deserialize, serde::Serialize)]
+    /// struct Placement {
+    ///     spec: Spec,
+    /// }
+    ///
+    /// #[derive(serde::Deserialize, serde::Serialize)]
+    /// #[serde(rename_all = "camelCase")]
+    /// struct Spec {
+    ///     node_name: Option<String>,
+    /// }
+    ///
+    /// let cache = cache::Options::default().keep_only::<Pod, Placement>();
+    /// ```
+    pub fn keep_only<K: Object, P: DeserializeOwned + Serialize>(self) -> Self {
+        self.transform_kind::<K>(|object| {
+            let part = P::deserialize(&*object).ok().and_then(|part| serde_json::to_value(part).ok());
+            if let (Some(Value::Object(mut part)), Value::Object(whole)) = (part, &mut *object) {
+                let always = ["apiVersion", "kind", "metadata"];
+                part.extend(always.iter().filter_map(|field| whole.remove_entry(*field)));
+                *whole = part;
+            }
+        })
+    }
+
     /// Whether handlers are told again of what is there. Default: never.
     #[doc(alias = "SyncPeriod")]
     pub fn resync(mut self, resync: Resync) -> Self {
@@ -233,6 +268,7 @@ impl Options {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
 
     use super::*;
 
@@ -299,6 +335,28 @@ mod tests {
         assert_eq!(query.parts(), [None, Some(Arc::from("blue")), Some(Arc::from("red"))]);
         assert_eq!(asked(None), " where metadata.namespace!=blue,metadata.namespace!=red");
         assert_eq!(asked(Some("red")), " with a");
+    }
+
+    #[test]
+    fn no_more_is_held_than_a_type_takes() {
+        #[derive(serde::Deserialize, serde::Serialize)]
+        struct Part {
+            data: BTreeMap<String, String>,
+        }
+        let options = Options::default().keep_only::<ConfigMap, Part>();
+        let transform = options.intake_of::<ConfigMap>(&query(&options, &OfCache::default())).transform;
+        let held = |object: Value| {
+            let held = transform
+                .as_ref()
+                .and_then(|change| change.apply(object.to_string().as_bytes(), "a", "configmaps"));
+            serde_json::from_str::<Value>(&held.expect("an object")).expect("JSON")
+        };
+        let metadata = json!({"name": "a", "labels": {"app": "web"}});
+        let whole =
+            json!({"kind": "ConfigMap", "metadata": metadata, "data": {"x": "y"}, "binaryData": {"z": ""}});
+        assert_eq!(held(whole), json!({"kind": "ConfigMap", "metadata": metadata, "data": {"x": "y"}}));
+        let unfit = json!({"metadata": {"name": "a"}, "data": 5, "more": true});
+        assert_eq!(held(unfit.clone()), unfit, "it is held as it came");
     }
 
     #[test]
