@@ -88,7 +88,7 @@ impl Reflector<'_> {
                 if is_new {
                     self.complete(resource_version);
                 } else {
-                    input = self.tell("list", Problem::behind(resource_version));
+                    input = self.tell(Asked::List, Problem::behind(resource_version));
                 }
             }
         }
@@ -105,7 +105,7 @@ impl Reflector<'_> {
     async fn list_page(&self, paged: bool, continue_token: Option<String>) -> Input {
         match self.fetch_page(paged, continue_token).await {
             Ok(input) => input,
-            Err(problem) => self.tell("list", problem),
+            Err(problem) => self.tell(Asked::List, problem),
         }
     }
 
@@ -148,7 +148,7 @@ impl Reflector<'_> {
         let mut progressed = false;
         match self.follow(machine, from, lasts, &mut progressed).await {
             Ok(()) => Input::WatchEnded { progressed: progressed || started.elapsed() > VERY_SHORT },
-            Err(problem) => self.tell(if from.is_some() { "watch" } else { "list" }, problem),
+            Err(problem) => self.tell(if from.is_some() { Asked::Watch } else { Asked::Stream }, problem),
         }
     }
 
@@ -303,14 +303,20 @@ impl Reflector<'_> {
         Ok(())
     }
 
-    /// Tells people and stores what went wrong.
-    fn tell(&self, verb: &str, problem: Problem) -> Input {
+    /// Tells people and stores what went wrong. A version that a watch is too old for, and a server that does not stream, are
+    /// no trouble.
+    fn tell(&self, asked: Asked, problem: Problem) -> Input {
         let Problem { failure, message, forbidden } = problem;
         let resource = self.feed.query.label();
         let place = self.part.as_ref().map_or_else(String::new, |name| format!(" in namespace {name}"));
-        match failure {
-            Failure::Expired => tracing::debug!(resource, "{verb}{place}: {message}; beginning anew"),
-            Failure::Unsupported => tracing::info!(resource, "{verb}{place}: {message}; listing instead"),
+        let verb = if asked == Asked::Watch { "watch" } else { "list" };
+        match (failure, asked) {
+            (Failure::Expired, Asked::Watch) => {
+                tracing::debug!(resource, "{verb}{place}: {message}; beginning anew")
+            }
+            (Failure::Unsupported, Asked::Stream) => {
+                tracing::info!(resource, "{verb}{place}: {message}; listing instead")
+            }
             _ => {
                 match &forbidden {
                     Some(rule) => tracing::error!(resource, "{verb}{place} is forbidden: {rule}"),
@@ -377,6 +383,16 @@ impl Reflector<'_> {
         };
         Problem { failure, message, forbidden }
     }
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    List,
+    /// A watch that begins with the present.
+    Stream,
+    /// A watch from a version.
+    Watch,
 }
 
 /// Why a list or watch failed, for the machine and for a person.

@@ -323,6 +323,23 @@ async fn an_api_server_that_is_behind_is_named_as_what_keeps_a_start_from_its_en
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn whatever_a_list_is_refused_for_is_named_as_what_keeps_a_start_from_its_end() {
+    let env = environment().await;
+    // A field that nothing is selected by; a version that is too old although none was asked for.
+    for (code, reason) in [(400, "BadRequest"), (410, "Expired")] {
+        let client = faulty(env.client(), move |seen| match seen.is_about("widgets") {
+            true => Fault::Refuse(code, reason),
+            false => Fault::Pass,
+        });
+        let options = Options::new("test").seed(1).cache_sync_timeout(Duration::from_secs(60));
+        let manager = Manager::new(client, options);
+        let _widgets = manager.cache().of::<Widget>().fields("spec.size=1").build().unwrap();
+        let error = Running::begin(manager).end().await.expect_err("it is refused").to_string();
+        assert!(error.contains(&format!("a fault of the test ({code})")), "{error}");
+    }
+}
+
 /// A chunk of a watch is read without a pause, by a thread of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_comes_back_of_a_namespace_that_was_removed_while_its_objects_arrived() {
