@@ -312,10 +312,10 @@ impl Reflector<'_> {
         let verb = if asked == Asked::Watch { "watch" } else { "list" };
         match (failure, asked) {
             (Failure::Expired, Asked::Watch) => {
-                tracing::debug!(resource, "{verb}{place}: {message}; beginning anew")
+                tracing::debug!(resource, "{verb}{place}: {message}; beginning anew");
             }
             (Failure::Unsupported, Asked::Stream) => {
-                tracing::info!(resource, "{verb}{place}: {message}; listing instead")
+                tracing::info!(resource, "{verb}{place}: {message}; listing instead");
             }
             _ => {
                 match &forbidden {
