@@ -93,6 +93,7 @@ mod enqueue;
 mod event;
 pub mod handler;
 pub mod health;
+mod host;
 mod http_server;
 mod json_path;
 pub mod leader_election;

@@ -16,7 +16,7 @@ use super::{
     lease::{Lock, record},
     permit::Issuer,
 };
-use crate::{clock::Clock, metrics::ElectionMetrics, recorder::Recorder};
+use crate::{clock::Clock, host::hostname, metrics::ElectionMetrics, recorder::Recorder};
 
 /// Where a candidate is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -266,8 +266,5 @@ async fn until(wake: Option<Instant>) {
 
 /// `hostname_uuid`, as controller-runtime names candidates.
 fn default_identity(rng: &mut fastrand::Rng) -> String {
-    let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
-    let host = host.or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok());
-    let host = host.map_or_else(|| "unknown".to_owned(), |name| name.trim().to_owned());
-    format!("{host}_{}", uuid::Builder::from_random_bytes(rng.u128(..).to_be_bytes()).into_uuid())
+    format!("{}_{}", hostname(), uuid::Builder::from_random_bytes(rng.u128(..).to_be_bytes()).into_uuid())
 }

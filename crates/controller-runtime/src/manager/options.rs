@@ -47,7 +47,7 @@ pub enum Shutdown {
 }
 
 impl Options {
-    /// Options of an operator named `name`: the field manager of its writes and the reporter of its events.
+    /// Options of an operator named `name`: the field manager of its writes.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self {
             name: name.into(),

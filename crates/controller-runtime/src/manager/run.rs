@@ -66,7 +66,7 @@ impl Manager {
         let mut rng = self.shared.options.rng();
         let clock = Clock::start();
         let kube = self.shared.client.kube().clone();
-        let (recorder, publisher) = Recorder::new(kube, &self.shared.options.name, rng.fork(), clock);
+        let (recorder, publisher) = Recorder::new(kube, rng.fork(), clock);
         let (mut publishing, last_events) = (JoinSet::new(), CancellationToken::new());
         publishing.spawn(publisher.run(last_events.clone()).in_current_span());
 

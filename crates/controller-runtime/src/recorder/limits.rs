@@ -21,11 +21,11 @@ pub(super) fn cut(mut text: String, limit: usize) -> String {
     text
 }
 
-/// Which process reports: the manager's name and what distinguishes it from others of that name, which stays whole.
-pub(super) fn instance(manager: &str, suffix: u32) -> String {
-    let suffix = format!("-{suffix:08x}");
-    let name = cut(manager.to_owned(), INSTANCE - suffix.len());
-    name + &suffix
+/// Which process reports: the controller and the host that it runs on, which tells it from others and is cut last.
+pub(super) fn instance(controller: &str, host: &str) -> String {
+    let host = cut(host.to_owned(), INSTANCE / 2);
+    let controller = cut(controller.to_owned(), INSTANCE - host.len() - 1);
+    format!("{controller}-{host}")
 }
 
 /// Which controller reports: a name that ends in a letter or digit.
@@ -70,9 +70,10 @@ mod tests {
 
     #[test]
     fn an_instance_keeps_what_distinguishes_it() {
-        assert_eq!(instance("guestbook", 0xab), "guestbook-000000ab");
-        let long = instance(&"m".repeat(200), 0xab);
-        assert_eq!((long.len(), long.ends_with("mm-000000ab")), (128, true), "{long}");
+        assert_eq!(instance("guestbook", "web-0"), "guestbook-web-0");
+        let long = instance(&"c".repeat(200), "web-0");
+        assert_eq!((long.len(), long.ends_with("cc-web-0")), (128, true), "{long}");
+        assert_eq!(instance("guestbook", &"h".repeat(200)), format!("guestbook-{}", "h".repeat(64)));
     }
 
     #[test]

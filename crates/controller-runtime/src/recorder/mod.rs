@@ -1,11 +1,13 @@
 //! Kubernetes Events: what a controller did and why, for `kubectl describe` and `kubectl events`.
 //!
 //! Recording never waits: events go through a bounded queue to a task of the manager, which writes them. When the API
-//! server is slower than the events come, the newest are dropped and counted in the log, and no reconcile notices.
+//! server is slower than the events come, the newest are dropped and counted in the log, and no reconcile notices. One that
+//! could not be written is tried again for two minutes, unless the API server refuses it.
 
 mod limits;
 mod publisher;
 mod report;
+mod retries;
 mod series;
 
 use std::sync::{
@@ -46,18 +48,11 @@ struct Record {
 }
 
 impl Recorder {
-    /// A recorder, and the task that writes what it and its clones record. The reporting instance is named after
-    /// `manager`.
-    pub(crate) fn new(
-        client: kube::Client,
-        manager: &str,
-        mut rng: fastrand::Rng,
-        clock: Clock,
-    ) -> (Self, Publisher) {
+    /// A recorder, and the task that writes what it and its clones record.
+    pub(crate) fn new(client: kube::Client, rng: fastrand::Rng, clock: Clock) -> (Self, Publisher) {
         let (queue, records) = mpsc::channel(CAPACITY);
         let recorder = Self { controller: Arc::from(""), queue, dropped: Arc::default() };
-        let instance = limits::instance(manager, rng.u32(..));
-        (recorder, Publisher::new(client, instance, records, rng, clock))
+        (recorder, Publisher::new(client, records, rng, clock))
     }
 
     /// The same recorder in the name of a controller.

@@ -1,4 +1,4 @@
-use std::future::Future;
+use std::future::{Future, pending};
 
 use k8s_openapi::{
     api::{
@@ -14,21 +14,24 @@ use kube::{
 use serde_json::json;
 use tokio::{
     sync::mpsc,
-    time::{Duration, Instant, timeout},
+    time::{Duration, Instant, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Record, limits,
+    retries::{Attempt, Retries},
     series::{Publish, Series},
 };
-use crate::{client::describe, clock::Clock};
+use crate::{client::describe, clock::Clock, host::hostname};
 
 /// Writes what recorders recorded.
 pub(crate) struct Publisher {
     client: kube::Client,
-    instance: String,
+    host: String,
     records: mpsc::Receiver<Record>,
+    series: Series,
+    retries: Retries,
     rng: fastrand::Rng,
     clock: Clock,
 }
@@ -36,49 +39,87 @@ pub(crate) struct Publisher {
 impl Publisher {
     pub(super) fn new(
         client: kube::Client,
-        instance: String,
         records: mpsc::Receiver<Record>,
         rng: fastrand::Rng,
         clock: Clock,
     ) -> Self {
-        Self { client, instance, records, rng, clock }
+        let (series, retries) = (Series::default(), Retries::default());
+        Self { client, host: hostname(), records, series, retries, rng, clock }
     }
 
-    /// Writes until it is told which events are the last: those recorded before `last` is cancelled.
+    /// Writes until it is told which events are the last: those recorded before `last` is cancelled. What waits to be tried
+    /// again is then tried for the last time.
     ///
     /// Dropping the future loses the events that wait.
     pub(crate) async fn run(mut self, last: CancellationToken) {
-        let mut series = Series::default();
         loop {
-            let record = tokio::select! {
+            let due = self.retries.due();
+            tokio::select! {
                 biased;
-                () = last.cancelled(), if !self.records.is_closed() => {
-                    self.records.close();
-                    continue;
-                }
-                record = self.records.recv() => record,
-            };
-            let Some(record) = record else { return };
-            self.publish(&mut series, &record).await;
+                () = last.cancelled(), if !self.records.is_closed() => self.records.close(),
+                // In the order in which they were recorded, as far as it goes.
+                () = at(due) => if let Some(attempt) = self.retries.pop() {
+                    self.attempt(attempt).await;
+                },
+                record = self.records.recv() => match record {
+                    Some(record) => self.publish(record).await,
+                    None => break,
+                },
+            }
+        }
+        while let Some(attempt) = self.retries.pop() {
+            if let Err(error) = self.write(&attempt).await {
+                self.lose(&attempt, &error);
+            }
         }
     }
 
-    async fn publish(&mut self, series: &mut Series, record: &Record) {
+    async fn publish(&mut self, record: Record) {
         let suffix = self.rng.u64(..);
-        let written = match series.observe(record, Instant::now(), suffix) {
-            Publish::Create { name } => self.create(record, &name, 1).await,
-            Publish::Repeat { name, count } => match self.repeat(record, &name, count).await {
-                // Events live for an hour or so: the series outlived the one it began with.
-                Err(kube::Error::Api(status)) if status.code == 404 => {
-                    self.create(record, &name, count).await
-                }
-                result => result,
-            },
+        let (name, count, is_new) = match self.series.observe(&record, Instant::now(), suffix) {
+            Publish::Create { name } => (name, 1, true),
+            // What waits tells the count when it is written.
+            Publish::Repeat { name, .. } if self.retries.contains(&name) => return,
+            Publish::Repeat { name, count } => (name, count, false),
             Publish::Later => return,
         };
-        if let Err(error) = written {
-            tracing::warn!("event not written: {}", describe(&error));
-            series.forget(record);
+        self.attempt(Attempt { name, record, is_new, count, failures: 0 }).await;
+    }
+
+    async fn attempt(&mut self, attempt: Attempt) {
+        let Err(error) = self.write(&attempt).await else { return };
+        if is_final(&error) {
+            return self.lose(&attempt, &error);
+        }
+        let chance = self.rng.f64();
+        if let Some(attempt) = self.retries.put(attempt, Instant::now(), chance) {
+            self.lose(&attempt, &error);
+        }
+    }
+
+    fn lose(&mut self, attempt: &Attempt, error: &kube::Error) {
+        let (event, failures) = (&attempt.name, attempt.failures);
+        tracing::warn!(event, failures, "event not written: {}", describe(error));
+        self.series.forget(&attempt.record);
+    }
+
+    async fn write(&self, attempt: &Attempt) -> Result<(), kube::Error> {
+        let Attempt { name, record, .. } = attempt;
+        // More may have come meanwhile.
+        let count = self.series.count(record).unwrap_or(attempt.count);
+        let written = if attempt.is_new {
+            self.create(record, name, count).await
+        } else {
+            self.repeat(record, name, count).await
+        };
+        match written {
+            // Events live for an hour or so: the series outlived the one it began with.
+            Err(kube::Error::Api(status)) if status.code == 404 && !attempt.is_new => {
+                self.create(record, name, count).await
+            }
+            // It was written although nobody said so.
+            Err(kube::Error::Api(status)) if status.is_already_exists() && attempt.is_new => Ok(()),
+            written => written,
         }
     }
 
@@ -90,7 +131,7 @@ impl Publisher {
         event.metadata.namespace = Some(namespace.to_owned());
         event.event_time = Some(now.clone());
         event.reporting_controller = Some(limits::controller(&record.controller));
-        event.reporting_instance = Some(self.instance.clone());
+        event.reporting_instance = Some(limits::instance(&record.controller, &self.host));
         let report = &record.report;
         event.type_ = Some(format!("{:?}", report.kind));
         event.reason = Some(report.reason.clone());
@@ -114,6 +155,23 @@ impl Publisher {
 
     fn events(&self, namespace: &str) -> Api<Event> {
         Api::namespaced(self.client.clone(), namespace)
+    }
+}
+
+/// Whether another attempt would come to the same end. What client-go's own client tries again, a server that is busy or
+/// fails, is none.
+fn is_final(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => status.code < 500 && status.code != 429,
+        kube::Error::Service(_) | kube::Error::HyperError(_) => false,
+        _ => true,
+    }
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => pending().await,
     }
 }
 

@@ -72,6 +72,11 @@ impl Series {
         Publish::Create { name }
     }
 
+    /// How often this event was seen.
+    pub(super) fn count(&self, record: &Record) -> Option<u32> {
+        self.known.get(&Identity::of(record)).map(|known| known.count)
+    }
+
     /// Starts over with this event: it could not be written.
     pub(super) fn forget(&mut self, record: &Record) {
         self.known.remove(&Identity::of(record));

@@ -1,5 +1,8 @@
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
     time::Duration,
 };
 
@@ -16,11 +19,12 @@ use kube::{
     core::{DynamicObject, ObjectMeta},
 };
 
-use tokio::time::Instant;
+use kube_envtest::Environment;
+use tokio::time::{Instant, sleep};
 
 use crate::{
     faults::{Fault, faulty},
-    support::{Running, Widget, environment, run, widget},
+    support::{Running, Widget, environment, run, settle, widget},
 };
 
 /// Records the same event at each of four attempts, and another at the last.
@@ -46,7 +50,7 @@ async fn events_are_written_and_repetitions_are_counted() {
     let env = environment().await;
     let running = run(&env, Complains).await;
     Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    sleep(Duration::from_secs(1)).await;
     running.stop().await.unwrap();
 
     let events: Api<Event> = Api::namespaced(env.client(), "default");
@@ -62,13 +66,16 @@ async fn events_are_written_and_repetitions_are_counted() {
                 event.reason.unwrap(),
                 event.note.unwrap(),
                 count,
-                event.reporting_controller.unwrap(),
+                event.reporting_controller.unwrap() + " of " + &event.reporting_instance.unwrap(),
             )
         })
         .collect();
     found.sort();
+    let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+    let host = host.unwrap_or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap());
+    let reporter = format!("widget of widget-{}", host.trim());
     let row = |kind: &str, reason: &str, note: &str, count| {
-        (kind.to_owned(), reason.to_owned(), note.to_owned(), count, "widget".to_owned())
+        (kind.to_owned(), reason.to_owned(), note.to_owned(), count, reporter.clone())
     };
     assert_eq!(found, [row("Normal", "Mended", "it works", 1), row("Warning", "Broken", "attempt 0", 4)]);
 }
@@ -88,33 +95,114 @@ impl Reconciler for Reports {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_event_that_could_not_be_written_is_made_up_for_and_a_kept_recorder_delays_no_stop() {
-    let env = environment().await;
-    Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
-    let mut posts = 0;
-    let client = faulty(env.client(), move |seen| {
-        posts += usize::from(seen.method == http::Method::POST);
-        match posts {
-            1 => Fault::Refuse(500, "InternalError"),
-            _ => Fault::Pass,
+/// What becomes of requests to write an event, given how many came before.
+fn with_event_faults(
+    env: &Environment,
+    mut fault: impl FnMut(usize) -> Fault + Send + 'static,
+) -> kube::Client {
+    let mut writes = 0;
+    faulty(env.client(), move |seen| {
+        if seen.method == http::Method::GET || !seen.is_about("/events") {
+            return Fault::Pass;
         }
-    });
+        writes += 1;
+        fault(writes - 1)
+    })
+}
+
+/// A manager that reports an event each minute, for as long as it is run.
+async fn reporting(env: &Environment, client: kube::Client) -> (Running, Arc<Mutex<Option<Recorder>>>) {
+    Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
     let manager = Manager::new(client, Options::new("test").seed(1));
     let kept = Arc::default();
     Builder::managed_by(&manager).for_kind::<Widget>().complete(Reports(Arc::clone(&kept))).unwrap();
-    let running = Running::start(manager).await;
-    tokio::time::sleep(Duration::from_secs(5 * 60)).await;
+    (Running::start(manager).await, kept)
+}
 
+async fn counts(env: &Environment) -> Vec<i32> {
     let events: Api<Event> = Api::namespaced(env.client(), "default");
     let found = events.list(&ListParams::default()).await.unwrap().items;
-    let counts: Vec<_> =
-        found.iter().map(|event| event.series.as_ref().map_or(1, |series| series.count)).collect();
-    assert_eq!(counts, [5], "six were recorded, and the first was lost");
+    found.iter().map(|event| event.series.as_ref().map_or(1, |series| series.count)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_could_not_be_written_is_tried_again_and_a_kept_recorder_delays_no_stop() {
+    let env = environment().await;
+    let client = with_event_faults(&env, |before| match before {
+        0 => Fault::Refuse(500, "InternalError"),
+        1 => Fault::Hang,
+        _ => Fault::Pass,
+    });
+    let (running, kept) = reporting(&env, client).await;
+    sleep(Duration::from_secs(5 * 60)).await;
+    assert_eq!(counts(&env).await, [6]);
     let stopping = Instant::now();
     running.stop().await.unwrap();
     assert_eq!(stopping.elapsed(), Duration::ZERO);
     assert!(kept.lock().unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_again_while_an_event_waits_is_counted_by_the_next_attempt() {
+    let env = environment().await;
+    let down = Arc::new(AtomicBool::new(true));
+    let is_down = Arc::clone(&down);
+    let writes = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&writes);
+    let client = with_event_faults(&env, move |_| {
+        count.fetch_add(1, SeqCst);
+        if is_down.load(SeqCst) { Fault::Refuse(503, "ServiceUnavailable") } else { Fault::Pass }
+    });
+    let (_running, _) = reporting(&env, client).await;
+    sleep(Duration::from_secs(90)).await;
+    assert_eq!(counts(&env).await, [0; 0]);
+    assert!(writes.load(SeqCst) <= 10, "one event is tried, however often it came: {writes:?}");
+    down.store(false, SeqCst);
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(counts(&env).await, [2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_is_given_up_after_twelve_attempts_and_at_once_when_it_is_refused() {
+    for (code, reason, expected) in [(503, "ServiceUnavailable", 12), (403, "Forbidden", 1)] {
+        let env = environment().await;
+        let writes = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&writes);
+        let client = with_event_faults(&env, move |_| {
+            count.fetch_add(1, SeqCst);
+            Fault::Refuse(code, reason)
+        });
+        let manager = Manager::new(client, Options::new("test").seed(1));
+        manager.add(TellsOnce).unwrap();
+        let _running = Running::start(manager).await;
+        sleep(Duration::from_secs(600)).await;
+        assert_eq!(writes.load(SeqCst), expected, "{reason}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_waits_is_tried_once_more_at_the_stop() {
+    let env = environment().await;
+    let client = with_event_faults(&env, |before| match before {
+        0 => Fault::Refuse(503, "ServiceUnavailable"),
+        _ => Fault::Pass,
+    });
+    let manager = Manager::new(client, Options::new("test").seed(1));
+    manager.add(TellsOnce).unwrap();
+    let running = Running::start(manager).await;
+    settle().await;
+    running.stop().await.unwrap();
+    assert_eq!(counts(&env).await, [1]);
+}
+
+/// Records one event.
+struct TellsOnce;
+
+impl Runnable for TellsOnce {
+    async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
+        cx.recorder("test").normal(&widget("a", 1), "Fine", "Look", "nothing new");
+        Ok(())
+    }
 }
 
 /// Records what an API server would refuse, if it came in full.
@@ -163,7 +251,9 @@ async fn events_are_about_kinds_known_at_run_time_and_cut_to_what_is_accepted() 
     assert_eq!(full.metadata.annotations.as_ref().unwrap()["example.com/run"], "17");
     let lengths =
         [&full.reason, &full.action, &full.note, &full.reporting_instance, &full.reporting_controller];
-    assert_eq!(lengths.map(|text| text.as_ref().unwrap().len()), [128, 128, 1024, 128, 63]);
+    let lengths = lengths.map(|text| text.as_ref().unwrap().len());
+    assert_eq!((lengths[0], lengths[1], lengths[2], lengths[4]), (128, 128, 1024, 63));
+    assert!((80..=128).contains(&lengths[3]), "{lengths:?}");
     assert_eq!((&bare.related, &bare.metadata.annotations), (&None, &None));
     assert_eq!(bare.series, None, "it differs in the related object");
 }

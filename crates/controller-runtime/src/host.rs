@@ -1,0 +1,8 @@
+//! The name of the host that this process runs on: in a cluster that of its pod.
+
+/// The host's name; `unknown` if it cannot be told.
+pub(crate) fn hostname() -> String {
+    let name = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+    let name = name.or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok());
+    name.map_or_else(|| "unknown".to_owned(), |name| name.trim().to_owned())
+}

@@ -1,0 +1,116 @@
+//! Events that could not be written, and when each is tried again. Pure: time and chance are arguments.
+
+use std::collections::BTreeMap;
+
+use tokio::time::{Duration, Instant};
+
+use super::Record;
+
+/// How often it is tried to write an event, as in client-go.
+const TRIES: u32 = 12;
+
+/// How long after a failure, as in client-go. The first time it is less, at random: processes that lost the API server at
+/// the same time do not come back to it at the same time.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// How many may wait.
+const CAPACITY: usize = 1000;
+
+/// The events that wait, by name: each once.
+#[derive(Debug, Default)]
+pub(super) struct Retries {
+    waiting: BTreeMap<String, (Instant, Attempt)>,
+}
+
+/// An event to be written.
+#[derive(Debug, PartialEq)]
+pub(super) struct Attempt {
+    pub(super) name: String,
+    pub(super) record: Record,
+    /// Whether it is not written yet, as far as is known.
+    pub(super) is_new: bool,
+    /// How often it had been seen.
+    pub(super) count: u32,
+    /// How often it could not be written.
+    pub(super) failures: u32,
+}
+
+impl Retries {
+    /// Takes an attempt that failed. Gives it back after the last one, or if too many wait already.
+    #[must_use = "what is given back is lost"]
+    pub(super) fn put(&mut self, mut attempt: Attempt, now: Instant, chance: f64) -> Option<Attempt> {
+        attempt.failures += 1;
+        if attempt.failures >= TRIES || self.waiting.len() >= CAPACITY {
+            return Some(attempt);
+        }
+        let pause = if attempt.failures == 1 { PAUSE.mul_f64(chance) } else { PAUSE };
+        self.waiting.insert(attempt.name.clone(), (now + pause, attempt));
+        None
+    }
+
+    /// Whether an event of this name waits.
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.waiting.contains_key(name)
+    }
+
+    /// When the first one is to be tried again.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.waiting.values().map(|(due, _)| *due).min()
+    }
+
+    /// Takes the first one away, due or not.
+    pub(super) fn pop(&mut self) -> Option<Attempt> {
+        let (name, _) = self.waiting.iter().min_by_key(|(_, (due, _))| *due)?;
+        let name = name.clone();
+        self.waiting.remove(&name).map(|(_, attempt)| attempt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use k8s_openapi::api::core::v1::ObjectReference;
+
+    use super::*;
+    use crate::recorder::Report;
+
+    fn attempt(name: &str) -> Attempt {
+        let report = Report::normal("Fine", "Look", "nothing new");
+        let record = Record { controller: Arc::from("c"), regarding: ObjectReference::default(), report };
+        Attempt { name: name.to_owned(), record, is_new: true, count: 1, failures: 0 }
+    }
+
+    #[test]
+    fn an_event_is_tried_twelve_times_ten_seconds_apart_but_for_the_first_pause() {
+        let (mut retries, mut now, mut attempt) = (Retries::default(), Instant::now(), attempt("a"));
+        let mut pauses = Vec::new();
+        while retries.put(attempt, now, 0.5).is_none() {
+            let due = retries.due().expect("it waits");
+            pauses.push((due - now).as_secs());
+            now = due;
+            attempt = retries.pop().expect("it waits");
+        }
+        assert_eq!(pauses, [5, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10]);
+        assert_eq!((retries.due(), retries.contains("a")), (None, false));
+    }
+
+    #[test]
+    fn the_one_that_is_due_first_comes_first() {
+        let (mut retries, now) = (Retries::default(), Instant::now());
+        for (name, chance) in [("a", 0.9), ("b", 0.1), ("c", 0.5)] {
+            assert_eq!(retries.put(attempt(name), now, chance), None);
+        }
+        let order: Vec<_> = std::iter::from_fn(|| retries.pop()).map(|attempt| attempt.name).collect();
+        assert_eq!(order, ["b", "c", "a"]);
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let (mut retries, now) = (Retries::default(), Instant::now());
+        for i in 0..CAPACITY {
+            assert_eq!(retries.put(attempt(&i.to_string()), now, 0.5), None);
+        }
+        assert!(retries.put(attempt("one more"), now, 0.5).is_some());
+    }
+}
