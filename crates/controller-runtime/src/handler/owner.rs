@@ -11,8 +11,11 @@ use kube::core::DynamicObject;
 /// Requests the owner of kind `O`: what a controller does with events of objects it makes.
 ///
 /// An update requests the owners named before and after it, so that an object that changes hands is noticed by both.
-/// Owners are matched by API group and kind, whatever the version. Which object of that name it is does not matter: one
-/// made anew has to look after what is left of the one before.
+/// Owners are matched by API group and kind, whatever the version.
+///
+/// The owner's uid is not compared, as in Go: a request is a name, and one made anew under it has to notice what is left of
+/// the one before, to see a name become free, say. What it owns is a question for the reconciler, which knows both:
+/// [`is_controlled_by`](crate::is_controlled_by) compares uids. At worst a reconcile has nothing to do.
 #[doc(alias = "EnqueueRequestForOwner")]
 #[derive(Debug, Clone)]
 pub struct ForOwner<O: Object> {

@@ -2,7 +2,7 @@ use std::{num::NonZeroUsize, time::Duration};
 
 use controller_runtime::{
     Action, Builder, Client, Context, Kind, MapFn, ObjectKey, Reconciler, controller::Options,
-    predicate::GenerationChanged, reconcile, set_controller_reference,
+    is_controlled_by, predicate::GenerationChanged, reconcile, set_controller_reference,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_envtest::eventually;
@@ -63,6 +63,29 @@ async fn a_change_of_an_owned_object_reconciles_its_owner() {
     client(&env).delete(&child).await.unwrap();
     settle().await;
     assert_eq!(notes.names(), ["a", "a"]);
+}
+
+/// Go's handler does the same, and the appendix of its defects asks for uids here.
+#[tokio::test(start_paused = true)]
+async fn what_an_owner_of_the_same_name_left_is_told_to_the_new_one() {
+    let env = environment().await;
+    let first = client(&env).create(&widget("a", 1)).await.unwrap();
+    let mut child = config_map("child");
+    child.metadata.finalizers = Some(vec!["example.com/held".to_owned()]);
+    set_controller_reference(&first, &mut child).unwrap();
+    client(&env).create(&child).await.unwrap();
+    client(&env).delete(&first).await.unwrap();
+    let second = client(&env).create(&widget("a", 1)).await.unwrap();
+    let notes = Notes::done();
+    let _running = run(&env, notes.clone()).await;
+    settle().await;
+    notes.clear();
+
+    let left = client(&env).get(&ObjectKey::<ConfigMap>::new("default", "child")).await.unwrap().unwrap();
+    assert!(left.metadata.deletion_timestamp.is_some() && !is_controlled_by(&left, &second));
+    client(&env).remove_finalizer(&left, "example.com/held").await.unwrap();
+    settle().await;
+    assert_eq!(notes.names(), ["a"], "the name of the child is free now");
 }
 
 #[tokio::test(start_paused = true)]

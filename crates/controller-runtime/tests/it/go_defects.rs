@@ -22,7 +22,8 @@
 //! | 11. controller names are of the process | `two_controllers_of_one_name_are_refused_within_a_manager_only` |
 //! | 11. metrics are of the process | `two_managers_do_not_add_to_each_other` |
 //! | 11. signals can be listened to once | `signals_can_be_listened_to_any_number_of_times` |
-//! | 13. owners are matched without their uid | `one_object_may_have_several_owners_and_lose_them_by_uid` |
+//! | 13. owners are matched without their uid: by those who set and remove references | `one_object_may_have_several_owners_and_lose_them_by_uid` |
+//! | 13. and by the handler of owned objects, where it stays so: a request is a name, and who has it looks after what an owner of that name left | `what_an_owner_of_the_same_name_left_is_told_to_the_new_one` |
 //! | 14. an immediate add leaves the delayed one for a second run | `an_immediate_add_ends_the_waiting_without_a_second_run` |
 //! | 14. what waits is lost at a drain | `shutdown_gives_up_what_is_not_due_and_says_so` |
 //! | 15. reservations of the bucket are never given back | `a_healed_storm_does_not_delay_an_honest_retry`, `beyond_the_horizon_nothing_is_reserved` |
