@@ -26,7 +26,8 @@ pub(crate) struct Presumed {
 
 /// What went at once, by the answer to a delete of many objects: the list as it was before.
 ///
-/// What has a finalizer stays until that is removed. A pod ends in its own time, unless it is told to end `at_once`.
+/// What has a finalizer stays until that is removed. A pod ends in its own time, unless it is told to end `at_once`, and a
+/// namespace when it is empty.
 pub(super) fn gone_of(call: &Call, answer: &[u8], at_once: bool) -> Vec<Presumed> {
     #[derive(serde::Deserialize)]
     struct List {
@@ -48,7 +49,11 @@ pub(super) fn gone_of(call: &Call, answer: &[u8], at_once: bool) -> Vec<Presumed
         finalizers: Vec<String>,
     }
     let resource = &call.kind().resource;
-    let takes_time = resource.group.is_empty() && resource.kind == "Pod" && !at_once;
+    let takes_time = match &*resource.kind {
+        "Pod" => !at_once,
+        "Namespace" => true,
+        _ => false,
+    } && resource.group.is_empty();
     let items = serde_json::from_slice::<List>(answer).map(|list| list.items).unwrap_or_default();
     let gone = items.into_iter().filter(|item| !takes_time && item.metadata.finalizers.is_empty());
     gone.map(|Item { metadata: ItemMeta { namespace, name, uid, resource_version, .. } }| Presumed {
@@ -89,7 +94,7 @@ impl Outcome {
                 Self::Deleted(seen.details.and_then(|details| details.uid))
             }
             Some(kind) if kind == call.kind().resource.kind => {
-                if seen.metadata.is_gone(call.verb()) {
+                if seen.is_gone(call.verb(), answer) {
                     Self::Deleted(seen.metadata.uid)
                 } else {
                     Self::Wrote
@@ -103,12 +108,14 @@ impl Outcome {
 /// Whether the object is gone, by the answer to its delete: a status, or for some kinds its last state.
 pub(super) fn is_gone(answer: &[u8]) -> bool {
     let seen = serde_json::from_slice::<Seen>(answer);
-    seen.is_ok_and(|seen| seen.kind.as_deref() == Some("Status") || seen.metadata.is_gone(Verb::Delete))
+    seen.is_ok_and(|seen| seen.kind.as_deref() == Some("Status") || seen.is_gone(Verb::Delete, answer))
 }
 
 /// As much of an answer as tells what it is.
 #[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Seen {
+    api_version: Option<String>,
     kind: Option<String>,
     #[serde(default)]
     metadata: Metadata,
@@ -130,21 +137,43 @@ struct Details {
     uid: Option<String>,
 }
 
-impl Metadata {
-    /// An object that is deleted at once may be answered with as it was before.
-    fn is_gone(&self, verb: Verb) -> bool {
-        if self.deletion_timestamp.is_none() {
+impl Seen {
+    /// Whether the object is gone, of which `answer` is this much. One that is deleted at once may be answered with as it was
+    /// before.
+    fn is_gone(&self, verb: Verb, answer: &[u8]) -> bool {
+        let Metadata { deletion_timestamp, deletion_grace_period_seconds, finalizers, .. } = &self.metadata;
+        if deletion_timestamp.is_none() {
             return verb == Verb::Delete;
         }
-        self.finalizers.is_empty() && self.deletion_grace_period_seconds.unwrap_or(0) == 0
+        let is_namespace =
+            self.kind.as_deref() == Some("Namespace") && self.api_version.as_deref() == Some("v1");
+        finalizers.is_empty()
+            && deletion_grace_period_seconds.unwrap_or(0) == 0
+            && !(is_namespace && (verb != Verb::Delete || namespace_waits(answer)))
     }
+}
+
+/// Whether a namespace that is being deleted waits for what its spec names: its content, mostly. When that has gone it goes with
+/// the next delete.
+fn namespace_waits(namespace: &[u8]) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Namespace {
+        spec: Spec,
+    }
+    #[derive(serde::Deserialize)]
+    struct Spec {
+        #[serde(default)]
+        finalizers: Vec<String>,
+    }
+    let spec = serde_json::from_slice::<Namespace>(namespace).map(|namespace| namespace.spec);
+    spec.is_ok_and(|spec| !spec.finalizers.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use k8s_openapi::api::core::v1::ConfigMap;
+    use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
     use serde_json::{Value, json};
 
     use super::*;
@@ -193,6 +222,30 @@ mod tests {
     }
 
     #[test]
+    fn a_namespace_waits_for_the_finalizers_of_its_spec() {
+        let mut going = json!({
+            "kind": "Namespace",
+            "apiVersion": "v1",
+            "metadata": { "uid": "1", "deletionTimestamp": "2026-01-01T00:00:00Z" },
+            "spec": { "finalizers": ["kubernetes"] },
+            "status": { "phase": "Terminating" },
+        });
+        let call = |verb| Call::new(verb, Arc::new(DynamicKind::of::<Namespace>()));
+        assert_eq!(of(&call(Verb::Delete), &going), Outcome::Wrote);
+        assert!(!is_gone(going.to_string().as_bytes()));
+        assert_eq!(of(&call(Verb::Patch), &going), Outcome::Wrote);
+        for spec in [json!({ "finalizers": [] }), json!({})] {
+            going["spec"] = spec;
+            assert_eq!(of(&call(Verb::Update), &going), Outcome::Wrote, "it goes with the next delete");
+            assert_eq!(of(&call(Verb::Delete), &going), Outcome::Deleted(Some("1".to_owned())));
+        }
+        // A kind of that name in another group.
+        going["apiVersion"] = json!("example.com/v1");
+        going["spec"] = json!({ "finalizers": ["kubernetes"] });
+        assert!(is_gone(going.to_string().as_bytes()));
+    }
+
+    #[test]
     fn of_many_objects_those_went_that_nothing_held() {
         let item = |name: &str, finalizers: &[&str]| json!({ "metadata": { "name": name, "uid": name, "resourceVersion": "5", "finalizers": finalizers } });
         let answer = json!({ "kind": "ConfigMapList", "items": [item("a", &[]), item("b", &["x/y"])] });
@@ -201,10 +254,11 @@ mod tests {
             gone.into_iter().map(|gone| gone.name).collect()
         };
         assert_eq!(names(&call(Verb::DeleteCollection), false), ["a"]);
-        let pods =
-            Call::new(Verb::DeleteCollection, Arc::new(DynamicKind::of::<k8s_openapi::api::core::v1::Pod>()));
+        let pods = Call::new(Verb::DeleteCollection, Arc::new(DynamicKind::of::<Pod>()));
         assert!(names(&pods, false).is_empty(), "they end in their own time");
         assert_eq!(names(&pods, true), ["a"]);
+        let namespaces = Call::new(Verb::DeleteCollection, Arc::new(DynamicKind::of::<Namespace>()));
+        assert!(names(&namespaces, true).is_empty(), "they end when they are empty");
         assert!(gone_of(&pods, br#"{ "kind": "Status" }"#, true).is_empty());
     }
 

@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use controller_runtime::{
-    Cached, Client,
+    Cached, Client, ObjectKey,
     client::{Deletion, Patch},
 };
+use k8s_openapi::api::core::v1::Namespace;
 use kube_apiserver_embedded::faults::{Action, Rule, WatchFault};
 use kube_envtest::Environment;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::support::{Running, Widget, WidgetStatus, environment, key, manager, widget};
+use crate::support::{Running, Widget, WidgetStatus, config_map, environment, key, manager, widget};
 
 /// A manager that has seen the widgets so far and whose watch tells nothing from now on.
 async fn stalled(env: &Environment) -> (Client, Cached<Widget>, Running) {
@@ -141,6 +142,32 @@ async fn an_object_goes_with_its_last_finalizer() {
     assert!(going.metadata.deletion_timestamp.is_some());
     client.remove_finalizer(&*going, "example.com/a").await.unwrap();
     assert!(widgets.get(&key("a")).unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_is_being_deleted_is_there_until_it_is_empty() {
+    let env = environment().await;
+    let manager = manager(&env);
+    let (client, namespaces) = (manager.client(), manager.cached::<Namespace>());
+    let _running = Running::start(manager).await;
+    let mut team = Namespace::default();
+    team.metadata.name = Some("team".to_owned());
+    let team = client.create(&team).await.unwrap();
+    let key = ObjectKey::of(&team).unwrap();
+    let mut content = config_map("content");
+    content.metadata.namespace = team.metadata.name.clone();
+    content.metadata.finalizers = Some(vec!["example.com/held".to_owned()]);
+    let content = client.create(&content).await.unwrap();
+
+    assert_eq!(client.delete(&team).await.unwrap(), Deletion::Begun, "spec.finalizers hold it");
+    let going = || namespaces.get(&key).unwrap().expect("it waits for its content to go");
+    assert!(going().metadata.deletion_timestamp.is_some());
+    client.merge_patch(&key, &json!({ "metadata": { "labels": { "a": "b" } } })).await.unwrap();
+    assert_eq!(going().metadata.labels.as_ref().and_then(|labels| labels.get("a")).unwrap(), "b");
+
+    let content = client.get(&ObjectKey::of(&content).unwrap()).await.unwrap().expect("it is held");
+    client.remove_finalizer(&content, "example.com/held").await.unwrap();
+    namespaces.until(&key, |namespace| namespace.is_none(), Duration::from_secs(3600)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
