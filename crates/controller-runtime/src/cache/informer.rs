@@ -28,7 +28,7 @@ use super::{
     shelf::{Holding, Shelf},
     stats::Stats,
     status::Status,
-    store::{Part, Store},
+    store::{End, Part, Store},
     tombstones::Tombstones,
 };
 use crate::{
@@ -161,6 +161,12 @@ impl<K: Object> Informer<K> {
         let is_complete = self.is_complete();
         let number = self.store.read().version().filter(|_| is_complete)?;
         Some(number.to_string().as_str().into())
+    }
+
+    /// The key of an object, if it may be among these.
+    fn key_here(&self, namespace: Option<&str>, name: &str) -> Option<ObjectKey<K>> {
+        let here = self.query.namespaces.contain(namespace);
+        ObjectKey::from_parts(namespace.map(Arc::from).as_ref(), name).filter(|_| here)
     }
 
     /// Says, once, that somebody looks where this is not, which looks as if nothing was there.
@@ -449,8 +455,11 @@ pub(crate) trait AnyInformer: Sink {
     /// Lays the answer to a write over what the watch has told.
     fn wrote(&self, object: &Arrival<'_>, now: Instant);
 
+    /// A version that the API server has reached, as far as was told or written of an object.
+    fn reached(&self, namespace: Option<&str>, name: &str) -> Option<u64>;
+
     /// Hides an object that is gone.
-    fn gone(&self, namespace: Option<&str>, name: &str, uid: &str, now: Instant);
+    fn gone(&self, namespace: Option<&str>, name: &str, end: &End, now: Instant);
 
     /// Hides an object that is most likely gone.
     fn presumed_gone(&self, object: &Presumed, now: Instant);
@@ -484,19 +493,21 @@ impl<K: Object> AnyInformer for Informer<K> {
         });
     }
 
-    fn gone(&self, namespace: Option<&str>, name: &str, uid: &str, now: Instant) {
-        let namespace = namespace.map(Arc::from);
-        let Some(key) = ObjectKey::<K>::from_parts(namespace.as_ref(), name) else { return };
+    fn reached(&self, namespace: Option<&str>, name: &str) -> Option<u64> {
+        self.store.read().reached(&self.key_here(namespace, name)?)
+    }
+
+    fn gone(&self, namespace: Option<&str>, name: &str, end: &End, now: Instant) {
+        let Some(key) = self.key_here(namespace, name) else { return };
         self.update(&mut self.writer.lock(), |store| {
-            store.deleted(&key, Uid::from(uid), now);
+            store.deleted(&key, end.clone(), now);
             Vec::new()
         });
     }
 
     fn presumed_gone(&self, object: &Presumed, now: Instant) {
         let Presumed { namespace, name, uid, version } = object;
-        let namespace = namespace.as_deref().map(Arc::from);
-        let key = ObjectKey::<K>::from_parts(namespace.as_ref(), name.as_str());
+        let key = self.key_here(namespace.as_deref(), name);
         let (Some(key), Some(version)) = (key, ResourceVersion::from(version.as_str()).number()) else {
             return;
         };

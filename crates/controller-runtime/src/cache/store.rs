@@ -6,10 +6,13 @@
 //! - A write lies over the cache until the watch has passed its version: the API server tells the changes of a kind in
 //!   the order of their versions, so by then the watch has told the write or something newer.
 //! - A write that comes in later than the watch has told it is forgotten, so nothing deleted comes back.
-//! - An object that is gone stays hidden by its uid, which no other object ever gets, until the watch tells its end.
+//! - An object that is gone stays hidden by its uid, which no other object ever gets, until the watch tells its end: also
+//!   one that the watch has yet to tell of, and what had the name before.
 //! - At most [`Store::WRITES`] writes are held; the oldest go first, and what they said is then read from the watch.
 //!
 //! [`OrdMap`] shares its nodes between copies: a reader takes a copy of the whole in no time and looks at it at leisure.
+
+mod ended;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,6 +23,7 @@ use std::{
 use imbl::OrdMap;
 use tokio::time::Instant;
 
+use self::ended::Ended;
 use super::{Uid, lazy::Lazy, meta::Meta, shelf::Known};
 use crate::{
     event::Event,
@@ -41,6 +45,8 @@ pub(crate) struct Store<K: Object> {
     /// The keys of `writes` by version, then in the order in which they came.
     order: BTreeMap<(u64, u64), ObjectKey<K>>,
     next: u64,
+    /// What is gone that no write is about.
+    ended: Ended,
     /// The parts that have been told whole, and the version up to which each has been told.
     parts: BTreeMap<Part, Option<u64>>,
     /// The namespaces that are parts of their own beside that of all the others.
@@ -57,10 +63,20 @@ pub(crate) struct Change<K: Object> {
     pub(crate) new: Option<Lazy<K>>,
 }
 
+/// How an object went that we deleted.
+#[derive(Debug, Clone)]
+pub(crate) struct End {
+    pub(crate) uid: Uid,
+    /// That of its last state, or of its end, if that is known.
+    pub(crate) version: Option<u64>,
+    /// One that the API server had reached before it was told to delete the object.
+    pub(crate) after: Option<u64>,
+}
+
 #[derive(Clone)]
 struct Write<K: Object> {
     what: Wrote<K>,
-    /// Place in `order`: the version, zero for one that the watch has shown already, and a number of its own.
+    /// Place in `order`: the version, zero if that is not known, and a number of its own.
     place: (u64, u64),
     at: Instant,
 }
@@ -107,6 +123,7 @@ impl<K: Object> Default for Store<K> {
             writes: BTreeMap::new(),
             order: BTreeMap::new(),
             next: 0,
+            ended: Ended::default(),
             parts: BTreeMap::new(),
             apart: Arc::default(),
             changes: Vec::new(),
@@ -211,6 +228,7 @@ impl<K: Object> Store<K> {
         let in_initial_list = position.is_none();
         if version < position.flatten() {
             self.forget_writes(part); // the server has lost what they did
+            self.ended = Ended::default();
         }
         let mut vanished = self.keys_in(part);
         let mut events = Vec::new();
@@ -307,6 +325,7 @@ impl<K: Object> Store<K> {
     }
 
     fn tell(&mut self, key: &ObjectKey<K>, object: Option<Lazy<K>>) {
+        self.tell_ended(key, object.as_ref());
         match self.writes.get(key) {
             None => self.show(key, object),
             Some(write) => {
@@ -330,6 +349,7 @@ impl<K: Object> Store<K> {
             return; // nobody could say when the watch has passed it
         };
         if self.has_passed(&key, version)
+            || self.ended.since(&uid).is_some()
             || self.told_of(&key).is_some_and(|told| number(told.meta()) >= Some(version))
         {
             return;
@@ -346,18 +366,52 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// Hides an object that is gone for good, if anything has shown it.
-    pub(crate) fn deleted(&mut self, key: &ObjectKey<K>, uid: Uid, now: Instant) {
-        let written = self.writes.get(key).map(|write| (write.what.uid() == Some(&uid), write.place.0));
-        match written {
-            // What the watch has not told yet, it may still tell as new.
-            Some((true, version)) => self.write(key, Wrote::Gone(uid), version, now),
-            Some((false, _)) => {} // another object has had the name since
-            None if self.told_of(key).is_some_and(|told| has_uid(told, &uid)) => {
-                self.write(key, Wrote::Gone(uid), 0, now);
-            }
-            None => {} // the watch has told its end
+    /// Hides an object that is gone for good, and what had its name before.
+    pub(crate) fn deleted(&mut self, key: &ObjectKey<K>, end: End, now: Instant) {
+        let End { uid, version, after } = end;
+        // What had the name at this version was the object, or one that went before it.
+        let by = version.max(after).unwrap_or_default();
+        let told = self.told_of(key).map(|told| (has_uid(told, &uid), number(told.meta())));
+        let hidden_by = match (self.writes.get(key), told) {
+            (Some(write), _) if write.what.uid() == Some(&uid) => Some(write.place.0.max(by)),
+            (Some(write), _) if write.place.0 > by => None, // another object has had the name since
+            (_, Some((true, told))) => Some(told.unwrap_or_default().max(by)),
+            (_, Some((false, told))) => told.filter(|told| *told <= by).map(|_| by),
+            (Some(_), None) => Some(by),
+            // The watch has told its end, or has yet to tell of it.
+            (None, None) => version.filter(|version| !self.has_passed(key, *version)),
+        };
+        if version.is_none() {
+            // The watch may tell of it whatever else is written under its name.
+            self.ended.add(uid.clone(), now, Self::WRITES);
         }
+        if let Some(version) = hidden_by {
+            self.write(key, Wrote::Gone(uid), version, now);
+        }
+    }
+
+    /// Hides an object that the watch is about to tell, if it is gone, and forgets the end of the one that was told before.
+    fn tell_ended(&mut self, key: &ObjectKey<K>, object: Option<&Lazy<K>>) {
+        if self.ended.is_empty() {
+            return;
+        }
+        let new = object.and_then(|object| object.meta().uid());
+        let old = self.told_of(key).and_then(|told| told.meta().uid()).cloned();
+        if let Some(old) = old.filter(|old| new != Some(old)) {
+            self.ended.remove(&old);
+        }
+        let Some((object, uid)) = object.zip(new) else { return };
+        let version = number(object.meta()).unwrap_or_default();
+        if let Some(since) = self.ended.since(uid)
+            && self.writes.get(key).is_none_or(|write| write.place.0 < version)
+        {
+            self.write(key, Wrote::Gone(uid.clone()), version, since);
+        }
+    }
+
+    /// A version that the API server has reached, as far as the watch told or our own writes of the object did.
+    pub(crate) fn reached(&self, key: &ObjectKey<K>) -> Option<u64> {
+        self.position_at(key).max(self.writes.get(key).map(|write| write.place.0))
     }
 
     /// Hides an object that most likely went when it was deleted with others, unless something newer of it is known.
@@ -376,10 +430,14 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// Since when the oldest write waits for the watch of a part to tell it.
+    /// Since when the oldest write waits for the watch of a part to tell it: one that makes a difference, because the end of
+    /// what the watch has not told of may never be told either.
     pub(crate) fn waiting_since(&self, part: &Part) -> Option<Instant> {
-        let oldest = self.order.values().find(|key| self.is_in(key, part))?;
-        self.writes.get(oldest).map(|write| write.at)
+        let mut waiting = self.order.values().filter(|key| self.is_in(key, part));
+        waiting.find_map(|key| {
+            let write = self.writes.get(key)?;
+            (matches!(write.what, Wrote::Stands(_)) || self.told_of(key).is_some()).then_some(write.at)
+        })
     }
 
     fn write(&mut self, key: &ObjectKey<K>, what: Wrote<K>, version: u64, now: Instant) {
@@ -403,9 +461,14 @@ impl<K: Object> Store<K> {
 
     /// Whether the watch has told everything up to `version` of where the object is.
     fn has_passed(&self, key: &ObjectKey<K>, version: u64) -> bool {
+        self.position_at(key).is_some_and(|position| position >= version)
+    }
+
+    /// The version up to which the watch has told everything of where the object is.
+    fn position_at(&self, key: &ObjectKey<K>) -> Option<u64> {
         let everywhere = self.parts.get(&None).copied().flatten().filter(|_| self.is_in(key, &None));
         let here = || self.parts.get(&Some(Arc::from(key.namespace()?))).copied().flatten();
-        everywhere.or_else(here).is_some_and(|position| position >= version)
+        everywhere.or_else(here)
     }
 
     fn is_in(&self, key: &ObjectKey<K>, part: &Part) -> bool {
@@ -434,8 +497,7 @@ impl<K: Object> Store<K> {
         let settled = self.has_passed(key, write.place.0)
             && match &write.what {
                 Wrote::Stands(_) | Wrote::Left(_) => true,
-                Wrote::Gone(uid) => !told().is_some_and(|told| has_uid(told, uid)),
-                Wrote::Presumed(_) => write.over(told()).is_some() || told().is_none(),
+                Wrote::Gone(_) | Wrote::Presumed(_) => write.over(told()).is_some() || told().is_none(),
             };
         if settled {
             self.order.remove(&write.place);

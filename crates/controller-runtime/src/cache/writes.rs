@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{arrival::Arrival, registry::Cache, split::Split};
-use crate::client::{Call, OwnWrites, Presumed};
+use super::{ResourceVersion, Uid, arrival::Arrival, registry::Cache, split::Split, store::End};
+use crate::client::{Call, OwnWrites, Presumed, Removed};
 
 /// Every informer of the resource is told, whatever its Rust type, namespaces and selectors: those that are about other
 /// objects forget the object, or never take it. A write that the watch has told already changes nothing, however late it
@@ -20,11 +20,22 @@ impl OwnWrites for Cache {
         });
     }
 
-    fn deleted(&self, call: &Call, uid: Option<&str>) {
-        let (Some(name), Some(uid)) = (call.name(), uid) else { return };
-        let now = Instant::now();
+    fn reached(&self, call: &Call) -> Option<u64> {
+        let name = call.name()?;
+        let mut reached = None;
+        self.each_of(&call.kind().resource, |_, informers| {
+            let of_each = informers.iter().map(|informer| informer.reached(call.namespace(), name));
+            reached = of_each.chain([reached]).max().flatten();
+        });
+        reached
+    }
+
+    fn deleted(&self, call: &Call, object: &Removed, after: Option<u64>) {
+        let Some(name) = call.name() else { return };
+        let version = object.version.as_deref().and_then(|version| ResourceVersion::from(version).number());
+        let (end, now) = (End { uid: Uid::from(&*object.uid), version, after }, Instant::now());
         self.each_of(&call.kind().resource, |feed, informers| {
-            informers.iter().for_each(|informer| informer.gone(call.namespace(), name, uid, now));
+            informers.iter().for_each(|informer| informer.gone(call.namespace(), name, &end, now));
             feed.note_write();
         });
     }

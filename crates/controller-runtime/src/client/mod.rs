@@ -118,7 +118,7 @@ use self::{
 pub(crate) use self::{
     call::uncompressed,
     error::describe,
-    own_writes::{OwnWrites, Presumed},
+    own_writes::{OwnWrites, Presumed, Removed},
 };
 use crate::object::{Object, ObjectKey, StaticObject};
 

@@ -7,12 +7,23 @@ pub(crate) trait OwnWrites: Send + Sync + 'static {
     /// The API server has stored an object: `object` is its answer, as JSON.
     fn wrote(&self, call: &Call, object: &Bytes);
 
-    /// The API server has removed the object that `call` names, which had this uid if that is known.
-    fn deleted(&self, call: &Call, uid: Option<&str>);
+    /// A version that the API server has reached, as far as is known of the object that `call` names.
+    fn reached(&self, call: &Call) -> Option<u64>;
+
+    /// The API server has removed the object that `call` names; it had reached the version `after` before it was told to.
+    fn deleted(&self, call: &Call, object: &Removed, after: Option<u64>);
 
     /// The API server has most likely removed this object of the call's kind: it was told to, and nothing held the object
     /// when it was last seen.
     fn presumed_deleted(&self, call: &Call, object: &Presumed);
+}
+
+/// An object that was removed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Removed {
+    pub(crate) uid: String,
+    /// That of its last state, or of its end, if that is known.
+    pub(crate) version: Option<String>,
 }
 
 /// An object that was deleted with others, as it was before.
@@ -70,8 +81,8 @@ pub(super) fn gone_of(call: &Call, answer: &[u8], at_once: bool) -> Vec<Presumed
 pub(super) enum Outcome {
     /// The object is as the answer says.
     Wrote,
-    /// The object of this uid is gone.
-    Deleted(Option<String>),
+    /// The object is gone.
+    Deleted(Removed),
     /// It says nothing about the object, or may not.
     Nothing,
 }
@@ -91,17 +102,42 @@ impl Outcome {
         let Ok(seen) = serde_json::from_slice::<Seen>(answer) else { return Self::Nothing };
         match seen.kind.as_deref() {
             Some("Status") if call.verb() == Verb::Delete => {
-                Self::Deleted(seen.details.and_then(|details| details.uid))
+                // What the delete was on condition of was so.
+                let Preconditions { uid, resource_version } = Preconditions::of(call);
+                Self::deleted(seen.details.and_then(|details| details.uid).or(uid), resource_version)
             }
             Some(kind) if kind == call.kind().resource.kind => {
                 if seen.is_gone(call.verb(), answer) {
-                    Self::Deleted(seen.metadata.uid)
+                    Self::deleted(seen.metadata.uid, seen.metadata.resource_version)
                 } else {
                     Self::Wrote
                 }
             }
             _ => Self::Nothing, // metadata alone, or the answer of an interceptor
         }
+    }
+
+    fn deleted(uid: Option<String>, version: Option<String>) -> Self {
+        uid.map_or(Self::Nothing, |uid| Self::Deleted(Removed { uid, version }))
+    }
+}
+
+/// What an object must be to be deleted.
+#[derive(serde::Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct Preconditions {
+    uid: Option<String>,
+    resource_version: Option<String>,
+}
+
+impl Preconditions {
+    fn of(call: &Call) -> Self {
+        #[derive(serde::Deserialize)]
+        struct Options {
+            preconditions: Option<Preconditions>,
+        }
+        let options = serde_json::from_slice::<Options>(call.body()).ok();
+        options.and_then(|options| options.preconditions).unwrap_or_default()
     }
 }
 
@@ -126,6 +162,7 @@ struct Seen {
 #[serde(rename_all = "camelCase")]
 struct Metadata {
     uid: Option<String>,
+    resource_version: Option<String>,
     deletion_timestamp: Option<String>,
     deletion_grace_period_seconds: Option<i64>,
     #[serde(default)]
@@ -203,12 +240,20 @@ mod tests {
 
     #[test]
     fn an_object_goes_with_its_delete_or_with_its_last_finalizer() {
-        let gone = Outcome::Deleted(Some("1".to_owned()));
-        let status = json!({ "kind": "Status", "status": "Success", "details": { "uid": "1" } });
-        assert_eq!(of(&call(Verb::Delete), &status), gone);
+        let gone = |version: Option<&str>| {
+            Outcome::Deleted(Removed { uid: "1".to_owned(), version: version.map(str::to_owned) })
+        };
+        let mut status = json!({ "kind": "Status", "status": "Success", "details": { "uid": "1" } });
+        assert_eq!(of(&call(Verb::Delete), &status), gone(None));
+        let mut on_condition = call(Verb::Delete);
+        on_condition.body = Bytes::from_static(br#"{"preconditions":{"uid":"1","resourceVersion":"5"}}"#);
+        assert_eq!(of(&on_condition, &status), gone(Some("5")));
+        status["details"] = json!(null);
+        assert_eq!(of(&on_condition, &status), gone(Some("5")));
+        assert_eq!(of(&call(Verb::Delete), &status), Outcome::Nothing, "nobody knows which one");
 
-        let last = json!({ "kind": "ConfigMap", "metadata": { "uid": "1" } });
-        assert_eq!(of(&call(Verb::Delete), &last), gone, "some kinds answer with the last state");
+        let last = json!({ "kind": "ConfigMap", "metadata": { "uid": "1", "resourceVersion": "6" } });
+        assert_eq!(of(&call(Verb::Delete), &last), gone(Some("6")), "some kinds answer with the last state");
 
         let mut going = json!({
             "kind": "ConfigMap",
@@ -216,7 +261,7 @@ mod tests {
         });
         assert_eq!(of(&call(Verb::Delete), &going), Outcome::Wrote, "it waits for a finalizer");
         going["metadata"]["finalizers"] = json!([]);
-        assert_eq!(of(&call(Verb::Patch), &going), gone);
+        assert_eq!(of(&call(Verb::Patch), &going), gone(None));
         going["metadata"]["deletionGracePeriodSeconds"] = json!(30);
         assert_eq!(of(&call(Verb::Patch), &going), Outcome::Wrote, "it ends in its own time");
     }
@@ -237,7 +282,8 @@ mod tests {
         for spec in [json!({ "finalizers": [] }), json!({})] {
             going["spec"] = spec;
             assert_eq!(of(&call(Verb::Update), &going), Outcome::Wrote, "it goes with the next delete");
-            assert_eq!(of(&call(Verb::Delete), &going), Outcome::Deleted(Some("1".to_owned())));
+            let gone = Removed { uid: "1".to_owned(), version: None };
+            assert_eq!(of(&call(Verb::Delete), &going), Outcome::Deleted(gone));
         }
         // A kind of that name in another group.
         going["apiVersion"] = json!("example.com/v1");

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
 use super::{
-    Call, Client, Error, ErrorKind,
+    Call, Client, Error, ErrorKind, Verb,
     decode::decode,
     own_writes::{Outcome, gone_of},
 };
@@ -172,11 +172,13 @@ where
 impl Client {
     /// Sends a write, and lets the cache know what came of it.
     pub(super) async fn write(&self, call: Call, to_cache: bool) -> Result<(Call, Bytes), Error> {
+        let own_writes = self.settings().own_writes.as_ref().filter(|_| to_cache);
+        let before = own_writes.filter(|_| call.verb == Verb::Delete).and_then(|known| known.reached(&call));
         let body = self.send(call.clone()).await?.into_bytes();
-        if let Some(own_writes) = self.settings().own_writes.as_ref().filter(|_| to_cache) {
+        if let Some(own_writes) = own_writes {
             match Outcome::of(&call, &body) {
                 Outcome::Wrote => own_writes.wrote(&call, &body),
-                Outcome::Deleted(uid) => own_writes.deleted(&call, uid.as_deref()),
+                Outcome::Deleted(object) => own_writes.deleted(&call, &object, before),
                 Outcome::Nothing => {}
             }
         }

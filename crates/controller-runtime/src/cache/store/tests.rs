@@ -42,7 +42,8 @@ fn key(name: &str) -> ObjectKey<ConfigMap> {
     ObjectKey::new("ns", name)
 }
 
-/// Carries out a command; `list` is as of the greatest version in it, or as of a version it begins with (`@9`).
+/// Carries out a command; `list` is as of the greatest version in it, or as of a version it begins with (`@9`). What was
+/// `deleted` had the version that is given, or `a>1` had one that is not known, when the API server had reached version 1.
 fn step(store: &mut Store<ConfigMap>, command: &str) -> Vec<Event<ConfigMap>> {
     let mut words = command.split_whitespace();
     let (part, now) = (None, Instant::now());
@@ -75,9 +76,14 @@ fn step(store: &mut Store<ConfigMap>, command: &str) -> Vec<Event<ConfigMap>> {
             Vec::new()
         }
         "deleted" => {
-            for last in words.map(object) {
-                let uid = last.meta().uid().cloned().expect("a uid");
-                store.deleted(&last.key(), uid, now);
+            for word in words {
+                let last = object(&word.replace('>', "@"));
+                let (uid, number) = (last.meta().uid().cloned().expect("a uid"), number(last.meta()));
+                let end = match word.contains('>') {
+                    true => End { uid, version: None, after: number },
+                    false => End { uid, version: number, after: None },
+                };
+                store.deleted(&last.key(), end, now);
             }
             Vec::new()
         }

@@ -49,6 +49,146 @@ fn what_is_gone_stays_hidden_until_the_watch_tells_it() {
 }
 
 #[test]
+fn what_is_gone_is_never_shown_if_the_watch_has_yet_to_tell_of_it() {
+    check(
+        "list; deleted a@1; put a@1; del a@2; put a!new@3",
+        &expect![[r#"
+        list: -> 
+        deleted a@1: -> 
+        put a@1: create a@1 -> 
+        del a@2: delete a@2 -> 
+        put a!new@3: create a!new@3 -> a!new@3
+    "#]],
+    );
+    // Its name was that of another object before.
+    check(
+        "list a@1; deleted a!new@5; del a@3; put a!new@4; put a!new@5; del a!new@6",
+        &expect![[r#"
+        list a@1: initial a@1 -> a@1
+        deleted a!new@5: -> 
+        del a@3: delete a@3 -> 
+        put a!new@4: create a!new@4 -> 
+        put a!new@5: update a!new@4 a!new@5 -> 
+        del a!new@6: delete a!new@6 -> 
+    "#]],
+    );
+    check(
+        "list a@1; wrote a@2; deleted a!new@5; pass 9",
+        &expect![[r#"
+        list a@1: initial a@1 -> a@1
+        wrote a@2: -> a@2
+        deleted a!new@5: -> 
+        pass 9: -> 
+    "#]],
+    );
+    // The watch knows more.
+    check(
+        "list; put a@1; del a@2; put a!new@3; deleted a@1; del a!new@4; deleted a!new@3",
+        &expect![[r#"
+            list: -> 
+            put a@1: create a@1 -> a@1
+            del a@2: delete a@2 -> 
+            put a!new@3: create a!new@3 -> a!new@3
+            deleted a@1: -> a!new@3
+            del a!new@4: delete a!new@4 -> 
+            deleted a!new@3: -> 
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_gone_is_never_shown_if_nobody_knows_at_which_version_it_went() {
+    check(
+        "list; deleted a>0; put a@1; put a@2; del a@3; put a!new@4",
+        &expect![[r#"
+        list: -> 
+        deleted a>0: -> 
+        put a@1: create a@1 -> 
+        put a@2: update a@1 a@2 -> 
+        del a@3: delete a@3 -> 
+        put a!new@4: create a!new@4 -> a!new@4
+    "#]],
+    );
+    check(
+        "list; deleted a>0; wrote a@1; list a@2; list @3",
+        &expect![[r#"
+        list: -> 
+        deleted a>0: -> 
+        wrote a@1: -> 
+        list a@2: create a@2 -> 
+        list @3: vanished a@2 -> 
+    "#]],
+    );
+    // What had its name before it went is gone as well.
+    check(
+        "list a@1; deleted a!new>1; del a@3; put a!new@4; del a!new@6",
+        &expect![[r#"
+        list a@1: initial a@1 -> a@1
+        deleted a!new>1: -> 
+        del a@3: delete a@3 -> 
+        put a!new@4: create a!new@4 -> 
+        del a!new@6: delete a!new@6 -> 
+    "#]],
+    );
+    check(
+        "list a@1; wrote a@2; deleted a!new>2; put a@2; del a@3; put a!new@4; del a!new@6",
+        &expect![[r#"
+            list a@1: initial a@1 -> a@1
+            wrote a@2: -> a@2
+            deleted a!new>2: -> 
+            put a@2: update a@1 a@2 -> 
+            del a@3: delete a@3 -> 
+            put a!new@4: create a!new@4 -> 
+            del a!new@6: delete a!new@6 -> 
+        "#]],
+    );
+    // What has its name now may have got it before or after.
+    check(
+        "list a@1; deleted a!new>0; wrote a!newer@10; put a!new@8; del a!new@9; put a!newer@10",
+        &expect![[r#"
+            list a@1: initial a@1 -> a@1
+            deleted a!new>0: -> a@1
+            wrote a!newer@10: -> a!newer@10
+            put a!new@8: vanished a@1, create a!new@8 -> a!newer@10
+            del a!new@9: delete a!new@9 -> a!newer@10
+            put a!newer@10: create a!newer@10 -> a!newer@10
+        "#]],
+    );
+}
+
+#[test]
+fn an_end_that_may_have_been_told_waits_for_nothing() {
+    let mut store = Store::default();
+    let (waits, part) = (|store: &Store<ConfigMap>| store.waiting_since(&None).is_some(), None);
+    step(&mut store, "list b@1");
+    for command in ["deleted a@5", "deleted a!x>3", "presumed c@4"] {
+        step(&mut store, command);
+        assert!(!waits(&store), "{command}");
+    }
+    step(&mut store, "deleted b@1");
+    assert!(waits(&store));
+    step(&mut store, "del b@2");
+    assert!(!waits(&store));
+    store.passed(&part, Some(5));
+    assert!(store.writes.is_empty() && store.told.is_empty() && store.order.is_empty());
+}
+
+#[test]
+fn ends_without_a_version_are_forgotten_when_they_are_told_and_when_there_are_too_many() {
+    let mut store = Store::default();
+    step(&mut store, "list @1");
+    for n in 0..=Store::<ConfigMap>::WRITES {
+        step(&mut store, &format!("deleted n{n}>1"));
+    }
+    step(&mut store, "put n0@2 n1@3");
+    assert_eq!(seen(&store), "n0@2", "the oldest end is forgotten");
+    step(&mut store, "del n1@4");
+    assert!(store.ended.since(&Uid::from("n1")).is_none() && store.ended.since(&Uid::from("n2")).is_some());
+    step(&mut store, "list @0");
+    assert!(store.ended.is_empty(), "the server has lost its past");
+}
+
+#[test]
 fn what_is_presumed_gone_stays_hidden_unless_a_newer_version_tells_otherwise() {
     check(
         "list a@1 b@2; presumed a@1 b@2; del a@3; put b@4; del b@5",
