@@ -8,6 +8,7 @@
 //! - A write that comes in later than the watch has told it is forgotten, so nothing deleted comes back.
 //! - An object that is gone stays hidden by its uid, which no other object ever gets, until the watch tells its end: also
 //!   one that the watch has yet to tell of, and what had the name before.
+//! - What the watch tells of a version that it has passed is not told twice, so nothing deleted comes back.
 //! - At most [`Store::WRITES`] writes are held; the oldest go first, and what they said is then read from the watch.
 //!
 //! [`OrdMap`] shares its nodes between copies: a reader takes a copy of the whole in no time and looks at it at leisure.
@@ -250,13 +251,16 @@ impl<K: Object> Store<K> {
         events
     }
 
-    /// Takes over one object from the watch; no event if it is the version already held, or an older one.
+    /// Takes over one object from the watch; no event if it is the version already held, or an older one, or if the watch has
+    /// passed that version: the object has gone since.
     pub(crate) fn upsert(&mut self, part: &Part, object: Lazy<K>) -> Vec<Event<K>> {
         let (key, version) = (object.key(), number(object.meta()));
         let old = self.told_of(&key).cloned();
-        let known = old
-            .as_ref()
-            .is_some_and(|old| old.meta().same_version(object.meta()) || is_older(object.meta(), old.meta()));
+        let passed = version.is_some() && version < self.parts.get(part).copied().flatten();
+        let known = passed
+            || old.as_ref().is_some_and(|old| {
+                old.meta().same_version(object.meta()) || is_older(object.meta(), old.meta())
+            });
         let mut events = Vec::new();
         if !known {
             entered(&mut events, old, &object, false);

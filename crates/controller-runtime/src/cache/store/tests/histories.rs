@@ -176,10 +176,10 @@ proptest! {
                     told += 1;
                     folded.take(step(&mut store, &format!("{} {object}", if *applied { "put" } else { "del" })))?;
                 }
-                Told::Again(back) if told > back && changes[told - 1 - back].0 && store.told().any(|held| {
-                    held.key().name() == &changes[told - 1 - back].1[..2]
-                }) => {
-                    folded.take(step(&mut store, &format!("put {}", changes[told - 1 - back].1)))?;
+                Told::Again(back) if told > back => {
+                    let (applied, object) = &changes[told - 1 - back];
+                    let events = step(&mut store, &format!("{} {object}", if *applied { "put" } else { "del" }));
+                    prop_assert!(events.is_empty());
                 }
                 Told::Bookmark => {
                     step(&mut store, &format!("pass {}", told + 1));

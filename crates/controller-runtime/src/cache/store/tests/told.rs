@@ -34,6 +34,24 @@ fn watch_events_carry_old_and_new_and_old_ones_are_dropped() {
 }
 
 #[test]
+fn what_is_told_again_after_a_delete_brings_nothing_back() {
+    check(
+        "list a@1; del a@2; put a@1; list b@5; del b@6; put b@5; put b@7; list @3; put b@5",
+        &expect![[r#"
+            list a@1: initial a@1 -> a@1
+            del a@2: delete a@2 -> 
+            put a@1: -> 
+            list b@5: create b@5 -> b@5
+            del b@6: delete b@6 -> 
+            put b@5: -> 
+            put b@7: create b@7 -> b@7
+            list @3: vanished b@7 -> 
+            put b@5: create b@5 -> b@5
+        "#]],
+    );
+}
+
+#[test]
 fn an_object_recreated_under_its_name_is_a_delete_and_a_create() {
     check(
         "list a@1; list a!new@5; put a!newer@9; put a!new@7; del a!other@10",
@@ -56,6 +74,13 @@ fn parts_are_replaced_and_withdrawn_by_themselves() {
         Lazy::of(object).expect("it has a key")
     };
     let (one, two): (Part, Part) = (Some("one".into()), Some("two".into()));
+    store.replace(&two, [], Some(9));
+    store.replace(&one, [], Some(1));
+    assert_eq!(store.upsert(&one, in_namespace("c@5", "one")).len(), 1, "the other part is further");
+    assert_eq!(store.remove(&one, in_namespace("c@6", "one")).len(), 1);
+    assert_eq!(store.upsert(&one, in_namespace("c@5", "one")).len(), 0, "it was told already");
+    store.withdraw(&one);
+    store.withdraw(&two);
     store.replace(&one, [in_namespace("a@1", "one")], Some(1));
     store.replace(&two, [in_namespace("b@2", "two")], Some(2));
     assert_eq!(seen(&store), "a@1 b@2");
