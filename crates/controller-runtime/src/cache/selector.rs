@@ -201,22 +201,29 @@ pub struct FieldSelector {
 impl FieldSelector {
     /// Whether the object is selected; `None` if its JSON alone does not say.
     ///
-    /// A field that the object lacks counts as empty. What is neither text, number nor truth value cannot be told: the
-    /// server makes such fields by rules of their own.
+    /// A text that the object lacks counts as empty. A number or truth value that it lacks cannot be told, for the server
+    /// compares those of builtin kinds with `0` and `false` (`spec.unschedulable` of a node, `spec.hostNetwork` of a pod) and finds
+    /// some under other names (`status.successful` of a job). What is neither text, number nor truth value cannot be told
+    /// either: the server makes such fields by rules of their own.
     pub(crate) fn selects(&self, object: &Value) -> Option<bool> {
-        let mut all = true;
+        let mut all = Some(true);
         for (path, equal, value) in &self.requirements {
             let found = path.split('.').try_fold(object, |object, name| object.get(name));
+            let is_text = value.parse::<i64>().is_err() && value.parse::<bool>().is_err();
             let holds = match found {
-                None | Some(Value::Null) => value.is_empty(),
-                Some(Value::String(found)) => found == value,
-                Some(Value::Number(found)) => found.to_string() == *value,
-                Some(Value::Bool(found)) => found.to_string() == *value,
-                Some(_) => return None,
+                None | Some(Value::Null) => is_text.then_some(value.is_empty()),
+                Some(Value::String(found)) => Some(found == value),
+                Some(Value::Number(found)) => Some(found.to_string() == *value),
+                Some(Value::Bool(found)) => Some(found.to_string() == *value),
+                Some(_) => None,
             };
-            all &= holds == *equal;
+            match holds {
+                Some(holds) if holds == *equal => {}
+                Some(_) => return Some(false), // whatever the others say
+                None => all = None,
+            }
         }
-        Some(all)
+        all
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -338,6 +345,9 @@ mod tests {
         assert_eq!(selects("status.phase="), Some(true));
         assert_eq!(selects("status.phase=Running"), Some(false));
         assert_eq!(selects("status.podIPs=1"), None);
+        assert_eq!(selects("spec.nodeName=n,spec.unschedulable=false"), None);
+        assert_eq!(selects("status.successful!=0"), None);
+        assert_eq!(selects("spec.unschedulable=false,spec.nodeName!=n"), Some(false), "whatever it is");
         assert_eq!("b=1,a!=2".parse::<FieldSelector>().expect("a selector").to_string(), "a!=2,b=1");
         assert!("a".parse::<FieldSelector>().is_err());
     }
