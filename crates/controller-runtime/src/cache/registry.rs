@@ -32,6 +32,8 @@ pub(crate) struct Cache {
     options: Options,
     /// How kinds are held that have no choice of their own.
     holding: Holding,
+    /// How those are held that have one, by the Rust type: its caches share a budget.
+    of_kinds: Mutex<BTreeMap<TypeId, Holding>>,
     /// Whether controllers are told of what went before they began.
     remembers: bool,
 }
@@ -91,11 +93,12 @@ impl Cache {
     /// One whose controllers may begin late, when the process leads, `remembers` what went before that.
     pub(crate) fn new(options: Options, remembers: bool) -> Self {
         let holding = Holding::of(options.default_retain());
-        Self { shared: Arc::default(), options, holding, remembers }
+        Self { shared: Arc::default(), options, holding, of_kinds: Mutex::default(), remembers }
     }
 
     fn holding_of<K: Object>(&self) -> Holding {
-        self.options.retain_of::<K>().map_or_else(|| self.holding.clone(), Holding::of)
+        let Some(retain) = self.options.retain_of::<K>() else { return self.holding.clone() };
+        self.of_kinds.lock().entry(TypeId::of::<K>()).or_insert_with(|| Holding::of(retain)).clone()
     }
 
     /// The objects of `query` as type `K`: the same informer as long as somebody holds it.

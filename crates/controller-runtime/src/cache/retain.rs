@@ -28,7 +28,8 @@ pub enum Retain {
     ///
     /// The estimate is the size of the Rust type and five bytes for each byte of text, up to a fifth too little.
     ///
-    /// As the choice for a manager, the bytes are shared by its kinds. As the choice for a kind, they are its own.
+    /// As the choice for a manager, the bytes are shared by its kinds. As the choice for a kind, they are its own, and
+    /// shared by all selections of it.
     Budget(usize),
     /// All decoded, and no text. For kinds of which most objects are read again and again.
     Decoded,

@@ -354,3 +354,24 @@ async fn a_kind_is_held_as_it_was_chosen_for() {
     let mixed = default.retain(Retain::Budget(0)).retain_kind::<Widget>(Retain::Decoded);
     assert_eq!(held(mixed).await, (decoded, compact));
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_selections_of_a_kind_share_its_budget() {
+    let env = environment().await;
+    Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
+    let hot = async |bytes| {
+        let options = cache::Options::default().retain_kind::<Widget>(Retain::Budget(bytes));
+        let manager = manager(&env, options);
+        let (all, some) =
+            (manager.cached(), manager.cache().of::<Widget>().fields("metadata.name=a").build().unwrap());
+        let _running = Running::start(manager).await;
+        for _ in 0..3 {
+            all.get(&key("a")).unwrap().unwrap();
+            some.get(&key("a")).unwrap().unwrap();
+        }
+        (all.stats().hot + some.stats().hot, all.stats().hot_bytes + some.stats().hot_bytes)
+    };
+    let (both, bytes) = hot(1 << 20).await;
+    assert_eq!(both, 2);
+    assert_eq!(hot(bytes / 2).await, (1, bytes / 2), "there is room for one of them");
+}
