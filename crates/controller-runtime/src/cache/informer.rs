@@ -26,6 +26,7 @@ use super::{
     registry::Seat,
     resync::{Resync, Schedule},
     shelf::{Holding, Shelf},
+    split::Split,
     stats::Stats,
     status::Status,
     store::{End, Part, Store},
@@ -452,8 +453,8 @@ pub(crate) trait AnyInformer: Sink {
     /// first word.
     fn silence(&self) -> Option<Duration>;
 
-    /// Lays the answer to a write over what the watch has told.
-    fn wrote(&self, object: &Arrival<'_>, now: Instant);
+    /// Lays the answer to a write over what the watch has told, as the watch will tell it.
+    fn wrote(&self, answer: &Split<'_>, object: &Arrival<'_>, now: Instant);
 
     /// A version that the API server has reached, as far as was told or written of an object.
     fn reached(&self, namespace: Option<&str>, name: &str) -> Option<u64>;
@@ -484,8 +485,8 @@ impl<K: Object> AnyInformer for Informer<K> {
         self.seat.get()?.silence()
     }
 
-    fn wrote(&self, object: &Arrival<'_>, now: Instant) {
-        let Some(selected) = self.query.selects(&object.split) else { return };
+    fn wrote(&self, answer: &Split<'_>, object: &Arrival<'_>, now: Instant) {
+        let Some(selected) = self.query.selects(answer) else { return };
         let Some(held) = self.shelf.take(object) else { return };
         self.update(&mut self.writer.lock(), |store| {
             store.wrote(held, selected, now);

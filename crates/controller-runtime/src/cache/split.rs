@@ -66,6 +66,21 @@ impl<'a> Split<'a> {
         self.json
     }
 
+    /// The text with nothing but the metadata, as the API server makes it for who asks for no more; `None` if there are none.
+    pub(super) fn metadata_alone(&self) -> Option<Vec<u8>> {
+        let (mut reader, mut metadata) = (Reader::new(self.json), None);
+        let read = reader.object(|key, reader| {
+            let value = reader.value()?;
+            if key == "metadata" {
+                metadata = Some(value);
+            }
+            Ok(())
+        });
+        read.ok()?;
+        let before = br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#;
+        Some([before, metadata?, b"}"].concat())
+    }
+
     /// Writes the text to `kept`, without `managedFields` unless they are wanted.
     pub(super) fn keep(&self, managed_fields: bool, kept: &mut Vec<u8>) {
         let Range { start, end } = self.managed_fields;
@@ -155,6 +170,22 @@ mod tests {
                 r#" {{"kind":"A","metadata":{{{metadata}}},"spec":{{"managedFields":1}}}} "#
             ));
         }
+    }
+
+    #[test]
+    fn metadata_alone_are_as_they_stand_in_the_object() {
+        let of = |text: &str| {
+            let alone = Split::whole(text.as_bytes()).expect("an object").metadata_alone()?;
+            Some(serde_json::from_slice::<Value>(&alone).expect("JSON"))
+        };
+        let alone = of(r#" { "kind" : "A", "metadata" : { "name" : "a" } , "spec" : { "metadata" : 1 } } "#);
+        assert_eq!(
+            alone,
+            Some(
+                json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": { "name": "a" } })
+            )
+        );
+        assert_eq!(of(r#"{ "spec": {} }"#), None);
     }
 
     #[test]

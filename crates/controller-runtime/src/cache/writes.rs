@@ -1,9 +1,14 @@
 //! What tells the caches of our own writes.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{ResourceVersion, Uid, arrival::Arrival, registry::Cache, split::Split, store::End};
+use super::{
+    ResourceVersion, Uid, arrival::Arrival, feed::Form, informer::AnyInformer, registry::Cache, split::Split,
+    store::End,
+};
 use crate::client::{Call, OwnWrites, Presumed, Removed};
 
 /// Every informer of the resource is told, whatever its Rust type, namespaces and selectors: those that are about other
@@ -14,8 +19,10 @@ impl OwnWrites for Cache {
         let Ok(object) = Split::whole(object) else { return };
         let now = Instant::now();
         self.each_of(&call.kind().resource, |feed, informers| {
-            let object = Arrival::from(object.clone());
-            informers.iter().for_each(|informer| informer.wrote(&object, now));
+            // No more of it than the watch asks for: when that tells the same version, the state that is held stays.
+            let metadata = (feed.form() == Form::Metadata).then(|| object.metadata_alone()).flatten();
+            let held = metadata.as_ref().map_or_else(|| Arrival::from(object.clone()), Arrival::new);
+            whole_first(informers).for_each(|informer| informer.wrote(&object, &held, now));
             feed.note_write();
         });
     }
@@ -47,4 +54,10 @@ impl OwnWrites for Cache {
             feed.note_write();
         });
     }
+}
+
+/// As a feed tells them: those that read metadata alone refer to what the others hold.
+fn whole_first(informers: &[Arc<dyn AnyInformer>]) -> impl Iterator<Item = &Arc<dyn AnyInformer>> {
+    let of = |form| informers.iter().filter(move |informer| informer.form() == form);
+    of(Form::Whole).chain(of(Form::Metadata))
 }

@@ -6,13 +6,14 @@ use controller_runtime::{
     Cached, Client, ObjectKey,
     client::{Deletion, Patch},
 };
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::core::PartialObjectMeta;
 use kube_apiserver_embedded::faults::{Action, Rule, WatchFault};
 use kube_envtest::Environment;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::support::{Running, Widget, WidgetStatus, config_map, environment, key, manager, widget};
+use crate::support::{Running, Widget, WidgetStatus, config_map, environment, key, manager, settle, widget};
 
 /// A manager that has seen the widgets so far and whose watch tells nothing from now on.
 async fn stalled(env: &Environment) -> (Client, Cached<Widget>, Running) {
@@ -168,6 +169,34 @@ async fn a_namespace_that_is_being_deleted_is_there_until_it_is_empty() {
     let content = client.get(&ObjectKey::of(&content).unwrap()).await.unwrap().expect("it is held");
     client.remove_finalizer(&content, "example.com/held").await.unwrap();
     namespaces.until(&key, |namespace| namespace.is_none(), Duration::from_secs(3600)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_reads_metadata_alone_holds_no_more_of_what_is_written() {
+    let env = environment().await;
+    let mut large = config_map("large");
+    let mut rng = fastrand::Rng::with_seed(1);
+    let text: String = std::iter::repeat_with(|| rng.alphanumeric()).take(100_000).collect(); // hardly to be compressed
+    large.data = Some([("text".to_owned(), text)].into());
+
+    let manager = manager(&env);
+    let (client, metadata) = (manager.client(), manager.cached::<PartialObjectMeta<ConfigMap>>());
+    let _running = Running::start(manager.clone()).await;
+    client.create(&large).await.unwrap();
+    let key = ObjectKey::new("default", "large");
+    assert!(metadata.get(&key).unwrap().is_some());
+    let held = || metadata.stats().cold_bytes;
+    assert!(held() < 10_000, "{} bytes before the watch has told it", held());
+    settle().await;
+    assert!(held() < 10_000, "{} bytes after the watch has told it", held());
+
+    // Somebody else reads it whole: the text is held once.
+    let whole = manager.cached::<ConfigMap>();
+    whole.synced().await;
+    settle().await;
+    large.metadata.name = Some("second".to_owned());
+    client.create(&large).await.unwrap();
+    assert!(metadata.stats().shared > 0 && held() < 10_000, "{:?}", metadata.stats());
 }
 
 #[tokio::test(start_paused = true)]
