@@ -26,8 +26,8 @@ use crate::{
 /// some moment not long ago; made later, it fills at once and [`Cached::synced`] waits for that. The objects are listed
 /// and watched as long as a handle, an index or a controller is there that reads them.
 ///
-/// What our own [`Client`](crate::Client) has written is read at once, before the watch tells of it. Events come from the
-/// watch alone.
+/// What our own [`Client`](crate::Client) has written is read at once, before the watch tells of it, if the API server's answer
+/// is the object: after a write of `scale`, an `eviction` or a `binding` it is not. Events come from the watch alone.
 ///
 /// A cache of some namespaces knows nothing of the others: an object there is not found, and the first time that one is looked for
 /// the log says so.

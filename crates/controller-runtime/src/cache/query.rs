@@ -103,6 +103,12 @@ impl Query {
         serde_json::from_slice(object.json()).ok().and_then(|object| fields.selects(&object))
     }
 
+    /// Whether metadata alone tell which objects are selected.
+    pub(super) fn selects_by_metadata(&self) -> bool {
+        let apart = self.apart.values().map(|apart| &apart.selectors);
+        apart.chain([&self.selectors]).all(|selectors| selectors.fields.is_empty())
+    }
+
     /// The resource as messages name it.
     pub(crate) fn resource_name(&self) -> String {
         resource_name_of::<DynamicObject>(&self.resource)

@@ -6,19 +6,33 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{
-    ResourceVersion, Uid, arrival::Arrival, feed::Form, informer::AnyInformer, registry::Cache, split::Split,
+    ResourceVersion, Uid,
+    arrival::Arrival,
+    feed::{Feed, Form},
+    informer::AnyInformer,
+    registry::Cache,
+    split::Split,
     store::End,
 };
-use crate::client::{Call, OwnWrites, Presumed, Removed};
+use crate::client::{Call, Extent, OwnWrites, Presumed, Removed};
 
 /// Every informer of the resource is told, whatever its Rust type, namespaces and selectors: those that are about other
 /// objects forget the object, or never take it. A write that the watch has told already changes nothing, however late it
 /// comes.
 impl OwnWrites for Cache {
-    fn wrote(&self, call: &Call, object: &Bytes) {
+    fn needs_whole(&self, call: &Call) -> bool {
+        let mut needed = false;
+        self.each_of(&call.kind().resource, |feed, _| needed |= needs_whole(feed));
+        needed
+    }
+
+    fn wrote(&self, call: &Call, object: &Bytes, extent: Extent) {
         let Ok(object) = Split::whole(object) else { return };
         let now = Instant::now();
         self.each_of(&call.kind().resource, |feed, informers| {
+            if extent == Extent::Metadata && needs_whole(feed) {
+                return; // it began to after the call was made
+            }
             // No more of it than the watch asks for: when that tells the same version, the state that is held stays.
             let metadata = (feed.form() == Form::Metadata).then(|| object.metadata_alone()).flatten();
             let held = metadata.as_ref().map_or_else(|| Arrival::from(object.clone()), Arrival::new);
@@ -54,6 +68,11 @@ impl OwnWrites for Cache {
             feed.note_write();
         });
     }
+}
+
+/// Whether metadata alone would tell too little of an object to those whom the feed feeds.
+fn needs_whole(feed: &Feed) -> bool {
+    feed.form() == Form::Whole || !feed.query.selects_by_metadata()
 }
 
 /// As a feed tells them: those that read metadata alone refer to what the others hold.

@@ -34,7 +34,8 @@
 //! An answer that says to come later (429, 503 with `Retry-After`) is waited for, ten times and a minute at most.
 //!
 //! Reads here go to the API server. Cached reads are those of [`Cached`](crate::Cached), which is another type so that
-//! it shows where something may be stale. What is written here is visible there at once.
+//! it shows where something may be stale. What is written here is visible there at once, if the answer is the object: those to
+//! a write of `scale`, an `eviction` or a `binding` are not.
 //!
 //! A [`kube::Client`] made with `kube::Config::default_retry` retries by itself, inside of what is counted here: turn that
 //! off to have one policy.
@@ -118,7 +119,7 @@ use self::{
 pub(crate) use self::{
     call::uncompressed,
     error::describe,
-    own_writes::{OwnWrites, Presumed, Removed},
+    own_writes::{Extent, OwnWrites, Presumed, Removed},
 };
 use crate::object::{Object, ObjectKey, StaticObject};
 
@@ -266,6 +267,9 @@ impl Client {
     }
 
     /// Changes an object by a patch, and returns it as stored.
+    ///
+    /// With [`PartialObjectMeta<K>`](kube::core::PartialObjectMeta) for a kind, the API server sends metadata alone, unless a
+    /// cache of this client's manager reads more of the kind, and is to see the change at once.
     ///
     /// # Errors
     ///

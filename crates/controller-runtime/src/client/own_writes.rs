@@ -1,11 +1,15 @@
 use bytes::Bytes;
+use kube::core::ApiResource;
 
-use super::{Call, Verb};
+use super::{Call, Verb, read::METADATA};
 
 /// Learns what this process wrote, so that its cached reads need not wait for the watch to show it.
 pub(crate) trait OwnWrites: Send + Sync + 'static {
-    /// The API server has stored an object: `object` is its answer, as JSON.
-    fn wrote(&self, call: &Call, object: &Bytes);
+    /// Whether somebody reads more of the call's kind than metadata tell.
+    fn needs_whole(&self, call: &Call) -> bool;
+
+    /// The API server has stored an object: `object` is its answer, as JSON, all of it or that of its metadata.
+    fn wrote(&self, call: &Call, object: &Bytes, extent: Extent);
 
     /// A version that the API server has reached, as far as is known of the object that `call` names.
     fn reached(&self, call: &Call) -> Option<u64>;
@@ -16,6 +20,13 @@ pub(crate) trait OwnWrites: Send + Sync + 'static {
     /// The API server has most likely removed this object of the call's kind: it was told to, and nothing held the object
     /// when it was last seen.
     fn presumed_deleted(&self, call: &Call, object: &Presumed);
+}
+
+/// How much of an object an answer holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    Whole,
+    Metadata,
 }
 
 /// An object that was removed.
@@ -60,11 +71,8 @@ pub(super) fn gone_of(call: &Call, answer: &[u8], at_once: bool) -> Vec<Presumed
         finalizers: Vec<String>,
     }
     let resource = &call.kind().resource;
-    let takes_time = match &*resource.kind {
-        "Pod" => !at_once,
-        "Namespace" => true,
-        _ => false,
-    } && resource.group.is_empty();
+    let takes_time =
+        is_namespace(resource) || resource.group.is_empty() && resource.kind == "Pod" && !at_once;
     let items = serde_json::from_slice::<List>(answer).map(|list| list.items).unwrap_or_default();
     let gone = items.into_iter().filter(|item| !takes_time && item.metadata.finalizers.is_empty());
     gone.map(|Item { metadata: ItemMeta { namespace, name, uid, resource_version, .. } }| Presumed {
@@ -76,11 +84,15 @@ pub(super) fn gone_of(call: &Call, answer: &[u8], at_once: bool) -> Vec<Presumed
     .collect()
 }
 
+fn is_namespace(resource: &ApiResource) -> bool {
+    resource.group.is_empty() && resource.kind == "Namespace"
+}
+
 /// What an answer means for somebody who knows the objects of its kind.
 #[derive(Debug, PartialEq)]
 pub(super) enum Outcome {
-    /// The object is as the answer says.
-    Wrote,
+    /// The object is as the answer says, as far as it does.
+    Wrote(Extent),
     /// The object is gone.
     Deleted(Removed),
     /// It says nothing about the object, or may not.
@@ -93,27 +105,39 @@ impl Outcome {
     /// A write to an object that is being deleted may be the one that ends it: the API server answers with the last state
     /// of an object that no longer waits for a finalizer or its grace period.
     pub(super) fn of(call: &Call, answer: &Bytes) -> Self {
-        let about_the_object = matches!(call.subresource(), None | Some("status"));
         let about_one =
             matches!(call.verb(), Verb::Create | Verb::Update | Verb::Patch | Verb::Apply | Verb::Delete);
-        if !about_the_object || !about_one || call.is_dry_run() {
+        // What answers behind a proxy may say anything.
+        if !about_one || call.is_dry_run() || call.subresource() == Some("proxy") {
             return Self::Nothing;
         }
         let Ok(seen) = serde_json::from_slice::<Seen>(answer) else { return Self::Nothing };
+        let resource = &call.kind().resource;
         match seen.kind.as_deref() {
             Some("Status") if call.verb() == Verb::Delete => {
                 // What the delete was on condition of was so.
                 let Preconditions { uid, resource_version } = Preconditions::of(call);
                 Self::deleted(seen.details.and_then(|details| details.uid).or(uid), resource_version)
             }
-            Some(kind) if kind == call.kind().resource.kind => {
-                if seen.is_gone(call.verb(), answer) {
-                    Self::deleted(seen.metadata.uid, seen.metadata.resource_version)
-                } else {
-                    Self::Wrote
-                }
+            // Of a namespace they do not tell whether it is gone.
+            Some("PartialObjectMetadata") if call.accept == METADATA && is_namespace(resource) => {
+                Self::Wrote(Extent::Metadata)
             }
-            _ => Self::Nothing, // metadata alone, or the answer of an interceptor
+            Some("PartialObjectMetadata") if call.accept == METADATA => {
+                Self::about(call, seen, answer, Extent::Metadata)
+            }
+            Some(kind) if kind == resource.kind && seen.is_of(resource) => {
+                Self::about(call, seen, answer, Extent::Whole)
+            }
+            _ => Self::Nothing, // a subresource of another kind, or the answer of an interceptor
+        }
+    }
+
+    fn about(call: &Call, seen: Seen, answer: &[u8], extent: Extent) -> Self {
+        if seen.is_gone(call.verb(), answer) {
+            Self::deleted(seen.metadata.uid, seen.metadata.resource_version)
+        } else {
+            Self::Wrote(extent)
         }
     }
 
@@ -175,6 +199,11 @@ struct Details {
 }
 
 impl Seen {
+    /// Whether it says so, if it says anything.
+    fn is_of(&self, resource: &ApiResource) -> bool {
+        self.api_version.as_ref().is_none_or(|version| *version == resource.api_version)
+    }
+
     /// Whether the object is gone, of which `answer` is this much. One that is deleted at once may be answered with as it was
     /// before.
     fn is_gone(&self, verb: Verb, answer: &[u8]) -> bool {
@@ -227,15 +256,30 @@ mod tests {
     #[test]
     fn what_was_stored_is_known_and_a_dry_run_is_not() {
         let answer = json!({ "kind": "ConfigMap", "metadata": { "uid": "1" } });
-        assert_eq!(of(&call(Verb::Update), &answer), Outcome::Wrote);
+        assert_eq!(of(&call(Verb::Update), &answer), Outcome::Wrote(Extent::Whole));
         let mut trial = call(Verb::Update);
         trial.dry_run = true;
         assert_eq!(of(&trial, &answer), Outcome::Nothing);
-        let mut other = call(Verb::Create);
-        other.subresource = Some("token".to_owned());
-        assert_eq!(of(&other, &answer), Outcome::Nothing, "of a subresource");
-        other.subresource = Some("status".to_owned());
-        assert_eq!(of(&other, &answer), Outcome::Wrote);
+    }
+
+    #[test]
+    fn a_subresource_that_answers_with_the_object_tells_of_it() {
+        let mut below = Call::new(Verb::Update, Arc::new(DynamicKind::of::<Pod>()));
+        let answer =
+            |kind, version| json!({ "kind": kind, "apiVersion": version, "metadata": { "uid": "1" } });
+        for name in ["status", "resize", "ephemeralcontainers"] {
+            below.subresource = Some(name.to_owned());
+            assert_eq!(of(&below, &answer("Pod", "v1")), Outcome::Wrote(Extent::Whole), "{name}");
+        }
+        for (name, kind, version) in [
+            ("scale", "Scale", "autoscaling/v1"),
+            ("eviction", "Status", "v1"),
+            ("x", "Pod", "example.com/v1"),
+            ("proxy", "Pod", "v1"),
+        ] {
+            below.subresource = Some(name.to_owned());
+            assert_eq!(of(&below, &answer(kind, version)), Outcome::Nothing, "{name}");
+        }
     }
 
     #[test]
@@ -259,11 +303,12 @@ mod tests {
             "kind": "ConfigMap",
             "metadata": { "uid": "1", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"] },
         });
-        assert_eq!(of(&call(Verb::Delete), &going), Outcome::Wrote, "it waits for a finalizer");
+        let wrote = Outcome::Wrote(Extent::Whole);
+        assert_eq!(of(&call(Verb::Delete), &going), wrote, "it waits for a finalizer");
         going["metadata"]["finalizers"] = json!([]);
         assert_eq!(of(&call(Verb::Patch), &going), gone(None));
         going["metadata"]["deletionGracePeriodSeconds"] = json!(30);
-        assert_eq!(of(&call(Verb::Patch), &going), Outcome::Wrote, "it ends in its own time");
+        assert_eq!(of(&call(Verb::Patch), &going), wrote, "it ends in its own time");
     }
 
     #[test]
@@ -276,12 +321,16 @@ mod tests {
             "status": { "phase": "Terminating" },
         });
         let call = |verb| Call::new(verb, Arc::new(DynamicKind::of::<Namespace>()));
-        assert_eq!(of(&call(Verb::Delete), &going), Outcome::Wrote);
+        assert_eq!(of(&call(Verb::Delete), &going), Outcome::Wrote(Extent::Whole));
         assert!(!is_gone(going.to_string().as_bytes()));
-        assert_eq!(of(&call(Verb::Patch), &going), Outcome::Wrote);
+        assert_eq!(of(&call(Verb::Patch), &going), Outcome::Wrote(Extent::Whole));
         for spec in [json!({ "finalizers": [] }), json!({})] {
             going["spec"] = spec;
-            assert_eq!(of(&call(Verb::Update), &going), Outcome::Wrote, "it goes with the next delete");
+            assert_eq!(
+                of(&call(Verb::Update), &going),
+                Outcome::Wrote(Extent::Whole),
+                "it goes with the next delete"
+            );
             let gone = Removed { uid: "1".to_owned(), version: None };
             assert_eq!(of(&call(Verb::Delete), &going), Outcome::Deleted(gone));
         }
@@ -309,8 +358,16 @@ mod tests {
     }
 
     #[test]
-    fn metadata_alone_says_too_little() {
-        let answer = json!({ "kind": "PartialObjectMetadata", "metadata": { "uid": "1" } });
-        assert_eq!(of(&call(Verb::Patch), &answer), Outcome::Nothing);
+    fn metadata_alone_tell_of_themselves_if_they_were_asked_for() {
+        let mut answer = json!({ "kind": "PartialObjectMetadata", "metadata": { "uid": "1" } });
+        let mut patch = call(Verb::Patch);
+        assert_eq!(of(&patch, &answer), Outcome::Nothing);
+        patch.accept = METADATA;
+        assert_eq!(of(&patch, &answer), Outcome::Wrote(Extent::Metadata));
+        answer["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let gone = Removed { uid: "1".to_owned(), version: None };
+        assert_eq!(of(&patch, &answer), Outcome::Deleted(gone), "the last finalizer went");
+        patch.kind = Arc::new(DynamicKind::of::<Namespace>());
+        assert_eq!(of(&patch, &answer), Outcome::Wrote(Extent::Metadata), "its spec is not known");
     }
 }

@@ -11,8 +11,10 @@ use serde::de::DeserializeOwned;
 
 use super::{
     Call, Client, Error, ErrorKind, Verb,
+    call::JSON,
     decode::decode,
     own_writes::{Outcome, gone_of},
+    read::METADATA,
 };
 
 /// A write that is sent when it is awaited, and returns what the API server stored.
@@ -171,13 +173,16 @@ where
 
 impl Client {
     /// Sends a write, and lets the cache know what came of it.
-    pub(super) async fn write(&self, call: Call, to_cache: bool) -> Result<(Call, Bytes), Error> {
-        let own_writes = self.settings().own_writes.as_ref().filter(|_| to_cache);
+    pub(super) async fn write(&self, mut call: Call, to_cache: bool) -> Result<(Call, Bytes), Error> {
+        let own_writes = self.settings().own_writes.as_ref().filter(|_| to_cache && !call.dry_run);
+        if call.accept == METADATA && own_writes.is_some_and(|known| known.needs_whole(&call)) {
+            call.accept = JSON; // the caller takes the metadata out of it
+        }
         let before = own_writes.filter(|_| call.verb == Verb::Delete).and_then(|known| known.reached(&call));
         let body = self.send(call.clone()).await?.into_bytes();
         if let Some(own_writes) = own_writes {
             match Outcome::of(&call, &body) {
-                Outcome::Wrote => own_writes.wrote(&call, &body),
+                Outcome::Wrote(extent) => own_writes.wrote(&call, &body, extent),
                 Outcome::Deleted(object) => own_writes.deleted(&call, &object, before),
                 Outcome::Nothing => {}
             }

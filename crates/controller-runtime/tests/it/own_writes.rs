@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use controller_runtime::{
-    Cached, Client, ObjectKey,
+    Cached, Client, ObjectKey, StaticObject,
     client::{Deletion, Patch},
+    has_finalizer,
 };
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use kube::core::PartialObjectMeta;
 use kube_apiserver_embedded::faults::{Action, Rule, WatchFault};
 use kube_envtest::Environment;
@@ -17,15 +18,24 @@ use crate::support::{Running, Widget, WidgetStatus, config_map, environment, key
 
 /// A manager that has seen the widgets so far and whose watch tells nothing from now on.
 async fn stalled(env: &Environment) -> (Client, Cached<Widget>, Running) {
+    stalled_as(env, "example.com", "widgets").await
+}
+
+/// The same for another type.
+async fn stalled_as<K: StaticObject>(
+    env: &Environment,
+    group: &str,
+    resource: &str,
+) -> (Client, Cached<K>, Running) {
     let faults = env.server().faults();
-    let watches = |fault| Rule::new(Action::Watch(fault)).resource("example.com", "widgets");
+    let watches = |fault| Rule::new(Action::Watch(fault)).resource(group, resource);
     faults.add(watches(WatchFault::CloseAfter(Duration::from_secs(1))).once());
     faults.add(watches(WatchFault::StallAfterEvents(0)));
     let manager = manager(env);
-    let (client, widgets) = (manager.client(), manager.cached());
+    let (client, objects) = (manager.client(), manager.cached());
     let running = Running::start(manager).await;
     sleep(Duration::from_secs(5)).await; // the first watch has ended, the second one is silent
-    (client, widgets, running)
+    (client, objects, running)
 }
 
 /// Name, size and what was seen of the cached objects.
@@ -74,6 +84,56 @@ async fn every_kind_of_write_is_read_at_once_while_the_watch_is_silent() {
     assert_eq!(client.delete_key(&key("old")).await.unwrap(), Deletion::Done);
     assert_eq!(shown(&widgets), "b:5/6");
     assert!(widgets.get(&key("a")).unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_metadata_is_read_at_once_whole_where_somebody_reads_the_whole() {
+    let env = environment().await;
+    let (client, widgets, _running) = stalled(&env).await;
+    client.create(&widget("a", 1)).await.unwrap();
+    let key = ObjectKey::<PartialObjectMeta<Widget>>::new("default", "a");
+    let label = json!({ "metadata": { "labels": { "tier": "front" } } });
+    let changed = client.merge_patch(&key, &label).await.unwrap();
+    let selected = || widgets.select().labels(&"tier=front".parse().unwrap()).list().unwrap();
+    assert_eq!(selected().first().expect("the change is seen").spec.size, 1, "and the rest of it");
+    assert_eq!(changed.metadata.labels, selected()[0].metadata.labels);
+    client.add_finalizer(&changed, "example.com/a").await.unwrap();
+    assert!(has_finalizer(&*selected()[0], "example.com/a"));
+    let held = client.get(&key).await.unwrap().unwrap();
+    client.delete(&held).await.unwrap();
+    let going = client.get(&key).await.unwrap().unwrap();
+    client.remove_finalizer(&going, "example.com/a").await.unwrap();
+    assert!(selected().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_metadata_is_answered_with_no_more_where_nobody_reads_more() {
+    let env = environment().await;
+    let (client, metadata, _running) =
+        stalled_as::<PartialObjectMeta<Widget>>(&env, "example.com", "widgets").await;
+    client.create(&widget("a", 1)).await.unwrap();
+    let key = ObjectKey::of(&*metadata.list().unwrap()[0]).unwrap();
+    let label = json!({ "metadata": { "labels": { "tier": "front" } } });
+    let changed = client.merge_patch(&key, &label).await.unwrap();
+    assert_eq!(changed.types.unwrap().kind, "PartialObjectMetadata");
+    assert_eq!(metadata.get(&key).unwrap().unwrap().metadata.labels, changed.metadata.labels);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subresource_that_answers_with_the_object_is_read_at_once() {
+    let env = environment().await;
+    let (client, pods, _running) = stalled_as::<Pod>(&env, "", "pods").await;
+    let pod = json!({
+        "metadata": { "name": "p", "namespace": "default" },
+        "spec": { "containers": [{ "name": "c", "image": "busybox" }] },
+    });
+    let key =
+        ObjectKey::of(&client.create::<Pod>(&serde_json::from_value(pod).unwrap()).await.unwrap()).unwrap();
+    let debug = json!({ "spec": { "ephemeralContainers": [{ "name": "debug", "image": "tools" }] } });
+    let below = client.subresource(&key, "ephemeralcontainers");
+    below.patch::<Pod>(Patch::strategic(&debug)).await.unwrap();
+    let seen = pods.get(&key).unwrap().unwrap();
+    assert_eq!(seen.spec.as_ref().unwrap().ephemeral_containers.as_ref().unwrap().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
