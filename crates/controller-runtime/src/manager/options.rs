@@ -177,7 +177,9 @@ impl Options {
     /// Fails readiness while a list or watch of a cache has failed, time and again, for longer than this: what is read of it is
     /// that old. `None` is never. Default: 5 minutes, a multiple of the longest wait between two attempts.
     ///
-    /// A right that was taken away shows in that way, at the latest when the watch is renewed, which is after 10 minutes.
+    /// A right or a definition that was taken away shows in that way, at the latest when the watch is renewed, which is after
+    /// 10 minutes. An operator that can do without a kind that comes and goes wants `None`, or reads it only while it is
+    /// there.
     #[doc(alias = "DefaultWatchErrorHandler")]
     pub fn stale_after(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.stale_after = limit.into();
