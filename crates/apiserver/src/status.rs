@@ -2,6 +2,8 @@
 //!
 //! Shapes and texts follow the recorded answers of kube-apiserver v1.36 (`conformance/`).
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 /// One entry of `details.causes`: what is wrong, and in which field.
@@ -169,13 +171,9 @@ impl ApiError {
 
     /// 422 for an object whose fields are wrong.
     pub(crate) fn invalid(group: &str, kind: &str, name: &str, errors: Vec<FieldError>) -> Self {
-        let mut texts: Vec<String> = Vec::new();
-        for error in &errors {
-            let text = error.to_string();
-            if !texts.contains(&text) {
-                texts.push(text);
-            }
-        }
+        let mut told = BTreeSet::new();
+        let mut texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        texts.retain(|text| told.insert(text.clone()));
         let list = match texts.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
@@ -229,5 +227,20 @@ impl FieldError {
 impl std::fmt::Display for FieldError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.field, self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_of_messages_are_told_once_each_in_passing() {
+        let error = |n: usize| FieldError::required(format!("spec.f{n}"), "");
+        let errors = (0..100_000).chain(0..100_000).map(error).collect();
+        let told = ApiError::invalid("", "Pod", "p", errors);
+        assert_eq!(told.message().matches("Required value").count(), 100_000);
+        let twice = ApiError::invalid("", "Pod", "p", vec![error(1), error(1)]);
+        assert_eq!(twice.message(), "Pod \"p\" is invalid: spec.f1: Required value");
     }
 }
