@@ -43,7 +43,7 @@ use crate::{
 /// Everything else is a source, and what it asks for any value that can be told from others:
 ///
 /// ```
-/// # use controller_runtime::{Builder, Kind, Manager, MapMeta, cache::Meta, source::Requests};
+/// # use controller_runtime::{Builder, Kind, Manager, MapMeta, cache::Meta, manager::Cluster, source::Requests};
 /// # use k8s_openapi::api::core::v1::{Namespace, Secret};
 /// # use controller_runtime::{Action, Context, Reconciler, reconcile};
 /// #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,7 +59,7 @@ use crate::{
 /// #     async fn reconcile(&self, _: &Tenant, _: &Context) -> Result<Action, reconcile::Error> { Ok(Action::done()) }
 /// # }
 /// # fn example(
-/// #     manager: &Manager, other_cluster: &Manager, receiver: tokio::sync::mpsc::Receiver<Tenant>
+/// #     manager: &Manager, other_cluster: &Cluster, receiver: tokio::sync::mpsc::Receiver<Tenant>
 /// # ) -> Result<(), Box<dyn std::error::Error>> {
 /// Builder::managed_by(manager)
 ///     .for_requests::<Tenant>("quotas")

@@ -7,6 +7,8 @@ use crate::cache::{Cache, NotSynced};
 
 /// Fills the caches and keeps them up to date.
 pub(super) struct Caches {
+    /// The name of the cluster, if it is another one than the manager's.
+    pub(super) cluster: Option<Arc<str>>,
     pub(super) cache: Arc<Cache>,
     pub(super) client: kube::Client,
     pub(super) sync_timeout: Duration,
@@ -16,16 +18,27 @@ impl Caches {
     /// Waits until the caches that are there by now know the present.
     pub(super) async fn synced(&self) -> Result<(), Error> {
         let timeout = self.sync_timeout;
+        let there = |resource: String| match &self.cluster {
+            None => resource,
+            Some(name) => format!("{resource} in cluster {name}"),
+        };
         self.cache.synced(timeout).await.map_err(|error| match error {
-            NotSynced::Forbidden(missing) => Error::Forbidden { missing },
-            NotSynced::Late { resource, reason } => Error::CacheSync { resource, timeout, reason },
+            NotSynced::Forbidden(mut missing) => {
+                for right in &mut missing {
+                    right.resource = there(std::mem::take(&mut right.resource));
+                }
+                Error::Forbidden { missing }
+            }
+            NotSynced::Late { resource, reason } => {
+                Error::CacheSync { resource: there(resource), timeout, reason }
+            }
         })
     }
 }
 
 impl Runnable for Arc<Caches> {
     fn name(&self) -> String {
-        "caches".to_owned()
+        self.cluster.as_ref().map_or_else(|| "caches".to_owned(), |name| format!("cluster {name}"))
     }
 
     fn signals_ready(&self) -> bool {

@@ -2,6 +2,8 @@
 
 mod alone;
 mod caches;
+mod clients;
+mod cluster;
 mod error;
 mod explain;
 #[cfg(feature = "clap")]
@@ -22,7 +24,6 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use http::header::{HeaderValue, USER_AGENT};
 use tokio::sync::watch;
 
 #[cfg(feature = "clap")]
@@ -30,12 +31,15 @@ pub use self::flags::Flags;
 pub(crate) use self::registry::ReservedName;
 use self::{
     caches::Caches,
+    clients::{Clients, connect, metered},
+    cluster::Clusters,
     lifecycle::{Group, Id, Input},
     registry::{Entry, Registry},
     servers::Servers,
     state::Readiness,
 };
 pub use self::{
+    cluster::Cluster,
     error::{AddError, Error},
     explain::ExplainError,
     options::{Options, Shutdown},
@@ -46,9 +50,9 @@ pub use self::{
 };
 use crate::{
     cache::{self, Cache, Cached},
-    client::{Client, ClientBuilder},
+    client::Client,
     controller::{self, Controller, GroupKind, Settings, WarmUp},
-    leader_election::{self, Issuer, LeaseGate},
+    leader_election::{self, Issuer},
     metrics::{ElectionMetrics, Metrics},
     object::StaticObject,
     reconcile,
@@ -114,6 +118,8 @@ struct Shared {
     /// For what needs no leader.
     ungated: Client,
     cache: Arc<Cache>,
+    /// The caches of other clusters.
+    clusters: Clusters,
     options: Options,
     metrics: Metrics,
     registry: Arc<Registry>,
@@ -146,33 +152,28 @@ impl Manager {
         let metrics = Metrics::default();
         let cache = Arc::new(Cache::new(options.cache.clone(), options.leader_election.is_some()));
         let host = options.host.as_deref().unwrap_or_default();
-        let metered = |client: kube::Client| {
-            Client::builder(client, Arc::clone(&options.name)).metrics(metrics.rest_client()).host(host)
-        };
-        let election = options.leader_election.clone().map(|options| Election {
-            client: metered(options.own_client().unwrap_or(&client).clone()).build().kube().clone(),
-            metrics: metrics.election(options.id()),
-            issuer: Arc::new(Issuer::new()),
-            options,
+        let election = options.leader_election.clone().map(|election| {
+            let connection = election.own_client().unwrap_or(&client).clone();
+            Election {
+                client: metered(connection, host, &options, &metrics).build().kube().clone(),
+                metrics: metrics.election(election.id()),
+                issuer: Arc::new(Issuer::new()),
+                options: election,
+            }
         });
-        let builder = metered(client);
-        let builder = options.seed.into_iter().fold(builder, ClientBuilder::seed);
-        let builder = (options.client.0)(builder).own_writes(Arc::clone(&cache) as _);
-        let gated = election.as_ref().map(|election| {
-            let gate = LeaseGate::new(election.options.id(), Arc::clone(&election.issuer));
-            builder.clone().write_gate(Arc::new(gate)).build()
-        });
-        let ungated = builder.build();
+        let clients = Clients::new(client, host, &options, &metrics, election.as_ref(), &cache);
         let caches = Arc::new(Caches {
+            cluster: None,
             cache: Arc::clone(&cache),
-            client: ungated.kube().clone(),
+            client: clients.ungated.kube().clone(),
             sync_timeout: options.cache_sync_timeout,
         });
         let manager = Self {
             shared: Arc::new(Shared {
-                client: gated.unwrap_or_else(|| ungated.clone()),
-                ungated,
+                client: clients.gated,
+                ungated: clients.ungated,
                 cache,
+                clusters: Clusters::default(),
                 metrics,
                 registry: Arc::new(Registry::new(election.is_some())),
                 state: watch::Sender::new(State::Built),
@@ -184,8 +185,8 @@ impl Manager {
                 servers: Servers::default(),
             }),
         };
-        let cache = Arc::clone(&manager.shared.cache);
-        manager.shared.metrics.caches(move || cache.look());
+        let (cache, clusters) = (Arc::clone(&manager.shared.cache), manager.shared.clusters.clone());
+        manager.shared.metrics.caches(move || cache.look().into_iter().chain(clusters.look()).collect());
         manager.add_servers();
         manager.add_own(caches, Group::Caches);
         manager
@@ -373,17 +374,6 @@ impl Manager {
     fn handle(&self, id: Id) -> Handle {
         Handle { id, registry: Arc::downgrade(&self.shared.registry) }
     }
-}
-
-/// A connection that calls itself `name`, unless the configuration has another name for it.
-fn connect(mut config: kube::Config, name: &str, suffix: &str) -> Result<kube::Client, kube::Error> {
-    config.default_retry = false;
-    let given = config.headers.iter().position(|(header, _)| *header == USER_AGENT);
-    let given = given.map(|place| config.headers.remove(place).1);
-    let given = given.as_ref().and_then(|agent| agent.to_str().ok());
-    let agent = HeaderValue::from_str(&format!("{}{suffix}", given.unwrap_or(name)));
-    config.headers.push((USER_AGENT, agent.map_err(|error| kube::Error::HttpError(error.into()))?));
-    kube::Client::try_from(config)
 }
 
 impl Shared {

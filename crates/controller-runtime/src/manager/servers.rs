@@ -142,8 +142,9 @@ impl Manager {
             }
         });
         let (cache, limit) = (Arc::clone(&self.shared.cache), self.shared.options.stale_after);
+        let clusters = self.shared.clusters.clone();
         self.add_readyz_check("caches", move || {
-            let problem = cache.problem(limit);
+            let problem = cache.problem(limit).or_else(|| clusters.problem(limit));
             async move { problem.map_or(Ok(()), |problem| Err(problem.into())) }
         });
         if let Some(election) = &self.shared.election {

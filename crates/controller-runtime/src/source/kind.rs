@@ -67,7 +67,8 @@ impl<K: Object, R: Request> Kind<K, R> {
     /// Hands every change of what `cached` holds to `handler`: of some namespaces, of what a selector selects, or of
     /// another cluster.
     ///
-    /// The cache of another cluster is one of another [`Manager`](crate::Manager), which has to run as well.
+    /// The cache of another cluster is one of a [`Cluster`](crate::manager::Cluster) of the manager, or of another manager,
+    /// which has to run as well.
     ///
     /// ```no_run
     /// # use controller_runtime::{ForObject, Kind, Manager, ObjectKey};

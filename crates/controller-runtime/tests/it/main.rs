@@ -13,6 +13,7 @@ mod client;
 mod client_helpers;
 mod client_reads;
 mod client_requests;
+mod clusters;
 mod controller;
 mod events;
 mod explain;
