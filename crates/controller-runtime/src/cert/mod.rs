@@ -43,6 +43,22 @@ pub enum Serving {
     Files(CertFiles),
 }
 
+/// What is said of a server's TLS beside its certificate.
+#[derive(Clone)]
+pub(crate) struct AdaptTls(pub(crate) Arc<dyn Fn(&mut ServerConfig) + Send + Sync>);
+
+impl Default for AdaptTls {
+    fn default() -> Self {
+        Self(Arc::new(|_| {}))
+    }
+}
+
+impl fmt::Debug for AdaptTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdaptTls").finish_non_exhaustive()
+    }
+}
+
 /// The certificate of a server, as it is now.
 pub(crate) struct Certificates {
     files: Option<CertFiles>,
@@ -70,14 +86,15 @@ impl Certificates {
         Ok(Self { files, current, read: parking_lot::Mutex::new(read), metrics })
     }
 
-    /// Accepts TLS connections with the certificate that is current at each.
-    pub(crate) fn acceptor(&self) -> Result<TlsAcceptor, CertificateError> {
+    /// Accepts TLS connections with the certificate that is current at each, as `adapt` has it.
+    pub(crate) fn acceptor(&self, adapt: &AdaptTls) -> Result<TlsAcceptor, CertificateError> {
         let builder = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(CertificateError::Tls)?;
         let resolver: Arc<dyn ResolvesServerCert> = Arc::clone(&self.current) as _;
         let mut config = builder.with_no_client_auth().with_cert_resolver(resolver);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        (adapt.0)(&mut config);
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 

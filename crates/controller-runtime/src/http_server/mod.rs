@@ -28,7 +28,7 @@ pub use self::{
     handler::{Handler, Request, Response},
 };
 use crate::{
-    cert::{Certificates, Serving},
+    cert::{AdaptTls, Certificates, Serving},
     manager::{BoxError, RunContext, Runnable},
     metrics::CertificateMetrics,
 };
@@ -51,6 +51,7 @@ pub(crate) struct HttpServer {
     name: &'static str,
     endpoint: Endpoint,
     serving: Serving,
+    adapt_tls: AdaptTls,
     handler: BoxHandler,
     certificate_metrics: CertificateMetrics,
     /// Where it listens now.
@@ -66,7 +67,14 @@ impl HttpServer {
         certificate_metrics: CertificateMetrics,
         bound: Arc<watch::Sender<Option<SocketAddr>>>,
     ) -> Self {
-        Self { name, endpoint, serving, handler, certificate_metrics, bound }
+        Self { name, endpoint, serving, adapt_tls: AdaptTls::default(), handler, certificate_metrics, bound }
+    }
+}
+
+impl HttpServer {
+    /// With this said of its TLS.
+    pub(crate) fn adapting_tls(self, adapt_tls: AdaptTls) -> Self {
+        Self { adapt_tls, ..self }
     }
 }
 
@@ -89,7 +97,8 @@ impl Runnable for HttpServer {
             Serving::Plain => None,
             serving => Some(Certificates::load(serving, self.certificate_metrics.clone())?),
         };
-        let tls = certificates.as_ref().map(Certificates::acceptor).transpose()?;
+        let tls =
+            certificates.as_ref().map(|certificates| certificates.acceptor(&self.adapt_tls)).transpose()?;
         let Some(listener) = self.endpoint.listen().await.map_err(refused)? else { return Ok(()) };
         let address = listener.local_addr().map_err(refused)?;
         tracing::info!(server = self.name, %address, secure = tls.is_some(), "listening");

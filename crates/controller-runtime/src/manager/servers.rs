@@ -110,6 +110,7 @@ impl Manager {
                 certificates(),
                 bound,
             );
+            let server = server.adapting_tls(options.metrics.adapt_tls.clone());
             self.add_own(server, Group::HttpServers);
         }
         if options.health_probe != Endpoint::Disabled {

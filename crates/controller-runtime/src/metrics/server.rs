@@ -1,9 +1,11 @@
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, future::Future, sync::Arc};
 
+use futures::{FutureExt, future::BoxFuture};
 use http::{
     Method, StatusCode,
     header::{CONTENT_TYPE, HeaderValue},
 };
+use tokio_rustls::rustls::ServerConfig;
 
 use super::{
     Metrics,
@@ -11,7 +13,7 @@ use super::{
     handlers::{ExtraHandlers, METRICS},
 };
 use crate::{
-    cert::Serving,
+    cert::{AdaptTls, Serving},
     http_server::{BoxHandler, Endpoint, Handler, Request, Response, boxed, text},
 };
 
@@ -31,9 +33,14 @@ use crate::{
 pub struct ServerOptions {
     pub(crate) bind_address: Endpoint,
     pub(crate) serving: Serving,
+    pub(crate) adapt_tls: AdaptTls,
     allowed_to: AllowedTo,
+    filters: Vec<Arc<Filter>>,
     extra_handlers: BTreeMap<String, BoxHandler>,
 }
+
+/// Lets a request pass, or refuses it.
+type Filter = dyn Fn(Request) -> BoxFuture<'static, Result<Request, Response>> + Send + Sync;
 
 /// Who may see metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -64,8 +71,54 @@ impl ServerOptions {
         self
     }
 
-    /// Who may see metrics, and what the extra handlers show. Default: everybody.
+    /// Changes the TLS configuration that [`ServerOptions::serving`] gives, and has the last word: which versions are spoken,
+    /// whose client certificates are wanted. Several do so one after the other. Without TLS nobody is asked.
+    ///
+    /// What a [`ServerConfig`] does not let one change, one that replaces it can:
+    ///
+    /// ```
+    /// use controller_runtime::metrics::{ServerOptions, rustls::{ServerConfig, version::TLS13}};
+    ///
+    /// let options = ServerOptions::default().tls(|config| {
+    ///     let builder = ServerConfig::builder_with_provider(config.crypto_provider().clone());
+    ///     let newest = builder.with_protocol_versions(&[&TLS13]).expect("the provider speaks it");
+    ///     *config = newest.with_no_client_auth().with_cert_resolver(config.cert_resolver.clone());
+    /// });
+    /// ```
+    #[doc(alias = "TLSOpts")]
+    pub fn tls(mut self, adapt: impl Fn(&mut ServerConfig) + Send + Sync + 'static) -> Self {
+        let AdaptTls(before) = self.adapt_tls;
+        self.adapt_tls = AdaptTls(Arc::new(move |config| {
+            before(config);
+            adapt(config);
+        }));
+        self
+    }
+
+    /// Lets `filter` decide on each request, that of an extra handler too: it returns the request to have it answered, or the
+    /// answer. Several are asked one after the other, after [`ServerOptions::allowed_to`]. Default: there is none.
+    ///
+    /// ```
+    /// use controller_runtime::{manager::{Request, Response}, metrics::ServerOptions};
+    ///
+    /// let options = ServerOptions::default().filter(async |request: Request| {
+    ///     match request.headers().get("x-scraper") {
+    ///         Some(_) => Ok(request),
+    ///         None => Err(Response::new("who are you?".into())),
+    ///     }
+    /// });
+    /// ```
     #[doc(alias = "FilterProvider")]
+    pub fn filter<F>(mut self, filter: impl Fn(Request) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<Request, Response>> + Send + 'static,
+    {
+        self.filters.push(Arc::new(move |request| filter(request).boxed()));
+        self
+    }
+
+    /// Who may see metrics, and what the extra handlers show. Default: everybody.
+    #[doc(alias = "WithAuthenticationAndAuthorization")]
     pub fn allowed_to(mut self, allowed_to: AllowedTo) -> Self {
         self.allowed_to = allowed_to;
         self
@@ -97,14 +150,21 @@ impl ServerOptions {
             extra.insert(path.clone(), Arc::clone(handler));
         }
         let access = self.is_guarded().then(|| Arc::new(Access::new(client, rng)));
-        boxed(move |request: Request| {
-            let (metrics, access) = (metrics.clone(), access.clone());
+        let filters = self.filters.clone();
+        boxed(move |mut request: Request| {
+            let (metrics, access, filters) = (metrics.clone(), access.clone(), filters.clone());
             let extra = extra.get(request.uri().path());
             async move {
                 if let Some(access) = access
                     && let Err(refusal) = access.check(&request).await
                 {
                     return refusal;
+                }
+                for filter in filters {
+                    request = match filter(request).await {
+                        Ok(request) => request,
+                        Err(refusal) => return refusal,
+                    };
                 }
                 match (request.uri().path(), extra) {
                     (METRICS, _) if request.method() != Method::GET => {
@@ -134,6 +194,7 @@ impl std::fmt::Debug for ServerOptions {
             .field("bind_address", &self.bind_address)
             .field("serving", &self.serving)
             .field("allowed_to", &self.allowed_to)
+            .field("filters", &self.filters.len())
             .field("extra_handlers", &self.extra_handlers.keys())
             .finish()
     }

@@ -18,7 +18,11 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, advance};
 use tokio_rustls::{
     TlsConnector,
-    rustls::{ClientConfig, RootCertStore, crypto::ring},
+    rustls::{
+        ClientConfig, RootCertStore, ServerConfig,
+        crypto::ring,
+        version::{TLS12, TLS13},
+    },
 };
 
 use crate::{
@@ -188,13 +192,18 @@ async fn metrics_are_shown_over_https_to_users_of_the_cluster() {
     options.tokens = Some(Tokens::new().with("good", UserInfo::new("scraper", "", ["monitoring"])));
     let env = Environment::builder().server_options(options).crd::<Widget>().start().await.unwrap();
     let serves = Serving::Files(CertFiles::in_dir(folder.path()));
-    let manager = serving(&env, ServerOptions::default().serving(serves).allowed_to(AllowedTo::Authorized));
+    let options = ServerOptions::default().serving(serves).allowed_to(AllowedTo::Authorized).tls(|config| {
+        let builder = ServerConfig::builder_with_provider(Arc::clone(config.crypto_provider()));
+        let newest = builder.with_protocol_versions(&[&TLS13]).unwrap().with_no_client_auth();
+        *config = newest.with_cert_resolver(Arc::clone(&config.cert_resolver));
+    });
+    let manager = serving(&env, options);
     let _running = Running::start(manager.clone()).await;
 
     let mut roots = RootCertStore::empty();
     roots.add(made.cert.der().clone()).unwrap();
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    let config = config.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
+    let config = config.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots.clone());
     let tls = TlsConnector::from(Arc::new(config.with_no_client_auth()));
     let scrape = async |headers: &str| {
         let stream = connect(manager.metrics_address().unwrap()).await;
@@ -206,4 +215,38 @@ async fn metrics_are_shown_over_https_to_users_of_the_cluster() {
     let (code, text) = scrape(GOOD).await;
     assert_eq!(code, 200);
     assert!(text.contains("certwatcher_read_certificate_total "), "{text}");
+
+    // The options want the newest version of TLS.
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let config = config.with_protocol_versions(&[&TLS12]).unwrap().with_root_certificates(roots);
+    let old = TlsConnector::from(Arc::new(config.with_no_client_auth()));
+    let stream = connect(manager.metrics_address().unwrap()).await;
+    let error = old.connect("localhost".try_into().unwrap(), stream).await.unwrap_err();
+    assert!(error.to_string().contains("ProtocolVersion"), "{error}");
+}
+
+#[tokio::test]
+async fn filters_decide_one_after_the_other_on_every_path() {
+    let env = environment().await;
+    let wants = |header: &'static str, code: u16| {
+        move |request: Request| {
+            let mut refusal = Response::new(header.into());
+            *refusal.status_mut() = code.try_into().unwrap();
+            std::future::ready(if request.headers().contains_key(header) {
+                Ok(request)
+            } else {
+                Err(refusal)
+            })
+        }
+    };
+    let hello = async |_: Request| Response::new("hello".into());
+    let options = ServerOptions::default().filter(wants("x-one", 418)).filter(wants("x-two", 403));
+    let manager = serving(&env, options.extra_handler("/hello", hello));
+    let _running = Running::start(manager.clone()).await;
+    let address = manager.metrics_address().unwrap();
+    for path in ["/metrics", "/hello"] {
+        assert_eq!(get(address, path, "X-Two: 1\r\n").await, (418, "x-one".to_owned()));
+        assert_eq!(get(address, path, "X-One: 1\r\n").await, (403, "x-two".to_owned()));
+        assert_eq!(get(address, path, "X-One: 1\r\nX-Two: 1\r\n").await.0, 200);
+    }
 }
