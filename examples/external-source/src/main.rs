@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use controller_runtime::{Manager, manager::Flags};
+use controller_runtime::manager::Flags;
 
 /// Makes a ConfigMap in namespace default of each file in a folder, and keeps it so.
 #[derive(Debug, Parser)]
@@ -20,8 +20,7 @@ struct Args {
 async fn main() -> anyhow::Result<()> {
     let Args { folder, manager: flags } = Args::parse();
     tracing_subscriber::fmt().with_max_level(flags.zap_log_level).init();
-    let options = flags.options("external-source", "external-source.example.com");
-    let manager = Manager::new(flags.client().await?, options);
+    let manager = flags.manager("external-source", "external-source.example.com").await?;
     external_source::add_to(&manager, &folder)?;
     Ok(manager.run_until_signal().await?)
 }

@@ -2,7 +2,7 @@
 
 use controller_runtime::{
     Manager, leader_election,
-    manager::{BoxError, RunContext, Runnable},
+    manager::{BoxError, Options, RunContext, Runnable},
 };
 
 use crate::{Args, LEASE};
@@ -28,20 +28,19 @@ impl Runnable for Lead {
 
 /// Runs until SIGINT or SIGTERM.
 pub(crate) async fn run(args: &Args, name: &str) -> anyhow::Result<()> {
-    Ok(manager(args.manager.client().await?, args, name)?.run_until_signal().await?)
+    let manager = Manager::from_config(args.manager.config(None).await?, options(args)?)?;
+    manager.add(Lead { name: name.to_owned() })?;
+    Ok(manager.run_until_signal().await?)
 }
 
-/// A manager that stands for election, and leads if it is elected.
-fn manager(client: kube::Client, args: &Args, name: &str) -> anyhow::Result<Manager> {
+/// Of a manager that stands for election.
+fn options(args: &Args) -> anyhow::Result<Options> {
     let id = args.manager.leader_election_id.as_deref().unwrap_or(LEASE);
     let mut election = leader_election::Options::new(id).timing(args.timing()?);
     if let Some(namespace) = &args.manager.leader_election_namespace {
         election = election.namespace(namespace);
     }
-    let options = args.manager.options("leader-election", LEASE).leader_election(election);
-    let manager = Manager::new(client, options);
-    manager.add(Lead { name: name.to_owned() })?;
-    Ok(manager)
+    Ok(args.manager.options("leader-election", LEASE).leader_election(election))
 }
 
 /// The candidates in this process, and time that passes only while everybody waits.
@@ -67,7 +66,8 @@ mod tests {
     impl Candidate {
         async fn start(rights: &Rights, env: &Environment, name: &str) -> Self {
             let args = Args::parse_from(["leader-election", "--health-probe-bind-address=0"]);
-            let manager = manager(rights.client(env.client()), &args, name).expect("a manager");
+            let manager = Manager::new(rights.client(env.client()), options(&args).expect("good times"));
+            manager.add(Lead { name: name.to_owned() }).expect("it has not stopped");
             let (stop, mut task, ready) = (CancellationToken::new(), JoinSet::new(), manager.ready());
             let run = manager.clone().run(stop.clone().cancelled_owned());
             task.spawn(async { run.await.expect("it ends well") });

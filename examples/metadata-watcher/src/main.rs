@@ -1,7 +1,7 @@
 //! `cargo run -p metadata-watcher`: deletes secrets when their time has come, on the cluster of your kubeconfig.
 
 use clap::Parser;
-use controller_runtime::{Manager, manager::Flags};
+use controller_runtime::manager::Flags;
 
 /// Deletes each secret at the time in its annotation example.com/expires, without ever reading one.
 #[derive(Debug, Parser)]
@@ -15,8 +15,7 @@ struct Args {
 async fn main() -> anyhow::Result<()> {
     let Args { manager: flags } = Args::parse();
     tracing_subscriber::fmt().with_max_level(flags.zap_log_level).init();
-    let options = flags.options("metadata-watcher", "metadata-watcher.example.com");
-    let manager = Manager::new(flags.client().await?, options);
+    let manager = flags.manager("metadata-watcher", "metadata-watcher.example.com").await?;
     metadata_watcher::add_to(&manager)?;
     Ok(manager.run_until_signal().await?)
 }

@@ -55,8 +55,7 @@ struct Args {
 async fn main() -> anyhow::Result<()> {
     let Args { manager: flags } = Args::parse();
     tracing_subscriber::fmt().with_max_level(flags.zap_log_level).init();
-    let options = flags.options("pod-labeller", "pod-labeller.example.com");
-    let manager = Manager::new(flags.client().await?, options);
+    let manager = flags.manager("pod-labeller", "pod-labeller.example.com").await?;
     add_to(&manager)?;
     Ok(manager.run_until_signal().await?)
 }

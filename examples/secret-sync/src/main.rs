@@ -2,7 +2,7 @@
 //! kubeconfig.
 
 use clap::Parser;
-use controller_runtime::{Manager, manager::Flags};
+use controller_runtime::manager::Flags;
 
 /// Copies a secret of namespace vault into each namespace that names it in its label example.com/wants-secret.
 #[derive(Debug, Parser)]
@@ -16,8 +16,7 @@ struct Args {
 async fn main() -> anyhow::Result<()> {
     let Args { manager: flags } = Args::parse();
     tracing_subscriber::fmt().with_max_level(flags.zap_log_level).init();
-    let options = flags.options("secret-sync", "secret-sync.example.com");
-    let manager = Manager::new(flags.client().await?, options);
+    let manager = flags.manager("secret-sync", "secret-sync.example.com").await?;
     secret_sync::add_to(&manager)?;
     Ok(manager.run_until_signal().await?)
 }
