@@ -80,7 +80,20 @@
 //!
 //! # What is not here
 //!
-//! Webhooks. `k8s-openapi` needs a version feature (`v1_36`, say), which your binary chooses, as it chooses the TLS stack of `kube`.
+//! Of controller-runtime for Go:
+//!
+//! - webhooks and conversion, with their server, flags and metrics;
+//! - profiles (`PprofBindAddress`), which an extra handler of the metrics server may serve; and of that server HTTP/2,
+//!   `ListenConfig` and `OnlyServeWhenLeader`;
+//! - locks other than leases (`LeaderElectionResourceLockInterface`);
+//! - a scheme and a REST mapper: kinds are types, or are found by [`Client::discover`];
+//! - a fake client: `kube-envtest` has a server;
+//! - the flags `--master` and, but for the level, those of zap.
+//!
+//! [`cache`], [`client`] and [`metrics`] say what they lack. Beyond Go's, there is nothing that finds clusters
+//! ([`Manager::add_cluster`] adds one) or shares objects out among processes.
+//!
+//! `k8s-openapi` needs a version feature (`v1_36`, say), which your binary chooses, as it chooses the TLS stack of `kube`.
 
 mod builder;
 pub mod cache;

@@ -81,7 +81,8 @@ pub use crate::{
 /// The failure of one runnable stops all of them, in that order. Runnables can be added at any time until then, and are
 /// started at once if the manager is that far, and [removed](Handle::remove).
 ///
-/// Nothing is global: two managers, or two runs one after the other, live in one process without knowing each other.
+/// Two managers, or two runs one after the other, live in one process without knowing each other. Of the process are
+/// only a panic hook, which notes where a reconcile panicked and calls the one before it, and the signals of [`Signals`].
 ///
 /// # What never waits
 ///
