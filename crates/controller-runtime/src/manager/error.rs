@@ -67,7 +67,7 @@ pub enum Error {
     /// Something could not be stopped: it goes on without an `.await` at which it could be dropped.
     #[error("cannot be stopped, because it never waits: {}", unstoppable.join(", "))]
     Unstoppable {
-        /// The name of each.
+        /// Controller and request of each reconcile; the name of each other runnable.
         unstoppable: Vec<String>,
     },
     /// A task of the manager panicked or ended although it never should.

@@ -368,8 +368,7 @@ impl Run<'_> {
     /// The lease is lost, and something does not stop. No other end may come of it: it is for whoever watches the process.
     fn name_overdue(&mut self) {
         self.losing.iter_mut().for_each(|losing| losing.told = true);
-        let led = self.running(|tokens| tokens.aborting.is_cancelled());
-        let overdue: Vec<_> = led.iter().flat_map(|entry| entry.runnable.unfinished()).collect();
+        let overdue = self.holdouts(|tokens| tokens.aborting.is_cancelled());
         tracing::error!(
             "still running {} s after the lease was lost, because it never waits: {}",
             ABORT.as_secs(),
@@ -403,10 +402,19 @@ impl Run<'_> {
 
     /// Something cannot be stopped.
     fn give_up(&mut self) {
-        let unstoppable: Vec<_> = self.running(|_| true).iter().map(|entry| entry.name.to_string()).collect();
+        let unstoppable = self.holdouts(|_| true);
         if !unstoppable.is_empty() {
             self.fails(Error::Unstoppable { unstoppable });
         }
+    }
+
+    /// What of these still runs: each reconcile in work, and what has none by its name.
+    fn holdouts(&self, which: impl Fn(&Tokens) -> bool) -> Vec<String> {
+        let named = |entry: &Entry| {
+            let unfinished = entry.runnable.unfinished();
+            if unfinished.is_empty() { vec![entry.name.to_string()] } else { unfinished }
+        };
+        self.running(which).iter().flat_map(named).collect()
     }
 
     fn running(&self, which: impl Fn(&Tokens) -> bool) -> Vec<Entry> {

@@ -13,7 +13,10 @@ use controller_runtime::{
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube_envtest::Environment;
-use tokio::time::{Instant, timeout};
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout},
+};
 
 use crate::{
     faults::{Fault, faulty},
@@ -494,19 +497,28 @@ fn what_never_waits_is_named_when_it_cannot_be_stopped() {
             Ok(())
         }
     }
-    let stop = Arc::default();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let (stop, began) = (Arc::<AtomicUsize>::default(), Arc::<Notify>::default());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build().unwrap();
+    let (stopped, computes) = (Arc::clone(&stop), Arc::clone(&began));
     let busy = Busy(Arc::clone(&stop));
     let error = runtime.block_on(async {
         let env = environment().await;
         let options = Options::new("test").graceful_shutdown_timeout(Shutdown::Immediate);
         let manager = Manager::new(env.client(), options);
         manager.add(busy).unwrap();
-        let ready = manager.ready();
-        manager.run(async { ready.await.unwrap() }).await.unwrap_err().to_string()
+        let notes = Notes::new(move |_, _| {
+            computes.notify_one();
+            while stopped.load(SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            Ok(Action::done())
+        });
+        Builder::managed_by(&manager).for_kind::<Widget>().complete(notes).unwrap();
+        Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
+        manager.run(async { began.notified().await }).await.unwrap_err().to_string()
     });
     stop.store(1, SeqCst);
-    assert_eq!(error, "cannot be stopped, because it never waits: busy");
+    assert_eq!(error, "cannot be stopped, because it never waits: busy, widget: Widget default/a");
 }
 
 /// The value of a metric of the controller of Widgets.
