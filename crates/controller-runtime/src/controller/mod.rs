@@ -22,7 +22,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -168,7 +168,7 @@ impl<R: Request> Runnable for Arc<Controller<R>> {
             () = cx.aborted() => None,
             () = cx.shutdown() => None,
             error = &mut sources => Some(error),
-            Some(Err(panic)) = tasks.join_next() => Some(panic.into()),
+            panic = panic_of(&mut tasks) => Some(panic.into()),
         };
         drop(sources);
         match failure {
@@ -196,6 +196,17 @@ impl<R: Request> Runnable for Arc<Controller<R>> {
 
     fn unfinished(&self) -> Vec<String> {
         self.workers.lock().iter().filter_map(|worker| worker.in_work()).collect()
+    }
+}
+
+/// The panic of a worker. One that returns, because somebody has shut the queue down, says nothing of the others.
+async fn panic_of(workers: &mut JoinSet<()>) -> JoinError {
+    loop {
+        match workers.join_next().await {
+            Some(Ok(())) => {}
+            Some(Err(panic)) => return panic,
+            None => pending().await,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{
     num::NonZeroUsize,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
@@ -14,7 +14,8 @@ use controller_runtime::{
     controller::Options,
     manager::{self, BoxError, Shutdown, State},
     reconcile,
-    source::{Source, from_fn},
+    source::{Requests, Source, from_fn},
+    workqueue::Queue,
 };
 use kube_envtest::Environment;
 use tokio::{
@@ -150,4 +151,38 @@ async fn the_reconciles_of_a_controller_that_failed_have_no_more_time_than_at_an
     let error = ended.expect_err("its source has failed");
     assert_eq!((began.elapsed().as_secs(), finished.load(SeqCst)), (30, 0));
     assert_eq!(error.to_string(), "source broken of controller widget failed", "the cause of all that came");
+}
+
+/// Panics when it is told to.
+struct PanicsWhenTold(Arc<Notify>);
+
+impl Reconciler for PanicsWhenTold {
+    type Request = &'static str;
+
+    async fn reconcile(&self, _: &&'static str, _: &Context) -> Result<Action, reconcile::Error> {
+        self.0.notified().await;
+        panic!("a bug")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_noticed_after_another_worker_found_the_queue_shut_down() {
+    let (env, told, queue) = (environment().await, Arc::default(), Arc::<Mutex<Option<Queue<_>>>>::default());
+    let (manager, made) = (manager(&env), Arc::clone(&queue));
+    let options = Options::default().recover_panic(false).max_concurrent_reconciles(workers(2));
+    Builder::managed_by(&manager)
+        .for_requests("names")
+        .watches_raw_source(Requests::stream("one", futures::stream::iter(["x"])))
+        .with_options(
+            options.new_queue(move |_, options| made.lock().unwrap().insert(Queue::new(options)).clone()),
+        )
+        .complete(PanicsWhenTold(Arc::clone(&told)))
+        .unwrap();
+    let running = Running::start(manager).await;
+    settle().await;
+    queue.lock().unwrap().as_ref().unwrap().shut_down();
+    settle().await;
+    told.notify_one();
+    let ended = timeout(MINUTE, running.end()).await.expect("the manager ends");
+    assert_eq!(ended.expect_err("its reconciler has panicked").to_string(), "names failed");
 }
