@@ -8,7 +8,7 @@
 
 mod graph;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -355,11 +355,9 @@ fn place_of(registry: &Registry, namespace: &str, owner: &Value) -> Option<Place
 
 fn drop_references(server: &Server, dependent: &Read, uids: &[String]) -> bool {
     let mut object = dependent.object.clone();
-    let rest: Vec<Value> = owners(&dependent.object)
-        .iter()
-        .filter(|owner| !uids.iter().any(|uid| owner["uid"] == uid.as_str()))
-        .cloned()
-        .collect();
+    let dropped: BTreeSet<&str> = uids.iter().map(String::as_str).collect();
+    let kept = owners(&dependent.object).iter().filter(|owner| !dropped.contains(text(owner, "uid")));
+    let rest: Vec<Value> = kept.cloned().collect();
     let fields = metadata::of(&mut object);
     if rest.is_empty() {
         fields.remove("ownerReferences");

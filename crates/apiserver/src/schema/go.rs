@@ -54,10 +54,10 @@ impl<'a> Decoder<'a> {
             Kind::IntOrString => return check_quantity(value),
             Kind::Any | Kind::Opaque => return Ok(()),
         };
-        let is_time = schema.node.format.as_deref() == Some("date-time");
+        let is_time = || schema.node.format.as_deref() == Some("date-time");
         match (expected, value) {
             (_, Value::Null) | (Type::Boolean, Value::Bool(_)) | (Type::Number, Value::Number(_)) => {}
-            (Type::String, Value::String(text)) if is_time => return check_time(text),
+            (Type::String, Value::String(text)) if is_time() => return check_time(text),
             (Type::String, Value::String(text)) if schema.is_bytes() => {
                 if let Some(at) = illegal_base64(text) {
                     self.note(format!("illegal base64 data at input byte {at}"));
@@ -88,7 +88,7 @@ impl<'a> Decoder<'a> {
             }
             _ => {
                 let why = self.mismatch(&go_type(schema), go::json_type(value));
-                if is_time {
+                if is_time() {
                     return Err(Refusal(why));
                 }
                 self.note(why);
