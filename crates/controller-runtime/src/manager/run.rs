@@ -138,6 +138,8 @@ struct Losing {
 struct Tokens {
     draining: CancellationToken,
     aborting: CancellationToken,
+    /// Held as long as this start of it lasts, so that a context that it kept has no say in the next.
+    lasts: Arc<()>,
 }
 
 type Failure = (Id, BoxError);
@@ -244,13 +246,13 @@ impl Run<'_> {
         let tokens = Tokens::default();
         // Weak: a runnable may keep its context, and the registry holds the runnable.
         let registry = Arc::downgrade(&self.manager.shared.registry);
-        let failures = self.failures.0.clone();
+        let (failures, lasts) = (self.failures.0.clone(), Arc::downgrade(&tokens.lasts));
         let cx = RunContext {
             manager: self.manager.downgrade(),
             draining: tokens.draining.clone(),
             aborting: tokens.aborting.clone(),
             ready: Arc::new(move || {
-                if let Some(registry) = registry.upgrade() {
+                if let Some(registry) = registry.upgrade().filter(|_| lasts.strong_count() > 0) {
                     registry.step(Input::Ready(id));
                 }
             }),

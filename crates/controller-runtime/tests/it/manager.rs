@@ -353,6 +353,50 @@ async fn a_manager_is_ready_when_its_runnables_say_so() {
     assert_eq!(began.elapsed(), Duration::from_secs(3));
 }
 
+/// Keeps the context of each of its starts, and does not say itself when it is ready.
+struct KeepsContexts(Arc<Mutex<Vec<RunContext>>>);
+
+impl Runnable for KeepsContexts {
+    async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
+        self.0.lock().unwrap().push(cx.clone());
+        cx.shutdown().await;
+        Ok(())
+    }
+
+    fn signals_ready(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_kept_the_context_of_an_earlier_run_cannot_say_that_this_one_is_ready() {
+    let (env, contexts) = (environment().await, Arc::<Mutex<Vec<RunContext>>>::default());
+    let manager = manager(&env);
+    manager.add(KeepsContexts(Arc::clone(&contexts))).unwrap();
+    for stops in [true, false] {
+        let running = Running::begin(manager.clone());
+        settle().await;
+        assert_eq!(*manager.state().borrow(), State::Starting);
+        if stops {
+            running.stop().await.unwrap();
+        } else {
+            drop(running);
+            settle().await;
+        }
+    }
+    let _running = Running::begin(manager.clone());
+    settle().await;
+    let contexts = contexts.lock().unwrap().clone();
+    let [first, second, third] = &contexts[..] else { panic!("{contexts:?}") };
+    first.set_ready();
+    second.set_ready();
+    settle().await;
+    assert_eq!(*manager.state().borrow(), State::Starting);
+    third.set_ready();
+    settle().await;
+    assert_eq!(*manager.state().borrow(), State::Ready);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_manager_runs_again_but_not_twice_at_once() {
     let env = environment().await;
