@@ -192,6 +192,34 @@ async fn what_goes_with_others_is_not_read_any_more_and_what_waits_for_a_finaliz
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_others_made_and_we_deleted_is_never_read_when_the_watch_catches_up() {
+    let env = environment().await;
+    let other = Client::new(env.client(), "somebody");
+    let (client, widgets, _running) = stalled(&env).await;
+    for name in ["by-name", "by-version"] {
+        other.create(&widget(name, 1)).await.unwrap();
+    }
+    let read = client.get(&key("by-version")).await.unwrap().unwrap();
+    assert_eq!(client.delete(&read).await.unwrap(), Deletion::Done);
+    assert_eq!(client.delete_key(&key("by-name")).await.unwrap(), Deletion::Done);
+    client.create(&widget("ours", 1)).await.unwrap(); // for which a silent watch is given up after half a minute
+    other.create(&widget("last", 1)).await.unwrap();
+    assert_eq!(shown(&widgets), "ours:1/-", "the watch tells nothing");
+
+    // From now on each watch tells two changes before it falls silent: the two creates, then the ends.
+    let faults = env.server().faults();
+    faults.clear();
+    faults.add(Rule::new(Action::Watch(WatchFault::StallAfterEvents(2))).resource("example.com", "widgets"));
+    for _ in 0..3600 {
+        if shown(&widgets) != "ours:1/-" {
+            break;
+        }
+        sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(shown(&widgets), "last:1/- ours:1/-", "nothing else is ever read");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_goes_with_its_last_finalizer() {
     let env = environment().await;
     let (client, widgets, _running) = stalled(&env).await;
