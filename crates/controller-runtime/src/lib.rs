@@ -74,7 +74,7 @@
 //! | leader election; servers of metrics and probes | none |
 //! | wait for caches at the start, and for each source of a controller | 2 minutes |
 //! | sources of a controller before its process leads | none run |
-//! | cached objects kept decoded | those read more than once between two changes, 64 MiB as estimated; all are held compressed |
+//! | cached objects kept decoded | those read more than once between two changes, 64 MiB as estimated; all but the latest are held compressed |
 //! | resyncs, which tell handlers again of what is there | none |
 //! | wait for running reconciles at the stop | 30 seconds |
 //!

@@ -12,6 +12,19 @@ use crate::{
     reconcile::{Context, Next, Outcome, Request},
 };
 
+/// Logs under the fields that all lines of a controller have.
+macro_rules! say {
+    ($level:ident, $log:expr, $($rest:tt)+) => {{
+        let (group, kind) = $log.group_and_kind();
+        tracing::$level!(
+            controller = &*$log.controller,
+            controllerGroup = group,
+            controllerKind = kind,
+            $($rest)+
+        );
+    }};
+}
+
 pub(super) type MakeSpan<R> = dyn Fn(&R, &Context) -> Span + Send + Sync;
 
 /// How a controller logs.
@@ -53,74 +66,33 @@ impl<R: Request> Log<R> {
     }
 
     pub(super) fn starting_controller(&self) {
-        let (group, kind) = self.group_and_kind();
-        tracing::info!(
-            controller = &*self.controller,
-            controllerGroup = group,
-            controllerKind = kind,
-            "Starting Controller"
-        );
+        say!(info, self, "Starting Controller");
     }
 
     pub(super) fn starting_workers(&self, count: usize) {
-        let (group, kind) = self.group_and_kind();
-        tracing::info!(
-            controller = &*self.controller,
-            controllerGroup = group,
-            controllerKind = kind,
-            "worker count" = count,
-            "Starting workers"
-        );
+        say!(info, self, "worker count" = count, "Starting workers");
     }
 
     pub(super) fn waiting_for_workers(&self) {
-        let (group, kind) = self.group_and_kind();
-        tracing::info!(
-            controller = &*self.controller,
-            controllerGroup = group,
-            controllerKind = kind,
-            "Shutdown signal received, waiting for all workers to finish"
-        );
+        say!(info, self, "Shutdown signal received, waiting for all workers to finish");
     }
 
     pub(super) fn workers_finished(&self) {
-        let (group, kind) = self.group_and_kind();
-        tracing::info!(
-            controller = &*self.controller,
-            controllerGroup = group,
-            controllerKind = kind,
-            "All workers finished"
-        );
+        say!(info, self, "All workers finished");
     }
 
     pub(super) fn starting_source(&self, source: &str) {
-        let (group, kind) = self.group_and_kind();
-        tracing::info!(
-            controller = &*self.controller,
-            controllerGroup = group,
-            controllerKind = kind,
-            source,
-            "Starting EventSource"
-        );
+        say!(info, self, source, "Starting EventSource");
     }
 
     pub(super) fn source_ended(&self, source: &str) {
-        let (group, kind) = self.group_and_kind();
-        tracing::info!(
-            controller = &*self.controller,
-            controllerGroup = group,
-            controllerKind = kind,
-            source,
-            "EventSource ended"
-        );
+        say!(info, self, source, "EventSource ended");
     }
 
     pub(super) fn going_on_without(&self, source: &str, error: &BoxError) {
-        let (group, kind) = self.group_and_kind();
-        tracing::error!(
-            controller = &*self.controller,
-            controllerGroup = group,
-            controllerKind = kind,
+        say!(
+            error,
+            self,
             source,
             %error,
             "the controller goes on without an EventSource"
