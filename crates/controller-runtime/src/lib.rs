@@ -45,7 +45,11 @@
 //!
 //! # Features
 //!
-//! `clap` gives `manager::Flags`, the flags of an operator. It is off by default.
+//! Both are off by default:
+//!
+//! - `clap` gives `manager::Flags`, the flags of an operator;
+//! - `opentelemetry` gives the module `telemetry`, a layer that exports the spans of reconciles, and links the attempts of a
+//!   request.
 //!
 //! With feature `gzip` of `kube`, which is your binary's choice, answers of more than 128 KiB come compressed, and are read while
 //! they come; watches never do. It pays where the API server is far away: within a cluster it costs both sides more time than the
@@ -54,7 +58,7 @@
 //! # Logs and traces
 //!
 //! Everything is said through `tracing`: each reconcile is a span with controller, request, `reconcileID` and attempt, under
-//! the names that controller-runtime's log fields have. `docs/opentelemetry.md` has the recipe that exports them.
+//! the names that controller-runtime's log fields have. The feature `opentelemetry` exports them: see `docs/opentelemetry.md`.
 //!
 //! # Cancellation
 //!
@@ -118,6 +122,8 @@ pub mod reconcile;
 mod recorder;
 mod referent;
 pub mod source;
+#[cfg(feature = "opentelemetry")]
+pub mod telemetry;
 
 pub use kube_workqueue as workqueue;
 
@@ -140,8 +146,8 @@ pub use self::{
     source::{Kind, Source},
 };
 
-/// The recipe compiles.
-#[cfg(doctest)]
+/// What becomes of spans compiles.
+#[cfg(all(doctest, feature = "opentelemetry"))]
 #[doc = include_str!("../../../docs/opentelemetry.md")]
 struct OpenTelemetry;
 

@@ -177,8 +177,14 @@ impl fmt::Display for Explanation {
         if runs.is_empty() {
             writeln!(f, "no run is remembered")?;
         }
-        for Run { ended, took, attempt, causes, result } in runs {
-            writeln!(f, "{ended} after {took:?}, attempt {attempt}, {causes}: {result}")?;
+        for run in runs {
+            let Run { ended, took, attempt, causes, result, .. } = run;
+            write!(f, "{ended} after {took:?}, attempt {attempt}, {causes}")?;
+            #[cfg(feature = "opentelemetry")]
+            if let Some(span) = &run.span {
+                write!(f, ", trace {}", span.trace_id())?;
+            }
+            writeln!(f, ": {result}")?;
         }
         Ok(())
     }

@@ -33,6 +33,14 @@ pub struct Run {
     pub causes: Causes,
     /// How it ended.
     pub result: RunResult,
+    /// Its span, if that is exported; in JSON its `traceparent`.
+    #[cfg(feature = "opentelemetry")]
+    #[serde(
+        rename = "traceparent",
+        serialize_with = "crate::telemetry::traceparent",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub span: Option<crate::telemetry::SpanContext>,
 }
 
 /// How a run ended.
@@ -177,6 +185,12 @@ impl<R: Request> History<R> {
         self.of(request).next_back()?.result.error().map(str::to_owned)
     }
 
+    /// The last run of a request, unless it was a success that asked for no other.
+    #[cfg(feature = "opentelemetry")]
+    pub(crate) fn unsettled(&self, request: &R) -> Option<&Run> {
+        self.of(request).next_back().filter(|run| run.result != RunResult::Done)
+    }
+
     /// The last runs of a request, the latest last.
     pub(crate) fn of(&self, request: &R) -> impl DoubleEndedIterator<Item = &Run> {
         let slot =
@@ -271,6 +285,8 @@ mod tests {
             attempt: 0,
             causes: Causes::default(),
             result,
+            #[cfg(feature = "opentelemetry")]
+            span: None,
         }
     }
 

@@ -42,6 +42,9 @@ pub(crate) struct Beginning {
     pub(crate) since: Option<Instant>,
     /// What went wrong in the run before, if anything did.
     pub(crate) last_error: Option<String>,
+    /// The run before, unless it was a success that asked for no other.
+    #[cfg(feature = "opentelemetry")]
+    pub(crate) before: Option<crate::telemetry::Before>,
 }
 
 impl<R> Default for Tracker<R> {
@@ -69,9 +72,17 @@ impl<R: Request> Tracker<R> {
         let mut inner = self.0.lock();
         let pending = inner.pending.remove(request);
         let last_error = inner.history.last_error(request);
+        #[cfg(feature = "opentelemetry")]
+        let before = inner.history.unsettled(request).map(crate::telemetry::Before::of);
         drop(inner);
         let (causes, since) = pending.map(|pending| (pending.causes, pending.since)).unzip();
-        Beginning { causes: causes.unwrap_or_default(), since, last_error }
+        Beginning {
+            causes: causes.unwrap_or_default(),
+            since,
+            last_error,
+            #[cfg(feature = "opentelemetry")]
+            before,
+        }
     }
 
     /// Notes a run that has ended.

@@ -19,7 +19,6 @@ use super::{
     DynReconciler, Inbox,
     history::{Run, RunResult},
     log::{self, Log},
-    tracker::Beginning,
 };
 use crate::{
     metrics::ControllerMetrics,
@@ -108,18 +107,22 @@ impl<R: Request> Worker<R> {
         let request = item.key();
         let id = uuid::Builder::from_random_bytes(self.rng.lock().u128(..).to_be_bytes()).into_uuid();
         let began = Instant::now();
-        let Beginning { causes, since, last_error } = tracker.begin(request);
+        let beginning = tracker.begin(request);
+        let lag = beginning.since.map(|since| began.duration_since(since));
         let cx = Context {
             attempt: queue.num_requeues(request),
-            causes,
-            last_error,
+            causes: beginning.causes,
+            last_error: beginning.last_error,
             id,
             surroundings: Arc::clone(&self.surroundings),
         };
         let span = self.log.span(request, &cx);
+        #[cfg(feature = "opentelemetry")]
+        let exported =
+            crate::telemetry::begin(&span, &cx.causes, lag, beginning.before, self.inbox.clock.at(began));
         async {
             tracing::debug!("Reconciling");
-            let measured = self.metrics.begin(since.map(|since| began.duration_since(since)));
+            let measured = self.metrics.begin(lag);
             let outcome = self.attempt(request, &cx).await;
             let ended = Instant::now();
             let took = ended - began;
@@ -129,7 +132,16 @@ impl<R: Request> Worker<R> {
             let retry = retry.map(|waiting| waiting.until.saturating_duration_since(ended));
             log::outcome(&outcome, retry.unwrap_or_default());
             let (ended, result) = (self.inbox.clock.at(ended), RunResult::of(&outcome));
-            tracker.end(request, Run { ended, took, attempt: cx.attempt, causes: cx.causes, result });
+            let run = Run {
+                ended,
+                took,
+                attempt: cx.attempt,
+                causes: cx.causes,
+                result,
+                #[cfg(feature = "opentelemetry")]
+                span: exported,
+            };
+            tracker.end(request, run);
         }
         .instrument(span)
         .await;

@@ -2,60 +2,174 @@
 
 use std::time::Duration;
 
-use controller_runtime::{Action, Client, reconcile};
-use opentelemetry::{
-    KeyValue,
-    trace::{Status, TracerProvider as _},
-};
+use controller_runtime::{Action, Builder, Client, reconcile, telemetry};
+use opentelemetry::{KeyValue, trace::Status};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
 use tracing_subscriber::layer::SubscriberExt;
 
-use crate::support::{Notes, alone, environment, run, widget};
+use crate::support::{Notes, Running, Widget, alone, environment, key, manager, settle, widget};
 
-/// A controller that fails twice and then succeeds, for one object.
-async fn two_failures_and_a_success() {
-    let env = environment().await;
-    Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
-    let notes = Notes::new(|_, attempt| match attempt {
-        0 | 1 => Err(reconcile::Error::new("no luck")),
-        _ => Ok(Action::done()),
-    });
-    let running = run(&env, notes.clone()).await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(notes.names().len(), 3);
-    running.stop().await.unwrap();
-}
-
-fn attribute(span: &SpanData, name: &str) -> String {
-    let found = span.attributes.iter().find(|attribute| attribute.key.as_str() == name);
-    found.unwrap_or_else(|| panic!("{name} is not in {:?}", span.attributes)).value.to_string()
-}
-
-/// The recipe of `docs/opentelemetry.md`, with an exporter that keeps what it gets.
-#[test]
-fn each_reconcile_is_a_span_of_its_own_trace_for_opentelemetry() {
-    alone("telemetry::each_reconcile_is_a_span_of_its_own_trace_for_opentelemetry", reconciles_are_spans);
-}
-
-async fn reconciles_are_spans() {
+/// What an operator with this layer exports while `test` runs.
+async fn exported<F: Future<Output = ()>>(test: impl FnOnce() -> F) -> Vec<SpanData> {
     let exporter = InMemorySpanExporter::default();
     let provider = SdkTracerProvider::builder().with_simple_exporter(exporter.clone()).build();
-    let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
+    let layer = telemetry::layer(&provider);
     let guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
-    two_failures_and_a_success().await;
+    test().await;
     drop(guard);
-    let spans = exporter.get_finished_spans().unwrap();
-    let spans: Vec<_> = spans.into_iter().filter(|span| span.name == "reconcile").collect();
-    let of = |name| spans.iter().map(|span| attribute(span, name)).collect::<Vec<_>>();
-    assert_eq!(of("controller"), ["widget"; 3]);
-    assert_eq!(of("attempt"), ["0", "1", "2"]);
-    let mut traces: Vec<_> = spans.iter().map(|span| span.span_context.trace_id()).collect();
-    traces.dedup();
-    assert_eq!(traces.len(), 3, "what is retried is another trace");
-    let failed = |span: &SpanData| matches!(span.status, Status::Error { .. });
-    assert_eq!(spans.iter().map(failed).collect::<Vec<_>>(), [true, true, false]);
-    let event = spans[0].events.iter().find(|event| event.name == "Reconciler error").unwrap();
-    let said =
-        |attribute: &KeyValue| attribute.key.as_str() == "error" && attribute.value.as_str() == "no luck";
-    assert!(event.attributes.iter().any(said), "{event:?}");
+    exporter.get_finished_spans().unwrap()
+}
+
+/// The reconciles among spans, in order.
+fn reconciles(spans: &[SpanData]) -> Vec<&SpanData> {
+    spans.iter().filter(|span| span.name == "reconcile").collect()
+}
+
+fn attribute(span: &SpanData, name: &str) -> Option<String> {
+    let found = span.attributes.iter().find(|attribute| attribute.key.as_str() == name);
+    found.map(|found| found.value.to_string())
+}
+
+/// Reconciles that fail so many times and then succeed.
+fn fails(times: u32) -> Notes {
+    Notes::new(move |_, attempt| match attempt < times {
+        true => Err(reconcile::Error::new("no luck")),
+        false => Ok(Action::done()),
+    })
+}
+
+#[test]
+fn each_reconcile_is_a_span_of_its_own_trace() {
+    alone("telemetry::each_reconcile_is_a_span_of_its_own_trace", async || {
+        let spans = exported(async || {
+            let env = environment().await;
+            Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
+            let (manager, notes) = (manager(&env), fails(2));
+            Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
+            let running = Running::start(manager).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert_eq!(notes.names().len(), 3);
+            running.stop().await.unwrap();
+        });
+        let spans = spans.await;
+        let spans = reconciles(&spans);
+        let of = |name| spans.iter().map(|span| attribute(span, name).unwrap()).collect::<Vec<_>>();
+        assert_eq!(of("controller"), ["widget"; 3]);
+        assert_eq!(of("name"), ["a"; 3]);
+        assert_eq!(of("attempt"), ["0", "1", "2"]);
+        let mut traces: Vec<_> = spans.iter().map(|span| span.span_context.trace_id()).collect();
+        traces.dedup();
+        assert_eq!(traces.len(), 3, "what is retried is another trace");
+        let failed = |span: &&SpanData| matches!(span.status, Status::Error { .. });
+        assert_eq!(spans.iter().map(failed).collect::<Vec<_>>(), [true, true, false]);
+        let event = spans[0].events.iter().find(|event| event.name == "Reconciler error").unwrap();
+        let said =
+            |attribute: &KeyValue| attribute.key.as_str() == "error" && attribute.value.as_str() == "no luck";
+        assert!(event.attributes.iter().any(said), "{event:?}");
+    });
+}
+
+#[test]
+fn one_walks_from_the_tenth_attempt_to_the_first() {
+    alone("telemetry::one_walks_from_the_tenth_attempt_to_the_first", async || {
+        let spans = exported(async || {
+            let env = environment().await;
+            let client = Client::new(env.client(), "test");
+            let manager = manager(&env);
+            Builder::managed_by(&manager).for_kind::<Widget>().complete(fails(9)).unwrap();
+            let running = Running::start(manager).await;
+            for name in ["a", "b"] {
+                client.create(&widget(name, 1)).await.unwrap();
+            }
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            client.apply(&widget("a", 2)).await.unwrap();
+            settle().await;
+            running.stop().await.unwrap();
+        });
+        let spans = spans.await;
+        let spans = reconciles(&spans);
+        let of_a = |span: &&&SpanData| attribute(span, "name").unwrap() == "a";
+        let [.., tenth, after] = spans.iter().filter(of_a).copied().collect::<Vec<_>>()[..] else {
+            panic!("a was reconciled more than once")
+        };
+        assert!(after.links.is_empty(), "what came before was a success: {after:?}");
+        assert_eq!(attribute(after, "causes").unwrap(), "1 event: widgets.example.com updated");
+
+        let mut story = Vec::new();
+        let mut at = Some(tenth);
+        while let Some(span) = at {
+            let of = |name| attribute(span, name).unwrap();
+            story.push(format!(
+                "{} {} after {} s: {}",
+                of("name"),
+                of("attempt"),
+                of("waitedSeconds"),
+                of("causes")
+            ));
+            assert!(span.links.len() < 2, "{span:?}");
+            let linked = span.links.first().map(|link| &link.span_context);
+            at = linked.map(|to| *spans.iter().find(|span| span.span_context == *to).unwrap());
+        }
+        // The back-off of the ninth failure is 5 ms * 2^8.
+        assert_eq!(story[0], "a 9 after 1.28 s: no event");
+        assert_eq!(story[8], "a 1 after 0.005 s: no event");
+        assert_eq!(story[9], "a 0 after 0 s: 1 event: widgets.example.com created");
+        assert_eq!(story.len(), 10);
+    });
+}
+
+#[test]
+fn explanations_name_the_traces() {
+    alone("telemetry::explanations_name_the_traces", async || {
+        let spans = exported(async || {
+            let env = environment().await;
+            Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
+            let manager = manager(&env);
+            let controller = Builder::managed_by(&manager).for_kind::<Widget>().complete(fails(1)).unwrap();
+            let running = Running::start(manager).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let explained = controller.explain(&key("a"));
+            let json = serde_json::to_value(&explained).unwrap();
+            tracing::info_span!("explained", story = %explained, traceparent = %json["runs"][1]["traceparent"])
+                .in_scope(|| {});
+            running.stop().await.unwrap();
+        });
+        let spans = spans.await;
+        let explained = spans.iter().find(|span| span.name == "explained").unwrap();
+        let story = attribute(explained, "story").unwrap();
+        let runs = reconciles(&spans);
+        for (run, result) in runs.iter().zip(["failed: no luck", "done"]) {
+            let told = format!(", trace {}: {result}\n", run.span_context.trace_id());
+            assert!(story.contains(&told), "{told} is not in {story}");
+        }
+        let (trace, span) = (runs[0].span_context.trace_id(), runs[0].span_context.span_id());
+        assert_eq!(attribute(explained, "traceparent").unwrap(), format!("\"00-{trace}-{span}-01\""));
+    });
+}
+
+#[test]
+fn spans_within_a_reconcile_are_its_children_and_chatter_is_not_exported() {
+    alone("telemetry::spans_within_a_reconcile_are_its_children_and_chatter_is_not_exported", async || {
+        let spans = exported(async || {
+            let env = environment().await;
+            Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
+            let notes = Notes::new(|_, _| {
+                tracing::info_span!("work").in_scope(|| tracing::debug_span!("chatter").in_scope(|| {}));
+                tracing::debug_span!(target: "kube_client::client", "HTTP").in_scope(|| {});
+                Ok(Action::done())
+            });
+            let manager = manager(&env);
+            Builder::managed_by(&manager).for_kind::<Widget>().complete(notes).unwrap();
+            let running = Running::start(manager).await;
+            settle().await;
+            running.stop().await.unwrap();
+        });
+        let spans = spans.await;
+        let reconcile = reconciles(&spans)[0];
+        let children = spans.iter().filter(|span| span.parent_span_id == reconcile.span_context.span_id());
+        assert_eq!(children.map(|span| &*span.name).collect::<Vec<_>>(), ["work", "HTTP"]);
+        assert!(spans.iter().all(|span| span.name != "chatter"), "{spans:?}");
+        assert!(reconcile.events.iter().any(|event| event.name == "Reconciling"), "{reconcile:?}");
+        assert_eq!(reconcile.instrumentation_scope.name(), "controller-runtime");
+    });
 }
