@@ -87,8 +87,8 @@
 //! Of controller-runtime for Go:
 //!
 //! - webhooks and conversion, with their server, flags and metrics;
-//! - profiles (`PprofBindAddress`), which an extra handler of the metrics server may serve; and of that server HTTP/2,
-//!   `ListenConfig` and `OnlyServeWhenLeader`;
+//! - profiles (`PprofBindAddress`), which an extra handler of the metrics server may serve; and of that server
+//!   `OnlyServeWhenLeader`;
 //! - locks other than leases (`LeaderElectionResourceLockInterface`);
 //! - a scheme and a REST mapper: kinds are types, or are found by [`Client::discover`];
 //! - a fake client: `kube-envtest` has a server;

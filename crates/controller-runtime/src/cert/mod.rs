@@ -21,7 +21,7 @@ use tokio_rustls::{
 
 use self::files::Pair;
 pub use self::files::{CertFiles, CertificateError};
-use crate::metrics::CertificateMetrics;
+use crate::{http_server::H2, metrics::CertificateMetrics};
 
 /// How often files are looked at, whatever the system tells of them: as controller-runtime. Secret volumes are links that
 /// are exchanged, of which not every system tells.
@@ -86,14 +86,16 @@ impl Certificates {
         Ok(Self { files, current, read: parking_lot::Mutex::new(read), metrics })
     }
 
-    /// Accepts TLS connections with the certificate that is current at each, as `adapt` has it.
-    pub(crate) fn acceptor(&self, adapt: &AdaptTls) -> Result<TlsAcceptor, CertificateError> {
+    /// Accepts TLS connections with the certificate that is current at each, for HTTP/1.1 and perhaps HTTP/2, as `adapt` has it.
+    pub(crate) fn acceptor(&self, http2: bool, adapt: &AdaptTls) -> Result<TlsAcceptor, CertificateError> {
         let builder = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(CertificateError::Tls)?;
         let resolver: Arc<dyn ResolvesServerCert> = Arc::clone(&self.current) as _;
         let mut config = builder.with_no_client_auth().with_cert_resolver(resolver);
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // The best first.
+        let protocols = http2.then_some(H2).into_iter().chain([&b"http/1.1"[..]]);
+        config.alpn_protocols = protocols.map(<[u8]>::to_vec).collect();
         (adapt.0)(&mut config);
         Ok(TlsAcceptor::from(Arc::new(config)))
     }

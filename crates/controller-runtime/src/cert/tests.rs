@@ -26,7 +26,7 @@ async fn reaches(certificate: &CertificateDer<'static>, certificates: &Certifica
         .with_root_certificates(roots)
         .with_no_client_auth();
     let (client, server) = duplex(1 << 16);
-    let acceptor = certificates.acceptor(&AdaptTls::default()).unwrap();
+    let acceptor = certificates.acceptor(false, &AdaptTls::default()).unwrap();
     let serve = async move {
         if let Ok(mut stream) = acceptor.accept(server).await {
             stream.write_all(b"hello").await.unwrap();

@@ -50,7 +50,7 @@ pub struct Flags {
     /// Its key in that folder
     #[arg(long, value_name = "FILE", default_value = "tls.key")]
     pub metrics_cert_key: PathBuf,
-    /// Taken for the sake of manifests that have it: metrics are served by HTTP/1.1 alone
+    /// Serve metrics by HTTP/2 too, to who asks for it by HTTPS
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
           default_missing_value = "true", action = clap::ArgAction::Set)]
     pub enable_http2: bool,
@@ -79,7 +79,8 @@ impl Flags {
     /// Options of an operator named `name`, as the flags say. `election_id` is the name of the lease unless they say
     /// otherwise.
     pub fn options(&self, name: &str, election_id: &str) -> Options {
-        let mut metrics = ServerOptions::default().bind_address(self.metrics_bind_address);
+        let metrics = ServerOptions::default().bind_address(self.metrics_bind_address);
+        let mut metrics = metrics.enable_http2(self.enable_http2);
         if self.metrics_secure {
             let files = self.metrics_cert_path.as_ref().map(|folder| {
                 let in_folder = |file| folder.join(file);
@@ -87,9 +88,6 @@ impl Flags {
             });
             let serving = files.map_or(Serving::SelfSigned, Serving::Files);
             metrics = metrics.serving(serving).allowed_to(AllowedTo::Authorized);
-        }
-        if self.enable_http2 {
-            tracing::warn!("--enable-http2 changes nothing: metrics are served by HTTP/1.1 alone");
         }
         let options =
             Options::new(name).metrics(metrics).health_probe_bind_address(self.health_probe_bind_address);
@@ -184,9 +182,22 @@ mod tests {
     fn the_flags_become_options() {
         let flags = flags("--leader-elect --leader-election-id=mine --metrics-bind-address=127.0.0.1:8443");
         let text = format!("{:?}", flags.options("test", "default-id"));
-        for part in ["id: \"mine\"", "At(127.0.0.1:8443)", "SelfSigned", "Authorized", "Port(8081)"] {
+        for part in [
+            "id: \"mine\"",
+            "At(127.0.0.1:8443)",
+            "SelfSigned",
+            "Authorized",
+            "Port(8081)",
+            "enable_http2: false",
+        ] {
             assert!(text.contains(part), "{part} is not in {text}");
         }
+    }
+
+    #[test]
+    fn http2_is_a_choice() {
+        let text = format!("{:?}", flags("--enable-http2").options("test", "id"));
+        assert!(text.contains("enable_http2: true"), "{text}");
     }
 
     #[test]

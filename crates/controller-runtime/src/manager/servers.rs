@@ -9,7 +9,7 @@ use super::{BoxError, Manager, State, explain, lifecycle::Group};
 use crate::{
     cert::Serving,
     health::Checks,
-    http_server::{Endpoint, Handler, HttpServer, Request, boxed, text},
+    http_server::{Endpoint, Handler, HttpServer, Listen, Request, boxed, text},
     metrics::ExtraHandlers,
 };
 
@@ -88,7 +88,7 @@ impl Manager {
         self.add_own_checks();
         let (options, servers) = (&self.shared.options, &self.shared.servers);
         let certificates = || self.shared.metrics.certificates();
-        if options.metrics.bind_address != Endpoint::Disabled {
+        if !options.metrics.listen.is_nowhere() {
             let client = self.shared.ungated.kube().clone();
             let (registry, guarded) = (Arc::downgrade(&self.shared.registry), options.metrics.is_guarded());
             let explained = boxed(move |request: Request| {
@@ -102,15 +102,10 @@ impl Manager {
             let (metrics, extra) = (self.shared.metrics.clone(), servers.extra.clone());
             let handler = options.metrics.handler(metrics, extra, client, options.rng());
             let (serving, bound) = (options.metrics.serving.clone(), Arc::clone(&servers.metrics));
-            let server = HttpServer::new(
-                "metrics",
-                options.metrics.bind_address,
-                serving,
-                handler,
-                certificates(),
-                bound,
-            );
-            let server = server.adapting_tls(options.metrics.adapt_tls.clone());
+            let listen = options.metrics.listen.clone();
+            let server = HttpServer::new("metrics", listen, serving, handler, certificates(), bound)
+                .offering_http2(options.metrics.enable_http2)
+                .adapting_tls(options.metrics.adapt_tls.clone());
             self.add_own(server, Group::HttpServers);
         }
         if options.health_probe != Endpoint::Disabled {
@@ -127,7 +122,7 @@ impl Manager {
                 }
             });
             let bound = Arc::clone(&servers.health);
-            let (at, plain) = (options.health_probe, Serving::Plain);
+            let (at, plain) = (Listen::At(options.health_probe), Serving::Plain);
             let server = HttpServer::new("health probe", at, plain, handler, certificates(), bound);
             self.add_own(server, Group::HttpServers);
         }

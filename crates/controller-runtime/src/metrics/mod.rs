@@ -43,8 +43,7 @@
 //! - Native histograms, which need the protobuf format.
 //! - The collector of the Go runtime (`go_…`), and of the process `process_virtual_memory_max_bytes` and
 //!   `process_network_…`.
-//! - HTTP/2, listeners of your own (`ListenConfig`), a server for leaders alone (`OnlyServeWhenLeader`) and profiles
-//!   (`PprofBindAddress`).
+//! - A server for leaders alone (`OnlyServeWhenLeader`) and profiles (`PprofBindAddress`).
 //! - OpenMetrics over HTTP, as in Go; [`Metrics::encode`] gives it to whoever wants to serve it.
 
 mod access;

@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, future::Future, sync::Arc};
+use std::{collections::BTreeMap, future::Future, net::TcpListener, sync::Arc};
 
 use futures::{FutureExt, future::BoxFuture};
 use http::{
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     cert::{AdaptTls, Serving},
-    http_server::{BoxHandler, Endpoint, Handler, Request, Response, boxed, text},
+    http_server::{BoxHandler, Endpoint, Handler, Listen, Request, Response, boxed, text},
 };
 
 /// How metrics are served.
@@ -31,8 +31,9 @@ use crate::{
 #[derive(Clone, Default)]
 #[must_use]
 pub struct ServerOptions {
-    pub(crate) bind_address: Endpoint,
+    pub(crate) listen: Listen,
     pub(crate) serving: Serving,
+    pub(crate) enable_http2: bool,
     pub(crate) adapt_tls: AdaptTls,
     allowed_to: AllowedTo,
     filters: Vec<Arc<Filter>>,
@@ -60,7 +61,28 @@ impl ServerOptions {
     /// Where metrics are served. Default: nowhere. (Go serves them on `:8080` unasked, but its scaffolds do not.)
     #[doc(alias = "BindAddress")]
     pub fn bind_address(mut self, address: Endpoint) -> Self {
-        self.bind_address = address;
+        self.listen = Listen::At(address);
+        self
+    }
+
+    /// Serves metrics on a socket that you made, in place of [`ServerOptions::bind_address`]: one with options of its own, or
+    /// one that the process was started with. It stays open for as long as these options, or the manager that has them: clients
+    /// of one that has stopped wait until it runs again.
+    ///
+    /// ```
+    /// # fn main() -> std::io::Result<()> {
+    /// use std::net::TcpListener;
+    /// use controller_runtime::metrics::ServerOptions;
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// println!("metrics are served at {}", listener.local_addr()?);
+    /// let options = ServerOptions::default().listener(listener);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "ListenConfig")]
+    pub fn listener(mut self, listener: TcpListener) -> Self {
+        self.listen = Listen::On(Arc::new(listener));
         self
     }
 
@@ -71,8 +93,20 @@ impl ServerOptions {
         self
     }
 
-    /// Changes the TLS configuration that [`ServerOptions::serving`] gives, and has the last word: which versions are spoken,
-    /// whose client certificates are wanted. Several do so one after the other. Without TLS nobody is asked.
+    /// Whether clients that ask for HTTP/2 in the handshake of TLS get it; without TLS nobody does. Default: they get HTTP/1.1,
+    /// as with kubebuilder's scaffold (Go's library has it on).
+    ///
+    /// Attacks on HTTP/2, of which CVE-2023-44487 (rapid reset) is the best known, have little to gain here: a connection has at
+    /// most 16 requests in work, and ends when its client has taken back 20 that nobody had seen yet.
+    #[doc(alias = "NextProtos")]
+    pub fn enable_http2(mut self, enable: bool) -> Self {
+        self.enable_http2 = enable;
+        self
+    }
+
+    /// Changes the TLS configuration that [`ServerOptions::serving`] and [`ServerOptions::enable_http2`] give, and has the last
+    /// word: which versions are spoken, whose client certificates are wanted. Several do so one after the other. Without TLS
+    /// nobody is asked.
     ///
     /// What a [`ServerConfig`] does not let one change, one that replaces it can:
     ///
@@ -82,7 +116,9 @@ impl ServerOptions {
     /// let options = ServerOptions::default().tls(|config| {
     ///     let builder = ServerConfig::builder_with_provider(config.crypto_provider().clone());
     ///     let newest = builder.with_protocol_versions(&[&TLS13]).expect("the provider speaks it");
-    ///     *config = newest.with_no_client_auth().with_cert_resolver(config.cert_resolver.clone());
+    ///     let mut newest = newest.with_no_client_auth().with_cert_resolver(config.cert_resolver.clone());
+    ///     newest.alpn_protocols = config.alpn_protocols.clone(); // the versions of HTTP
+    ///     *config = newest;
     /// });
     /// ```
     #[doc(alias = "TLSOpts")]
@@ -191,8 +227,9 @@ fn exposition(metrics: &Metrics) -> Response {
 impl std::fmt::Debug for ServerOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ServerOptions")
-            .field("bind_address", &self.bind_address)
+            .field("listen", &self.listen)
             .field("serving", &self.serving)
+            .field("enable_http2", &self.enable_http2)
             .field("allowed_to", &self.allowed_to)
             .field("filters", &self.filters.len())
             .field("extra_handlers", &self.extra_handlers.keys())

@@ -15,11 +15,12 @@ use controller_runtime::{
 use kube_apiserver_embedded::{Tokens, UserInfo};
 use kube_envtest::Environment;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::time::{Instant, advance};
 use tokio_rustls::{
     TlsConnector,
     rustls::{
-        ClientConfig, RootCertStore, ServerConfig,
+        ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion,
         crypto::ring,
         version::{TLS12, TLS13},
     },
@@ -182,12 +183,33 @@ async fn a_token_is_known_for_a_minute_a_permission_for_five_and_a_refusal_for_h
     }
 }
 
-#[tokio::test]
-async fn metrics_are_shown_over_https_to_users_of_the_cluster() {
+/// A folder with a certificate and its key, and who trusts it.
+pub(crate) fn certificate() -> (TempDir, RootCertStore) {
     let folder = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     fs::write(folder.path().join("tls.crt"), made.cert.pem()).unwrap();
     fs::write(folder.path().join("tls.key"), made.signing_key.serialize_pem()).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    (folder, roots)
+}
+
+/// A client of these versions of TLS, for these protocols, the best first.
+pub(crate) fn speaks_tls(
+    roots: RootCertStore,
+    versions: &[&'static SupportedProtocolVersion],
+    protocols: &[&[u8]],
+) -> TlsConnector {
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let config = config.with_protocol_versions(versions).unwrap().with_root_certificates(roots);
+    let mut config = config.with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+    TlsConnector::from(Arc::new(config))
+}
+
+#[tokio::test]
+async fn metrics_are_shown_over_https_to_users_of_the_cluster() {
+    let (folder, roots) = certificate();
     let mut options = kube_apiserver_embedded::Options::default();
     options.tokens = Some(Tokens::new().with("good", UserInfo::new("scraper", "", ["monitoring"])));
     let env = Environment::builder().server_options(options).crd::<Widget>().start().await.unwrap();
@@ -200,11 +222,7 @@ async fn metrics_are_shown_over_https_to_users_of_the_cluster() {
     let manager = serving(&env, options);
     let _running = Running::start(manager.clone()).await;
 
-    let mut roots = RootCertStore::empty();
-    roots.add(made.cert.der().clone()).unwrap();
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    let config = config.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots.clone());
-    let tls = TlsConnector::from(Arc::new(config.with_no_client_auth()));
+    let tls = speaks_tls(roots.clone(), &[&TLS12, &TLS13], &[]);
     let scrape = async |headers: &str| {
         let stream = connect(manager.metrics_address().unwrap()).await;
         let stream = tls.connect("localhost".try_into().unwrap(), stream).await.unwrap();
@@ -217,9 +235,7 @@ async fn metrics_are_shown_over_https_to_users_of_the_cluster() {
     assert!(text.contains("certwatcher_read_certificate_total "), "{text}");
 
     // The options want the newest version of TLS.
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    let config = config.with_protocol_versions(&[&TLS12]).unwrap().with_root_certificates(roots);
-    let old = TlsConnector::from(Arc::new(config.with_no_client_auth()));
+    let old = speaks_tls(roots, &[&TLS12], &[]);
     let stream = connect(manager.metrics_address().unwrap()).await;
     let error = old.connect("localhost".try_into().unwrap(), stream).await.unwrap_err();
     assert!(error.to_string().contains("ProtocolVersion"), "{error}");

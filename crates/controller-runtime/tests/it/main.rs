@@ -23,6 +23,7 @@ mod faults;
 mod go_defects;
 mod gzip;
 mod histories;
+mod http2;
 mod kube_runtime;
 mod leader_election;
 mod manager;

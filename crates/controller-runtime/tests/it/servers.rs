@@ -262,19 +262,18 @@ async fn nothing_is_explained_where_everybody_may_ask() {
     assert!(text.contains("AllowedTo::Authorized"), "{text}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_client_that_says_too_little_too_late_is_cut_off() {
+#[tokio::test]
+async fn a_socket_that_was_given_is_served_on_in_every_run() {
     let env = environment().await;
-    let manager = serving(&env, ServerOptions::default());
-    let _running = Running::start(manager.clone()).await;
-    let address = manager.health_probe_address().unwrap();
-    for said in ["", "GET /healthz HTTP/1.1\r\nHost:", "GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n"] {
-        let mut stream = connect(address).await;
-        stream.write_all(said.as_bytes()).await.unwrap();
-        let (began, mut answer) = (Instant::now(), String::new());
-        stream.read_to_string(&mut answer).await.unwrap();
-        assert_eq!(began.elapsed().as_secs(), 32, "after {said:?} it was cut off with {answer:?}");
-        assert_eq!(answer.contains("200 OK"), said.ends_with("\r\n\r\n"));
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let metrics = ServerOptions::default().listener(listener);
+    let manager = Manager::new(env.client(), Options::new("test").metrics(metrics));
+    for _ in 0..2 {
+        let running = Running::begin(manager.clone());
+        assert_eq!(get(address, "/metrics", "").await.0, 200);
+        assert_eq!(manager.metrics_address(), Some(address));
+        running.stop().await.unwrap();
     }
 }
 

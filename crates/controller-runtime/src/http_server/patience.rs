@@ -1,0 +1,216 @@
+//! How long a client may take to ask.
+//!
+//! The times are controller-runtime's, and the same for both versions of HTTP. Hyper has one for HTTP/1.1, which counts the
+//! idle time before a request with it, and none for HTTP/2.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    sync::watch,
+    time::{Instant, timeout_at},
+};
+
+/// How long a client may take to send the head of a request, and of the first one from the handshake on.
+const READ_HEADER_TIMEOUT: Duration = Duration::from_secs(32);
+/// How long a client may take from one answer to the next request, to read the answer included.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// What a connection waits for, and since when. Pure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    /// For its first request.
+    First(Instant),
+    /// For another request.
+    Next(Instant),
+    /// For the rest of a request.
+    Rest(Instant),
+    /// For so many answers, which are ours to give.
+    Answers(usize),
+}
+
+impl Waiting {
+    /// When the client has taken too long.
+    fn until(self) -> Option<Instant> {
+        match self {
+            Self::First(since) | Self::Rest(since) => Some(since + READ_HEADER_TIMEOUT),
+            Self::Next(since) => Some(since + IDLE_TIMEOUT),
+            Self::Answers(_) => None,
+        }
+    }
+
+    /// The client sent something of a request.
+    fn heard(self, now: Instant) -> Self {
+        match self {
+            Self::Next(_) => Self::Rest(now),
+            other => other,
+        }
+    }
+
+    /// The client has sent a request.
+    fn asked(self) -> Self {
+        match self {
+            Self::Answers(others) => Self::Answers(others + 1),
+            _ => Self::Answers(1),
+        }
+    }
+
+    /// A request has its answer.
+    fn answered(self, now: Instant) -> Self {
+        match self {
+            Self::Answers(many @ 2..) => Self::Answers(many - 1),
+            _ => Self::Next(now),
+        }
+    }
+}
+
+/// The patience with one client. A handle: clones are the same.
+#[derive(Debug, Clone)]
+pub(super) struct Patience(Arc<watch::Sender<Waiting>>);
+
+impl Patience {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(watch::Sender::new(Waiting::First(Instant::now()))))
+    }
+
+    /// A request came; it has its answer, or has been dropped, when what is returned is dropped.
+    #[must_use]
+    pub(super) fn asked(&self) -> Asked {
+        self.0.send_modify(|waiting| *waiting = waiting.asked());
+        Asked(self.clone())
+    }
+
+    /// Waits until there is none left.
+    pub(super) async fn lost(&self) {
+        let mut waiting = self.0.subscribe();
+        loop {
+            let until = waiting.borrow_and_update().until();
+            // It has a sender for as long as `self` is there.
+            let changed = waiting.changed();
+            let Some(until) = until else {
+                let _ = changed.await;
+                continue;
+            };
+            if timeout_at(until, changed).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// A request in work.
+#[derive(Debug)]
+pub(super) struct Asked(Patience);
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let now = Instant::now();
+        self.0.0.send_modify(|waiting| *waiting = waiting.answered(now));
+    }
+}
+
+/// A stream on which whatever the client sends is part of a request, as over HTTP/1.1.
+#[derive(Debug)]
+pub(super) struct Heard<S> {
+    pub(super) stream: S,
+    pub(super) patience: Patience,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        if buffer.filled().len() > before {
+            let now = Instant::now();
+            self.patience.0.send_if_modified(|waiting| {
+                let heard = waiting.heard(now);
+                std::mem::replace(waiting, heard) != heard
+            });
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Heard<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{advance, sleep};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_has_32_s_for_a_request_and_90_s_to_the_next() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let left = |waiting: Waiting| waiting.until().map(|until| (until - began).as_secs());
+        let first = Waiting::First(began);
+        assert_eq!(left(first), Some(32));
+        assert_eq!(
+            left(first.heard(at(10))),
+            Some(32),
+            "the head of the first request counts from the start"
+        );
+        let two = first.asked().asked();
+        assert_eq!(left(two), None, "answers are ours to give");
+        assert_eq!(left(two.answered(at(100))), None, "one is still to be given");
+        let idle = two.answered(at(100)).answered(at(100));
+        assert_eq!(left(idle), Some(190));
+        assert_eq!(left(idle.heard(at(150)).heard(at(160))), Some(182));
+        assert_eq!(left(two.heard(at(100))), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn patience_is_lost_when_the_time_is_over_and_not_while_a_request_is_in_work() {
+        let (patience, began) = (Patience::new(), Instant::now());
+        let client = async {
+            sleep(Duration::from_secs(31)).await;
+            let asked = patience.asked();
+            sleep(Duration::from_secs(1000)).await;
+            drop(asked);
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = patience.lost() => {}
+            () = client => {}
+        }
+        assert_eq!(began.elapsed().as_secs(), 31 + 1000 + 90);
+        advance(Duration::from_secs(1)).await;
+        let lost = tokio::time::timeout(Duration::ZERO, patience.lost()).await;
+        assert!(lost.is_ok(), "it does not come back");
+    }
+}
