@@ -25,6 +25,9 @@ pub(super) trait Source: Send + Sync {
     /// It cannot be read.
     fn read(&self, read: &mut dyn FnMut(&[u8])) -> Result<(), &'static str>;
 
+    /// How long the text is.
+    fn text_len(&self) -> usize;
+
     /// Whether it holds of an object what somebody with this intake would.
     fn is_of(&self, intake: &Intake) -> bool;
 }

@@ -44,9 +44,9 @@ impl<T: Entry> Budget<T> {
         self.used
     }
 
-    /// Whether an entry of `bytes` drives nothing out.
-    pub(super) fn has_room(&self, bytes: usize) -> bool {
-        self.used + bytes <= self.limit
+    /// How many bytes drive nothing out.
+    pub(super) fn room(&self) -> usize {
+        self.limit - self.used
     }
 
     /// Takes an entry of `bytes`, and says what had to go for it. An entry beyond the limit is itself what goes.

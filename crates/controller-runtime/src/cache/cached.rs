@@ -8,6 +8,7 @@ use super::{
     index::Index,
     informer::{AnyInformer, Informer, Subscription},
     lazy::Lazy,
+    many,
     meta::Meta,
     stats::Stats,
     status::Status,
@@ -331,7 +332,8 @@ impl<K: Object> Selection<'_, K> {
     ///
     /// One of them does not fit `K`.
     pub fn list(&self) -> Result<Vec<Arc<K>>, DecodeError> {
-        self.list_lazy().iter().map(Lazy::one_of_many).collect()
+        let found = self.list_lazy();
+        many::objects(|| found.iter())
     }
 
     /// The same, not decoded.

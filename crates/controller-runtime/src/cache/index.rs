@@ -11,7 +11,7 @@ use std::{
 use imbl::OrdMap;
 use parking_lot::RwLock;
 
-use super::{DecodeError, Uid, informer::Informer, lazy::Lazy, meta::Meta};
+use super::{DecodeError, Uid, informer::Informer, lazy::Lazy, many, meta::Meta, reads::Readers};
 use crate::object::{Object, ObjectKey};
 
 /// The objects of a cache by values of type `V`, kept up to date with every change.
@@ -55,7 +55,7 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
         informer: &Arc<Informer<K>>,
         values: impl Fn(&K) -> I + Send + Sync + 'static,
     ) -> Self {
-        let values = move |object: &Lazy<K>| match object.one_of_many() {
+        let values = move |object: &Lazy<K>| match object.object_among(Readers::Many) {
             Ok(object) => values(&object).into_iter().collect(),
             Err(_) => BTreeSet::new(), // reported when it came in
         };
@@ -86,7 +86,8 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
     where
         V: std::borrow::Borrow<Q>,
     {
-        self.table.objects(value).values().map(Lazy::one_of_many).collect()
+        let found = self.table.objects(value);
+        many::objects(|| found.values())
     }
 
     /// The same, not decoded.
@@ -114,7 +115,8 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
     ///
     /// One of them does not fit `K`, which an index of decoded objects never holds.
     pub fn range(&self, range: impl RangeBounds<V>) -> Result<Vec<Arc<K>>, DecodeError> {
-        self.range_lazy(range).iter().map(Lazy::one_of_many).collect()
+        let found = self.range_lazy(range);
+        many::objects(|| found.iter())
     }
 
     /// The same, not decoded.

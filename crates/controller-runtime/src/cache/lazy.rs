@@ -16,7 +16,7 @@ use super::{
     meta::{Interner, Meta, RawMeta},
     pack::Packed,
     reads::{Readers, Reads},
-    shelf::{Core, Kept},
+    shelf::{Core, HotBudget, Kept},
     stats::{add, subtract},
 };
 use crate::{
@@ -159,15 +159,26 @@ impl<K: Object> Lazy<K> {
     ///
     /// It does not fit `K`.
     pub fn object(&self) -> Result<Arc<K>, DecodeError> {
-        self.object_among(Readers::OfOne)
+        self.object_among(Readers::One)
     }
 
-    /// The same for who reads all or many.
-    pub(super) fn one_of_many(&self) -> Result<Arc<K>, DecodeError> {
-        self.object_among(Readers::OfMany)
+    /// What a budget would have to keep for the object to be decoded, beyond what it keeps now.
+    pub(super) fn to_keep(&self) -> usize {
+        let form = self.state.form.lock();
+        match &form.object {
+            Decoded::Always(..) | Decoded::Never(_) => 0,
+            Decoded::Hot(hot, _) if hot.strong_count() > 0 => 0,
+            Decoded::Hot(..) | Decoded::No(_) => Core::decoded_bytes::<K>(form.cold.text_len()),
+        }
     }
 
-    fn object_among(&self, readers: Readers) -> Result<Arc<K>, DecodeError> {
+    /// The budget that keeps such objects decoded, if there is one.
+    pub(super) fn budget(&self) -> Option<&HotBudget> {
+        self.state.core.as_ref()?.budget()
+    }
+
+    /// The same as [`Lazy::object`] for who reads more than one.
+    pub(super) fn object_among(&self, readers: Readers) -> Result<Arc<K>, DecodeError> {
         let State { meta, form, core } = &*self.state;
         // Held while decoding, so that two readers do not decode the same state at the same time.
         let mut form = form.lock();
@@ -193,8 +204,9 @@ impl<K: Object> Lazy<K> {
             }
         };
         let object = Arc::new(object);
+        let worth_keeping = reads.promise_more() && !matches!(readers, Readers::TooMany);
         let Kept { hot, gone } =
-            if reads.promise_more() { core.keep(&object, length, readers) } else { Kept::nothing() };
+            if worth_keeping { core.keep(&object, length, readers) } else { Kept::nothing() };
         if let (Some(hot), reads) = (hot, form.object.reads()) {
             form.object = Decoded::Hot(hot, reads);
         }
@@ -304,6 +316,10 @@ impl<K: Object> Source for State<K> {
         self.form.lock().cold.with_text(core, read)
     }
 
+    fn text_len(&self) -> usize {
+        self.form.lock().cold.text_len()
+    }
+
     fn is_of(&self, intake: &Intake) -> bool {
         self.core.as_ref().is_some_and(|core| core.intake == *intake)
     }
@@ -342,6 +358,15 @@ impl Cold {
             Self::None | Self::Of(_) => 0,
             Self::Plain(text) => text.len(),
             Self::Packed(packed) => packed.len(),
+        }
+    }
+
+    fn text_len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Plain(text) => text.len(),
+            Self::Packed(packed) => packed.text_len().unwrap_or_default(),
+            Self::Of(source) => source.text_len(),
         }
     }
 

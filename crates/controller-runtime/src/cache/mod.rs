@@ -32,6 +32,7 @@ mod inlet;
 mod items;
 mod lazy;
 mod list_watch;
+mod many;
 mod meta;
 mod options;
 mod pack;

@@ -73,6 +73,12 @@ impl Packed {
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
+
+    /// How long the text is, which says the text itself.
+    pub(super) fn text_len(&self) -> Option<usize> {
+        let length = get_frame_content_size(&self.bytes).ok().flatten();
+        length.and_then(|length| usize::try_from(length).ok())
+    }
 }
 
 /// Compresses, one text at a time.
@@ -107,10 +113,8 @@ impl Expander {
     ///
     /// It is not what was compressed.
     pub(super) fn expand(&self, packed: &Packed) -> Result<Vec<u8>, &'static str> {
+        let mut text = Vec::with_capacity(packed.text_len().ok_or("a compressed text without its length")?);
         let Packed { bytes: packed, dictionary } = packed;
-        let length =
-            get_frame_content_size(packed).ok().flatten().and_then(|length| usize::try_from(length).ok());
-        let mut text = Vec::with_capacity(length.ok_or("a compressed text without its length")?);
         let mut context = self.context.lock();
         let context = context.get_or_insert_with(DCtx::create);
         let expanded = context.decompress_using_ddict(&mut text, packed, &dictionary.expand);

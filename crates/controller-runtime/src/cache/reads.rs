@@ -4,10 +4,13 @@
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Readers {
     /// Who wants this one.
-    OfOne,
+    One,
     /// Who goes through all or many. That drives nothing out of the budget: what is read again and again would go for
     /// what is not, and be scattered over all the memory that the others took.
-    OfMany,
+    Many,
+    /// Who goes through more than the budget has room for. Nothing is kept of that: a part would spare little of the next time, and
+    /// much when what was kept changes.
+    TooMany,
 }
 
 /// How often a state was read by itself, and the one that it replaced.
@@ -50,9 +53,10 @@ impl Reads {
     pub(super) fn count(&mut self, readers: Readers) -> Self {
         let before = *self;
         match readers {
-            Readers::OfOne if self.this == Times::Never => self.this = Times::Once,
-            Readers::OfOne => self.this = Times::Often,
-            Readers::OfMany => self.among_many = true,
+            Readers::One if self.this == Times::Never => self.this = Times::Once,
+            Readers::One => self.this = Times::Often,
+            Readers::Many => self.among_many = true,
+            Readers::TooMany => {}
         }
         before
     }
@@ -73,7 +77,7 @@ mod tests {
         times.iter().fold(Reads::default(), |before, &times| {
             let mut reads = before.of_next();
             for _ in 0..times {
-                reads.count(Readers::OfOne);
+                reads.count(Readers::One);
             }
             reads
         })
@@ -82,8 +86,8 @@ mod tests {
     #[test]
     fn who_reads_many_twice_keeps_them_but_makes_nobody_expect_reads_of_the_next_state() {
         let mut reads = after(&[1]).of_next();
-        assert!(!reads.count(Readers::OfMany).promise_more());
-        assert!(reads.count(Readers::OfMany).promise_more());
+        assert!(!reads.count(Readers::Many).promise_more());
+        assert!(reads.count(Readers::Many).promise_more());
         assert!(!reads.promise_one() && !reads.of_next().promise_more());
     }
 

@@ -19,8 +19,9 @@ pub enum Retain {
     /// these, as estimated, add up to no more than so many bytes.
     ///
     /// The second read of a state keeps it, or the first one if the state before it was read more than once. When there is too
-    /// much, what was not read lately goes. Lists and indexes keep what they decode a second time, and only as long as there is
-    /// room: to go through all objects drives out none.
+    /// much, what was not read lately goes. A list, or what an index finds, is kept when it is read a second time, if there is
+    /// room for all of it: to go through many objects drives out none, and of a list that does not fit nothing is kept, since
+    /// a part of it would save little.
     ///
     /// The latest texts of a kind are compressed when there is nothing else to do, so that neither a reconcile waits for that nor
     /// what changes again at once pays for it: 512 KiB stay uncompressed, and 4 MiB of objects that are read whenever they have

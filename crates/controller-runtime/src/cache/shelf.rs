@@ -224,10 +224,10 @@ impl Core {
 
     /// Keeps a decoded object as long as the budget allows.
     pub(super) fn keep<K: Object>(&self, object: &Arc<K>, text: usize, readers: Readers) -> Kept<K> {
-        let Holding::Hot(budget) = &self.holding else { return Kept::nothing() };
+        let Some(budget) = self.budget() else { return Kept::nothing() };
         let bytes = Self::decoded_bytes::<K>(text);
         let mut budget = budget.lock();
-        if matches!(readers, Readers::OfMany) && !budget.has_room(bytes) {
+        if matches!(readers, Readers::Many) && bytes > budget.room() {
             return Kept::nothing();
         }
         let hot = Arc::new(Hot::new(object, bytes, &self.counters));
@@ -240,8 +240,13 @@ impl Core {
 
     /// Takes a decoded object out of the budget.
     pub(super) fn give_up(&self, place: Place) -> Option<Arc<dyn AnyHot>> {
+        self.budget()?.lock().remove(place)
+    }
+
+    /// What keeps decoded objects, if something does.
+    pub(super) fn budget(&self) -> Option<&HotBudget> {
         match &self.holding {
-            Holding::Hot(budget) => budget.lock().remove(place),
+            Holding::Hot(budget) => Some(budget),
             Holding::Decoded | Holding::Compact => None,
         }
     }

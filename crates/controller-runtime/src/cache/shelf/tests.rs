@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    super::{inlet::Gathering, recent::Recent},
+    super::{inlet::Gathering, many, recent::Recent},
     *,
 };
 
@@ -247,24 +247,51 @@ fn a_large_object_is_compressed_by_itself() {
     assert_eq!(own(&large).len(), 120_000);
 }
 
-#[test]
-fn who_goes_through_all_objects_drives_out_none() {
+/// How many are kept decoded.
+fn hot(held: &[Lazy<ConfigMap>]) -> usize {
+    held.iter().filter(|object| object.is_hot()).count()
+}
+
+fn list(held: &[Lazy<ConfigMap>]) -> Vec<Arc<ConfigMap>> {
+    many::objects(|| held.iter()).expect("they fit")
+}
+
+/// Objects of which a budget keeps three.
+fn more_than_fit() -> Vec<Lazy<ConfigMap>> {
     let one = Core::decoded_bytes::<ConfigMap>(alike("10", 1, 1).len());
     let shelf = shelf(Retain::Budget(3 * one));
-    let held: Vec<_> = (10..30)
-        .map(|name| shelf.take(&Arrival::new(&alike(&name.to_string(), 1, 1))).expect("a key"))
-        .collect();
-    let hot = |held: &[Lazy<ConfigMap>]| held.iter().filter(|object| object.is_hot()).count();
+    (10..30).map(|name| shelf.take(&Arrival::new(&alike(&name.to_string(), 1, 1))).expect("a key")).collect()
+}
+
+#[test]
+fn who_lists_again_what_fits_finds_it_decoded() {
+    let held = more_than_fit();
     held[0].object().expect("it fits");
     let first = held[0].object().expect("it fits");
-    let list = || assert!(held.iter().all(|object| object.one_of_many().is_ok()));
-    list();
+    list(&held[..3]);
     assert_eq!(hot(&held), 1, "to be listed once is not enough");
-    list();
-    assert!(Arc::ptr_eq(&held[0].one_of_many().expect("it fits"), &first), "it stayed");
+    let listed = list(&held[..3]);
+    assert!(Arc::ptr_eq(&listed[0], &first), "it stayed");
     assert_eq!((hot(&held), hot(&held[..3])), (3, 3), "there was room for two more");
+    list(&held[3..5]);
+    list(&held[3..5]);
+    assert_eq!(hot(&held[..3]), 3, "who lists drives nothing out");
+    assert!(held.iter().all(|object| object.object().is_ok()));
     assert!(held.iter().all(|object| object.object().is_ok()));
     assert_eq!((hot(&held), held[0].is_hot()), (3, false), "who reads one after another drives out");
+}
+
+#[test]
+fn of_a_list_that_does_not_fit_nothing_is_kept() {
+    let held = more_than_fit();
+    held[0].object().expect("it fits");
+    let first = held[0].object().expect("it fits");
+    for _ in 0..3 {
+        assert!(Arc::ptr_eq(&list(&held)[0], &first), "what is kept is used");
+    }
+    assert_eq!((hot(&held), hot(&held[..1])), (1, 1));
+    list(&held[..2]);
+    assert_eq!(hot(&held), 1, "lists that did not fit promised nothing");
 }
 
 #[test]
