@@ -1,0 +1,240 @@
+//! What becomes of what runs when a manager stops, is dropped, or a controller is removed.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use controller_runtime::{
+    Action, Builder, Cached, Client, Context, Manager, ObjectKey, Reconciler, controller,
+    manager::{self, BoxError, Options, RunContext, Runnable, Shutdown, State, WeakManager},
+    reconcile,
+};
+use tokio::{sync::Notify, time::Instant};
+
+use crate::support::{Notes, Running, Widget, environment, key, manager, run, settle, widget};
+
+/// Works for a minute.
+pub(super) struct Slow;
+
+impl Reconciler for Slow {
+    type Request = ObjectKey<Widget>;
+
+    async fn reconcile(&self, _: &ObjectKey<Widget>, _: &Context) -> Result<Action, reconcile::Error> {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        Ok(Action::done())
+    }
+}
+
+async fn stopped_while_slow(shutdown: Shutdown) -> (Result<(), String>, Duration) {
+    let env = environment().await;
+    Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
+    let options = Options::new("test").graceful_shutdown_timeout(shutdown);
+    let manager = Manager::new(env.client(), options);
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(Slow).unwrap();
+    let running = Running::start(manager).await;
+    settle().await;
+    let stopping = Instant::now();
+    (running.stop().await.map_err(|error| error.to_string()), stopping.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_running_reconcile_may_finish_when_the_manager_stops() {
+    for shutdown in [Shutdown::Unbounded, Shutdown::Within(Duration::from_secs(90))] {
+        let (result, took) = stopped_while_slow(shutdown).await;
+        assert_eq!((result, took.as_secs()), (Ok(()), 60), "{shutdown:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_finish_in_time_is_named() {
+    let (result, took) = stopped_while_slow(Shutdown::Within(Duration::from_secs(30))).await;
+    assert_eq!(took.as_secs(), 30);
+    let text = result.expect_err("it takes a minute");
+    assert_eq!(text, "still running 30 s after the shutdown began: widget: Widget default/a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_immediate_shutdown_waits_for_nothing() {
+    let (result, took) = stopped_while_slow(Shutdown::Immediate).await;
+    assert_eq!((result, took.as_secs()), (Ok(()), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_dropped_while_it_runs_stops_like_a_crash_and_another_one_goes_on() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    let first = Notes::done();
+    let running = run(&env, first.clone()).await;
+    client.create(&widget("a", 1)).await.unwrap();
+    settle().await;
+    drop(running);
+    client.create(&widget("b", 1)).await.unwrap();
+    settle().await;
+    assert_eq!(first.names(), ["a"]);
+
+    let second = Notes::done();
+    let running = run(&env, second.clone()).await;
+    settle().await;
+    assert_eq!(second.names(), ["a", "b"]);
+    running.stop().await.unwrap();
+    assert!(client.get(&key("b")).await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn however_a_manager_ends_its_state_says_so_and_no_task_is_left() {
+    let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let env = environment().await;
+    let before = alive();
+
+    let stopped_early = manager(&env);
+    let (_widgets, state) = (stopped_early.cached::<Widget>(), stopped_early.state());
+    stopped_early.run(std::future::ready(())).await.unwrap();
+    settle().await; // the connection of its client ends when it notices that nobody uses it
+    assert_eq!((*state.borrow(), alive()), (State::Stopped, before));
+
+    let dropped = manager(&env);
+    let (_widgets, state) = (dropped.cached::<Widget>(), dropped.state());
+    drop(Running::start(dropped).await);
+    settle().await;
+    assert_eq!((*state.borrow(), alive()), (State::Stopped, before));
+}
+
+#[tokio::test]
+async fn a_reconciler_that_never_waits_does_not_keep_the_manager_from_stopping() {
+    let env = environment().await;
+    Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
+    let manager = manager(&env);
+    let busy = Notes::new(|_, _| Ok(Action::requeue_after(Duration::ZERO)));
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(busy.clone()).unwrap();
+    let ready = manager.ready();
+    manager.run(async { ready.await.unwrap() }).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn removing_a_controller_waits_for_its_running_reconcile() {
+    let env = environment().await;
+    Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
+    let manager = manager(&env);
+    let controller = Builder::managed_by(&manager).for_kind::<Widget>().complete(Slow).unwrap();
+    let _running = Running::start(manager).await;
+    settle().await;
+    let began = Instant::now();
+    controller.remove().await;
+    assert_eq!(began.elapsed(), Duration::from_secs(60));
+}
+
+#[test]
+fn what_never_waits_is_named_when_it_cannot_be_stopped() {
+    struct Busy(Arc<AtomicUsize>);
+    impl Runnable for Busy {
+        fn name(&self) -> String {
+            "busy".to_owned()
+        }
+        async fn start(&self, _: RunContext) -> Result<(), BoxError> {
+            while self.0.load(SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            Ok(())
+        }
+    }
+    let (stop, began) = (Arc::<AtomicUsize>::default(), Arc::<Notify>::default());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build().unwrap();
+    let (stopped, computes) = (Arc::clone(&stop), Arc::clone(&began));
+    let busy = Busy(Arc::clone(&stop));
+    let error = runtime.block_on(async {
+        let env = environment().await;
+        let options = Options::new("test").graceful_shutdown_timeout(Shutdown::Immediate);
+        let manager = Manager::new(env.client(), options);
+        manager.add(busy).unwrap();
+        let notes = Notes::new(move |_, _| {
+            computes.notify_one();
+            while stopped.load(SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            Ok(Action::done())
+        });
+        Builder::managed_by(&manager).for_kind::<Widget>().complete(notes).unwrap();
+        Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
+        manager.run(async { began.notified().await }).await.unwrap_err().to_string()
+    });
+    stop.store(1, SeqCst);
+    assert_eq!(error, "cannot be stopped, because it never waits: busy, widget: Widget default/a");
+}
+
+/// Keeps whatever it gets of its manager.
+struct Keeps {
+    manager: WeakManager,
+    context: Mutex<Option<RunContext>>,
+    _handle: Arc<Mutex<Option<manager::Handle>>>,
+    _alive: Arc<()>,
+}
+
+impl Runnable for Keeps {
+    async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
+        assert!(cx.manager().is_some() && self.manager.upgrade().is_some(), "it runs");
+        *self.context.lock().unwrap() = Some(cx.clone());
+        cx.shutdown().await;
+        Ok(())
+    }
+}
+
+/// Keeps what a reconciler may want of its manager, its own handle included.
+struct Hoards {
+    _client: Client,
+    _widgets: Cached<Widget>,
+    _manager: WeakManager,
+    handle: Arc<Mutex<Option<controller::Handle<ObjectKey<Widget>>>>>,
+    _alive: Arc<()>,
+}
+
+impl Reconciler for Hoards {
+    type Request = ObjectKey<Widget>;
+
+    async fn reconcile(&self, _: &ObjectKey<Widget>, _: &Context) -> Result<Action, reconcile::Error> {
+        assert!(self.handle.lock().unwrap().is_some(), "it knows its own handle");
+        Ok(Action::done())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_manager_ran_is_dropped_with_it_although_it_kept_what_it_got_of_it() {
+    let env = environment().await;
+    Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
+    for stops in [true, false] {
+        let (manager, alive) = (manager(&env), Arc::new(()));
+        let handle = Arc::<Mutex<_>>::default();
+        let keeps = Keeps {
+            manager: manager.downgrade(),
+            context: Mutex::default(),
+            _handle: Arc::clone(&handle),
+            _alive: Arc::clone(&alive),
+        };
+        let added = manager.add(keeps).unwrap();
+        *handle.lock().unwrap() = Some(added);
+        drop(handle);
+        let handle = Arc::default();
+        let hoards = Hoards {
+            _client: manager.client(),
+            _widgets: manager.cached(),
+            _manager: manager.downgrade(),
+            handle: Arc::clone(&handle),
+            _alive: Arc::clone(&alive),
+        };
+        let made = Builder::managed_by(&manager).for_kind::<Widget>().complete(hoards).unwrap();
+        *handle.lock().unwrap() = Some(made);
+        drop(handle);
+        let running = Running::start(manager).await;
+        settle().await;
+        if stops {
+            running.stop().await.unwrap();
+        } else {
+            drop(running);
+        }
+        settle().await;
+        assert_eq!(Arc::strong_count(&alive), 1, "stopped: {stops}");
+    }
+}
