@@ -1,11 +1,15 @@
 //! How Go prints decoded JSON values, for texts that a Go server makes of them, and how it reads durations.
 
+mod json;
+
 use std::fmt::Write;
 
 use jiff::SignedDuration;
 use serde_json::Value;
 
 use crate::request::query::quote;
+
+pub(crate) use json::{json, write_json};
 
 /// A duration as Go's `time.ParseDuration` reads it, such as `1h15m30.5s`. The error is its text.
 pub(crate) fn duration(text: &str) -> Result<SignedDuration, String> {

@@ -15,7 +15,7 @@ use crate::server::Server;
 use crate::status::{ApiError, FieldError};
 use crate::store::{Document, Stored, TypeMeta};
 use crate::verbs::Call;
-use crate::{builtin, crd, namespaces};
+use crate::{builtin, crd, go, namespaces};
 
 /// A resource with everything derived from it once.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl Served {
         if !self.reads_as_stored(stored) {
             let mut object = self.value(stored);
             object["metadata"]["resourceVersion"] = revision.to_string().into();
-            return object.to_string().into_bytes();
+            return go::json(&object).into_bytes();
         }
         let mut text = Vec::with_capacity(stored.document.len() + 128);
         stored.document.write(&mut text, Some(&self.kind), revision);
@@ -130,13 +130,16 @@ impl Served {
             .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
     }
 
-    /// Why `object` is not a value of this kind at all, in the decoder's words.
-    pub(crate) fn decode_errors(&self, object: &mut Value) -> Result<(), String> {
-        if self.is_custom() {
-            schema::coerce_metadata(&self.schema, object)
-        } else {
-            self.schema.decode_error(object).map_or(Ok(()), Err)
+    /// Why `object` is not a value of this kind at all, in the decoder's words, which quote numbers as they are in `sent`.
+    /// Numbers become what Go holds: integers of builtin kinds have to be written as such, in others `3.0` is 3.
+    pub(crate) fn decode_errors(&self, object: &mut Value, sent: &[u8]) -> Result<(), String> {
+        if !self.is_custom()
+            && let Some(why) = self.schema.decode_error(object, sent)
+        {
+            return Err(why);
         }
+        schema::normalize_numbers(object);
+        if self.is_custom() { schema::coerce_metadata(&self.schema, object) } else { Ok(()) }
     }
 
     /// Makes a decoded object what this version stores: without unknown fields, with defaults.

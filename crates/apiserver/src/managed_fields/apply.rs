@@ -80,7 +80,7 @@ pub(crate) fn apply(
     };
     let (mut object, managers) = outcome.map_err(|conflicts| conflict(&conflicts))?;
     if !schema.is_custom()
-        && let Some(why) = schema.decode_error(&object)
+        && let Some(why) = schema.decode_error(&object, &[])
     {
         let what = describe(applied);
         let kind = what.split_once("; ").map_or("", |(_, kind)| kind);

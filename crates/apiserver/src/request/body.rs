@@ -12,7 +12,6 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::{Map, Number, Value};
 
 use super::go_json;
-use crate::schema::normalize_numbers;
 use crate::status::ApiError;
 
 /// Largest body that is read, in bytes.
@@ -76,7 +75,7 @@ pub(crate) fn media_type(content_type: Option<&str>) -> &str {
     content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim()
 }
 
-/// Reads JSON. The error is Go's message.
+/// Reads JSON. Numbers stay as they are, `3.0` a float, until it is known what reads them. The error is Go's message.
 pub(crate) fn json(bytes: &[u8]) -> Result<Body, String> {
     let found = RefCell::new(Vec::new());
     let text = String::from_utf8_lossy(bytes);
@@ -84,10 +83,7 @@ pub(crate) fn json(bytes: &[u8]) -> Result<Body, String> {
     let seed = Strict { path: Path::Root, found: &found };
     let value = seed.deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
     match value {
-        Ok(mut value) => {
-            normalize_numbers(&mut value);
-            Ok(Body { value, strict: found.into_inner() })
-        }
+        Ok(value) => Ok(Body { value, strict: found.into_inner() }),
         Err(_) => Err(go_json::explain(&text)),
     }
 }
@@ -107,6 +103,26 @@ pub(crate) fn in_document_order(bytes: &[u8], mut paths: Vec<String>) -> Vec<Str
         }
     }
     paths
+}
+
+/// How a JSON text writes the first float of this value in it: `3.0`, `3e0`, `30e-1`.
+pub(crate) fn float_as_sent(bytes: &[u8], value: f64) -> Option<&str> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let mut in_text = false;
+    let mut escaped = false;
+    let words = text.split(|c: char| {
+        let was_in_text = in_text;
+        if in_text {
+            in_text = escaped || c != '"';
+            escaped = !escaped && c == '\\';
+        } else {
+            in_text = c == '"';
+        }
+        was_in_text || !(c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '-'))
+    });
+    words
+        .filter(|word| word.contains(['.', 'e', 'E']))
+        .find(|word| word.parse::<f64>().is_ok_and(|float| float.to_bits() == value.to_bits()))
 }
 
 /// The start of a body, as messages show it: in hexadecimal unless it looks like JSON.
@@ -347,6 +363,15 @@ mod tests {
         assert_eq!(excerpt(b"[]"), "5b5d");
         assert_eq!(excerpt(b""), "<empty>");
         assert_eq!(excerpt(&[b'{'; 40]), format!("{} ...", "{".repeat(30)));
+    }
+
+    #[test]
+    fn a_float_is_quoted_as_it_was_sent() {
+        let text = br#"{"3e0":"3.0 \"3E0","a":[31, 30e-1 ,3.0],"b":-1.50}"#;
+        for (float, sent) in [(3.0, Some("30e-1")), (-1.5, Some("-1.50")), (31.0, None), (1.5, None)] {
+            assert_eq!(float_as_sent(text, float), sent);
+        }
+        assert_eq!(float_as_sent(b"\xff3.0", 3.0), None);
     }
 
     #[test]

@@ -6,23 +6,29 @@
 /// Go's nesting limit is 10000; this server's parser stops at 128.
 const MAX_DEPTH: usize = 128;
 
-/// The message for a text that is not JSON. A text that is JSON after all was nested too deeply for this server.
+/// The message for a text that is not JSON. A text that is JSON after all has a number that no float holds.
 pub(crate) fn explain(text: &str) -> String {
-    let mut scanner = Scanner { rest: text.chars(), depth: 0 };
+    let mut scanner = Scanner { text, rest: text.chars(), depth: 0, too_large: None };
     match scanner.document() {
         Err(message) => message,
-        Ok(()) => "exceeded max depth".to_owned(),
+        Ok(()) => match scanner.too_large {
+            Some(number) => format!("json: cannot unmarshal number {number} into Go value of type float64"),
+            None => "exceeded max depth".to_owned(),
+        },
     }
 }
 
 struct Scanner<'a> {
+    text: &'a str,
     rest: std::str::Chars<'a>,
     depth: usize,
+    /// The first number beyond all floats.
+    too_large: Option<&'a str>,
 }
 
 type Scan = Result<(), String>;
 
-impl Scanner<'_> {
+impl<'a> Scanner<'a> {
     fn document(&mut self) -> Scan {
         self.value()?;
         match self.next_visible() {
@@ -57,10 +63,10 @@ impl Scanner<'_> {
             'f' => self.literal("false"),
             'n' => self.literal("null"),
             '-' => match self.next()? {
-                c @ '0'..='9' => self.number(c),
+                c @ '0'..='9' => self.number(c, 2),
                 c => Err(invalid(c, "in numeric literal")),
             },
-            c @ '0'..='9' => self.number(c),
+            c @ '0'..='9' => self.number(c, 1),
             c => Err(invalid(c, "looking for beginning of value")),
         }
     }
@@ -144,7 +150,14 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    fn number(&mut self, first: char) -> Scan {
+    /// The offset in the text of what comes next.
+    fn offset(&self) -> usize {
+        self.text.len() - self.rest.as_str().len()
+    }
+
+    /// A number of which so many characters were read, the last of them `first`.
+    fn number(&mut self, first: char, read: usize) -> Scan {
+        let start = self.offset() - read;
         if first != '0' {
             self.digits();
         }
@@ -164,6 +177,10 @@ impl Scanner<'_> {
                 '0'..='9' => self.digits(),
                 c => return Err(invalid(c, "in exponent of numeric literal")),
             }
+        }
+        let number = &self.text[start..self.offset()];
+        if self.too_large.is_none() && number.parse::<f64>().is_ok_and(f64::is_infinite) {
+            self.too_large = Some(number);
         }
         Ok(())
     }
@@ -214,6 +231,7 @@ mod tests {
             ("1.x", "invalid character 'x' after decimal point in numeric literal"),
             ("\"\\q\"", "invalid character 'q' in string escape code"),
             ("\"\n\"", r"invalid character '\n' in string literal"),
+            ("[-1e400,1e401]", "json: cannot unmarshal number -1e400 into Go value of type float64"),
         ] {
             assert_eq!(explain(text), message, "{text}");
         }

@@ -9,13 +9,15 @@ use serde_saphyr::Spanned;
 use super::body::{self, Body};
 use crate::schema::normalize_numbers;
 
-/// Reads YAML, of which JSON is a part. The error is Go's message.
+/// Reads YAML, of which JSON is a part. Numbers are what Go makes of them on their way through JSON: `3.0` is 3. The error is
+/// Go's message.
 pub(crate) fn read(bytes: &[u8]) -> Result<Body, String> {
     // JSON is what most clients send, and several times faster to read. Its duplicates are told with their lines here.
-    if let Ok(body) = body::json(bytes)
+    if let Ok(mut body) = body::json(bytes)
         && body.value.is_object()
         && body.strict.is_empty()
     {
+        normalize_numbers(&mut body.value);
         return Ok(body);
     }
     let text = String::from_utf8_lossy(bytes);

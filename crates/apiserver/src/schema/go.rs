@@ -6,11 +6,12 @@ use serde_json::{Map, Number, Value};
 
 use super::Cursor;
 use super::node::{Kind, Type};
+use crate::request::body;
 use crate::{go, quantity};
 
 /// Why a builtin object does not decode; `None` if it does. Only the first error counts, as in Go.
-pub(super) fn decode_error(schema: Cursor<'_>, object: &Value) -> Option<String> {
-    Decoder::new(schema.definition_name().map_or("", type_name)).run(schema, object)
+pub(super) fn decode_error(schema: Cursor<'_>, object: &Value, sent: &[u8]) -> Option<String> {
+    Decoder::new(schema.definition_name().map_or("", type_name), sent).run(schema, object)
 }
 
 /// The same for `metadata` on its own.
@@ -19,13 +20,15 @@ pub(super) fn metadata_error(schema: Cursor<'_>, metadata: &Value) -> Option<Str
         let found = go::json_type(metadata);
         return Some(format!("json: cannot unmarshal {found} into Go value of type v1.ObjectMeta"));
     }
-    Decoder::new("ObjectMeta").run(schema, metadata)
+    Decoder::new("ObjectMeta", &[]).run(schema, metadata)
 }
 
 /// Walks to the first mismatch. Go names the struct that holds the field, and the field's path without indexes.
 struct Decoder<'a> {
     owner: &'a str,
     path: Vec<&'a str>,
+    /// The text in which numbers stand as messages quote them.
+    sent: &'a [u8],
     /// The first value that the decoder itself could not take. It goes on after it.
     mismatch: Option<String>,
 }
@@ -34,8 +37,8 @@ struct Decoder<'a> {
 struct Refusal(String);
 
 impl<'a> Decoder<'a> {
-    fn new(owner: &'a str) -> Self {
-        Self { owner, path: Vec::new(), mismatch: None }
+    fn new(owner: &'a str, sent: &'a [u8]) -> Self {
+        Self { owner, path: Vec::new(), sent, mismatch: None }
     }
 
     fn run(mut self, schema: Cursor<'a>, value: &'a Value) -> Option<String> {
@@ -67,7 +70,7 @@ impl<'a> Decoder<'a> {
             (Type::Integer, Value::Number(number)) => {
                 let bits = if schema.node.format.as_deref() == Some("int32") { 32 } else { 64 };
                 if !fits(number, bits) {
-                    self.note(self.mismatch(&go_type(schema), &format!("number {number}")));
+                    self.note(self.mismatch(&go_type(schema), &self.quoted(number)));
                 }
             }
             (Type::Object, Value::Object(fields)) => {
@@ -112,10 +115,19 @@ impl<'a> Decoder<'a> {
         let found = match value {
             Value::Null | Value::String(_) => return Ok(()),
             Value::Number(number) if fits(number, 32) => return Ok(()),
-            Value::Number(number) => format!("number {number}"),
+            Value::Number(number) => self.quoted(number),
             other => go::json_type(other).to_owned(),
         };
         Err(Refusal(self.mismatch("int32", &found)))
+    }
+
+    /// `number 3.0`
+    fn quoted(&self, number: &Number) -> String {
+        let sent = number
+            .as_f64()
+            .filter(|_| number.is_f64())
+            .and_then(|float| body::float_as_sent(self.sent, float));
+        sent.map_or_else(|| format!("number {number}"), |sent| format!("number {sent}"))
     }
 
     fn note(&mut self, why: String) {
@@ -236,6 +248,9 @@ pub(super) fn restore_error(schema: Cursor<'_>, value: &Value) -> Option<String>
             let schema = schema.items()?;
             items.iter().find_map(|item| restore_error(schema, item))
         }
+        (Type::Integer, Value::Number(number)) if number.is_f64() => {
+            Some(format!("cannot convert float64 to {}", go_type(schema)))
+        }
         (Type::Boolean, Value::Bool(_))
         | (Type::String, Value::String(_))
         | (Type::Number | Type::Integer, Value::Number(_)) => None,
@@ -271,22 +286,24 @@ pub(super) fn empty(schema: Cursor<'_>) -> Value {
     Value::Object(fields)
 }
 
-/// Numbers as Go holds them: `3.0` is `3`, since a float without fraction is written without one.
+/// Numbers as Go holds them where no type says how: what does not fit into 64 bits with a sign is a float, and `3.0` is `3`,
+/// since a float without fraction is written without one.
 pub(crate) fn normalize_numbers(value: &mut Value) {
     match value {
-        Value::Number(number) => {
-            if let Some(float) = number.as_f64().filter(|_| number.is_f64()) {
-                // Beyond 2^53 neighbours collapse, and from 1e21 on Go writes an exponent: those stay floats.
-                if float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0 {
-                    #[expect(clippy::cast_possible_truncation, reason = "the range was checked above")]
-                    let integer = float as i64;
-                    *number = Number::from(integer);
-                }
+        Value::Number(number) if number.as_i64().is_none() => {
+            let Some(float) = number.as_f64() else { return };
+            // Beyond 2^53 neighbours collapse, and schemas take no float for an integer.
+            if float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0 {
+                #[expect(clippy::cast_possible_truncation, reason = "the range was checked above")]
+                let integer = float as i64;
+                *number = Number::from(integer);
+            } else if let Some(float) = Number::from_f64(float) {
+                *number = float;
             }
         }
         Value::Array(items) => items.iter_mut().for_each(normalize_numbers),
         Value::Object(fields) => fields.values_mut().for_each(normalize_numbers),
-        Value::Null | Value::Bool(_) | Value::String(_) => {}
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

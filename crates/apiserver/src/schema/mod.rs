@@ -128,9 +128,10 @@ impl Schema {
         errors
     }
 
-    /// Why `object` cannot be decoded into the Go struct of a builtin kind, in Go's words.
-    pub(crate) fn decode_error(&self, object: &Value) -> Option<String> {
-        go::decode_error(self.root(), object)
+    /// Why `object` cannot be decoded into the Go struct of a builtin kind, in Go's words. They quote numbers as they are in
+    /// the text `sent`; a number that is not in it, as it reads in JSON.
+    pub(crate) fn decode_error(&self, object: &Value, sent: &[u8]) -> Option<String> {
+        go::decode_error(self.root(), object, sent)
     }
 
     /// Why `object` cannot be restored into the Go struct of a builtin kind after a strategic merge, in Go's words.

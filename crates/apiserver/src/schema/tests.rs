@@ -175,9 +175,19 @@ fn metadata_is_what_go_keeps_of_it() {
 
 #[test]
 fn numbers_without_fraction_are_integers() {
-    let mut value = json!({"a": 3.0, "b": [2.5, -1.0], "c": 1e300});
+    let mut value = json!({"a": 3.0, "b": [2.5, -1.0], "c": 1e300, "d": 9e15, "e": -1e16});
     normalize_numbers(&mut value);
-    assert_eq!(value.to_string(), r#"{"a":3,"b":[2.5,-1],"c":1e+300}"#);
+    assert_eq!(
+        value,
+        json!({"a": 3, "b": [2.5, -1], "c": 1e300, "d": 9_000_000_000_000_000_i64, "e": -1e16})
+    );
+}
+
+#[test]
+fn integers_beyond_64_bits_with_a_sign_are_floats() {
+    let mut value = json!([i64::MIN, i64::MAX, u64::MAX]);
+    normalize_numbers(&mut value);
+    assert_eq!(value, json!([i64::MIN, i64::MAX, 18_446_744_073_709_551_615.0]));
 }
 
 fn builtin() -> Arc<Schema> {
@@ -223,7 +233,7 @@ fn an_empty_builtin_object_has_its_structs_and_lists() {
 #[test]
 fn a_builtin_object_that_does_not_decode_is_reported_as_go_does() {
     let check = |object: Value, expected: Option<&str>| {
-        assert_eq!(builtin().decode_error(&object).as_deref(), expected, "{object}");
+        assert_eq!(builtin().decode_error(&object, &[]).as_deref(), expected, "{object}");
     };
     check(json!({"spec": {"height": 1, "name": null}}), None);
     check(
@@ -242,7 +252,7 @@ fn a_builtin_object_that_does_not_decode_is_reported_as_go_does() {
 fn builtin_values_are_held_to_the_types_of_go() {
     let check = |api_version: &str, kind: &str, object: Value, expected: Option<&str>| {
         let schema = crate::builtin::schema_of_kind(api_version, kind).unwrap();
-        assert_eq!(schema.decode_error(&object).as_deref(), expected, "{object}");
+        assert_eq!(schema.decode_error(&object, &[]).as_deref(), expected, "{object}");
     };
     let deployment = |spec: Value, expected: Option<&str>| {
         check("apps/v1", "Deployment", json!({"spec": spec}), expected);
@@ -252,6 +262,7 @@ fn builtin_values_are_held_to_the_types_of_go() {
         (json!(9_999_999_999_i64), "number 9999999999"),
         (json!(-2_147_483_649_i64), "number -2147483649"),
         (json!(1.5), "number 1.5"),
+        (json!(3.0), "number 3.0"),
         (json!(u64::MAX), "number 18446744073709551615"),
     ] {
         let why = format!(
@@ -407,7 +418,7 @@ fn every_builtin_definition_parses_and_starts_empty() {
         }
         let mut empty = schema.empty_object();
         assert_eq!(schema.unknown_fields(&empty), [""; 0], "{name}");
-        assert_eq!(schema.decode_error(&empty), None, "{name}");
+        assert_eq!(schema.decode_error(&empty, &[]), None, "{name}");
         schema.default(&mut empty);
         schema.prune(&mut empty);
     }

@@ -18,6 +18,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
+use crate::go;
+
 /// `kind` and `apiVersion` of an answer, rendered once: `{"kind":"Pod","apiVersion":"v1",`.
 #[derive(Debug, Clone)]
 pub(crate) struct TypeMeta {
@@ -187,8 +189,7 @@ fn write_members(out: &mut Vec<u8>, members: &Map<String, Value>, without: &[&st
             out.push(b',');
             out.extend_from_slice(quoted(key).as_bytes());
             out.push(b':');
-            // Values serialise into a Vec without error: their keys are strings.
-            let _ = serde_json::to_writer(&mut *out, value);
+            go::write_json(out, value);
         }
     }
 }

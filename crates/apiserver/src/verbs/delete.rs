@@ -75,7 +75,7 @@ fn read_options(call: &Call, bytes: &Bytes) -> Result<DeleteOptions, ApiError> {
             "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"pkg/runtime/scheme.go:111\""
         )));
     }
-    if let Some(why) = builtin::delete_options().and_then(|schema| schema.decode_error(&value)) {
+    if let Some(why) = builtin::delete_options().and_then(|schema| schema.decode_error(&value, bytes)) {
         return Err(refuse(why));
     }
     DeleteOptions::read(&call.query, Some(&value))

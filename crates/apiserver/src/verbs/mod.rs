@@ -161,7 +161,7 @@ impl Call {
         validation: FieldValidation,
     ) -> Result<(), ApiError> {
         let served = Arc::clone(&self.served);
-        if let Err(why) = served.decode_errors(object) {
+        if let Err(why) = served.decode_errors(object, bytes) {
             return Err(self.cannot_be_handled(&why));
         }
         if validation != FieldValidation::Ignore {

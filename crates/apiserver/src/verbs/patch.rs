@@ -13,6 +13,7 @@ use crate::managed_fields::{self, Writer};
 use crate::registry::Served;
 use crate::request::query::{FieldValidation, WriteOptions, quote};
 use crate::request::{body, yaml};
+use crate::schema::normalize_numbers;
 use crate::status::{ApiError, FieldError};
 
 const JSON: &str = "application/json-patch+json";
@@ -69,7 +70,7 @@ pub(crate) async fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiErro
 /// A patch that was read once and may be applied to several states of an object.
 pub(super) enum Patch {
     Json(Bytes),
-    Merge(Value, Vec<String>),
+    Merge(Bytes, Value, Vec<String>),
     Strategic(Value, Vec<String>),
 }
 
@@ -79,7 +80,8 @@ impl Patch {
             return Ok(Self::Json(bytes.clone()));
         }
         let context = if kind == Kind::Strategic { "" } else { "error decoding patch: " };
-        let decoded = body::json(bytes).map_err(|why| ApiError::bad_request(format!("{context}{why}")))?;
+        let mut decoded =
+            body::json(bytes).map_err(|why| ApiError::bad_request(format!("{context}{why}")))?;
         if !decoded.value.is_object() {
             return Err(ApiError::bad_request(format!(
                 "{context}json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
@@ -87,8 +89,12 @@ impl Patch {
             )));
         }
         Ok(match kind {
-            Kind::Strategic => Self::Strategic(decoded.value, decoded.strict),
-            _ => Self::Merge(decoded.value, decoded.strict),
+            Kind::Strategic => {
+                // Go merges what it has decoded, where the other kinds of patch keep numbers as they were sent.
+                normalize_numbers(&mut decoded.value);
+                Self::Strategic(decoded.value, decoded.strict)
+            }
+            _ => Self::Merge(bytes.clone(), decoded.value, decoded.strict),
         })
     }
 
@@ -96,7 +102,7 @@ impl Patch {
     pub(super) fn apply(&self, served: &Served, old: &Value) -> Result<Value, ApiError> {
         match self {
             Self::Json(patch) => crate::patch::json(old, patch),
-            Self::Merge(patch, _) => {
+            Self::Merge(_, patch, _) => {
                 let mut new = old.clone();
                 crate::patch::merge(&mut new, patch);
                 Ok(new)
@@ -108,7 +114,15 @@ impl Patch {
     fn strict(&self) -> Vec<String> {
         match self {
             Self::Json(_) => Vec::new(),
-            Self::Merge(_, strict) | Self::Strategic(_, strict) => strict.clone(),
+            Self::Merge(_, _, strict) | Self::Strategic(_, strict) => strict.clone(),
+        }
+    }
+
+    /// The text in which numbers stand that may still be refused.
+    fn sent(&self) -> &[u8] {
+        match self {
+            Self::Json(sent) | Self::Merge(sent, ..) => sent,
+            Self::Strategic(..) => &[],
         }
     }
 }
@@ -160,7 +174,7 @@ pub(super) fn conform(
     {
         return Err(refuse(&why));
     }
-    if let Err(why) = served.decode_errors(new) {
+    if let Err(why) = served.decode_errors(new, patch.sent()) {
         return Err(refuse(&why));
     }
     if validation != FieldValidation::Ignore {

@@ -5,6 +5,7 @@ use http::{HeaderValue, Response, header};
 use serde_json::{Value, json};
 
 use super::{Call, yaml};
+use crate::go;
 use crate::protobuf;
 use crate::registry::Served;
 use crate::request::accept::{Accept, Encoding, View};
@@ -41,7 +42,7 @@ impl Reply {
         };
         match bytes {
             Some(bytes) => Self::bytes(code, encoding.content_type(), bytes),
-            None => Self::bytes(code, Encoding::Json.content_type(), value.to_string()),
+            None => Self::bytes(code, Encoding::Json.content_type(), go::json(value)),
         }
     }
 

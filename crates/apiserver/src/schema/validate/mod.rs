@@ -155,9 +155,8 @@ fn check_type(node: &Node, value: &Value, path: &Path<'_>, errors: &mut Vec<Fiel
 
 fn is_integer(value: &Value) -> bool {
     match value {
-        Value::Number(number) => {
-            !number.is_f64() || number.as_f64().is_some_and(|float| float.fract() == 0.0)
-        }
+        // Floats that are integers are held as such, up to where the library does not take them for integers any more.
+        Value::Number(number) => !number.is_f64(),
         _ => false,
     }
 }

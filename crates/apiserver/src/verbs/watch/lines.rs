@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::Watch;
+use crate::go;
 use crate::protobuf;
 use crate::request::accept::{Encoding, View};
 use crate::status::ApiError;
@@ -71,10 +72,16 @@ impl Watch {
     }
 
     fn encode(&self, kind: &str, object: &Value) -> Bytes {
-        let event = || json!({"type": kind, "object": object});
         Bytes::from(match self.call.accept.encoding {
-            Encoding::Json => format!("{}\n", event()).into_bytes(),
-            Encoding::Yaml => format!("---\n{}", yaml::write(&event())).into_bytes(),
+            Encoding::Json => {
+                let mut line = format!("{{\"type\":\"{kind}\",\"object\":").into_bytes();
+                go::write_json(&mut line, object);
+                line.extend_from_slice(b"}\n");
+                line
+            }
+            Encoding::Yaml => {
+                format!("---\n{}", yaml::write(&json!({"type": kind, "object": object}))).into_bytes()
+            }
             Encoding::Protobuf => {
                 // Builtin kinds, views of metadata and errors all have messages: a test goes through the kinds.
                 protobuf::watch_frame(kind, &protobuf::encode(object).unwrap_or_default())
