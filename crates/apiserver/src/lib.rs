@@ -61,7 +61,8 @@
 //! A client has 32 s for a handshake of TLS and 120 s for the head of a request over HTTP/1.1; a connection of HTTP/2 carries
 //! up to 1000 requests at once, each with up to 256 KiB of headers, and answers a ping within 20 s. A client that takes
 //! nothing of what is sent to it for 60 s is cut off, and one that has not taken all of an answer after 60 s finds it cut, unless
-//! the answer is a watch.
+//! the answer is a watch. An answer above 128 KiB is made while it is taken: what of it is held for a client is about 64 KiB,
+//! and the state of the collection as it was when a list began.
 //!
 //! # What is served
 //!

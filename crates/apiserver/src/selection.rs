@@ -1,5 +1,6 @@
 //! Which objects a list or a watch is about: label and field selectors.
 
+use crate::registry::Served;
 use crate::request::query::ListOptions;
 use crate::selector::{FieldSelector, LabelSelector, field_values};
 use crate::status::ApiError;
@@ -33,13 +34,14 @@ impl Selection {
     }
 
     /// Whether an object of a list is meant.
-    pub(crate) fn matches(&self, call: &Call, key: &Key, stored: &Stored) -> bool {
-        self.matches_place(key) && (self.is_about_place() || self.matches_traits(&self.traits(call, stored)))
+    pub(crate) fn matches(&self, served: &Served, key: &Key, stored: &Stored) -> bool {
+        self.matches_place(key)
+            && (self.is_about_place() || self.matches_traits(&self.traits(served, stored)))
     }
 
     /// Whether the object is meant as it was before an event, or as it is after it. What watchers ask of an event is
     /// read once for all of them.
-    pub(crate) fn matches_event(&self, call: &Call, event: &Event, state: State) -> bool {
+    pub(crate) fn matches_event(&self, served: &Served, event: &Event, state: State) -> bool {
         let Some(stored) = event.state(state) else {
             return false;
         };
@@ -47,8 +49,8 @@ impl Selection {
             && (self.is_about_place()
                 || event.with_traits(
                     state,
-                    call.served.id,
-                    || traits(call, stored),
+                    served.id,
+                    || traits(served, stored),
                     |traits| self.matches_traits(traits),
                 ))
     }
@@ -68,22 +70,22 @@ impl Selection {
     }
 
     /// No more than this selection asks for: most ask for labels alone, which are found without reading the object.
-    fn traits(&self, call: &Call, stored: &Stored) -> Traits {
+    fn traits(&self, served: &Served, stored: &Stored) -> Traits {
         if self.fields.is_about_place() {
             Traits::new(stored.document.labels(), Vec::new())
         } else {
-            traits(call, stored)
+            traits(served, stored)
         }
     }
 }
 
 /// All that selectors may ask for.
-fn traits(call: &Call, stored: &Stored) -> Traits {
-    let resource = &call.served.resource;
+fn traits(served: &Served, stored: &Stored) -> Traits {
+    let resource = &served.resource;
     let fields = if resource.selectable.is_empty() {
         Vec::new()
     } else {
-        field_values(resource, &call.served.value(stored))
+        field_values(resource, &served.value(stored))
     };
     Traits::new(stored.document.labels(), fields)
 }

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::MAGIC;
 use super::object::{ValueSeed, Writer};
-use super::output::{put_bytes, put_nested};
-use crate::builtin::{Type, message_of_kind};
+use super::output::{put_bytes, put_nested, put_tag, put_varint};
+use crate::builtin::{Field, Type, message_of_kind};
 
 /// An object with `apiVersion` and `kind`: `k8s\0` and a `runtime.Unknown` around its message. `None` if its kind has no
 /// message, as custom kinds and tables have none.
@@ -31,26 +31,47 @@ pub(crate) fn encode_text(api_version: &str, kind: &str, text: &[u8]) -> Option<
     Some(finish(writer))
 }
 
-/// A list of objects, given as JSON texts that are taken, and written, one at a time. `None` if the list's kind has no
-/// message.
-pub(crate) fn encode_list(
-    api_version: &str,
-    list_kind: &str,
-    metadata: &Value,
-    items: impl ExactSizeIterator<Item = impl AsRef<[u8]>>,
-) -> Option<Vec<u8>> {
-    let message = message_of_kind(api_version, list_kind)?;
-    let named = |name: &str| message.slot(name).map(|slot| slot.field);
-    let (metadata_field, items_field) = (named("metadata")?, named("items")?);
-    let mut writer = envelope(api_version, list_kind, 512 * (items.len() + 1));
-    writer.message(OBJECT, |writer| {
-        let _ = ValueSeed::new(writer, metadata_field.number, metadata_field.kind).deserialize(metadata);
-        for item in items {
-            read(item.as_ref(), ValueSeed::new(writer, items_field.number, items_field.kind))?;
-        }
-        Some(())
-    })?;
-    Some(finish(writer))
+/// A list of objects that are written one at a time.
+pub(crate) struct ListMessage {
+    api_version: String,
+    kind: String,
+    metadata: &'static Field,
+    items: &'static Field,
+}
+
+impl ListMessage {
+    /// `None` if the list's kind has no message.
+    pub(crate) fn of(api_version: &str, kind: &str) -> Option<Self> {
+        let message = message_of_kind(api_version, kind)?;
+        let named = |name: &str| message.slot(name).map(|slot| slot.field);
+        Some(Self {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            metadata: named("metadata")?,
+            items: named("items")?,
+        })
+    }
+
+    /// Appends an item, given as JSON text.
+    pub(crate) fn write_item(&self, out: &mut Vec<u8>, text: &[u8]) {
+        let mut writer = Writer::new(std::mem::take(out));
+        // A document was written from a tree, and so can be read.
+        let _ = read(text, ValueSeed::new(&mut writer, self.items.number, self.items.kind));
+        *out = writer.into_bytes();
+    }
+
+    /// What stands before and after items that take `size` bytes.
+    pub(crate) fn frame(&self, metadata: &Value, size: usize) -> (Vec<u8>, Vec<u8>) {
+        let mut fields = Writer::new(Vec::new());
+        // A value is as good as its text, and never fails to be read.
+        let _ = ValueSeed::new(&mut fields, self.metadata.number, self.metadata.kind).deserialize(metadata);
+        let fields = fields.into_bytes();
+        let mut head = envelope(&self.api_version, &self.kind, 512).into_bytes();
+        put_tag(&mut head, OBJECT);
+        put_varint(&mut head, (fields.len() + size) as u64);
+        head.extend_from_slice(&fields);
+        (head, finish(Writer::new(Vec::new())))
+    }
 }
 
 /// A `meta.v1.WatchEvent` as watches frame it: four bytes of length, the highest first, and the event, whose object is

@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 
 use crate::builtin::{Count, Field, Message, Type, message_of_kind};
 use crate::status::ApiError;
-pub(crate) use encode::{encode, encode_list, encode_text, watch_frame};
+pub(crate) use encode::{ListMessage, encode, encode_text, watch_frame};
 pub(crate) use output::{put_bytes, put_nested, put_number, put_varint};
 use value::default_value;
 use wire::{Reader, Result, Wire};

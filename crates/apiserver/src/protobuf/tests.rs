@@ -222,8 +222,13 @@ fn views_of_metadata_and_lists_have_messages_and_custom_kinds_have_none() {
         "apiVersion": kind.0, "kind": kind.1, "metadata": {"resourceVersion": "7"}, "items": [item, item],
     });
     check(&list);
-    let items = [item.to_string(), item.to_string()].into_iter();
-    assert_eq!(encode_list(kind.0, kind.1, &list["metadata"], items), encode(&list));
+    let message = ListMessage::of(kind.0, kind.1).unwrap();
+    let mut items = Vec::new();
+    for _ in 0..2 {
+        message.write_item(&mut items, item.to_string().as_bytes());
+    }
+    let (head, tail) = message.frame(&list["metadata"], items.len());
+    assert_eq!(Some([head, items, tail].concat()), encode(&list));
     assert_eq!(encode(&json!({"apiVersion": "example.com/v1", "kind": "Thing"})), None);
     assert_eq!(encode(&json!({"apiVersion": "meta.k8s.io/v1", "kind": "Table"})), None);
 }
@@ -233,8 +238,7 @@ fn every_builtin_kind_can_be_answered_in_protobuf() {
     for (resource, _) in builtin::served() {
         let kind = json!({"apiVersion": resource.api_version(), "kind": resource.kind});
         assert!(encode(&kind).is_some(), "{kind}");
-        let list =
-            encode_list(&resource.api_version(), &resource.list_kind, &Value::Null, [[]; 0].into_iter());
+        let list = ListMessage::of(&resource.api_version(), &resource.list_kind);
         assert!(list.is_some() || !resource.allows("list"), "{kind}: its list");
     }
 }

@@ -1,6 +1,7 @@
 //! The body of an answer.
 
 use std::fmt;
+use std::iter;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -15,7 +16,7 @@ use tokio::time::{Duration, sleep};
 use super::progress::Progress;
 use crate::faults::ConnectionReset;
 
-/// The body of an answer: complete, or a stream, as of a watch.
+/// The body of an answer: complete, made while it is taken, as of a large list, or a stream, as of a watch.
 ///
 /// A watch produces its next event only when it is asked for it, so a client that does not read costs nothing but its
 /// place in the history of the resource.
@@ -27,9 +28,11 @@ pub struct ResponseBody {
 
 enum Inner {
     Full(Option<Bytes>),
+    /// Made as it is asked for, without waiting.
+    Pieces(Mutex<Pieces>),
     /// The mutex is never locked: it makes the stream `Sync`, which some transports ask for.
     Stream(Mutex<Pin<Box<dyn Stream<Item = Bytes> + Send>>>),
-    /// A complete body that is to be taken in time.
+    /// A complete body, or pieces, to be taken in time.
     Timed(Timed),
     /// Another body, of which so many bytes are still to be sent before the connection is cut; `None` once it is to be cut.
     Cut(Box<ResponseBody>, Option<u64>),
@@ -38,6 +41,32 @@ enum Inner {
 /// Bytes of a whole body that are handed over at a time. Those are held by the connection until its client takes them, so
 /// that one who does not costs no more than this, a watch's chunk.
 const PIECE: usize = 64 << 10;
+
+/// A body that is made a piece at a time, when it is asked for.
+pub(super) struct Pieces {
+    /// What was made and not handed over yet.
+    made: Option<Bytes>,
+    more: Box<dyn Iterator<Item = Bytes> + Send>,
+}
+
+impl Pieces {
+    /// Bytes to come, where all is made.
+    fn len(&self) -> Option<usize> {
+        let is_made = self.more.size_hint().1 == Some(0);
+        is_made.then(|| self.made.as_ref().map_or(0, Bytes::len))
+    }
+}
+
+impl Iterator for Pieces {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.made.is_none() {
+            self.made = self.more.next();
+        }
+        next_piece(&mut self.made)
+    }
+}
 
 impl ResponseBody {
     pub(crate) fn full(bytes: impl Into<Bytes>) -> Self {
@@ -49,18 +78,39 @@ impl ResponseBody {
     pub(super) fn as_full(&self) -> Option<&Bytes> {
         match &self.inner {
             Inner::Full(bytes) => bytes.as_ref(),
-            Inner::Stream(_) | Inner::Timed(_) | Inner::Cut(..) => None,
+            Inner::Pieces(_) | Inner::Stream(_) | Inner::Timed(_) | Inner::Cut(..) => None,
         }
     }
 
-    /// Lets go of a large complete body that was not taken within `time`: whoever reads on finds it cut. A client that takes a
-    /// little now and then would hold all of it for as long as it likes.
-    pub(super) fn expire_after(&mut self, time: Duration) {
-        if let Inner::Full(Some(bytes)) = &mut self.inner
-            && bytes.len() > PIECE
-        {
-            self.inner = Inner::Timed(Timed::new(std::mem::take(bytes), time));
+    /// Takes the body out in pieces, if it is one that is made without waiting.
+    pub(super) fn take_pieces(&mut self) -> Option<Pieces> {
+        match std::mem::replace(&mut self.inner, Inner::Full(None)) {
+            Inner::Full(made) => Some(Pieces { made, more: Box::new(iter::empty()) }),
+            Inner::Pieces(pieces) => Some(pieces.into_inner()),
+            other => {
+                self.inner = other;
+                None
+            }
         }
+    }
+
+    /// Whether it is made as it is asked for, because it is large.
+    pub(super) fn is_in_pieces(&self) -> bool {
+        matches!(self.inner, Inner::Pieces(_))
+    }
+
+    /// Lets go of a large body that was not taken within `time`, but for streams: whoever reads on finds it cut. A client that
+    /// takes a little now and then would hold all of it, or what it is made of, for as long as it likes.
+    pub(super) fn expire_after(&mut self, time: Duration) {
+        let is_large = self.is_in_pieces() || self.as_full().is_some_and(|bytes| bytes.len() > PIECE);
+        if is_large && let Some(pieces) = self.take_pieces() {
+            self.inner = Inner::Timed(Timed::new(pieces, time));
+        }
+    }
+
+    /// A body that is made as its client takes it. It is handed over in pieces of 64 KiB at most.
+    pub(crate) fn pieces(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Self {
+        Self::new(Inner::Pieces(Mutex::new(Pieces { made: None, more: Box::new(pieces) })))
     }
 
     pub(crate) fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
@@ -87,10 +137,8 @@ impl ResponseBody {
     ) -> Poll<Option<Result<Frame<Bytes>, ConnectionReset>>> {
         match &mut self.inner {
             Inner::Full(rest) => Poll::Ready(next_piece(rest).map(|piece| Ok(Frame::data(piece)))),
-            Inner::Timed(timed) => match &mut *timed.rest.lock() {
-                Rest::Late => Poll::Ready(Some(Err(ConnectionReset))),
-                Rest::Left(rest) => Poll::Ready(next_piece(rest).map(|piece| Ok(Frame::data(piece)))),
-            },
+            Inner::Pieces(pieces) => Poll::Ready(pieces.get_mut().next().map(|piece| Ok(Frame::data(piece)))),
+            Inner::Timed(timed) => Poll::Ready(timed.next().map(|piece| piece.map(Frame::data))),
             Inner::Stream(stream) => stream
                 .get_mut()
                 .as_mut()
@@ -124,7 +172,7 @@ fn next_piece(rest: &mut Option<Bytes>) -> Option<Bytes> {
     }
 }
 
-/// What is left of a complete body, for a time.
+/// What is left of a body, for a time.
 struct Timed {
     rest: Arc<Mutex<Rest>>,
     /// Ends with this.
@@ -132,13 +180,14 @@ struct Timed {
 }
 
 enum Rest {
-    Left(Option<Bytes>),
+    Left(Pieces),
+    Taken,
     Late,
 }
 
 impl Timed {
-    fn new(bytes: Bytes, time: Duration) -> Self {
-        let rest = Arc::new(Mutex::new(Rest::Left(Some(bytes))));
+    fn new(pieces: Pieces, time: Duration) -> Self {
+        let rest = Arc::new(Mutex::new(Rest::Left(pieces)));
         let timed = Arc::clone(&rest);
         let mut timer = JoinSet::new();
         // The time begins now, not when the task does.
@@ -146,17 +195,36 @@ impl Timed {
         timer.spawn(async move {
             end.await;
             let mut rest = timed.lock();
-            if matches!(&*rest, Rest::Left(Some(_))) {
+            if matches!(&*rest, Rest::Left(_)) {
                 *rest = Rest::Late;
             }
         });
         Self { rest, _timer: timer }
     }
 
-    /// Bytes that are still to be taken; `None` once it is too late for that.
+    fn next(&self) -> Option<Result<Bytes, ConnectionReset>> {
+        let mut rest = self.rest.lock();
+        let pieces = match &mut *rest {
+            Rest::Left(pieces) => pieces,
+            Rest::Taken => return None,
+            Rest::Late => return Some(Err(ConnectionReset)),
+        };
+        let piece = pieces.next();
+        if piece.is_none() || pieces.len() == Some(0) {
+            *rest = Rest::Taken;
+        }
+        piece.map(Ok)
+    }
+
+    fn is_taken(&self) -> bool {
+        matches!(&*self.rest.lock(), Rest::Taken)
+    }
+
+    /// Bytes that are still to be taken, where that is known.
     fn left(&self) -> Option<usize> {
         match &*self.rest.lock() {
-            Rest::Left(rest) => Some(rest.as_ref().map_or(0, Bytes::len)),
+            Rest::Left(pieces) => pieces.len(),
+            Rest::Taken => Some(0),
             Rest::Late => None,
         }
     }
@@ -166,6 +234,7 @@ impl fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.inner {
             Inner::Full(bytes) => f.debug_tuple("Full").field(&bytes.as_ref().map_or(0, Bytes::len)).finish(),
+            Inner::Pieces(_) => f.write_str("Pieces"),
             Inner::Stream(_) => f.write_str("Stream"),
             Inner::Timed(timed) => f.debug_tuple("Timed").field(&timed.left()).finish(),
             Inner::Cut(body, left) => f.debug_tuple("Cut").field(body).field(left).finish(),
@@ -191,8 +260,8 @@ impl Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match &self.inner {
             Inner::Full(rest) => rest.is_none(),
-            Inner::Timed(timed) => timed.left() == Some(0),
-            Inner::Stream(_) => false,
+            Inner::Timed(timed) => timed.is_taken(),
+            Inner::Pieces(_) | Inner::Stream(_) => false,
             Inner::Cut(body, left) => left.is_some() && body.is_end_stream(),
         }
     }
@@ -203,7 +272,7 @@ impl Body for ResponseBody {
             Inner::Timed(timed) => {
                 timed.left().map_or_else(SizeHint::default, |left| SizeHint::with_exact(left as u64))
             }
-            Inner::Stream(_) => SizeHint::default(),
+            Inner::Pieces(_) | Inner::Stream(_) => SizeHint::default(),
             // What is promised is more than what is sent: that is the fault.
             Inner::Cut(body, _) => body.size_hint(),
         }

@@ -26,24 +26,31 @@ pub(super) fn finish(server: &Server, head: &Parts, response: &mut Response<Resp
         *response.body_mut() = ResponseBody::full(Bytes::new());
         return;
     }
-    if let Some(body) = response.body().as_full()
-        && is_json(response.headers())
-        && wants_lines(head)
-    {
-        let pretty = indent(body);
-        *response.body_mut() = ResponseBody::full(pretty);
+    if is_json(response.headers()) && wants_lines(head) {
+        let mut layout = Layout::default();
+        if let Some(body) = response.body().as_full() {
+            let pretty = layout.indent(body);
+            *response.body_mut() = ResponseBody::full(pretty);
+        } else if let Some(body) = response.body_mut().take_pieces() {
+            let pretty = body.map(move |piece| Bytes::from(layout.indent(&piece)));
+            *response.body_mut() = ResponseBody::pieces(pretty);
+        }
     }
-    if let Some(body) = response.body().as_full()
-        && body.len() > COMPRESSED_ABOVE
+    if gzip::AVAILABLE
+        && is_large(response.body())
         && response.status() != StatusCode::NOT_MODIFIED
         && takes_gzip(&head.headers)
-        && let Some(compressed) = gzip::stream(body.clone())
+        && let Some(body) = response.body_mut().take_pieces()
     {
-        *response.body_mut() = ResponseBody::stream(compressed);
+        *response.body_mut() = ResponseBody::pieces(gzip::pieces(body));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
     }
+}
+
+fn is_large(body: &ResponseBody) -> bool {
+    body.is_in_pieces() || body.as_full().is_some_and(|body| body.len() > COMPRESSED_ABOVE)
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -73,51 +80,55 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
 }
 
 /// JSON with two spaces for each level, as Go's `json.MarshalIndent` lays it out. The members keep their order.
-fn indent(compact: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(compact.len() * 2);
-    let mut depth = 0;
-    let mut in_text = false;
-    let mut escaped = false;
-    let line = |out: &mut Vec<u8>, depth: usize| {
-        out.push(b'\n');
-        out.resize(out.len() + 2 * depth, b' ');
-    };
-    for (at, &byte) in compact.iter().enumerate() {
-        if in_text {
+#[derive(Default)]
+struct Layout {
+    depth: usize,
+    in_text: bool,
+    escaped: bool,
+    /// Whether a list or an object began and it is not known yet whether there is something in it.
+    just_began: bool,
+}
+
+impl Layout {
+    /// Lays out the next piece of a text, which may be cut anywhere.
+    fn indent(&mut self, compact: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(compact.len() * 2);
+        for &byte in compact {
+            if self.in_text {
+                out.push(byte);
+                self.in_text = self.escaped || byte != b'"';
+                self.escaped = !self.escaped && byte == b'\\';
+                continue;
+            }
+            if matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
+                continue;
+            }
+            let ends = matches!(byte, b'}' | b']');
+            if ends {
+                self.depth = self.depth.saturating_sub(1);
+            }
+            // An empty one stays on its line.
+            if std::mem::take(&mut self.just_began) != ends {
+                self.line(&mut out);
+            }
             out.push(byte);
-            in_text = escaped || byte != b'"';
-            escaped = !escaped && byte == b'\\';
-            continue;
-        }
-        match byte {
-            b' ' | b'\n' | b'\r' | b'\t' => {}
-            b'{' | b'[' => {
-                out.push(byte);
-                depth += 1;
-                // An empty one stays on its line.
-                if !compact.get(at + 1).is_some_and(|next| matches!(next, b'}' | b']')) {
-                    line(&mut out, depth);
+            match byte {
+                b'{' | b'[' => {
+                    self.depth += 1;
+                    self.just_began = true;
                 }
-            }
-            b'}' | b']' => {
-                depth = depth.saturating_sub(1);
-                if !matches!(compact.get(at.wrapping_sub(1)), Some(b'{' | b'[')) {
-                    line(&mut out, depth);
-                }
-                out.push(byte);
-            }
-            b',' => {
-                out.push(byte);
-                line(&mut out, depth);
-            }
-            b':' => out.extend_from_slice(b": "),
-            _ => {
-                in_text = byte == b'"';
-                out.push(byte);
+                b',' => self.line(&mut out),
+                b':' => out.push(b' '),
+                _ => self.in_text = byte == b'"',
             }
         }
+        out
     }
-    out
+
+    fn line(&self, out: &mut Vec<u8>) {
+        out.push(b'\n');
+        out.resize(out.len() + 2 * self.depth, b' ');
+    }
 }
 
 #[cfg(test)]
@@ -144,7 +155,7 @@ mod tests {
               ],
               "f": "\\"
             }"#]]
-        .assert_eq(&String::from_utf8(indent(compact.as_bytes())).unwrap());
+        .assert_eq(&String::from_utf8(Layout::default().indent(compact.as_bytes())).unwrap());
     }
 
     #[test]
@@ -181,9 +192,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_json_is_indented_as_the_library_does_it(value in value()) {
+        fn any_json_is_indented_as_the_library_does_it_wherever_it_is_cut(
+            value in value(), cut in any::<prop::sample::Index>(),
+        ) {
             let expected = serde_json::to_string_pretty(&value).unwrap();
-            prop_assert_eq!(String::from_utf8(indent(value.to_string().as_bytes())).unwrap(), expected);
+            let text = value.to_string();
+            let (first, second) = text.as_bytes().split_at(cut.index(text.len() + 1));
+            let mut layout = Layout::default();
+            let pretty = [layout.indent(first), layout.indent(second)].concat();
+            prop_assert_eq!(String::from_utf8(pretty).unwrap(), expected);
         }
     }
 }

@@ -2,7 +2,10 @@
 
 use bytes::Bytes;
 
-/// Nothing.
-pub(super) fn stream(_: Bytes) -> Option<futures::stream::Empty<Bytes>> {
-    None
+/// Bodies cannot be compressed.
+pub(super) const AVAILABLE: bool = false;
+
+/// The body as it is.
+pub(super) fn pieces(body: impl Iterator<Item = Bytes>) -> impl Iterator<Item = Bytes> {
+    body
 }

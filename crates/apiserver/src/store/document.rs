@@ -112,11 +112,16 @@ impl Document {
         self.tail.len()
     }
 
+    /// The whole object in two parts, the second of which is not copied.
+    pub(crate) fn parts(&self, kind: &TypeMeta, revision: u64) -> [Bytes; 2] {
+        let mut head = Vec::with_capacity(kind.prefix.len() + 64);
+        write_head(&mut head, Some(kind), revision);
+        [Bytes::from(head), self.tail.clone()]
+    }
+
     /// Appends the whole object; without `kind` and `apiVersion` if there is no type, as in lists of builtin kinds.
     pub(crate) fn write(&self, out: &mut Vec<u8>, kind: Option<&TypeMeta>, revision: u64) {
-        out.extend_from_slice(kind.map_or(b"{", |kind| &kind.prefix));
-        // Writing into a Vec cannot fail.
-        let _ = write!(out, "\"metadata\":{{\"resourceVersion\":\"{revision}\"");
+        write_head(out, kind, revision);
         out.extend_from_slice(&self.tail);
     }
 
@@ -155,6 +160,13 @@ impl Document {
     pub(crate) fn same(&self, other: &Self) -> bool {
         self.tail == other.tail
     }
+}
+
+/// What stands in front of what is kept.
+fn write_head(out: &mut Vec<u8>, kind: Option<&TypeMeta>, revision: u64) {
+    out.extend_from_slice(kind.map_or(b"{", |kind| &kind.prefix));
+    // Writing into a Vec cannot fail.
+    let _ = write!(out, "\"metadata\":{{\"resourceVersion\":\"{revision}\"");
 }
 
 /// What is known of an object without keeping its values.

@@ -82,7 +82,8 @@ fn definitions(columns: &[Column]) -> Value {
     definitions.collect()
 }
 
-fn row(resource: &Resource, object: &Value, options: Options) -> Value {
+/// The row of one object.
+pub(crate) fn row(resource: &Resource, object: &Value, options: Options) -> Value {
     let cells: Vec<Value> = resource
         .columns
         .iter()

@@ -1,13 +1,15 @@
 //! DELETE: one object, or every object of a collection.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::items::Items;
 use super::reply::{self, Reply};
-use super::{Call, RETRIES, metadata, options, read};
+use super::{Call, RETRIES, list, metadata, options, read};
 use crate::admission::Operation;
 use crate::builtin;
 use crate::registry::Served;
@@ -16,7 +18,7 @@ use crate::request::{body, yaml};
 use crate::selection::Selection;
 use crate::server::{Refused, Server};
 use crate::status::ApiError;
-use crate::store::{Change, Key, Stored};
+use crate::store::{Change, Key};
 
 /// The finalizer that keeps an object until its dependents lost their references to it.
 pub(crate) const ORPHAN: &str = "orphan";
@@ -35,8 +37,13 @@ pub(crate) async fn run_collection(call: &mut Call, bytes: &Bytes) -> Result<Rep
     let listed = ListOptions::read(&call.query, false)?;
     let selection = Selection::parse(call, &listed)?;
     let page = read::Page::read(call, &listed)?;
-    let (selected, meta) = page.select(call, &listed, &selection);
-    let mut deleted: Vec<&Stored> = Vec::new();
+    let (mut items, meta) = page.select(call, &listed, selection);
+    let mut selected = Vec::new();
+    items.each(|key, stored| {
+        selected.push((key.clone(), Arc::clone(stored)));
+        ControlFlow::Continue(())
+    });
+    let mut deleted = Vec::new();
     for (key, stored) in selected {
         let path = call.path.clone();
         call.path.namespace = key.namespace().to_owned();
@@ -44,13 +51,13 @@ pub(crate) async fn run_collection(call: &mut Call, bytes: &Bytes) -> Result<Rep
         let outcome = delete(call, &options).await;
         call.path = path;
         match outcome {
-            Ok(_) => deleted.push(stored),
+            Ok(_) => deleted.push((key, stored)),
             // Somebody else deleted it: it is gone, as asked for.
             Err(error) if error.code() == 404 => {}
             Err(error) => return Err(error),
         }
     }
-    reply::list(call, &meta, &deleted)
+    list::answer(call, &meta, Items::new(deleted, None))
 }
 
 fn read_options(call: &Call, bytes: &Bytes) -> Result<DeleteOptions, ApiError> {

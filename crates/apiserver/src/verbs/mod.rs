@@ -8,6 +8,8 @@
 pub(crate) mod act;
 pub(crate) mod create;
 pub(crate) mod delete;
+mod items;
+mod list;
 pub(crate) mod metadata;
 pub(crate) mod names;
 pub(crate) mod options;

@@ -1,16 +1,19 @@
 //! GET: one object, or a list of them.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::Call;
+use super::items::{self, Items, Walk};
 use super::reply::{self, ListMeta, Reply};
+use super::{Call, list};
 use crate::request::query::{ListOptions, RevisionMatch, revision};
 use crate::selection::Selection;
 use crate::status::ApiError;
-use crate::store::{Key, Snapshot, Stored};
+use crate::store::{Key, Snapshot};
 
 /// Answers one object.
 pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
@@ -32,9 +35,8 @@ pub(crate) fn list(call: &Call) -> Result<Reply, ApiError> {
     let options = ListOptions::read(&call.query, false)?;
     let selection = Selection::parse(call, &options)?;
     let page = Page::read(call, &options)?;
-    let (selected, meta) = page.select(call, &options, &selection);
-    let items: Vec<&Stored> = selected.into_iter().map(|(_, stored)| stored).collect();
-    reply::list(call, &meta, &items)
+    let (items, meta) = page.select(call, &options, selection);
+    list::answer(call, &meta, items)
 }
 
 /// Which state of the collection is listed, and from where on.
@@ -92,31 +94,47 @@ impl Page {
         &self,
         call: &Call,
         options: &ListOptions,
-        selection: &Selection,
-    ) -> (Vec<(&Key, &Stored)>, ListMeta) {
-        let mut selected: Vec<(&Key, &Stored)> = Vec::new();
-        let mut more = false;
+        selection: Selection,
+    ) -> (Items, ListMeta) {
+        let revision = self.snapshot.revision();
+        let limit = options.limit.filter(|_| self.limited);
+        let mut meta = ListMeta { revision, continue_token: None, remaining: None };
+        let mut held = Vec::new();
+        let mut next = None;
+        let (mut selected, mut last, mut more) = (0, None, false);
         let mut rest = self.snapshot.range(&call.path.namespace, self.start.as_ref());
         for (key, stored) in rest.by_ref() {
-            if !selection.matches(call, key, stored) {
+            if !selection.matches(&call.served, key, stored) {
                 continue;
             }
-            more = options.limit.is_some_and(|limit| self.limited && selected.len() == limit);
-            if more {
+            if Some(selected) == limit {
+                more = true;
                 break;
             }
-            selected.push((key, stored));
+            if held.len() < items::HELD {
+                held.push((key.clone(), Arc::clone(stored)));
+            } else if next.is_none() {
+                next = Some(key.clone());
+                if limit.is_none() {
+                    break;
+                }
+            }
+            selected += 1;
+            last = Some(key);
         }
-        let revision = self.snapshot.revision();
-        let meta = ListMeta {
-            revision,
-            continue_token: selected
-                .last()
-                .filter(|_| more)
-                .map(|(last, _)| encode_token(&call.path.namespace, last, revision)),
-            remaining: (more && selection.is_everything()).then(|| rest.count() + 1),
-        };
-        (selected, meta)
+        if more {
+            meta.continue_token = last.map(|last| encode_token(&call.path.namespace, last, revision));
+            meta.remaining = selection.is_everything().then(|| rest.count() + 1);
+        }
+        let walk = next.map(|next| Walk {
+            served: Arc::clone(&call.served),
+            selection: Arc::new(selection),
+            snapshot: self.snapshot.clone(),
+            namespace: call.path.namespace.clone(),
+            next,
+            left: limit.map_or(usize::MAX, |_| selected - items::HELD),
+        });
+        (Items::new(held, walk), meta)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Answers: objects and lists in the encoding and the view that were asked for.
+//! Answers: objects in the encoding and the view that were asked for. Lists are in [`list`](super::list).
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
@@ -11,8 +11,11 @@ use crate::registry::Served;
 use crate::request::accept::{Accept, Encoding, View};
 use crate::server::ResponseBody;
 use crate::status::ApiError;
-use crate::store::{Stored, TypeMeta};
+use crate::store::Stored;
 use crate::table;
+
+/// Bytes up to which an answer is made at once: as much as is not compressed.
+pub(super) const AT_ONCE: usize = 128 << 10;
 
 /// An answer before its headers.
 #[derive(Debug)]
@@ -68,6 +71,15 @@ impl Reply {
 /// An object of the call's resource.
 pub(crate) fn stored(call: &Call, code: u16, stored: &Stored) -> Result<Reply, ApiError> {
     let accept = call.accept;
+    if (accept.encoding, accept.view) == (Encoding::Json, View::Object)
+        && stored.document.len() > AT_ONCE
+        && call.served.reads_as_stored(stored)
+    {
+        // Large ones are not copied for each who reads them.
+        let body =
+            ResponseBody::pieces(stored.document.parts(&call.served.kind, stored.revision).into_iter());
+        return Ok(Reply { code, content_type: accept.encoding.content_type(), body, retry_after: None });
+    }
     let bytes = match (accept.encoding, accept.view) {
         (Encoding::Json, View::Object) => Some(call.served.text(stored, stored.revision)),
         (Encoding::Protobuf, View::Object | View::Metadata) => in_protobuf(call, stored, stored.revision),
@@ -134,7 +146,7 @@ pub(crate) struct ListMeta {
 }
 
 impl ListMeta {
-    fn to_json(&self, served: &Served) -> Value {
+    pub(super) fn to_json(&self, served: &Served) -> Value {
         let mut metadata = json!({"resourceVersion": self.revision.to_string()});
         match &self.continue_token {
             Some(token) => metadata["continue"] = json!(token),
@@ -149,115 +161,8 @@ impl ListMeta {
     }
 }
 
-/// A list of the call's resource.
-pub(crate) fn list(call: &Call, meta: &ListMeta, items: &[&Stored]) -> Result<Reply, ApiError> {
-    let accept = call.accept;
-    let served = &call.served;
-    let list_kind = TypeMeta::new(&served.kind.api_version, &served.resource.list_kind);
-    // The fast way: no item is parsed.
-    let as_stored = items.iter().all(|stored| served.reads_as_stored(stored));
-    if accept.view == View::Object && accept.encoding == Encoding::Json && as_stored {
-        let size: usize = items.iter().map(|stored| stored.document.len() + 160).sum();
-        let mut bytes = Vec::with_capacity(size + 256);
-        let head = format!(
-            "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{},\"items\":[",
-            json!(list_kind.kind),
-            json!(list_kind.api_version),
-            meta.to_json(served)
-        );
-        bytes.extend_from_slice(head.as_bytes());
-        let item_kind = served.is_custom().then_some(&served.kind);
-        for (index, stored) in items.iter().enumerate() {
-            if index > 0 {
-                bytes.push(b',');
-            }
-            stored.document.write(&mut bytes, item_kind, stored.revision);
-        }
-        bytes.extend_from_slice(b"]}");
-        return Ok(Reply::bytes(200, "application/json", bytes));
-    }
-    if accept.encoding == Encoding::Protobuf
-        && let Some(bytes) = list_in_protobuf(call, meta, &list_kind, items)
-    {
-        return Ok(Reply::bytes(200, accept.encoding.content_type(), bytes));
-    }
-    let objects: Vec<Value> = items.iter().map(|stored| served.value(stored)).collect();
-    let shown = match accept.view {
-        View::Object => {
-            let items: Vec<Value> = objects
-                .into_iter()
-                .map(|mut object| {
-                    if !served.is_custom()
-                        && let Some(fields) = object.as_object_mut()
-                    {
-                        fields.remove("kind");
-                        fields.remove("apiVersion");
-                    }
-                    object
-                })
-                .collect();
-            json!({
-                "kind": list_kind.kind, "apiVersion": list_kind.api_version,
-                "metadata": meta.to_json(served), "items": items,
-            })
-        }
-        View::MetadataList => {
-            let items: Vec<Value> = objects.iter().map(|object| partial_metadata(accept, object)).collect();
-            // Go's nil slice: only the list of a custom resource without objects has it.
-            let items =
-                if items.is_empty() && served.is_custom() { Value::Null } else { Value::Array(items) };
-            let mut metadata = meta.to_json(served);
-            drop_empty_continue(&mut metadata);
-            json!({
-                "kind": "PartialObjectMetadataList",
-                "apiVersion": accept.meta_api_version(),
-                "metadata": metadata, "items": items,
-            })
-        }
-        View::Metadata => {
-            return Err(ApiError::new(
-                406,
-                "NotAcceptable",
-                format!(
-                    "you requested PartialObjectMetadata, but the requested object is a list ({})",
-                    if served.is_custom() {
-                        "*unstructured.UnstructuredList".to_owned()
-                    } else {
-                        format!("*{}.{}", go_package(&served.resource.group), list_kind.kind)
-                    }
-                ),
-            ));
-        }
-        View::Table => call.table(&objects, &meta.to_json(served), true)?,
-    };
-    Ok(Reply::value(200, accept.encoding, &shown))
-}
-
-/// One item at a time is read. `None` if the view is not one of lists.
-fn list_in_protobuf(call: &Call, meta: &ListMeta, kind: &TypeMeta, items: &[&Stored]) -> Option<Vec<u8>> {
-    let accept = call.accept;
-    let metadata = meta.to_json(&call.served);
-    let objects = items.iter().map(|stored| call.served.text(stored, stored.revision));
-    match accept.view {
-        View::Object => protobuf::encode_list(&kind.api_version, &kind.kind, &metadata, objects),
-        View::MetadataList => {
-            // What surrounds an item's metadata is not in the message of an item.
-            let version = accept.meta_api_version();
-            protobuf::encode_list(version, "PartialObjectMetadataList", &metadata, objects)
-        }
-        View::Metadata | View::Table => None,
-    }
-}
-
-fn drop_empty_continue(metadata: &mut Value) {
-    if metadata.get("continue").and_then(Value::as_str) == Some("")
-        && let Some(fields) = metadata.as_object_mut()
-    {
-        fields.remove("continue");
-    }
-}
-
-fn go_package(group: &str) -> &str {
+/// The Go package of a builtin group.
+pub(super) fn go_package(group: &str) -> &str {
     if group.is_empty() { "core" } else { group.split('.').next().unwrap_or_default() }
 }
 
@@ -269,12 +174,20 @@ impl Call {
         metadata: &Value,
         with_columns: bool,
     ) -> Result<Value, ApiError> {
-        let include = table::IncludeObject::parse(self.query.text("includeObject"))?;
-        let options = table::Options { include, now: self.server.clock.now(), with_columns };
+        let options = self.table_options(with_columns)?;
         let mut table = table::table(&self.served.resource, objects, metadata, options);
         if self.accept.view_version != "v1" {
             table["apiVersion"] = json!(self.accept.meta_api_version());
         }
         Ok(table)
+    }
+
+    /// How a `Table` is wanted.
+    ///
+    /// # Errors
+    /// 400 for a query that says something else of the objects in it than what is possible.
+    pub(super) fn table_options(&self, with_columns: bool) -> Result<table::Options, ApiError> {
+        let include = table::IncludeObject::parse(self.query.text("includeObject"))?;
+        Ok(table::Options { include, now: self.server.clock.now(), with_columns })
     }
 }

@@ -358,7 +358,7 @@ impl Watch {
                 next = Some(key.clone());
                 break;
             }
-            if self.everything || self.selection.matches(&self.call, key, stored) {
+            if self.everything || self.selection.matches(&self.call.served, key, stored) {
                 let line = self.line("ADDED", stored, stored.revision);
                 let line = self.pass(line);
                 out.extend_from_slice(&line);
@@ -442,7 +442,7 @@ impl Watch {
         }
         let matches = |state| {
             let is_there = event.state(state).is_some();
-            is_there && (self.everything || self.selection.matches_event(&self.call, event, state))
+            is_there && (self.everything || self.selection.matches_event(&self.call.served, event, state))
         };
         let (before, after) = (matches(State::Before), matches(State::After));
         // An object that leaves the selection is deleted as far as this client is concerned, with its last content in it.

@@ -1,0 +1,261 @@
+//! The answer to a list, in the encoding and the view that were asked for.
+//!
+//! A small one is made at once. A large one is made while its client takes it, so that many clients of many objects hold
+//! no more than a piece each, and the snapshot that they share.
+
+use std::iter;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::items::Items;
+use super::reply::{AT_ONCE, ListMeta, Reply, go_package, partial_metadata};
+use super::{Call, yaml};
+use crate::protobuf::ListMessage;
+use crate::registry::Served;
+use crate::request::accept::{Accept, Encoding, View};
+use crate::server::ResponseBody;
+use crate::status::ApiError;
+use crate::store::Stored;
+use crate::{go, table};
+
+/// Bytes of a larger one that are made at a time.
+const PIECE: usize = 64 << 10;
+/// Bytes that are written around the text of an object.
+const AROUND_ITEM: usize = 160;
+
+/// A list of objects of the call's resource.
+///
+/// # Errors
+/// 406 for a view of single objects.
+pub(crate) fn answer(call: &Call, meta: &ListMeta, mut items: Items) -> Result<Reply, ApiError> {
+    let form = Form::of(call)?;
+    let content_type = form.content_type();
+    let metadata = meta.to_json(&call.served);
+    // A message tells its length first, and so begins when its items are known.
+    let is_sized = form.message.is_some();
+    let (mut out, mut tail) = if is_sized { Default::default() } else { form.frame(&metadata, 0) };
+    let begins = out.len();
+    out.reserve(items.held_bytes(AROUND_ITEM).min(AT_ONCE + PIECE) + tail.len());
+    let is_all = items.each(|_, stored| {
+        let separate = out.len() > begins;
+        form.write(&mut out, stored, separate);
+        if out.len() < AT_ONCE { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    if out.len() == begins {
+        return Ok(Reply::bytes(200, content_type, form.without_items(&metadata)));
+    }
+    if is_sized {
+        // What is too large to be held is written twice.
+        let rest = if is_all { 0 } else { form.size_of(items.clone()) };
+        let (head, end) = form.frame(&metadata, out.len() + rest);
+        out.splice(..0, head);
+        tail = end;
+    }
+    if is_all {
+        out.extend_from_slice(&tail);
+        return Ok(Reply::bytes(200, content_type, out));
+    }
+    let rest = Rest { form, items, tail: Some(tail) };
+    let body = ResponseBody::pieces(iter::once(Bytes::from(out)).chain(rest));
+    Ok(Reply { code: 200, content_type, body, retry_after: None })
+}
+
+/// What of a list is still to be written.
+struct Rest {
+    form: Form,
+    items: Items,
+    /// What stands after the items; `None` once it was written.
+    tail: Option<Vec<u8>>,
+}
+
+impl Iterator for Rest {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        self.tail.as_ref()?;
+        let mut out = Vec::with_capacity(PIECE + AROUND_ITEM);
+        let is_all = self.items.each(|_, stored| {
+            self.form.write(&mut out, stored, true);
+            if out.len() < PIECE { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        if is_all {
+            out.extend(self.tail.take()?);
+        }
+        Some(Bytes::from(out))
+    }
+}
+
+/// How the items of a list are written, and what is around them.
+struct Form {
+    served: Arc<Served>,
+    accept: Accept,
+    /// In protobuf.
+    message: Option<ListMessage>,
+    /// In a view of tables.
+    table: table::Options,
+}
+
+impl Form {
+    fn of(call: &Call) -> Result<Self, ApiError> {
+        let (served, mut accept) = (Arc::clone(&call.served), call.accept);
+        let list_kind = &served.resource.list_kind;
+        let message = match (accept.encoding, accept.view) {
+            (_, View::Metadata) => return Err(no_list(&served)),
+            (Encoding::Protobuf, View::Object) => ListMessage::of(&served.kind.api_version, list_kind),
+            (Encoding::Protobuf, View::MetadataList) => {
+                ListMessage::of(accept.meta_api_version(), "PartialObjectMetadataList")
+            }
+            _ => None,
+        };
+        if accept.encoding == Encoding::Protobuf && message.is_none() {
+            accept.encoding = Encoding::Json;
+        }
+        let table = call.table_options(true)?;
+        Ok(Self { served, accept, message, table })
+    }
+
+    fn content_type(&self) -> &'static str {
+        self.accept.encoding.content_type()
+    }
+
+    /// What stands before and after items that take `size` bytes.
+    fn frame(&self, metadata: &Value, size: usize) -> (Vec<u8>, Vec<u8>) {
+        if let Some(message) = &self.message {
+            return message.frame(metadata, size);
+        }
+        let list = self.list();
+        let document = self.document(metadata, &json!([]));
+        if self.accept.encoding != Encoding::Yaml {
+            let mut head = b"{".to_vec();
+            for name in ["kind", "apiVersion", "metadata", "columnDefinitions"] {
+                if let Some(value) = document.get(name) {
+                    head.extend_from_slice(format!("\"{name}\":").as_bytes());
+                    go::write_json(&mut head, value);
+                    head.push(b',');
+                }
+            }
+            head.extend_from_slice(format!("\"{list}\":[").as_bytes());
+            return (head, b"]}".to_vec());
+        }
+        // No text in the document contains this line: all that is within is indented.
+        let whole = yaml::write(&document);
+        let (head, tail) = whole.split_once(&format!("\n{list}: []\n")).unwrap_or((&whole, ""));
+        (format!("{head}\n{list}:\n").into_bytes(), tail.as_bytes().to_vec())
+    }
+
+    /// The whole list, if there is nothing in it.
+    fn without_items(&self, metadata: &Value) -> Vec<u8> {
+        // Go's nil slice: only the list of metadata of a custom resource has it.
+        let is_nil = self.accept.view == View::MetadataList && self.served.is_custom();
+        if self.message.is_none() && (is_nil || self.accept.encoding == Encoding::Yaml) {
+            let whole = self.document(metadata, &if is_nil { Value::Null } else { json!([]) });
+            let is_yaml = self.accept.encoding == Encoding::Yaml;
+            return if is_yaml { yaml::write(&whole) } else { go::json(&whole) }.into_bytes();
+        }
+        let (head, tail) = self.frame(metadata, 0);
+        [head, tail].concat()
+    }
+
+    /// The member that has the items.
+    fn list(&self) -> &'static str {
+        if self.accept.view == View::Table { "rows" } else { "items" }
+    }
+
+    /// The list with these items.
+    fn document(&self, metadata: &Value, items: &Value) -> Value {
+        match self.accept.view {
+            View::Object | View::Metadata => json!({
+                "kind": self.served.resource.list_kind, "apiVersion": self.served.kind.api_version,
+                "metadata": metadata, "items": items,
+            }),
+            View::MetadataList => {
+                let mut metadata = metadata.clone();
+                drop_empty_continue(&mut metadata);
+                json!({
+                    "kind": "PartialObjectMetadataList", "apiVersion": self.accept.meta_api_version(),
+                    "metadata": metadata, "items": items,
+                })
+            }
+            View::Table => {
+                let mut table = table::table(&self.served.resource, [], metadata, self.table);
+                table["apiVersion"] = json!(self.accept.meta_api_version());
+                table
+            }
+        }
+    }
+
+    /// Appends an item, after another one or not.
+    fn write(&self, out: &mut Vec<u8>, stored: &Stored, separate: bool) {
+        if let Some(message) = &self.message {
+            // What surrounds the metadata is not in the message of a view, and so is skipped.
+            return message.write_item(out, &self.served.text(stored, stored.revision));
+        }
+        if self.accept.encoding == Encoding::Yaml {
+            out.extend_from_slice(yaml::write(&json!([self.item(stored)])).as_bytes());
+            return;
+        }
+        if separate {
+            out.push(b',');
+        }
+        if self.accept.view == View::Object && self.served.reads_as_stored(stored) {
+            // Custom items say of which kind they are.
+            let kind = self.served.is_custom().then_some(&self.served.kind);
+            stored.document.write(out, kind, stored.revision);
+        } else {
+            go::write_json(out, &self.item(stored));
+        }
+    }
+
+    /// An item as a tree.
+    fn item(&self, stored: &Stored) -> Value {
+        let mut object = self.served.value(stored);
+        match self.accept.view {
+            View::Object | View::Metadata => {
+                if !self.served.is_custom()
+                    && let Some(fields) = object.as_object_mut()
+                {
+                    fields.remove("kind");
+                    fields.remove("apiVersion");
+                }
+                object
+            }
+            View::MetadataList => partial_metadata(self.accept, &object),
+            View::Table => table::row(&self.served.resource, &object, self.table),
+        }
+    }
+
+    /// Bytes that the items take.
+    fn size_of(&self, mut items: Items) -> usize {
+        let mut size = 0;
+        let mut item = Vec::new();
+        items.each(|_, stored| {
+            item.clear();
+            self.write(&mut item, stored, true);
+            size += item.len();
+            ControlFlow::Continue(())
+        });
+        size
+    }
+}
+
+fn drop_empty_continue(metadata: &mut Value) {
+    if metadata.get("continue").and_then(Value::as_str) == Some("")
+        && let Some(fields) = metadata.as_object_mut()
+    {
+        fields.remove("continue");
+    }
+}
+
+/// 406 for the view of one object.
+fn no_list(served: &Served) -> ApiError {
+    let kind = if served.is_custom() {
+        "*unstructured.UnstructuredList".to_owned()
+    } else {
+        format!("*{}.{}", go_package(&served.resource.group), served.resource.list_kind)
+    };
+    let why = format!("you requested PartialObjectMetadata, but the requested object is a list ({kind})");
+    ApiError::new(406, "NotAcceptable", why)
+}
