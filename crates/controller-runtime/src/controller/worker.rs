@@ -123,6 +123,8 @@ impl<R: Request> Worker<R> {
         async {
             tracing::debug!("Reconciling");
             let measured = self.metrics.begin(lag);
+            #[cfg(feature = "opentelemetry")]
+            let measured = measured.in_trace(exported.as_ref());
             let outcome = self.attempt(request, &cx).await;
             let ended = Instant::now();
             let took = ended - began;

@@ -5,6 +5,8 @@ use prometheus_client::{
     registry::Registry,
 };
 
+#[cfg(feature = "opentelemetry")]
+use super::example::Trace;
 use super::{Histograms, Labels, of_controller};
 use crate::reconcile::{Action, Next, Outcome};
 
@@ -15,6 +17,12 @@ const RECONCILE_TIME: [f64; 39] = [
     50.0,
 ];
 
+/// A histogram; where traces are exported, with the last one of each bucket as its exemplar.
+#[cfg(not(feature = "opentelemetry"))]
+type Times = Histogram;
+#[cfg(feature = "opentelemetry")]
+type Times = prometheus_client::metrics::exemplar::HistogramWithExemplars<Trace>;
+
 /// What controllers of a manager tell.
 pub(super) struct ControllerFamilies {
     total: Family<Labels, Counter>,
@@ -22,7 +30,7 @@ pub(super) struct ControllerFamilies {
     terminal_errors: Family<Labels, Counter>,
     panics: Family<Labels, Counter>,
     timeouts: Family<Labels, Counter>,
-    time: Histograms,
+    time: Family<Labels, Times, fn() -> Times>,
     max_concurrent: Family<Labels, Gauge>,
     active_workers: Family<Labels, Gauge>,
     lag: Histograms,
@@ -40,7 +48,7 @@ impl ControllerFamilies {
             terminal_errors: Family::default(),
             panics: Family::default(),
             timeouts: Family::default(),
-            time: Family::new_with_constructor(|| Histogram::new(RECONCILE_TIME.into_iter().chain([60.0]))),
+            time: Family::new_with_constructor(|| Times::new(RECONCILE_TIME.into_iter().chain([60.0]))),
             max_concurrent: Family::default(),
             active_workers: Family::default(),
             lag: Family::new_with_constructor(|| Histogram::new(LAG)),
@@ -116,7 +124,7 @@ pub(crate) struct ControllerMetrics {
     terminal_errors: Counter,
     panics: Counter,
     timeouts: Counter,
-    time: Histogram,
+    time: Times,
     active_workers: Gauge,
     lag: Histogram,
 }
@@ -128,7 +136,11 @@ impl ControllerMetrics {
             self.lag.observe(lag.as_secs_f64());
         }
         self.active_workers.inc();
-        Measured { metrics: self }
+        Measured {
+            metrics: self,
+            #[cfg(feature = "opentelemetry")]
+            trace: None,
+        }
     }
 
     /// A reconcile panicked.
@@ -136,8 +148,7 @@ impl ControllerMetrics {
         self.panics.inc();
     }
 
-    fn count(&self, outcome: &Outcome, took: Duration) {
-        self.time.observe(took.as_secs_f64());
+    fn count(&self, outcome: &Outcome) {
         match outcome {
             Outcome::Returned(Ok(Action { next, .. })) => {
                 match next {
@@ -166,12 +177,26 @@ impl ControllerMetrics {
 #[must_use = "dropping it says that the reconcile is over"]
 pub(crate) struct Measured<'m> {
     metrics: &'m ControllerMetrics,
+    #[cfg(feature = "opentelemetry")]
+    trace: Option<Trace>,
 }
 
 impl Measured<'_> {
+    /// The reconcile has this span, if that is exported.
+    #[cfg(feature = "opentelemetry")]
+    pub(crate) fn in_trace(mut self, span: Option<&crate::telemetry::SpanContext>) -> Self {
+        self.trace = span.map(|span| Trace(span.trace_id()));
+        self
+    }
+
     /// The reconcile ended by itself, after so long.
     pub(crate) fn end(self, outcome: &Outcome, took: Duration) {
-        self.metrics.count(outcome, took);
+        let seconds = took.as_secs_f64();
+        #[cfg(not(feature = "opentelemetry"))]
+        self.metrics.time.observe(seconds);
+        #[cfg(feature = "opentelemetry")]
+        self.metrics.time.observe(seconds, self.trace, None);
+        self.metrics.count(outcome);
     }
 }
 

@@ -51,6 +51,8 @@ mod cache;
 mod certificates;
 mod controller;
 mod election;
+#[cfg(feature = "opentelemetry")]
+mod example;
 mod handlers;
 mod process;
 mod queue;
@@ -116,7 +118,8 @@ impl Metrics {
     }
 
     /// All metrics now, in the text format of OpenMetrics 1.0. Bounds of buckets are written as
-    /// [`prometheus_client`] does (`1.0`), unlike in Go.
+    /// [`prometheus_client`] does (`1.0`), unlike in Go. With the feature `opentelemetry` the buckets of
+    /// `controller_runtime_reconcile_time_seconds` name a trace each (exemplars).
     #[must_use]
     pub fn encode(&self) -> String {
         let mut text = String::new();

@@ -9,15 +9,15 @@ use tracing_subscriber::layer::SubscriberExt;
 
 use crate::support::{Notes, Running, Widget, alone, environment, key, manager, settle, widget};
 
-/// What an operator with this layer exports while `test` runs.
-async fn exported<F: Future<Output = ()>>(test: impl FnOnce() -> F) -> Vec<SpanData> {
+/// What an operator with this layer exports while `test` runs, and what that returns.
+async fn exported<T, F: Future<Output = T>>(test: impl FnOnce() -> F) -> (Vec<SpanData>, T) {
     let exporter = InMemorySpanExporter::default();
     let provider = SdkTracerProvider::builder().with_simple_exporter(exporter.clone()).build();
     let layer = telemetry::layer(&provider);
     let guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
-    test().await;
+    let returned = test().await;
     drop(guard);
-    exporter.get_finished_spans().unwrap()
+    (exporter.get_finished_spans().unwrap(), returned)
 }
 
 /// The reconciles among spans, in order.
@@ -51,7 +51,7 @@ fn each_reconcile_is_a_span_of_its_own_trace() {
             assert_eq!(notes.names().len(), 3);
             running.stop().await.unwrap();
         });
-        let spans = spans.await;
+        let (spans, ()) = spans.await;
         let spans = reconciles(&spans);
         let of = |name| spans.iter().map(|span| attribute(span, name).unwrap()).collect::<Vec<_>>();
         assert_eq!(of("controller"), ["widget"; 3]);
@@ -86,7 +86,7 @@ fn one_walks_from_the_tenth_attempt_to_the_first() {
             settle().await;
             running.stop().await.unwrap();
         });
-        let spans = spans.await;
+        let (spans, ()) = spans.await;
         let spans = reconciles(&spans);
         let of_a = |span: &&&SpanData| attribute(span, "name").unwrap() == "a";
         let [.., tenth, after] = spans.iter().filter(of_a).copied().collect::<Vec<_>>()[..] else {
@@ -119,31 +119,38 @@ fn one_walks_from_the_tenth_attempt_to_the_first() {
 }
 
 #[test]
-fn explanations_name_the_traces() {
-    alone("telemetry::explanations_name_the_traces", async || {
-        let spans = exported(async || {
+fn explanations_and_metrics_name_the_traces() {
+    alone("telemetry::explanations_and_metrics_name_the_traces", async || {
+        let told = exported(async || {
             let env = environment().await;
             Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
             let manager = manager(&env);
             let controller = Builder::managed_by(&manager).for_kind::<Widget>().complete(fails(1)).unwrap();
-            let running = Running::start(manager).await;
+            let running = Running::start(manager.clone()).await;
             tokio::time::sleep(Duration::from_secs(1)).await;
             let explained = controller.explain(&key("a"));
-            let json = serde_json::to_value(&explained).unwrap();
-            tracing::info_span!("explained", story = %explained, traceparent = %json["runs"][1]["traceparent"])
-                .in_scope(|| {});
             running.stop().await.unwrap();
+            (explained, manager.metrics().clone())
         });
-        let spans = spans.await;
-        let explained = spans.iter().find(|span| span.name == "explained").unwrap();
-        let story = attribute(explained, "story").unwrap();
-        let runs = reconciles(&spans);
-        for (run, result) in runs.iter().zip(["failed: no luck", "done"]) {
-            let told = format!(", trace {}: {result}\n", run.span_context.trace_id());
+        let (spans, (explained, metrics)) = told.await;
+        let [first, second] = reconciles(&spans)[..] else { panic!("there are two runs: {spans:?}") };
+        let trace = |span: &SpanData| span.span_context.trace_id();
+        let story = explained.to_string();
+        for (run, result) in [(first, "failed: no luck"), (second, "done")] {
+            let told = format!(", trace {}: {result}\n", trace(run));
             assert!(story.contains(&told), "{told} is not in {story}");
         }
-        let (trace, span) = (runs[0].span_context.trace_id(), runs[0].span_context.span_id());
-        assert_eq!(attribute(explained, "traceparent").unwrap(), format!("\"00-{trace}-{span}-01\""));
+        let json = serde_json::to_value(&explained).unwrap();
+        let expected = format!("00-{}-{}-01", trace(first), first.span_context.span_id());
+        assert_eq!(json["runs"][1]["traceparent"], expected);
+
+        // Of the runs in a bucket the last.
+        let bucket = "controller_runtime_reconcile_time_seconds_bucket{le=\"0.005\",controller=\"widget\"} 2";
+        let expected = format!("{bucket} # {{trace_id=\"{}\"}} 0.0\n", trace(second));
+        let text = metrics.encode();
+        assert!(text.contains(&expected), "{expected} is not in {text}");
+        let text = metrics.encode_prometheus();
+        assert!(text.contains(&format!("{bucket}\n")) && !text.contains("trace_id"), "{text}");
     });
 }
 
@@ -164,7 +171,7 @@ fn spans_within_a_reconcile_are_its_children_and_chatter_is_not_exported() {
             settle().await;
             running.stop().await.unwrap();
         });
-        let spans = spans.await;
+        let (spans, ()) = spans.await;
         let reconcile = reconciles(&spans)[0];
         let children = spans.iter().filter(|span| span.parent_span_id == reconcile.span_context.span_id());
         assert_eq!(children.map(|span| &*span.name).collect::<Vec<_>>(), ["work", "HTTP"]);
