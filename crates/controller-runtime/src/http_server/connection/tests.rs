@@ -177,3 +177,29 @@ async fn no_more_than_sixteen_requests_of_a_connection_are_in_work() {
     }
     assert_eq!(began.elapsed().as_secs(), 20);
 }
+
+/// For how many seconds a server serves a client that sends `request` and reads nothing of a long answer.
+async fn served_unread<S: Future<Output = ()>>(
+    serve: impl FnOnce(DuplexStream, BoxHandler, CancellationToken) -> S,
+    request: &[u8],
+) -> u64 {
+    let (mut client, far) = duplex(1 << 10);
+    let long = boxed(async |_: Request<()>| Response::new(vec![b'x'; 1 << 20].into()));
+    let began = Instant::now();
+    let served = serve(far, long, CancellationToken::new());
+    let (sent, ()) = tokio::join!(client.write_all(request), served);
+    sent.expect("the server reads");
+    began.elapsed().as_secs()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_take_its_answer_is_cut_off() {
+    assert_eq!(served_unread(http1, WHOLE.as_bytes()).await, 90);
+    // A preface, no settings, and `GET / https` of the static table of RFC 7541 on the first stream.
+    let http2_request = [
+        &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..],
+        &[0, 0, 0, 4, 0, 0, 0, 0, 0],
+        &[0, 0, 3, 1, 5, 0, 0, 0, 1, 0x82, 0x84, 0x87],
+    ];
+    assert_eq!(served_unread(http2, &http2_request.concat()).await, 90 + CLOSING.as_secs());
+}
