@@ -76,12 +76,13 @@
 //! here either: overload is a fault.
 //!
 //! A server begins with the objects of every new cluster: four namespaces, the roles that everybody has, those for
-//! users of a namespace (`admin`, `edit`, `view`) and their bindings, but none for components; its priority classes and
-//! flow schemas, and in `default` the Service `kubernetes` with its Endpoints and EndpointSlice, which name the
+//! users of a namespace (`admin`, `edit`, `view`) and their bindings, but none for components; its priority classes,
+//! flow schemas and ServiceCIDR, APIServices of all that is served, definitions included, and in `default` the Service `kubernetes` with its Endpoints and EndpointSlice, which name the
 //! listener that was opened last, or 127.0.0.1:6443 if there was none; the port is called `https`, with and without
-//! TLS. In profile [`Dev`](Profile::Dev) every namespace has a service account `default`. Absent are the ConfigMaps
-//! `kube-root-ca.crt` and `extension-apiserver-authentication` (there may be no certificates), APIServices,
-//! ServiceCIDRs and the lease of the server.
+//! TLS. In profile [`Dev`](Profile::Dev) every namespace has a service account `default`. Where a listener has TLS, its
+//! authority is in the ConfigMap `extension-apiserver-authentication` of `kube-system`, and in profile
+//! [`Dev`](Profile::Dev) in a ConfigMap `kube-root-ca.crt` of every namespace. Absent are the IPAddresses of Services and the
+//! lease of the server.
 //!
 //! Tables show the columns that were recorded, and those of Endpoints and EndpointSlices; of a few kinds (HorizontalPodAutoscalers,
 //! ResourceQuotas, StorageClasses, ClusterRoleBindings, dynamic resource allocation) only when the object was created. What may not

@@ -37,6 +37,11 @@ fn accounts() -> StorageKey {
     StorageKey { group: String::new(), plural: "serviceaccounts".to_owned() }
 }
 
+/// The table of ConfigMaps.
+fn maps() -> StorageKey {
+    StorageKey { group: String::new(), plural: "configmaps".to_owned() }
+}
+
 pub(crate) fn is_table(storage: &StorageKey) -> bool {
     storage.group.is_empty() && storage.plural == "namespaces"
 }
@@ -127,21 +132,29 @@ pub(crate) fn mark_deleted(namespace: &mut Value) {
 /// its task is aborted.
 pub(crate) async fn run(server: Arc<Server>, grace: Duration) {
     let mut commits = server.commits();
-    // Only these say which namespaces there are, which of them go, and which have no account.
-    let mut tables = [server.changes(&table()), server.changes(&accounts())];
+    // Only these say which namespaces there are, which of them go, and which lack what every one has.
+    let mut tables = [table(), accounts()].map(|table| server.changes(&table));
+    let mut maps = server.changes(&maps());
+    let mut authority = None;
     let mut terminating: Vec<Key> = Vec::new();
     loop {
         commits.borrow_and_update();
         let Some(namespaces) = server.registry().get("", "v1", "namespaces").cloned() else {
             return;
         };
-        if tables.iter().any(Subscription::has_news) {
-            for table in &mut tables {
+        let trusted = server.authority();
+        let is_new = trusted != authority;
+        if is_new || tables.iter().any(Subscription::has_news) || (authority.is_some() && maps.has_news()) {
+            authority = trusted;
+            for table in tables.iter_mut().chain([&mut maps]) {
                 // Before reading, so that what happens meanwhile is news.
                 table.see(table.latest());
             }
             let snapshot = server.read(|store| store.snapshot(&table()));
             create_accounts(&server, &snapshot);
+            if let Some(authority) = &authority {
+                publish_authority(&server, &snapshot, authority, is_new);
+            }
             let leaving = snapshot.range("", None).filter(|(_, stored)| stored.document.is_terminating());
             terminating = leaving.map(|(key, _)| key.clone()).collect();
         }
@@ -180,6 +193,19 @@ fn create_accounts(server: &Server, namespaces: &Snapshot) {
     for namespace in without {
         let account = json!({"metadata": {"name": ACCOUNT, "namespace": namespace}});
         bootstrap::put(server, "", "serviceaccounts", account);
+    }
+}
+
+/// Has every namespace tell its pods whom to trust: those that do not, or all where it changed.
+fn publish_authority(server: &Server, namespaces: &Snapshot, authority: &str, is_new: bool) {
+    let maps = maps();
+    let living = namespaces.range("", None).filter(|(_, stored)| !stored.document.is_terminating());
+    let without: Vec<&str> = server.read(|store| {
+        let has_none = |name: &&str| is_new || store.get(&maps, &Key::new(name, bootstrap::ROOT)).is_none();
+        living.map(|(key, _)| key.name()).filter(has_none).collect()
+    });
+    for namespace in without {
+        bootstrap::publish_root(server, namespace, authority);
     }
 }
 

@@ -7,8 +7,11 @@ use expect_test::expect;
 use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Namespace, Service, ServiceAccount};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration};
+use k8s_openapi::api::networking::v1::ServiceCIDR;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams};
 use kube::{Client, Resource, ResourceExt};
 use kube_apiserver_embedded::{ApiServer, Options, Profile, Tokens, UserInfo};
@@ -45,7 +48,7 @@ async fn a_server_begins_with_the_objects_of_every_cluster() {
     ] {
         assert_eq!(found, ["default/kubernetes"]);
     }
-    assert_eq!(names::<ConfigMap>(&client).await, [""; 0], "there are no client certificates to tell of");
+    assert_eq!(names::<ConfigMap>(&client).await, [""; 0], "without TLS there is nobody to be trusted");
     assert_eq!(names::<ServiceAccount>(&client).await, [""; 0], "nobody makes them here");
     assert_eq!(names::<PriorityClass>(&client).await, ["system-cluster-critical", "system-node-critical"]);
     assert_eq!(
@@ -67,6 +70,62 @@ async fn a_server_begins_with_the_objects_of_every_cluster() {
     for schema in schemas {
         assert!(levels.contains(&schema.spec.unwrap().priority_level_configuration.name));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_group_and_version_has_an_available_api_service() {
+    let (_server, client) = start(Profile::Envtest);
+    assert_eq!(names::<ServiceCIDR>(&client).await, ["kubernetes"]);
+    let mut served = vec!["v1.".to_owned()];
+    for group in client.list_api_groups().await.unwrap().groups {
+        served.extend(group.versions.iter().map(|version| format!("{}.{}", version.version, group.name)));
+    }
+    served.sort();
+    // The aggregator does not register itself.
+    served.retain(|name| name != "v1.apiregistration.k8s.io");
+    assert_eq!(names::<APIService>(&client).await, served);
+    let services = Api::<APIService>::all(client.clone());
+    for service in services.list(&ListParams::default()).await.unwrap() {
+        let available = &service.status.as_ref().unwrap().conditions.as_ref().unwrap()[0];
+        assert_eq!((&*available.type_, &*available.status), ("Available", "True"));
+        assert_eq!(service.labels()["kube-aggregator.kubernetes.io/automanaged"], "onstart");
+    }
+    let apps = services.get("v1.apps").await.unwrap().spec.unwrap();
+    expect![[r#"{"group":"apps","groupPriorityMinimum":17800,"version":"v1","versionPriority":15}"#]]
+        .assert_eq(&serde_json::to_string(&apps).unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn definitions_have_api_services_while_they_are_there() {
+    let (_server, client) = start(Profile::Envtest);
+    let builtin = names::<APIService>(&client).await.len();
+    let definitions = Api::<CustomResourceDefinition>::all(client.clone());
+    for plural in ["gadgets", "things"] {
+        let version = |name: &str, storage: bool| {
+            serde_json::json!({
+                "name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": {"type": "object"}},
+            })
+        };
+        let definition = serde_json::json!({
+            "metadata": {"name": format!("{plural}.example.com")},
+            "spec": {
+                "group": "example.com", "scope": "Namespaced", "names": {"plural": plural, "kind": plural},
+                "versions": [version("v1", true), version("v1beta1", plural == "none")],
+            },
+        });
+        let definition = serde_json::from_value(definition).unwrap();
+        definitions.create(&PostParams::default(), &definition).await.unwrap();
+        let registered = names::<APIService>(&client).await;
+        assert_eq!(registered.len(), builtin + 2, "both definitions are of one group");
+        assert!(registered.contains(&"v1.example.com".to_owned()));
+        assert!(registered.contains(&"v1beta1.example.com".to_owned()));
+    }
+    let service = Api::<APIService>::all(client.clone()).get("v1.example.com").await.unwrap();
+    assert_eq!(service.labels()["kube-aggregator.kubernetes.io/automanaged"], "true");
+    definitions.delete("things.example.com", &DeleteParams::default()).await.unwrap();
+    assert_eq!(names::<APIService>(&client).await.len(), builtin + 2, "there is the other one");
+    definitions.delete("gadgets.example.com", &DeleteParams::default()).await.unwrap();
+    assert_eq!(names::<APIService>(&client).await.len(), builtin);
 }
 
 #[tokio::test(start_paused = true)]

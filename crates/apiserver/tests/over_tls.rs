@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 #![expect(clippy::disallowed_methods, reason = "what sockets change is the subject here")]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,10 +10,11 @@ use bytes::Bytes;
 use futures::future::join_all;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Config};
-use kube_apiserver_embedded::{ApiServer, ListenOptions, Listener, Options};
+use kube::{Api, Config, ResourceExt};
+use kube_apiserver_embedded::{ApiServer, ListenOptions, Listener, Options, Profile};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -127,4 +129,60 @@ async fn a_client_without_tls_is_turned_away_and_others_do_not_notice() {
     let _ = plain.read_to_end(&mut answer).await;
     assert!(!answer.starts_with(b"HTTP/1.1 200"), "{answer:?}");
     assert!(connect(&listener, listener.certificate_authority().unwrap(), &TLS13, &[]).await.is_ok());
+}
+
+/// What the ConfigMaps of this name say under `key`, by namespace.
+async fn told(client: &kube::Client, name: &str, key: &str) -> BTreeMap<String, String> {
+    let maps = Api::<ConfigMap>::all(client.clone());
+    let found = maps.list(&ListParams::default().fields(&format!("metadata.name={name}"))).await.unwrap();
+    found.into_iter().map(|map| (map.namespace().unwrap(), map.data.unwrap()[key].clone())).collect()
+}
+
+#[tokio::test]
+async fn programs_in_the_cluster_are_told_whom_to_trust() {
+    for profile in [Profile::Envtest, Profile::Dev] {
+        let server = ApiServer::start(Options::default().profile(profile));
+        let client = kube::Client::new(server.service(), "default");
+        let namespaces = Api::<Namespace>::all(client.clone());
+        // Of several listeners the last one counts.
+        for _ in 0..2 {
+            let listener = server
+                .listen_with("127.0.0.1:0".parse().unwrap(), ListenOptions::default().tls())
+                .await
+                .unwrap();
+            let authority = listener.certificate_authority().unwrap().to_owned();
+            let others = told(&client, "extension-apiserver-authentication", "client-ca-file").await;
+            assert_eq!(others, BTreeMap::from([("kube-system".to_owned(), authority.clone())]));
+            if profile == Profile::Envtest {
+                assert!(
+                    told(&client, "kube-root-ca.crt", "ca.crt").await.is_empty(),
+                    "nobody publishes it here"
+                );
+                continue;
+            }
+            let count = namespaces.list(&ListParams::default()).await.unwrap().items.len();
+            until(&client, count, &authority).await;
+            let name = format!("shop-{count}");
+            let shop = Namespace {
+                metadata: ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() },
+                ..Namespace::default()
+            };
+            namespaces.create(&PostParams::default(), &shop).await.unwrap();
+            until(&client, count + 1, &authority).await;
+            let maps = Api::<ConfigMap>::namespaced(client.clone(), &name);
+            maps.delete("kube-root-ca.crt", &DeleteParams::default()).await.unwrap();
+            until(&client, count + 1, &authority).await;
+        }
+    }
+}
+
+/// Waits until so many namespaces tell of this authority.
+async fn until(client: &kube::Client, namespaces: usize, authority: &str) {
+    loop {
+        let told = told(client, "kube-root-ca.crt", "ca.crt").await;
+        if told.len() == namespaces && told.values().all(|told| told == authority) {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
 }

@@ -15,7 +15,9 @@ use crate::server::{Refused, Server};
 use crate::store::{Change, Key};
 use crate::verbs::update;
 
-/// The first address of the range from which a kube-apiserver takes those of Services.
+/// The range from which a kube-apiserver takes the addresses of Services.
+const RANGE: &str = "10.96.0.0/12";
+/// The first address of it.
 const CLUSTER_IP: &str = "10.96.0.1";
 const NAMESPACE: &str = "default";
 const NAME: &str = "kubernetes";
@@ -32,7 +34,7 @@ pub(super) fn objects(address: SocketAddr) -> [(&'static str, &'static str, Valu
 }
 
 /// From now on the server is reached here.
-pub(crate) fn advertise(server: &Server, address: SocketAddr) {
+pub(super) fn advertise(server: &Server, address: SocketAddr) {
     server.set_address(address);
     for (group, plural, object) in objects(address) {
         replace(server, group, plural, object);
@@ -52,6 +54,18 @@ fn service(address: SocketAddr) -> Value {
             "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": address.port()}],
         },
         "status": {"loadBalancer": {}},
+    })
+}
+
+/// The ServiceCIDR of the range.
+pub(super) fn range(now: &str) -> Value {
+    json!({
+        "metadata": {"name": NAME},
+        "spec": {"cidrs": [RANGE]},
+        "status": {"conditions": [{
+            "type": "Ready", "status": "True", "lastTransitionTime": now,
+            "reason": "", "message": "Kubernetes default Service CIDR is ready",
+        }]},
     })
 }
 

@@ -4,12 +4,17 @@
 //! comes back with the next start.
 
 mod address;
+mod api_services;
+mod certificates;
 mod flow_control;
 mod roles;
 
+use std::net::SocketAddr;
+
 use serde_json::{Value, json};
 
-pub(crate) use address::advertise;
+pub(crate) use api_services::follow_definitions;
+pub(crate) use certificates::{ROOT, publish_root};
 
 use crate::namespaces;
 use crate::server::Server;
@@ -18,6 +23,7 @@ use crate::verbs::{create, metadata, update};
 
 /// Who owns these objects.
 const MANAGER: &str = "kube-apiserver";
+
 /// Creates what is not there.
 pub(crate) fn create(server: &Server) {
     namespaces::create_defaults(server);
@@ -40,6 +46,17 @@ pub(crate) fn create(server: &Server) {
     for (group, plural, object) in address::objects(server.address()) {
         put(server, group, plural, object);
     }
+    put(server, "networking.k8s.io", "servicecidrs", address::range(&server.clock.now_seconds()));
+    api_services::create(server);
+}
+
+/// From now on the server is reached here, with TLS by those who trust this authority, a certificate as PEM.
+pub(crate) fn advertise(server: &Server, address: SocketAddr, authority: Option<&str>) {
+    address::advertise(server, address);
+    if let Some(authority) = authority {
+        server.set_authority(authority);
+        certificates::advertise(server, authority);
+    }
 }
 
 /// Priorities of pods that a cluster cannot do without.
@@ -57,7 +74,12 @@ const PRIORITIES: [(&str, i64, &str); 2] = [
 ];
 
 /// Stores an object of a builtin kind, unless there is one of that name.
-pub(crate) fn put(server: &Server, group: &str, plural: &str, mut object: Value) {
+pub(crate) fn put(server: &Server, group: &str, plural: &str, object: Value) {
+    put_as(server, MANAGER, group, plural, object);
+}
+
+/// The same, owned by `manager`.
+fn put_as(server: &Server, manager: &str, group: &str, plural: &str, mut object: Value) {
     let Some(served) = server.registry().get(group, "v1", plural).cloned() else {
         return;
     };
@@ -72,6 +94,6 @@ pub(crate) fn put(server: &Server, group: &str, plural: &str, mut object: Value)
         fields.insert("generation".to_owned(), json!(1));
     }
     served.conform(&mut object);
-    update::track_as(server, &served, MANAGER, "", None, &mut object);
+    update::track_as(server, &served, manager, "", None, &mut object);
     create::put_if_absent(server, &served, &key, &object);
 }

@@ -12,6 +12,7 @@ pub(crate) mod validate;
 
 use serde_json::Value;
 
+use crate::bootstrap;
 use crate::registry::{Registry, Served};
 use crate::resource::StorageKey;
 use crate::server::{Refused, Server};
@@ -117,6 +118,7 @@ fn renew_registry(server: &Server, definitions: &[Definition]) {
         affected.iter().filter(|storage| !kept.contains(storage)).cloned().collect()
     };
     server.set_registry(new, &affected);
+    bootstrap::follow_definitions(server);
     for storage in gone {
         // A version that is merely not served any more keeps its objects.
         let empty = server.read(|store| store.snapshot(&storage).len() == 0);

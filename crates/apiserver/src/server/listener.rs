@@ -150,7 +150,7 @@ impl Listener {
         };
         let authority = tls.as_ref().map(|tls| tls.authority().to_owned());
         // Before the first client.
-        service.advertise(reached_at(address));
+        service.advertise(reached_at(address), authority.as_deref());
         let closing = watch::Sender::new(false);
         let mut tasks = JoinSet::new();
         tasks.spawn(accept(socket, tls.map(Arc::new), service, options.faults, closing.subscribe()));

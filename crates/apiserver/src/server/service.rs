@@ -37,9 +37,9 @@ impl ApiService {
         self.core.server.authenticator.tokens()
     }
 
-    /// A listener opens at this address.
-    pub(super) fn advertise(&self, address: SocketAddr) {
-        bootstrap::advertise(&self.core.server, address);
+    /// A listener opens at this address, with TLS under this authority.
+    pub(super) fn advertise(&self, address: SocketAddr, authority: Option<&str>) {
+        bootstrap::advertise(&self.core.server, address, authority);
     }
 }
 

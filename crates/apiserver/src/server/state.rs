@@ -43,6 +43,8 @@ pub(crate) struct Server {
     pub(crate) flow_control: FlowControl,
     /// Where clients are told that the server is.
     address: RwLock<SocketAddr>,
+    /// Whom clients are told to trust there.
+    authority: RwLock<Option<Arc<str>>>,
     random: Mutex<fastrand::Rng>,
     /// Apart from `random`, so that reads do not change which uids objects get.
     audit_ids: Mutex<fastrand::Rng>,
@@ -109,6 +111,7 @@ impl Server {
             injector: Injector::new(seed),
             flow_control,
             address: RwLock::new(NOWHERE),
+            authority: RwLock::new(None),
             // A restored server must not draw the uids again that its objects have.
             random: Mutex::new(fastrand::Rng::with_seed(seed ^ (store.revision() - 1).wrapping_mul(SPREAD))),
             audit_ids: Mutex::new(fastrand::Rng::with_seed(seed ^ SPREAD)),
@@ -133,6 +136,16 @@ impl Server {
     /// From now on the server is here.
     pub(crate) fn set_address(&self, address: SocketAddr) {
         *self.address.write() = address;
+    }
+
+    /// The certificate, as PEM, that clients over TLS have to trust; `None` if nobody listens with TLS.
+    pub(crate) fn authority(&self) -> Option<Arc<str>> {
+        self.authority.read().clone()
+    }
+
+    /// From now on it is this one.
+    pub(crate) fn set_authority(&self, authority: &str) {
+        *self.authority.write() = Some(Arc::from(authority));
     }
 
     /// The resources served now.

@@ -1,0 +1,123 @@
+//! The APIServices of what the server serves itself, as an aggregator registers them: those of builtin groups once, those
+//! of definitions while there are any.
+//!
+//! They are for those who ask which APIs are available. Nothing follows from them: one that is deleted or changed takes
+//! nothing away, and comes back with the next start, or the next change of a definition.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+
+use serde_json::{Value, json};
+
+use super::put;
+use crate::server::Server;
+use crate::store::Change;
+
+const GROUP: &str = "apiregistration.k8s.io";
+const PLURAL: &str = "apiservices";
+/// Says who registered an APIService: the server at its start, or because of a definition.
+const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+
+/// What kube-apiserver gives its groups; the aggregator's own has no APIService.
+const PRIORITIES: [(&str, u32); 21] = [
+    ("", 18_000),
+    ("apps", 17_800),
+    ("events.k8s.io", 17_750),
+    ("authentication.k8s.io", 17_700),
+    ("authorization.k8s.io", 17_600),
+    ("autoscaling", 17_500),
+    ("batch", 17_400),
+    ("certificates.k8s.io", 17_300),
+    ("networking.k8s.io", 17_200),
+    ("policy", 17_100),
+    ("rbac.authorization.k8s.io", 17_000),
+    ("storage.k8s.io", 16_800),
+    ("admissionregistration.k8s.io", 16_700),
+    ("apiextensions.k8s.io", 16_700),
+    ("scheduling.k8s.io", 16_600),
+    ("coordination.k8s.io", 16_500),
+    ("node.k8s.io", 16_300),
+    ("discovery.k8s.io", 16_200),
+    ("resource.k8s.io", 16_200),
+    ("flowcontrol.apiserver.k8s.io", 16_100),
+    ("internal.apiserver.k8s.io", 16_000),
+];
+/// That of the groups of definitions.
+const CUSTOM: u32 = 1000;
+
+type GroupVersion = (String, String);
+
+/// Registers what is builtin.
+pub(super) fn create(server: &Server) {
+    for (group, version) in served(server, false) {
+        let Some((_, group_priority)) = PRIORITIES.iter().find(|(known, _)| *known == group) else {
+            continue;
+        };
+        let version_priority = match (&*group, &*version) {
+            ("", _) => 1,
+            ("autoscaling", "v2") => 30,
+            ("flowcontrol.apiserver.k8s.io", "v1") => 21,
+            _ => 15,
+        };
+        register(server, "onstart", &group, &version, *group_priority, version_priority);
+    }
+}
+
+/// Registers what is defined now, and nothing else that was.
+pub(crate) fn follow_definitions(server: &Server) {
+    let defined = served(server, true);
+    let Some(resource) = server.registry().get(GROUP, "v1", PLURAL).cloned() else {
+        return;
+    };
+    let names: BTreeSet<String> = defined.iter().map(|(group, version)| name(group, version)).collect();
+    let snapshot = server.read(|store| store.snapshot(resource.storage()));
+    for (key, stored) in snapshot.range("", None) {
+        let is_due_to_definition = stored.document.labels().get(MANAGED).is_some_and(|by| by == "true");
+        if is_due_to_definition && !names.contains(key.name()) {
+            let revision = Some(stored.revision);
+            // Whoever changed it meanwhile has it.
+            let _ =
+                server.commit(resource.storage(), key, revision, Change::Delete, |_| Ok::<_, Infallible>(()));
+        }
+    }
+    for (group, version) in defined {
+        register(server, "true", &group, &version, CUSTOM, 100);
+    }
+}
+
+/// Groups and their versions, builtin or defined.
+fn served(server: &Server, custom: bool) -> BTreeSet<GroupVersion> {
+    let registry = server.registry();
+    let served = registry.all().filter(|served| served.is_custom() == custom);
+    served.map(|served| (served.resource.group.clone(), served.resource.version.clone())).collect()
+}
+
+fn name(group: &str, version: &str) -> String {
+    format!("{version}.{group}")
+}
+
+fn register(
+    server: &Server,
+    managed: &str,
+    group: &str,
+    version: &str,
+    group_priority: u32,
+    version_priority: u32,
+) {
+    let mut spec = json!({
+        "version": version, "groupPriorityMinimum": group_priority, "versionPriority": version_priority,
+    });
+    if !group.is_empty() {
+        spec["group"] = json!(group);
+    }
+    let available = json!({
+        "type": "Available", "status": "True", "lastTransitionTime": server.clock.now_seconds(),
+        "reason": "Local", "message": "Local APIServices are always available",
+    });
+    let labels: Value = json!({MANAGED: managed});
+    let service = json!({
+        "metadata": {"name": name(group, version), "labels": labels},
+        "spec": spec, "status": {"conditions": [available]},
+    });
+    put(server, GROUP, PLURAL, service);
+}

@@ -1,0 +1,74 @@
+//! Which certificates to trust, told to programs in the cluster where the server has any: a listener with TLS.
+//!
+//! Several listeners have several authorities: the one that was opened last is named. It stays when the listener goes.
+
+use std::convert::Infallible;
+
+use serde_json::{Value, json};
+
+use super::{MANAGER, put_as};
+use crate::server::{Refused, Server};
+use crate::store::{Change, Key};
+use crate::verbs::update;
+
+/// Where every namespace has the authority, for the pods in it.
+pub(crate) const ROOT: &str = "kube-root-ca.crt";
+/// Who publishes it.
+const PUBLISHER: &str = "kube-controller-manager";
+/// How often an object is read again because somebody wrote it meanwhile.
+const ATTEMPTS: usize = 64;
+
+/// Tells API servers beside this one whom it trusts. There are no certificates of clients, so it is the one authority
+/// that there is.
+pub(super) fn advertise(server: &Server, authority: &str) {
+    let map = json!({
+        "metadata": {"namespace": "kube-system", "name": "extension-apiserver-authentication"},
+        "data": {"client-ca-file": authority},
+    });
+    publish(server, MANAGER, map);
+}
+
+/// Has a namespace tell its pods whom to trust.
+pub(crate) fn publish_root(server: &Server, namespace: &str, authority: &str) {
+    let map = json!({
+        "metadata": {
+            "namespace": namespace, "name": ROOT,
+            "annotations": {
+                "kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver when \
+                    using internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is \
+                    guaranteed across distributions of Kubernetes clusters.",
+            },
+        },
+        "data": {"ca.crt": authority},
+    });
+    publish(server, PUBLISHER, map);
+}
+
+/// Has a ConfigMap say what `wanted` says. Everything else of it stays.
+fn publish(server: &Server, manager: &str, wanted: Value) {
+    let Some(served) = server.registry().get("", "v1", "configmaps").cloned() else {
+        return;
+    };
+    let text = |field: &str| wanted["metadata"][field].as_str().unwrap_or_default();
+    let key = Key::new(text("namespace"), text("name"));
+    for _ in 0..ATTEMPTS {
+        let Some(stored) = server.read(|store| store.get(served.storage(), &key).cloned()) else {
+            return put_as(server, manager, "", "configmaps", wanted);
+        };
+        let old = served.value(&stored);
+        let mut new = old.clone();
+        for (name, value) in wanted["data"].as_object().into_iter().flatten() {
+            new["data"][name] = value.clone();
+        }
+        if new == old {
+            return;
+        }
+        update::track_as(server, &served, manager, "", Some(&old), &mut new);
+        let change = Change::Put(served.document(&new));
+        let committed =
+            server.commit(served.storage(), &key, Some(stored.revision), change, |_| Ok::<_, Infallible>(()));
+        if !matches!(committed, Err(Refused::Conflict)) {
+            return;
+        }
+    }
+}
