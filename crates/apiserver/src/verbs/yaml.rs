@@ -83,13 +83,20 @@ fn write_scalar(out: &mut String, value: &Value, indent: usize) {
 
 fn write_string(out: &mut String, text: &str, indent: usize, key: bool) {
     let block = text.contains('\n') && !text.starts_with(['\n', ' ']);
-    if block && !key && !text.chars().any(|c| c.is_control() && c != '\n') {
+    if block && !key && !text.chars().any(|c| is_special(c) && c != '\n') {
         write_block(out, text, indent);
     } else if is_plain(text) {
         out.push_str(text);
     } else if needs_escapes(text) || resolves_to_other_type(text) {
-        // JSON strings are YAML's double-quoted ones.
-        let _ = write!(out, "{}", Value::from(text));
+        // JSON strings are YAML's double-quoted ones, but for what JSON does not escape.
+        for c in Value::from(text).to_string().chars() {
+            if is_special(c) {
+                // Writing into a String cannot fail.
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            } else {
+                out.push(c);
+            }
+        }
     } else {
         out.push('\'');
         out.push_str(&text.replace('\'', "''"));
@@ -115,7 +122,12 @@ fn write_block(out: &mut String, text: &str, indent: usize) {
 }
 
 fn needs_escapes(text: &str) -> bool {
-    text.chars().any(char::is_control)
+    text.chars().any(is_special)
+}
+
+/// Whether YAML takes a character for something else than itself, or not at all. All of these have four digits.
+fn is_special(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
 /// Whether a plain text would be read as something other than a string.
@@ -220,14 +232,50 @@ mod tests {
         .assert_eq(&write(&value));
     }
 
+    #[track_caller]
+    fn check(text: &str) {
+        let value = json!({"k": [text, {text: text}], text: {"l": text}});
+        let read = crate::request::yaml::read(write(&value).as_bytes());
+        assert_eq!(read.map(|body| body.value), Ok(value), "{text:?}");
+    }
+
     #[test]
     fn what_is_written_is_read_back() {
         for text in [
-            "a", "- b", "1e3", "0x1f", "12:30:45", "yes", " pad ", "#c", "q'q", "t\tt", "x\n\n", "\n", "a\nb",
+            "a",
+            "- b",
+            "1e3",
+            "0x1f",
+            "12:30:45",
+            "yes",
+            " pad ",
+            "#c",
+            "q'q",
+            "t\tt",
+            "x\n\n",
+            "\n",
+            "a\nb",
+            "\u{91}",
+            "a\u{85}b",
+            "\u{2028}\n",
+            "\u{feff}",
+            "\u{fffe}",
+            "\u{ffff}x",
+            "\u{7f}",
+            "\u{1fffe}",
         ] {
-            let value = json!({"k": [text]});
-            let read = crate::request::yaml::read(write(&value).as_bytes());
-            assert_eq!(read.map(|body| body.value), Ok(value), "{text:?}");
+            check(text);
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_is_written_is_read_back(
+            text in proptest::prelude::any::<String>(),
+            odd in "[-a:#'\"\n \t,?&*!|>%@`{}\\[\\]~\u{80}-\u{a0}\u{2020}-\u{2030}\u{fef0}-\u{ffff}]{0,8}",
+        ) {
+            check(&text);
+            check(&odd);
         }
     }
 }
