@@ -24,8 +24,11 @@ const ABSENT: [&str; 7] = [
 ];
 
 async fn discover(path: &str) -> Value {
+    discover_as(path, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList").await
+}
+
+async fn discover_as(path: &str, accept: &str) -> Value {
     let server = ApiServer::start(Options::default());
-    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let request = Request::get(path).header("accept", accept).body(Full::default()).unwrap();
     let request: Request<Full<bytes::Bytes>> = request;
     let response = server.service().call(request).await.unwrap();
@@ -63,6 +66,23 @@ fn groups(list: &Value) -> Vec<String> {
         format!("{} {}", group["metadata"]["name"].as_str().unwrap_or_default(), versions.join(","))
     };
     list["items"].as_array().unwrap().iter().map(group).collect()
+}
+
+#[tokio::test]
+async fn who_asks_for_an_aggregation_that_there_is_not_gets_the_plain_documents() {
+    let aggregated = |version: &str| {
+        format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList")
+    };
+    for (path, accept, kind) in [
+        ("/api", aggregated("v2beta1"), "APIVersions"),
+        ("/apis", aggregated("v2beta1"), "APIGroupList"),
+        ("/apis", format!("{},{}", aggregated("v2beta1"), aggregated("v2")), "APIGroupDiscoveryList"),
+        ("/apis/apps", aggregated("v2"), "APIGroup"),
+        ("/apis/apps/v1", aggregated("v2"), "APIResourceList"),
+        ("/apis", aggregated("v3"), "Status"),
+    ] {
+        assert_eq!(discover_as(path, &accept).await["kind"], kind, "{path} {accept}");
+    }
 }
 
 #[tokio::test]

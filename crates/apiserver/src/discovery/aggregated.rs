@@ -33,6 +33,24 @@ pub(crate) fn wants_aggregated(accept: &str) -> bool {
     false
 }
 
+/// The header as it reads where nothing is aggregated, or not in the version that it asks for: such a range is answered as if
+/// it had no parameters.
+pub(crate) fn without_aggregation(accept: &str) -> String {
+    let ranges = accept.split(',').map(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        let media_type = parts.next().unwrap_or_default();
+        let parameters: Vec<&str> = parts.collect();
+        let is_known = parameters.contains(&"v=v2") || parameters.contains(&"v=v2beta1");
+        let wanted = ["g=apidiscovery.k8s.io", "as=APIGroupDiscoveryList"];
+        if is_known && wanted.iter().all(|parameter| parameters.contains(parameter)) {
+            media_type
+        } else {
+            range
+        }
+    });
+    ranges.collect::<Vec<_>>().join(",")
+}
+
 /// `/api` (`core`) or `/apis`.
 pub(crate) fn aggregated(resources: &[Arc<Resource>], core: bool) -> Value {
     let items: Vec<Value> = groups(resources)

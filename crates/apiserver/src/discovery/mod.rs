@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256, Sha512};
 use crate::builtin;
 use crate::resource::{Resource, Subresource};
 
-pub(crate) use aggregated::{AGGREGATED_CONTENT_TYPE, aggregated, wants_aggregated};
+pub(crate) use aggregated::{AGGREGATED_CONTENT_TYPE, aggregated, wants_aggregated, without_aggregation};
 pub(crate) use version::version_order;
 
 /// A group and what is served of it, versions in order of preference.

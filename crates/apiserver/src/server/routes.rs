@@ -64,6 +64,7 @@ fn discover(server: &Server, registry: &Registry, route: &Route, head: &Parts) -
     {
         return aggregated(&resources, matches!(route, Route::CoreVersions), head);
     }
+    let accept = discovery::without_aggregation(&accept);
     let encoding = match Accept::negotiate(Some(&accept), Endpoint::Builtin) {
         Ok(accept) => accept.encoding,
         Err(error) => return Reply::error(Encoding::Json, &error).into_response(),
