@@ -77,15 +77,19 @@ pub(crate) fn media_type(content_type: Option<&str>) -> &str {
 
 /// Reads JSON. Numbers stay as they are, `3.0` a float, until it is known what reads them. The error is Go's message.
 pub(crate) fn json(bytes: &[u8]) -> Result<Body, String> {
-    let found = RefCell::new(Vec::new());
     let text = String::from_utf8_lossy(bytes);
-    let mut reader = serde_json::Deserializer::from_str(&text);
+    // What serde_json refuses besides, Go reads.
+    read(&text)
+        .or_else(|| go_json::without_lone_surrogates(&text).and_then(|mended| read(&mended)))
+        .ok_or_else(|| go_json::explain(&text))
+}
+
+fn read(text: &str) -> Option<Body> {
+    let found = RefCell::new(Vec::new());
+    let mut reader = serde_json::Deserializer::from_str(text);
     let seed = Strict { path: Path::Root, found: &found };
-    let value = seed.deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
-    match value {
-        Ok(value) => Ok(Body { value, strict: found.into_inner() }),
-        Err(_) => Err(go_json::explain(&text)),
-    }
+    let value = seed.deserialize(&mut reader).and_then(|value| reader.end().map(|()| value)).ok()?;
+    Some(Body { value, strict: found.into_inner() })
 }
 
 /// Sorts paths of fields as they first occur in a JSON text; what does not occur comes last.
@@ -372,6 +376,19 @@ mod tests {
             assert_eq!(float_as_sent(text, float), sent);
         }
         assert_eq!(float_as_sent(b"\xff3.0", 3.0), None);
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_is_read_as_what_is_no_character() {
+        for (text, expected) in [
+            (r#""\ud800""#, "\u{fffd}"),
+            (r#""a\uDC00b""#, "a\u{fffd}b"),
+            (r#""\ud83d\ud83d\ude00""#, "\u{fffd}\u{1f600}"),
+            (r#""\\ud800 \uD800\\u0041\ud800\u0041""#, "\\ud800 \u{fffd}\\u0041\u{fffd}A"),
+        ] {
+            assert_eq!(json(text.as_bytes()).unwrap().value, json!(expected), "{text}");
+        }
+        assert_eq!(json(br#"["\ud800" 1]"#).unwrap_err(), "invalid character '1' after array element");
     }
 
     #[test]

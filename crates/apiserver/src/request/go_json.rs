@@ -18,6 +18,33 @@ pub(crate) fn explain(text: &str) -> String {
     }
 }
 
+/// The text with U+FFFD for each half of a surrogate pair that stands alone, as Go reads it; `None` if there is none.
+pub(crate) fn without_lone_surrogates(text: &str) -> Option<String> {
+    let unit = |at: usize| {
+        let digits = text.get(at..)?.strip_prefix("\\u")?.get(..4)?;
+        digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(())?;
+        u32::from_str_radix(digits, 16).ok()
+    };
+    let mut mended = String::new();
+    let (mut copied, mut at) = (0, 0);
+    while let Some(found) = text[at..].find('\\') {
+        at += found;
+        match unit(at) {
+            Some(0xd800..=0xdbff) if matches!(unit(at + 6), Some(0xdc00..=0xdfff)) => at += 12,
+            Some(0xd800..=0xdfff) => {
+                mended += &text[copied..at];
+                mended += "\\ufffd";
+                at += 6;
+                copied = at;
+            }
+            Some(_) => at += 6,
+            // The character after it is escaped, whatever it is.
+            None => at += 1 + text[at + 1..].chars().next().map_or(0, char::len_utf8),
+        }
+    }
+    (copied > 0).then(|| mended + &text[copied..])
+}
+
 struct Scanner<'a> {
     text: &'a str,
     rest: std::str::Chars<'a>,
