@@ -205,8 +205,17 @@ impl Builder {
         self
     }
 
-    /// Installs the CustomResourceDefinitions in a YAML or JSON file, or in all such files of a folder.
+    /// Installs these CustomResourceDefinitions.
+    #[doc(alias = "CRDs")]
+    pub fn crds(mut self, crds: impl IntoIterator<Item = CustomResourceDefinition>) -> Self {
+        self.crds.extend(crds);
+        self
+    }
+
+    /// Installs the CustomResourceDefinitions in a YAML or JSON file, or in all such files of a folder. One
+    /// that is not there is an error of the start.
     #[doc(alias = "CRDDirectoryPaths")]
+    #[doc(alias = "ErrorIfCRDPathMissing")]
     pub fn crds_from(mut self, path: impl Into<PathBuf>) -> Self {
         self.paths.push(path.into());
         self

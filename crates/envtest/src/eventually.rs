@@ -18,7 +18,7 @@ pub struct Unmet {
     pub last: String,
     /// How long it was waited for, or had been so.
     pub within: Duration,
-    /// The object at the last look, as YAML, if there was one.
+    /// The object at the last look, or the objects, as YAML, if there were any.
     pub object: Option<String>,
 }
 
@@ -147,6 +147,7 @@ pub async fn consistently<T>(
 ///
 /// What was missing at the last look, with the object, when `within` has passed.
 #[doc(alias = "komega.Object")]
+#[doc(alias = "komega.Get")]
 pub async fn eventually_object<K, T>(
     api: &Api<K>,
     name: &str,
@@ -228,7 +229,7 @@ where
     }
 }
 
-async fn found<K>(api: &Api<K>, name: &str) -> Result<K, String>
+pub(crate) async fn found<K>(api: &Api<K>, name: &str) -> Result<K, String>
 where
     K: kube::Resource + Clone + fmt::Debug + DeserializeOwned,
 {
@@ -240,7 +241,7 @@ where
 }
 
 /// The object as YAML, without what says who set which field.
-fn print<K: Serialize + fmt::Debug>(object: &K) -> String {
+pub(crate) fn print<K: Serialize + fmt::Debug>(object: &K) -> String {
     let yaml = serde_json::to_value(object).ok().and_then(|mut value| {
         if let Some(metadata) = value.get_mut("metadata").and_then(serde_json::Value::as_object_mut) {
             metadata.remove("managedFields");

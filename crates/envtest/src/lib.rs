@@ -30,8 +30,30 @@
 //! that is there ([`Cluster::Existing`]). With [`Cluster::from_env`], the environment variables of Go's envtest decide.
 //! Both need time that is not paused, and a TLS feature of `kube`, which your crate chooses.
 //!
-//! [`eventually_object`], [`consistently_object`] and [`eventually_gone`] wait for what an operator does, and print the object
-//! when it does not.
+//! [`eventually_object`], [`eventually_list`], [`consistently_object`] and [`eventually_gone`] wait for what an operator does, and
+//! print the object when it does not; [`eventually_update`] changes one that others change too, and [`EqualObject`] tells how one
+//! differs from what it is to be.
+//!
+//! # From Go's envtest and komega
+//!
+//! | Go | here |
+//! |---|---|
+//! | `Environment{…}.Start()`, `Stop()` | [`Environment::builder`], [`Builder::start`], [`Environment::stop`] or a drop |
+//! | `UseExistingCluster`, `USE_EXISTING_CLUSTER` | [`Cluster::Existing`], [`Cluster::from_env`] |
+//! | `BinaryAssetsDirectory`, `KUBEBUILDER_ASSETS`, `TEST_ASSET_…` | [`Assets::in_folder`], [`Assets::from_env`] |
+//! | `ControlPlaneStartTimeout`, `…StopTimeout`, `KUBEBUILDER_CONTROLPLANE_…_TIMEOUT` | [`Assets::start_timeout`], [`Assets::stop_timeout`] |
+//! | `AttachControlPlaneOutput`, `KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT` | [`Assets::attach_output`] |
+//! | `ControlPlane.GetAPIServer().Configure()` | [`Assets::api_server_flag`]; of the embedded server, [`Builder::server_options`] |
+//! | `ControlPlane.KubectlPath`, `TEST_ASSET_KUBECTL` | [`Assets::kubectl`], with [`Environment::kubeconfig`] |
+//! | `CRDs`, `CRDDirectoryPaths` | [`Builder::crd`], [`Builder::crds`], [`Builder::crds_from`]: what is not there is an error |
+//! | `CRDInstallOptions`, `InstallCRDs`, `UninstallCRDs` | [`Builder::clean_up`], [`install_crds`], [`uninstall_crds`] |
+//! | `AddUser`, `AuthenticatedUser` | [`Builder::user`], [`User`] |
+//! | `komega.Get`, `Object` | [`eventually_object`] |
+//! | `komega.List`, `ObjectList` | [`eventually_list`] |
+//! | `komega.Update`, `UpdateStatus` | [`eventually_update`], [`eventually_update_status`] |
+//! | `komega.EqualObject` | [`EqualObject`] |
+//! | `WithContext` | a wait ends when its future is dropped |
+//! | Gomega's `Eventually`, `Consistently` | [`eventually`], [`consistently`] |
 //!
 //! # What is left
 //!
@@ -47,7 +69,10 @@
 mod control_plane;
 mod crd;
 mod environment;
+mod equal_object;
 mod eventually;
+mod eventually_list;
+mod eventually_update;
 mod namespace;
 mod rights;
 mod user;
@@ -56,7 +81,10 @@ pub use self::{
     control_plane::{Assets, AssetsError, ControlPlaneError, ProcessError},
     crd::{CrdError, install_crds, read_crds, uninstall_crds},
     environment::{Builder, Cluster, Environment, StartError, StopError, Transport},
+    equal_object::EqualObject,
     eventually::{Unmet, consistently, consistently_object, eventually, eventually_gone, eventually_object},
+    eventually_list::eventually_list,
+    eventually_update::{eventually_update, eventually_update_status},
     namespace::{DeleteError, TestNamespace},
     rights::{ManifestError, Rights},
     user::User,

@@ -11,7 +11,8 @@ use kube::{
 };
 use kube_envtest::{
     Assets, Cluster, Environment, StartError, Transport, consistently_object, eventually_gone,
-    eventually_object, install_crds, read_crds, uninstall_crds,
+    eventually_list, eventually_object, eventually_update, eventually_update_status, install_crds, read_crds,
+    uninstall_crds,
 };
 use tokio::runtime::Handle;
 
@@ -58,6 +59,85 @@ async fn a_failed_expectation_says_what_was_missing_and_prints_the_object() {
     assert_eq!((unmet.last.as_str(), unmet.object.is_some()), ("settings is still there", true));
     maps.delete("settings", &kube::api::DeleteParams::default()).await.unwrap();
     eventually_gone(&maps, "settings", within).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_is_tried_until_the_api_server_takes_it() {
+    let env = Environment::builder().start().await.unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(env.client(), "default");
+    let (within, set) = (Duration::from_secs(5), |map: &mut ConfigMap, theme: &str| {
+        map.data.get_or_insert_default().insert("theme".to_owned(), theme.to_owned());
+    });
+    let unmet = eventually_update(&maps, "settings", within, |map| set(map, "blue")).await.unwrap_err();
+    assert_eq!(unmet.last, "there is no settings at /api/v1/namespaces/default/configmaps");
+
+    // It comes late, and others write it between each read and its update, twice.
+    let waits = eventually_update(&maps, "settings", within, |map| set(map, "blue"));
+    let comes = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        maps.create(&PostParams::default(), &config_map("settings", "roses")).await.unwrap();
+    };
+    assert_eq!(tokio::join!(waits, comes).0.unwrap().data.unwrap()["theme"], "blue");
+    let mut stale = maps.get("settings").await.unwrap();
+    stale.metadata.resource_version = Some("1".to_owned());
+    let mut tries = 0;
+    let stored = eventually_update(&maps, "settings", within, |map| {
+        tries += 1;
+        if tries < 3 {
+            map.metadata.resource_version.clone_from(&stale.metadata.resource_version);
+        }
+        set(map, "green");
+    });
+    assert_eq!(stored.await.unwrap().data.unwrap()["theme"], "green");
+    assert_eq!(tries, 3);
+    let never = eventually_update(&maps, "settings", within, |map| {
+        map.metadata.resource_version.clone_from(&stale.metadata.resource_version);
+        set(map, "red");
+    });
+    let unmet = never.await.unwrap_err();
+    assert!(
+        unmet.last.starts_with("settings cannot be written: ")
+            && unmet.object.unwrap().contains("theme: red")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_is_updated_by_itself() {
+    let env = Environment::builder().start().await.unwrap();
+    let namespaces: Api<Namespace> = Api::all(env.client());
+    let stored = eventually_update_status(&namespaces, "default", Duration::from_secs(5), |namespace| {
+        namespace.metadata.labels = Some([("team".to_owned(), "red".to_owned())].into());
+        let condition = serde_json::json!({ "type": "Tested", "status": "True" });
+        namespace.status.get_or_insert_default().conditions =
+            Some(vec![serde_json::from_value(condition).unwrap()]);
+    });
+    let status = stored.await.unwrap().status.unwrap();
+    assert_eq!(status.conditions.unwrap()[0].type_, "Tested");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_is_waited_for_and_printed_if_it_is_another_one() {
+    let env = Environment::builder().crds(widgets()).start().await.unwrap();
+    let definitions: Api<CustomResourceDefinition> = Api::all(env.client());
+    let within = Duration::from_secs(1);
+    let one = |found: &[CustomResourceDefinition]| {
+        if found.len() == 1 { Ok(()) } else { Err("not one".to_owned()) }
+    };
+    eventually_list(&definitions, &ListParams::default(), within, one).await.unwrap();
+
+    let maps: Api<ConfigMap> = Api::namespaced(env.client(), "default");
+    for number in 0..12 {
+        maps.create(&PostParams::default(), &config_map(&format!("map-{number}"), "roses")).await.unwrap();
+    }
+    let blue = ListParams::default().fields("metadata.name!=map-0");
+    let unmet = eventually_list(&maps, &blue, within, |found| match found.len() {
+        0 => Ok(()),
+        count => Err(format!("there are {count}")),
+    });
+    let unmet = unmet.await.unwrap_err();
+    let printed = unmet.object.unwrap();
+    assert_eq!((unmet.last.as_str(), printed.matches("theme: roses").count()), ("there are 11", 10));
+    assert!(printed.ends_with("---\n# and 1 more\n"), "{printed}");
 }
 
 #[tokio::test]

@@ -20,12 +20,15 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// | `TEST_ASSET_ETCD`, `TEST_ASSET_KUBE_APISERVER` | one binary, wherever it is |
 /// | `KUBEBUILDER_CONTROLPLANE_START_TIMEOUT`, `…_STOP_TIMEOUT` | as `20s`, which is the default |
 /// | `KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT` | `true`: their output appears in that of the test |
+/// | `TEST_ASSET_KUBECTL` | what [`Assets::kubectl`] is; nothing here needs it |
 ///
-/// `setup-envtest use -p path` prints such a folder. With `TEST_ASSET_KUBECTL`, nothing is done: no kubectl is needed here.
+/// `setup-envtest use -p path` prints such a folder. A variable of a path that is empty is as one that is not set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assets {
     pub(super) etcd: PathBuf,
     pub(super) api_server: PathBuf,
+    kubectl: Option<PathBuf>,
+    pub(super) api_server_flags: Vec<String>,
     pub(super) start_timeout: Duration,
     pub(super) stop_timeout: Duration,
     pub(super) attach_output: bool,
@@ -79,15 +82,20 @@ impl Assets {
     #[must_use]
     pub fn are_configured() -> bool {
         let variables = ["KUBEBUILDER_ASSETS", "TEST_ASSET_ETCD", "TEST_ASSET_KUBE_APISERVER"];
-        variables.iter().any(|variable| env::var_os(variable).is_some())
+        variables.iter().any(|variable| env::var_os(variable).is_some_and(|path| !path.is_empty()))
     }
 
     fn find(variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, AssetsError> {
-        let folder = variable("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty());
-        let folder = PathBuf::from(folder.as_deref().unwrap_or(DEFAULT_FOLDER));
+        let path = |name: &str| variable(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let folder = path("KUBEBUILDER_ASSETS").unwrap_or_else(|| PathBuf::from(DEFAULT_FOLDER));
         let binary = |name: &str, own: &'static str| {
-            let path = variable(own).map_or_else(|| folder.join(name), PathBuf::from);
+            let path = path(own).unwrap_or_else(|| folder.join(name));
             if path.is_file() { Ok(path) } else { Err(AssetsError::Missing { path, variable: own }) }
+        };
+        let kubectl = "TEST_ASSET_KUBECTL";
+        let kubectl = match binary("kubectl", kubectl) {
+            Err(missing) if path(kubectl).is_some() => return Err(missing),
+            kubectl => kubectl.ok(),
         };
         let timeout = |name: &'static str| match variable(name) {
             None => Ok(TIMEOUT),
@@ -107,6 +115,8 @@ impl Assets {
         Ok(Self {
             etcd: binary("etcd", "TEST_ASSET_ETCD")?,
             api_server: binary("kube-apiserver", "TEST_ASSET_KUBE_APISERVER")?,
+            kubectl,
+            api_server_flags: Vec::new(),
             start_timeout: timeout("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT")?,
             stop_timeout: timeout("KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT")?,
             attach_output,
@@ -125,6 +135,30 @@ impl Assets {
     pub fn stop_timeout(mut self, timeout: Duration) -> Self {
         self.stop_timeout = timeout;
         self
+    }
+
+    /// Lets the output of both appear in that of the test; errors then quote none of it. Default: no.
+    #[must_use]
+    #[doc(alias = "AttachControlPlaneOutput")]
+    pub fn attach_output(mut self) -> Self {
+        self.attach_output = true;
+        self
+    }
+
+    /// Gives kube-apiserver another argument, such as `--feature-gates=WatchList=true`, after its own: of one that is given twice
+    /// it takes the last.
+    #[must_use]
+    #[doc(alias = "APIServer.Configure")]
+    pub fn api_server_flag(mut self, flag: impl Into<String>) -> Self {
+        self.api_server_flags.push(flag.into());
+        self
+    }
+
+    /// The kubectl beside them, if there is one. [`Environment::kubeconfig`](crate::Environment::kubeconfig) is what it needs.
+    #[must_use]
+    #[doc(alias = "KubectlPath")]
+    pub fn kubectl(&self) -> Option<&Path> {
+        self.kubectl.as_deref()
     }
 }
 
@@ -162,6 +196,24 @@ mod tests {
         assert_eq!(found.etcd, folder.path().join("etcd"));
         assert_eq!((found.start_timeout, found.stop_timeout), (TIMEOUT, TIMEOUT));
         assert!(!found.attach_output);
+    }
+
+    #[test]
+    fn kubectl_need_not_be_there_unless_a_variable_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["etcd", "kube-apiserver", "mine"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let own = "TEST_ASSET_KUBECTL";
+        assert_eq!(find(folder.path(), &[]).unwrap().kubectl(), None);
+        assert_eq!(find(folder.path(), &[(own, "")]).unwrap().kubectl(), None);
+        let mine = folder.path().join("mine");
+        let found = find(folder.path(), &[(own, &mine.display().to_string())]).unwrap();
+        assert_eq!(found.kubectl(), Some(&*mine));
+        let missing = find(folder.path(), &[(own, "/nowhere/kubectl")]).unwrap_err().to_string();
+        assert!(missing.starts_with("/nowhere/kubectl is not there") && missing.contains(own), "{missing}");
+        fs::write(folder.path().join("kubectl"), "").unwrap();
+        assert_eq!(find(folder.path(), &[]).unwrap().kubectl(), Some(&*folder.path().join("kubectl")));
     }
 
     #[test]

@@ -29,15 +29,17 @@ pub(super) struct ApiServerArguments<'a> {
     pub(super) etcd_url: &'a str,
     /// The folder of [`super::certificates`].
     pub(super) certificates: &'a Path,
+    /// What the test gives it beside its own.
+    pub(super) flags: &'a [String],
 }
 
 impl ApiServerArguments<'_> {
     /// kube-apiserver for one test, with the flags that Go's envtest gives it: on loopback, users by client certificate,
     /// rights by RBAC, no service account needed to make a pod.
     pub(super) fn command(self, program: &Path) -> Command {
-        let Self { port, etcd_url, certificates } = self;
+        let Self { port, etcd_url, certificates, flags } = self;
         let file = |name: &str| certificates.join(name).display().to_string();
-        let arguments = vec![
+        let mut arguments = vec![
             format!("--etcd-servers={etcd_url}"),
             format!("--secure-port={port}"),
             "--bind-address=127.0.0.1".to_owned(),
@@ -54,6 +56,7 @@ impl ApiServerArguments<'_> {
             "--disable-admission-plugins=ServiceAccount".to_owned(),
             "--allow-privileged=true".to_owned(),
         ];
+        arguments.extend_from_slice(flags);
         Command { name: "kube-apiserver", program: program.to_owned(), arguments }
     }
 }
@@ -83,6 +86,7 @@ mod tests {
             port: 6443,
             etcd_url: "http://127.0.0.1:2379",
             certificates: Path::new("/tmp/x/certificates"),
+            flags: &["--v=2".to_owned()],
         };
         let command = arguments.command(Path::new("/bin/kube-apiserver"));
         assert_eq!(
@@ -101,7 +105,8 @@ mod tests {
              --service-cluster-ip-range=10.0.0.0/24\n\
              --authorization-mode=RBAC\n\
              --disable-admission-plugins=ServiceAccount\n\
-             --allow-privileged=true"
+             --allow-privileged=true\n\
+             --v=2"
         );
     }
 }

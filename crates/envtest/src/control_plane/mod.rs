@@ -68,7 +68,8 @@ impl ControlPlane {
         let authority = Authority::new()?;
         let certificates = folder(&files, "certificates")?;
         authority.write_for_api_server(&certificates)?;
-        let arguments = ApiServerArguments { port, etcd_url: &etcd_url, certificates: &certificates };
+        let flags = &assets.api_server_flags;
+        let arguments = ApiServerArguments { port, etcd_url: &etcd_url, certificates: &certificates, flags };
         let api_server = spawn(&arguments.command(&assets.api_server), &files, assets)?;
         let url = format!("https://127.0.0.1:{port}");
         let admin = client(&authority.kubeconfig(&url, "envtest-admin", &["system:masters"])?).await?;

@@ -1,0 +1,89 @@
+use std::fmt;
+
+use kube::{Api, api::PostParams};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::time::Duration;
+
+use crate::{
+    Unmet,
+    eventually::{eventually, found, print},
+};
+
+/// Reads an object, changes it and writes it, and begins again until the API server takes it: when somebody else was faster, and
+/// when there is no such object yet. Returns it as stored. A failure prints what was to be written.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use k8s_openapi::api::core::v1::Namespace;
+/// use kube::Api;
+/// use kube_envtest::{Environment, eventually_update};
+///
+/// let env = Environment::builder().start().await?;
+/// let namespaces: Api<Namespace> = Api::all(env.client());
+/// let stored = eventually_update(&namespaces, "default", Duration::from_secs(5), |namespace| {
+///     namespace.metadata.labels.get_or_insert_default().insert("team".to_owned(), "red".to_owned());
+/// })
+/// .await?;
+/// assert_eq!(stored.metadata.labels.unwrap()["team"], "red");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// Why the last try failed, when `within` has passed.
+#[doc(alias = "komega.Update")]
+pub async fn eventually_update<K>(
+    api: &Api<K>,
+    name: &str,
+    within: Duration,
+    change: impl FnMut(&mut K),
+) -> Result<K, Unmet>
+where
+    K: kube::Resource + Clone + fmt::Debug + Serialize + DeserializeOwned,
+{
+    written(api, name, within, change, async |object| api.replace(name, &PostParams::default(), object).await)
+        .await
+}
+
+/// The same for the status of an object, which is all that is written.
+///
+/// # Errors
+///
+/// Why the last try failed, when `within` has passed.
+#[doc(alias = "komega.UpdateStatus")]
+pub async fn eventually_update_status<K>(
+    api: &Api<K>,
+    name: &str,
+    within: Duration,
+    change: impl FnMut(&mut K),
+) -> Result<K, Unmet>
+where
+    K: kube::Resource + Clone + fmt::Debug + Serialize + DeserializeOwned,
+{
+    let write =
+        async |object: &K| api.replace_subresource("status", name, &PostParams::default(), object).await;
+    written(api, name, within, change, write).await
+}
+
+async fn written<K>(
+    api: &Api<K>,
+    name: &str,
+    within: Duration,
+    mut change: impl FnMut(&mut K),
+    mut write: impl AsyncFnMut(&K) -> Result<K, kube::Error>,
+) -> Result<K, Unmet>
+where
+    K: kube::Resource + Clone + fmt::Debug + Serialize + DeserializeOwned,
+{
+    let mut changed = None;
+    let looked = eventually(within, async || {
+        let mut object = found(api, name).await?;
+        change(&mut object);
+        let object = changed.insert(object);
+        write(object).await.map_err(|error| format!("{name} cannot be written: {error}"))
+    });
+    looked.await.map_err(|unmet| Unmet { object: changed.as_ref().map(print), ..unmet })
+}
