@@ -19,7 +19,12 @@ use tokio::{
 use tracing::Instrument;
 
 use super::{
-    ResourceVersion, arrival::Arrival, list_watch::ListWatch, query::Query, reflector::Reflector, store::Part,
+    ResourceVersion,
+    arrival::Arrival,
+    list_watch::ListWatch,
+    query::Query,
+    reflector::Reflector,
+    store::{OutOfOrder, Part},
 };
 
 /// A store behind a feed.
@@ -42,7 +47,11 @@ pub(crate) trait Sink: Send + Sync {
     fn complete(&self, part: &Part, version: &ResourceVersion);
 
     /// An object was added or changed. Its version.
-    fn applied(&self, part: &Part, object: &Arrival<'_>) -> Option<ResourceVersion>;
+    ///
+    /// # Errors
+    ///
+    /// Only the present can tell whether it is there.
+    fn applied(&self, part: &Part, object: &Arrival<'_>) -> Result<Option<ResourceVersion>, OutOfOrder>;
 
     /// An object was deleted, or is not selected any more. Its version.
     fn deleted(&self, part: &Part, object: &Arrival<'_>) -> Option<ResourceVersion>;

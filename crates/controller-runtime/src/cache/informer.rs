@@ -29,7 +29,7 @@ use super::{
     split::Split,
     stats::Stats,
     status::Status,
-    store::{End, Part, Store},
+    store::{End, OutOfOrder, Part, Store},
     tombstones::Tombstones,
 };
 use crate::{
@@ -350,11 +350,16 @@ impl<K: Object> Sink for Informer<K> {
         });
     }
 
-    fn applied(&self, part: &Part, object: &Arrival<'_>) -> Option<ResourceVersion> {
-        let object = self.take(object)?;
-        let version = object.meta().resource_version().cloned();
-        self.update(&mut self.writer.lock(), |store| store.upsert(part, object));
-        version
+    fn applied(&self, part: &Part, object: &Arrival<'_>) -> Result<Option<ResourceVersion>, OutOfOrder> {
+        let Some(object) = self.take(object) else { return Ok(None) };
+        let mut taken = Ok(object.meta().resource_version().cloned());
+        self.update(&mut self.writer.lock(), |store| {
+            store.upsert(part, object).unwrap_or_else(|out_of_order| {
+                taken = Err(out_of_order);
+                Vec::new()
+            })
+        });
+        taken
     }
 
     fn deleted(&self, part: &Part, object: &Arrival<'_>) -> Option<ResourceVersion> {

@@ -7,7 +7,8 @@
 //!   list's version; a server that does not know how to stream is asked for lists from then on;
 //! - a watch that ends is taken up again from the last version seen; one that ends at once waits first;
 //! - a version the server no longer knows (410), at the start of a watch or within, leads back to the beginning: at once
-//!   if that did not happen in the last ten seconds, otherwise after a wait;
+//!   if that did not happen in the last ten seconds, otherwise after a wait; so does an event that only the present can tell
+//!   the meaning of;
 //! - pages that expire before the last one is there are given up for a list in one piece;
 //! - a present older than what was seen before is refused, until the server says five times that there is no newer one;
 //! - any other refusal of a watch that is not a matter of load leads back to the beginning, after a wait;
@@ -58,6 +59,8 @@ pub(crate) enum Failure {
     Expired,
     /// What the server knows is older than what was seen before.
     Behind,
+    /// An event told of an object that is not known, in a version that was passed: only the present can tell whether it is there.
+    OutOfOrder,
     /// The server is overloaded or unreachable: the same request may succeed later, but not before it says so.
     Transient { retry_after: Option<Duration> },
     /// The server does not know how to begin a watch with the present.
@@ -78,7 +81,7 @@ pub(crate) struct ListWatch {
     floor: Option<ResourceVersion>,
     /// How often in a row the server did not reach it.
     behind: u32,
-    /// When an expired version was last answered with a request at once.
+    /// When an expired version, or an event out of order, was last answered with a request at once.
     relisted: Option<Instant>,
     backoff: Backoff,
     rng: fastrand::Rng,
@@ -95,7 +98,7 @@ impl ListWatch {
     /// The shortest time for which a watch is asked to stay open; the longest is twice that.
     const WATCH_AT_LEAST: Duration = Duration::from_secs(300);
 
-    /// How often an expired version may lead to a new beginning without a wait.
+    /// How often an expired version, or an event out of order, may lead to a new beginning without a wait.
     const RELIST_AT_ONCE_EVERY: Duration = Duration::from_secs(10);
 
     /// A server that is behind this often in a row has forgotten for good, as one restored from a backup has.
@@ -173,7 +176,7 @@ impl ListWatch {
                 self.resume()
             }
             (Failure::Refused, Phase::Streaming) => self.resume(),
-            (Failure::Expired, before) => {
+            (Failure::Expired | Failure::OutOfOrder, before) => {
                 if before == (Phase::Listing { paged: true }) {
                     self.phase = Phase::Listing { paged: false };
                 }

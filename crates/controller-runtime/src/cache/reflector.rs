@@ -25,7 +25,7 @@ use super::{
     feed::{Feed, Form, Trouble},
     items::{Items, ListMeta, NoList},
     list_watch::{Failure, Input, ListWatch, Step},
-    store::Part,
+    store::{OutOfOrder, Part},
     wire::{self, Line, Lines},
 };
 use crate::client::{describe, uncompressed};
@@ -274,8 +274,12 @@ impl Reflector<'_> {
                 self.complete(&version);
             }
             Line::Applied(object) => {
-                let (arrival, mut version) = (Arrival::from(object), None);
-                self.feed.each(|sink| version = sink.applied(part, &arrival).or_else(|| version.take()));
+                let (arrival, mut version, mut in_order) = (Arrival::from(object), None, Ok(()));
+                self.feed.each(|sink| match sink.applied(part, &arrival) {
+                    Ok(told) => version = told.or_else(|| version.take()),
+                    Err(out_of_order) => in_order = Err(out_of_order),
+                });
+                in_order.map_err(|OutOfOrder| Problem::out_of_order(&arrival))?;
                 if let Some(version) = version.or_else(|| arrival.split.meta().version()) {
                     machine.saw(&version);
                 }
@@ -303,8 +307,8 @@ impl Reflector<'_> {
         Ok(())
     }
 
-    /// Tells people and stores what went wrong. A version that a watch is too old for, and a server that does not stream, are
-    /// no trouble.
+    /// Tells people and stores what went wrong. A version that a watch is too old for, an event out of order, and a server that
+    /// does not stream, are no trouble.
     fn tell(&self, asked: Asked, problem: Problem) -> Input {
         let Problem { failure, message, forbidden } = problem;
         let resource = self.feed.query.label();
@@ -313,6 +317,9 @@ impl Reflector<'_> {
         match (failure, asked) {
             (Failure::Expired, Asked::Watch) => {
                 tracing::debug!(resource, "{verb}{place}: {message}; beginning anew");
+            }
+            (Failure::OutOfOrder, _) => {
+                tracing::info!(resource, "{verb}{place}: {message}; beginning anew");
             }
             (Failure::Unsupported, Asked::Stream) => {
                 tracing::info!(resource, "{verb}{place}: {message}; listing instead");
@@ -417,6 +424,13 @@ impl Problem {
 
     fn unsupported(message: String) -> Self {
         Self::new(Failure::Unsupported, message)
+    }
+
+    fn out_of_order(object: &Arrival<'_>) -> Self {
+        let meta = object.split.meta();
+        let version = meta.version().map_or_else(String::new, |version| format!(" at version {version}"));
+        let message = format!("{meta} was told of{version} after newer versions: is it there or gone?");
+        Self::new(Failure::OutOfOrder, message)
     }
 
     fn behind(version: &ResourceVersion) -> Self {

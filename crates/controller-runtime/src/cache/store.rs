@@ -8,7 +8,9 @@
 //! - A write that comes in later than the watch has told it is forgotten, so nothing deleted comes back.
 //! - An object that is gone stays hidden by its uid, which no other object ever gets, until the watch tells its end: also
 //!   one that the watch has yet to tell of, and what had the name before.
-//! - What the watch tells of a version that it has passed is not told twice, so nothing deleted comes back.
+//! - What the watch tells of an object that is not there, in a version that it has passed, is [`OutOfOrder`]: told again after the
+//!   object went, or told late. Only a list can tell which; to take it over could bring back what was deleted, to leave it
+//!   out could lose it.
 //! - At most [`Store::WRITES`] writes are held; the oldest go first, and what they said is then read from the watch.
 //!
 //! [`OrdMap`] shares its nodes between copies: a reader takes a copy of the whole in no time and looks at it at leisure.
@@ -55,6 +57,10 @@ pub(crate) struct Store<K: Object> {
     /// What readers see otherwise since [`Store::take_changes`].
     changes: Vec<Change<K>>,
 }
+
+/// The watch told of an object that is not there, in a version that it has passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OutOfOrder;
 
 /// What readers saw of an object, and what they see now.
 #[derive(Debug, Clone)]
@@ -251,23 +257,30 @@ impl<K: Object> Store<K> {
         events
     }
 
-    /// Takes over one object from the watch; no event if it is the version already held, or an older one, or if the watch has
-    /// passed that version: the object has gone since.
-    pub(crate) fn upsert(&mut self, part: &Part, object: Lazy<K>) -> Vec<Event<K>> {
+    /// Takes over one object from the watch; no event if it is the version already held, or an older one.
+    ///
+    /// A newer version than the one held is taken over whatever the watch has passed: an API server that tells changes in the
+    /// order of their versions would have told it before, one that does not means what it says.
+    ///
+    /// # Errors
+    ///
+    /// The object is not held and the watch has passed its version. Nothing has changed.
+    pub(crate) fn upsert(&mut self, part: &Part, object: Lazy<K>) -> Result<Vec<Event<K>>, OutOfOrder> {
         let (key, version) = (object.key(), number(object.meta()));
         let old = self.told_of(&key).cloned();
-        let passed = version.is_some() && version < self.parts.get(part).copied().flatten();
-        let known = passed
-            || old.as_ref().is_some_and(|old| {
-                old.meta().same_version(object.meta()) || is_older(object.meta(), old.meta())
-            });
+        if old.is_none() && version.is_some() && version < self.parts.get(part).copied().flatten() {
+            return Err(OutOfOrder);
+        }
+        let known = old
+            .as_ref()
+            .is_some_and(|old| old.meta().same_version(object.meta()) || is_older(object.meta(), old.meta()));
         let mut events = Vec::new();
         if !known {
             entered(&mut events, old, &object, false);
             self.tell(&key, Some(object));
         }
         self.passed(part, version);
-        events
+        Ok(events)
     }
 
     /// Removes an object that is deleted or not selected any more, whose last state is `last`; no event if it was not

@@ -184,6 +184,40 @@ async fn a_deleted_object_goes_also_if_its_last_state_cannot_be_read() {
     assert!(!notes.names().is_empty());
 }
 
+/// OpenShift's projects are like that: who is let into an older one is told of it with the version that it has had for long.
+#[tokio::test(start_paused = true)]
+async fn an_object_told_in_a_version_that_was_passed_is_asked_for_and_neither_lost_nor_brought_back() {
+    let env = Environment::builder().start().await.unwrap();
+    let named = |name: &str, version: &str| {
+        let mut object = raw(version, &json!(1));
+        object["metadata"]["name"] = json!(name);
+        object["metadata"]["uid"] = json!(name);
+        object
+    };
+    let (lists, told) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&lists);
+    let client = faulty(env.client(), move |seen| match (seen.is_watch(), seen.is_stream()) {
+        (true, true) => Fault::Refuse(422, "Invalid"),
+        (true, false) => Fault::Open(match told.fetch_add(1, SeqCst) {
+            0 => vec![line("ADDED", &named("late", "40"))],
+            1 => vec![line("ADDED", &named("gone", "30")), line("ADDED", &named("not read", "101"))],
+            _ => vec![line("MODIFIED", &named("late", "60")), line("MODIFIED", &named("late", "50"))],
+        }),
+        (false, _) => {
+            let late = [named("a", "90"), named("late", "40")];
+            Fault::Answer(list("100", if counted.fetch_add(1, SeqCst) == 0 { &late[..1] } else { &late }))
+        }
+    });
+    let manager = manager(client);
+    let widgets = manager.cached::<Widget>();
+    let _running = Running::start(manager).await;
+    sleep(Duration::from_secs(5)).await;
+    let seen: Vec<_> = widgets.list_lazy().iter().map(|object| format!("{object:?}")).collect();
+    assert_eq!(seen, ["default/a@90", "default/late@60"]);
+    assert_eq!((lists.load(SeqCst), widgets.trouble()), (3, None));
+    assert_eq!(widgets.resource_version().unwrap().number(), Some(100), "it does not go back");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_object_that_becomes_unreadable_is_not_taken_for_deleted() {
     let env = Environment::builder().start().await.unwrap();

@@ -63,6 +63,54 @@ async fn play(seed: u64) {
     history.end().await;
 }
 
+/// What is seen in between may never have been, when a watch tells things in another order than they happened.
+#[tokio::test(start_paused = true)]
+async fn what_is_told_twice_or_out_of_order_is_in_the_end_what_is() {
+    for seed in 0..20 {
+        let env = environment().await;
+        let (other, faults) = (Client::new(env.client(), "somebody"), env.server().faults());
+        let now_and_then = When::Probability(0.3);
+        for fault in [WatchFault::Reorder(now_and_then), WatchFault::Duplicate(now_and_then)] {
+            let rule = Rule::new(Action::Watch(fault)).verb(Verb::Watch).resource("example.com", "widgets");
+            faults.add(rule.when(When::Probability(0.5)));
+        }
+        let manager = Manager::new(env.client(), Options::new("test").seed(seed));
+        let mut widgets = Reader::<Widget>::new(manager.cached());
+        let metadata = Reader::<PartialObjectMeta<Widget>>::new(manager.cached());
+        let _running = Running::start(manager).await;
+        let (mut rng, mut is) = (fastrand::Rng::with_seed(seed), State::new());
+        for _ in 0..60 {
+            let name = ["a", "b", "c", "d", "e", "f"][rng.usize(..6)];
+            let key = ObjectKey::<Widget>::new("default", name);
+            match rng.bool() {
+                true => drop(take(&other, &key).await.or_else(|| is.remove(&key.to_string()))),
+                false => {
+                    let metadata = json!({ "name": name, "namespace": "default" });
+                    let body = json!({
+                        "apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata,
+                        "spec": { "size": rng.u8(..) },
+                    });
+                    is.insert(key.to_string(), put(&other, &key, body).await);
+                }
+            }
+            sleep(Duration::from_millis(rng.u64(..5000))).await;
+        }
+        faults.clear();
+        let story = format!("history {seed}:\n{}", faults.journal());
+        let met = eventually(Duration::from_secs(3600), async || {
+            widgets.drain(&story);
+            let seen = [widgets.seen(""), metadata.seen(""), widgets.folded.is.clone()];
+            if seen.iter().all(|seen| *seen == is) {
+                Ok(())
+            } else {
+                Err(format!("{is:?} is seen as {seen:?}"))
+            }
+        });
+        let met = met.await;
+        assert!(met.is_ok(), "{story}{}", met.unwrap_err());
+    }
+}
+
 /// A server, what has been on it, and what reads it.
 struct History<'e> {
     seed: u64,

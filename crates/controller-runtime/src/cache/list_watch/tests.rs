@@ -87,6 +87,30 @@ fn a_server_that_does_not_stream_is_asked_for_pages_from_then_on() {
 }
 
 #[test]
+fn an_event_that_only_the_present_explains_leads_back_to_the_beginning_and_not_in_a_tight_circle() {
+    check(
+        &[
+            ("start", Input::Start),
+            ("unsupported", Input::Failed(Failure::Unsupported)),
+            ("listed", page("5", None)),
+            ("out of order", Input::Failed(Failure::OutOfOrder)),
+            ("listed", page("6", None)),
+            ("out of order again", Input::Failed(Failure::OutOfOrder)),
+            ("waited", Input::Waited),
+        ],
+        &expect![[r#"
+            start -> stream
+            unsupported -> list
+            listed -> watch from 5
+            out of order -> list
+            listed -> watch from 6
+            out of order again -> wait
+            waited -> list
+        "#]],
+    );
+}
+
+#[test]
 fn a_stream_that_is_refused_is_followed_by_a_list_which_says_why() {
     check(
         &[

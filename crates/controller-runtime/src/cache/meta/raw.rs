@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Cow,
+    fmt,
     hash::{DefaultHasher, Hash, Hasher},
 };
 
@@ -111,6 +112,16 @@ impl<'a> RawOwner<'a> {
             name: Cow::from(&*reference.name),
             uid: Cow::from(&*reference.uid),
             controller: reference.controller,
+        }
+    }
+}
+
+/// Namespace and name, as in `default/web`.
+impl fmt::Display for RawMeta<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.namespace {
+            "" => f.write_str(&self.name),
+            namespace => write!(f, "{namespace}/{}", self.name),
         }
     }
 }

@@ -44,10 +44,13 @@ fn key(name: &str) -> ObjectKey<ConfigMap> {
 
 /// Carries out a command; `list` is as of the greatest version in it, or as of a version it begins with (`@9`). What was
 /// `deleted` had the version that is given, or `a>1` had one that is not known, when the API server had reached version 1.
-fn step(store: &mut Store<ConfigMap>, command: &str) -> Vec<Event<ConfigMap>> {
+///
+/// Returns what is told of it, and whether a list is wanted, because something was out of order.
+fn carry_out(store: &mut Store<ConfigMap>, command: &str) -> (Vec<Event<ConfigMap>>, bool) {
+    let mut out_of_order = false;
     let mut words = command.split_whitespace();
     let (part, now) = (None, Instant::now());
-    match words.next().expect("a command") {
+    let events = match words.next().expect("a command") {
         "list" => {
             let (mut list, mut version) = (Vec::new(), Some(0));
             for word in words {
@@ -61,7 +64,10 @@ fn step(store: &mut Store<ConfigMap>, command: &str) -> Vec<Event<ConfigMap>> {
             }
             store.replace(&part, list, version)
         }
-        "put" => words.map(object).flat_map(|object| store.upsert(&part, object)).collect(),
+        "put" => {
+            let mut put = |object| store.upsert(&part, object).inspect_err(|_| out_of_order = true);
+            words.map(object).flat_map(|object| put(object).unwrap_or_default()).collect()
+        }
         "del" => words.map(object).flat_map(|object| store.remove(&part, object)).collect(),
         "pass" => {
             words.for_each(|version| store.passed(&part, version.parse().ok()));
@@ -95,7 +101,15 @@ fn step(store: &mut Store<ConfigMap>, command: &str) -> Vec<Event<ConfigMap>> {
             Vec::new()
         }
         other => panic!("unknown command {other}"),
-    }
+    };
+    (events, out_of_order)
+}
+
+/// Carries out a command in which nothing is out of order.
+fn step(store: &mut Store<ConfigMap>, command: &str) -> Vec<Event<ConfigMap>> {
+    let (events, out_of_order) = carry_out(store, command);
+    assert!(!out_of_order, "{command}");
+    events
 }
 
 fn seen(store: &Store<ConfigMap>) -> String {
@@ -106,7 +120,9 @@ fn check(commands: &str, expected: &Expect) {
     let mut store = Store::default();
     let mut lines = String::new();
     for command in commands.split(';') {
-        let events: Vec<String> = step(&mut store, command).iter().map(describe).collect();
+        let (events, out_of_order) = carry_out(&mut store, command);
+        let out_of_order = out_of_order.then(|| "out of order".to_owned());
+        let events: Vec<String> = events.iter().map(describe).chain(out_of_order).collect();
         let events = if events.is_empty() { String::new() } else { format!(" {}", events.join(", ")) };
         lines += &format!("{}:{events} -> {}\n", command.trim(), seen(&store));
     }

@@ -74,6 +74,8 @@ enum Told {
     Next,
     /// The watch tells an old change again.
     Again(usize),
+    /// The watch tells the next two changes, the second one first.
+    Swapped,
     /// A bookmark.
     Bookmark,
     /// A list of what is.
@@ -89,6 +91,7 @@ fn deeds() -> impl Strategy<Value = Vec<(Deed, Told)>> {
     let told = prop_oneof![
         4 => Just(Told::Next),
         1 => (0..9usize).prop_map(Told::Again),
+        1 => Just(Told::Swapped),
         1 => Just(Told::Bookmark),
         1 => Just(Told::List),
         4 => Just(Told::Nothing),
@@ -109,15 +112,15 @@ proptest! {
             let text = objects.iter().fold(word.to_owned(), |text, (name, (uid, version))| {
                 format!("{text} n{name}!u{uid}@{version}")
             });
-            folded.take(step(&mut store, &text))?;
+            folded.take(carry_out(&mut store, &text).0)?;
             folded.is(&store)?;
             follow(&mut readers, &mut store);
             prop_assert_eq!(seen(&store), readers.values().map(version).collect::<Vec<_>>().join(" "));
         }
     }
 
-    /// A server, a watch that lags behind it, says things twice and is sometimes replaced by a list, and our own writes
-    /// among those of others, whose answers come late and in any order: readers always see what the watch has told with
+    /// A server, a watch that lags behind it, says things twice or in another order and is replaced by a list whenever that is
+    /// wanted and sometimes else, and our own writes among those of others, whose answers come late and in any order: readers always see what the watch has told with
     /// our own newer writes over it, and in the end what is. What we deleted by its name is never seen; what has its name
     /// meanwhile may be, until the watch has told the end.
     #[test]
@@ -170,26 +173,31 @@ proptest! {
                 }
             }
             // The watch says something.
+            let says = match tells {
+                Told::Next if told < changes.len() => vec![told],
+                Told::Swapped if told + 1 < changes.len() => vec![told + 1, told],
+                Told::Again(back) if told > back => vec![told - 1 - back],
+                _ => vec![],
+            };
+            let mut list = matches!(tells, Told::List);
+            for change in says {
+                let (applied, object) = &changes[change];
+                let command = format!("{} {object}", if *applied { "put" } else { "del" });
+                let (events, out_of_order) = carry_out(&mut store, &command);
+                prop_assert!(events.is_empty() || !out_of_order && !matches!(tells, Told::Again(_)));
+                folded.take(events)?;
+                list |= out_of_order;
+            }
             match tells {
-                Told::Next if told < changes.len() => {
-                    let (applied, object) = &changes[told];
-                    told += 1;
-                    folded.take(step(&mut store, &format!("{} {object}", if *applied { "put" } else { "del" })))?;
-                }
-                Told::Again(back) if told > back => {
-                    let (applied, object) = &changes[told - 1 - back];
-                    let events = step(&mut store, &format!("{} {object}", if *applied { "put" } else { "del" }));
-                    prop_assert!(events.is_empty());
-                }
-                Told::Bookmark => {
-                    step(&mut store, &format!("pass {}", told + 1));
-                }
-                Told::List => {
-                    told = changes.len();
-                    let objects = server.iter().flatten().cloned().collect::<Vec<_>>().join(" ");
-                    folded.take(step(&mut store, &format!("list @{version} {objects}")))?;
-                }
+                Told::Next if told < changes.len() => told += 1,
+                Told::Swapped if told + 1 < changes.len() => told += 2,
+                Told::Bookmark => drop(step(&mut store, &format!("pass {}", told + 1))),
                 _ => {}
+            }
+            if list {
+                told = changes.len();
+                let objects = server.iter().flatten().cloned().collect::<Vec<_>>().join(" ");
+                folded.take(step(&mut store, &format!("list @{version} {objects}")))?;
             }
             folded.is(&store)?;
             // What the watch has told, with what we know to have done since.

@@ -40,13 +40,31 @@ fn what_is_told_again_after_a_delete_brings_nothing_back() {
         &expect![[r#"
             list a@1: initial a@1 -> a@1
             del a@2: delete a@2 -> 
-            put a@1: -> 
+            put a@1: out of order -> 
             list b@5: create b@5 -> b@5
             del b@6: delete b@6 -> 
-            put b@5: -> 
+            put b@5: out of order -> 
             put b@7: create b@7 -> b@7
             list @3: vanished b@7 -> 
             put b@5: create b@5 -> b@5
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_told_late_is_asked_for_unless_it_is_newer_than_what_is_held() {
+    check(
+        "list a@1 b@9; put c@5; put a@4; put a@3; put a!new@6; del a!new@2; list a!new@6 b@9 c@5 @9; put c@5; put d@8",
+        &expect![[r#"
+            list a@1 b@9: initial a@1, initial b@9 -> a@1 b@9
+            put c@5: out of order -> a@1 b@9
+            put a@4: update a@1 a@4 -> a@4 b@9
+            put a@3: -> a@4 b@9
+            put a!new@6: vanished a@4, create a!new@6 -> a!new@6 b@9
+            del a!new@2: -> a!new@6 b@9
+            list a!new@6 b@9 c@5 @9: create c@5 -> a!new@6 b@9 c@5
+            put c@5: -> a!new@6 b@9 c@5
+            put d@8: out of order -> a!new@6 b@9 c@5
         "#]],
     );
 }
@@ -76,9 +94,10 @@ fn parts_are_replaced_and_withdrawn_by_themselves() {
     let (one, two): (Part, Part) = (Some("one".into()), Some("two".into()));
     store.replace(&two, [], Some(9));
     store.replace(&one, [], Some(1));
-    assert_eq!(store.upsert(&one, in_namespace("c@5", "one")).len(), 1, "the other part is further");
+    let put = |store: &mut Store<ConfigMap>, text| store.upsert(&one, in_namespace(text, "one"));
+    assert_eq!(put(&mut store, "c@5").expect("the other part is further").len(), 1);
     assert_eq!(store.remove(&one, in_namespace("c@6", "one")).len(), 1);
-    assert_eq!(store.upsert(&one, in_namespace("c@5", "one")).len(), 0, "it was told already");
+    assert_eq!(put(&mut store, "c@5").expect_err("it was told already"), OutOfOrder);
     store.withdraw(&one);
     store.withdraw(&two);
     store.replace(&one, [in_namespace("a@1", "one")], Some(1));
