@@ -57,38 +57,62 @@ impl Inlet {
     ///
     /// `None` if the metadata are those of another scope.
     pub(super) fn hold<K: Object>(&mut self, meta: Meta, before: Reads, core: &Arc<Core>) -> Option<Lazy<K>> {
-        let (text, reads) = (&*self.text, before.of_next());
         if matches!(core.holding, Holding::Decoded) {
-            return Lazy::warm(meta, text, core);
+            return Lazy::warm(meta, &self.text, core);
         }
-        if text.len() >= Dictionary::LARGEST {
-            let packed = self.alone.get_or_insert_with(Dictionary::none).as_ref();
-            let packed = packed.and_then(|none| self.compressor.compress(text, none));
-            return Lazy::cold(meta, text, packed, reads, core);
+        let packed = self.pack(core);
+        let held = Lazy::cold(meta, &self.text, packed, before.of_next(), core)?;
+        self.note(&held, before, core);
+        Some(held)
+    }
+
+    /// Lets a state hold the text in hand instead of referring to that of another one.
+    pub(super) fn hold_instead<K: Object>(&mut self, state: &Lazy<K>, core: &Core) {
+        let packed = self.pack(core);
+        state.hold_instead(&self.text, packed);
+        self.note(state, Reads::default(), core);
+    }
+
+    /// The text in hand compressed, if that is due already.
+    fn pack(&mut self, core: &Core) -> Option<Packed> {
+        let text = &*self.text;
+        if self.is_large() {
+            let none = self.alone.get_or_insert_with(Dictionary::none).as_ref()?;
+            return self.compressor.compress(text, none);
         }
-        let packed = match &mut self.packing {
+        match &mut self.packing {
             Packing::With(learnt) if matches!(core.holding, Holding::Compact) => {
                 learnt.compress(text, &mut self.compressor)
             }
             Packing::With(_) | Packing::Gathering(_) => None,
-        };
-        let held: Lazy<K> = Lazy::cold(meta, text, packed, reads, core)?;
+        }
+    }
+
+    fn is_large(&self) -> bool {
+        self.text.len() >= Dictionary::LARGEST
+    }
+
+    /// Remembers a state that holds the text in hand, as far as it may be compressed later or learnt from.
+    fn note<K: Object>(&mut self, held: &Lazy<K>, before: Reads, core: &Core) {
+        let length = self.text.len();
+        if self.is_large() {
+            return;
+        }
         match &mut self.packing {
             Packing::Gathering(gathering) => {
-                if gathering.add(held.packable(), text.len()) {
+                if gathering.add(held.packable(), length) {
                     self.packing = gathering.learn(core, &mut self.compressor);
                 }
             }
             Packing::With(_) if matches!(core.holding, Holding::Compact) => self.renew(core),
             Packing::With(_) => {
                 let recent = if before.promise_one() { &mut self.read } else { &mut self.fresh };
-                recent.keep(held.packable(), text.len());
+                recent.keep(held.packable(), length);
                 if recent.is_full() {
                     self.catch_up(core);
                 }
             }
         }
-        Some(held)
     }
 
     /// Whether there are texts that had better be compressed before too many are not.

@@ -250,6 +250,20 @@ impl<K: Object> Lazy<K> {
         self.decode_as::<PartialObjectMeta<K>>().map(|object| object.metadata)
     }
 
+    /// Whether it refers to the text of another state.
+    pub(super) fn is_shared(&self) -> bool {
+        self.state.form.lock().cold.is_shared()
+    }
+
+    /// Holds this text, which has the same in it as far as `K` goes, in place of the one held or referred to.
+    pub(super) fn hold_instead(&self, text: &[u8], packed: Option<Packed>) {
+        let cold = packed.map_or_else(|| Cold::Plain(text.into()), Cold::Packed);
+        let mut form = self.state.form.lock();
+        let before = form.replace_cold(cold, self.state.core.as_deref());
+        drop(form);
+        drop(before); // the last state that held a whole object may go with it
+    }
+
     /// How often it was read. Unknown while somebody decodes it, who is not waited for.
     pub(super) fn reads(&self) -> Reads {
         self.state.form.try_lock().map_or(Reads::default(), |form| form.object.reads())
@@ -289,12 +303,7 @@ impl<K: Object> Packable for State<K> {
             _ => None,
         };
         if let Some(packed) = packed {
-            let before = form.cold.bytes();
-            form.cold = Cold::Packed(packed);
-            if let Some(core) = &self.core {
-                add(&core.counters.cold_bytes, form.cold.bytes());
-                subtract(&core.counters.cold_bytes, before);
-            }
+            drop(form.replace_cold(Cold::Packed(packed), self.core.as_deref()));
         }
     }
 
@@ -340,6 +349,20 @@ impl<K> Drop for State<K> {
             }
             Decoded::No(_) | Decoded::Never(_) => {}
         }
+    }
+}
+
+impl<K> Form<K> {
+    /// Holds another text, and returns the one that was held.
+    fn replace_cold(&mut self, cold: Cold, core: Option<&Core>) -> Cold {
+        let before = std::mem::replace(&mut self.cold, cold);
+        if let Some(core) = core {
+            add(&core.counters.cold_bytes, self.cold.bytes());
+            add(&core.counters.shared, usize::from(self.cold.is_shared()));
+            subtract(&core.counters.cold_bytes, before.bytes());
+            subtract(&core.counters.shared, usize::from(before.is_shared()));
+        }
+        before
     }
 }
 

@@ -151,14 +151,27 @@ impl<K: Object> Shelf<K> {
         let split = &changed.as_ref().unwrap_or(object).split;
         let inlet = &mut *self.inlet.lock();
         let meta = Meta::new(split.meta(), &mut inlet.interner)?;
-        let reads = match known(&meta) {
-            Known::Same(same) => return Some(same),
-            Known::Other { reads } => reads,
-            Known::Nothing => Reads::default(),
-        };
+        let known = known(&meta);
+        if let Known::Same(same) = &known
+            && !(K::metadata_api() && same.is_shared())
+        {
+            return Some(same.clone());
+        }
         inlet.text.clear();
-        split.keep(*managed_fields, &mut inlet.text);
-        let held = inlet.hold(meta, reads, &self.core);
+        if K::metadata_api() {
+            split.keep_metadata(*managed_fields, &mut inlet.text);
+        } else {
+            split.keep(*managed_fields, &mut inlet.text);
+        }
+        let held = match known {
+            // Nobody reads the whole object any more: its text is not kept for its metadata.
+            Known::Same(same) => {
+                inlet.hold_instead(&same, &self.core);
+                Some(same)
+            }
+            Known::Other { reads } => inlet.hold(meta, reads, &self.core),
+            Known::Nothing => inlet.hold(meta, Reads::default(), &self.core),
+        };
         self.behind.store(inlet.is_behind(), Relaxed);
         held
     }

@@ -15,7 +15,9 @@ use super::{
 pub(crate) struct Split<'a> {
     json: &'a [u8],
     meta: RawMeta<'a>,
-    /// Where its `managedFields` are, with the comma that parts them from their neighbours.
+    /// Where its `metadata` are, if there are any.
+    metadata: Range<usize>,
+    /// Where its `managedFields` are, with the comma that parts them from their neighbours; within `metadata`.
     managed_fields: Range<usize>,
 }
 
@@ -41,20 +43,25 @@ impl<'a> Split<'a> {
         reader.peek();
         let begin = reader.at();
         let mut meta = RawMeta::default();
-        let mut managed_fields = 0..0;
+        let (mut metadata, mut managed_fields) = (0..0, 0..0);
         reader.object(|key, reader| match (&*key, reader.peek()) {
-            ("metadata", Some(b'{')) => metadata(reader, &mut meta, &mut managed_fields),
+            ("metadata", Some(b'{')) => {
+                let start = reader.at();
+                managed_fields = 0..0; // those of other metadata, before these, do not count
+                read_metadata(reader, &mut meta, &mut managed_fields)?;
+                metadata = start..reader.at();
+                Ok(())
+            }
             _ => reader.value().map(drop),
         })?;
         let json = reader.since(begin);
-        let managed_fields =
-            managed_fields.start.saturating_sub(begin)..managed_fields.end.saturating_sub(begin);
-        Ok(Self { json, meta, managed_fields })
+        let within = |range: Range<usize>| range.start.saturating_sub(begin)..range.end.saturating_sub(begin);
+        Ok(Self { json, meta, metadata: within(metadata), managed_fields: within(managed_fields) })
     }
 
     /// What stands for a text that is no object. It says nothing of itself.
     pub(super) fn nothing(json: &'a [u8]) -> Self {
-        Self { json, meta: RawMeta::default(), managed_fields: 0..0 }
+        Self { json, meta: RawMeta::default(), metadata: 0..0, managed_fields: 0..0 }
     }
 
     pub(super) fn meta(&self) -> &RawMeta<'a> {
@@ -68,33 +75,41 @@ impl<'a> Split<'a> {
 
     /// The text with nothing but the metadata, as the API server makes it for who asks for no more; `None` if there are none.
     pub(super) fn metadata_alone(&self) -> Option<Vec<u8>> {
-        let (mut reader, mut metadata) = (Reader::new(self.json), None);
-        let read = reader.object(|key, reader| {
-            let value = reader.value()?;
-            if key == "metadata" {
-                metadata = Some(value);
-            }
-            Ok(())
-        });
-        read.ok()?;
-        let before = br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#;
-        Some([before, metadata?, b"}"].concat())
+        if self.metadata.is_empty() {
+            return None;
+        }
+        let mut alone = Vec::new();
+        self.keep_metadata(true, &mut alone);
+        Some(alone)
     }
 
     /// Writes the text to `kept`, without `managedFields` unless they are wanted.
     pub(super) fn keep(&self, managed_fields: bool, kept: &mut Vec<u8>) {
-        let Range { start, end } = self.managed_fields;
-        if managed_fields {
-            kept.extend_from_slice(self.json);
+        self.keep_of(0..self.json.len(), managed_fields, kept);
+    }
+
+    /// The same with nothing but the metadata, of an object that has some.
+    pub(super) fn keep_metadata(&self, managed_fields: bool, kept: &mut Vec<u8>) {
+        kept.extend_from_slice(
+            br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#,
+        );
+        self.keep_of(self.metadata.clone(), managed_fields, kept);
+        kept.push(b'}');
+    }
+
+    fn keep_of(&self, range: Range<usize>, managed_fields: bool, kept: &mut Vec<u8>) {
+        let Range { start, end } = self.managed_fields.clone();
+        if managed_fields || start == end {
+            kept.extend_from_slice(&self.json[range]);
         } else {
-            kept.extend_from_slice(&self.json[..start]);
-            kept.extend_from_slice(&self.json[end..]);
+            kept.extend_from_slice(&self.json[range.start..start]);
+            kept.extend_from_slice(&self.json[end..range.end]);
         }
     }
 }
 
 /// Goes past metadata, reads them, and notes where their `managedFields` are.
-fn metadata<'a>(
+fn read_metadata<'a>(
     reader: &mut Reader<'a>,
     meta: &mut RawMeta<'a>,
     managed_fields: &mut Range<usize>,
@@ -141,6 +156,11 @@ mod tests {
             metadata.remove("managedFields");
         }
         assert_eq!(read(&lean), whole);
+        if let Some(metadata) = whole.get("metadata").filter(|metadata| metadata.is_object()) {
+            let mut alone = Vec::new();
+            split.keep_metadata(false, &mut alone);
+            assert_eq!(read(&alone)["metadata"], *metadata);
+        }
     }
 
     #[test]
@@ -186,6 +206,15 @@ mod tests {
             )
         );
         assert_eq!(of(r#"{ "spec": {} }"#), None);
+    }
+
+    #[test]
+    fn metadata_that_come_twice_are_the_last_ones() {
+        let text = br#"{"metadata":{"name":"a","managedFields":[]},"spec":{},"metadata":{"name":"b"}}"#;
+        let (split, mut alone) = (Split::whole(text).expect("an object"), Vec::new());
+        split.keep_metadata(false, &mut alone);
+        let alone: Value = serde_json::from_slice(&alone).expect("JSON");
+        assert_eq!(alone["metadata"], json!({ "name": "b" }));
     }
 
     #[test]

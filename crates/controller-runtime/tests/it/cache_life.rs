@@ -264,9 +264,13 @@ async fn metadata_alone_is_asked_for_as_long_as_nobody_reads_more() {
     let widgets = manager.cached::<Widget>();
     widgets.synced().await;
     assert_eq!((last(), widgets.get(&key("a")).unwrap().unwrap().spec.size), (Some(false), 7));
+    client.merge_patch(&key("a"), &json!({ "spec": { "size": 8 } })).await.unwrap();
+    assert_eq!(drained(&mut events).await, ["update default/a -->-"]);
+    assert_eq!(metadata.stats().shared, 1, "the metadata are in the text that is there");
     drop(widgets);
     settle().await;
     assert_eq!(last(), Some(true));
+    assert_eq!(metadata.stats().shared, 0, "the rest of it has gone");
     assert!(drained(&mut events).await.is_empty(), "nothing happened to the objects");
     client.create(&widget("b", 1)).await.unwrap();
     assert_eq!(drained(&mut events).await, ["create default/b"]);

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    super::{inlet::Gathering, many, recent::Recent},
+    super::{inlet::Gathering, many, recent::Recent, split::Split},
     *,
 };
 
@@ -235,6 +235,52 @@ fn metadata_that_came_alone_are_no_whole_object() {
     let arrival = Arrival::new(&text);
     assert!(metadata.take_unless(&arrival, |_| Known::Same(before.clone())).expect("a key").ptr_eq(&before));
     assert_eq!(own(&whole.take(&arrival).expect("a key")), "a 1");
+}
+
+#[test]
+fn who_reads_metadata_holds_nothing_else_unless_somebody_does() {
+    let metadata = |intake| Shelf::<PartialObjectMeta<ConfigMap>>::new(&(), Holding::Compact, intake);
+    let note = |object: &Lazy<PartialObjectMeta<ConfigMap>>| {
+        let object = object.object().expect("it fits");
+        object.metadata.annotations.as_ref().expect("annotations")["note"].clone()
+    };
+    let text = alike("a", 1, 1);
+    for (first, intake, managed_fields) in [(Retain::Decoded, LEAN, None), (Retain::Compact, FULL, Some(1))] {
+        let (first, alone, arrival) = (shelf(first), metadata(intake), Arrival::new(&text));
+        let held = (first.take(&arrival), alone.take(&arrival).expect("a key"));
+        assert_eq!(alone.stats().shared, 0);
+        assert!(alone.stats().cold_bytes * 4 < text.len(), "{:?} of {}", alone.stats(), text.len());
+        let object = held.1.object().expect("it fits");
+        assert_eq!(
+            (note(&held.1).as_str(), object.metadata.managed_fields.as_ref().map(Vec::len)),
+            ("a", managed_fields)
+        );
+    }
+}
+
+#[test]
+fn the_text_of_a_whole_object_goes_with_the_last_who_read_it_whole() {
+    let (whole, metadata) =
+        (shelf(Retain::Compact), Shelf::<PartialObjectMeta<ConfigMap>>::new(&(), Holding::Compact, LEAN));
+    let text = alike("a", 1, 1);
+    let arrival = Arrival::new(&text);
+    let (first, held) = (whole.take(&arrival), metadata.take(&arrival).expect("a key"));
+    drop((first, arrival));
+    assert_eq!((whole.stats().objects, metadata.stats().shared), (1, 1), "the metadata are in it");
+    // Nobody reads whole objects any more, and metadata alone are listed.
+    let alone = Split::whole(text.as_bytes()).expect("an object").metadata_alone().expect("metadata");
+    let again = metadata.take_unless(&Arrival::new(&alone), |_| Known::Same(held.clone())).expect("a key");
+    assert!(again.ptr_eq(&held), "it is the same state");
+    let stats = metadata.stats();
+    assert_eq!((whole.stats().objects, whole.stats().cold_bytes), (0, 0));
+    assert_eq!((stats.objects, stats.shared), (1, 0));
+    assert!(stats.cold_bytes > 0 && stats.cold_bytes * 4 < text.len(), "{stats:?}");
+    assert_eq!(
+        held.object().expect("it fits").metadata.annotations.as_ref().expect("annotations")["note"],
+        "a"
+    );
+    drop((held, again));
+    assert_eq!((metadata.stats().objects, metadata.stats().cold_bytes), (0, 0));
 }
 
 #[test]
