@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use kube::core::NamespaceScope;
 
@@ -211,6 +211,26 @@ impl<K: Object> Cached<K> {
         self.informer.version()
     }
 
+    /// The version up to which each list and watch has told everything: of a namespace that is watched by itself under its
+    /// name, of all others, or of a kind without namespaces, under `None`. What is not known yet, or is not told in
+    /// numbers, is left out.
+    ///
+    /// Whatever is read after this was asked is at least as new.
+    ///
+    /// ```no_run
+    /// # use controller_runtime::{Cached, cache::ResourceVersion};
+    /// # use k8s_openapi::api::core::v1::Secret;
+    /// # fn example(secrets: &Cached<Secret>, written: &ResourceVersion) {
+    /// let told = secrets.resource_versions();
+    /// let is_told = told.get(&Some("default".into())).is_some_and(|version| version >= written);
+    /// # }
+    /// ```
+    #[must_use]
+    #[doc(alias = "LastSyncResourceVersion")]
+    pub fn resource_versions(&self) -> BTreeMap<Option<Arc<str>>, ResourceVersion> {
+        self.informer.versions()
+    }
+
     /// The number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -238,8 +258,10 @@ impl<K: Object> Cached<K> {
         self.informer.until_complete().await;
     }
 
-    /// Whether the present is known: of a set of namespaces that of all that are in it now.
+    /// Whether the present is known: of a set of namespaces that of all that are in it now. Until then what is read is not all
+    /// there is, or nothing.
     #[must_use]
+    #[doc(alias = "ErrCacheNotStarted")]
     pub fn has_synced(&self) -> bool {
         self.informer.is_complete()
     }

@@ -160,8 +160,13 @@ impl<K: Object> Informer<K> {
     /// The version up to which everything has been told.
     pub(crate) fn version(&self) -> Option<ResourceVersion> {
         let is_complete = self.is_complete();
-        let number = self.store.read().version().filter(|_| is_complete)?;
-        Some(number.to_string().as_str().into())
+        self.store.read().version().filter(|_| is_complete).map(of_number)
+    }
+
+    /// The version up to which everything of each part has been told.
+    pub(crate) fn versions(&self) -> BTreeMap<Part, ResourceVersion> {
+        let store = self.store.read();
+        store.versions().map(|(part, number)| (part.clone(), of_number(number))).collect()
     }
 
     /// The key of an object, if it may be among these.
@@ -181,6 +186,10 @@ impl<K: Object> Informer<K> {
             );
         }
     }
+}
+
+fn of_number(number: u64) -> ResourceVersion {
+    number.to_string().as_str().into()
 }
 
 /// Being told.

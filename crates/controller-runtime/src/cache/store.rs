@@ -165,6 +165,11 @@ impl<K: Object> Store<K> {
         self.parts.values().min().copied().flatten()
     }
 
+    /// The version up to which each part has been told that is known.
+    pub(crate) fn versions(&self) -> impl Iterator<Item = (&Part, u64)> {
+        self.parts.iter().filter_map(|(part, version)| Some((part, (*version)?)))
+    }
+
     /// What was told or written of the object with these metadata.
     pub(crate) fn known(&self, meta: &Meta) -> Known<K> {
         let Some(key) = ObjectKey::of_meta(meta) else { return Known::Nothing };

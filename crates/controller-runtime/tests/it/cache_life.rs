@@ -1,6 +1,7 @@
 //! When a cache lists and watches what, and what handlers learn of it.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -10,7 +11,7 @@ use std::{
 
 use controller_runtime::{
     Builder, Cached, Client, Event, Lazy, Manager, Object,
-    cache::{Namespaces, ResourceVersion},
+    cache::{InNamespace, Namespaces, ResourceVersion},
     manager::Options,
 };
 use futures::{FutureExt, StreamExt};
@@ -317,4 +318,51 @@ async fn a_cache_says_up_to_which_version_everything_has_been_told() {
     );
     sleep(Duration::from_secs(1200)).await;
     assert!(widgets.resource_version() >= Some(created), "a bookmark has told, or a new watch");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_says_of_each_namespace_how_far_it_has_been_told() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    let mut red = Namespace::default();
+    red.metadata.name = Some("red".to_owned());
+    client.create(&red).await.unwrap();
+    let manager = Manager::new(env.client(), Options::new("test").seed(1));
+    let names = Namespaces::new(["default", "red"]);
+    let some = manager.cache().of::<Widget>().namespace_set(&names).build().unwrap();
+    let ours = InNamespace::default().fields("metadata.name!=nobody".parse().unwrap());
+    let apart = manager.cache().of::<Widget>().in_namespace("red", ours).build().unwrap();
+    let all = manager.cached::<PartialObjectMeta<Widget>>();
+    let of = |versions: BTreeMap<Option<Arc<str>>, ResourceVersion>, namespace: Option<&str>| {
+        versions.get(&namespace.map(Arc::from)).and_then(ResourceVersion::number)
+    };
+    let namespaces = |versions: BTreeMap<Option<Arc<str>>, ResourceVersion>| -> Vec<_> {
+        versions.into_keys().map(|namespace| namespace.as_deref().unwrap_or("*").to_owned()).collect()
+    };
+    assert!(some.resource_versions().is_empty(), "nothing is known");
+    let _running = Running::start(manager).await;
+    assert_eq!(namespaces(some.resource_versions()), ["default", "red"]);
+    assert_eq!(namespaces(apart.resource_versions()), ["*", "red"]);
+    assert_eq!(namespaces(all.resource_versions()), ["*"]);
+
+    let before = (some.resource_versions(), apart.resource_versions());
+    let mut widget = widget("a", 1);
+    widget.metadata.namespace = Some("red".to_owned());
+    let stored = client.create(&widget).await.unwrap();
+    let created = stored.metadata.resource_version.and_then(|version| version.parse().ok());
+    settle().await;
+    let after = (some.resource_versions(), apart.resource_versions());
+    assert_eq!((of(after.0.clone(), Some("red")), of(after.1.clone(), Some("red"))), (created, created));
+    assert_eq!(of(all.resource_versions(), None), created);
+    assert_eq!(
+        of(after.0.clone(), Some("default")),
+        of(before.0, Some("default")),
+        "nothing was heard of it"
+    );
+    assert_eq!(of(after.1, None), of(before.1, None), "nor of all the others");
+    assert_eq!(some.resource_version(), after.0.into_values().min_by_key(ResourceVersion::number));
+
+    names.remove("red");
+    settle().await;
+    assert_eq!(namespaces(some.resource_versions()), ["default"]);
 }
