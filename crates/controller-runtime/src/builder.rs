@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use kube::core::{DynamicObject, PartialObjectMeta};
+use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 
 use crate::{
     cache::{Cache, Cached, LabelSelector},
@@ -16,6 +16,9 @@ use crate::{
     reconcile::{Reconciler, Request},
     source::{DynSource, Kind, Source},
 };
+
+/// Metadata of a kind known at run time.
+type DynamicMetadata = PartialObjectMeta<DynamicObject>;
 
 /// Begins a controller.
 ///
@@ -135,6 +138,40 @@ impl<'m> Builder<'m> {
         self,
         kind: &DynamicKind,
     ) -> ControllerBuilder<'m, ObjectKey<DynamicObject>, Of<DynamicObject>> {
+        self.of_dynamic(kind)
+    }
+
+    /// The same with metadata alone: nothing else of the kind is watched or held, unless somebody reads it.
+    ///
+    /// ```
+    /// use kube::core::{DynamicObject, PartialObjectMeta};
+    /// # use controller_runtime::{Action, Builder, Manager, ObjectKey, client::DynamicKind, reconcile};
+    ///
+    /// type Key = ObjectKey<PartialObjectMeta<DynamicObject>>;
+    ///
+    /// # fn example(manager: &Manager, kind: &DynamicKind) -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = manager.client().of(kind.clone());
+    /// Builder::managed_by(manager).for_dynamic_metadata(kind).complete(reconcile::from_fn(move |key: Key, _| {
+    ///     let client = client.clone();
+    ///     async move {
+    ///         let whole = client.get(&key.whole()).await?; // when metadata are not enough after all
+    ///         Ok(Action::done())
+    ///     }
+    /// }))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn for_dynamic_metadata(
+        self,
+        kind: &DynamicKind,
+    ) -> ControllerBuilder<'m, ObjectKey<DynamicMetadata>, Of<DynamicMetadata>> {
+        self.of_dynamic(kind)
+    }
+
+    fn of_dynamic<K: Object<DynamicType = ApiResource>>(
+        self,
+        kind: &DynamicKind,
+    ) -> ControllerBuilder<'m, ObjectKey<K>, Of<K>> {
         let own = Kind::dynamic(kind, ForObject);
         self.of(kind.resource(), own, ForOwner::dynamic_controller(kind))
     }
@@ -246,7 +283,8 @@ impl<K: Object> ControllerBuilder<'_, ObjectKey<K>, Of<K>> {
         self
     }
 
-    /// The same of a kind known at run time.
+    /// The same of a kind known at run time: metadata, unless a cache of the objects has been made by then
+    /// ([`Caches::of_dynamic`](crate::cache::Caches::of_dynamic)).
     pub fn owns_dynamic(mut self, kind: &DynamicKind) -> Self
     where
         <DynamicObject as kube::Resource>::Scope: OwnableBy<K::Scope>,
@@ -256,8 +294,7 @@ impl<K: Object> ControllerBuilder<'_, ObjectKey<K>, Of<K>> {
             if cache.is_read_as::<DynamicObject>(&kind) {
                 Arc::new(Kind::<DynamicObject, _>::dynamic(&kind, owner).attach(cache, required))
             } else {
-                let metadata = Kind::<PartialObjectMeta<DynamicObject>, _>::dynamic(&kind, owner);
-                Arc::new(metadata.attach(cache, required))
+                Arc::new(Kind::<DynamicMetadata, _>::dynamic(&kind, owner).attach(cache, required))
             }
         }));
         self
@@ -280,6 +317,15 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
         handler: impl EventHandler<PartialObjectMeta<C>, R>,
     ) -> Self {
         self.watches(Kind::<PartialObjectMeta<C>, R>::new(handler))
+    }
+
+    /// The same of a kind known at run time.
+    pub fn watches_metadata_dynamic(
+        self,
+        kind: &DynamicKind,
+        handler: impl EventHandler<DynamicMetadata, R>,
+    ) -> Self {
+        self.watches(Kind::dynamic(kind, handler))
     }
 
     /// Reconciles what a source of any type asks for.

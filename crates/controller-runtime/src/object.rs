@@ -11,7 +11,9 @@ use std::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Resource,
-    core::{ApiResource, ClusterResourceScope, DynamicResourceScope, NamespaceResourceScope},
+    core::{
+        ApiResource, ClusterResourceScope, DynamicResourceScope, NamespaceResourceScope, PartialObjectMeta,
+    },
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -266,12 +268,26 @@ impl<K: Object> ObjectKey<K> {
         &self.name
     }
 
+    /// The key of the same object for who reads its metadata alone.
+    #[must_use]
+    pub fn metadata(&self) -> ObjectKey<PartialObjectMeta<K>> {
+        ObjectKey { namespace: self.namespace.clone(), name: Arc::clone(&self.name), kind: PhantomData }
+    }
+
     /// The key of the owner `name` of this object, in its namespace if owners are namespaced.
     pub(crate) fn owner<O: Object>(&self, name: &str) -> Option<ObjectKey<O>>
     where
         K::Scope: OwnableBy<O::Scope>,
     {
         Some(ObjectKey::new(K::Scope::owner_namespace(&self.namespace)?, name))
+    }
+}
+
+impl<K: Object> ObjectKey<PartialObjectMeta<K>> {
+    /// The key of the same object for who reads all of it.
+    #[must_use]
+    pub fn whole(&self) -> ObjectKey<K> {
+        ObjectKey { namespace: self.namespace.clone(), name: Arc::clone(&self.name), kind: PhantomData }
     }
 }
 
@@ -388,6 +404,13 @@ mod tests {
         assert_eq!(key(None), ObjectKey::new((), "x"));
         assert_eq!((key(Some("a")).namespace(), key(None).namespace()), (Some("a"), None));
         assert_eq!(format!("{:?}", key(None)), "object x");
+    }
+
+    #[test]
+    fn metadata_have_the_key_of_their_object() {
+        let key = ObjectKey::<ConfigMap>::new("a", "b");
+        assert_eq!(key.metadata(), ObjectKey::new("a", "b"));
+        assert_eq!(key.metadata().whole(), key);
     }
 
     #[test]

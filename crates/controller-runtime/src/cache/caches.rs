@@ -2,7 +2,7 @@
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
-use kube::core::{DynamicObject, NamespaceScope};
+use kube::core::{DynamicObject, NamespaceScope, PartialObjectMeta};
 
 use super::{
     Cached, FieldSelector, InNamespace, InvalidSelector, LabelSelector, Namespaces, ResourceVersion,
@@ -71,6 +71,25 @@ impl<'m> Caches<'m> {
     /// # }
     /// ```
     pub fn of_dynamic(&self, kind: &DynamicKind) -> CacheBuilder<'m, DynamicObject> {
+        CacheBuilder::new(self.cache, kind.resource.clone(), kind.clone())
+    }
+
+    /// The same with metadata alone. If nobody else reads the kind otherwise with the same selection, the API server sends no
+    /// more than that.
+    ///
+    /// ```no_run
+    /// # use controller_runtime::{Manager, ObjectKey};
+    /// # async fn example(manager: &Manager) -> Result<(), Box<dyn std::error::Error>> {
+    /// let widgets = manager.client().discover("example.com", "v1", "Widget").await?;
+    /// let widgets = manager.cache().of_dynamic_metadata(&widgets).labels("team=red").build()?;
+    /// let labels = widgets.get_lazy(&ObjectKey::new("a", "w")).map(|widget| widget.meta().labels().clone());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn of_dynamic_metadata(
+        &self,
+        kind: &DynamicKind,
+    ) -> CacheBuilder<'m, PartialObjectMeta<DynamicObject>> {
         CacheBuilder::new(self.cache, kind.resource.clone(), kind.clone())
     }
 }

@@ -12,7 +12,8 @@
 //!
 //! # What is not here
 //!
-//! A rhythm of resyncs for one namespace alone. Watches without bookmarks, which every API server sends when asked.
+//! A rhythm of resyncs for one namespace alone. [`Options`] for one kind known at run time: those for `DynamicObject` are for
+//! all of them. Pages: a cached list has a [limit](Selection::limit), and nothing to continue from. Watches without bookmarks, which every API server sends when asked.
 
 mod access;
 mod arrival;

@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc};
 
-use kube::core::{DynamicObject, TypeMeta};
+use kube::core::{DynamicObject, PartialObjectMeta, TypeMeta};
 use serde::Serialize;
 
 use super::{
@@ -59,14 +59,31 @@ impl DynamicClient {
         Get::new(&self.client, self.call(Verb::Get, key), false)
     }
 
+    /// [`Client::get`] of metadata alone, which is all that the API server sends.
+    pub fn get_metadata(&self, key: &ObjectKey<DynamicObject>) -> Get<PartialObjectMeta<DynamicObject>> {
+        Get::new(&self.client, self.call(Verb::Get, key), true)
+    }
+
     /// See [`Client::list`].
     pub fn list(&self) -> List<DynamicObject> {
         List::new(&self.client, Call::new(Verb::List, Arc::clone(&self.kind)), false).completed_by(complete)
     }
 
+    /// [`Client::list`] of metadata alone.
+    pub fn list_metadata(&self) -> List<PartialObjectMeta<DynamicObject>> {
+        List::new(&self.client, Call::new(Verb::List, Arc::clone(&self.kind)), true)
+    }
+
     /// See [`Client::watch`].
     pub fn watch(&self, resource_version: &str) -> Watch<DynamicObject> {
         Watch::new(&self.client, Call::new(Verb::Watch, Arc::clone(&self.kind)), resource_version)
+    }
+
+    /// [`Client::watch`] of metadata alone.
+    pub fn watch_metadata(&self, resource_version: &str) -> Watch<PartialObjectMeta<DynamicObject>> {
+        let mut call = Call::new(Verb::Watch, Arc::clone(&self.kind));
+        call.accept = super::read::METADATA;
+        Watch::new(&self.client, call, resource_version)
     }
 
     /// See [`Client::create`].

@@ -6,7 +6,7 @@ use crate::{
     event::Event,
     object::{Object, ObjectKey, OwnableBy, Scope, StaticObject},
 };
-use kube::core::DynamicObject;
+use kube::core::ApiResource;
 
 /// Requests the owner of kind `O`: what a controller does with events of objects it makes.
 ///
@@ -47,7 +47,7 @@ impl<O: StaticObject> ForOwner<O> {
     }
 }
 
-impl ForOwner<DynamicObject> {
+impl<O: Object<DynamicType = ApiResource>> ForOwner<O> {
     /// Requests the owner that is marked as the controller, and is of a kind known at run time.
     #[must_use]
     pub fn dynamic_controller(kind: &DynamicKind) -> Self {

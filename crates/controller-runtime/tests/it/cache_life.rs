@@ -10,7 +10,7 @@ use std::{
 };
 
 use controller_runtime::{
-    Builder, Cached, Client, Event, Lazy, Manager, Object,
+    Builder, Cached, Client, Event, Lazy, Manager, Object, ObjectKey,
     cache::{InNamespace, Namespaces, ResourceVersion},
     manager::Options,
 };
@@ -275,6 +275,40 @@ async fn metadata_alone_is_asked_for_as_long_as_nobody_reads_more() {
     assert!(drained(&mut events).await.is_empty(), "nothing happened to the objects");
     client.create(&widget("b", 1)).await.unwrap();
     assert_eq!(drained(&mut events).await, ["create default/b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn metadata_of_a_kind_known_at_run_time_are_a_view_of_what_others_read() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    client.create(&labelled("a", "web")).await.unwrap();
+    client.create(&labelled("b", "db")).await.unwrap();
+    let kind = client.discover("example.com", "v1", "Widget").await.unwrap();
+    let (manager, requests) = watched(&env, Options::new("test"));
+    let metadata =
+        manager.cache().of_dynamic_metadata(&kind).namespaces(["default"]).labels("app=web").build();
+    let metadata = metadata.unwrap();
+    let _running = Running::start(manager.clone()).await;
+    let asked = || {
+        let all: Vec<_> = requests.lock().unwrap().drain(..).collect();
+        let form = |seen: &Seen| seen.accept.contains("as=PartialObjectMetadata");
+        all.iter().map(|seen| (form(seen), seen.path.contains("labelSelector=app%3Dweb"))).collect::<Vec<_>>()
+    };
+    let names = || metadata.list_lazy().iter().map(|widget| widget.key().to_string()).collect::<Vec<_>>();
+    assert_eq!((asked(), names()), (vec![(true, true)], vec!["default/a".to_owned()]));
+    assert!(metadata.get(&ObjectKey::new("default", "a")).unwrap().is_some());
+
+    // Somebody reads whole objects, as another type: one watch, of these.
+    let whole = manager.cache().of::<Widget>().namespaces(["default"]).labels("app=web").build().unwrap();
+    whole.synced().await;
+    settle().await;
+    assert_eq!((asked(), whole.len(), names().len()), (vec![(false, true)], 1, 1));
+    client.create(&labelled("c", "web")).await.unwrap();
+    settle().await;
+    assert_eq!((names(), metadata.stats().shared), (vec!["default/a".to_owned(), "default/c".to_owned()], 1));
+    drop(whole);
+    settle().await;
+    assert_eq!((asked(), metadata.stats().shared), (vec![(true, true)], 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -270,6 +270,46 @@ async fn kinds_known_at_run_time_are_reconciled_owned_and_watched() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_kinds_known_at_run_time_metadata_alone_may_be_reconciled_and_watched() {
+    let env = environment().await;
+    let widgets = client(&env).discover("example.com", "v1", "Widget").await.unwrap();
+    let maps = client(&env).discover("", "v1", "ConfigMap").await.unwrap();
+    let owner = client(&env).create(&widget("a", 1)).await.unwrap();
+    let mapped =
+        |meta: &Meta| Some(ObjectKey::<PartialObjectMeta<DynamicObject>>::new(meta.namespace()?, "mapped"));
+    for resource in ["widgets", "configmaps", "secrets"] {
+        let (manager, asked) = watched(&env, resource);
+        let notes = NoteAll::<ObjectKey<PartialObjectMeta<DynamicObject>>>::new();
+        Builder::managed_by(&manager)
+            .for_dynamic_metadata(&widgets)
+            .owns_dynamic(&maps)
+            .watches_metadata_dynamic(
+                &DynamicKind::namespaced("", "v1", "Secret", "secrets"),
+                MapMeta(mapped),
+            )
+            .complete(notes.clone())
+            .unwrap();
+        let _running = Running::start(manager).await;
+        settle().await;
+        assert_eq!(notes.take(), ["object default/a"]);
+        let mut child = config_map("child");
+        set_controller_reference(&owner, &mut child).unwrap();
+        client(&env).create(&child).await.unwrap();
+        settle().await;
+        assert_eq!(notes.take(), ["object default/a"]);
+        let mut secret = k8s_openapi::api::core::v1::Secret::default();
+        secret.metadata.namespace = Some("default".to_owned());
+        secret.metadata.name = Some("s".to_owned());
+        client(&env).create(&secret).await.unwrap();
+        settle().await;
+        assert_eq!(notes.take(), ["object default/mapped"]);
+        assert_eq!(*asked.lock().unwrap(), ["metadata all"], "{resource}");
+        client(&env).delete(&child).any_version().await.unwrap();
+        client(&env).delete(&secret).any_version().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cluster_scoped_owner_known_at_run_time_is_looked_for_in_the_cluster() {
     let env = environment().await;
     let namespaces = client(&env).discover("", "v1", "Namespace").await.unwrap();
