@@ -13,7 +13,7 @@ use controller_runtime::{
     predicate, set_controller_reference,
     source::from_fn,
 };
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::core::{DynamicObject, PartialObjectMeta};
 use kube_envtest::{Environment, eventually};
 use serde_json::json;
@@ -256,17 +256,27 @@ async fn kinds_known_at_run_time_are_reconciled_owned_and_watched() {
     let owner = client(&env).create(&widget("a", 1)).await.unwrap();
     settle().await;
     assert_eq!(notes.take(), ["object default/a"]);
+    owned_and_mapped(&env, &owner, || notes.take()).await;
+}
+
+/// Creates a ConfigMap of `owner`, which leads to its owner, and a Secret, which is mapped.
+async fn owned_and_mapped(
+    env: &Environment,
+    owner: &Widget,
+    take: impl Fn() -> Vec<String>,
+) -> (ConfigMap, Secret) {
     let mut child = config_map("child");
-    set_controller_reference(&owner, &mut child).unwrap();
-    client(&env).create(&child).await.unwrap();
+    set_controller_reference(owner, &mut child).unwrap();
+    client(env).create(&child).await.unwrap();
     settle().await;
-    assert_eq!(notes.take(), ["object default/a"]);
-    let mut secret = k8s_openapi::api::core::v1::Secret::default();
+    assert_eq!(take(), ["object default/a"]);
+    let mut secret = Secret::default();
     secret.metadata.namespace = Some("default".to_owned());
     secret.metadata.name = Some("s".to_owned());
-    client(&env).create(&secret).await.unwrap();
+    client(env).create(&secret).await.unwrap();
     settle().await;
-    assert_eq!(notes.take(), ["object default/mapped"]);
+    assert_eq!(take(), ["object default/mapped"]);
+    (child, secret)
 }
 
 #[tokio::test(start_paused = true)]
@@ -292,17 +302,7 @@ async fn of_kinds_known_at_run_time_metadata_alone_may_be_reconciled_and_watched
         let _running = Running::start(manager).await;
         settle().await;
         assert_eq!(notes.take(), ["object default/a"]);
-        let mut child = config_map("child");
-        set_controller_reference(&owner, &mut child).unwrap();
-        client(&env).create(&child).await.unwrap();
-        settle().await;
-        assert_eq!(notes.take(), ["object default/a"]);
-        let mut secret = k8s_openapi::api::core::v1::Secret::default();
-        secret.metadata.namespace = Some("default".to_owned());
-        secret.metadata.name = Some("s".to_owned());
-        client(&env).create(&secret).await.unwrap();
-        settle().await;
-        assert_eq!(notes.take(), ["object default/mapped"]);
+        let (child, secret) = owned_and_mapped(&env, &owner, || notes.take()).await;
         assert_eq!(*asked.lock().unwrap(), ["metadata all"], "{resource}");
         client(&env).delete(&child).any_version().await.unwrap();
         client(&env).delete(&secret).any_version().await.unwrap();
