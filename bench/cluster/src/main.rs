@@ -4,6 +4,7 @@
 mod bare_watch;
 mod guestbooks;
 mod messages;
+mod pod;
 mod pods;
 mod server;
 
@@ -39,6 +40,7 @@ impl Peer for Cluster {
         let server = self.server.as_ref().context("cluster.start comes first")?;
         let client = server.client();
         match &*ask.step {
+            "pod.mount" => pod::mount(server).await,
             "pods.create" => pods::create(client, ask.number("count")?).await,
             "pods.touch" => pods::touch(client, ask.number("count")?).await,
             "messages.create" => messages::create(client, ask.number("count")?).await,

@@ -18,7 +18,7 @@ pub(crate) struct Server {
     kind: &'static str,
     processes: Vec<u32>,
     _running: Running,
-    _files: TempDir,
+    files: TempDir,
 }
 
 #[expect(dead_code, reason = "they are kept so that what they stand for runs")]
@@ -54,7 +54,7 @@ impl Server {
         };
         let client = Requests::default().client(&kubeconfig).await?;
         let processes = children()?;
-        Ok(Self { client, kubeconfig, kind, processes, _running: running, _files: files })
+        Ok(Self { client, kubeconfig, kind, processes, _running: running, files })
     }
 
     pub(crate) fn client(&self) -> kube::Client {
@@ -63,6 +63,11 @@ impl Server {
 
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
+    }
+
+    /// A folder that goes with the server.
+    pub(crate) fn files(&self) -> &Path {
+        self.files.path()
     }
 
     /// What it is, where it is, and its processes, for those who count what it costs.

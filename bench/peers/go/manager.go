@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -30,15 +32,32 @@ func (c counting) RoundTrip(request *http.Request) (*http.Response, error) {
 // A manager as users make it, on the cluster that the driver names. Content types, rate limits and all else are defaults:
 // protobuf for builtin kinds, JSON for custom ones.
 func newManager(in *requests, a ask, options ctrl.Options) (ctrl.Manager, error) {
-	if err := os.Setenv("KUBECONFIG", a.text("kubeconfig")); err != nil {
-		return nil, err
-	}
-	config, err := ctrl.GetConfig()
+	config, err := cluster(a)
 	if err != nil {
 		return nil, err
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next, in} })
 	return ctrl.NewManager(config, options)
+}
+
+// The cluster of the kubeconfig that the driver names, or what a pod would find, without a rate limit either way, as
+// controller-runtime has it: client-go reads what is in a pod from a folder of a fixed name.
+func cluster(a ask) (*rest.Config, error) {
+	if host := a.text("host"); host != "" {
+		secrets := a.text("secrets")
+		token, err := os.ReadFile(filepath.Join(secrets, "token"))
+		return &rest.Config{
+			Host:            host,
+			QPS:             -1,
+			TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(secrets, "ca.crt")},
+			BearerToken:     string(token),
+			BearerTokenFile: filepath.Join(secrets, "token"),
+		}, err
+	}
+	if err := os.Setenv("KUBECONFIG", a.text("kubeconfig")); err != nil {
+		return nil, err
+	}
+	return ctrl.GetConfig()
 }
 
 // Runs a manager for the rest of the process; a manager that fails ends it, which the driver sees.

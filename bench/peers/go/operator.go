@@ -5,7 +5,7 @@ package main
 import "fmt"
 
 // A peer that is the operator of guestbooks alone, as it is deployed: what a program has in memory is what runs and the
-// code around that.
+// code around that, and in a pod nobody reads a kubeconfig.
 type peer struct{ requests requests }
 
 func (p *peer) carryOut(a ask) (figures, error) {

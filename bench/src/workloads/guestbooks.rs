@@ -7,7 +7,7 @@ use crate::build::Programs;
 use crate::cluster::Cluster;
 use crate::figures::{GUESTBOOKS, IDLE};
 use crate::process::Process;
-use crate::session::{Contender, Measured, PEERS, Session, on};
+use crate::session::{Contender, Measured, PEERS, Session};
 
 /// So long without a request means that an operator has nothing left to do.
 const QUIET: Duration = Duration::from_secs(2);
@@ -71,10 +71,12 @@ async fn operate(
     let program = programs.operator(contender.language)?;
     let mut cluster = Cluster::start(programs).await?;
     cluster.ask("guestbooks.create", json!({"count": count})).await?;
+    let pod = cluster.ask("pod.mount", json!({})).await?;
+    let pod = json!({"host": pod.text("host")?, "secrets": pod.text("secrets")?});
     let server = cluster.cpu_seconds()?;
     let started = Instant::now();
     let mut operator = Process::start(contender.name, &program)?;
-    operator.ask("guestbook.start", on(&cluster.kubeconfig, contender, json!({}))).await?;
+    operator.ask("guestbook.start", pod).await?;
     cluster.ask("guestbooks.wait", json!({"count": count})).await?;
     Ok((operator, cluster, started.elapsed().as_secs_f64(), server))
 }

@@ -1,5 +1,5 @@
 //! A program that is the operator of guestbooks alone, as it is deployed: what a program has in memory is what runs and the
-//! code around that.
+//! code around that, and in a pod nobody reads a kubeconfig.
 
 use kube::Client;
 use tokio::task::JoinSet;
@@ -27,7 +27,8 @@ impl<S: Fn(Client, &mut JoinSet<()>) -> anyhow::Result<()>> Peer for Operator<S>
     async fn step(&mut self, ask: &Ask) -> anyhow::Result<Reply> {
         match &*ask.step {
             "guestbook.start" => {
-                (self.start)(self.requests.client(ask.text("kubeconfig")?).await?, &mut self.running)?;
+                let client = self.requests.client_in_pod(ask.text("host")?, ask.text("secrets")?)?;
+                (self.start)(client, &mut self.running)?;
                 Ok(Reply::done())
             }
             "requests" => Ok(Reply::figures([("requests", self.requests.sent())])),
