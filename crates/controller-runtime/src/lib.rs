@@ -45,9 +45,10 @@
 //!
 //! # Features
 //!
-//! Both are off by default:
+//! All are off by default:
 //!
 //! - `clap` gives `manager::Flags`, the flags of an operator;
+//! - `http2` gives `metrics::ServerOptions::enable_http2`, and is not needed to talk to the API server;
 //! - `opentelemetry` gives the module `telemetry`, a layer that exports the spans of reconciles, and links the attempts of a
 //!   request.
 //!

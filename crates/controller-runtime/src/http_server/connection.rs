@@ -1,35 +1,30 @@
 //! One connection: the protocol that was agreed on, and the requests on it.
 
+#[cfg(feature = "http2")]
+mod http2;
+
 use std::{
     convert::Infallible,
     future::Future,
     pin::{Pin, pin},
-    sync::{Arc, Weak},
+    sync::Arc,
     time::Duration,
 };
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::{
-    body::Incoming,
-    rt::Executor,
-    server::conn::{http1, http2},
-    service::service_fn,
-};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use parking_lot::Mutex;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
-    task::JoinSet,
     time::timeout,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
 
 use super::{
-    BoxHandler, CLOSING,
+    BoxHandler,
     patience::{Heard, Patience},
 };
 
@@ -37,14 +32,6 @@ use super::{
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the head of a request may be. As controller-runtime.
 const MAX_HEADER_BYTES: u32 = 1 << 20;
-/// How many requests a client may have in work on a connection of HTTP/2: who scrapes asks for one thing at a time.
-const STREAMS: u32 = 16;
-/// How many requests a client may take back before we have seen them (CVE-2023-44487), and in how many it may break the
-/// protocol (RUSTSEC-2024-0003), until its connection of HTTP/2 ends. Those in good order do neither.
-const RESETS: usize = 20;
-/// How much of bodies, which are not read, a client may send ahead over HTTP/2: the least that there is.
-const WINDOW: u32 = (1 << 16) - 1;
-
 /// In a handshake of TLS, the name of HTTP/2.
 pub(crate) const H2: &[u8] = b"h2";
 
@@ -57,8 +44,9 @@ pub(super) async fn serve(
 ) {
     let Some(tls) = tls else { return http1(stream, handler, closing).await };
     match timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
+        #[cfg(feature = "http2")]
         Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(H2) => {
-            http2(stream, handler, closing).await;
+            http2::serve(stream, handler, closing).await;
         }
         Ok(Ok(stream)) => http1(stream, handler, closing).await,
         Ok(Err(error)) => tracing::debug!("a TLS handshake failed: {error}"),
@@ -76,23 +64,6 @@ async fn http1(stream: impl AsyncRead + AsyncWrite + Unpin, handler: BoxHandler,
     let connection = builder.serve_connection(stream, service);
     // Nobody is to be told: who has sent half a request has no right to the rest.
     finish(connection, http1::Connection::graceful_shutdown, &closing, &patience, Duration::ZERO).await;
-}
-
-async fn http2(stream: impl AsyncRead + AsyncWrite + Unpin, handler: BoxHandler, closing: CancellationToken) {
-    let (patience, requests) = (Patience::new(), Requests::default());
-    let mut builder = http2::Builder::new(requests.executor());
-    builder
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS)
-        .max_pending_accept_reset_streams(RESETS)
-        .max_local_error_reset_streams(RESETS)
-        .max_header_list_size(MAX_HEADER_BYTES)
-        .initial_stream_window_size(WINDOW)
-        .initial_connection_window_size(WINDOW);
-    let asked = patience.clone();
-    let service = service_fn(move |request| answer(request, Arc::clone(&handler), asked.clone()));
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
-    finish(connection, http2::Connection::graceful_shutdown, &closing, &patience, CLOSING).await;
 }
 
 /// Answers one request. Its body is not read.
@@ -131,30 +102,6 @@ async fn finish<C: Future<Output = hyper::Result<()>>>(
     };
     if let Err(error) = ended {
         tracing::debug!("a connection ended early: {error}");
-    }
-}
-
-/// The requests of a connection of HTTP/2, each a task. Dropping this aborts them.
-#[derive(Debug, Default)]
-struct Requests(Arc<Mutex<JoinSet<()>>>);
-
-impl Requests {
-    fn executor(&self) -> RequestExecutor {
-        RequestExecutor(Arc::downgrade(&self.0))
-    }
-}
-
-/// Spawns tasks for as long as their owner is there, which a strong reference in one of them would keep alive.
-#[derive(Debug, Clone)]
-struct RequestExecutor(Weak<Mutex<JoinSet<()>>>);
-
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for RequestExecutor {
-    fn execute(&self, task: F) {
-        let Some(requests) = self.0.upgrade() else { return };
-        let mut requests = requests.lock();
-        // Those that are done would be kept until the connection ends.
-        while requests.try_join_next().is_some() {}
-        requests.spawn(task.in_current_span());
     }
 }
 

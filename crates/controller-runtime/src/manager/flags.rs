@@ -52,7 +52,7 @@ pub struct Flags {
     pub metrics_cert_key: PathBuf,
     /// Serve metrics by HTTP/2 too, to who asks for it by HTTPS
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
-          default_missing_value = "true", action = clap::ArgAction::Set)]
+          default_missing_value = "true", action = clap::ArgAction::Set, value_parser = http2(cfg!(feature = "http2")))]
     pub enable_http2: bool,
     /// Where liveness and readiness are served; `0` for nowhere
     #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
@@ -80,7 +80,9 @@ impl Flags {
     /// otherwise.
     pub fn options(&self, name: &str, election_id: &str) -> Options {
         let metrics = ServerOptions::default().bind_address(self.metrics_bind_address);
-        let mut metrics = metrics.enable_http2(self.enable_http2);
+        #[cfg(feature = "http2")]
+        let metrics = metrics.enable_http2(self.enable_http2);
+        let mut metrics = metrics;
         if self.metrics_secure {
             let files = self.metrics_cert_path.as_ref().map(|folder| {
                 let in_folder = |file| folder.join(file);
@@ -144,6 +146,14 @@ fn level(given: &str) -> Result<LevelFilter, String> {
     }
 }
 
+/// Reads whether HTTP/2 is wanted, which only a program that has it built in can give.
+fn http2(built_in: bool) -> impl Fn(&str) -> Result<bool, &'static str> + Clone {
+    move |text| match text {
+        "true" if !built_in => Err("feature `http2` of controller-runtime is not built in"),
+        _ => text.parse().map_err(|_| "give true or false"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::Parser;
@@ -198,6 +208,14 @@ mod tests {
     fn http2_is_a_choice() {
         let text = format!("{:?}", flags("--enable-http2").options("test", "id"));
         assert!(text.contains("enable_http2: true"), "{text}");
+    }
+
+    #[test]
+    fn a_program_that_cannot_speak_http2_says_so() {
+        let without = http2(false);
+        assert_eq!(without("false"), Ok(false));
+        assert_eq!(without("true"), Err("feature `http2` of controller-runtime is not built in"));
+        assert_eq!(http2(true)("maybe"), Err("give true or false"));
     }
 
     #[test]

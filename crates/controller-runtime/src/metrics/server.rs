@@ -98,15 +98,15 @@ impl ServerOptions {
     ///
     /// Attacks on HTTP/2, of which CVE-2023-44487 (rapid reset) is the best known, have little to gain here: a connection has at
     /// most 16 requests in work, and ends when its client has taken back 20 that nobody had seen yet.
+    #[cfg(feature = "http2")]
     #[doc(alias = "NextProtos")]
     pub fn enable_http2(mut self, enable: bool) -> Self {
         self.enable_http2 = enable;
         self
     }
 
-    /// Changes the TLS configuration that [`ServerOptions::serving`] and [`ServerOptions::enable_http2`] give, and has the last
-    /// word: which versions are spoken, whose client certificates are wanted. Several do so one after the other. Without TLS
-    /// nobody is asked.
+    /// Changes the TLS configuration that the other options give, and has the last word: which versions are spoken, whose client
+    /// certificates are wanted. Several do so one after the other. Without TLS nobody is asked.
     ///
     /// What a [`ServerConfig`] does not let one change, one that replaces it can:
     ///
