@@ -91,7 +91,7 @@ async fn live(server: &Running, served: &Served, encoding: Encoding) -> Value {
         assert_eq!(got, created, "{what}");
     }
     assert_eq!(got["metadata"]["labels"]["shown"], "yes", "{what}");
-    let list = decode(&body(read::list(&call(&collection)).unwrap()).await);
+    let list = decode(&body(read::list(&call(&collection)).await.unwrap()).await);
     let names = list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].clone());
     assert!(names.into_iter().any(|listed| listed == name.as_str()), "{what}: {list}");
     testing::delete(server, &one).unwrap();
@@ -161,7 +161,7 @@ async fn an_autoscaler_is_stored_once_and_shown_in_both_versions() {
     assert_eq!(old["spec"]["targetCPUUtilizationPercentage"], 60);
     assert_eq!(old["spec"]["minReplicas"], 1);
     assert_eq!(old["metadata"]["uid"], new["metadata"]["uid"]);
-    let list = read::list(&testing::call(&server, &path("v1"))).unwrap();
+    let list = read::list(&testing::call(&server, &path("v1"))).await.unwrap();
     let list: Value = serde_json::from_slice(&body(list).await).unwrap();
     assert_eq!(list["items"].as_array().unwrap().len(), 1);
     let mut call = testing::call(&server, &format!("{}/web", path("v1")));

@@ -28,7 +28,7 @@ pub(super) fn decode(record: &[u8]) -> Option<Stored> {
     let (stored_in, text) = rest.split_first_chunk()?;
     let text = Bytes::copy_from_slice(text);
     let document = Document::from_text(text, u64::from_le_bytes(*stored_in))?;
-    Some(Stored { revision: u64::from_le_bytes(*revision), document })
+    Some(Stored::new(u64::from_le_bytes(*revision), document))
 }
 
 #[cfg(test)]
@@ -42,7 +42,7 @@ mod tests {
             "metadata": {"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": [{"uid": "u"}]},
             "data": {"k": "\u{1F600}"},
         });
-        let stored = Stored { revision: 7, document: Document::new(&object, 3, 9) };
+        let stored = Stored::new(7, Document::new(&object, 3, 9));
         let read = decode(&encode(&stored)).unwrap();
         assert_eq!(read.revision, 7);
         assert_eq!(read.document.stored_in(), 9);
@@ -52,8 +52,7 @@ mod tests {
 
     #[test]
     fn what_is_no_record_is_not_taken_for_one() {
-        let stored =
-            Stored { revision: 7, document: Document::new(&json!({"metadata": {"name": "a"}}), 0, 0) };
+        let stored = Stored::new(7, Document::new(&json!({"metadata": {"name": "a"}}), 0, 0));
         let record = encode(&stored);
         for length in 0..record.len() {
             assert!(decode(&record[..length]).is_none(), "{length}");

@@ -11,7 +11,7 @@ fn maps() -> StorageKey {
 
 fn stored(revision: u64) -> Arc<Stored> {
     let object = json!({"metadata": {"name": "a"}, "data": {"revision": revision.to_string()}});
-    Arc::new(Stored { revision, document: Document::new(&object, 0, 0) })
+    Arc::new(Stored::new(revision, Document::new(&object, 0, 0)))
 }
 
 /// Revision of the file, and its objects with theirs.

@@ -293,7 +293,7 @@ where
             match verb {
                 Verb::Get if scale => verbs::scale::get(call),
                 Verb::Get => verbs::read::get(call),
-                _ => verbs::read::list(call),
+                _ => verbs::read::list(call).await,
             }
         }
         Verb::Watch => Err(ApiError::internal("a watch is not performed like this")),

@@ -16,8 +16,10 @@ mod event;
 mod history;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use imbl::OrdMap;
 use tokio::time::Instant;
@@ -68,6 +70,28 @@ pub(crate) struct Stored {
     /// Revision of the commit: `metadata.resourceVersion`.
     pub(crate) revision: u64,
     pub(crate) document: Document,
+    /// The form in which it was encoded last, above its length in it; 0 if it never was.
+    encoded: AtomicU64,
+}
+
+impl Stored {
+    pub(crate) fn new(revision: u64, document: Document) -> Self {
+        Self { revision, document, encoded: AtomicU64::new(0) }
+    }
+
+    /// Bytes that the object takes in a form, if that is the one in which it was encoded last.
+    pub(crate) fn length_in(&self, form: NonZeroU32) -> Option<usize> {
+        let encoded = self.encoded.load(Ordering::Relaxed);
+        (encoded >> 32 == u64::from(form.get())).then_some(encoded as u32 as usize)
+    }
+
+    /// Remembers how many bytes the object takes in a form, which is any number by which the caller knows it again.
+    pub(crate) fn remember_length(&self, form: NonZeroU32, length: usize) {
+        // What is longer than four gigabytes is not remembered.
+        if let Ok(length) = u32::try_from(length) {
+            self.encoded.store(u64::from(form.get()) << 32 | u64::from(length), Ordering::Relaxed);
+        }
+    }
 }
 
 /// The objects of a table, persistent: clones share what did not change.
@@ -334,7 +358,7 @@ impl<T: Ord + Clone> Store<T> {
         }
         let after = match change {
             Change::Put(document) => {
-                let stored = Arc::new(Stored { revision, document });
+                let stored = Arc::new(Stored::new(revision, document));
                 table.objects.insert(key.clone(), Arc::clone(&stored));
                 Some(stored)
             }

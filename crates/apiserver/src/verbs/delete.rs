@@ -57,7 +57,7 @@ pub(crate) async fn run_collection(call: &mut Call, bytes: &Bytes) -> Result<Rep
             Err(error) => return Err(error),
         }
     }
-    list::answer(call, &meta, Items::new(deleted, None))
+    list::answer(call, &meta, Items::new(deleted, None)).await
 }
 
 fn read_options(call: &Call, bytes: &Bytes) -> Result<DeleteOptions, ApiError> {

@@ -2,8 +2,12 @@
 //!
 //! A small one is made at once. A large one is made while its client takes it, so that many clients of many objects hold
 //! no more than a piece each, and the snapshot that they share.
+//!
+//! A large one in protobuf tells its length first, and so is gone through twice: objects are encoded to learn their lengths,
+//! and once more to be sent. Each remembers its length, so that from the second list on only what has changed is encoded twice.
 
 use std::iter;
+use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -30,7 +34,7 @@ const AROUND_ITEM: usize = 160;
 ///
 /// # Errors
 /// 406 for a view of single objects.
-pub(crate) fn answer(call: &Call, meta: &ListMeta, mut items: Items) -> Result<Reply, ApiError> {
+pub(crate) async fn answer(call: &Call, meta: &ListMeta, mut items: Items) -> Result<Reply, ApiError> {
     let form = Form::of(call)?;
     let content_type = form.content_type();
     let metadata = meta.to_json(&call.served);
@@ -48,8 +52,7 @@ pub(crate) fn answer(call: &Call, meta: &ListMeta, mut items: Items) -> Result<R
         return Ok(Reply::bytes(200, content_type, form.without_items(&metadata)));
     }
     if is_sized {
-        // What is too large to be held is written twice.
-        let rest = if is_all { 0 } else { form.size_of(items.clone()) };
+        let rest = if is_all { 0 } else { form.size_of(items.clone()).await };
         let (head, end) = form.frame(&metadata, out.len() + rest);
         out.splice(..0, head);
         tail = end;
@@ -94,6 +97,8 @@ struct Form {
     accept: Accept,
     /// In protobuf.
     message: Option<ListMessage>,
+    /// By which objects remember their length in protobuf: that of a version that was served, or of its metadata.
+    encoded_as: Option<NonZeroU32>,
     /// In a view of tables.
     table: table::Options,
 }
@@ -114,7 +119,9 @@ impl Form {
             accept.encoding = Encoding::Json;
         }
         let table = call.table_options(true)?;
-        Ok(Self { served, accept, message, table })
+        let is_metadata = accept.view == View::MetadataList;
+        let encoded_as = u32::try_from(served.id * 2 + u64::from(is_metadata)).ok().and_then(NonZeroU32::new);
+        Ok(Self { served, accept, message, encoded_as, table })
     }
 
     fn content_type(&self) -> &'static str {
@@ -191,7 +198,12 @@ impl Form {
     fn write(&self, out: &mut Vec<u8>, stored: &Stored, separate: bool) {
         if let Some(message) = &self.message {
             // What surrounds the metadata is not in the message of a view, and so is skipped.
-            return message.write_item(out, &self.served.text(stored, stored.revision));
+            let begins = out.len();
+            message.write_item(out, &self.served.text(stored, stored.revision));
+            if let Some(form) = self.encoded_as {
+                stored.remember_length(form, out.len() - begins);
+            }
+            return;
         }
         if self.accept.encoding == Encoding::Yaml {
             out.extend_from_slice(yaml::write(&json!([self.item(stored)])).as_bytes());
@@ -227,17 +239,25 @@ impl Form {
         }
     }
 
-    /// Bytes that the items take.
-    fn size_of(&self, mut items: Items) -> usize {
+    /// Bytes that the items take in protobuf. Others have their turn after as much as is written at a time.
+    async fn size_of(&self, mut items: Items) -> usize {
         let mut size = 0;
         let mut item = Vec::new();
-        items.each(|_, stored| {
-            item.clear();
-            self.write(&mut item, stored, true);
-            size += item.len();
-            ControlFlow::Continue(())
-        });
-        size
+        loop {
+            let pause = size + PIECE;
+            let is_all = items.each(|_, stored| {
+                size += self.encoded_as.and_then(|form| stored.length_in(form)).unwrap_or_else(|| {
+                    item.clear();
+                    self.write(&mut item, stored, true);
+                    item.len()
+                });
+                if size < pause { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
+            if is_all {
+                return size;
+            }
+            tokio::task::yield_now().await;
+        }
     }
 }
 
@@ -258,4 +278,51 @@ fn no_list(served: &Served) -> ApiError {
     };
     let why = format!("you requested PartialObjectMetadata, but the requested object is a list ({kind})");
     ApiError::new(406, "NotAcceptable", why)
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+    use crate::testing;
+    use crate::verbs::read;
+
+    const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+    #[tokio::test]
+    async fn the_length_of_an_object_in_protobuf_is_reckoned_once_and_for_each_form() {
+        let server = testing::server();
+        let data = "x".repeat(10 << 10);
+        for number in 0..40 {
+            let map = json!({"metadata": {"name": format!("map-{number:02}")}, "data": {"k": data}});
+            testing::create(&server, MAPS, &map).unwrap();
+        }
+        let mut call = testing::call(&server, MAPS);
+        call.accept.encoding = Encoding::Protobuf;
+        let list = async |call: &Call| -> Vec<u8> {
+            read::list(call).await.unwrap().body.collect().await.unwrap().to_bytes().to_vec()
+        };
+        let first = list(&call).await;
+        let form = Form::of(&call).unwrap();
+        let encoded_as = form.encoded_as.unwrap();
+        let snapshot = server.read(|store| store.snapshot(call.served.storage()));
+        let objects: Vec<_> = snapshot.range("default", None).map(|(_, stored)| Arc::clone(stored)).collect();
+        for stored in &objects {
+            let known = stored.length_in(encoded_as);
+            let mut item = Vec::new();
+            form.write(&mut item, stored, true);
+            assert_eq!(known, Some(item.len()));
+        }
+
+        // A wrong length shows that it was not reckoned again. The one of another form is of no use.
+        let last = objects.last().unwrap();
+        last.remember_length(encoded_as, last.length_in(encoded_as).unwrap() + 1);
+        let second = list(&call).await;
+        let different = first.iter().zip(&second).filter(|(one, other)| one != other).count();
+        assert_eq!((second.len(), different), (first.len(), 1));
+        let other = NonZeroU32::new(encoded_as.get() + 1).unwrap();
+        last.remember_length(other, 1);
+        assert!(list(&call).await == first);
+    }
 }

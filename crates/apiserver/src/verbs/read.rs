@@ -31,12 +31,12 @@ pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
 }
 
 /// Answers a list, or a page of it.
-pub(crate) fn list(call: &Call) -> Result<Reply, ApiError> {
+pub(crate) async fn list(call: &Call) -> Result<Reply, ApiError> {
     let options = ListOptions::read(&call.query, false)?;
     let selection = Selection::parse(call, &options)?;
     let page = Page::read(call, &options)?;
     let (items, meta) = page.select(call, &options, selection);
-    list::answer(call, &meta, items)
+    list::answer(call, &meta, items).await
 }
 
 /// Which state of the collection is listed, and from where on.
