@@ -5,10 +5,18 @@ use std::{
     io::{BufRead, BufReader},
     net::{Ipv4Addr, SocketAddr},
     path::Path,
+    pin::pin,
     process::{Child, Command, Output, Stdio},
 };
 
-use kube_envtest::{Environment, Transport};
+use futures::TryStreamExt;
+use guestbook::api::Guestbook;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, WatchEvent, WatchParams},
+};
+use kube_envtest::{Assets, Cluster, Environment, Transport};
 use tempfile::TempDir;
 
 fn guestbook() -> Command {
@@ -247,20 +255,53 @@ fn a_cluster_that_cannot_be_reached_is_named() {
     assert!(text.contains("--demo"), "{text}");
 }
 
+/// Plays on a cluster that is there already.
+async fn plays_on(cluster: &Environment) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let kubeconfig = folder.path().join("kubeconfig");
+    fs::write(&kubeconfig, cluster.kubeconfig().expect("it listens")).expect("a file");
+    let play =
+        move || run(&["--kubeconfig", kubeconfig.to_str().expect("a path of text"), "--demo", "--once"]);
+    let output = tokio::task::spawn_blocking(play).await.expect("it does not panic");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && text.contains("every Guestbook reached its state"), "{output:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn on_a_cluster_it_plays_when_asked_to_and_can_play_again() {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let cluster =
-        Environment::builder().transport(Transport::Tcp(address)).start().await.expect("a server starts");
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let kubeconfig = folder.path().join("kubeconfig");
-    fs::write(&kubeconfig, cluster.listener().expect("it listens").kubeconfig()).expect("a file");
-    for _ in 0..2 {
-        let kubeconfig = kubeconfig.clone();
-        let play =
-            move || run(&["--kubeconfig", kubeconfig.to_str().expect("a path of text"), "--demo", "--once"]);
-        let output = tokio::task::spawn_blocking(play).await.expect("it does not panic");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success() && text.contains("every Guestbook reached its state"), "{output:?}");
+    let cluster = Environment::builder().transport(Transport::Tcp(address)).start().await;
+    let cluster = cluster.expect("a server starts");
+    plays_on(&cluster).await;
+    plays_on(&cluster).await;
+}
+
+/// Needs the binaries, and says so where they are not.
+#[tokio::test(flavor = "multi_thread")]
+async fn it_plays_on_a_real_control_plane() {
+    if !Assets::are_configured() {
+        eprintln!("skipped: KUBEBUILDER_ASSETS is not set");
+        return;
     }
+    let binaries = Cluster::Binaries(Assets::from_env().expect("they are there"));
+    let cluster = Environment::builder().cluster(binaries).crd::<Guestbook>().start().await;
+    let cluster = cluster.expect("a control plane starts");
+    let collector = tokio::spawn(collect_garbage(cluster.client()));
+    plays_on(&cluster).await;
+    collector.abort();
+    cluster.stop().await.expect("it ends");
+}
+
+/// Deletes what Guestbooks that are deleted have owned, which nobody does where only an API server runs.
+async fn collect_garbage(client: kube::Client) -> Result<(), kube::Error> {
+    let guestbooks: Api<Guestbook> = Api::default_namespaced(client.clone());
+    let mut changes = pin!(guestbooks.watch(&WatchParams::default(), "0").await?);
+    while let Some(change) = changes.try_next().await? {
+        if let WatchEvent::Deleted(guestbook) = change {
+            let (name, params) = (guestbook.name_any(), DeleteParams::default());
+            Api::<Deployment>::default_namespaced(client.clone()).delete(&name, &params).await?;
+            Api::<ConfigMap>::default_namespaced(client.clone()).delete(&name, &params).await?;
+        }
+    }
+    Ok(())
 }
