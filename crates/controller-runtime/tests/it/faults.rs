@@ -14,9 +14,10 @@ use http::{
     header::{ACCEPT, ACCEPT_ENCODING},
 };
 use http_body::Frame;
-use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, BodyStream, StreamBody, combinators::UnsyncBoxBody};
 use kube::client::Body;
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 /// What becomes of a request.
 pub(crate) enum Fault {
@@ -24,6 +25,8 @@ pub(crate) enum Fault {
     Pass,
     /// The server answers it, and each line of the answer comes twice.
     Twice,
+    /// The server answers it, and the answer ends when this is cancelled.
+    PassUntil(CancellationToken),
     /// It is refused with this code and reason.
     Refuse(u16, &'static str),
     /// It is never answered.
@@ -123,6 +126,13 @@ impl tower_service::Service<Request<Body>> for Faulty {
                 Fault::Twice => {
                     let response = client.send(request).await?;
                     return Ok(response.map(|body| StreamBody::new(twice(body)).boxed_unsync()));
+                }
+                Fault::PassUntil(cut) => {
+                    let response = client.send(request).await?;
+                    return Ok(response.map(|body| {
+                        let frames = BodyStream::new(body.map_err(Into::into));
+                        StreamBody::new(frames.take_until(cut.cancelled_owned())).boxed_unsync()
+                    }));
                 }
                 Fault::Refuse(code, reason) => {
                     let body = StreamBody::new(lines(status(code, reason).to_string())).boxed_unsync();

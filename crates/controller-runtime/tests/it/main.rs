@@ -20,6 +20,7 @@ mod explain;
 mod failures;
 mod fault_run;
 mod faults;
+mod genuine;
 mod go_defects;
 mod gzip;
 mod histories;
