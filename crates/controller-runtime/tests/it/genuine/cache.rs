@@ -5,9 +5,17 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::SeqCst},
 };
 
-use controller_runtime::{Manager, ObjectKey, client::Deletion, manager::Options};
+use controller_runtime::{
+    Manager, ObjectKey,
+    client::{Deletion, Patch},
+    manager::Options,
+};
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    autoscaling::v1::Scale,
+    core::v1::{ConfigMap, Pod},
+};
 use kube::{
     api::{ListParams, VersionMatch},
     core::{DynamicObject, PartialObjectMeta},
@@ -184,4 +192,47 @@ async fn a_cache_whose_version_is_compacted_away_reads_the_present_anew() {
         [("changed".to_owned(), true), ("created".to_owned(), false), ("kept".to_owned(), false)]
     );
     assert_eq!(*asked.lock().unwrap(), ["stream", "watch", "stream"]);
+}
+
+#[tokio::test]
+async fn pods_and_what_is_below_objects_are_read_at_once_too() {
+    let Some(cluster) = genuine().await else { return };
+    let manager = cluster.manager();
+    let client = manager.client();
+    let here = [cluster.namespace.as_str()];
+    let pods = manager.cache().of::<Pod>().namespaces(here).build().unwrap();
+    let deployments = manager.cache().of::<Deployment>().namespaces(here).build().unwrap();
+    let maps = manager.cache().of::<ConfigMap>().namespaces(here).build().unwrap();
+    let _running = Running::start(manager).await;
+    let containers = json!([{ "name": "c", "image": "busybox" }]);
+    let metadata = json!({ "name": "a", "namespace": cluster.namespace });
+    let pod = json!({ "metadata": metadata, "spec": { "containers": containers } });
+    let pod = client.create::<Pod>(&serde_json::from_value(pod).unwrap()).await.unwrap();
+    let key = ObjectKey::of(&pod).unwrap();
+    let debug = json!({ "spec": { "ephemeralContainers": [{ "name": "debug", "image": "tools" }] } });
+    client.subresource(&key, "ephemeralcontainers").patch::<Pod>(Patch::strategic(&debug)).await.unwrap();
+    let seen = pods.get(&key).unwrap().unwrap();
+    assert_eq!(seen.spec.as_ref().unwrap().ephemeral_containers.as_ref().unwrap().len(), 1);
+    assert_eq!(client.delete_key(&key).await.unwrap(), Deletion::Done, "no node runs it");
+    assert!(pods.get(&key).unwrap().is_none() && cluster.client().get(&key).await.unwrap().is_none());
+
+    let template = json!({ "metadata": { "labels": { "app": "a" } }, "spec": { "containers": containers } });
+    let selector = json!({ "matchLabels": { "app": "a" } });
+    let deployment = json!({ "metadata": metadata, "spec": { "selector": selector, "template": template } });
+    let deployment = client.create::<Deployment>(&serde_json::from_value(deployment).unwrap()).await.unwrap();
+    let key = ObjectKey::of(&deployment).unwrap();
+    let scale = json!({ "spec": { "replicas": 3 } });
+    client.subresource(&key, "scale").patch::<Scale>(Patch::merge(&scale)).await.unwrap();
+    let replicas = |deployment: &Deployment| deployment.spec.as_ref()?.replicas;
+    let scaled = |deployment: Option<&Deployment>| deployment.and_then(replicas) == Some(3);
+    deployments.until(&key, scaled, SOON).await.unwrap();
+    assert_eq!(client.delete(&*deployments.get(&key).unwrap().unwrap()).await.unwrap(), Deletion::Done);
+    assert!(deployments.get(&key).unwrap().is_none());
+
+    config_maps(&cluster, ["a", "b"].map(ToOwned::to_owned)).await;
+    client.delete_all::<ConfigMap>().in_namespace(here[0]).await.unwrap();
+    assert!(
+        maps.is_empty()
+            && cluster.client().list::<ConfigMap>().in_namespace(here[0]).await.unwrap().items.is_empty()
+    );
 }
