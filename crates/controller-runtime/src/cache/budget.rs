@@ -1,5 +1,7 @@
 //! Which decoded objects are kept when not all of them may be: a clock, that is an approximation of "the least recently used goes
 //! first". Pure: what uses an entry is told by the entry.
+//!
+//! Up to half of the bytes are lent to texts that are not compressed yet.
 
 use std::fmt;
 
@@ -16,12 +18,13 @@ pub(super) struct Place {
     generation: u32,
 }
 
-/// Entries whose sizes add up to no more than a limit.
+/// Entries whose sizes, and what is lent, add up to no more than a limit.
 ///
 /// A hand goes round the slots. An entry that was used since the hand last passed stays; one that was not goes.
 pub(super) struct Budget<T> {
     limit: usize,
     used: usize,
+    lent: usize,
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
     hand: usize,
@@ -35,7 +38,7 @@ struct Slot<T> {
 impl<T: Entry> Budget<T> {
     /// A budget of `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, used: 0, slots: Vec::new(), free: Vec::new(), hand: 0 }
+        Self { limit, used: 0, lent: 0, slots: Vec::new(), free: Vec::new(), hand: 0 }
     }
 
     /// The bytes of all entries.
@@ -46,18 +49,48 @@ impl<T: Entry> Budget<T> {
 
     /// How many bytes drive nothing out.
     pub(super) fn room(&self) -> usize {
-        self.limit - self.used
+        self.limit - self.lent - self.used
+    }
+
+    /// How many bytes can still be lent.
+    pub(super) fn lendable(&self) -> usize {
+        self.limit / 2 - self.lent
+    }
+
+    /// Lends bytes, and says what had to go for them; `None` if there are not so many.
+    pub(super) fn lend(&mut self, bytes: usize) -> Option<Vec<T>> {
+        let gone = (bytes <= self.lendable()).then(|| self.make_room(bytes))?;
+        self.lent += bytes;
+        Some(gone)
+    }
+
+    /// Takes back bytes that were lent.
+    pub(super) fn take_back(&mut self, bytes: usize) {
+        self.lent -= bytes;
     }
 
     /// Takes an entry of `bytes`, and says what had to go for it. An entry beyond the limit is itself what goes.
     pub(super) fn admit(&mut self, entry: T, bytes: usize) -> (Option<Place>, Vec<T>) {
-        if bytes > self.limit {
+        if bytes > self.limit - self.lent {
             return (None, vec![entry]);
         }
+        let gone = self.make_room(bytes);
+        self.used += bytes;
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, entry: None });
+            u32::try_from(self.slots.len() - 1).expect("fewer than 2³² objects are decoded")
+        });
+        let taken = &mut self.slots[slot as usize];
+        taken.entry = Some((entry, bytes));
+        (Some(Place { slot, generation: taken.generation }), gone)
+    }
+
+    /// Lets entries go until there is room for so many bytes, which the limit allows.
+    fn make_room(&mut self, bytes: usize) -> Vec<T> {
         let mut gone = Vec::new();
         // After two rounds everything was passed once; what is used faster than the hand goes round goes all the same.
         let mut patience = 2 * self.slots.len();
-        while self.used + bytes > self.limit {
+        while bytes > self.room() {
             self.hand = (self.hand + 1) % self.slots.len();
             let keeps = self.slots[self.hand]
                 .entry
@@ -68,14 +101,7 @@ impl<T: Entry> Budget<T> {
                 gone.extend(self.empty(self.hand));
             }
         }
-        self.used += bytes;
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, entry: None });
-            u32::try_from(self.slots.len() - 1).expect("fewer than 2³² objects are decoded")
-        });
-        let taken = &mut self.slots[slot as usize];
-        taken.entry = Some((entry, bytes));
-        (Some(Place { slot, generation: taken.generation }), gone)
+        gone
     }
 
     /// Gives up an entry, if it is still there.
@@ -142,16 +168,17 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list of what is there: the limit holds, nothing is lost or counted twice, and a place that was given up is
-        /// nobody else's.
+        /// Against a list of what is there: the limit holds, nothing is lost or counted twice, no more than half is lent, and a place
+        /// that was given up is nobody else's.
         #[test]
         fn never_exceeds_its_limit(
             limit in 0..40usize,
-            steps in prop::collection::vec((0..4u8, 0..12usize, 0..64usize), 1..120),
+            steps in prop::collection::vec((0..6u8, 0..12usize, 0..64usize), 1..120),
         ) {
             let mut budget = Budget::new(limit);
             let mut there: Vec<(Place, Used, usize)> = Vec::new();
             let mut given_up: Vec<Place> = Vec::new();
+            let mut loans: Vec<usize> = Vec::new();
             for (name, (what, bytes, which)) in steps.into_iter().enumerate() {
                 match what {
                     0 if !there.is_empty() => {
@@ -161,10 +188,23 @@ mod tests {
                     }
                     1 if !there.is_empty() => there[which % there.len()].1.used.set(true),
                     2 if !given_up.is_empty() => prop_assert!(budget.remove(given_up[which % given_up.len()]).is_none()),
+                    3 if !loans.is_empty() => budget.take_back(loans.swap_remove(which % loans.len())),
+                    4 => {
+                        let lent: usize = loans.iter().sum();
+                        let gone = budget.lend(bytes);
+                        prop_assert_eq!(gone.is_none(), lent + bytes > limit / 2);
+                        if let Some(gone) = gone {
+                            loans.push(bytes);
+                            for gone in gone {
+                                let at = there.iter().position(|(_, entry, _)| entry.name == gone.name).expect("it was there");
+                                given_up.push(there.remove(at).0);
+                            }
+                        }
+                    }
                     _ => {
                         let entry = Used { name, ..Used::default() };
                         let (place, gone) = budget.admit(entry.clone(), bytes);
-                        prop_assert_eq!(place.is_none(), bytes > limit);
+                        prop_assert_eq!(place.is_none(), bytes > limit - loans.iter().sum::<usize>());
                         if let Some(place) = place {
                             for gone in gone {
                                 let at = there.iter().position(|(_, entry, _)| entry.name == gone.name).expect("it was there");
@@ -174,7 +214,7 @@ mod tests {
                         }
                     }
                 }
-                prop_assert!(budget.used() <= limit);
+                prop_assert!(budget.used() + loans.iter().sum::<usize>() <= limit);
                 prop_assert_eq!(budget.used(), there.iter().map(|(_, _, bytes)| bytes).sum::<usize>());
             }
         }

@@ -1,12 +1,13 @@
 //! In which form texts are held that have just come over the wire.
 //!
 //! The first texts of a kind stay as they are. Once there are [`Gathering::ENOUGH`] of them, it is learnt what they have in
-//! common, and they and all that follow are compressed with that, but for the latest ([`recent`](super::recent)). A kind that
-//! stays small is never compressed, and a large text always, by itself.
+//! common, and they and all that follow are compressed with that, but for the latest ([`recent`](super::recent),
+//! [`changed`](super::changed)). A kind that stays small is never compressed, and a large text always, by itself.
 
 use std::sync::{Arc, Weak, atomic::Ordering::Relaxed};
 
 use super::{
+    changed::Changed,
     lazy::Lazy,
     meta::{Interner, Meta},
     pack::{Compressor, Dictionary, Packed, Wear},
@@ -28,6 +29,8 @@ pub(super) struct Inlet {
     compressor: Compressor,
     /// What has just come.
     fresh: Recent,
+    /// What has just changed.
+    changed: Changed,
     /// What is read whenever it has changed.
     read: Recent,
 }
@@ -47,21 +50,28 @@ impl Default for Inlet {
             alone: None,
             compressor: Compressor::default(),
             fresh: Recent::of(Recent::FRESH),
+            changed: Changed::default(),
             read: Recent::of(Recent::READ),
         }
     }
 }
 
 impl Inlet {
-    /// Holds the text in hand, of an object of whose state until now this is known.
+    /// Holds the text in hand, of an object of whose state until now this is known; of a new one nothing is.
     ///
     /// `None` if the metadata are those of another scope.
-    pub(super) fn hold<K: Object>(&mut self, meta: Meta, before: Reads, core: &Arc<Core>) -> Option<Lazy<K>> {
+    pub(super) fn hold<K: Object>(
+        &mut self,
+        meta: Meta,
+        before: Option<Reads>,
+        core: &Arc<Core>,
+    ) -> Option<Lazy<K>> {
         if matches!(core.holding, Holding::Decoded) {
             return Lazy::warm(meta, &self.text, core);
         }
         let packed = self.pack(core);
-        let held = Lazy::cold(meta, &self.text, packed, before.of_next(), core)?;
+        let reads = before.unwrap_or_default().of_next();
+        let held = Lazy::cold(meta, &self.text, packed, reads, core)?;
         self.note(&held, before, core);
         Some(held)
     }
@@ -70,7 +80,7 @@ impl Inlet {
     pub(super) fn hold_instead<K: Object>(&mut self, state: &Lazy<K>, core: &Core) {
         let packed = self.pack(core);
         state.hold_instead(&self.text, packed);
-        self.note(state, Reads::default(), core);
+        self.note(state, None, core);
     }
 
     /// The text in hand compressed, if that is due already.
@@ -93,7 +103,7 @@ impl Inlet {
     }
 
     /// Remembers a state that holds the text in hand, as far as it may be compressed later or learnt from.
-    fn note<K: Object>(&mut self, held: &Lazy<K>, before: Reads, core: &Core) {
+    fn note<K: Object>(&mut self, held: &Lazy<K>, before: Option<Reads>, core: &Core) {
         let length = self.text.len();
         if self.is_large() {
             return;
@@ -106,7 +116,11 @@ impl Inlet {
             }
             Packing::With(_) if matches!(core.holding, Holding::Compact) => self.renew(core),
             Packing::With(_) => {
-                let recent = if before.promise_one() { &mut self.read } else { &mut self.fresh };
+                let is_read = before.is_some_and(Reads::promise_one);
+                if before.is_some() && !is_read && self.keep_changed(held, length, core) {
+                    return;
+                }
+                let recent = if is_read { &mut self.read } else { &mut self.fresh };
                 recent.keep(held.packable(), length);
                 if recent.is_full() {
                     self.catch_up(core);
@@ -115,13 +129,32 @@ impl Inlet {
         }
     }
 
+    /// Keeps the text of an object that has changed, unless the budget has lent too much to other kinds.
+    fn keep_changed<K: Object>(&mut self, held: &Lazy<K>, length: usize, core: &Core) -> bool {
+        let Some(budget) = core.budget() else { return false };
+        if self.changed.keep(held.packable(), length, budget) {
+            return true;
+        }
+        self.compress_changed();
+        self.changed.keep(held.packable(), length, budget)
+    }
+
+    fn compress_changed(&mut self) {
+        let Packing::With(learnt) = &mut self.packing else { return };
+        while let Some(state) = self.changed.surplus() {
+            state.pack(&mut |text| learnt.compress(text, &mut self.compressor));
+        }
+    }
+
     /// Whether there are texts that had better be compressed before too many are not.
     pub(super) fn is_behind(&self) -> bool {
-        matches!(self.packing, Packing::With(_)) && (self.fresh.is_filling() || self.read.is_filling())
+        let is_filling = self.fresh.is_filling() || self.read.is_filling() || self.changed.is_filling();
+        is_filling && matches!(self.packing, Packing::With(_))
     }
 
     /// Compresses the oldest of the texts that are not.
     pub(super) fn catch_up(&mut self, core: &Core) {
+        self.compress_changed();
         let Packing::With(learnt) = &mut self.packing else { return };
         for recent in [&mut self.fresh, &mut self.read] {
             while let Some(state) = recent.surplus() {

@@ -21,6 +21,7 @@ mod backoff;
 mod budget;
 mod cached;
 mod caches;
+mod changed;
 mod decode_error;
 mod definition;
 mod events;

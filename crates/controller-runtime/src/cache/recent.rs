@@ -23,10 +23,10 @@ impl Recent {
     pub(super) const READ: usize = 4 << 20;
 
     /// How many bytes go at a time.
-    const AT_ONCE: usize = 64 << 10;
+    pub(super) const AT_ONCE: usize = 64 << 10;
 
     /// What an entry takes besides its text, also when its state has been replaced.
-    const ENTRY: usize = 512;
+    pub(super) const ENTRY: usize = 512;
 
     /// Of at most so many bytes.
     pub(super) fn of(most: usize) -> Self {

@@ -23,9 +23,10 @@ pub enum Retain {
     /// room for all of it: to go through many objects drives out none, and of a list that does not fit nothing is kept, since
     /// a part of it would save little.
     ///
-    /// The latest texts of a kind are compressed when there is nothing else to do, so that neither a reconcile waits for that nor
-    /// what changes again at once pays for it: 512 KiB stay uncompressed, and 4 MiB of objects that are read whenever they have
-    /// changed.
+    /// The latest texts are compressed when there is nothing else to do, so that neither a reconcile waits for that nor what
+    /// changes again soon pays for it. Of each kind 512 KiB stay uncompressed of what is new, and 4 MiB of objects that are read
+    /// whenever they have changed; of the others that have changed as much as half of the budget, of which the rest is left to
+    /// decoded objects then.
     ///
     /// The estimate is the size of the Rust type and five bytes for each byte of text, up to a fifth too little.
     ///

@@ -169,8 +169,8 @@ impl<K: Object> Shelf<K> {
                 inlet.hold_instead(&same, &self.core);
                 Some(same)
             }
-            Known::Other { reads } => inlet.hold(meta, reads, &self.core),
-            Known::Nothing => inlet.hold(meta, Reads::default(), &self.core),
+            Known::Other { reads } => inlet.hold(meta, Some(reads), &self.core),
+            Known::Nothing => inlet.hold(meta, None, &self.core),
         };
         self.behind.store(inlet.is_behind(), Relaxed);
         held

@@ -370,10 +370,16 @@ fn change(shelf: &Shelf<ConfigMap>, name: usize, version: u32, reads: Reads) -> 
     shelf.take_unless(&Arrival::new(&text), |_| Known::Other { reads }).expect("a key")
 }
 
+/// Takes one that is new.
+fn new(shelf: &Shelf<ConfigMap>, name: usize) -> Lazy<ConfigMap> {
+    shelf.take(&Arrival::new(&alike(&name.to_string(), 1, 1))).expect("a key")
+}
+
 #[test]
 fn the_latest_texts_are_not_compressed_and_of_those_that_are_always_read_more() {
-    let shelf = shelf(Retain::default());
-    let mut held: Vec<_> = (0..6000).map(|name| change(&shelf, name, 1, Reads::default())).collect();
+    // Half of which is as much as new ones have.
+    let shelf = shelf(Retain::Budget(2 * Recent::FRESH));
+    let mut held: Vec<_> = (0..6000).map(|name| new(&shelf, name)).collect();
     let text = alike("1000", 1, 1).len();
     let Stats { trainings, cold_bytes: once, .. } = shelf.stats();
     assert_eq!(trainings, 1);
@@ -383,6 +389,7 @@ fn the_latest_texts_are_not_compressed_and_of_those_that_are_always_read_more() 
     }
     let again = shelf.stats().cold_bytes;
     assert!(again < once + Recent::FRESH / 2, "nobody has read them: {again} and {once} bytes");
+    assert!(again > Recent::FRESH / 2, "{again} bytes");
     for (name, held) in held.iter_mut().enumerate() {
         *held = change(&shelf, name, 3, Reads::each_time());
     }
@@ -396,9 +403,34 @@ fn the_latest_texts_are_not_compressed_and_of_those_that_are_always_read_more() 
 }
 
 #[test]
+fn half_of_the_budget_is_for_texts_that_have_changed() {
+    let (budget, text) = (8 << 20, alike("1000", 1, 1).len());
+    let shelf = shelf(Retain::Budget(budget));
+    let mut held: Vec<_> = (0..3000).map(|name| new(&shelf, name)).collect();
+    let compressed = shelf.stats().cold_bytes;
+    for (name, held) in held.iter_mut().enumerate() {
+        *held = change(&shelf, name, 2, Reads::default());
+    }
+    let plain = shelf.stats().cold_bytes - compressed;
+    assert!(3000 * text > budget / 2 && plain > budget / 4 && plain < budget / 2, "{plain} bytes");
+    assert!(held.iter().enumerate().all(|(name, held)| own(held) == format!("{name} 2")));
+    // Those that are read often have the other half; who is gone has given all back.
+    for held in &held {
+        (0..2).for_each(|_| drop(own(held)));
+    }
+    let hot = shelf.stats().hot_bytes;
+    assert!(hot > budget / 4 && hot <= budget / 2 + (64 << 10), "{hot} bytes");
+    let Holding::Hot(shared) = &shelf.core.holding else { unreachable!("it has a budget") };
+    let shared = Arc::clone(shared);
+    assert!(shared.lock().lendable() < 64 << 10);
+    drop((held, shelf));
+    assert_eq!(shared.lock().lendable(), budget / 2);
+}
+
+#[test]
 fn what_is_behind_is_caught_up_with() {
-    let shelf = shelf(Retain::default());
-    let held: Vec<_> = (0..1000).map(|name| change(&shelf, name, 1, Reads::default())).collect();
+    let shelf = shelf(Retain::Budget(2 * Recent::FRESH));
+    let held: Vec<_> = (0..1000).map(|name| new(&shelf, name)).collect();
     let mut last = change(&shelf, 0, 2, Reads::default());
     let mut version = 2;
     while !shelf.is_behind() {
