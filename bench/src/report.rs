@@ -149,8 +149,8 @@ writes to it, are processes of their own.
 
 const SERVER: &str = "\
 The embedded server by its own load program (`just load`), a process of its own over TLS with eight connections; CPU is the \
-server's alone. A ConfigMap is about 1 KB. Half load is half of the creates per second that the same connections reached just \
-before; a latency is from when a request was due to the end of its answer.
+server's alone. A ConfigMap is about 1 KB. Half load can be read in two ways, and there is a goal for each: half of the creates \
+per second that the same connections reached just before, and 4,000/s, half of the creates that are asked for. A latency is from when a request was due to the end of its answer.
 ";
 
 /// A row for each contender that was asked for a figure.

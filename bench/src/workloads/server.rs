@@ -35,7 +35,7 @@ enum Bound {
 }
 
 /// What each figure begins with, and what it should be; the rest of its name is the form and protocol.
-const GOALS: [(&str, &str, Bound); 15] = [
+const GOALS: [(&str, &str, Bound); 18] = [
     ("ready in process, first request answered", "ms", Bound::AtMost(10.0)),
     ("ready as a program", "ms", Bound::AtMost(30.0)),
     ("resident memory when ready", "MB", Bound::AtMost(30.0)),
@@ -48,6 +48,9 @@ const GOALS: [(&str, &str, Bound); 15] = [
     ("create p99, JSON in HTTP/1.1", "ms", Bound::AtMost(2.0)),
     ("create p99, protobuf in HTTP/1.1", "ms", Bound::AtMost(2.0)),
     ("create p99, protobuf in HTTP/2", "ms", Bound::AtMost(2.0)),
+    ("create p99 at 4000/s, JSON in HTTP/1.1", "ms", Bound::AtMost(2.0)),
+    ("create p99 at 4000/s, protobuf in HTTP/1.1", "ms", Bound::AtMost(2.0)),
+    ("create p99 at 4000/s, protobuf in HTTP/2", "ms", Bound::AtMost(2.0)),
     ("1000 watchers in process, 1000 events/s", "cores", Bound::AtMost(0.5)),
     ("1000 watchers over sockets, 50 events/s", "cores", Bound::AtMost(1.0)),
     ("resident memory with 100000 ConfigMaps", "MB", Bound::AtMost(400.0)),
