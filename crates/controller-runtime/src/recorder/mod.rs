@@ -30,7 +30,8 @@ const CAPACITY: usize = 1000;
 /// Cheap to clone; a reconciler finds one in its [`Context`](crate::Context).
 ///
 /// The same event about the same object again within six minutes raises the count of the first one instead of making
-/// another. The first ten repetitions are written at once, later ones whenever the count has doubled.
+/// another. The first ten repetitions are written at once, later ones whenever the count has doubled; and the last count six
+/// minutes after it, or after half an hour while the event goes on.
 #[derive(Debug, Clone)]
 #[doc(alias = "EventRecorder")]
 pub struct Recorder {
@@ -95,5 +96,41 @@ impl Recorder {
                 tracing::debug!(controller, "event {reason} dropped: the manager has stopped");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    /// A recorder of which nobody writes what it records.
+    fn unwritten() -> (Recorder, mpsc::Receiver<Record>) {
+        let (queue, records) = mpsc::channel(CAPACITY);
+        (Recorder { controller: Arc::from("test"), queue, dropped: Arc::default() }, records)
+    }
+
+    #[test]
+    fn of_more_events_than_may_wait_the_newest_are_dropped_and_counted() {
+        let (recorder, mut records) = unwritten();
+        let map = ConfigMap::default();
+        for number in 0..CAPACITY + 7 {
+            recorder.clone().normal(&map, "Fine", "Look", number.to_string());
+        }
+        assert_eq!(recorder.dropped.load(Ordering::Relaxed), 7, "of all clones together");
+        let notes: Vec<_> =
+            std::iter::from_fn(|| records.try_recv().ok()).map(|record| record.report.note).collect();
+        assert_eq!((notes.len(), &*notes[0], &*notes[CAPACITY - 1]), (CAPACITY, "0", "999"));
+        recorder.normal(&map, "Fine", "Look", "there is room again");
+        assert!(records.try_recv().is_ok());
+    }
+
+    #[test]
+    fn what_is_recorded_after_the_stop_is_no_trouble() {
+        let (recorder, records) = unwritten();
+        drop(records);
+        recorder.warning(&ConfigMap::default(), "Late", "Look", "nobody listens");
+        assert_eq!(recorder.dropped.load(Ordering::Relaxed), 0, "none was dropped for want of room");
     }
 }

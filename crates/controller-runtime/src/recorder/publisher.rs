@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Record, limits,
     retries::{Attempt, Retries},
-    series::{Publish, Series},
+    series::{Publish, Seen, Series, Untold},
 };
 use crate::{client::describe, clock::Clock, host::hostname};
 
@@ -48,18 +48,22 @@ impl Publisher {
     }
 
     /// Writes until it is told which events are the last: those recorded before `last` is cancelled. What waits to be tried
-    /// again is then tried for the last time.
+    /// again is then tried for the last time. The count of a series that is not over then stays as it was told last, as with
+    /// client-go.
     ///
     /// Dropping the future loses the events that wait.
     pub(crate) async fn run(mut self, last: CancellationToken) {
         loop {
-            let due = self.retries.due();
+            let (due, untold) = (self.retries.due(), self.series.due());
             tokio::select! {
                 biased;
                 () = last.cancelled(), if !self.records.is_closed() => self.records.close(),
                 // In the order in which they were recorded, as far as it goes.
                 () = at(due) => if let Some(attempt) = self.retries.pop() {
                     self.attempt(attempt).await;
+                },
+                () = at(untold) => if let Some(untold) = self.series.untold(Instant::now()) {
+                    self.tell(untold).await;
                 },
                 record = self.records.recv() => match record {
                     Some(record) => self.publish(record).await,
@@ -75,15 +79,22 @@ impl Publisher {
     }
 
     async fn publish(&mut self, record: Record) {
-        let suffix = self.rng.u64(..);
-        let (name, count, is_new) = match self.series.observe(&record, Instant::now(), suffix) {
+        let (suffix, last) = (self.rng.u64(..), Instant::now());
+        let (name, count, is_new) = match self.series.observe(&record, last, suffix) {
             Publish::Create { name } => (name, 1, true),
             // What waits tells the count when it is written.
             Publish::Repeat { name, .. } if self.retries.contains(&name) => return,
             Publish::Repeat { name, count } => (name, count, false),
             Publish::Later => return,
         };
-        self.attempt(Attempt { name, record, is_new, count, failures: 0 }).await;
+        self.attempt(Attempt { name, record, is_new, seen: Seen { count, last }, failures: 0 }).await;
+    }
+
+    /// Tells a count that no repetition told, and that nothing which waits may know any more.
+    async fn tell(&mut self, untold: Untold) {
+        let Untold { name, record, seen } = untold;
+        let is_new = self.retries.take(&name).is_some_and(|waiting| waiting.is_new);
+        self.attempt(Attempt { name, record, is_new, seen, failures: 0 }).await;
     }
 
     async fn attempt(&mut self, attempt: Attempt) {
@@ -100,22 +111,22 @@ impl Publisher {
     fn lose(&mut self, attempt: &Attempt, error: &kube::Error) {
         let (event, failures) = (&attempt.name, attempt.failures);
         tracing::warn!(event, failures, "event not written: {}", describe(error));
-        self.series.forget(&attempt.record);
+        self.series.forget(&attempt.record, &attempt.name);
     }
 
     async fn write(&self, attempt: &Attempt) -> Result<(), kube::Error> {
         let Attempt { name, record, .. } = attempt;
         // More may have come meanwhile.
-        let count = self.series.count(record).unwrap_or(attempt.count);
+        let seen = self.series.seen(record, name).unwrap_or(attempt.seen);
         let written = if attempt.is_new {
-            self.create(record, name, count).await
+            self.create(record, name, seen).await
         } else {
-            self.repeat(record, name, count).await
+            self.repeat(record, name, seen).await
         };
         match written {
             // Events live for an hour or so: the series outlived the one it began with.
             Err(kube::Error::Api(status)) if status.code == 404 && !attempt.is_new => {
-                self.create(record, name, count).await
+                self.create(record, name, seen).await
             }
             // It was written although nobody said so.
             Err(kube::Error::Api(status)) if status.is_already_exists() && attempt.is_new => Ok(()),
@@ -123,13 +134,12 @@ impl Publisher {
         }
     }
 
-    async fn create(&self, record: &Record, name: &str, count: u32) -> Result<(), kube::Error> {
-        let now = MicroTime(self.clock.now());
+    async fn create(&self, record: &Record, name: &str, seen: Seen) -> Result<(), kube::Error> {
         let namespace = namespace_of(&record.regarding);
         let mut event = Event::default();
         event.metadata.name = Some(name.to_owned());
         event.metadata.namespace = Some(namespace.to_owned());
-        event.event_time = Some(now.clone());
+        event.event_time = Some(MicroTime(self.clock.now()));
         event.reporting_controller = Some(limits::controller(&record.controller));
         event.reporting_instance = Some(limits::instance(&record.controller, &self.host));
         let report = &record.report;
@@ -140,17 +150,23 @@ impl Publisher {
         event.regarding = Some(record.regarding.clone());
         event.related = report.related.clone();
         event.metadata.annotations = (!report.annotations.is_empty()).then(|| report.annotations.clone());
-        event.series = (count > 1)
-            .then(|| EventSeries { count: count.try_into().unwrap_or(i32::MAX), last_observed_time: now });
+        event.series = (seen.count > 1).then(|| EventSeries {
+            count: seen.count.try_into().unwrap_or(i32::MAX),
+            last_observed_time: self.last_observed(seen),
+        });
         let (events, params) = (self.events(namespace), PostParams::default());
         within(events.create(&params, &event)).await
     }
 
-    async fn repeat(&self, record: &Record, name: &str, count: u32) -> Result<(), kube::Error> {
-        let last = MicroTime(self.clock.now());
-        let patch = Patch::Merge(json!({ "series": { "count": count, "lastObservedTime": last } }));
+    async fn repeat(&self, record: &Record, name: &str, seen: Seen) -> Result<(), kube::Error> {
+        let last = self.last_observed(seen);
+        let patch = Patch::Merge(json!({ "series": { "count": seen.count, "lastObservedTime": last } }));
         let (events, params) = (self.events(namespace_of(&record.regarding)), PatchParams::default());
         within(events.patch(name, &params, &patch)).await
+    }
+
+    fn last_observed(&self, seen: Seen) -> MicroTime {
+        MicroTime(self.clock.at(seen.last))
     }
 
     fn events(&self, namespace: &str) -> Api<Event> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tokio::time::{Duration, Instant};
 
-use super::Record;
+use super::{Record, series::Seen};
 
 /// How often it is tried to write an event, as in client-go.
 const TRIES: u32 = 12;
@@ -29,8 +29,8 @@ pub(super) struct Attempt {
     pub(super) record: Record,
     /// Whether it is not written yet, as far as is known.
     pub(super) is_new: bool,
-    /// How often it had been seen.
-    pub(super) count: u32,
+    /// How often it had been seen, and when last.
+    pub(super) seen: Seen,
     /// How often it could not be written.
     pub(super) failures: u32,
 }
@@ -53,6 +53,11 @@ impl Retries {
         self.waiting.contains_key(name)
     }
 
+    /// Takes the event of this name away, if it waits.
+    pub(super) fn take(&mut self, name: &str) -> Option<Attempt> {
+        self.waiting.remove(name).map(|(_, attempt)| attempt)
+    }
+
     /// When the first one is to be tried again.
     pub(super) fn due(&self) -> Option<Instant> {
         self.waiting.values().map(|(due, _)| *due).min()
@@ -62,7 +67,7 @@ impl Retries {
     pub(super) fn pop(&mut self) -> Option<Attempt> {
         let (name, _) = self.waiting.iter().min_by_key(|(_, (due, _))| *due)?;
         let name = name.clone();
-        self.waiting.remove(&name).map(|(_, attempt)| attempt)
+        self.take(&name)
     }
 }
 
@@ -78,7 +83,8 @@ mod tests {
     fn attempt(name: &str) -> Attempt {
         let report = Report::normal("Fine", "Look", "nothing new");
         let record = Record { controller: Arc::from("c"), regarding: ObjectReference::default(), report };
-        Attempt { name: name.to_owned(), record, is_new: true, count: 1, failures: 0 }
+        let seen = Seen { count: 1, last: Instant::now() };
+        Attempt { name: name.to_owned(), record, is_new: true, seen, failures: 0 }
     }
 
     #[test]
@@ -103,6 +109,15 @@ mod tests {
         }
         let order: Vec<_> = std::iter::from_fn(|| retries.pop()).map(|attempt| attempt.name).collect();
         assert_eq!(order, ["b", "c", "a"]);
+    }
+
+    #[test]
+    fn what_waits_can_be_taken_before_it_is_due() {
+        let (mut retries, now) = (Retries::default(), Instant::now());
+        assert_eq!(retries.put(attempt("a"), now, 0.5), None);
+        assert_eq!(retries.take("b"), None);
+        assert_eq!(retries.take("a").map(|attempt| attempt.failures), Some(1));
+        assert_eq!((retries.due(), retries.contains("a")), (None, false));
     }
 
     #[test]

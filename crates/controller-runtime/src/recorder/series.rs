@@ -1,6 +1,6 @@
-//! Which recorded event is new, and which repeats one. Pure: time and chance are arguments.
+//! Which recorded event is new, which repeats one, and when the count of a series is told. Pure: time and chance are arguments.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use tokio::time::{Duration, Instant};
 
@@ -11,6 +11,9 @@ use super::{Record, limits::event_name, report::EventType};
 /// How long an event may stay away and still count as the same, as in client-go.
 const ENDS_AFTER: Duration = Duration::from_secs(6 * 60);
 
+/// How long a series may go on without its count being told, as in client-go: an API server forgets an event after an hour.
+const REFRESHED_AFTER: Duration = Duration::from_secs(30 * 60);
+
 /// How many events are remembered; beyond, the one seen longest ago is forgotten.
 const CAPACITY: usize = 1000;
 
@@ -18,6 +21,8 @@ const CAPACITY: usize = 1000;
 #[derive(Debug, Default)]
 pub(super) struct Series {
     known: BTreeMap<Identity, Known>,
+    /// Series that are over, or forgotten for others, and whose last count is not told: in the order of their ends.
+    over: VecDeque<Untold>,
 }
 
 /// What makes two events the same. The note is not part of it: it often holds a number that changes.
@@ -37,8 +42,28 @@ type Reference = [Option<String>; 5];
 #[derive(Debug)]
 struct Known {
     name: String,
-    count: u32,
-    last: Instant,
+    seen: Seen,
+    /// When its count was told last.
+    told: Instant,
+    /// The latest repetition, if the count is not told that it made.
+    untold: Option<Record>,
+}
+
+/// How often an event was seen, and when last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) count: u32,
+    pub(super) last: Instant,
+}
+
+/// A count that is still to be written.
+#[derive(Debug, PartialEq)]
+pub(super) struct Untold {
+    /// The name of the event.
+    pub(super) name: String,
+    /// Its latest repetition.
+    pub(super) record: Record,
+    pub(super) seen: Seen,
 }
 
 /// What to write.
@@ -48,46 +73,88 @@ pub(super) enum Publish {
     Create { name: String },
     /// The event of this name has now been seen `count` times.
     Repeat { name: String, count: u32 },
-    /// Nothing: a later repetition will tell the count.
+    /// Nothing: a later repetition will tell the count, or [`Series::untold`].
     Later,
 }
 
 impl Series {
     pub(super) fn observe(&mut self, record: &Record, now: Instant, suffix: u64) -> Publish {
-        self.known.retain(|_, known| now.duration_since(known.last) <= ENDS_AFTER);
+        self.end(now);
         let identity = Identity::of(record);
         if let Some(known) = self.known.get_mut(&identity) {
-            known.count = known.count.saturating_add(1);
-            known.last = now;
-            if !is_told(known.count) {
+            let count = known.seen.count.saturating_add(1);
+            known.seen = Seen { count, last: now };
+            if !is_told(count) {
+                known.untold = Some(record.clone());
                 return Publish::Later;
             }
-            return Publish::Repeat { name: known.name.clone(), count: known.count };
+            (known.told, known.untold) = (now, None);
+            return Publish::Repeat { name: known.name.clone(), count };
         }
         if self.known.len() == CAPACITY {
             self.forget_oldest();
         }
         let name = event_name(record.regarding.name.as_deref().unwrap_or_default(), suffix);
-        self.known.insert(identity, Known { name: name.clone(), count: 1, last: now });
+        let seen = Seen { count: 1, last: now };
+        self.known.insert(identity, Known { name: name.clone(), seen, told: now, untold: None });
         Publish::Create { name }
     }
 
-    /// How often this event was seen.
-    pub(super) fn count(&self, record: &Record) -> Option<u32> {
-        self.known.get(&Identity::of(record)).map(|known| known.count)
+    /// When there is a count to tell that no repetition told: of a series that is over, or that goes on for long.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let of_known = self.known.values().filter_map(Known::due).min();
+        // What is over is told at once.
+        self.over.front().map(|untold| untold.seen.last).or(of_known)
     }
 
-    /// Starts over with this event: it could not be written.
-    pub(super) fn forget(&mut self, record: &Record) {
-        self.known.remove(&Identity::of(record));
+    /// Takes a count that is [due](Self::due), and takes it for told.
+    pub(super) fn untold(&mut self, now: Instant) -> Option<Untold> {
+        self.end(now);
+        if let Some(untold) = self.over.pop_front() {
+            return Some(untold);
+        }
+        let known = self.known.values_mut().find(|known| known.due().is_some_and(|due| due <= now))?;
+        known.told = now;
+        known.take_untold()
+    }
+
+    /// How often the event of this name was seen, if its series goes on.
+    pub(super) fn seen(&self, record: &Record, name: &str) -> Option<Seen> {
+        self.known.get(&Identity::of(record)).filter(|known| known.name == name).map(|known| known.seen)
+    }
+
+    /// Starts over with the event of this name: it could not be written.
+    pub(super) fn forget(&mut self, record: &Record, name: &str) {
+        let identity = Identity::of(record);
+        if self.known.get(&identity).is_some_and(|known| known.name == name) {
+            self.known.remove(&identity);
+        }
+    }
+
+    /// Ends the series that have been quiet for long enough.
+    fn end(&mut self, now: Instant) {
+        let ended = self.known.extract_if(.., |_, known| now.duration_since(known.seen.last) >= ENDS_AFTER);
+        self.over.extend(ended.filter_map(|(_, mut known)| known.take_untold()));
     }
 
     fn forget_oldest(&mut self) {
         let oldest =
-            self.known.iter().min_by_key(|(_, known)| known.last).map(|(identity, _)| identity.clone());
-        if let Some(oldest) = oldest {
-            self.known.remove(&oldest);
-        }
+            self.known.iter().min_by_key(|(_, known)| known.seen.last).map(|(identity, _)| identity.clone());
+        let forgotten = oldest.and_then(|oldest| self.known.remove(&oldest));
+        self.over.extend(forgotten.and_then(|mut known| known.take_untold()));
+    }
+}
+
+impl Known {
+    /// When its count is to be told, if no repetition does so before.
+    fn due(&self) -> Option<Instant> {
+        self.untold.as_ref()?;
+        Some((self.seen.last + ENDS_AFTER).min(self.told + REFRESHED_AFTER))
+    }
+
+    fn take_untold(&mut self) -> Option<Untold> {
+        let record = self.untold.take()?;
+        Some(Untold { name: self.name.clone(), record, seen: self.seen })
     }
 }
 
@@ -115,95 +182,4 @@ fn reference(to: &ObjectReference) -> Reference {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use k8s_openapi::api::core::v1::Secret;
-
-    use super::{super::Report, *};
-
-    fn record(name: &str, reason: &str) -> Record {
-        Record {
-            controller: Arc::from("c"),
-            regarding: ObjectReference {
-                namespace: Some("ns".to_owned()),
-                name: Some(name.to_owned()),
-                ..ObjectReference::default()
-            },
-            report: Report::normal(reason, "Act", "note"),
-        }
-    }
-
-    fn count(publish: &Publish) -> u32 {
-        match publish {
-            Publish::Create { .. } => 1,
-            Publish::Repeat { count, .. } => *count,
-            Publish::Later => 0,
-        }
-    }
-
-    #[test]
-    fn the_same_event_again_is_counted_and_another_is_new() {
-        let (mut series, now) = (Series::default(), Instant::now());
-        assert_eq!(count(&series.observe(&record("a", "R"), now, 1)), 1);
-        assert_eq!(count(&series.observe(&record("a", "R"), now, 2)), 2);
-        assert_eq!(count(&series.observe(&record("a", "Other"), now, 3)), 1);
-        assert_eq!(count(&series.observe(&record("b", "R"), now, 4)), 1);
-        let repeat = series.observe(&record("a", "R"), now, 5);
-        let name = "a.0000000000000001".to_owned();
-        assert_eq!(repeat, Publish::Repeat { name, count: 3 });
-    }
-
-    #[test]
-    fn another_related_object_is_another_event_and_an_annotation_is_not() {
-        let (mut series, now) = (Series::default(), Instant::now());
-        let mut count_of = |change: fn(Report) -> Report| {
-            let mut record = record("a", "R");
-            record.report = change(record.report);
-            count(&series.observe(&record, now, 1))
-        };
-        assert_eq!(count_of(|report| report), 1);
-        assert_eq!(count_of(|report| report.related(&Secret::default())), 1);
-        assert_eq!(count_of(|report| report.related(&Secret::default()).annotation("k", "v")), 2);
-        assert_eq!(count_of(|report| report.annotation("k", "v")), 2);
-    }
-
-    #[test]
-    fn a_series_ends_after_six_quiet_minutes() {
-        let (mut series, now) = (Series::default(), Instant::now());
-        series.observe(&record("a", "R"), now, 1);
-        assert_eq!(count(&series.observe(&record("a", "R"), now + Duration::from_secs(360), 2)), 2);
-        assert_eq!(count(&series.observe(&record("a", "R"), now + Duration::from_secs(721), 3)), 1);
-    }
-
-    #[test]
-    fn memory_is_bounded_by_forgetting_what_was_seen_longest_ago() {
-        let (mut series, now) = (Series::default(), Instant::now());
-        for i in 0..=CAPACITY {
-            let at = now + Duration::from_micros(i as u64);
-            series.observe(&record(&format!("o{i}"), "R"), at, 0);
-        }
-        assert_eq!(series.known.len(), CAPACITY);
-        let at = now + Duration::from_secs(1);
-        assert_eq!(count(&series.observe(&record("o0", "R"), at, 0)), 1, "o0 was forgotten");
-        assert_eq!(count(&series.observe(&record("o2", "R"), at, 0)), 2, "o2 was not");
-    }
-
-    #[test]
-    fn a_storm_is_told_ten_times_and_then_at_every_doubling() {
-        let (mut series, now) = (Series::default(), Instant::now());
-        let told: Vec<u32> = (0..1000)
-            .map(|_| count(&series.observe(&record("a", "R"), now, 1)))
-            .filter(|count| *count > 0)
-            .collect();
-        assert_eq!(told, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 16, 32, 64, 128, 256, 512]);
-    }
-
-    #[test]
-    fn an_event_that_could_not_be_written_is_new_again() {
-        let (mut series, now) = (Series::default(), Instant::now());
-        series.observe(&record("a", "R"), now, 1);
-        series.forget(&record("a", "R"));
-        assert_eq!(count(&series.observe(&record("a", "R"), now, 2)), 1);
-    }
-}
+mod tests;

@@ -195,6 +195,45 @@ async fn an_event_that_waits_is_tried_once_more_at_the_stop() {
     assert_eq!(counts(&env).await, [1]);
 }
 
+/// Records the same event a thousand times, one each second.
+struct TellsOften;
+
+impl Runnable for TellsOften {
+    async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
+        let events = cx.recorder("test");
+        for _ in 0..1000 {
+            events.warning(&widget("a", 1), "Broken", "Inspect", "it still is");
+            sleep(Duration::from_secs(1)).await;
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_count_of_an_event_that_came_often_is_written_six_minutes_later() {
+    let env = environment().await;
+    let writes = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&writes);
+    let client = with_event_faults(&env, move |_| {
+        count.fetch_add(1, SeqCst);
+        Fault::Pass
+    });
+    let manager = Manager::new(client, Options::new("test").seed(1));
+    manager.add(TellsOften).unwrap();
+    let _running = Running::start(manager).await;
+    sleep(Duration::from_secs(999 + 359)).await;
+    assert_eq!((counts(&env).await, writes.load(SeqCst)), (vec![512], 16));
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!((counts(&env).await, writes.load(SeqCst)), (vec![1000], 17));
+    let event =
+        &Api::<Event>::default_namespaced(env.client()).list(&Default::default()).await.unwrap().items[0];
+    let (began, series) = (event.event_time.as_ref().unwrap().0, event.series.as_ref().unwrap());
+    let lasted = series.last_observed_time.0.duration_since(began).as_secs();
+    assert!((998..=1000).contains(&lasted), "{lasted} s from the first to the last");
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(writes.load(SeqCst), 17, "and no more is said");
+}
+
 /// Records one event.
 struct TellsOnce;
 

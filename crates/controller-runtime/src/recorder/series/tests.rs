@@ -1,0 +1,161 @@
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Secret;
+
+use super::*;
+use crate::recorder::Report;
+
+fn record(name: &str, reason: &str) -> Record {
+    Record {
+        controller: Arc::from("c"),
+        regarding: ObjectReference {
+            namespace: Some("ns".to_owned()),
+            name: Some(name.to_owned()),
+            ..ObjectReference::default()
+        },
+        report: Report::normal(reason, "Act", "note"),
+    }
+}
+
+fn count(publish: &Publish) -> u32 {
+    match publish {
+        Publish::Create { .. } => 1,
+        Publish::Repeat { count, .. } => *count,
+        Publish::Later => 0,
+    }
+}
+
+#[test]
+fn the_same_event_again_is_counted_and_another_is_new() {
+    let (mut series, now) = (Series::default(), Instant::now());
+    assert_eq!(count(&series.observe(&record("a", "R"), now, 1)), 1);
+    assert_eq!(count(&series.observe(&record("a", "R"), now, 2)), 2);
+    assert_eq!(count(&series.observe(&record("a", "Other"), now, 3)), 1);
+    assert_eq!(count(&series.observe(&record("b", "R"), now, 4)), 1);
+    let repeat = series.observe(&record("a", "R"), now, 5);
+    let name = "a.0000000000000001".to_owned();
+    assert_eq!(repeat, Publish::Repeat { name, count: 3 });
+}
+
+#[test]
+fn another_related_object_is_another_event_and_an_annotation_is_not() {
+    let (mut series, now) = (Series::default(), Instant::now());
+    let mut count_of = |change: fn(Report) -> Report| {
+        let mut record = record("a", "R");
+        record.report = change(record.report);
+        count(&series.observe(&record, now, 1))
+    };
+    assert_eq!(count_of(|report| report), 1);
+    assert_eq!(count_of(|report| report.related(&Secret::default())), 1);
+    assert_eq!(count_of(|report| report.related(&Secret::default()).annotation("k", "v")), 2);
+    assert_eq!(count_of(|report| report.annotation("k", "v")), 2);
+}
+
+#[test]
+fn a_series_ends_after_six_quiet_minutes() {
+    let (mut series, now) = (Series::default(), Instant::now());
+    series.observe(&record("a", "R"), now, 1);
+    assert_eq!(count(&series.observe(&record("a", "R"), now + Duration::from_secs(359), 2)), 2);
+    assert_eq!(count(&series.observe(&record("a", "R"), now + Duration::from_secs(719), 3)), 1);
+    assert_eq!(series.due(), None, "each of its counts was told");
+}
+
+#[test]
+fn memory_is_bounded_by_forgetting_what_was_seen_longest_ago() {
+    let (mut series, now) = (Series::default(), Instant::now());
+    for i in 0..=CAPACITY {
+        let at = now + Duration::from_micros(i as u64);
+        series.observe(&record(&format!("o{i}"), "R"), at, 0);
+    }
+    assert_eq!(series.known.len(), CAPACITY);
+    let at = now + Duration::from_secs(1);
+    assert_eq!(count(&series.observe(&record("o0", "R"), at, 0)), 1, "o0 was forgotten");
+    assert_eq!(count(&series.observe(&record("o2", "R"), at, 0)), 2, "o2 was not");
+}
+
+#[test]
+fn a_storm_is_told_ten_times_and_then_at_every_doubling() {
+    let (mut series, now) = (Series::default(), Instant::now());
+    let told: Vec<u32> = (0..1000)
+        .map(|_| count(&series.observe(&record("a", "R"), now, 1)))
+        .filter(|count| *count > 0)
+        .collect();
+    assert_eq!(told, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 16, 32, 64, 128, 256, 512]);
+}
+
+/// A series of so many events, each a second after the one before.
+fn repeated(times: u32, began: Instant) -> Series {
+    let mut series = Series::default();
+    for second in 0..times {
+        series.observe(&record("a", "R"), began + Duration::from_secs(second.into()), 1);
+    }
+    series
+}
+
+/// What is told from now on if nothing happens: counts, after how many seconds, and how long ago the last one was seen then.
+fn told(series: &mut Series, began: Instant) -> Vec<(u32, u64, u64)> {
+    let mut told = Vec::new();
+    while let Some(due) = series.due() {
+        let Untold { name, seen, .. } = series.untold(due).expect("it is due");
+        assert_eq!(name, "a.0000000000000001");
+        told.push((seen.count, (due - began).as_secs(), (due - seen.last).as_secs()));
+    }
+    told
+}
+
+#[test]
+fn the_last_count_of_a_series_is_told_when_it_is_over() {
+    let now = Instant::now();
+    assert_eq!(told(&mut repeated(1000, now), now), [(1000, 999 + 360, 360)]);
+    assert_eq!(told(&mut repeated(11, now), now), [(11, 10 + 360, 360)]);
+    assert_eq!(told(&mut repeated(10, now), now), [], "it is known");
+    assert_eq!(told(&mut repeated(512, now), now), [], "it is known");
+
+    let mut series = repeated(20, now);
+    assert_eq!(series.untold(now + Duration::from_secs(378)), None, "it may go on");
+    let later = now + Duration::from_secs(1000);
+    let next = series.observe(&record("a", "R"), later, 2);
+    assert_eq!(next, Publish::Create { name: "a.0000000000000002".to_owned() }, "another series");
+    assert!(series.due().is_some_and(|due| due <= later));
+    let Some(Untold { name, seen, .. }) = series.untold(later) else { panic!("{series:?}") };
+    assert_eq!((&*name, seen.count), ("a.0000000000000001", 20), "and the end of the first");
+    assert_eq!(series.due(), None);
+}
+
+#[test]
+fn the_count_of_a_series_that_goes_on_is_told_every_half_hour() {
+    let (mut series, now) = (Series::default(), Instant::now());
+    let mut refreshed = Vec::new();
+    for minute in 0..200 {
+        let at = now + Duration::from_secs(60 * minute);
+        if series.due().is_some_and(|due| due <= at) {
+            let Untold { seen, .. } = series.untold(at).expect("it is due");
+            refreshed.push((seen.count, minute));
+        }
+        series.observe(&record("a", "R"), at, 1);
+    }
+    // Told by doubling at minutes 15, 31, 63 and 127.
+    assert_eq!(refreshed, [(61, 61), (93, 93), (123, 123), (157, 157), (187, 187)]);
+}
+
+#[test]
+fn what_is_forgotten_for_others_is_told_first() {
+    let now = Instant::now();
+    let mut series = repeated(20, now);
+    let later = now + Duration::from_secs(20);
+    for i in 0..CAPACITY {
+        series.observe(&record(&format!("o{i}"), "R"), later, 0);
+    }
+    let told = series.untold(later).map(|untold| untold.seen.count);
+    assert_eq!((told, series.due()), (Some(20), None));
+}
+
+#[test]
+fn an_event_that_could_not_be_written_is_new_again() {
+    let (mut series, now) = (Series::default(), Instant::now());
+    series.observe(&record("a", "R"), now, 1);
+    series.forget(&record("a", "R"), "a.0000000000000007");
+    assert_eq!(count(&series.observe(&record("a", "R"), now, 2)), 2, "that was another one");
+    series.forget(&record("a", "R"), "a.0000000000000001");
+    assert_eq!(count(&series.observe(&record("a", "R"), now, 3)), 1);
+}
