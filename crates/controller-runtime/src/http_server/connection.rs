@@ -5,7 +5,7 @@ mod http2;
 
 use std::{
     convert::Infallible,
-    future::Future,
+    future::{Future, pending},
     pin::{Pin, pin},
     sync::Arc,
     time::Duration,
@@ -18,7 +18,7 @@ use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
-    time::timeout,
+    time::{sleep, timeout},
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +30,8 @@ use super::{
 
 /// How long a TLS handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client that has begun to ask may go on with it when we close, as with Go's `Server.Shutdown`.
+const ASKING: Duration = Duration::from_secs(5);
 /// How long the head of a request may be. As controller-runtime.
 const MAX_HEADER_BYTES: u32 = 1 << 20;
 /// In a handshake of TLS, the name of HTTP/2.
@@ -78,8 +80,8 @@ async fn answer(
     Ok(answer.map(Full::new))
 }
 
-/// Drives a connection to its end. When we close, the requests in work are answered; a client with which we have lost
-/// patience has as long as `farewell` for what is on its way.
+/// Drives a connection to its end. When we close, the requests in work are answered, and who is about to ask has to be quick;
+/// a client with which we have lost patience has as long as `farewell` for what is on its way.
 async fn finish<C: Future<Output = hyper::Result<()>>>(
     connection: C,
     shut_down: impl FnOnce(Pin<&mut C>),
@@ -92,7 +94,19 @@ async fn finish<C: Future<Output = hyper::Result<()>>>(
         ended = &mut connection => ended,
         () = closing.cancelled() => {
             shut_down(connection.as_mut());
-            connection.await
+            let asks_on = async {
+                sleep(ASKING).await;
+                if !patience.is_for_the_rest() {
+                    pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                ended = connection => ended,
+                () = asks_on => {
+                    tracing::debug!("a client was still asking when the server stopped");
+                    Ok(())
+                }
+            }
         }
         () = patience.lost() => {
             tracing::debug!("a client took too long to ask");

@@ -32,8 +32,9 @@ use crate::{
 
 /// How many connections are served at the same time; more wait until one is closed.
 const MAX_CONNECTIONS: usize = 256;
-/// How long requests in work may take when the server stops.
-const CLOSING: Duration = Duration::from_secs(5);
+/// How long requests in work may take when the server stops, as with controller-runtime. A manager that gives its shutdown less
+/// ([`graceful_shutdown_timeout`](crate::manager::Options::graceful_shutdown_timeout)) drops them with the server.
+const CLOSING: Duration = Duration::from_secs(60);
 /// How long to wait after the system refused to accept a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -140,8 +141,11 @@ impl HttpServer {
             }
         }
         closing.cancel();
-        // Whoever sends a request slowly must not hold up the stop.
-        let _late = timeout(CLOSING, async { while connections.join_next().await.is_some() {} }).await;
+        let closed = timeout(CLOSING, async { while connections.join_next().await.is_some() {} }).await;
+        if closed.is_err() {
+            let (server, cut) = (self.name, connections.len());
+            tracing::warn!(server, cut, "requests were cut that took longer than a minute after the stop");
+        }
     }
 }
 

@@ -86,6 +86,11 @@ impl Patience {
         Asked(self.clone())
     }
 
+    /// Whether it is for the rest of a request, or for the first one.
+    pub(super) fn is_for_the_rest(&self) -> bool {
+        matches!(*self.0.borrow(), Waiting::First(_) | Waiting::Rest(_))
+    }
+
     /// Waits until there is none left.
     pub(super) async fn lost(&self) {
         let mut waiting = self.0.subscribe();

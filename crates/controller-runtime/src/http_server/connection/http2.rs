@@ -1,6 +1,9 @@
 //! Connections of HTTP/2, which are few and of those who scrape.
 
-use std::sync::{Arc, Weak};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use hyper::{rt::Executor, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -13,13 +16,15 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::{MAX_HEADER_BYTES, answer, finish};
-use crate::http_server::{BoxHandler, CLOSING, patience::Patience};
+use crate::http_server::{BoxHandler, patience::Patience};
 
 /// How many requests a client may have in work on a connection of HTTP/2: who scrapes asks for one thing at a time.
 const STREAMS: u32 = 16;
 /// How many requests a client may take back before we have seen them (CVE-2023-44487), and in how many it may break the
 /// protocol (RUSTSEC-2024-0003), until its connection of HTTP/2 ends. Those in good order do neither.
 const RESETS: usize = 20;
+/// How long a client that took too long to ask may take to hear of it.
+const FAREWELL: Duration = Duration::from_secs(5);
 /// How much of bodies, which are not read, a client may send ahead over HTTP/2: the least that there is.
 const WINDOW: u32 = (1 << 16) - 1;
 
@@ -42,7 +47,7 @@ pub(super) async fn serve(
     let asked = patience.clone();
     let service = service_fn(move |request| answer(request, Arc::clone(&handler), asked.clone()));
     let connection = builder.serve_connection(TokioIo::new(stream), service);
-    finish(connection, http2::Connection::graceful_shutdown, &closing, &patience, CLOSING).await;
+    finish(connection, http2::Connection::graceful_shutdown, &closing, &patience, FAREWELL).await;
 }
 
 /// The requests of a connection of HTTP/2, each a task. Dropping this aborts them.

@@ -75,6 +75,50 @@ async fn a_request_may_take_its_time_and_ends_with_the_stop() {
     assert_eq!(ended, (1000, true));
 }
 
+#[tokio::test(start_paused = true)]
+async fn at_a_stop_who_has_not_asked_to_the_end_has_five_seconds_and_who_waits_has_no_such_limit() {
+    for (said, later, expected) in [
+        ("", "", (0, false)),
+        (HALF, "", (5, false)),
+        (HALF, &WHOLE[HALF.len()..], (3, true)),
+        (&*WHOLE.replace("/0", "/40"), "", (39, true)),
+    ] {
+        let closing = CancellationToken::new();
+        let mut client = over_http1(&closing);
+        client.say(said).await;
+        sleep(Duration::from_secs(1)).await;
+        closing.cancel();
+        let (began, mut answer) = (Instant::now(), String::new());
+        if !later.is_empty() {
+            sleep(Duration::from_secs(3)).await;
+            client.say(later).await;
+        }
+        client.client.read_to_string(&mut answer).await.expect("the server closes");
+        let ended = (began.elapsed().as_secs(), answer.contains("200 OK"));
+        assert_eq!(ended, expected, "{said:?}, {later:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_head_of_a_request_may_be_a_mebibyte_long() {
+    let closing = CancellationToken::new();
+    let with_head_of = |bytes: usize| {
+        let (before, after) = ("GET /0 HTTP/1.1\r\nConnection: close\r\nPadding: ", "\r\n\r\n");
+        format!("{before}{}{after}", "x".repeat(bytes - before.len() - after.len()))
+    };
+    for (bytes, expected) in [(MAX_HEADER_BYTES as usize - 1, "200"), (MAX_HEADER_BYTES as usize + 1, "431")]
+    {
+        let Http1 { client, _server } = over_http1(&closing);
+        let (mut reader, mut writer) = tokio::io::split(client);
+        let (head, mut answer) = (with_head_of(bytes), String::new());
+        // It is cut off before it has said everything.
+        let said = async { drop(writer.write_all(head.as_bytes()).await) };
+        let (_, read) = tokio::join!(said, reader.read_to_string(&mut answer));
+        read.expect("the server closes");
+        assert_eq!(answer.split(' ').nth(1), Some(expected), "{bytes} bytes: {answer}");
+    }
+}
+
 /// For how many seconds a server serves a client that sends `request` and reads nothing of a long answer.
 pub(super) async fn served_unread<S: Future<Output = ()>>(
     serve: impl FnOnce(DuplexStream, BoxHandler, CancellationToken) -> S,

@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Empty};
@@ -65,7 +63,7 @@ async fn a_client_that_asks_nothing_over_http2_is_told_to_go() {
     let (_near, far) = duplex(1 << 16);
     let began = Instant::now();
     serve(far, slow(), closing).await;
-    assert_eq!(began.elapsed(), Duration::from_secs(32) + CLOSING);
+    assert_eq!(began.elapsed(), Duration::from_secs(32) + FAREWELL);
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,5 +122,5 @@ async fn a_client_that_does_not_take_its_answer_is_cut_off() {
         &[0, 0, 0, 4, 0, 0, 0, 0, 0],
         &[0, 0, 3, 1, 5, 0, 0, 0, 1, 0x82, 0x84, 0x87],
     ];
-    assert_eq!(served_unread(serve, &request.concat()).await, 90 + CLOSING.as_secs());
+    assert_eq!(served_unread(serve, &request.concat()).await, 90 + FAREWELL.as_secs());
 }
