@@ -10,7 +10,8 @@ use crate::{
 /// [`ControllerBuilder::complete_unmanaged`](crate::ControllerBuilder::complete_unmanaged).
 ///
 /// The manager has to run, or its caches tell nothing. No leadership is waited for; but where the manager takes part in an
-/// election, [`Manager::client`] writes only while it leads.
+/// election, [`Manager::client`] writes only while it leads. It [explains](Manager::explain) the requests of this controller
+/// as well.
 #[doc(alias = "NewUnmanaged")]
 #[doc(alias = "NewTypedUnmanaged")]
 pub struct Unmanaged<R: Request> {

@@ -59,6 +59,8 @@ impl Manager {
     ///
     /// Who may ask is the holder of a token with the verb `get` of the `nonResourceURLs` `/explain`.
     ///
+    /// An [unmanaged](crate::controller::Unmanaged) controller is known here too, from when it is made until it is dropped.
+    ///
     /// # Errors
     ///
     /// There is no such controller, or it knows of no such request.
@@ -66,7 +68,7 @@ impl Manager {
         explain(&self.shared.registry, controller, request)
     }
 
-    /// How it stands with the requests of each controller, in the order of their names.
+    /// How it stands with the requests of each controller, unmanaged ones included, in the order of their names.
     #[must_use]
     pub fn overview(&self) -> Vec<Overview> {
         overview(&self.shared.registry)

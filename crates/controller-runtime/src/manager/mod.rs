@@ -51,7 +51,7 @@ pub use self::{
 use crate::{
     cache::{self, Cache, Cached},
     client::Client,
-    controller::{self, Controller, GroupKind, Settings, WarmUp},
+    controller::{self, Controller, Explain, GroupKind, Settings, WarmUp},
     leader_election::{self, Issuer},
     metrics::{ElectionMetrics, Metrics},
     object::StaticObject,
@@ -353,8 +353,15 @@ impl Manager {
         settings: &Settings,
         make: impl FnOnce(&Cache, &Metrics) -> Controller<R>,
     ) -> Result<controller::Unmanaged<R>, AddError> {
-        let name = self.shared.registry.reserve(name, !settings.skip_name_validation)?;
-        let controller = Arc::new(make(&self.shared.cache, &self.shared.metrics));
+        let mut made = None;
+        let make = || -> Arc<dyn Explain> {
+            let controller = Arc::new(make(&self.shared.cache, &self.shared.metrics));
+            let explains = Arc::new(controller.inbox().clone());
+            made = Some(controller);
+            explains
+        };
+        let name = self.shared.registry.reserve(name, !settings.skip_name_validation, make)?;
+        let controller = made.expect("what was taken note of was made");
         Ok(controller::Unmanaged::new(controller, self.clone(), name))
     }
 

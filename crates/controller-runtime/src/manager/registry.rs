@@ -47,13 +47,16 @@ struct Inner {
     /// Whether a run is there, which may have an end to come when the lifecycle has stopped.
     runs: bool,
     entries: BTreeMap<Id, Entry>,
-    /// The names of controllers that somebody else runs.
-    reserved: Vec<Arc<str>>,
+    /// Controllers that somebody else runs.
+    unmanaged: Vec<Named>,
     /// What the run has still to do.
     effects: Vec<Effect>,
 }
 
-/// The name of a controller that the manager does not run, until dropped.
+/// A controller by its name, and what tells of its requests.
+type Named = (Arc<str>, Arc<dyn Explain>);
+
+/// A controller that the manager does not run is known to it by its name, until this is dropped.
 pub(crate) struct ReservedName {
     name: Arc<str>,
     registry: Arc<Registry>,
@@ -61,10 +64,13 @@ pub(crate) struct ReservedName {
 
 impl Drop for ReservedName {
     fn drop(&mut self) {
-        let reserved = &mut self.registry.inner.lock().reserved;
-        if let Some(place) = reserved.iter().position(|name| *name == self.name) {
-            reserved.remove(place);
-        }
+        let mut inner = self.registry.inner.lock();
+        // Two of one name are two.
+        let place = inner.unmanaged.iter().position(|(name, _)| Arc::ptr_eq(name, &self.name));
+        let gone = place.map(|place| inner.unmanaged.remove(place));
+        drop(inner);
+        // Unlocked: what users gave the controller goes with it, and may lock.
+        drop(gone);
     }
 }
 
@@ -75,7 +81,7 @@ impl Registry {
             lifecycle,
             runs: false,
             entries: BTreeMap::new(),
-            reserved: Vec::new(),
+            unmanaged: Vec::new(),
             effects: Vec::new(),
         };
         Self { inner: Mutex::new(inner), changed: Notify::new(), entries: watch::Sender::new(0) }
@@ -104,14 +110,20 @@ impl Registry {
         Ok(id)
     }
 
-    /// Takes the name of a controller that somebody else runs. To be its `own`, no other controller may have it.
-    pub(super) fn reserve(self: &Arc<Self>, name: &str, own: bool) -> Result<ReservedName, AddError> {
+    /// Takes note of a controller that somebody else runs, and that `make` makes unless it is refused. With a name of its `own`
+    /// it is refused if a controller has that.
+    pub(super) fn reserve(
+        self: &Arc<Self>,
+        name: &str,
+        own: bool,
+        make: impl FnOnce() -> Arc<dyn Explain>,
+    ) -> Result<ReservedName, AddError> {
         let mut inner = self.inner.lock();
         if own {
             inner.check_name(name)?;
         }
         let name: Arc<str> = Arc::from(name);
-        inner.reserved.push(Arc::clone(&name));
+        inner.unmanaged.push((Arc::clone(&name), make()));
         Ok(ReservedName { name, registry: Arc::clone(self) })
     }
 
@@ -166,11 +178,11 @@ impl Registry {
         self.inner.lock().entries.get(&id).cloned()
     }
 
-    /// The controllers by name, in the order in which they came.
-    pub(super) fn controllers(&self) -> Vec<(Arc<str>, Arc<dyn Explain>)> {
+    /// The controllers by name, in the order in which they came, and then those that somebody else runs.
+    pub(super) fn controllers(&self) -> Vec<Named> {
         let inner = self.inner.lock();
         let named = |entry: &Entry| Some((Arc::clone(&entry.name), Arc::clone(entry.controller.as_ref()?)));
-        inner.entries.values().filter_map(named).collect()
+        inner.entries.values().filter_map(named).chain(inner.unmanaged.iter().cloned()).collect()
     }
 
     pub(super) fn group(&self, id: Id) -> Option<Group> {
@@ -200,9 +212,9 @@ impl Registry {
 impl Inner {
     /// Refuses a name that a controller has.
     fn check_name(&self, name: &str) -> Result<(), AddError> {
-        let mut controllers = self.entries.values().filter(|entry| entry.controller.is_some());
-        if controllers.any(|known| &*known.name == name) || self.reserved.iter().any(|known| &**known == name)
-        {
+        let managed =
+            self.entries.values().filter(|entry| entry.controller.is_some()).map(|entry| &entry.name);
+        if managed.chain(self.unmanaged.iter().map(|(name, _)| name)).any(|known| **known == *name) {
             return Err(AddError::DuplicateName { name: name.to_owned() });
         }
         Ok(())

@@ -146,3 +146,26 @@ async fn a_panic_that_is_not_to_be_recovered_ends_the_manager_with_the_name_of_t
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert!(cause.contains("a bug"), "{cause}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_somebody_else_runs_is_explained_until_it_is_dropped() {
+    let env = environment().await;
+    let manager = manager(&env);
+    let fails = Notes::new(|_, _| Err("no luck".into_error()));
+    let builder = |name| Builder::managed_by(&manager).for_kind::<Widget>().named(name);
+    builder("managed").complete(Notes::done()).unwrap();
+    let mut alone = builder("alone").complete_unmanaged(fails).unwrap();
+    let _running = Running::start(manager.clone()).await;
+    client(&env).create(&widget("a", 1)).await.unwrap();
+    alone.run(settle()).await.unwrap();
+
+    let names = || manager.overview().into_iter().map(|known| known.controller).collect::<Vec<_>>();
+    assert_eq!(names(), ["alone", "managed"]);
+    let why = manager.explain("alone", "default/a").unwrap();
+    assert_eq!(why.runs[0].result, controller::RunResult::Failed("no luck".to_owned()));
+    assert_eq!(manager.overview()[0].failing[0].error, "no luck");
+    drop(alone);
+    assert_eq!(names(), ["managed"]);
+    let gone = manager.explain("alone", "default/a").unwrap_err().to_string();
+    assert_eq!(gone, "there is no controller alone: the manager has managed");
+}
