@@ -72,8 +72,8 @@ pub enum Standing {
 #[non_exhaustive]
 #[serde(rename_all = "camelCase")]
 pub enum Rule {
-    /// A reconcile asked to run again after a time ([`Action::requeue_after`](crate::Action::requeue_after)), or a handler
-    /// asked for a delay.
+    /// A reconcile asked to run again after a time ([`Action::requeue_after`](crate::Action::requeue_after),
+    /// [`Error::retry_after`](crate::reconcile::Error::retry_after)), or a handler asked for a delay.
     Delay,
     /// The rate limiter set the delay, after failures or [`Action::requeue`](crate::Action::requeue).
     RateLimiter,

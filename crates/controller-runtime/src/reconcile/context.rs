@@ -27,7 +27,7 @@ pub(crate) struct Surroundings {
 
 impl Context {
     /// How many runs of this request since its last success have failed or asked for [`Action::requeue`](super::Action::requeue): 0 in the
-    /// first.
+    /// first. Those that said themselves when to try again ([`Error::retry_after`](super::Error::retry_after)) do not count.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.attempt

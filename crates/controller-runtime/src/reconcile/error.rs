@@ -1,8 +1,8 @@
-use std::{error::Error as StdError, fmt};
+use std::{error::Error as StdError, fmt, time::Duration};
 
 /// Why a reconcile failed.
 ///
-/// Made from any error by `?`. Retried with back-off, unless it was made by [`Error::terminal`].
+/// Made from any error by `?`. Retried with back-off, unless it was made by [`Error::terminal`] or [`Error::retry_after`].
 ///
 /// It does not implement [`std::error::Error`] itself, so that `?` can convert every type that does.
 ///
@@ -25,9 +25,11 @@ pub struct Error {
     retry: Retry,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Retry {
+/// What becomes of a request whose reconcile failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Retry {
     WithBackOff,
+    After(Duration),
     Never,
 }
 
@@ -41,6 +43,33 @@ impl Error {
     #[doc(alias = "TerminalError")]
     pub fn terminal(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self { source: error.into(), retry: Retry::Never }
+    }
+
+    /// An error after which to try again in `delay`, or earlier if an event asks for it: when whoever refused has said when to
+    /// come back, say.
+    ///
+    /// It is a failure like others for the log, the metrics and [`Context::last_error`](super::Context::last_error). But the
+    /// rate limiter is not asked, so it is no [attempt](super::Context::attempt): failures before it still count, and a back-off
+    /// goes on where it was when the next error says nothing of this kind.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use controller_runtime::{Action, reconcile::Error};
+    ///
+    /// fn answered(code: u16, retry_after: u64) -> Result<Action, Error> {
+    ///     match code {
+    ///         429 => Err(Error::retry_after("the registry is busy", Duration::from_secs(retry_after))),
+    ///         _ => Ok(Action::done()),
+    ///     }
+    /// }
+    /// # assert!(!answered(429, 1).unwrap_err().is_terminal());
+    /// ```
+    pub fn retry_after(error: impl Into<Box<dyn StdError + Send + Sync>>, delay: Duration) -> Self {
+        Self { source: error.into(), retry: Retry::After(delay) }
+    }
+
+    pub(crate) fn retry(&self) -> Retry {
+        self.retry
     }
 
     /// Whether retrying is pointless.

@@ -11,6 +11,7 @@ mod panics;
 
 use std::{fmt, future::Future, hash::Hash};
 
+use self::error::Retry;
 pub use self::{
     action::Action,
     cause::{Cause, Causes, Change},
@@ -76,7 +77,7 @@ pub trait Reconciler: Send + Sync + 'static {
     /// # Errors
     ///
     /// Any error is retried with back-off ([`Options::rate_limiter`](crate::controller::Options::rate_limiter)),
-    /// except one made by [`Error::terminal`], which waits for the next event.
+    /// except one made by [`Error::terminal`], which waits for the next event, or by [`Error::retry_after`], which says when.
     fn reconcile(
         &self,
         request: &Self::Request,

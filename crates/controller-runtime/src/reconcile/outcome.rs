@@ -2,7 +2,7 @@
 
 use kube_workqueue::{AddOptions, Priority};
 
-use super::{Action, Error, Next, Request};
+use super::{Action, Error, Next, Request, Retry};
 use crate::controller::Inbox;
 
 /// How a reconcile ended.
@@ -44,10 +44,12 @@ pub(crate) fn settle<R: Request>(inbox: &Inbox<R>, request: &R, ran_as: Priority
         Outcome::Returned(Ok(Action { next: Next::Requeue, priority })) => {
             add(*priority, AddOptions::default().rate_limited());
         }
-        Outcome::Returned(Err(error)) if error.is_terminal() => queue.forget(request),
-        Outcome::Returned(Err(_)) | Outcome::Panicked(_) | Outcome::TimedOut => {
-            add(None, AddOptions::default().rate_limited());
-        }
+        Outcome::Returned(Err(error)) => match error.retry() {
+            Retry::WithBackOff => add(None, AddOptions::default().rate_limited()),
+            Retry::After(delay) => add(None, AddOptions::default().after(delay)),
+            Retry::Never => queue.forget(request),
+        },
+        Outcome::Panicked(_) | Outcome::TimedOut => add(None, AddOptions::default().rate_limited()),
     }
 }
 
@@ -98,6 +100,12 @@ mod tests {
         assert_eq!(settled(failed(Error::new("no luck"))).await, fourth);
         assert_eq!(settled(Outcome::Panicked("no luck".to_owned())).await, fourth);
         assert_eq!(settled(Outcome::TimedOut).await, fourth);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_that_says_when_waits_exactly_and_is_neither_counted_nor_forgets() {
+        let minute = Duration::from_secs(60);
+        assert_eq!(settled(failed(Error::retry_after("busy", minute))).await, (Some(minute), 3));
     }
 
     #[tokio::test(start_paused = true)]
