@@ -2,7 +2,15 @@
 //! anything is logged.
 #![expect(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
-use std::{cell::RefCell, io, sync::Once, time::Duration};
+use std::{
+    cell::RefCell,
+    io,
+    sync::{
+        Once,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use controller_runtime::{
     Action, Builder, Client, Context, Manager, ObjectKey,
@@ -141,6 +149,42 @@ async fn whatever_went_wrong_is_a_reconciler_error_that_says_what() {
         "{timed_out}"
     );
     assert!(terminal.ends_with("Reconciler error error=terminal error: hopeless"), "{terminal}");
+}
+
+/// Rows 5, 6 and 7 of the table of outcomes, and a failure that says when.
+#[tokio::test(start_paused = true)]
+async fn what_is_to_run_again_is_told_with_its_delay_where_much_is_logged() {
+    let (env, manager) = start().await;
+    let runs = AtomicUsize::new(0);
+    let goes_on = move |_: ObjectKey<Lease>, _| {
+        let run = runs.fetch_add(1, Ordering::SeqCst);
+        async move {
+            match run {
+                0 | 1 => Ok(Action::requeue()),
+                2 => Ok(Action::requeue_after(Duration::from_millis(300))),
+                3 => Err(reconcile::Error::retry_after("busy", Duration::from_millis(200))),
+                _ => Ok(Action::done()),
+            }
+        }
+    };
+    Builder::managed_by(&manager).for_kind::<Lease>().complete(reconcile::from_fn(goes_on)).unwrap();
+    run(manager, create_lease(&env)).await;
+    let of_run = |attempt: u32| {
+        format!(
+            "reconcile{{controller=\"lease\" controllerGroup=\"coordination.k8s.io\" controllerKind=\"Lease\" \
+             namespace=\"default\" name=\"a\" attempt={attempt}}}: "
+        )
+    };
+    let told = |part: &str| lines(part).iter().map(|line| without_id(line)).collect::<Vec<_>>();
+    let requeued = [
+        format!("DEBUG {}Reconcile done, requeueing retryAfter=5ms", of_run(0)),
+        format!("DEBUG {}Reconcile done, requeueing retryAfter=10ms", of_run(1)),
+        format!("DEBUG {}Reconcile done, requeueing after 300ms", of_run(2)),
+    ];
+    assert_eq!(told("Reconcile done"), requeued);
+    let failed = format!("ERROR {}Reconciler error error=busy retryAfter=200ms", of_run(0));
+    assert_eq!(told("Reconciler error"), [failed]);
+    assert_eq!(told("Reconcile successful"), [format!("DEBUG {}Reconcile successful", of_run(0))]);
 }
 
 /// Row 4 of the table of outcomes.

@@ -189,6 +189,52 @@ mod tests {
         assert_eq!(settled(&minute, &zero), Some(MINUTE));
     }
 
+    /// Each choice by itself, so that none is taken for another.
+    #[test]
+    fn what_the_manager_says_holds_for_all_and_a_controllers_own_word_goes_before_it() {
+        let none = Config::default();
+        let second = Duration::from_secs(1);
+        let default = || none.settle(&none, MINUTE, None);
+        let cases = [
+            (
+                none.clone().cache_sync_timeout(second),
+                Settings { cache_sync_timeout: second, ..default() },
+                none.clone().cache_sync_timeout(MINUTE),
+            ),
+            (
+                none.clone().recover_panic(false),
+                Settings { recover_panic: false, ..default() },
+                none.clone().recover_panic(true),
+            ),
+            (
+                none.clone().needs_leader_election(false),
+                Settings { needs_leader_election: false, ..default() },
+                none.clone().needs_leader_election(true),
+            ),
+            (
+                none.clone().use_priority_queue(false),
+                Settings { use_priority_queue: false, ..default() },
+                none.clone().use_priority_queue(true),
+            ),
+            (
+                none.clone().enable_warmup(true),
+                Settings { warms_up: true, ..default() },
+                none.clone().enable_warmup(false),
+            ),
+            (
+                none.clone().skip_name_validation(true),
+                Settings { skip_name_validation: true, ..default() },
+                none.clone().skip_name_validation(false),
+            ),
+        ];
+        for (manager, settled, own) in cases {
+            assert_ne!(settled, default());
+            assert_eq!(none.settle(&manager, MINUTE, None), settled);
+            assert_eq!(manager.settle(&none, MINUTE, None), settled, "said by the controller alone");
+            assert_eq!(own.settle(&manager, MINUTE, None), default(), "the controller knows better");
+        }
+    }
+
     #[test]
     fn the_defaults_are_those_of_the_documents() {
         assert_eq!(

@@ -7,14 +7,17 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Client, Enqueue, Event, EventHandler, Kind, Manager, ObjectKey, controller::Options,
-    manager, reconcile, workqueue::Bucket,
+    Action, Builder, Client, Enqueue, Event, EventHandler, Kind, Manager, MapMeta, ObjectKey, cache::Meta,
+    controller::Options, manager, reconcile, workqueue::Bucket,
 };
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube_envtest::Environment;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Notes, Running, Widget, config_map, environment, key, manager, run, settle, widget};
+use crate::{
+    faults::{Fault, faulty},
+    support::{Notes, Running, Widget, config_map, environment, key, manager, run, settle, widget},
+};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -62,6 +65,46 @@ async fn caches_may_take_two_minutes_unless_told_otherwise() {
     let began = Instant::now();
     manager.run(std::future::pending()).await.unwrap_err();
     assert_eq!(began.elapsed().as_secs(), 120);
+}
+
+/// The Widget of the name of what is in its namespace.
+fn same_name(meta: &Meta) -> Option<ObjectKey<Widget>> {
+    (meta.namespace() == Some("default")).then(|| key(meta.name()))
+}
+
+/// A20: nothing of it is asked of the API server before the start, and afterwards it is like the others.
+#[tokio::test(start_paused = true)]
+async fn a_watch_added_before_the_start_is_kept_until_then_and_one_added_later_starts_at_once() {
+    let env = environment().await;
+    let asked = Arc::<Mutex<Vec<String>>>::default();
+    let noted = Arc::clone(&asked);
+    let connection = faulty(env.client(), move |seen| {
+        let resource =
+            ["widgets", "configmaps", "secrets"].into_iter().find(|resource| seen.is_about(resource));
+        noted.lock().unwrap().extend(resource.map(str::to_owned));
+        Fault::Pass
+    });
+    let (manager, notes) = (Manager::new(connection, manager::Options::new("test").seed(1)), Notes::done());
+    let controller = Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
+    let by_map = controller.watch(Kind::<ConfigMap, _>::new(MapMeta(same_name)));
+    client(&env).create(&config_map("of-a-map")).await.unwrap();
+    settle().await;
+    assert_eq!((asked.lock().unwrap().len(), notes.names().len()), (0, 0), "it waits for the start");
+
+    let _running = Running::start(manager).await;
+    by_map.synced().await.unwrap();
+    settle().await;
+    assert_eq!(notes.names(), ["of-a-map"]);
+    assert!(!asked.lock().unwrap().iter().any(|resource| resource == "secrets"));
+
+    let mut secret = Secret::default();
+    secret.metadata.namespace = Some("default".to_owned());
+    secret.metadata.name = Some("of-a-secret".to_owned());
+    client(&env).create(&secret).await.unwrap();
+    let by_secret = controller.watch(Kind::<Secret, _>::new(MapMeta(same_name)));
+    by_secret.synced().await.unwrap();
+    settle().await;
+    assert_eq!(notes.names(), ["of-a-map", "of-a-secret"]);
 }
 
 /// A21: every station writes down who passes.

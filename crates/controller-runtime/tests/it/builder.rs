@@ -14,7 +14,7 @@ use controller_runtime::{
     Action, Builder, Client, Context, Manager, ObjectKey, ObjectReconciler, Reconciler,
     controller::{Config, Options},
     manager, reconcile,
-    source::{Requests, from_fn},
+    source::{Requests, Sink, Source, from_fn},
     workqueue::{Priority, Queue},
 };
 use kube_envtest::Environment;
@@ -128,6 +128,53 @@ async fn what_the_manager_says_of_all_controllers_holds_unless_one_says_otherwis
         let line =
             format!("controller_runtime_max_concurrent_reconciles{{controller=\"{name}\"}} {workers}\n");
         assert!(text.contains(&line), "{line}{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_manager_says_of_all_controllers_is_what_they_do() {
+    let env = environment().await;
+    client(&env).create(&widget("a", 1)).await.unwrap();
+    let manager =
+        |config| Manager::new(env.client(), manager::Options::new("test").seed(1).controller(config));
+
+    let fragile = manager(Config::default().recover_panic(false));
+    Builder::managed_by(&fragile).for_kind::<Widget>().complete(Notes::new(|_, _| panic!("a bug"))).unwrap();
+    let error = fragile.run(pending()).await.unwrap_err();
+    assert_eq!(error.to_string(), "widget failed");
+
+    let hasty = manager(Config::default().cache_sync_timeout(Duration::from_secs(7)));
+    let builder = Builder::managed_by(&hasty).for_kind::<Widget>().watches_raw_source(Unsynced);
+    builder.complete(Notes::done()).unwrap();
+    let began = Instant::now();
+    let error = hasty.run(pending()).await.unwrap_err();
+    assert!(matches!(error, manager::Error::SourceSync { .. }), "{error}");
+    assert_eq!(began.elapsed(), Duration::from_secs(7));
+
+    let careless = manager(Config::default().skip_name_validation(true));
+    for _ in 0..2 {
+        Builder::managed_by(&careless).for_kind::<Widget>().complete(Notes::done()).unwrap();
+    }
+
+    let in_order = manager(Config::default().use_priority_queue(false));
+    Builder::managed_by(&in_order).for_kind::<Widget>().complete(Notes::done()).unwrap();
+    assert_eq!(in_order.metrics().encode().matches("workqueue_depth{name=\"widget\"").count(), 1);
+}
+
+/// A source that never says what there is.
+struct Unsynced;
+
+impl Source<ObjectKey<Widget>> for Unsynced {
+    fn name(&self) -> String {
+        "unsynced".to_owned()
+    }
+
+    fn signals_synced(&self) -> bool {
+        true
+    }
+
+    async fn run(&self, _: Sink<ObjectKey<Widget>>) -> Result<(), manager::BoxError> {
+        pending().await
     }
 }
 

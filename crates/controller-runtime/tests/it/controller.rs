@@ -1,13 +1,24 @@
-use std::{num::NonZeroUsize, time::Duration};
+use std::{
+    num::NonZeroUsize,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
 use controller_runtime::{
-    Action, Builder, Client, Context, Kind, MapFn, ObjectKey, Reconciler, controller::Options,
-    is_controlled_by, predicate::GenerationChanged, reconcile, set_controller_reference,
+    Action, Builder, Client, Context, Kind, MapFn, ObjectKey, Reconciler,
+    controller::{Options, Rule, Standing},
+    is_controlled_by,
+    predicate::GenerationChanged,
+    reconcile, set_controller_reference,
+    source::{Sink, from_fn},
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_envtest::eventually;
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 use crate::support::{Notes, Running, Widget, config_map, environment, key, manager, run, settle, widget};
 
@@ -268,6 +279,111 @@ async fn a_reconcile_beyond_its_timeout_is_dropped_and_retried() {
     let _running = Running::start(manager).await;
     tokio::time::sleep(Duration::from_millis(2500)).await;
     assert_eq!(notes.gaps(), [1005, 1010].map(Duration::from_millis));
+}
+
+/// A15: not a failure, but with its delays.
+#[tokio::test(start_paused = true)]
+async fn a_requeue_backs_off_like_a_failure_and_is_none() {
+    let env = environment().await;
+    let manager = manager(&env);
+    let notes = Notes::new(|_, attempt| Ok(if attempt < 4 { Action::requeue() } else { Action::done() }));
+    let controller = Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
+    let _running = Running::start(manager.clone()).await;
+    client(&env).create(&widget("a", 1)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(notes.gaps(), [5, 10, 20, 40].map(Duration::from_millis));
+    assert_eq!((controller.failing(), controller.explain(&key("a")).attempt), (vec![], 0));
+    let metrics = manager.metrics().encode();
+    for (result, count) in [("requeue", 4), ("success", 1), ("error", 0), ("requeue_after", 0)] {
+        let total = format!(
+            "controller_runtime_reconcile_total{{controller=\"widget\",result=\"{result}\"}} {count}\n"
+        );
+        assert!(metrics.contains(&total), "{total} is not in {metrics}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_says_when_is_retried_then_and_is_a_failure() {
+    let env = environment().await;
+    let manager = manager(&env);
+    let minute = Duration::from_secs(60);
+    let runs = AtomicUsize::new(0);
+    let notes = Notes::new(move |_, _| match runs.fetch_add(1, SeqCst) {
+        0 => Err("busy".into_error()),
+        1 | 2 => Err(reconcile::Error::retry_after("come back in a minute", minute)),
+        _ => Err("busy".into_error()),
+    });
+    let controller = Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
+    let _running = Running::start(manager.clone()).await;
+    client(&env).create(&widget("a", 1)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(6)).await;
+    let why = controller.explain(&key("a"));
+    let Standing::Waiting { rule, .. } = why.standing else { panic!("{why}") };
+    assert_eq!((rule, why.attempt, controller.failing()), (Rule::Delay, 1, vec![key("a")]));
+    tokio::time::sleep(2 * minute + Duration::from_millis(5)).await;
+    let back_off = Duration::from_millis(10);
+    assert_eq!(notes.gaps()[..3], [Duration::from_millis(5), minute, minute]);
+    assert_eq!(controller.explain(&key("a")).attempt, 2, "the back-off goes on where it was");
+    tokio::time::sleep(back_off).await;
+    assert_eq!(notes.gaps()[3], back_off);
+    let metrics = manager.metrics().encode();
+    let total = "controller_runtime_reconcile_total{controller=\"widget\",result=\"error\"} 5\n";
+    assert!(metrics.contains(total), "{metrics}");
+}
+
+/// Works for an hour, unless it is to finish early.
+struct Long(Arc<AtomicUsize>);
+
+impl Reconciler for Long {
+    type Request = ObjectKey<Widget>;
+
+    async fn reconcile(&self, _: &ObjectKey<Widget>, cx: &Context) -> Result<Action, reconcile::Error> {
+        assert!(!cx.draining().is_cancelled(), "it would not have begun");
+        tokio::select! {
+            () = cx.draining().cancelled() => {
+                self.0.fetch_add(1, SeqCst);
+                // What it does last is done, in the time that the shutdown has.
+                tokio::time::sleep(Duration::from_secs(7)).await;
+                self.0.fetch_add(1, SeqCst);
+            }
+            () = tokio::time::sleep(Duration::from_secs(3600)) => {}
+        }
+        Ok(Action::done())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_hears_of_the_stop_and_of_its_controllers_failure_and_can_finish_early() {
+    for fails in [false, true] {
+        let env = environment().await;
+        let (manager, steps, broken) =
+            (manager(&env), Arc::<AtomicUsize>::default(), Arc::new(Notify::new()));
+        let breaks = Arc::clone(&broken);
+        let source = from_fn("breaks", move |_: Sink<ObjectKey<Widget>>| {
+            let breaks = Arc::clone(&breaks);
+            async move {
+                breaks.notified().await;
+                Err("no route to it".into())
+            }
+        });
+        Builder::managed_by(&manager)
+            .for_kind::<Widget>()
+            .watches_raw_source(source)
+            .complete(Long(Arc::clone(&steps)))
+            .unwrap();
+        let running = Running::start(manager).await;
+        client(&env).create(&widget("a", 1)).await.unwrap();
+        settle().await;
+        let began = Instant::now();
+        if fails {
+            broken.notify_one();
+            let error = running.end().await.unwrap_err();
+            assert_eq!(error.to_string(), "source breaks of controller widget failed");
+        } else {
+            running.stop().await.unwrap();
+        }
+        assert_eq!((steps.load(SeqCst), began.elapsed().as_secs()), (2, 7), "fails: {fails}");
+    }
 }
 
 /// Makes a retried error of a text.

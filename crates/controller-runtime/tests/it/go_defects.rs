@@ -12,7 +12,7 @@
 //! | 2. keys of the initial list stay low for ever | `a_key_does_not_stay_low_after_a_real_event_during_its_run` |
 //! | 3. no bucket limits retries any more | `controller_default_is_the_longer_of_exponential_and_bucket`, `a_storm_of_failures_does_not_slow_down_first_time_events` |
 //! | 4. a terminal error leaves its failures behind | `a_terminal_error_is_not_retried_and_leaves_nothing_behind` |
-//! | 5. `leader_election_slowpath_total` is never registered | `names_labels_and_buckets_are_those_of_go` |
+//! | 5. `leader_election_slowpath_total` is never registered | `names_labels_and_buckets_are_those_of_go`, `a_renewal_that_meets_a_lease_that_somebody_changed_takes_the_slow_path_and_is_counted` |
 //! | 6. a warm-up is not waited for | `a_process_stands_for_election_when_it_is_warm` |
 //! | 7. servers are ready before they listen | `metrics_and_probes_are_served_while_the_manager_runs`, `a_manager_is_ready_when_its_runnables_say_so` |
 //! | 8. the lease is given back while reconciles run | `the_lease_is_kept_until_the_last_reconcile_has_ended`, `what_does_not_stop_in_time_is_dropped_before_the_lease_is_given_back` |
@@ -31,10 +31,10 @@
 //! | 18. values of the context do not reach runnables | `a_span_around_the_run_is_around_all_that_is_logged_in_it` |
 //! | A13. thirteen failures and a success | `thirteen_failures_and_a_success_take_41_seconds_and_are_counted` |
 //! | A14. a key that always fails | `one_that_always_fails_does_not_hold_up_the_others` |
-//! | A15. the table of outcomes | `success_forgets_and_does_not_come_back`, `requeue_after_forgets_and_waits_exactly`, `requeue_and_failures_back_off_further`, `outcomes_are_counted_as_in_go`, `a_panic_that_is_not_recovered_is_counted_and_told_before_it_goes_on` |
+//! | A15. the table of outcomes | `success_forgets_and_does_not_come_back`, `requeue_after_forgets_and_waits_exactly`, `requeue_and_failures_back_off_further`, `a_requeue_backs_off_like_a_failure_and_is_none`, `outcomes_are_counted_as_in_go`, `what_is_to_run_again_is_told_with_its_delay_where_much_is_logged`, `a_panic_that_is_not_recovered_is_counted_and_told_before_it_goes_on` |
 //! | A16. new objects | `new_objects_are_never_delayed` |
 //! | A17. requeue after 30 s | `requeue_after_comes_back_exactly_then` |
-//! | A20. defaults | `one_worker_by_default_and_as_many_as_asked_for`, `caches_may_take_two_minutes_unless_told_otherwise`, `a_controller_added_to_a_running_manager_works_and_can_be_removed` |
+//! | A20. defaults | `one_worker_by_default_and_as_many_as_asked_for`, `caches_may_take_two_minutes_unless_told_otherwise`, `a_watch_added_before_the_start_is_kept_until_then_and_one_added_later_starts_at_once` |
 //! | A21. the way of an event | `an_event_goes_from_source_to_predicate_to_handler_to_queue_to_reconciler` |
 //! | A22. groups of runnables | `groups_behave_under_every_interleaving`, `elections_behave_under_every_interleaving`, `runnables_can_be_added_in_every_state_until_the_stop` |
 //! | A23. the line of a failure | `each_failure_is_one_line_with_the_fields_of_go_and_an_id_of_its_own` |

@@ -13,7 +13,13 @@ fn manifests() -> Vec<(String, DynamicObject)> {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let mut found = Vec::new();
     for example in fs::read_dir(examples).unwrap() {
-        let Ok(folder) = fs::read_dir(example.unwrap().path().join("manifests")) else { continue };
+        let example = example.unwrap().path();
+        // What a build may leave there is no example.
+        if !example.join("Cargo.toml").exists() {
+            continue;
+        }
+        let folder = fs::read_dir(example.join("manifests"));
+        let folder = folder.unwrap_or_else(|error| panic!("{}: no manifests: {error}", example.display()));
         for file in folder {
             let path = file.unwrap().path();
             let text = fs::read_to_string(&path).unwrap();
@@ -29,7 +35,6 @@ fn manifests() -> Vec<(String, DynamicObject)> {
 async fn every_manifest_of_the_examples_is_accepted_to_the_last_field() {
     let env = Environment::builder().start().await.unwrap();
     let manifests = manifests();
-    assert!(manifests.len() >= 4, "an account, a role, a binding and a Deployment at least");
     let params =
         PatchParams { field_validation: Some(ValidationDirective::Strict), ..PatchParams::apply("test") };
     for (file, object) in manifests {
@@ -48,12 +53,13 @@ async fn every_manifest_of_the_examples_is_accepted_to_the_last_field() {
 
 /// Whoever starts the operator of an example needs these.
 #[test]
-fn every_example_that_is_an_operator_has_an_account_rights_and_a_deployment() {
+fn every_example_has_an_account_rights_and_a_deployment() {
     let manifests = manifests();
     let mut folders: Vec<_> =
         manifests.iter().map(|(file, _)| Path::new(file).parent().unwrap().to_owned()).collect();
     folders.sort();
     folders.dedup();
+    assert!(folders.len() >= 6, "{folders:?}");
     for folder in folders {
         let here = manifests.iter().filter(|(file, _)| Path::new(file).parent().unwrap() == folder);
         let kinds: Vec<_> = here.map(|(_, object)| object.types.as_ref().unwrap().kind.as_str()).collect();

@@ -1,16 +1,10 @@
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
-    },
-    time::Duration,
-};
+//! What a manager serves over sockets, and how that ends.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use controller_runtime::{
-    Action, Builder, Context, Manager, ObjectKey, Reconciler,
-    leader_election::{self, Timing},
-    manager::{Endpoint, Options, Request, Response, Serving},
+    Builder, Manager,
+    manager::{self, Endpoint, Options, Request, Response, Serving, Shutdown},
     metrics::ServerOptions,
     reconcile,
 };
@@ -18,13 +12,13 @@ use kube_envtest::{Environment, Transport, eventually};
 use serde_json::json;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    sync::Notify,
     time::Instant,
 };
 
 use crate::{
     access::{Reviews, guarded_on},
-    faults::{Fault, faulty},
-    support::{Notes, Running, Widget, alone_in_real_time, environment, widget},
+    support::{Notes, Running, Widget, alone_in_real_time, environment, sockets, widget},
 };
 
 pub(crate) fn anywhere() -> Endpoint {
@@ -103,93 +97,6 @@ async fn metrics_and_probes_are_served_while_the_manager_runs() {
 
     running.stop().await.unwrap();
     assert_eq!((manager.metrics_address(), manager.health_probe_address()), (None, None));
-}
-
-#[tokio::test]
-async fn probes_tell_of_caches_that_are_not_complete() {
-    let env = Environment::builder().start().await.unwrap(); // without the kind
-    let manager = serving(&env, ServerOptions::default());
-    let _widgets = manager.cached::<Widget>();
-    let running = Running::begin(manager.clone());
-    let probes = eventually(Duration::from_secs(10), async || {
-        manager.health_probe_address().ok_or("no address".to_owned())
-    });
-    let probes = probes.await.expect("probes are served before the caches are complete");
-    assert_eq!(get(probes, "/healthz", "").await.0, 200);
-    let (code, text) = get(probes, "/readyz", "").await;
-    assert_eq!(code, 500);
-    assert!(text.contains("[-]caches failed") && text.contains("[-]started failed"), "{text}");
-    running.stop().await.expect("a stop while caches cannot sync");
-}
-
-#[tokio::test]
-async fn readiness_tells_of_a_cache_that_has_been_in_trouble_for_too_long() {
-    let env = environment().await;
-    let forbidden = Arc::new(AtomicBool::new(false));
-    let served = async |limit: Option<Duration>| {
-        let forbidden = Arc::clone(&forbidden);
-        let client =
-            faulty(env.client(), move |seen| match forbidden.load(SeqCst) && seen.is_about("widgets") {
-                true => Fault::Refuse(403, "Forbidden"),
-                false => Fault::Pass,
-            });
-        let options = Options::new("test").seed(1).health_probe_bind_address(anywhere());
-        let manager = Manager::new(client, options.stale_after(limit));
-        let widgets = manager.cached::<Widget>();
-        let running = Running::start(manager.clone()).await;
-        (manager.health_probe_address().unwrap(), widgets, running)
-    };
-    let (strict, widgets, _strict) = served(Some(Duration::from_millis(1))).await;
-    let (patient, others, _patient) = served(Some(Duration::from_secs(3600))).await;
-    let (lenient, _others, _lenient) = served(None).await;
-    for probes in [strict, patient, lenient] {
-        assert_eq!(get(probes, "/readyz", "").await.0, 200);
-    }
-    forbidden.store(true, SeqCst);
-    assert!(env.server().faults().close_watches("example.com", "widgets"));
-    let told = eventually(Duration::from_secs(20), async || {
-        let (code, text) = get(strict, "/readyz", "").await;
-        let troubled = widgets.trouble().is_some() && others.trouble().is_some();
-        if code == 500 && troubled { Ok(text) } else { Err(text) }
-    });
-    let text = told.await.unwrap();
-    assert!(text.contains("[-]caches failed"), "{text}");
-    assert_eq!(get(patient, "/readyz", "").await.0, 200, "it has not been so for long");
-    assert_eq!(get(lenient, "/readyz", "").await.0, 200, "it never minds");
-    forbidden.store(false, SeqCst);
-    let told = eventually(Duration::from_secs(20), async || match get(strict, "/readyz", "").await {
-        (200, _) => Ok(()),
-        (_, text) => Err(text),
-    });
-    told.await.unwrap();
-}
-
-/// Never comes to an end.
-struct Stuck;
-
-impl Reconciler for Stuck {
-    type Request = ObjectKey<Widget>;
-
-    async fn reconcile(&self, _: &ObjectKey<Widget>, _: &Context) -> Result<Action, reconcile::Error> {
-        std::future::pending().await
-    }
-}
-
-#[tokio::test]
-async fn a_reconcile_that_is_stuck_fails_liveness() {
-    let env = environment().await;
-    let options = Options::new("test").health_probe_bind_address(anywhere()).stuck_after(Duration::ZERO);
-    let manager = Manager::new(env.client(), options);
-    Builder::managed_by(&manager).for_kind::<Widget>().complete(Stuck).unwrap();
-    let _running = Running::start(manager.clone()).await;
-    let probes = manager.health_probe_address().unwrap();
-    assert_eq!(get(probes, "/healthz/workers", "").await.0, 200, "nothing is reconciled");
-    controller_runtime::Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
-    let stuck = eventually(Duration::from_secs(10), async || match get(probes, "/healthz", "").await {
-        (500, text) if text.contains("[-]workers failed") => Ok(()),
-        answer => Err(format!("{answer:?}")),
-    });
-    stuck.await.unwrap();
 }
 
 #[tokio::test]
@@ -288,13 +195,6 @@ async fn a_client_that_shakes_no_hands_is_cut_off() {
     assert_eq!((began.elapsed().as_secs(), answer.len()), (10, 0));
 }
 
-/// How many sockets this process has.
-fn sockets() -> usize {
-    let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
-    let is_socket = |path: std::path::PathBuf| path.to_string_lossy().starts_with("socket:");
-    open.filter(|file| std::fs::read_link(file.path()).is_ok_and(is_socket)).count()
-}
-
 #[test]
 fn a_manager_that_has_stopped_or_was_dropped_leaves_no_socket() {
     let this = "servers::a_manager_that_has_stopped_or_was_dropped_leaves_no_socket";
@@ -329,102 +229,43 @@ fn a_manager_that_has_stopped_or_was_dropped_leaves_no_socket() {
     });
 }
 
-/// What this process logs.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn begin() -> Self {
-        let log = Self::default();
-        let written = log.clone();
-        tracing_subscriber::fmt().with_ansi(false).with_writer(move || written.clone()).init();
-        log
-    }
-
-    fn contains(&self, part: &str) -> bool {
-        String::from_utf8_lossy(&self.0.lock().unwrap()).contains(part)
-    }
-}
-
-impl std::io::Write for Log {
-    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(text);
-        Ok(text.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Computes until it is told to stop, without an `.await`.
-struct Computes {
-    began: Arc<AtomicUsize>,
-    stop: Arc<AtomicUsize>,
-}
-
-impl Reconciler for Computes {
-    type Request = ObjectKey<Widget>;
-
-    async fn reconcile(&self, _: &ObjectKey<Widget>, _: &Context) -> Result<Action, reconcile::Error> {
-        self.began.fetch_add(1, SeqCst);
-        while self.stop.load(SeqCst) == 0 {
-            std::thread::yield_now();
+/// How a manager ends that is told to stop while it answers a request for metrics that takes very long, and after how many
+/// seconds; and what the client gets.
+async fn stopped_while_answering(grace: Shutdown) -> (Result<(), manager::Error>, u64, String) {
+    let env = environment().await;
+    let asked = Arc::new(Notify::new());
+    let begun = Arc::clone(&asked);
+    let slow = move |_: Request| {
+        begun.notify_one();
+        async {
+            tokio::time::sleep(Duration::from_secs(100_000)).await;
+            Response::new("late".into())
         }
-        Ok(Action::done())
-    }
-}
-
-#[test]
-fn what_never_waits_is_named_when_the_lease_is_lost_and_fails_liveness() {
-    let this = "servers::what_never_waits_is_named_when_the_lease_is_lost_and_fails_liveness";
-    alone_in_real_time(this, async || {
-        let log = Log::begin();
-        let on_two_threads = move || {
-            let mut threads = tokio::runtime::Builder::new_multi_thread();
-            let threads = threads.worker_threads(2).enable_all().build().unwrap();
-            threads.block_on(lose_the_lease_while_computing(&log));
-        };
-        std::thread::spawn(on_two_threads).join().unwrap();
-    });
-}
-
-async fn lose_the_lease_while_computing(log: &Log) {
-    let (env, cut_off) = (environment().await, Arc::new(AtomicUsize::new(0)));
-    let cut = Arc::clone(&cut_off);
-    let client = faulty(env.client(), move |seen| match cut.load(SeqCst) > 0 && seen.is_about("leases") {
-        true => Fault::Hang,
-        false => Fault::Pass,
-    });
-    let timing = [1500, 1000, 200].map(Duration::from_millis);
-    let timing = Timing::try_new(timing[0], timing[1], timing[2]).unwrap();
-    let election = leader_election::Options::new("the-lease").identity("one").timing(timing);
-    let options = Options::new("test").leader_election(election).health_probe_bind_address(anywhere());
-    let manager = Manager::new(client, options);
-    let (began, stop) = (Arc::default(), Arc::default());
-    let computes = Computes { began: Arc::clone(&began), stop: Arc::clone(&stop) };
-    Builder::managed_by(&manager).for_kind::<Widget>().complete(computes).unwrap();
-    let running = Running::start(manager.clone()).await;
-    controller_runtime::Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
-    let until = async |what: &str, is_so: &dyn Fn() -> bool| {
-        let looked = eventually(Duration::from_secs(20), async || match is_so() {
-            true => Ok(()),
-            false => Err(format!("{what} does not come")),
-        });
-        looked.await.unwrap();
     };
-    until("the reconcile", &|| began.load(SeqCst) == 1).await;
-    let address = manager.health_probe_address().unwrap();
-    let is_live = async || get(address, "/healthz/leader-election", "").await.0 == 200;
-    assert!(is_live().await);
+    let metrics = ServerOptions::default().bind_address(anywhere()).extra_handler("/slow", slow);
+    let options = Options::new("test").metrics(metrics).graceful_shutdown_timeout(grace);
+    let manager = Manager::new(env.client(), options);
+    let running = Running::start(manager.clone()).await;
+    let mut stream = connect(manager.metrics_address().unwrap()).await;
+    stream.write_all(b"GET /slow HTTP/1.1\r\nHost: test\r\n\r\n").await.unwrap();
+    asked.notified().await;
+    // Not before, because until then something is on its way that no timer knows of.
+    tokio::time::pause();
+    let (began, mut answer) = (Instant::now(), String::new());
+    let stopped = async { (running.stop().await, began.elapsed().as_secs()) };
+    let ((ended, seconds), _) = tokio::join!(stopped, stream.read_to_string(&mut answer));
+    tokio::time::resume();
+    (ended, seconds, answer)
+}
 
-    cut_off.store(1, SeqCst);
-    let said = "still running 2 s after the lease was lost, because it never waits: widget: Widget default/a";
-    until("the message", &|| log.contains(said)).await;
-    assert!(!*manager.leads().borrow() && !is_live().await);
+#[tokio::test]
+async fn a_request_that_is_answered_at_the_stop_is_cut_after_a_minute_and_sooner_if_the_shutdown_has_less() {
+    let (ended, seconds, answer) = stopped_while_answering(Shutdown::Unbounded).await;
+    assert_eq!((seconds, &*answer), (60, ""));
+    ended.unwrap();
 
-    stop.store(1, SeqCst);
-    until("the end", &|| log.contains("what ran on without the lease has stopped")).await;
-    assert!(is_live().await);
-    running.stop().await.unwrap();
+    // As in Go, where the same manager fails to wait for all runnables to end within its grace period.
+    let (ended, seconds, answer) = stopped_while_answering(Shutdown::Within(Duration::from_secs(30))).await;
+    assert_eq!((seconds, &*answer), (30, ""));
+    assert_eq!(ended.unwrap_err().to_string(), "still running 30 s after the shutdown began: metrics");
 }

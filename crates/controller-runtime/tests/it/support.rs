@@ -204,6 +204,13 @@ pub(crate) async fn gone(client: &controller_runtime::Client, key: &ObjectKey<Wi
     looked.await.unwrap();
 }
 
+/// How many sockets this process has.
+pub(crate) fn sockets() -> usize {
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let is_socket = |path: std::path::PathBuf| path.to_string_lossy().starts_with("socket:");
+    open.filter(|file| std::fs::read_link(file.path()).is_ok_and(is_socket)).count()
+}
+
 /// Runs a test of this name in a process of its own, on a runtime whose time is paused: there it shares nothing with other
 /// tests, neither what `tracing` remembers of their subscribers nor their sockets.
 pub(crate) fn alone<F: Future<Output = ()>>(name: &str, test: impl FnOnce() -> F) {

@@ -1,0 +1,133 @@
+//! What the options of an election, and those of controllers about it, come to.
+
+use std::time::Duration;
+
+use controller_runtime::{
+    Builder, Client, Manager,
+    controller::{self, Config},
+    leader_election,
+    manager::Options,
+};
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Namespace};
+use kube::Api;
+use kube_envtest::Environment;
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Notes, Running, Widget, environment, settle, widget};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn election(identity: &str) -> leader_election::Options {
+    leader_election::Options::new("the-lease").identity(identity)
+}
+
+fn candidate(env: &Environment, election: leader_election::Options, seed: u64) -> Manager {
+    Manager::new(env.client(), Options::new("test").seed(seed).leader_election(election))
+}
+
+/// Runs the manager until it leads, and then further.
+async fn leading(manager: &Manager) -> Running {
+    let running = Running::start(manager.clone()).await;
+    manager.leads().wait_for(|leads| *leads).await.unwrap();
+    running
+}
+
+async fn holder(leases: &Api<Lease>) -> Option<String> {
+    leases.get("the-lease").await.unwrap().spec.unwrap().holder_identity
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_is_where_it_is_asked_for_with_the_labels_of_who_made_it() {
+    let env = environment().await;
+    let mut namespace = Namespace::default();
+    namespace.metadata.name = Some("elsewhere".to_owned());
+    Client::new(env.client(), "test").create(&namespace).await.unwrap();
+    let one = election("one").namespace("elsewhere").label("team", "blue").label("tier", "1");
+    let one = candidate(&env, one, 1);
+    let running = leading(&one).await;
+    let leases: Api<Lease> = Api::namespaced(env.client(), "elsewhere");
+    let labels = |lease: Lease| serde_json::to_value(lease.metadata.labels).unwrap();
+    assert_eq!(labels(leases.get("the-lease").await.unwrap()), json!({ "team": "blue", "tier": "1" }));
+    let at_home: Api<Lease> = Api::default_namespaced(env.client());
+    assert!(at_home.get_opt("the-lease").await.unwrap().is_none());
+    running.stop().await.unwrap();
+
+    let other = candidate(&env, election("other").namespace("elsewhere").label("team", "red"), 2);
+    let _running = leading(&other).await;
+    assert_eq!(holder(&leases).await.as_deref(), Some("other"));
+    assert_eq!(labels(leases.get("the-lease").await.unwrap()), json!({ "team": "blue", "tier": "1" }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_not_to_be_given_back_is_kept_until_it_runs_out() {
+    let env = environment().await;
+    let one = candidate(&env, election("one").release_on_cancel(false), 1);
+    let running = leading(&one).await;
+    let other = candidate(&env, election("other"), 2);
+    let _other = Running::start(other.clone()).await;
+    sleep(60 * SECOND).await;
+    running.stop().await.unwrap();
+    let leases: Api<Lease> = Api::default_namespaced(env.client());
+    assert_eq!(holder(&leases).await.as_deref(), Some("one"));
+    let stopped = Instant::now();
+    other.leads().wait_for(|leads| *leads).await.unwrap();
+    let took = stopped.elapsed();
+    assert!(
+        (12 * SECOND..=15 * SECOND).contains(&took),
+        "{took:?} after a renewal of two seconds ago at most"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_needs_no_leader_reconciles_on_a_standby_whoever_says_so() {
+    let env = environment().await;
+    Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
+    let leader = candidate(&env, election("leader"), 1);
+    let _leader = leading(&leader).await;
+
+    let everywhere = Config::default().needs_leader_election(false);
+    let options = Options::new("test").seed(2).leader_election(election("standby")).controller(everywhere);
+    let by_manager = Manager::new(env.client(), options);
+    let by_itself = candidate(&env, election("other standby"), 3);
+    let add = |manager: &Manager, name: &str, options: controller::Options<_>| {
+        let notes = Notes::done();
+        let builder = Builder::managed_by(manager).for_kind::<Widget>().named(name);
+        builder.with_options(options).complete(notes.clone()).unwrap();
+        notes
+    };
+    let says = |needs| controller::Options::default().needs_leader_election(needs);
+    let (silent, needs) =
+        (add(&by_manager, "silent", controller::Options::default()), add(&by_manager, "needs", says(true)));
+    let (needs_not, default) = (
+        add(&by_itself, "needs-not", says(false)),
+        add(&by_itself, "default", controller::Options::default()),
+    );
+    let (_one, _other) = (Running::start(by_manager.clone()).await, Running::start(by_itself.clone()).await);
+    settle().await;
+    assert_eq!((silent.names().len(), needs.names().len()), (1, 0));
+    assert_eq!((needs_not.names().len(), default.names().len()), (1, 0));
+    assert!(!*by_manager.leads().borrow() && !*by_itself.leads().borrow());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_meets_a_lease_that_somebody_changed_takes_the_slow_path_and_is_counted() {
+    let env = environment().await;
+    let manager = candidate(&env, election("one"), 1);
+    let _running = leading(&manager).await;
+    let slow_paths = || {
+        let text = manager.metrics().encode();
+        let sample = "leader_election_slowpath_total{name=\"the-lease\"} ";
+        text.lines().find_map(|line| line.strip_prefix(sample)).expect("it is there").to_owned()
+    };
+    sleep(10 * SECOND).await;
+    assert_eq!(slow_paths(), "0");
+    let client = Client::new(env.client(), "test");
+    let key = controller_runtime::ObjectKey::<Lease>::new("default", "the-lease");
+    for times in ["1", "2"] {
+        client.merge_patch(&key, &json!({ "metadata": { "labels": { "seen": times } } })).await.unwrap();
+        sleep(10 * SECOND).await;
+        assert_eq!(slow_paths(), times);
+    }
+    assert!(*manager.leads().borrow());
+}
