@@ -1,7 +1,11 @@
 //! Half an hour of everything that can go wrong with an API server, and then quiet: every object converges, none is
-//! reconciled twice at once, and nothing is left over.
+//! reconciled twice at once, and nothing is left over: no task, nothing in the queue or of the requests that were in it, no
+//! object in a cache.
 //!
 //! Time is paused, and a seed decides what goes wrong. `just fault-run` plays it at full size with as many seeds as asked for.
+//! Two smaller plays are in processes of their own: of one the heap is counted, of the one [over TCP](over_tcp) the sockets.
+
+mod over_tcp;
 
 use std::{
     collections::BTreeSet,
@@ -12,8 +16,10 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Manager, ObjectKey, Reconciler, controller::Options, manager,
-    reconcile, set_controller_reference,
+    Action, Builder, Cached, Client, Context, Manager, ObjectKey, Reconciler,
+    cache::{self, Retain},
+    controller::{Handle, Options, Standing},
+    manager, reconcile, set_controller_reference,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt, api::ListParams};
@@ -25,7 +31,10 @@ use kube_envtest::Environment;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Running, Widget, WidgetStatus, config_map, key, settle, widget};
+use crate::{
+    ALLOCATOR,
+    support::{Running, Widget, WidgetStatus, alone, config_map, key, settle, widget},
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -39,19 +48,39 @@ struct Size {
     lasts: Duration,
     /// The user changes something so often.
     pause: Duration,
+    /// How caches hold objects.
+    retain: Retain,
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_half_an_hour_of_faults_everything_converges_and_nothing_is_left_over() {
     let seeds = env::var("FAULT_RUN_SEEDS").ok().map(|seeds| seeds.parse().expect("a number of seeds"));
+    let retain = Retain::default();
     let size = match seeds {
-        None => Size { objects: 60, lasts: 30 * MINUTE, pause: 3 * SECOND },
-        Some(_) => Size { objects: 1000, lasts: 30 * MINUTE, pause: SECOND / 2 },
+        None => Size { objects: 60, lasts: 30 * MINUTE, pause: 3 * SECOND, retain },
+        Some(_) => Size { objects: 1000, lasts: 30 * MINUTE, pause: SECOND / 2, retain },
     };
     for seed in 1..=seeds.unwrap_or(1) {
-        let story = play(seed, &size).await;
-        println!("seed {seed}: {story}");
+        let Story { text, held } = play(seed, &size).await;
+        println!("seed {seed}: {text}, {} KiB on the heap", held / 1024);
     }
+}
+
+/// What grows with what happened, and not with what is there, is seen after enough of it. Of a request 32 runs are remembered,
+/// which is fewer than there are in the short play; and caches compress nothing, which depends on what was read when.
+#[test]
+fn a_manager_holds_no_more_after_a_long_storm_than_after_a_short_one() {
+    alone("fault_run::a_manager_holds_no_more_after_a_long_storm_than_after_a_short_one", async || {
+        let held = async |lasts| {
+            let size = Size { objects: 8, lasts, pause: 2 * SECOND, retain: Retain::Decoded };
+            let Story { text, held } = play(1, &size).await;
+            println!("{lasts:?}: {text}, {held} bytes");
+            held
+        };
+        let (short, long) = (held(15 * MINUTE).await, held(60 * MINUTE).await);
+        assert!(short > 64 << 10, "{short} bytes: something else was counted");
+        assert!(long < short + (32 << 10), "{short} bytes after the short storm, {long} after the long one");
+    });
 }
 
 /// Writes what a Widget asks for into a ConfigMap of its own, and into its status.
@@ -112,7 +141,14 @@ impl Reconciler for Copies {
     }
 }
 
-async fn play(seed: u64, size: &Size) -> String {
+/// What came of a play.
+struct Story {
+    text: String,
+    /// How many bytes were on the heap for the manager, in a process that does nothing else.
+    held: usize,
+}
+
+async fn play(seed: u64, size: &Size) -> Story {
     let options = apiserver::Options::default().profile(Profile::Dev).seed(seed);
     let env = Environment::builder().server_options(options).crd::<Widget>().start().await.unwrap();
     let user = Client::builder(env.client(), "user").seed(seed).build();
@@ -121,8 +157,8 @@ async fn play(seed: u64, size: &Size) -> String {
     }
     let tasks_before = alive();
     let in_work = Arc::default();
-    let (manager, running) = start(&env, seed, &in_work).await;
-    converged(&env, size.objects, 10 * MINUTE, seed).await;
+    let (manager, controller, running) = start(env.client(), seed, size.retain, &in_work).await;
+    converged(&env.client(), size.objects, 10 * MINUTE, seed).await;
     let tasks_at_work = alive();
 
     let faults = env.server().faults();
@@ -140,16 +176,21 @@ async fn play(seed: u64, size: &Size) -> String {
     faults.clear();
     let injected = faults.journal().len() as u64 + faults.journal().dropped();
     // The longest waits: a watch that stalled, ten minutes, and the longest back-off, a thousand seconds.
-    let quiet = converged(&env, size.objects, 45 * MINUTE, seed).await;
+    let quiet = converged(&env.client(), size.objects, 45 * MINUTE, seed).await;
 
     // Watches and back-offs that began in the storm have ended by then.
     sleep(30 * MINUTE).await;
     let left = manager.overview();
     assert_eq!((left[0].queued, left[0].waiting, left[0].running), (0, 0, 0), "seed {seed}: {left:?}");
     assert_eq!(left[0].failing, [], "seed {seed}");
+    for number in 0..size.objects {
+        let left = controller.explain(&key(&name(number)));
+        let is_settled = left.standing == Standing::Idle && left.attempt == 0 && left.causes.events() == 0;
+        assert!(is_settled && (1..=32).contains(&left.runs.len()), "seed {seed}: {left}");
+    }
     assert_eq!(alive(), tasks_at_work, "seed {seed}: tasks at work");
     let fresh_in_work = Arc::default();
-    let (fresh, freshly) = start(&env, seed + 1_000_000, &fresh_in_work).await;
+    let (fresh, _, freshly) = start(env.client(), seed + 1_000_000, size.retain, &fresh_in_work).await;
     settle().await;
     for resource in ["widgets.example.com", "configmaps"] {
         assert_eq!(
@@ -159,32 +200,43 @@ async fn play(seed: u64, size: &Size) -> String {
         );
     }
     freshly.stop().await.unwrap();
-    running.stop().await.unwrap();
-    drop((manager, fresh));
+    drop(fresh);
     settle().await;
+    let with_the_manager = ALLOCATOR.current_usage();
+    running.stop().await.unwrap();
+    drop((manager, controller));
+    settle().await;
+    let held = with_the_manager.saturating_sub(ALLOCATOR.current_usage());
     assert_eq!(alive(), tasks_before, "seed {seed}: tasks after the stop");
     let state = in_work.lock().unwrap();
     assert_eq!(state.twice, Vec::<String>::new(), "seed {seed}: reconciled twice at once");
     assert_eq!(state.now.len(), 0, "seed {seed}");
     assert!(state.at_most > 1, "seed {seed}: nothing ever ran beside something else");
     assert!(injected > 100, "seed {seed}: only {injected} faults");
-    format!("{injected} faults, {} reconciles, quiet after {} s", state.runs, quiet.as_secs())
+    let text = format!("{injected} faults, {} reconciles, quiet after {} s", state.runs, quiet.as_secs());
+    Story { text, held }
 }
 
-async fn start(env: &Environment, seed: u64, in_work: &Arc<Mutex<InWork>>) -> (Manager, Running) {
-    let manager = Manager::new(env.client(), manager::Options::new(OPERATOR).seed(seed));
+async fn start(
+    client: kube::Client,
+    seed: u64,
+    retain: Retain,
+    in_work: &Arc<Mutex<InWork>>,
+) -> (Manager, Handle<ObjectKey<Widget>>, Running) {
+    let cache = cache::Options::default().retain(retain);
+    let manager = Manager::new(client, manager::Options::new(OPERATOR).seed(seed).cache(cache));
     let copies = Copies { client: manager.client(), widgets: manager.cached(), in_work: Arc::clone(in_work) };
     let options = Options::default()
         .max_concurrent_reconciles(8.try_into().unwrap())
         .reconciliation_timeout(2 * MINUTE);
-    Builder::managed_by(&manager)
+    let controller = Builder::managed_by(&manager)
         .for_kind::<Widget>()
         .owns::<ConfigMap>()
         .with_options(options)
         .complete(copies)
         .unwrap();
     let running = Running::start(manager.clone()).await;
-    (manager, running)
+    (manager, controller, running)
 }
 
 /// What goes wrong from now on: with each list and watch, and with the writes of the operator.
@@ -242,10 +294,10 @@ async fn act(user: &Client, name: &str, rng: &mut fastrand::Rng) {
 }
 
 /// Waits until every Widget is as it asks to be, and returns how long that took.
-async fn converged(env: &Environment, objects: usize, limit: Duration, seed: u64) -> Duration {
+async fn converged(client: &kube::Client, objects: usize, limit: Duration, seed: u64) -> Duration {
     let began = Instant::now();
     loop {
-        let wrong = differences(env, objects).await;
+        let wrong = differences(client, objects).await;
         if wrong.is_empty() {
             return began.elapsed();
         }
@@ -255,9 +307,9 @@ async fn converged(env: &Environment, objects: usize, limit: Duration, seed: u64
 }
 
 /// What is not as it should be.
-async fn differences(env: &Environment, objects: usize) -> String {
-    let widgets = Api::<Widget>::default_namespaced(env.client()).list(&ListParams::default()).await;
-    let maps = Api::<ConfigMap>::default_namespaced(env.client()).list(&ListParams::default()).await;
+async fn differences(client: &kube::Client, objects: usize) -> String {
+    let widgets = Api::<Widget>::default_namespaced(client.clone()).list(&ListParams::default()).await;
+    let maps = Api::<ConfigMap>::default_namespaced(client.clone()).list(&ListParams::default()).await;
     let (Ok(widgets), Ok(maps)) = (widgets, maps) else { return "the lists failed".to_owned() };
     let mut wrong = String::new();
     if (widgets.items.len(), maps.items.len()) != (objects, objects) {

@@ -40,3 +40,7 @@ mod support;
 mod telemetry;
 mod warm_up;
 mod watches;
+
+/// Counts what is on the heap, for tests in a [process of their own](support::alone).
+#[global_allocator]
+static ALLOCATOR: peak_alloc::PeakAlloc = peak_alloc::PeakAlloc;
