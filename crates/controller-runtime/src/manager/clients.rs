@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use http::header::{HeaderValue, USER_AGENT};
+use http::{
+    Uri,
+    header::{HeaderValue, USER_AGENT},
+};
 
 use super::{Election, Options};
 use crate::{
@@ -52,6 +55,12 @@ pub(super) fn metered(
     Client::builder(connection, Arc::clone(&options.name)).metrics(metrics.rest_client()).host(host)
 }
 
+/// What client-go's metrics call the API server of this URL: its host, and the port if it says one.
+pub(super) fn host_of(url: &Uri) -> Option<String> {
+    let host = url.host()?;
+    Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
+}
+
 /// A connection that calls itself `name`, unless the configuration has another name for it.
 pub(super) fn connect(
     mut config: kube::Config,
@@ -65,4 +74,21 @@ pub(super) fn connect(
     let agent = HeaderValue::from_str(&format!("{}{suffix}", given.unwrap_or(name)));
     config.headers.push((USER_AGENT, agent.map_err(|error| kube::Error::HttpError(error.into()))?));
     kube::Client::try_from(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_api_server_is_called_by_host_and_port_as_its_url_says_them() {
+        for (url, host) in [
+            ("https://10.96.0.1:443", Some("10.96.0.1:443")),
+            ("https://user:secret@[::1]:6443/prefix", Some("[::1]:6443")),
+            ("https://kubernetes.default.svc/", Some("kubernetes.default.svc")),
+            ("/no/host", None),
+        ] {
+            assert_eq!(host_of(&Uri::from_static(url)).as_deref(), host, "{url}");
+        }
+    }
 }

@@ -31,7 +31,7 @@ pub use self::flags::Flags;
 pub(crate) use self::registry::ReservedName;
 use self::{
     caches::Caches,
-    clients::{Clients, connect, metered},
+    clients::{Clients, connect, host_of, metered},
     cluster::Clusters,
     lifecycle::{Group, Id, Input},
     registry::{Entry, Registry},
@@ -198,7 +198,8 @@ impl Manager {
     /// With leader election there are two connections, so that nothing that the operator does can keep a renewal of the
     /// lease waiting. They call themselves `guestbook-operator` and `guestbook-operator/leader-election`, after the name in the
     /// options unless `config` has another `User-Agent`. Neither repeats requests by itself
-    /// ([`kube::Config::default_retry`]): the manager does.
+    /// ([`kube::Config::default_retry`]): the manager does. Metrics call the API server by host and port of its URL, as in Go,
+    /// unless [`Options::host`] says otherwise.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -219,6 +220,7 @@ impl Manager {
                 .map(|client| election.client(client)),
         });
         options.leader_election = election.transpose()?;
+        options.host = options.host.take().or_else(|| host_of(&config.cluster_url));
         Ok(Self::new(connect(config, &options.name, "")?, options))
     }
 

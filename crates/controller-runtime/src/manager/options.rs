@@ -118,7 +118,8 @@ impl Options {
         self
     }
 
-    /// What the metrics of the client call the API server: `10.96.0.1:443`, say. Default: nothing, since a
+    /// What the metrics of the client call the API server: `10.96.0.1:443`, say. Default: what the configuration says, in
+    /// [`Manager::from_config`](crate::Manager::from_config); nothing in [`Manager::new`](crate::Manager::new), since a
     /// [`kube::Client`] does not tell.
     pub fn host(mut self, host: impl Into<String>) -> Self {
         self.host = Some(host.into());

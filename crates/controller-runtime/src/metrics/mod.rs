@@ -32,6 +32,10 @@
 //! a number that tells it from others; a set of namespaces is called that, whatever is in it. Caches that are called the
 //! same count together.
 //!
+//! The label `host` is that of the API server, as in Go, where the manager knows it: from its configuration
+//! ([`Manager::from_config`](crate::Manager::from_config)) or because it was told
+//! ([`Options::host`](crate::manager::Options::host)). It is empty otherwise.
+//!
 //! The label `priority` has Go's numbers: `0` for what happened, `-100` for the initial list; `100` is what Go's users
 //! choose for more. It is empty where the controller has no
 //! [classes](crate::controller::Options::use_priority_queue).

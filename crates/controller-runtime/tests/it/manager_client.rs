@@ -85,12 +85,18 @@ async fn a_manager_of_a_configuration_has_a_connection_for_its_work_and_one_for_
     let config =
         kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     let election = leader_election::Options::new("the-lease");
+    let renamed = Manager::from_config(config.clone(), Options::new("renamed").host("prod")).unwrap();
     let manager = Manager::from_config(config, Options::new("test").leader_election(election)).unwrap();
     let _cached = manager.cached::<Widget>();
     let running = Running::start(manager.clone()).await;
     manager.leads().wait_for(|leads| *leads).await.unwrap();
     manager.client().create(&widget("a", 1)).await.unwrap();
     running.stop().await.unwrap();
+    let metrics = manager.metrics().encode();
+    let host = format!("host=\"{}\"", env.listener().unwrap().local_addr());
+    let requests: Vec<_> =
+        metrics.lines().filter(|line| line.starts_with("rest_client_requests_total{")).collect();
+    assert!(!requests.is_empty() && requests.iter().all(|line| line.contains(&host)), "{requests:?}");
 
     let journal = faults.journal();
     let asked: BTreeSet<_> = journal
@@ -102,4 +108,7 @@ async fn a_manager_of_a_configuration_has_a_connection_for_its_work_and_one_for_
         .collect();
     let expected = [("test", "events"), ("test", "widgets"), ("test/leader-election", "leases")];
     assert_eq!(asked, expected.into());
+
+    renamed.client().get(&key("a")).await.unwrap();
+    assert!(renamed.metrics().encode().contains("host=\"prod\""), "its name was told");
 }
