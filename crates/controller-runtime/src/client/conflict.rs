@@ -1,7 +1,6 @@
 use kube::core::Status;
-use serde_json::Value;
 
-use super::{Call, Verb};
+use super::{Call, Verb, preconditions::Preconditions};
 
 /// What a request expected of its object in vain.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +31,13 @@ impl Conflict {
         Self { object: call.subject(), expected: expected(call, status) }
     }
 
+    /// Whether this is how the API server refuses a patch for an object of another uid: as invalid, since a patch may not change
+    /// the uid.
+    pub(super) fn is_about_uid(call: &Call, status: &Status) -> bool {
+        let mut causes = status.details.iter().flat_map(|details| &details.causes);
+        call.verb == Verb::Patch && causes.any(|cause| cause.field == "metadata.uid")
+    }
+
     /// What can be done about it.
     #[must_use]
     pub fn cure(&self) -> &'static str {
@@ -56,11 +62,10 @@ fn expected(call: &Call, status: &Status) -> Expected {
         return Expected::Ownership(fields);
     }
     // What the API server says of a failed precondition is known; which one it was stands in its words alone.
-    let sent: Value = serde_json::from_slice(&call.body).unwrap_or_default();
-    let expectations = if call.verb == Verb::Delete { &sent["preconditions"] } else { &sent["metadata"] };
-    let text = |field: &str| expectations[field].as_str().map(ToOwned::to_owned);
-    match (text("uid"), text("resourceVersion")) {
-        (Some(uid), _) if status.message.contains("UID in precondition") => Expected::Uid(uid),
+    let Preconditions { uid, resource_version } = Preconditions::sent_by(call);
+    let is_of_uid = status.code == 422 || status.message.contains("UID in precondition");
+    match (uid, resource_version) {
+        (Some(uid), _) if is_of_uid => Expected::Uid(uid),
         (_, Some(version)) => Expected::Version(version),
         (Some(uid), None) => Expected::Uid(uid),
         (None, None) => Expected::Other,

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use kube::core::ObjectMeta;
 use serde::Serialize;
 
-use super::{Call, Client, Error, Many, own_writes::is_gone};
+use super::{Call, Client, Error, Many, own_writes::is_gone, preconditions::Preconditions};
 
 /// What happens to the objects that a deleted object owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -54,17 +54,8 @@ struct Options {
     grace_period_seconds: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     propagation_policy: Option<Propagation>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    preconditions: Option<Preconditions>,
-}
-
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Preconditions {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    uid: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    resource_version: Option<String>,
+    #[serde(skip_serializing_if = "Preconditions::is_empty")]
+    preconditions: Preconditions,
 }
 
 impl Options {
@@ -90,18 +81,13 @@ impl<K> Delete<K> {
 
     /// Only the very object that has this metadata.
     pub(super) fn only(mut self, meta: &ObjectMeta) -> Self {
-        let (uid, resource_version) = (meta.uid.clone(), meta.resource_version.clone());
-        if uid.is_some() || resource_version.is_some() {
-            self.options.preconditions = Some(Preconditions { uid, resource_version });
-        }
+        self.options.preconditions = Preconditions::of(meta);
         self
     }
 
     /// Deletes the object even if it has changed since it was read; its uid still counts. Default: not so.
     pub fn any_version(mut self) -> Self {
-        if let Some(preconditions) = &mut self.options.preconditions {
-            preconditions.resource_version = None;
-        }
+        self.options.preconditions.resource_version = None;
         self
     }
 

@@ -235,6 +235,7 @@ fn kind_of(call: &Call, status: &Status) -> ErrorKind {
         (404, _) => ErrorKind::NotServed,
         (_, "AlreadyExists") => ErrorKind::AlreadyExists,
         (409, _) => ErrorKind::Conflict(Conflict::of(call, status)),
+        (422, _) if Conflict::is_about_uid(call, status) => ErrorKind::Conflict(Conflict::of(call, status)),
         (422, _) => ErrorKind::Invalid,
         (400, _) => ErrorKind::BadRequest,
         (401, _) => ErrorKind::Unauthorized,

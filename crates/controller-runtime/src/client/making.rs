@@ -107,8 +107,8 @@ pub(super) fn as_apply(mut call: Call) -> Result<Call, Error> {
 }
 
 pub(super) fn with_patch(mut call: Call, patch: Patch) -> Result<Call, Error> {
-    let body = patch.body.map_err(|error| Error::not_sent(&call, error.to_string()))?;
-    call.body = Bytes::from(body.to_string());
     call.content_type = patch.content_type;
+    let body = patch.into_body().map_err(|reason| Error::not_sent(&call, reason))?;
+    call.body = Bytes::from(body.to_string());
     Ok(call)
 }

@@ -31,6 +31,10 @@
 //!
 //! A method of [`Client`] makes a request; its options are methods of the request; awaiting it sends it. On its way it
 //! passes the [`Interceptor`]s, waits for its turn if there is a rate limit, and, if it writes, asks the [`WriteGate`].
+//! What is decided on an object that was read is done to that object in that version: an update, a delete, a
+//! [`Patch::between`] two states of it. If it has changed, the request fails with a [`Conflict`]. Applies and patches written
+//! by hand are for whatever has the name.
+//!
 //! An answer that says to come later (429, 503 with `Retry-After`) is waited for, ten times and a minute at most.
 //!
 //! Reads here go to the API server. Cached reads are those of [`Cached`](crate::Cached), which is another type so that
@@ -67,6 +71,7 @@ mod metrics;
 mod own_writes;
 mod owner;
 mod patch;
+mod preconditions;
 mod read;
 mod result_ext;
 mod retry;
@@ -274,7 +279,7 @@ impl Client {
     /// # Errors
     ///
     /// The request failed; [`Error::is_not_found`] if the object is gone; [`Error::is_conflict`] if the patch is for
-    /// another version ([`Patch::with_version_of`]).
+    /// another version ([`Patch::between`], [`Patch::with_version_of`]).
     pub fn patch<K: StaticObject>(&self, key: &ObjectKey<K>, patch: Patch) -> Write<K, Change> {
         let mut call = call_for(Verb::Patch, kind::<K>(), key);
         if K::metadata_api() {

@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use kube::core::ApiResource;
 
-use super::{Call, Verb, read::METADATA};
+use super::{Call, Verb, preconditions::Preconditions, read::METADATA};
 
 /// Learns what this process wrote, so that its cached reads need not wait for the watch to show it.
 pub(crate) trait OwnWrites: Send + Sync + 'static {
@@ -116,7 +116,7 @@ impl Outcome {
         match seen.kind.as_deref() {
             Some("Status") if call.verb() == Verb::Delete => {
                 // What the delete was on condition of was so.
-                let Preconditions { uid, resource_version } = Preconditions::of(call);
+                let Preconditions { uid, resource_version } = Preconditions::sent_by(call);
                 Self::deleted(seen.details.and_then(|details| details.uid).or(uid), resource_version)
             }
             // Of a namespace they do not tell whether it is gone.
@@ -143,25 +143,6 @@ impl Outcome {
 
     fn deleted(uid: Option<String>, version: Option<String>) -> Self {
         uid.map_or(Self::Nothing, |uid| Self::Deleted(Removed { uid, version }))
-    }
-}
-
-/// What an object must be to be deleted.
-#[derive(serde::Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct Preconditions {
-    uid: Option<String>,
-    resource_version: Option<String>,
-}
-
-impl Preconditions {
-    fn of(call: &Call) -> Self {
-        #[derive(serde::Deserialize)]
-        struct Options {
-            preconditions: Option<Preconditions>,
-        }
-        let options = serde_json::from_slice::<Options>(call.body()).ok();
-        options.and_then(|options| options.preconditions).unwrap_or_default()
     }
 }
 

@@ -38,6 +38,12 @@ async fn conflicts_say_what_was_expected() {
 }
 
 #[tokio::test]
+async fn a_patch_between_two_states_is_for_the_one_that_was_read() {
+    let Some(cluster) = genuine().await else { return };
+    crate::client_patches::of_one_version(&cluster.client(), &cluster.namespace).await;
+}
+
+#[tokio::test]
 async fn retries_and_creates_or_updates_end_at_what_was_wanted() {
     let Some(cluster) = genuine().await else { return };
     let (client, key) = (cluster.client(), cluster.key("a"));
