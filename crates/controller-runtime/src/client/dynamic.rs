@@ -35,7 +35,7 @@ use crate::object::ObjectKey;
 #[derive(Clone)]
 #[doc(alias = "Unstructured")]
 pub struct DynamicClient {
-    client: Client,
+    pub(super) client: Client,
     kind: Arc<DynamicKind>,
 }
 
@@ -160,7 +160,7 @@ fn complete(object: &mut DynamicObject, call: &Call) {
     object.types.get_or_insert_with(|| types(call.kind()));
 }
 
-fn types(kind: &DynamicKind) -> TypeMeta {
+pub(super) fn types(kind: &DynamicKind) -> TypeMeta {
     TypeMeta { api_version: kind.resource.api_version.clone(), kind: kind.resource.kind.clone() }
 }
 

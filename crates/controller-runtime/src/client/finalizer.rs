@@ -1,10 +1,8 @@
-use std::future::Future;
-
 use kube::core::DynamicObject;
 use serde_json::json;
 
-use super::{Client, DynamicClient, Error, Patch, ResultExt, Verb, name_of};
-use crate::object::{Object, ObjectKey, StaticObject, resource_name};
+use super::{Client, DynamicClient, Error, Patch, ResultExt, Verb, requests::Requests};
+use crate::object::{Object, StaticObject};
 
 /// Whether `finalizer` keeps the object from going.
 #[doc(alias = "ContainsFinalizer")]
@@ -64,7 +62,7 @@ impl DynamicClient {
 
 /// Adds those that are missing, in one request. The object as it is then; `None` if there were none.
 pub(super) async fn add_finalizers<'f, K: Object>(
-    client: &impl WritesFinalizers<K>,
+    client: &impl Requests<K>,
     object: &K,
     finalizers: impl IntoIterator<Item = &'f str>,
 ) -> Result<Option<K>, Error> {
@@ -73,11 +71,11 @@ pub(super) async fn add_finalizers<'f, K: Object>(
         return Ok(None);
     }
     let known = object.meta().finalizers.iter().flatten().map(String::as_str);
-    client.write_finalizers(object, known.chain(missing).collect()).await.map(Some)
+    write_finalizers(client, object, known.chain(missing).collect()).await.map(Some)
 }
 
 async fn remove_finalizer<K: Object>(
-    client: &impl WritesFinalizers<K>,
+    client: &impl Requests<K>,
     object: &K,
     finalizer: &str,
 ) -> Result<bool, Error> {
@@ -89,49 +87,21 @@ async fn remove_finalizer<K: Object>(
 
 /// Removes `finalizer`. The object as it is then; `None` if it was gone before.
 pub(super) async fn without_finalizer<K: Object>(
-    client: &impl WritesFinalizers<K>,
+    client: &impl Requests<K>,
     object: &K,
     finalizer: &str,
 ) -> Result<Option<K>, Error> {
     let known = object.meta().finalizers.iter().flatten().map(String::as_str);
-    client.write_finalizers(object, known.filter(|known| *known != finalizer).collect()).await.optional()
+    write_finalizers(client, object, known.filter(|known| *known != finalizer).collect()).await.optional()
 }
 
-/// A client that can write the finalizers of a kind.
-pub(super) trait WritesFinalizers<K>: Sync {
-    /// Writes them, if `object` is the present version.
-    fn write_finalizers(
-        &self,
-        object: &K,
-        finalizers: Vec<&str>,
-    ) -> impl Future<Output = Result<K, Error>> + Send;
-}
-
-impl<K: StaticObject> WritesFinalizers<K> for Client {
-    async fn write_finalizers(&self, object: &K, finalizers: Vec<&str>) -> Result<K, Error> {
-        let key = key_of(object, resource_name::<K>)?;
-        self.patch(&key, patch(object, &finalizers)).await
-    }
-}
-
-impl WritesFinalizers<DynamicObject> for DynamicClient {
-    async fn write_finalizers(
-        &self,
-        object: &DynamicObject,
-        finalizers: Vec<&str>,
-    ) -> Result<DynamicObject, Error> {
-        let key = key_of(object, || self.kind().to_string())?;
-        self.patch(&key, patch(object, &finalizers)).await
-    }
-}
-
-fn key_of<K: Object>(object: &K, resource: impl FnOnce() -> String) -> Result<ObjectKey<K>, Error> {
-    ObjectKey::of(object).ok_or_else(|| {
-        let subject = format!("{} {}", resource(), name_of(object));
-        Error::unsent(Verb::Patch, subject, "metadata.name and namespace must be set")
-    })
-}
-
-fn patch<K: Object>(object: &K, finalizers: &[&str]) -> Patch {
-    Patch::merge(&json!({ "metadata": { "finalizers": finalizers } })).with_version_of(object)
+/// Writes them, if `object` is the present version.
+async fn write_finalizers<K: Object>(
+    client: &impl Requests<K>,
+    object: &K,
+    finalizers: Vec<&str>,
+) -> Result<K, Error> {
+    let key = client.key_of(Verb::Patch, object)?;
+    let patch = Patch::merge(&json!({ "metadata": { "finalizers": finalizers } })).with_version_of(object);
+    client.patch(&key, patch).await
 }

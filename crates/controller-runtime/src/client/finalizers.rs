@@ -4,8 +4,9 @@ use kube::core::DynamicObject;
 
 use super::{
     Client, DynamicClient, Error,
-    finalizer::{WritesFinalizers, add_finalizers, without_finalizer},
+    finalizer::{add_finalizers, without_finalizer},
     has_finalizer,
+    requests::Requests,
 };
 use crate::{
     object::{Object, StaticObject},
@@ -147,7 +148,7 @@ impl<K: Object> Finalizers<K> {
 
     async fn finalize_by<'o>(
         &self,
-        client: &impl WritesFinalizers<K>,
+        client: &impl Requests<K>,
         object: &'o K,
     ) -> Result<Finalized<'o, K>, FinalizeError> {
         if object.meta().deletion_timestamp.is_none() {

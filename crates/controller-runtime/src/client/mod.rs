@@ -73,6 +73,7 @@ mod owner;
 mod patch;
 mod preconditions;
 mod read;
+mod requests;
 mod result_ext;
 mod retry;
 mod status;

@@ -63,6 +63,11 @@ async fn futures_of_the_client_may_move_between_threads() {
     let client = Client::new(env.client(), "test");
     let made = check(client.create_or_update(widget("a", 1), |_| Ok(()))).await.unwrap();
     assert_eq!(made.1, Ensured::Created);
+    let widgets = client.of(DynamicKind::of::<Widget>());
+    let dynamic =
+        DynamicObject::new("b", widgets.kind().resource()).within("default").data(json!({ "spec": {} }));
+    let made = check(widgets.create_or_patch(dynamic, |_| Ok(()))).await.unwrap();
+    assert_eq!(made.1, Ensured::Created);
     let read = check(client.retry_on_conflict(|| async { client.get(&key("a")).await })).await;
     assert!(read.unwrap().is_some());
 }
@@ -110,6 +115,53 @@ async fn create_or_patch_sends_status_and_the_rest_apart() {
     assert_eq!(make(2, 1).await, (2, Some(1), Ensured::Updated));
     assert_eq!(make(3, 2).await, (3, Some(2), Ensured::UpdatedWithStatus));
     assert_eq!(make(3, 2).await, (3, Some(2), Ensured::Unchanged));
+}
+
+#[tokio::test]
+async fn what_is_of_a_kind_known_at_run_time_is_made_as_it_should_be_too() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test").of(DynamicKind::of::<Widget>());
+    let begun = || DynamicObject::new("a", client.kind().resource()).within("default");
+    let outcome = |made: Result<(DynamicObject, Ensured), Error>| {
+        let (object, done) = made.unwrap();
+        (object.data["spec"]["size"].as_i64(), object.data["status"]["seen"].as_i64(), done)
+    };
+    let update = async |size: i64| {
+        let made = client.create_or_update(begun(), |widget| {
+            widget.data["spec"]["size"] = json!(size);
+            widget.types = None; // it is of its kind whatever it says
+            Ok(())
+        });
+        outcome(made.await)
+    };
+    assert_eq!(update(1).await, (Some(1), None, Ensured::Created));
+    assert_eq!(update(1).await, (Some(1), None, Ensured::Unchanged));
+    assert_eq!(update(2).await, (Some(2), None, Ensured::Updated));
+    let patch = async |size: i64, seen: i64| {
+        let made = client.create_or_patch(begun(), |widget| {
+            widget.data["spec"]["size"] = json!(size);
+            widget.data["status"] = json!({ "seen": seen });
+            Ok(())
+        });
+        outcome(made.await)
+    };
+    assert_eq!(patch(2, 1).await, (Some(2), Some(1), Ensured::UpdatedStatus));
+    assert_eq!(patch(3, 1).await, (Some(3), Some(1), Ensured::Updated));
+    assert_eq!(patch(4, 2).await, (Some(4), Some(2), Ensured::UpdatedWithStatus));
+    assert_eq!(patch(4, 2).await, (Some(4), Some(2), Ensured::Unchanged));
+
+    let homeless = DynamicObject::new("a", client.kind().resource());
+    let error = client.create_or_patch(homeless, |_| Ok(())).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "patch widgets.example.com a: not sent: metadata.name and namespace must be set"
+    );
+    let rename = |widget: &mut DynamicObject| {
+        widget.metadata.namespace = None;
+        Ok(())
+    };
+    let error = client.create_or_update(begun(), rename).await.unwrap_err();
+    assert!(error.to_string().contains("it would be another object"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
