@@ -14,12 +14,13 @@ use std::{
 
 use controller_runtime::{
     Action, Builder, Client, Context, Manager, ObjectKey,
+    client::Warnings,
     controller::Options,
     manager::{self, BoxError, RunContext, Runnable},
     reconcile,
     source::Requests,
 };
-use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Endpoints};
 use kube_envtest::Environment;
 use tracing::{Instrument, level_filters::LevelFilter};
 
@@ -305,4 +306,26 @@ async fn who_looks_where_a_cache_is_not_is_told_once() {
         line.contains("resource=\"leases.coordination.k8s.io in default\" namespace=\"elsewhere\""),
         "{line}"
     );
+}
+
+#[tokio::test]
+async fn warnings_of_the_api_server_are_logged_each_time_once_or_never() {
+    let (env, _) = start().await;
+    let warned = async |warnings: Warnings| {
+        log();
+        let client = Client::builder(env.client(), "test").warnings(warnings).build();
+        client.list::<Endpoints>().await.unwrap();
+        client.field_manager("other").list::<Endpoints>().await.unwrap();
+        lines("the API server warns")
+    };
+    let each = warned(Warnings::Log).await;
+    assert_eq!(each.len(), 2);
+    assert!(
+        each[0].starts_with("WARN the API server warns: v1 Endpoints is deprecated")
+            && each[0].ends_with("verb=list subject=\"endpoints\""),
+        "{each:?}"
+    );
+    assert_eq!(warned(Warnings::LogOnce).await, each[..1]);
+    assert_eq!(warned(Warnings::LogOnce).await, each[..1], "another client has said nothing yet");
+    assert!(warned(Warnings::Ignore).await.is_empty());
 }

@@ -1,6 +1,6 @@
 //! One request to the API server as a value: what interceptors, the write gate and messages see of it.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
@@ -81,6 +81,8 @@ pub struct Call {
     pub(super) name: Option<String>,
     pub(super) subresource: Option<String>,
     pub(super) query: Vec<(&'static str, String)>,
+    /// What the caller adds to the query, of which nothing is known here.
+    pub(super) more: Vec<(Cow<'static, str>, String)>,
     pub(super) content_type: &'static str,
     pub(super) accept: &'static str,
     pub(super) body: Bytes,
@@ -88,6 +90,9 @@ pub struct Call {
 }
 
 pub(super) const JSON: &str = "application/json";
+
+/// Parameters by which a request is dealt with differently here, so that they are said by its options alone.
+const OWN: [&str; 2] = ["dryRun", "watch"];
 
 /// Asks for an answer that is not compressed, as watches must: from Kubernetes 1.37 on each event of a compressed one is
 /// a gzip file of its own, of which the decompression that feature `gzip` of kube turns on reads the first.
@@ -104,6 +109,7 @@ impl Call {
             name: None,
             subresource: None,
             query: Vec::new(),
+            more: Vec::new(),
             content_type: JSON,
             accept: JSON,
             body: Bytes::new(),
@@ -155,7 +161,9 @@ impl Call {
     /// The value of a query parameter, e.g. `fieldManager`.
     #[must_use]
     pub fn query(&self, name: &str) -> Option<&str> {
-        self.query.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
+        let own = self.query.iter().map(|(known, value)| (*known, value));
+        let mut all = own.chain(self.more.iter().map(|(known, value)| (&**known, value)));
+        all.find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
     }
 
     /// Whether nothing is to be stored.
@@ -203,7 +211,19 @@ impl Call {
         self.query.push((name, value.into()));
     }
 
+    /// Adds a parameter that is the caller's affair.
+    pub(super) fn push_more(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) {
+        self.more.push((name.into(), value.into()));
+    }
+
     pub(super) fn to_http(&self) -> Result<http::Request<Body>, Error> {
+        for (name, _) in &self.more {
+            // What this client goes by would not be what the API server is told.
+            if OWN.contains(&&**name) || self.query.iter().any(|(known, _)| known == name) {
+                let reason = format!("query parameter {name} is the client's own: use the option for it");
+                return Err(Error::not_sent(self, reason));
+            }
+        }
         for (what, part) in [("namespace", &self.namespace), ("name", &self.name)] {
             // Such a part would lead to another resource, and an empty name from one object to all.
             if part.as_deref().is_some_and(|part| part.is_empty() || part.contains(['/', '?', '#', '%'])) {
@@ -220,11 +240,10 @@ impl Call {
             path.push('/');
             path.extend(form_urlencoded::byte_serialize(part.as_bytes()));
         }
-        if !self.query.is_empty() {
+        if !(self.query.is_empty() && self.more.is_empty()) {
             path.push('?');
-            let parameters =
-                form_urlencoded::Serializer::new(String::new()).extend_pairs(&self.query).finish();
-            path.push_str(&parameters);
+            let mut parameters = form_urlencoded::Serializer::new(String::new());
+            path.push_str(&parameters.extend_pairs(&self.query).extend_pairs(&self.more).finish());
         }
         let mut request = http::Request::builder()
             .method(self.verb.method())
@@ -249,6 +268,7 @@ impl fmt::Debug for Call {
             .field("verb", &self.verb)
             .field("subject", &self.subject())
             .field("query", &self.query)
+            .field("more", &self.more)
             .field("body", &format_args!("{} bytes", self.body.len()))
             .finish()
     }

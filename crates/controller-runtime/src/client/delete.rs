@@ -9,6 +9,7 @@ use std::{
 use bytes::Bytes;
 use kube::core::ObjectMeta;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::{Call, Client, Error, Many, own_writes::is_gone, preconditions::Preconditions};
 
@@ -56,7 +57,13 @@ struct Options {
     propagation_policy: Option<Propagation>,
     #[serde(skip_serializing_if = "Preconditions::is_empty")]
     preconditions: Preconditions,
+    /// What the caller adds, of which nothing is known here.
+    #[serde(flatten)]
+    more: Map<String, Value>,
 }
+
+/// The options that have a method.
+const OWN: [&str; 4] = ["dryRun", "gracePeriodSeconds", "propagationPolicy", "preconditions"];
 
 impl Options {
     fn of(client: &Client) -> Self {
@@ -66,6 +73,12 @@ impl Options {
     }
 
     fn write_to(&self, call: &mut Call) -> Result<(), Error> {
+        if let Some(own) = OWN.iter().find(|own| self.more.contains_key(**own)) {
+            return Err(Error::not_sent(
+                call,
+                format!("option {own} is the client's own: use the method for it"),
+            ));
+        }
         call.dry_run = !self.dry_run.is_empty();
         let body = serde_json::to_vec(self).map_err(|error| Error::not_sent(call, error.to_string()))?;
         call.body = Bytes::from(body);
@@ -91,6 +104,22 @@ impl<K> Delete<K> {
         self
     }
 
+    /// Deletes the object of this uid alone, and not another one that has taken its name. Default: in [`Client::delete`] the
+    /// uid of the object, in [`Client::delete_key`] any.
+    #[doc(alias = "Preconditions")]
+    pub fn only_uid(mut self, uid: impl Into<String>) -> Self {
+        self.options.preconditions.uid = Some(uid.into());
+        self
+    }
+
+    /// Deletes the object in this version alone. Default: in [`Client::delete`] the version of the object, in
+    /// [`Client::delete_key`] any.
+    #[doc(alias = "Preconditions")]
+    pub fn only_version(mut self, resource_version: impl Into<String>) -> Self {
+        self.options.preconditions.resource_version = Some(resource_version.into());
+        self
+    }
+
     /// What happens to the objects that it owns. Default: they are deleted after it.
     #[doc(alias = "PropagationPolicy")]
     pub fn propagation(mut self, propagation: Propagation) -> Self {
@@ -110,6 +139,14 @@ impl<K> Delete<K> {
     #[doc(alias = "DryRunAll")]
     pub fn dry_run(mut self) -> Self {
         self.options.dry_run = vec!["All"];
+        self
+    }
+
+    /// Adds one of the API's `DeleteOptions` for which there is no method here; a delete sends its options as a body. One that
+    /// has a method fails before it is sent.
+    #[doc(alias = "Raw")]
+    pub fn option(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.options.more.insert(name.into(), value.into());
         self
     }
 
@@ -174,6 +211,13 @@ impl<K> DeleteAll<K> {
     /// Goes through everything but deletes nothing. Default: as the client, which deletes.
     pub fn dry_run(mut self) -> Self {
         self.verb.options.dry_run = vec!["All"];
+        self
+    }
+
+    /// Adds one of the API's `DeleteOptions`, as for [`Delete::option`].
+    #[doc(alias = "Raw")]
+    pub fn option(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.verb.options.more.insert(name.into(), value.into());
         self
     }
 

@@ -1,6 +1,6 @@
 //! What requests about many objects have in common.
 
-use std::{fmt, marker::PhantomData};
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use kube::core::{NamespaceScope, Resource};
 
@@ -50,6 +50,28 @@ impl<K, V> Many<K, V> {
     #[doc(alias = "MatchingFields")]
     pub fn fields(mut self, selector: impl fmt::Display) -> Self {
         self.fields.push(selector.to_string());
+        self
+    }
+
+    /// Adds a query parameter for which there is no option here. One that the client sends itself fails before it is sent.
+    ///
+    /// ```no_run
+    /// # use controller_runtime::{Client, client::Error};
+    /// # use futures::TryStreamExt;
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # async fn example(client: Client) -> Result<(), Error> {
+    /// // What is there comes first, and then what changes.
+    /// let pods = client.watch::<Pod>("").query("sendInitialEvents", "true");
+    /// let mut pods = pods.query("resourceVersionMatch", "NotOlderThan").stream();
+    /// while let Some(event) = pods.try_next().await? {
+    ///     println!("{event:?}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "Raw")]
+    pub fn query(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
+        self.call.push_more(name, value);
         self
     }
 

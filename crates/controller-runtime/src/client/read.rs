@@ -1,4 +1,5 @@
 use std::{
+    borrow::Cow,
     fmt,
     future::{Future, IntoFuture},
     marker::PhantomData,
@@ -40,6 +41,13 @@ impl<K> Get<K> {
     /// latest version.
     pub fn not_older_than(mut self, resource_version: impl Into<String>) -> Self {
         self.call.push("resourceVersion", resource_version);
+        self
+    }
+
+    /// Adds a query parameter for which there is no option here. One that the client sends itself fails before it is sent.
+    #[doc(alias = "Raw")]
+    pub fn query(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
+        self.call.push_more(name, value);
         self
     }
 }

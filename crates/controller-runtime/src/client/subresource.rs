@@ -1,4 +1,4 @@
-use std::{fmt, future::Future};
+use std::{borrow::Cow, fmt, future::Future};
 
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
@@ -36,6 +36,14 @@ impl Subresource {
     pub(super) fn new(client: &Client, mut call: Call, name: &str) -> Self {
         call.subresource = Some(name.to_owned());
         Self { client: client.clone(), call }
+    }
+
+    /// Adds a query parameter to all requests that are made of this. One that the client sends itself fails before it is sent.
+    #[doc(alias = "Raw")]
+    #[must_use]
+    pub fn query(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
+        self.call.push_more(name, value);
+        self
     }
 
     /// What it is now.

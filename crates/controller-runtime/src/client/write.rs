@@ -1,4 +1,5 @@
 use std::{
+    borrow::Cow,
     fmt,
     future::{Future, IntoFuture},
     marker::PhantomData,
@@ -114,6 +115,15 @@ impl<T, V> Write<T, V> {
     /// refuses them in an apply.
     pub fn field_validation(mut self, validation: FieldValidation) -> Self {
         self.field_validation = Some(validation);
+        self
+    }
+
+    /// Adds a query parameter for which there is no option here. One that the client sends itself fails before it is sent.
+    #[doc(alias = "Raw")]
+    pub fn query(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
+        if let Ok(call) = &mut self.call {
+            call.push_more(name, value);
+        }
         self
     }
 

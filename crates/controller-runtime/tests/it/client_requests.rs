@@ -235,6 +235,43 @@ async fn metrics_are_told_of_every_request_and_retry() {
     assert_eq!(*counts.0.lock().unwrap(), expected);
 }
 
+/// Notes how long requests take, and how long they wait for their turn.
+#[derive(Default)]
+struct Times(Mutex<Vec<String>>);
+
+impl ClientMetrics for Times {
+    fn request(&self, _: &str, _: &str, _: &str) {}
+
+    fn request_duration(&self, verb: &str, host: &str, took: Duration) {
+        self.0.lock().unwrap().push(format!("{verb} {host} took {took:?}"));
+    }
+
+    fn rate_limiter_duration(&self, verb: &str, host: &str, waited: Duration) {
+        self.0.lock().unwrap().push(format!("{verb} {host} waited {waited:?}"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_are_told_how_long_requests_take_and_how_long_they_wait_for_their_turn() {
+    let env = environment().await;
+    let times = Arc::new(Times::default());
+    let client = Client::builder(env.client(), "test").metrics(times.clone()).host("embedded");
+    let client = client.rate_limit(2.0, 1).unwrap().build();
+    env.server().faults().add(Rule::new(faults::Action::DelayBefore(Duration::from_secs(3))).once());
+    client.create(&widget("a", 1)).await.unwrap();
+    client.get(&key("a")).await.unwrap();
+    client.get(&key("a")).await.unwrap();
+    let expected = [
+        "POST embedded waited 0ns",
+        "POST embedded took 3s",
+        "GET embedded waited 0ns",
+        "GET embedded took 0ns",
+        "GET embedded waited 500ms",
+        "GET embedded took 0ns",
+    ];
+    assert_eq!(*times.0.lock().unwrap(), expected);
+}
+
 #[tokio::test]
 async fn a_confined_client_refuses_other_namespaces_and_fills_in_its_own() {
     let env = environment().await;

@@ -11,6 +11,7 @@ mod cache_reads;
 mod cache_trouble;
 mod client;
 mod client_helpers;
+mod client_options;
 mod client_patches;
 mod client_reads;
 mod client_requests;

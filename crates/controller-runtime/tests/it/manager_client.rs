@@ -9,7 +9,7 @@ use controller_runtime::{
     manager::Options,
 };
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube_apiserver_embedded::faults::{Action, Injected, Rule};
+use kube_apiserver_embedded::faults::{Action, Injected, Rule, Verb};
 use kube_envtest::{Environment, Transport};
 use tokio::time::Instant;
 
@@ -73,6 +73,30 @@ async fn an_election_with_a_client_of_its_own_does_not_wait_for_that_of_the_mana
     assert!(tokio::time::timeout(Duration::from_secs(1), elected).await.is_ok());
     let metrics = manager.metrics().encode();
     assert!(metrics.contains("rest_client_requests_total{code=\"201\",method=\"POST\""), "{metrics}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_metrics_of_a_manager_tell_how_long_its_requests_take_and_wait() {
+    let env = environment().await;
+    let options = Options::new("test").host("api:443");
+    let manager = Manager::new(env.client(), options.client(|client| client.rate_limit(2.0, 1).unwrap()));
+    manager.metrics().register_rest_client_metrics();
+    env.server().faults().add(Rule::new(Action::DelayBefore(Duration::from_secs(3))).verb(Verb::Create));
+    manager.client().create(&widget("a", 1)).await.unwrap();
+    for _ in 0..2 {
+        manager.client().get(&key("a")).await.unwrap();
+    }
+    let metrics = manager.metrics().encode();
+    for line in [
+        r#"rest_client_request_duration_seconds_sum{verb="POST",host="api:443"} 3.0"#,
+        r#"rest_client_request_duration_seconds_bucket{le="2.0",verb="POST",host="api:443"} 0"#,
+        r#"rest_client_request_duration_seconds_bucket{le="4.0",verb="POST",host="api:443"} 1"#,
+        r#"rest_client_request_duration_seconds_count{verb="GET",host="api:443"} 2"#,
+        r#"rest_client_rate_limiter_duration_seconds_sum{verb="GET",host="api:443"} 0.5"#,
+        r#"rest_client_rate_limiter_duration_seconds_count{verb="POST",host="api:443"} 1"#,
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line} is not in\n{metrics}");
+    }
 }
 
 #[tokio::test]
