@@ -1,8 +1,11 @@
 //! Installing CustomResourceDefinitions.
 
 use std::{
-    fs, io,
+    fmt, fs,
+    future::{Future, IntoFuture},
+    io,
     path::{Path, PathBuf},
+    pin::Pin,
     time::Duration,
 };
 
@@ -17,7 +20,7 @@ use serde_json::Value;
 use crate::eventually::poll;
 
 /// How long a definition may take to be served: the limit of Go's envtest.
-const ESTABLISHED_WITHIN: Duration = Duration::from_secs(10);
+pub(crate) const ESTABLISHED_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long a definition may take to go: it waits for the objects of its kind.
 const GONE_WITHIN: Duration = Duration::from_secs(60);
@@ -51,10 +54,12 @@ pub enum CrdError {
         reason: String,
     },
     /// A definition was accepted, but its kind is not served.
-    #[error("the CustomResourceDefinition {name} is not established after {} s: {reason}", ESTABLISHED_WITHIN.as_secs())]
+    #[error("the CustomResourceDefinition {name} is not established after {within:?}: {reason}")]
     NotEstablished {
         /// Its name.
         name: String,
+        /// How long it was waited for.
+        within: Duration,
         /// Its conditions, or how the last attempt to read it ended.
         reason: String,
     },
@@ -119,23 +124,76 @@ fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> CrdError {
 ///
 /// Works on any cluster. Definitions are applied server-side, in the name `kube-envtest`.
 ///
+/// ```no_run
+/// # async fn example(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// use std::{path::Path, time::Duration};
+/// use kube_envtest::{install_crds, read_crds};
+///
+/// let crds = read_crds(Path::new("config/crd"))?;
+/// install_crds(&client, &crds).within(Duration::from_secs(60)).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 ///
-/// The API server refuses a definition, or does not serve its kind within 10 seconds.
-pub async fn install_crds(client: &kube::Client, crds: &[CustomResourceDefinition]) -> Result<(), CrdError> {
-    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let params = PatchParams::apply("kube-envtest").force();
-    for crd in crds {
-        let name = crd.name_any();
-        let applied = api.patch(&name, &params, &Patch::Apply(crd)).await;
-        applied.map_err(|error| CrdError::Refused { name, reason: text_of(&error) })?;
+/// The API server refuses a definition, or does not serve its kind within 10 seconds, unless it is given another time.
+pub fn install_crds<'a>(client: &'a kube::Client, crds: &'a [CustomResourceDefinition]) -> InstallCrds<'a> {
+    InstallCrds { client, crds, within: ESTABLISHED_WITHIN }
+}
+
+/// An installation that happens when it is awaited: see [`install_crds`].
+#[must_use = "nothing is installed unless it is awaited"]
+#[doc(alias = "CRDInstallOptions")]
+pub struct InstallCrds<'a> {
+    client: &'a kube::Client,
+    crds: &'a [CustomResourceDefinition],
+    within: Duration,
+}
+
+impl InstallCrds<'_> {
+    /// How long each definition may take to be served. Default: 10 s.
+    #[doc(alias = "MaxTime")]
+    pub fn within(mut self, time: Duration) -> Self {
+        self.within = time;
+        self
     }
-    for crd in crds {
-        let name = crd.name_any();
-        let established = poll(ESTABLISHED_WITHIN, || established(&api, &name)).await;
-        established.map_err(|unmet| CrdError::NotEstablished { name, reason: unmet.last })?;
+
+    async fn install(self) -> Result<(), CrdError> {
+        let Self { client, crds, within } = self;
+        let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+        let params = PatchParams::apply("kube-envtest").force();
+        for crd in crds {
+            let name = crd.name_any();
+            let applied = api.patch(&name, &params, &Patch::Apply(crd)).await;
+            applied.map_err(|error| CrdError::Refused { name, reason: text_of(&error) })?;
+        }
+        for crd in crds {
+            let name = crd.name_any();
+            let established = poll(within, || established(&api, &name)).await;
+            established.map_err(|unmet| CrdError::NotEstablished { name, within, reason: unmet.last })?;
+        }
+        Ok(())
     }
-    Ok(())
+}
+
+impl<'a> IntoFuture for InstallCrds<'a> {
+    type Output = Result<(), CrdError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.install())
+    }
+}
+
+impl fmt::Debug for InstallCrds<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<String> = self.crds.iter().map(ResourceExt::name_any).collect();
+        f.debug_struct("InstallCrds")
+            .field("crds", &names)
+            .field("within", &self.within)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Removes definitions, with all objects of their kinds, and waits until they are gone. One that is not there is fine.

@@ -1,11 +1,11 @@
-use std::{env, fmt, net::SocketAddr, path::PathBuf};
+use std::{env, fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_apiserver_embedded::{ApiServer, Listener, Options, Profile};
 
 use crate::{
     control_plane::{Assets, AssetsError, ControlPlane, ControlPlaneError, client},
-    crd::{CrdError, install_crds, read_crds, uninstall_crds},
+    crd::{CrdError, ESTABLISHED_WITHIN, install_crds, read_crds, uninstall_crds},
     user::{Requested, User, clients_of, tokens_of},
 };
 
@@ -51,14 +51,32 @@ impl Cluster {
     ///
     /// There is no configuration of a cluster, or a binary is not there.
     pub async fn from_env() -> Result<Self, StartError> {
-        if env::var("USE_EXISTING_CLUSTER").is_ok_and(|value| value.eq_ignore_ascii_case("true")) {
-            let config = kube::Config::infer().await.map_err(kube::Error::InferConfig)?;
-            return Ok(Self::Existing(Box::new(config)));
+        match Asked::by(&|variable| env::var(variable).ok()) {
+            Asked::Existing => {
+                let config = kube::Config::infer().await.map_err(kube::Error::InferConfig)?;
+                Ok(Self::Existing(Box::new(config)))
+            }
+            Asked::Binaries => Ok(Self::Binaries(Assets::from_env()?)),
+            Asked::Nothing => Ok(Self::Embedded),
         }
-        if Assets::are_configured() {
-            return Ok(Self::Binaries(Assets::from_env()?));
+    }
+}
+
+/// Which cluster the environment variables ask for.
+#[derive(Debug, PartialEq, Eq)]
+enum Asked {
+    Existing,
+    Binaries,
+    Nothing,
+}
+
+impl Asked {
+    fn by(variable: &dyn Fn(&str) -> Option<String>) -> Self {
+        match variable("USE_EXISTING_CLUSTER") {
+            Some(value) if value.eq_ignore_ascii_case("true") => Self::Existing,
+            _ if Assets::are_configured_by(variable) => Self::Binaries,
+            _ => Self::Nothing,
         }
-        Ok(Self::Embedded)
     }
 }
 
@@ -83,6 +101,7 @@ impl Environment {
             crds: Vec::new(),
             paths: Vec::new(),
             users: Vec::new(),
+            crds_within: ESTABLISHED_WITHIN,
             clean_up: false,
         }
     }
@@ -176,6 +195,7 @@ pub struct Builder {
     crds: Vec<CustomResourceDefinition>,
     paths: Vec<PathBuf>,
     users: Vec<Requested>,
+    crds_within: Duration,
     clean_up: bool,
 }
 
@@ -221,6 +241,13 @@ impl Builder {
         self
     }
 
+    /// How long each CustomResourceDefinition may take to be served. Default: 10 s.
+    #[doc(alias = "MaxTime")]
+    pub fn crds_within(mut self, time: Duration) -> Self {
+        self.crds_within = time;
+        self
+    }
+
     /// Removes the CustomResourceDefinitions, with all objects of their kinds, in [`Environment::stop`]. Default: they stay.
     #[doc(alias = "CleanUpAfterUse")]
     pub fn clean_up(mut self) -> Self {
@@ -259,7 +286,7 @@ impl Builder {
             }
             Cluster::Existing(config) => existing(*config)?,
         };
-        install_crds(&environment.client, &crds).await?;
+        install_crds(&environment.client, &crds).within(self.crds_within).await?;
         if self.clean_up {
             environment.clean_up = crds;
         }
@@ -348,4 +375,30 @@ pub enum StopError {
     /// A process did not end when it was asked to.
     #[error(transparent)]
     ControlPlane(#[from] ControlPlaneError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_existing_cluster_goes_before_binaries_and_these_before_the_embedded_server() {
+        let asked = |variables: &[(&str, &str)]| {
+            Asked::by(&|wanted| {
+                let found = variables.iter().find(|(name, _)| *name == wanted);
+                found.map(|(_, value)| (*value).to_owned())
+            })
+        };
+        let existing = |value| ("USE_EXISTING_CLUSTER", value);
+        let assets = ("KUBEBUILDER_ASSETS", "/opt/kubebuilder");
+        assert_eq!(asked(&[]), Asked::Nothing);
+        assert_eq!(asked(&[existing("true"), assets]), Asked::Existing);
+        assert_eq!(asked(&[existing("TRUE")]), Asked::Existing, "as in Go");
+        for value in ["false", "1", "yes", ""] {
+            assert_eq!(asked(&[existing(value), assets]), Asked::Binaries, "{value}");
+            assert_eq!(asked(&[existing(value)]), Asked::Nothing, "{value}");
+        }
+        assert_eq!(asked(&[("TEST_ASSET_ETCD", "/opt/etcd")]), Asked::Binaries);
+        assert_eq!(asked(&[("KUBEBUILDER_ASSETS", "")]), Asked::Nothing, "an empty path is none");
+    }
 }

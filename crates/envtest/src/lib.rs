@@ -47,6 +47,7 @@
 //! | `ControlPlane.KubectlPath`, `TEST_ASSET_KUBECTL` | [`Assets::kubectl`], with [`Environment::kubeconfig`] |
 //! | `CRDs`, `CRDDirectoryPaths` | [`Builder::crd`], [`Builder::crds`], [`Builder::crds_from`]: what is not there is an error |
 //! | `CRDInstallOptions`, `InstallCRDs`, `UninstallCRDs` | [`Builder::clean_up`], [`install_crds`], [`uninstall_crds`] |
+//! | `CRDInstallOptions.MaxTime`, `PollInterval` | [`Builder::crds_within`], [`InstallCrds::within`]; it is looked every 10 ms |
 //! | `AddUser`, `AuthenticatedUser` | [`Builder::user`], [`User`] |
 //! | `komega.Get`, `Object` | [`eventually_object`] |
 //! | `komega.List`, `ObjectList` | [`eventually_list`] |
@@ -79,7 +80,7 @@ mod user;
 
 pub use self::{
     control_plane::{Assets, AssetsError, ControlPlaneError, ProcessError},
-    crd::{CrdError, install_crds, read_crds, uninstall_crds},
+    crd::{CrdError, InstallCrds, install_crds, read_crds, uninstall_crds},
     environment::{Builder, Cluster, Environment, StartError, StopError, Transport},
     equal_object::EqualObject,
     eventually::{Unmet, consistently, consistently_object, eventually, eventually_gone, eventually_object},

@@ -3,18 +3,21 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use k8s_openapi::api::{
+    authentication::v1::SelfSubjectReview,
+    core::v1::{ConfigMap, Namespace, ServiceAccount},
+};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api,
     api::{ListParams, PostParams},
 };
 use kube_envtest::{
-    Assets, Cluster, Environment, StartError, Transport, consistently_object, eventually_gone,
+    Assets, Builder, Cluster, Environment, StartError, Transport, consistently_object, eventually_gone,
     eventually_list, eventually_object, eventually_update, eventually_update_status, install_crds, read_crds,
     uninstall_crds,
 };
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, time::Instant};
 
 fn config_map(name: &str, theme: &str) -> ConfigMap {
     let mut map = ConfigMap::default();
@@ -169,6 +172,32 @@ async fn definitions_are_installed_and_removed() {
     uninstall_crds(&env.client(), &crds).await.expect("what is not there need not go");
 }
 
+/// Name and groups of the user that the API server takes a client for.
+async fn who_is(client: kube::Client) -> (String, Vec<String>) {
+    let reviews: Api<SelfSubjectReview> = Api::all(client);
+    let review = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await.unwrap();
+    let user = review.status.unwrap().user_info.unwrap();
+    (user.username.unwrap(), user.groups.unwrap_or_default())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_may_take_as_long_as_is_said_to_be_served() {
+    let mut twin = widgets().remove(0); // of a kind that is taken
+    twin.metadata.name = Some("gadgets.example.com".to_owned());
+    (twin.spec.names.plural, twin.spec.names.singular) = ("gadgets".to_owned(), Some("gadget".to_owned()));
+    let start = async |wait: Option<Duration>| {
+        let builder = Environment::builder().crds(widgets()).crds([twin.clone()]);
+        let (begun, builder) = (Instant::now(), wait.into_iter().fold(builder, Builder::crds_within));
+        (builder.start().await.unwrap_err().to_string(), begun.elapsed().as_secs())
+    };
+    let (told, waited) = start(Some(Duration::from_secs(60))).await;
+    let expected =
+        "the CustomResourceDefinition gadgets.example.com is not established after 60s: NamesAccepted=False";
+    assert!(told.starts_with(expected), "{told}");
+    assert_eq!(waited, 60);
+    assert_eq!(start(None).await.1, 10, "the limit of Go");
+}
+
 #[tokio::test]
 async fn users_have_credentials_of_their_own_in_process_and_over_tcp() {
     for transport in [Transport::InProcess, Transport::Tcp("127.0.0.1:0".parse().unwrap())] {
@@ -181,9 +210,12 @@ async fn users_have_credentials_of_their_own_in_process_and_over_tcp() {
         let jane = env.user("system:sa jane").unwrap();
         assert!(env.user("jim").is_none());
         assert_eq!(jane.kubeconfig().is_some(), env.kubeconfig().is_some());
-        let list = async |client| Api::<ServiceAccount>::all(client).list(&ListParams::default()).await;
-        list(jane.client()).await.unwrap();
-        list(env.client()).await.unwrap();
+        let (name, groups) = who_is(jane.client()).await;
+        assert_eq!(name, "system:sa jane");
+        assert!(groups.contains(&"devs".to_owned()) && !groups.contains(&"system:masters".to_owned()));
+        let (name, groups) = who_is(env.client()).await;
+        assert_ne!(name, "system:sa jane");
+        assert!(groups.contains(&"system:masters".to_owned()), "{groups:?}");
     }
 }
 
@@ -271,5 +303,7 @@ async fn a_real_control_plane_starts_serves_and_leaves_nothing() {
     let forbidden = Api::<ConfigMap>::namespaced(env.user("jane").unwrap().client(), "default");
     let error = forbidden.get("settings").await.unwrap_err();
     assert!(matches!(&error, kube::Error::Api(status) if status.code == 403), "{error}");
+    let (name, groups) = who_is(env.user("jane").unwrap().client()).await;
+    assert_eq!((&*name, groups.contains(&"devs".to_owned())), ("jane", true), "{groups:?}");
     env.stop().await.unwrap();
 }

@@ -81,8 +81,12 @@ impl Assets {
     /// Whether the environment says that there are binaries: a test that needs them may be skipped otherwise.
     #[must_use]
     pub fn are_configured() -> bool {
+        Self::are_configured_by(&|variable| env::var(variable).ok())
+    }
+
+    pub(crate) fn are_configured_by(variable: &dyn Fn(&str) -> Option<String>) -> bool {
         let variables = ["KUBEBUILDER_ASSETS", "TEST_ASSET_ETCD", "TEST_ASSET_KUBE_APISERVER"];
-        variables.iter().any(|variable| env::var_os(variable).is_some_and(|path| !path.is_empty()))
+        variables.iter().any(|name| variable(name).is_some_and(|path| !path.is_empty()))
     }
 
     fn find(variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, AssetsError> {
