@@ -73,7 +73,8 @@ pub(crate) struct StorageKey {
 pub(crate) struct ScalePaths {
     pub(crate) spec_replicas: Vec<String>,
     pub(crate) status_replicas: Vec<String>,
-    /// A `LabelSelector` object (builtin kinds) or its text (custom kinds); `None` leaves `status.selector` out.
+    /// A `LabelSelector` object (builtin kinds), plain labels (ReplicationControllers) or a text (custom kinds); `None` leaves
+    /// `status.selector` out.
     pub(crate) selector: Option<Vec<String>>,
 }
 

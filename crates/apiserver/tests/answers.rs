@@ -160,68 +160,6 @@ async fn nobody_is_impersonated() {
 }
 
 #[tokio::test]
-async fn what_is_no_scale_scales_nothing() {
-    const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
-    let mut service = ApiServer::start(Options::default()).service();
-    let labels = json!({"a": "b"});
-    let set = json!({"metadata": {"name": "a"}, "spec": {
-        "replicas": 2, "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
-    }});
-    assert_eq!(send(&mut service, "POST", SETS, &[], &set).await.0, 201);
-    let path = format!("{SETS}/a/scale");
-    let scale = |fields: Value| {
-        let mut scale = json!({
-            "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 9},
-        });
-        scale.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-        scale
-    };
-    for (query, fields, why) in [
-        (
-            "",
-            json!({"apiVersion": "apps/v1", "kind": "Deployment"}),
-            "Deployment in version \"v1\" cannot be handled as a Scale: converting (v1.Deployment) to (autoscaling.Scale): \
-             unknown conversion",
-        ),
-        (
-            "",
-            json!({"metadata": {"name": "a", "namespace": "other"}}),
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ),
-        (
-            "",
-            json!({"spec": {"replicas": 9_999_999_999_i64}}),
-            "Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal number 9999999999 into Go struct \
-             field ScaleSpec.spec.replicas of type int32",
-        ),
-        (
-            "?fieldValidation=Strict",
-            json!({"spec": {"replicas": 9, "size": 1}}),
-            "Scale in version \"v1\" cannot be handled as a Scale: strict decoding error: unknown field \"spec.size\"",
-        ),
-    ] {
-        let (code, _, body) = send(&mut service, "PUT", &format!("{path}{query}"), &[], &scale(fields)).await;
-        let status: Value = serde_json::from_slice(&body).unwrap();
-        assert_eq!((code, status["message"].as_str()), (400, Some(why)));
-    }
-    let merge = [("content-type", "application/merge-patch+json")];
-    let patch = json!({"spec": {"replicas": "9"}});
-    let (code, _, body) = send(&mut service, "PATCH", &path, &merge, &patch).await;
-    let status: Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!(code, 422);
-    assert!(
-        status["message"].as_str().unwrap().contains("ScaleSpec.spec.replicas of type int32"),
-        "{status}"
-    );
-    let (_, _, body) = get(&mut service, &path, &[]).await;
-    assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["spec"], json!({"replicas": 2}));
-    let (code, ..) = send(&mut service, "PUT", &path, &[], &scale(json!({"spec": {}}))).await;
-    let (_, _, body) = get(&mut service, &path, &[]).await;
-    assert_eq!((code, &serde_json::from_slice::<Value>(&body).unwrap()["spec"]), (200, &json!({})));
-}
-
-#[tokio::test]
 async fn every_answer_has_an_audit_id_and_the_request_may_choose_it() {
     let mut service = ApiServer::start(Options::default().seed(3)).service();
     let mut ids = Vec::new();

@@ -49,12 +49,7 @@ pub(crate) fn apply(
         let id = Id::new(&writer, Operation::Update);
         record(&mut managers, ty, &schema.empty_object(), &base, &id, &writer, reset);
     }
-    if let Some(error) = check(ty, applied) {
-        return Err(ApiError::internal(format!(
-            "failed to create typed patch object ({}): {error}",
-            describe(applied)
-        )));
-    }
+    check_types(ty, applied)?;
     let attempt = Attempt { ty, base: &base, applied, id: Id::new(writer, Operation::Apply), writer, reset };
     // Only `kubectl` may get a second attempt.
     let again = (writer.manager == last_applied::MANAGER).then(|| managers.clone());
@@ -78,22 +73,48 @@ pub(crate) fn apply(
         }
         (outcome, _) => outcome,
     };
-    let (mut object, managers) = outcome.map_err(|conflicts| conflict(&conflicts))?;
-    if !schema.is_custom()
-        && let Some(why) = schema.decode_error(&object, &[])
-    {
-        let what = describe(applied);
-        let kind = what.split_once("; ").map_or("", |(_, kind)| kind);
-        return Err(ApiError::internal(format!(
-            "failed to convert new object ({what}) to proper version: unable to convert unstructured object to {kind}: \
-             error decoding from json: {why}"
-        )));
-    }
+    let (mut object, managers) = outcome.map_err(|conflicts| conflict(&conflicts, writer.subresource))?;
+    check_decodes(schema, applied, &object)?;
     if writer.manager == last_applied::MANAGER {
         last_applied::renew(&mut object, applied);
     }
     managers.encode(&mut object);
     Ok(object)
+}
+
+/// The same checks of `applied` alone, for what is applied to a subresource of another kind than its object.
+///
+/// # Errors
+/// 500 if it does not have the types of the schema.
+pub(crate) fn check_applied(schema: &Schema, applied: &Value) -> Result<(), ApiError> {
+    check_types(Ty::Schema(schema.root()), applied)?;
+    check_decodes(schema, applied, applied)
+}
+
+fn check_types(ty: Ty<'_>, applied: &Value) -> Result<(), ApiError> {
+    match check(ty, applied) {
+        None => Ok(()),
+        Some(error) => Err(ApiError::internal(format!(
+            "failed to create typed patch object ({}): {error}",
+            describe(applied)
+        ))),
+    }
+}
+
+/// Whether Go's type of a builtin kind takes what came of `applied`.
+fn check_decodes(schema: &Schema, applied: &Value, object: &Value) -> Result<(), ApiError> {
+    if schema.is_custom() {
+        return Ok(());
+    }
+    let Some(why) = schema.decode_error(object, &[]) else {
+        return Ok(());
+    };
+    let what = describe(applied);
+    let kind = what.split_once("; ").map_or("", |(_, kind)| kind);
+    Err(ApiError::internal(format!(
+        "failed to convert new object ({what}) to proper version: unable to convert unstructured object to {kind}: error \
+         decoding from json: {why}"
+    )))
 }
 
 /// Fields in dispute, by who has them.
@@ -215,11 +236,11 @@ fn drop_emptied(new: &mut Value, base: &Value) {
     });
 }
 
-fn conflict(conflicts: &Conflicts) -> ApiError {
+fn conflict(conflicts: &Conflicts, subresource: &str) -> ApiError {
     let mut causes = Vec::new();
     let mut lines = Vec::new();
     for (id, set) in conflicts {
-        let who = id.describe();
+        let who = id.describe(subresource);
         lines.push(format!("conflicts with {who}:"));
         for path in set.paths() {
             lines.push(format!("- {path}"));

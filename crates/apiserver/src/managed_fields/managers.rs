@@ -52,14 +52,16 @@ impl Id {
         }
     }
 
-    /// How messages about conflicts name this manager.
-    pub(super) fn describe(&self) -> String {
+    /// How messages name this manager that are about a conflict with a write to a subresource. In a `Scale` all fields are
+    /// its own.
+    pub(super) fn describe(&self, subresource: &str) -> String {
+        let version = if subresource == "scale" { "autoscaling/v1" } else { &self.version };
         let mut text = Value::from(self.manager.as_str()).to_string();
         if !self.subresource.is_empty() {
             text += &format!(" with subresource {}", Value::from(self.subresource.as_str()));
         }
         if self.operation == Operation::Update {
-            text += &format!(" using {}", self.version);
+            text += &format!(" using {version}");
         }
         text
     }

@@ -23,7 +23,7 @@ mod tests;
 mod typed;
 mod update;
 
-pub(crate) use apply::{apply, describe};
+pub(crate) use apply::{apply, check_applied, describe};
 pub(crate) use update::{keep_times_of_no_op, track_update};
 
 /// Who writes, how, and when.

@@ -247,7 +247,11 @@ async fn create_applied(
 }
 
 /// The configuration in the body, checked against the endpoint.
-fn read_applied(call: &mut Call, bytes: &Bytes, validation: FieldValidation) -> Result<Value, ApiError> {
+pub(super) fn read_applied(
+    call: &mut Call,
+    bytes: &Bytes,
+    validation: FieldValidation,
+) -> Result<Value, ApiError> {
     let decoded =
         yaml::read(bytes).map_err(|why| ApiError::bad_request(format!("error decoding YAML: {why}")))?;
     // Nothing is an object without fields.

@@ -9,8 +9,8 @@ use super::reply::{self, Reply};
 use super::update::{self, Changed, Ownership};
 use super::{Call, metadata, patch};
 use crate::builtin;
+use crate::managed_fields::{self, Writer};
 use crate::request::query::WriteOptions;
-use crate::request::yaml;
 use crate::resource::ScalePaths;
 use crate::status::{ApiError, FieldError};
 
@@ -30,7 +30,11 @@ pub(crate) async fn put(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiErro
     let options = WriteOptions::read(&call.query, "UpdateOptions", false)?;
     let mut scale = as_scale(call, |call| call.decode(bytes, options.field_validation))?;
     check_identity(call, &mut scale)?;
-    write(call, &options, |_, _| Ok(scale.clone())).await
+    write(call, &options, |call, old| {
+        update::check_uid(call, &scale, old)?;
+        Ok(scale.clone())
+    })
+    .await
 }
 
 /// Patches the scale of an object.
@@ -69,18 +73,12 @@ fn check_identity(call: &Call, scale: &mut Value) -> Result<(), ApiError> {
 
 /// Applies a scale: the replicas of the object belong to the applier from then on.
 async fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply, ApiError> {
-    let applied =
-        yaml::read(bytes).map_err(|why| ApiError::bad_request(format!("error decoding YAML: {why}")))?.value;
-    let text = |field: &str| applied.get(field).and_then(Value::as_str).unwrap_or_default();
-    if text("apiVersion") != "autoscaling/v1" || text("kind") != "Scale" {
-        let version = if text("apiVersion").is_empty() { "/" } else { text("apiVersion") };
-        return Err(ApiError::bad_request(format!("invalid object type: {version}, Kind={}", text("kind"))));
-    }
-    update::check_name(call, &applied)?;
+    let applied = as_scale(call, |call| patch::read_applied(call, bytes, options.field_validation))?;
     let manager = call.manager(options);
     let force = options.force.unwrap_or(false);
     let paths = paths(call)?;
     let changed = update::change(call, options, |call, old| {
+        as_scale(call, |call| managed_fields::check_applied(&call.served.schema, &applied))?;
         let mut configuration = json!({
             "apiVersion": call.served.kind.api_version, "kind": call.served.kind.kind,
             "metadata": {"name": call.path.name},
@@ -88,33 +86,30 @@ async fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result
         if let Some(replicas) = applied.get("spec").and_then(|spec| spec.get("replicas")) {
             set(&mut configuration, &paths.spec_replicas, replicas.clone());
         }
-        let version = metadata::text(&applied, "resourceVersion");
-        if !version.is_empty() {
-            configuration["metadata"]["resourceVersion"] = json!(version);
-        }
         let now = call.server.clock.now_seconds();
-        let writer = crate::managed_fields::Writer {
+        let writer = Writer {
             manager: &manager,
             subresource: "scale",
             api_version: &call.served.kind.api_version,
             now: &now,
         };
-        let new = crate::managed_fields::apply(
-            &call.served.schema,
-            Some(old),
-            &configuration,
-            &writer,
-            force,
-            &[],
-        )?;
-        if call.served.is_custom() && find(old, &paths.spec_replicas) != find(&new, &paths.spec_replicas) {
-            // kube-apiserver cannot turn what it merged back into an object of the definition.
-            return Err(ApiError::internal(format!(
-                "failed to convert new object ({}) to proper version: request to convert CR to an invalid group/version: \
-                 autoscaling/v1",
-                crate::managed_fields::describe(&applied)
-            )));
+        let mut new =
+            managed_fields::apply(&call.served.schema, Some(old), &configuration, &writer, force, &[])?;
+        if call.served.is_custom() {
+            if find(old, &paths.spec_replicas) != find(&new, &paths.spec_replicas) {
+                // kube-apiserver cannot turn what it merged back into an object of the definition.
+                return Err(ApiError::internal(format!(
+                    "failed to convert new object ({}) to proper version: request to convert CR to an invalid \
+                     group/version: autoscaling/v1",
+                    managed_fields::describe(&applied)
+                )));
+            }
+            require_revision(&mut new, &applied);
+            return Ok((new, Ownership::Applied));
         }
+        // The scale that comes of it is a value of Go's: replicas that nobody gives any more are none.
+        let replicas = find(&new, &paths.spec_replicas).and_then(Value::as_i64).unwrap_or(0);
+        write_scale(call, &paths, &applied, &json!(replicas), old, &mut new)?;
         Ok((new, Ownership::Applied))
     })
     .await?;
@@ -131,26 +126,44 @@ async fn write(
         let scale = wanted(call, old)?;
         // It was decoded, and zero is left out.
         let replicas = scale["spec"].get("replicas").cloned().unwrap_or_else(|| json!(0));
-        if replicas.as_i64().is_some_and(|replicas| replicas < 0) {
-            return Err(negative(call, &replicas));
-        }
         let mut new = old.clone();
-        set(&mut new, &paths.spec_replicas, replicas);
-        let version = metadata::text(&scale, "resourceVersion");
-        if !version.is_empty() {
-            metadata::of(&mut new).insert("resourceVersion".to_owned(), json!(version));
-        }
-        let uid = metadata::text(&scale, "uid");
-        if !uid.is_empty() && uid != metadata::text(old, "uid") {
-            let actual = metadata::text(old, "uid");
-            return Err(call.conflict(&format!(
-                "Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}"
-            )));
-        }
+        write_scale(call, &paths, &scale, &replicas, old, &mut new)?;
         Ok((new, Ownership::Tracked))
     })
     .await?;
     answer(call, &changed)
+}
+
+/// Writes what a scale says into the object, after checking it.
+fn write_scale(
+    call: &Call,
+    paths: &ScalePaths,
+    scale: &Value,
+    replicas: &Value,
+    old: &Value,
+    new: &mut Value,
+) -> Result<(), ApiError> {
+    if replicas.as_i64().is_some_and(|replicas| replicas < 0) {
+        return Err(negative(call, replicas));
+    }
+    let (uid, actual) = (metadata::text(scale, "uid"), metadata::text(old, "uid"));
+    if !call.served.is_custom() && !uid.is_empty() && uid != actual {
+        let resource = &call.served.resource;
+        let what = format!("{}/scale", resource.plural);
+        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}");
+        return Err(ApiError::conflict(&resource.group, &what, &call.path.name, &why));
+    }
+    set(new, &paths.spec_replicas, replicas.clone());
+    require_revision(new, scale);
+    Ok(())
+}
+
+/// A revision in the scale is a precondition of the write.
+fn require_revision(new: &mut Value, scale: &Value) {
+    let version = metadata::text(scale, "resourceVersion");
+    if !version.is_empty() {
+        metadata::of(new).insert("resourceVersion".to_owned(), json!(version));
+    }
 }
 
 fn negative(call: &Call, replicas: &Value) -> ApiError {
@@ -205,6 +218,9 @@ fn view_or_zero(call: &Call, object: &Value) -> Result<Value, ApiError> {
     let selector = paths.selector.as_ref().and_then(|path| find(object, path));
     let selector = match selector {
         Some(Value::String(text)) => text.clone(),
+        Some(labels) if call.served.kind.kind == "ReplicationController" => {
+            crate::selector::label_selector_text(&json!({"matchLabels": labels}))
+        }
         Some(selector) => crate::selector::label_selector_text(selector),
         None => String::new(),
     };

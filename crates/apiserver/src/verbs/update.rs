@@ -49,7 +49,6 @@ pub(crate) async fn run(call: &mut Call, body: &Bytes) -> Result<Reply, ApiError
     let namespace = call.path.namespace.clone();
     metadata::reconcile_namespace(&call.served, &namespace, &mut object)?;
     let served = Arc::clone(&call.served);
-    let uid = metadata::text(&object, "uid").to_owned();
     let exists = call.server.read(|store| store.get(served.storage(), &call.key()).is_some());
     if !exists && served.resource.rules.create_on_update && call.path.subresource.is_empty() {
         if !metadata::text(&object, "resourceVersion").is_empty() {
@@ -61,20 +60,25 @@ pub(crate) async fn run(call: &mut Call, body: &Bytes) -> Result<Reply, ApiError
         return created.reply(call, 201);
     }
     let changed = change(call, &options, |call, old| {
-        let actual = metadata::text(old, "uid");
-        if !uid.is_empty() && uid != actual {
-            let resource = &call.served.resource;
-            return Err(call.conflict(&format!(
-                "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, \
-                 AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}",
-                resource.plural,
-                call.key().as_str()
-            )));
-        }
+        check_uid(call, &object, old)?;
         Ok((object.clone(), Ownership::Tracked))
     })
     .await?;
     changed.reply(call)
+}
+
+/// The uid in the body of a PUT is a precondition.
+pub(crate) fn check_uid(call: &Call, object: &Value, old: &Value) -> Result<(), ApiError> {
+    let (uid, actual) = (metadata::text(object, "uid"), metadata::text(old, "uid"));
+    if uid.is_empty() || uid == actual {
+        return Ok(());
+    }
+    Err(call.conflict(&format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
+         failed: UID in precondition: {uid}, UID in object meta: {actual}",
+        call.served.resource.plural,
+        call.key().as_str()
+    )))
 }
 
 /// The name in the body against the one in the URL.

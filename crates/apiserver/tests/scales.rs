@@ -1,0 +1,223 @@
+//! The scale of an object: what may be written to it, in each way of writing, and what it shows.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use http::{HeaderMap, Request};
+use http_body_util::{BodyExt, Full};
+use kube_apiserver_embedded::{ApiServer, ApiService, Options};
+use serde_json::{Value, json};
+use tower_service::Service;
+
+const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
+const SCALE: &str = "/apis/apps/v1/namespaces/default/replicasets/a/scale";
+const JSON: &str = "application/json";
+const MERGE: &str = "application/merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+
+async fn send(
+    service: &mut ApiService,
+    method: &str,
+    path: &str,
+    kind: &str,
+    body: &str,
+) -> (u16, HeaderMap, Value) {
+    let request = Request::builder().method(method).uri(path).header("content-type", kind);
+    let response = service.call(request.body(Full::from(body.to_owned())).unwrap()).await.unwrap();
+    let (head, body) = response.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    (head.status.as_u16(), head.headers, serde_json::from_slice(&body).unwrap())
+}
+
+/// A server with a ReplicaSet of two, created by `creator`.
+async fn service() -> ApiService {
+    let mut service = ApiServer::start(Options::default()).service();
+    let set = json!({"metadata": {"name": "a"}, "spec": {
+        "replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": template(&json!({"a": "b"})),
+    }});
+    let path = format!("{SETS}?fieldManager=creator");
+    assert_eq!(send(&mut service, "POST", &path, JSON, &set.to_string()).await.0, 201);
+    service
+}
+
+fn template(labels: &Value) -> Value {
+    json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+}
+
+/// A scale of nine, but for these fields.
+fn scale(fields: &Value) -> String {
+    let mut scale = json!({
+        "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 9},
+    });
+    scale.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    scale.to_string()
+}
+
+async fn read(service: &mut ApiService, path: &str) -> Value {
+    send(service, "GET", path, JSON, "").await.2
+}
+
+async fn apply(service: &mut ApiService, query: &str, body: &str) -> (u16, HeaderMap, Value) {
+    let path = format!("{SCALE}?fieldManager=scaler&force=true{query}");
+    send(service, "PATCH", &path, APPLY, body).await
+}
+
+/// Who owns the replicas.
+async fn owners(service: &mut ApiService) -> Vec<String> {
+    let set = read(service, &format!("{SETS}/a")).await;
+    let entries = set["metadata"]["managedFields"].as_array().unwrap().clone();
+    let owns = |entry: &&Value| entry["fieldsV1"].pointer("/f:spec/f:replicas").is_some();
+    let shown =
+        |entry: &Value| format!("{} {} {}", entry["manager"], entry["operation"], entry["subresource"]);
+    entries.iter().filter(owns).map(|entry| shown(entry).replace('"', "")).collect()
+}
+
+#[tokio::test]
+async fn what_is_no_scale_scales_nothing() {
+    let mut service = service().await;
+    for (query, fields, why) in [
+        (
+            "",
+            json!({"apiVersion": "apps/v1", "kind": "Deployment"}),
+            "Deployment in version \"v1\" cannot be handled as a Scale: converting (v1.Deployment) to (autoscaling.Scale): \
+             unknown conversion",
+        ),
+        (
+            "",
+            json!({"metadata": {"name": "a", "namespace": "other"}}),
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+        (
+            "",
+            json!({"spec": {"replicas": 9_999_999_999_i64}}),
+            "Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal number 9999999999 into Go struct \
+             field ScaleSpec.spec.replicas of type int32",
+        ),
+        (
+            "?fieldValidation=Strict",
+            json!({"spec": {"replicas": 9, "size": 1}}),
+            "Scale in version \"v1\" cannot be handled as a Scale: strict decoding error: unknown field \"spec.size\"",
+        ),
+    ] {
+        let path = format!("{SCALE}{query}");
+        let (code, _, status) = send(&mut service, "PUT", &path, JSON, &scale(&fields)).await;
+        assert_eq!((code, status["message"].as_str()), (400, Some(why)));
+    }
+    let (code, _, status) = send(&mut service, "PATCH", SCALE, MERGE, r#"{"spec":{"replicas":"9"}}"#).await;
+    assert_eq!(code, 422);
+    let why = status["message"].as_str().unwrap();
+    assert!(why.contains("ScaleSpec.spec.replicas of type int32"), "{why}");
+    assert_eq!(read(&mut service, SCALE).await["spec"], json!({"replicas": 2}));
+    let (code, ..) = send(&mut service, "PUT", SCALE, JSON, &scale(&json!({"spec": {}}))).await;
+    assert_eq!((code, &read(&mut service, SCALE).await["spec"]), (200, &json!({})));
+}
+
+#[tokio::test]
+async fn an_applied_scale_scales_and_its_applier_owns_the_replicas() {
+    let mut service = service().await;
+    let path = format!("{SCALE}?fieldManager=scaler");
+    let (code, _, status) = send(&mut service, "PATCH", &path, APPLY, &scale(&json!({}))).await;
+    let why = "Apply failed with 1 conflict: conflict with \"creator\" using autoscaling/v1: .spec.replicas";
+    assert_eq!((code, status["message"].as_str()), (409, Some(why)));
+    assert_eq!(owners(&mut service).await, ["creator Update null"]);
+    let (code, _, scaled) = apply(&mut service, "", &scale(&json!({}))).await;
+    assert_eq!((code, &scaled["kind"], &scaled["spec"]), (200, &json!("Scale"), &json!({"replicas": 9})));
+    assert_eq!(scaled, read(&mut service, SCALE).await);
+    assert_eq!(owners(&mut service).await, ["scaler Apply scale"]);
+    // What it no longer gives is nobody's: a scale of Go's has no replicas then.
+    let (code, _, scaled) = apply(&mut service, "", &scale(&json!({"spec": {}}))).await;
+    assert_eq!((code, &scaled["spec"]), (200, &json!({})));
+    assert_eq!(read(&mut service, &format!("{SETS}/a")).await["spec"]["replicas"], 0);
+}
+
+#[tokio::test]
+async fn no_way_of_writing_scales_below_zero() {
+    let mut service = service().await;
+    let less = scale(&json!({"spec": {"replicas": -1}}));
+    let json_patch = r#"[{"op":"replace","path":"/spec/replicas","value":-1}]"#;
+    for (method, kind, body) in [
+        ("PUT", JSON, less.as_str()),
+        ("PATCH", MERGE, less.as_str()),
+        ("PATCH", "application/strategic-merge-patch+json", less.as_str()),
+        ("PATCH", "application/json-patch+json", json_patch),
+        ("PATCH", APPLY, less.as_str()),
+    ] {
+        let query = if kind == APPLY { "?fieldManager=scaler&force=true" } else { "" };
+        let (code, _, status) = send(&mut service, method, &format!("{SCALE}{query}"), kind, body).await;
+        let why = "Scale.autoscaling \"a\" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0";
+        assert_eq!((code, status["message"].as_str()), (422, Some(why)), "{kind}");
+    }
+    assert_eq!(read(&mut service, SCALE).await["spec"], json!({"replicas": 2}));
+}
+
+#[tokio::test]
+async fn an_applied_scale_is_the_one_of_the_url() {
+    let mut service = service().await;
+    let uid = read(&mut service, SCALE).await["metadata"]["uid"].as_str().unwrap().to_owned();
+    let uid_conflict = format!(
+        "Operation cannot be fulfilled on replicasets/scale.apps \"a\": Precondition failed: UID in precondition: x, UID in \
+         object meta: {uid}"
+    );
+    let modified = "Operation cannot be fulfilled on replicasets.apps \"a\": the object has been modified; please apply your \
+                    changes to the latest version and try again";
+    for (query, fields, code, why) in [
+        (
+            "",
+            json!({"metadata": {"name": "a", "namespace": "other"}}),
+            400,
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+        ("", json!({"metadata": {"name": "a", "uid": "x"}}), 409, &uid_conflict),
+        ("", json!({"metadata": {"name": "a", "resourceVersion": "1"}}), 409, modified),
+        ("", json!({"kind": "Deployment"}), 400, "invalid object type: autoscaling/v1, Kind=Deployment"),
+        (
+            "",
+            json!({"spec": {"replicas": 9, "size": 1}}),
+            500,
+            "failed to create typed patch object (/a; autoscaling/v1, Kind=Scale): .spec.size: field not declared in schema",
+        ),
+        (
+            "",
+            json!({"spec": {"replicas": "9"}}),
+            500,
+            "failed to create typed patch object (/a; autoscaling/v1, Kind=Scale): .spec.replicas: expected numeric (int or \
+             float), got string",
+        ),
+    ] {
+        let (answered, _, status) = apply(&mut service, query, &scale(&fields)).await;
+        assert_eq!((answered, status["message"].as_str()), (code, Some(why)));
+    }
+    assert_eq!(read(&mut service, SCALE).await["spec"], json!({"replicas": 2}));
+    let metadata = json!({"name": "a", "namespace": "default", "uid": uid});
+    assert_eq!(apply(&mut service, "", &scale(&json!({ "metadata": metadata }))).await.0, 200);
+}
+
+#[tokio::test]
+async fn repeated_keys_of_an_applied_scale_are_told_or_refused() {
+    const TWICE: &str =
+        "apiVersion: autoscaling/v1\nkind: Scale\nmetadata: {name: a}\nspec:\n  replicas: 3\n  replicas: 4\n";
+    let mut service = service().await;
+    let why = "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  line 6: key \"replicas\" \
+               already set in map";
+    let (code, _, status) = apply(&mut service, "&fieldValidation=Strict", TWICE).await;
+    assert_eq!((code, status["message"].as_str()), (400, Some(why)));
+    let (code, headers, scaled) = apply(&mut service, "&fieldValidation=Warn", TWICE).await;
+    assert_eq!((code, &scaled["spec"]), (200, &json!({"replicas": 4})));
+    assert!(headers["warning"].to_str().unwrap().contains("already set in map"), "{headers:?}");
+    let (code, headers, _) = apply(&mut service, "&fieldValidation=Ignore", TWICE).await;
+    assert_eq!((code, headers.get("warning")), (200, None));
+}
+
+#[tokio::test]
+async fn the_scale_of_a_replication_controller_has_its_selector() {
+    const CONTROLLERS: &str = "/api/v1/namespaces/default/replicationcontrollers";
+    let mut service = service().await;
+    let labels = json!({"tier": "y", "app": "x"});
+    let controller = json!({"metadata": {"name": "a"}, "spec": {"replicas": 1, "selector": labels, "template": template(&labels)}});
+    assert_eq!(send(&mut service, "POST", CONTROLLERS, JSON, &controller.to_string()).await.0, 201);
+    let path = format!("{CONTROLLERS}/a/scale");
+    assert_eq!(read(&mut service, &path).await["status"], json!({"replicas": 0, "selector": "app=x,tier=y"}));
+    let (code, _, scaled) = send(&mut service, "PUT", &path, JSON, &scale(&json!({}))).await;
+    assert_eq!(
+        (code, &scaled["spec"], &scaled["status"]["selector"]),
+        (200, &json!({"replicas": 9}), &json!("app=x,tier=y"))
+    );
+}
