@@ -1,6 +1,7 @@
-//! How Go prints decoded JSON values, for texts that a Go server makes of them, and how it reads durations.
+//! How Go prints decoded JSON values, for texts that a Go server makes of them, and how it reads durations and times.
 
 mod json;
+mod time;
 
 use std::fmt::Write;
 
@@ -10,6 +11,7 @@ use serde_json::Value;
 use crate::request::query::quote;
 
 pub(crate) use json::{json, write_json};
+pub(crate) use time::{Layout, time};
 
 /// A duration as Go's `time.ParseDuration` reads it, such as `1h15m30.5s`. The error is its text.
 pub(crate) fn duration(text: &str) -> Result<SignedDuration, String> {

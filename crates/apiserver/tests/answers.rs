@@ -160,6 +160,66 @@ async fn nobody_is_impersonated() {
 }
 
 #[tokio::test]
+async fn one_object_is_not_watched() {
+    let mut service = ApiServer::start(Options::default()).service();
+    for path in
+        ["/api/v1/namespaces/default", "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical"]
+    {
+        let plain = get(&mut service, path, &[]).await.2;
+        let (code, _, body) = get(&mut service, &format!("{path}?watch=true&timeoutSeconds=1"), &[]).await;
+        assert_eq!((code, body), (200, plain));
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_time_is_stored_by_no_verb() {
+    const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    const SECONDS: &str = "2006-01-02T15:04:05Z07:00";
+    const MICROS: &str = "2006-01-02T15:04:05.000000Z07:00";
+    let mut service = ApiServer::start(Options::default()).service();
+    let lease = |created: &Value, renewed: &Value| {
+        let metadata = json!({"name": "a", "creationTimestamp": created});
+        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": {"renewTime": renewed}})
+    };
+    let message = |body: &Bytes| {
+        serde_json::from_slice::<Value>(body).unwrap()["message"].as_str().unwrap_or_default().to_owned()
+    };
+    let now = json!("2026-01-02T03:04:05.678901Z");
+    for (created, renewed, layout, rest, part) in [
+        (json!(""), now.clone(), SECONDS, "", "2006"),
+        (json!("2026-01-02"), now.clone(), SECONDS, "", "T"),
+        (Value::Null, json!(""), MICROS, "", "2006"),
+        (Value::Null, json!("2026-01-02T03:04:05Z"), MICROS, "Z", ".000000"),
+        (Value::Null, json!("2026-01-02T03:04:05.678Z"), MICROS, ".678Z", ".000000"),
+    ] {
+        let text = if renewed == now { &created } else { &renewed };
+        let why = format!("parsing time {text} as \"{layout}\": cannot parse \"{rest}\" as \"{part}\"");
+        let (code, _, body) = send(&mut service, "POST", LEASES, &[], &lease(&created, &renewed)).await;
+        let expected = format!("Lease in version \"v1\" cannot be handled as a Lease: {why}");
+        assert_eq!((code, message(&body)), (400, expected));
+    }
+    let made = send(&mut service, "POST", LEASES, &[], &lease(&Value::Null, &Value::Null)).await;
+    assert_eq!(made.0, 201);
+    let path = format!("{LEASES}/a");
+    for (kind, expected) in
+        [("merge-patch+json", 422), ("strategic-merge-patch+json", 422), ("apply-patch+yaml", 500)]
+    {
+        let headers = [("content-type", &*format!("application/{kind}"))];
+        let path = format!("{path}?{}", if expected == 500 { "fieldManager=m&force=true" } else { "" });
+        let (code, _, body) =
+            send(&mut service, "PATCH", &path, &headers, &lease(&Value::Null, &json!(""))).await;
+        let message = message(&body);
+        assert_eq!(
+            (code, message.contains(&format!("parsing time \"\" as \"{MICROS}\""))),
+            (expected, true),
+            "{message}"
+        );
+    }
+    let (code, _, _) = send(&mut service, "PUT", &path, &[], &lease(&json!(""), &now)).await;
+    assert_eq!(code, 400);
+}
+
+#[tokio::test]
 async fn every_answer_has_an_audit_id_and_the_request_may_choose_it() {
     let mut service = ApiServer::start(Options::default().seed(3)).service();
     let mut ids = Vec::new();

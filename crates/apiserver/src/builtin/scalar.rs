@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::go::{self, Layout};
 use crate::quantity;
 
 /// `3.0` is 3 for an integer.
@@ -21,20 +22,20 @@ pub(super) fn whole_number(value: &mut Value) {
 
 /// Whole seconds, in UTC.
 pub(super) fn time(value: &mut Value) {
-    if let Some(time) = parse(value) {
+    if let Some(time) = parse(value, Layout::Seconds) {
         *value = json!(crate::clock::format_seconds(time));
     }
 }
 
 /// Six decimals, in UTC.
 pub(super) fn micro_time(value: &mut Value) {
-    if let Some(time) = parse(value) {
+    if let Some(time) = parse(value, Layout::Micros) {
         *value = json!(time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string());
     }
 }
 
-fn parse(value: &Value) -> Option<Timestamp> {
-    value.as_str()?.parse().ok()
+fn parse(value: &Value, layout: Layout) -> Option<Timestamp> {
+    go::time(value.as_str()?, layout).ok()
 }
 
 /// The canonical form of a quantity.

@@ -6,6 +6,7 @@ use serde_json::{Map, Number, Value};
 
 use super::Cursor;
 use super::node::{Kind, Type};
+use crate::go::Layout;
 use crate::request::body;
 use crate::{go, quantity};
 
@@ -60,7 +61,9 @@ impl<'a> Decoder<'a> {
         let is_time = || schema.node.format.as_deref() == Some("date-time");
         match (expected, value) {
             (_, Value::Null) | (Type::Boolean, Value::Bool(_)) | (Type::Number, Value::Number(_)) => {}
-            (Type::String, Value::String(text)) if is_time() => return check_time(text),
+            (Type::String, Value::String(text)) if is_time() => {
+                return go::time(text, layout(schema)).map(drop).map_err(Refusal);
+            }
             (Type::String, Value::String(text)) if schema.is_bytes() => {
                 if let Some(at) = illegal_base64(text) {
                     self.note(format!("illegal base64 data at input byte {at}"));
@@ -160,14 +163,13 @@ fn check_quantity(value: &Value) -> Result<(), Refusal> {
     quantity::refusal(&text).map_or(Ok(()), |why| Err(Refusal(why.to_owned())))
 }
 
-fn check_time(text: &str) -> Result<(), Refusal> {
-    if text.is_empty() || text.parse::<jiff::Timestamp>().is_ok() {
-        return Ok(());
+/// How times are written here: two types share the format.
+fn layout(schema: Cursor<'_>) -> Layout {
+    if schema.definition_name().is_some_and(|name| type_name(name) == "MicroTime") {
+        Layout::Micros
+    } else {
+        Layout::Seconds
     }
-    // The layout stops matching where the year should be, or later: Go names that part, we name the whole.
-    Err(Refusal(format!(
-        "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\""
-    )))
 }
 
 /// Where Go's decoder stops; `None` if it does not. Line breaks are skipped.
