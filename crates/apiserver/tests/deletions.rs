@@ -62,15 +62,27 @@ async fn options_of_the_wrong_type_delete_nothing() {
             json!({"propagationPolicy": ["Orphan"]}),
             "json: cannot unmarshal array into Go struct field DeleteOptions.propagationPolicy of type",
         ),
+        (json!({"apiVersion": "a/b/c"}), "unexpected GroupVersion string: a/b/c"),
+        (
+            json!({"apiVersion": "foo/v1", "kind": "Foo"}),
+            "no kind \"Foo\" is registered for version \"foo/v1\" in scheme",
+        ),
+        (
+            json!({"apiVersion": "v1", "kind": "CreateOptions"}),
+            "converting (v1.CreateOptions) to (v1.DeleteOptions): unknown conversion",
+        ),
         (json!("x"), no_type),
         (json!([]), &no_type.replace("string into", "array into")),
     ] {
         let (code, status) = send(&mut service, "DELETE", &format!("{MAPS}/a"), &options).await;
         assert_eq!((code, says(&status, why)), (400, true), "{options} {status}");
         let (code, status) = send(&mut service, "DELETE", MAPS, &options).await;
-        assert_eq!((code, says(&status, why), status.get("reason")), (500, true, None));
+        assert_eq!((code, says(&status, why)), (400, true), "{options} {status}");
     }
     assert_eq!(send(&mut service, "GET", &format!("{MAPS}/a"), &Value::Null).await.0, 200);
+    // Any group and version has options, known or not.
+    let options = json!({"apiVersion": "foo/v9", "kind": "DeleteOptions", "dryRun": ["All"]});
+    assert_eq!(send(&mut service, "DELETE", &format!("{MAPS}/a"), &options).await.0, 200);
     assert_eq!(send(&mut service, "DELETE", &format!("{MAPS}/a"), &json!({})).await.0, 200);
 }
 
@@ -110,4 +122,21 @@ async fn less_than_no_time_is_one_second() {
     let (_, gone) = send(&mut service, "DELETE", &path, &json!({"gracePeriodSeconds": 0})).await;
     assert_eq!(gone["metadata"]["name"], "p");
     assert_eq!(send(&mut service, "GET", &path, &Value::Null).await.0, 404);
+}
+
+#[tokio::test]
+async fn nothing_is_deleted_below_the_watch_prefix() {
+    let mut service = service();
+    create_maps(&mut service, &["a"]).await;
+    for path in
+        ["/api/v1/watch/namespaces/default/configmaps", "/api/v1/watch/namespaces/default/configmaps/a"]
+    {
+        for method in ["DELETE", "POST", "PUT", "PATCH"] {
+            let (code, status) = send(&mut service, method, path, &Value::Null).await;
+            assert_eq!((code, &status["reason"]), (405, &json!("MethodNotAllowed")), "{method} {path}");
+            let why = "the server does not allow this method on the requested resource";
+            assert_eq!((&status["message"], &status["details"]), (&json!(why), &json!({})));
+        }
+    }
+    assert_eq!(names(&send(&mut service, "GET", MAPS, &Value::Null).await.1), ["a"]);
 }

@@ -46,11 +46,12 @@ impl Verb {
         }
     }
 
-    /// What the request asks for; `None` for methods that no resource takes.
+    /// What the request asks for; `None` for methods that no resource takes, and for writes below the watch prefix.
     pub(crate) fn of(method: &Method, path: &ResourcePath, query: &Query) -> Option<Self> {
         let collection = path.name.is_empty();
         Some(match *method {
             Method::GET | Method::HEAD if path.watch_prefix => Self::Watch,
+            _ if path.watch_prefix => return None,
             Method::GET | Method::HEAD if collection && query.flag("watch") == Some(true) => Self::Watch,
             Method::GET | Method::HEAD if collection => Self::List,
             Method::GET | Method::HEAD => Self::Get,
@@ -67,5 +68,39 @@ impl Verb {
 impl fmt::Display for Verb {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::path::Route;
+
+    fn check(method: &str, uri: &str, expected: Option<Verb>) {
+        let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
+        let Route::Resource(path) = Route::parse(path) else { panic!("{path}") };
+        let verb = Verb::of(&method.parse().unwrap(), &path, &Query::parse(query));
+        assert_eq!(verb, expected, "{method} {uri}");
+    }
+
+    #[test]
+    fn collections_are_watched_and_single_objects_are_got() {
+        const MAPS: &str = "/api/v1/namespaces/a/configmaps";
+        check("GET", MAPS, Some(Verb::List));
+        check("GET", &format!("{MAPS}?watch=true"), Some(Verb::Watch));
+        check("GET", &format!("{MAPS}?watch=false"), Some(Verb::List));
+        check("GET", &format!("{MAPS}/b"), Some(Verb::Get));
+        check("GET", &format!("{MAPS}/b?watch=true"), Some(Verb::Get));
+        check("HEAD", &format!("{MAPS}/b?watch=true"), Some(Verb::Get));
+    }
+
+    #[test]
+    fn nothing_is_written_below_the_watch_prefix() {
+        for path in ["/api/v1/watch/namespaces/a/configmaps", "/api/v1/watch/namespaces/a/configmaps/b"] {
+            check("GET", path, Some(Verb::Watch));
+            for method in ["POST", "PUT", "PATCH", "DELETE"] {
+                check(method, path, None);
+            }
+        }
     }
 }

@@ -64,11 +64,8 @@ fn read_options(call: &Call, bytes: &Bytes) -> Result<DeleteOptions, ApiError> {
     if bytes.is_empty() {
         return DeleteOptions::read(&call.query, None);
     }
-    // Of a collection the real server does not know whose mistake it is.
-    let refuse = |why: String| {
-        if call.path.name.is_empty() { ApiError::internal(why) } else { ApiError::bad_request(why) }
-    };
-    let malformed = |why: String| refuse(format!("couldn't get version/kind; json parse error: {why}"));
+    let malformed =
+        |why: String| ApiError::bad_request(format!("couldn't get version/kind; json parse error: {why}"));
     let value = match body::Format::of(call.content_type.as_deref())? {
         body::Format::Json => body::json(bytes).map_err(malformed)?.value,
         body::Format::Yaml => yaml::read(bytes).map_err(malformed)?.value,
@@ -76,14 +73,21 @@ fn read_options(call: &Call, bytes: &Bytes) -> Result<DeleteOptions, ApiError> {
     };
     // Nothing is options that say nothing.
     let value = if value.is_null() { json!({}) } else { value };
-    let [api_version, kind] = options::type_of(&value).map_err(refuse)?;
+    let [api_version, kind] = options::type_of(&value).map_err(ApiError::bad_request)?;
+    // Options are of every group and version.
+    options::check_version(&api_version).map_err(ApiError::bad_request)?;
+    if ["CreateOptions", "UpdateOptions"].contains(&kind.as_str()) {
+        return Err(ApiError::bad_request(format!(
+            "converting (v1.{kind}) to (v1.DeleteOptions): unknown conversion"
+        )));
+    }
     if !["", "DeleteOptions"].contains(&kind.as_str()) {
-        return Err(refuse(format!(
+        return Err(ApiError::bad_request(format!(
             "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"pkg/runtime/scheme.go:111\""
         )));
     }
     if let Some(why) = builtin::delete_options().and_then(|schema| schema.decode_error(&value, bytes)) {
-        return Err(refuse(why));
+        return Err(ApiError::bad_request(why));
     }
     DeleteOptions::read(&call.query, Some(&value))
 }

@@ -40,20 +40,27 @@ pub(super) fn type_of(object: &Value) -> Result<[String; 2], String> {
     Ok(texts)
 }
 
+/// Whether a text is a version, of some group or of none. The error is Go's.
+pub(super) fn check_version(api_version: &str) -> Result<(), String> {
+    if api_version.matches('/').count() > 1 {
+        return Err(format!("unexpected GroupVersion string: {api_version}"));
+    }
+    Ok(())
+}
+
 /// Checks `apiVersion` and `kind`. Builtin endpoints take objects that name neither.
 pub(super) fn check_type(served: &Served, object: &Value) -> Result<(), Refusal> {
     if object.is_null() && served.is_custom() {
         return Err(Refusal::Unrecognized("Object 'Kind' is missing in 'null'".to_owned()));
     }
     let [api_version, kind] = type_of(object).map_err(Refusal::Unrecognized)?;
+    let version = check_version(&api_version).map_err(Refusal::Unrecognized);
     let expected = &served.kind;
     if served.is_custom() {
         if kind.is_empty() {
             return Err(Refusal::Unrecognized(format!("Object 'Kind' is missing in '{object}'")));
         }
-        if api_version.matches('/').count() > 1 {
-            return Err(Refusal::Unrecognized(format!("unexpected GroupVersion string: {api_version}")));
-        }
+        version?;
         if api_version != expected.api_version {
             return Err(Refusal::Error(ApiError::bad_request(format!(
                 "the API version in the data ({api_version}) does not match the expected API version ({})",
@@ -62,6 +69,7 @@ pub(super) fn check_type(served: &Served, object: &Value) -> Result<(), Refusal>
         }
         return Ok(());
     }
+    version?;
     let api_version = if api_version.is_empty() { expected.api_version.clone() } else { api_version };
     let kind = if kind.is_empty() { expected.kind.clone() } else { kind };
     if api_version == expected.api_version && kind == expected.kind {
