@@ -1,5 +1,6 @@
 //! What a fault does.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -19,7 +20,7 @@ pub enum Action {
     DelayAfter(#[serde(with = "text::duration")] Duration),
     /// It is refused without being looked at.
     Fail(Failure),
-    /// It is answered with this without being looked at, as a proxy on the way does.
+    /// It is answered with this, and nothing else, without being looked at, as a proxy on the way does.
     Answer(Answer),
     /// Its connection is cut before it is looked at.
     ///
@@ -67,6 +68,9 @@ pub struct Answer {
     /// The `Content-Type` header; none if it is empty or cannot be sent.
     #[serde(default)]
     pub content_type: String,
+    /// Other headers, such as `Retry-After`; those that cannot be sent are left out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
     /// The body.
     #[serde(default)]
     pub body: String,
@@ -76,7 +80,14 @@ impl Answer {
     /// An answer of these three.
     #[must_use]
     pub fn new(code: u16, content_type: impl Into<String>, body: impl Into<String>) -> Self {
-        Self { code, content_type: content_type.into(), body: body.into() }
+        Self { code, content_type: content_type.into(), headers: BTreeMap::new(), body: body.into() }
+    }
+
+    /// The same with another header.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.insert(name.into(), value.into());
+        self
     }
 }
 
@@ -89,13 +100,14 @@ pub enum Failure {
     Conflict,
     /// 410 `Expired`: the resource version, or the continue token, is too old.
     Expired,
-    /// 429 `TooManyRequests`, with `Retry-After` in whole seconds, rounded up.
+    /// 429 in plain text, as an overloaded server answers that does not look at a request, with `Retry-After` in whole
+    /// seconds, rounded up.
     TooManyRequests {
         /// How long the client is told to wait.
         #[serde(with = "text::duration")]
         retry_after: Duration,
     },
-    /// 429 `TooManyRequests`, to be tried again after a second: the storage of the resource is being set up, as it is for
+    /// 429 `TooManyRequests` as a `Status`, to be tried again after a second: the storage of the resource is being set up, as it is for
     /// a moment after a definition changed.
     Initializing,
     /// 500 `InternalError`.
@@ -120,9 +132,10 @@ impl Failure {
         }
     }
 
-    pub(crate) fn error(self, request: &Facts) -> ApiError {
+    /// What the client is told.
+    pub(crate) fn refusal(self, request: &Facts) -> Refusal {
         let code = self.code();
-        match self {
+        let error = match self {
             Self::Conflict => ApiError::conflict(
                 &request.group,
                 &request.resource,
@@ -133,9 +146,9 @@ impl Failure {
                 ApiError::new(code, "Expired", "The resourceVersion for the provided list is too old.")
             }
             Self::TooManyRequests { retry_after } => {
-                let seconds = retry_after.as_secs().saturating_add(u64::from(retry_after.subsec_nanos() > 0));
-                ApiError::new(code, "TooManyRequests", "Too many requests, please try again later.")
-                    .with_retry_after(seconds)
+                let retry_after =
+                    retry_after.as_secs().saturating_add(u64::from(retry_after.subsec_nanos() > 0));
+                return Refusal::Text { text: "Too many requests, please try again later.\n", retry_after };
             }
             Self::Initializing => {
                 ApiError::new(code, "TooManyRequests", "storage is (re)initializing").with_retry_after(1)
@@ -151,8 +164,19 @@ impl Failure {
                 "Timeout",
                 "Timeout: request did not complete within the allotted timeout",
             ),
-        }
+        };
+        Refusal::Status(error)
     }
+}
+
+/// The form of a [`Failure`].
+pub(crate) enum Refusal {
+    Status(ApiError),
+    Text {
+        text: &'static str,
+        /// In seconds.
+        retry_after: u64,
+    },
 }
 
 /// How a watch misbehaves. Events are those of objects, the initial ones included; bookmarks do not count.

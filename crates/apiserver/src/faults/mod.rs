@@ -90,6 +90,7 @@ use thiserror::Error;
 use tokio::time::Instant;
 
 pub use crate::request::verb::Verb;
+pub(crate) use action::Refusal;
 pub use action::{Action, Answer, Failure, WatchFault};
 pub(crate) use api::{PREFIX as API, answer as answer_api};
 pub(crate) use cut::{Cut, Then};

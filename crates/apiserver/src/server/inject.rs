@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body::Body;
 use tokio::time::sleep;
 
 use super::body::ResponseBody;
 use super::dispatch;
 use super::drain::drain;
+use super::finish::finish;
 use super::state::Server;
-use crate::faults::{Action, Answer, ConnectionReset, Decision, Facts, FaultyWatch, Stale};
+use crate::faults::{Action, Answer, ConnectionReset, Decision, Facts, FaultyWatch, Refusal, Stale};
+use crate::verbs::reply::Reply;
 
 /// Answers a request, unless a rule resets its connection.
 ///
@@ -48,8 +50,18 @@ where
         }
         Action::Fail(failure) => {
             drain(&head, std::pin::pin!(body)).await;
-            let accept = dispatch::text(&head.headers, header::ACCEPT);
-            Ok(dispatch::failure(accept.as_deref(), &failure.error(&facts)).into_response())
+            let reply = match failure.refusal(&facts) {
+                Refusal::Status(error) => {
+                    let accept = dispatch::text(&head.headers, header::ACCEPT);
+                    dispatch::failure(accept.as_deref(), &error)
+                }
+                Refusal::Text { text, retry_after } => {
+                    Reply { retry_after: Some(retry_after), ..Reply::text(failure.code(), text) }
+                }
+            };
+            let mut response = reply.into_response();
+            finish(server, &head, &mut response);
+            Ok(response)
         }
         Action::Answer(answer) => {
             drain(&head, std::pin::pin!(body)).await;
@@ -82,6 +94,11 @@ fn of_answer(answer: Answer) -> Response<ResponseBody> {
         && let Ok(content_type) = HeaderValue::try_from(answer.content_type)
     {
         response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    }
+    for (name, value) in answer.headers {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+            response.headers_mut().insert(name, value);
+        }
     }
     response
 }

@@ -2,6 +2,7 @@
 
 use expect_test::expect;
 use futures::StreamExt;
+use http_body_util::BodyExt;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
@@ -33,7 +34,7 @@ async fn a_request_delayed_after_has_happened_when_the_client_gives_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_are_statuses_that_clients_know() {
+async fn failures_are_answers_that_clients_know() {
     let (server, api) = start();
     let faults = server.faults();
     for failure in [
@@ -60,17 +61,50 @@ async fn failures_are_statuses_that_clients_know() {
     .assert_eq(&faults.journal().to_string());
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_refusal_says_when_to_come_back() {
-    let (server, api) = start();
-    let wait = Failure::TooManyRequests { retry_after: Duration::from_millis(1500) };
-    server.faults().add(Rule::new(Action::Fail(wait)).verb(Verb::Get));
-    let kube::Error::Api(status) = api.get("a").await.unwrap_err() else { panic!() };
-    assert_eq!(status.details.unwrap().retry_after_seconds, 2);
+/// The answer to a GET of a ConfigMap.
+async fn answer(server: &ApiServer) -> (http::response::Parts, String) {
     let request = http::Request::get("/api/v1/namespaces/default/configmaps/a").body(Vec::new()).unwrap();
     let client = Client::new(server.service(), "default");
-    let response = client.send(request.map(Into::into)).await.unwrap();
-    assert_eq!(response.headers()["retry-after"], "2");
+    let (head, body) = client.send(request.map(Into::into)).await.unwrap().into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    (head, String::from_utf8(body.to_vec()).unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_says_when_to_come_back() {
+    let (server, _) = start();
+    let wait = Failure::TooManyRequests { retry_after: Duration::from_millis(1500) };
+    server.faults().add(Rule::new(Action::Fail(wait)).once());
+    let (head, body) = answer(&server).await;
+    assert_eq!((head.status.as_u16(), body.as_str()), (429, "Too many requests, please try again later.\n"));
+    assert_eq!(head.headers["retry-after"], "2");
+    assert_eq!(head.headers["content-type"], "text/plain; charset=utf-8");
+
+    server.faults().add(Rule::new(Action::Fail(Failure::Initializing)).once());
+    let (head, body) = answer(&server).await;
+    let status: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(
+        (&head.headers["retry-after"], &status["details"]["retryAfterSeconds"]),
+        (&"1".parse().unwrap(), &json!(1))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_the_servers_and_an_answer_is_what_it_was_made() {
+    let (server, _) = start();
+    let faults = server.faults();
+    for failure in [Failure::Unavailable, Failure::TooManyRequests { retry_after: SECOND }] {
+        faults.add(Rule::new(Action::Fail(failure)).once());
+        assert!(answer(&server).await.0.headers.contains_key("audit-id"), "{failure:?}");
+    }
+    let page = Answer::new(503, "text/plain", "busy").header("Retry-After", "7").header("no header", "x");
+    faults.add(Rule::new(Action::Answer(page)).once());
+    let (head, body) = answer(&server).await;
+    assert_eq!((head.status.as_u16(), body.as_str()), (503, "busy"));
+    let mut names: Vec<&str> = head.headers.keys().map(http::HeaderName::as_str).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["content-type", "retry-after"]);
+    assert_eq!(head.headers["retry-after"], "7");
 }
 
 #[tokio::test(start_paused = true)]
