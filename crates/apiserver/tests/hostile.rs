@@ -166,7 +166,7 @@ fn an_object_as_deep_as_a_body_may_be_can_be_changed_and_deleted_and_the_collect
                 200
             );
         }
-        assert!(deepest > 120, "bodies are refused beyond {deepest} levels");
+        assert_eq!(deepest, 126, "with the object itself, 127 levels");
         // The collector still works: it takes what has no owner.
         let orphan = format!(r#"{{"metadata":{{"name":"orphan","ownerReferences":{absent}}}}}"#);
         assert_eq!(send(&mut service, "POST", MAPS, JSON, orphan.as_bytes()).await.0, 201);
@@ -174,6 +174,22 @@ fn an_object_as_deep_as_a_body_may_be_can_be_changed_and_deleted_and_the_collect
         assert_eq!(send(&mut service, "GET", &format!("{MAPS}/orphan"), JSON, b"").await.0, 404);
         let path = format!("{THINGS}/d{deepest}");
         assert_eq!(send(&mut service, "DELETE", &path, JSON, b"").await.0, 200);
+    });
+}
+
+#[test]
+fn a_body_in_yaml_has_64_levels() {
+    run(async {
+        let mut service = ApiServer::start(Options::default()).service();
+        define_things(&mut service).await;
+        for (depth, expected) in [(63, 201), (64, 400)] {
+            let deep = format!("{}1{}", "{a: ".repeat(depth), "}".repeat(depth));
+            let body =
+                format!("apiVersion: example.com/v1\nkind: Thing\nmetadata: {{name: d}}\nspec: {deep}\n");
+            let (code, answer) =
+                send(&mut service, "POST", THINGS, "application/yaml", body.as_bytes()).await;
+            assert_eq!(code, expected, "{depth}: {answer:?}");
+        }
     });
 }
 

@@ -21,20 +21,30 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Body, String> {
         return Ok(body);
     }
     let text = String::from_utf8_lossy(bytes);
-    let options =
-        serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins };
-    let mut text_reader = text.as_bytes();
-    let first = serde_saphyr::read_with_options::<_, Node>(&mut text_reader, options).next();
-    let node = match first {
-        None => Node::default(),
-        Some(Ok(node)) => node,
-        Some(Err(error)) => {
-            return Err(format!("error converting YAML to JSON: yaml: {}", explain(&error, &text)));
-        }
-    };
-    let Node { mut value, repeated } = node;
+    let node = with_room(|| first_document(&text)).and_then(|node| node);
+    let Node { mut value, repeated } =
+        node.map_err(|why| format!("error converting YAML to JSON: yaml: {why}"))?;
     normalize_numbers(&mut value);
     Ok(Body { value, strict: repeated })
+}
+
+fn first_document(text: &str) -> Result<Node, String> {
+    let options =
+        serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins };
+    let mut bytes = text.as_bytes();
+    let first = serde_saphyr::read_with_options::<_, Node>(&mut bytes, options).next();
+    first.unwrap_or_else(|| Ok(Node::default())).map_err(|error| explain(&error, text))
+}
+
+/// Runs the parser in a thread of its own. It recurses to the depth that it allows, 64 levels, for which a thread of the
+/// usual size has not enough room where the program is not optimised.
+fn with_room<T: Send>(parse: impl FnOnce() -> T + Send) -> Result<T, String> {
+    const ROOM: usize = 16 << 20;
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("yaml".to_owned()).stack_size(ROOM);
+        let thread = thread.spawn_scoped(scope, parse).map_err(|why| format!("no thread reads it: {why}"))?;
+        Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
 }
 
 /// What strict decoding says about repeated keys (of YAML) and about duplicate and unknown fields, as one text.
