@@ -393,6 +393,22 @@ pub(crate) fn deduplicate_owners(object: &mut Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing;
+
+    #[test]
+    fn a_generated_name_has_58_characters_of_its_prefix_at_most() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let _inside = runtime.enter();
+        let server = testing::server();
+        let call = testing::call(&server, "/api/v1/namespaces/default/configmaps");
+        for (length, kept) in [(1, 1), (57, 57), (58, 58), (59, 58), (253, 58)] {
+            let prefix = "p".repeat(length);
+            let name = generated_name(&call, &json!({"metadata": {"generateName": prefix}})).unwrap();
+            let (start, suffix) = name.split_at(kept);
+            assert_eq!((start, suffix.len()), (&prefix[..kept], 5), "{name}");
+            assert!(suffix.chars().all(|c| "bcdfghjklmnpqrstvwxz2456789".contains(c)), "{name}");
+        }
+    }
 
     #[test]
     fn thousands_of_controllers_are_not_told_one_by_one() {
