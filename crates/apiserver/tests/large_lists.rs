@@ -185,11 +185,8 @@ async fn a_list_is_what_was_there_when_it_began() {
     assert_eq!(items(JSON, &after).0.len(), 0);
 }
 
-#[tokio::test]
-async fn others_are_served_while_the_length_of_a_large_list_is_reckoned() {
-    let _alone = ALONE.lock().await;
-    let mut service = ApiServer::start(Options::default()).service();
-    fill(&mut service, 500, 16 << 10).await;
+/// What comes of a future, and how often another task had its turn meanwhile.
+async fn turns_during<T>(future: impl Future<Output = T>) -> (T, usize) {
     let turns = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&turns);
     let other = tokio::spawn(async move {
@@ -198,15 +195,34 @@ async fn others_are_served_while_the_length_of_a_large_list_is_reckoned() {
             tokio::task::yield_now().await;
         }
     });
+    let value = future.await;
+    other.abort();
+    (value, turns.load(Ordering::Relaxed))
+}
+
+#[tokio::test]
+async fn others_are_served_while_the_length_of_a_large_list_is_reckoned() {
+    let _alone = ALONE.lock().await;
+    let mut service = ApiServer::start(Options::default()).service();
+    fill(&mut service, 500, 16 << 10).await;
     // For the first time, and when the lengths of its objects are known.
     for _ in 0..2 {
-        let before = turns.load(Ordering::Relaxed);
-        list(&mut service, "", &[("accept", PROTOBUF)]).await;
-        let given = turns.load(Ordering::Relaxed) - before;
+        let (_, given) = turns_during(list(&mut service, "", &[("accept", PROTOBUF)])).await;
         // A turn for each 64 KiB of 8 MiB.
         assert!(given > 100, "others ran {given} times");
     }
-    other.abort();
+}
+
+#[tokio::test]
+async fn others_are_served_while_a_large_list_is_taken() {
+    let _alone = ALONE.lock().await;
+    let mut service = ApiServer::start(Options::default()).service();
+    fill(&mut service, 500, 16 << 10).await;
+    for accept in [JSON, PROTOBUF] {
+        let response = list(&mut service, "", &[("accept", accept)]).await;
+        let (_, given) = turns_during(body(response)).await;
+        assert!(given > 100, "others ran {given} times, {accept}");
+    }
 }
 
 /// What `clients` of a list of 8 MiB hold at most when each has taken a piece of it.

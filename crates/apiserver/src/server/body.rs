@@ -24,6 +24,8 @@ pub struct ResponseBody {
     inner: Inner,
     /// Told what is taken, where somebody wants to know.
     progress: Option<Progress>,
+    /// Whether a piece was made since others had their turn.
+    made: bool,
 }
 
 enum Inner {
@@ -99,6 +101,16 @@ impl ResponseBody {
         matches!(self.inner, Inner::Pieces(_))
     }
 
+    /// Whether pieces are still to be made.
+    fn is_made_in_pieces(&self) -> bool {
+        match &self.inner {
+            Inner::Pieces(_) => true,
+            Inner::Timed(timed) => timed.left().is_none(),
+            Inner::Full(_) | Inner::Stream(_) => false,
+            Inner::Cut(body, _) => body.is_made_in_pieces(),
+        }
+    }
+
     /// Lets go of a large body that was not taken within `time`, but for streams: whoever reads on finds it cut. A client that
     /// takes a little now and then would hold all of it, or what it is made of, for as long as it likes.
     pub(super) fn expire_after(&mut self, time: Duration) {
@@ -123,7 +135,7 @@ impl ResponseBody {
     }
 
     fn new(inner: Inner) -> Self {
-        Self { inner, progress: None }
+        Self { inner, progress: None, made: false }
     }
 
     /// Tells `progress` from now on what is taken.
@@ -250,7 +262,14 @@ impl Body for ResponseBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ConnectionReset>>> {
+        if self.made {
+            // A client that takes as fast as pieces are made would keep everybody else waiting for the whole of a list.
+            self.made = false;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let next = self.poll_inner(context);
+        self.made = self.is_made_in_pieces() && matches!(next, Poll::Ready(Some(_)));
         if let Some(progress) = &self.progress {
             progress.set(matches!(next, Poll::Ready(Some(_))));
         }

@@ -61,6 +61,7 @@ pub(crate) async fn answer(call: &Call, meta: &ListMeta, mut items: Items) -> Re
         out.extend_from_slice(&tail);
         return Ok(Reply::bytes(200, content_type, out));
     }
+    out.shrink_to_fit();
     let rest = Rest { form, items, tail: Some(tail) };
     let body = ResponseBody::pieces(iter::once(Bytes::from(out)).chain(rest));
     Ok(Reply { code: 200, content_type, body, retry_after: None })
@@ -87,6 +88,8 @@ impl Iterator for Rest {
         if is_all {
             out.extend(self.tail.take()?);
         }
+        // Grown for its last object, it may have twice the room that it needs, and a connection queues several.
+        out.shrink_to_fit();
         Some(Bytes::from(out))
     }
 }
