@@ -500,7 +500,10 @@ impl<K: Object> AnyInformer for Informer<K> {
     }
 
     fn wrote(&self, answer: &Split<'_>, object: &Arrival<'_>, now: Instant) {
-        let Some(selected) = self.query.selects(answer) else { return };
+        if answer.meta().name().is_empty() {
+            return; // it is no object
+        }
+        let selected = self.query.selects(answer);
         let Some(held) = self.shelf.take(object) else { return };
         self.update(&mut self.writer.lock(), |store| {
             store.wrote(held, selected, now);

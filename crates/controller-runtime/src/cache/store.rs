@@ -364,8 +364,10 @@ impl<K: Object> Store<K> {
     /// The most writes that are held: more than anybody has under way while a watch lags behind.
     pub(crate) const WRITES: usize = 4096;
 
-    /// Lays the answer to a write over the cache; `selected` says whether the cache is about such an object.
-    pub(crate) fn wrote(&mut self, object: Lazy<K>, selected: bool, now: Instant) {
+    /// Lays the answer to a write over the cache; `selected` says whether the cache is about such an object, if that can be
+    /// told. If not, one that readers see stays, changed, until the watch tells what became of it, and one that they do not see
+    /// is left to the watch.
+    pub(crate) fn wrote(&mut self, object: Lazy<K>, selected: Option<bool>, now: Instant) {
         let key = object.key();
         let (Some(version), Some(uid)) = (number(object.meta()), object.meta().uid().cloned()) else {
             return; // nobody could say when the watch has passed it
@@ -381,9 +383,10 @@ impl<K: Object> Store<K> {
             Some(Write { what: Wrote::Gone(gone), .. }) if *gone == uid => return,
             _ => {}
         }
-        if selected {
+        let seen = self.get(&key);
+        if selected.unwrap_or_else(|| seen.is_some_and(|seen| has_uid(seen, &uid))) {
             self.write(&key, Wrote::Stands(object), version, now);
-        } else if self.get(&key).or_else(|| self.told_of(&key)).is_some() {
+        } else if seen.or_else(|| self.told_of(&key)).is_some() {
             self.write(&key, Wrote::Left(uid), version, now);
         }
     }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use controller_runtime::{
-    Cached, Client, ObjectKey, StaticObject,
+    Cached, Client, Manager, ObjectKey, StaticObject,
     client::{Deletion, Patch},
     has_finalizer,
 };
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
 use kube::core::PartialObjectMeta;
 use kube_apiserver_embedded::faults::{Action, Rule, WatchFault};
 use kube_envtest::Environment;
@@ -27,12 +27,22 @@ async fn stalled_as<K: StaticObject>(
     group: &str,
     resource: &str,
 ) -> (Client, Cached<K>, Running) {
+    stalled_in(env, group, resource, Manager::cached).await
+}
+
+/// The same for a cache of one's own.
+async fn stalled_in<K: StaticObject>(
+    env: &Environment,
+    group: &str,
+    resource: &str,
+    cached: impl Fn(&Manager) -> Cached<K>,
+) -> (Client, Cached<K>, Running) {
     let faults = env.server().faults();
     let watches = |fault| Rule::new(Action::Watch(fault)).resource(group, resource);
     faults.add(watches(WatchFault::CloseAfter(Duration::from_secs(1))).once());
     faults.add(watches(WatchFault::StallAfterEvents(0)));
     let manager = manager(env);
-    let (client, objects) = (manager.client(), manager.cached());
+    let (client, objects) = (manager.client(), cached(&manager));
     let running = Running::start(manager).await;
     sleep(Duration::from_secs(5)).await; // the first watch has ended, the second one is silent
     (client, objects, running)
@@ -117,6 +127,41 @@ async fn a_change_of_metadata_is_answered_with_no_more_where_nobody_reads_more()
     let changed = client.merge_patch(&key, &label).await.unwrap();
     assert_eq!(changed.types.unwrap().kind, "PartialObjectMetadata");
     assert_eq!(metadata.get(&key).unwrap().unwrap().metadata.labels, changed.metadata.labels);
+}
+
+/// The API server takes a node without `spec.unschedulable` for one with `false`, which its text does not say.
+#[tokio::test(start_paused = true)]
+async fn what_may_be_selected_or_not_is_read_at_once_where_it_was_read_before() {
+    let env = environment().await;
+    let mut node = Node::default();
+    node.metadata.name = Some("a".to_owned());
+    Client::new(env.client(), "somebody").create(&node).await.unwrap();
+    let open =
+        |manager: &Manager| manager.cache().of::<Node>().fields("spec.unschedulable=false").build().unwrap();
+    let (client, nodes, _running) = stalled_in(&env, "", "nodes", open).await;
+    let key = |name: &str| ObjectKey::<Node>::new((), name);
+    let zone = |name: &str| {
+        let node = nodes.get(&key(name)).unwrap()?;
+        Some(node.metadata.labels.clone()?["zone"].clone())
+    };
+    let in_zone = |zone: &str| json!({ "metadata": { "labels": { "zone": zone } } });
+    client.merge_patch(&key("a"), &in_zone("1")).await.unwrap();
+    assert_eq!(zone("a").as_deref(), Some("1"), "the selection held it before");
+    client.merge_patch(&key("a"), &in_zone("2")).await.unwrap();
+    assert_eq!(zone("a").as_deref(), Some("2"));
+    client.merge_patch(&key("a"), &json!({ "spec": { "unschedulable": true } })).await.unwrap();
+    assert!(nodes.get(&key("a")).unwrap().is_none(), "that is clear");
+    client.merge_patch(&key("a"), &json!({ "spec": { "unschedulable": null } })).await.unwrap();
+    node.metadata.name = Some("b".to_owned());
+    client.create(&node).await.unwrap();
+    assert!(nodes.is_empty(), "what was not there is left to the watch");
+
+    env.server().faults().clear();
+    for name in ["a", "b"] {
+        let key = key(name);
+        nodes.until(&key, |node| node.is_some(), Duration::from_secs(3600)).await.unwrap();
+    }
+    assert_eq!(zone("a").as_deref(), Some("2"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -51,6 +51,11 @@ impl<'a> RawMeta<'a> {
         &self.namespace
     }
 
+    /// Empty if there is none, as in what is no object.
+    pub(in crate::cache) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The metadata of a decoded object.
     pub(in crate::cache) fn of(meta: &'a ObjectMeta) -> Self {
         let text = |text: &'a Option<String>| Cow::Borrowed(text.as_deref().unwrap_or_default());

@@ -73,12 +73,9 @@ fn carry_out(store: &mut Store<ConfigMap>, command: &str) -> (Vec<Event<ConfigMa
             words.for_each(|version| store.passed(&part, version.parse().ok()));
             Vec::new()
         }
-        "wrote" => {
-            words.map(object).for_each(|object| store.wrote(object, true, now));
-            Vec::new()
-        }
-        "unselected" => {
-            words.map(object).for_each(|object| store.wrote(object, false, now));
+        word @ ("wrote" | "unselected" | "unclear") => {
+            let selected = (word != "unclear").then_some(word == "wrote");
+            words.map(object).for_each(|object| store.wrote(object, selected, now));
             Vec::new()
         }
         "deleted" => {

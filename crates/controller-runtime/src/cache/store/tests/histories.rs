@@ -103,12 +103,13 @@ proptest! {
     /// A handler that knows only the events knows what the watch told, whatever that is.
     #[test]
     fn events_fold_to_the_store(
-        commands in prop::collection::vec((0..6u8, prop::collection::btree_map(0..4u8, (0..2u8, 0..9u8), 0..4)), 1..40),
+        commands in prop::collection::vec((0..8u8, prop::collection::btree_map(0..4u8, (0..2u8, 0..9u8), 0..4)), 1..40),
     ) {
         let (mut store, mut folded, mut readers) = (Store::default(), Folded::default(), BTreeMap::new());
         step(&mut store, "list");
         for (command, objects) in commands {
-            let word = ["list", "put", "del", "wrote", "deleted", "presumed"][usize::from(command)];
+            let words = ["list", "put", "del", "wrote", "unselected", "unclear", "deleted", "presumed"];
+            let word = words[usize::from(command)];
             let text = objects.iter().fold(word.to_owned(), |text, (name, (uid, version))| {
                 format!("{text} n{name}!u{uid}@{version}")
             });

@@ -101,6 +101,43 @@ fn what_is_not_selected_any_more_is_hidden_and_may_come_back() {
 }
 
 #[test]
+fn what_may_be_selected_or_not_is_seen_changed_if_it_is_seen() {
+    check(
+        "list a@1; unclear a@5 b@6; put a@5; unclear a@7; del a@8; put b@9; unclear b@8",
+        &expect![[r#"
+        list a@1: initial a@1 -> a@1
+        unclear a@5 b@6: -> a@5
+        put a@5: update a@1 a@5 -> a@5
+        unclear a@7: -> a@7
+        del a@8: delete a@8 -> 
+        put b@9: create b@9 -> b@9
+        unclear b@8: -> b@9
+    "#]],
+    );
+    // What had the name before is gone, whatever the new one is.
+    check(
+        "list a@1; unclear a!new@5; del a@4; put a!new@5",
+        &expect![[r#"
+        list a@1: initial a@1 -> a@1
+        unclear a!new@5: -> 
+        del a@4: delete a@4 -> 
+        put a!new@5: create a!new@5 -> a!new@5
+    "#]],
+    );
+    // One that was hidden, because it was not selected, stays so until the watch tells it.
+    check(
+        "list a@1; unselected a@5; unclear a@6; del a@5; put a@6",
+        &expect![[r#"
+        list a@1: initial a@1 -> a@1
+        unselected a@5: -> 
+        unclear a@6: -> 
+        del a@5: delete a@5 -> 
+        put a@6: create a@6 -> a@6
+    "#]],
+    );
+}
+
+#[test]
 fn a_list_covers_the_writes_before_it() {
     check(
         "wrote a@5 b@6; list a@5; list @7",
@@ -129,7 +166,7 @@ fn the_oldest_writes_go_first_when_there_are_too_many() {
     let mut store: Store<ConfigMap> = Store::default();
     store.replace(&None, [], Some(1));
     for n in 2..=Store::<ConfigMap>::WRITES + 4 {
-        store.wrote(object(&format!("n{n}@{n}")), true, Instant::now());
+        store.wrote(object(&format!("n{n}@{n}")), Some(true), Instant::now());
     }
     assert_eq!(store.len(), Store::<ConfigMap>::WRITES);
     assert!(store.get(&key("n4")).is_none() && store.get(&key("n5")).is_some());
