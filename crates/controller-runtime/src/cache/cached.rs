@@ -286,7 +286,7 @@ impl<K: Object> Cached<K> {
         let decided = status.wait_for(Status::is_decided).await;
         let status = decided.map_or_else(|_| Status::default(), |status| status.clone());
         let missing = missing_rights(&*self.informer, &status);
-        if status.synced || missing.is_empty() { Ok(()) } else { Err(missing) }
+        if missing.is_empty() { Ok(()) } else { Err(missing) }
     }
 
     /// The resource as messages name it, e.g. `deployments.apps`.

@@ -68,7 +68,10 @@ pub(crate) trait Sink: Send + Sync {
     /// The parts that there are now. It knows the present when it knows all of them.
     fn parts(&self, parts: &[Part]);
 
-    /// The list or watch of the part works.
+    /// Lists and watches of all parts begin, in a run of their own.
+    fn begin_anew(&self);
+
+    /// The watch of the part works.
     fn works(&self, part: &Part);
 
     /// Something went wrong with it.

@@ -354,9 +354,7 @@ impl<K: Object> Sink for Informer<K> {
         self.update_much(&mut writer, |store| store.replace(part, list.into_values(), version.number()));
         drop(writer);
         // Wakes who waits for the part.
-        self.status.send_modify(|status| {
-            status.works(part);
-        });
+        self.status.send_modify(|status| status.listed(part));
     }
 
     fn applied(&self, part: &Part, object: &Arrival<'_>) -> Result<Option<ResourceVersion>, OutOfOrder> {
@@ -421,6 +419,10 @@ impl<K: Object> Sink for Informer<K> {
 
     fn catch_up(&self) {
         self.shelf.catch_up();
+    }
+
+    fn begin_anew(&self) {
+        self.status.send_if_modified(Status::begin);
     }
 
     fn failed(&self, part: &Part, trouble: &Trouble) {

@@ -232,11 +232,20 @@ impl Cache {
         }
     }
 
+    /// All feeds; a sink that is told something may go meanwhile, which takes the lock.
+    fn feeds(&self) -> Vec<Arc<Feed>> {
+        self.shared.entries.lock().feeds.values().map(|entry| Arc::clone(&entry.feed)).collect()
+    }
+
     /// Runs all feeds, those that come later included, until dropped.
     pub(crate) async fn run(&self, client: kube::Client, mut rng: fastrand::Rng) {
         let mut came = self.shared.came.subscribe();
         let mut tasks = JoinSet::new();
         let _stopped = Stopped(&self.shared);
+        // Before anybody looks whether they know the present.
+        for feed in self.feeds() {
+            feed.each(|sink| sink.begin_anew());
+        }
         loop {
             for entry in self.shared.entries.lock().feeds.values_mut().filter(|entry| !entry.running) {
                 entry.running = true;

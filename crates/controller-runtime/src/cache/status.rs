@@ -16,9 +16,22 @@ pub(crate) struct Status {
 }
 
 impl Status {
-    /// A list or watch of the part works; `true` if that is news.
+    /// The watch of the part works, or there is none any more; `true` if that is news.
     pub(super) fn works(&mut self, part: &Part) -> bool {
         self.troubles.remove(part).is_some()
+    }
+
+    /// A list of the part has arrived whole. A refusal lasts until a watch works: who may list and not watch has the present once,
+    /// and never learns of a change.
+    pub(super) fn listed(&mut self, part: &Part) {
+        if self.troubles.get(part).is_some_and(|(_, trouble)| trouble.forbidden.is_none()) {
+            self.troubles.remove(part);
+        }
+    }
+
+    /// Lists and watches begin anew: what went wrong before says nothing of them.
+    pub(super) fn begin(&mut self) -> bool {
+        !std::mem::take(&mut self.troubles).is_empty()
     }
 
     /// Something went wrong with a list or watch of the part.
@@ -84,5 +97,20 @@ mod tests {
         assert_eq!(status.forbidden().collect::<Vec<_>>(), ["a rule"]);
         assert!(status.works(&part("tan")));
         assert_eq!(status.forbidden().count(), 0);
+    }
+
+    #[test]
+    fn a_list_ends_trouble_and_a_watch_alone_a_refusal() {
+        let (mut status, now) = (Status { synced: true, ..Status::default() }, Instant::now());
+        status.failed(&None, &trouble("503", None), now);
+        status.listed(&None);
+        assert_eq!(status.trouble(), None);
+        status.failed(&None, &trouble("403", Some("a rule")), now);
+        status.listed(&None);
+        assert_eq!(status.forbidden().collect::<Vec<_>>(), ["a rule"]);
+        assert!(status.works(&None) && status.trouble().is_none());
+
+        status.failed(&None, &trouble("403", Some("a rule")), now);
+        assert!(status.begin() && !status.begin() && status.trouble().is_none() && status.synced);
     }
 }

@@ -35,9 +35,9 @@ impl Cache {
         let mut decided: FuturesUnordered<_> = decided.collect();
         let refused = async {
             while let Some((place, status)) = decided.next().await {
-                // The sender lives in the informer.
+                // The sender lives in the informer. Who may list and not watch knows the present, and no more than that.
                 if let Ok(status) = status
-                    && !status.synced
+                    && status.forbidden().next().is_some()
                 {
                     return Some((place, status));
                 }

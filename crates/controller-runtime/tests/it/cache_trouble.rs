@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use controller_runtime::{Client, Manager, ObjectKey, cache::Namespaces, manager::Options};
+use controller_runtime::{Builder, Client, Manager, ObjectKey, cache::Namespaces, manager::Options};
 use k8s_openapi::{
     api::core::v1::{ConfigMap, Namespace, Node},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -27,7 +27,7 @@ use tokio::{
 
 use crate::{
     faults::{Fault, faulty, line},
-    support::{Running, Widget, environment, settle, widget},
+    support::{Notes, Running, Widget, environment, settle, widget},
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -136,6 +136,63 @@ async fn all_missing_rights_are_told_at_once_whatever_else_is_not_complete() {
         assert_eq!(error.matches(missing).count(), 1, "{missing} in: {error}");
     }
     assert!(!error.contains("widgets"), "that is not what ended the start: {error}");
+}
+
+/// Who may list has the present, and looks complete, but never learns of a change.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_refused_ends_the_start_also_if_lists_are_granted() {
+    let env = environment().await;
+    let client = faulty(env.client(), |seen| match seen.is_about("widgets") && seen.is_watch() {
+        true => Fault::Refuse(403, "Forbidden"),
+        false => Fault::Pass,
+    });
+    let manager = Manager::new(client, Options::new("test").seed(1));
+    let widgets = manager.cached::<Widget>();
+    let _maps = manager.cached::<ConfigMap>();
+    let started = Instant::now();
+    let error = Running::begin(manager).end().await.expect_err("it may not watch").to_string();
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    let rule = "{apiGroups: [\"example.com\"], resources: [\"widgets\"], verbs: [\"list\", \"watch\"]}";
+    assert!(error.contains(rule) && !error.contains("configmaps"), "{error}");
+    assert!(widgets.has_synced(), "the list was granted before the start ended");
+    assert!(widgets.trouble().is_some_and(|trouble| trouble.contains(rule)), "{:?}", widgets.trouble());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_refused_ends_a_controller_that_is_added_when_its_kind_was_listed_long_ago() {
+    let env = environment().await;
+    let client = faulty(env.client(), |seen| match seen.is_about("widgets") && seen.is_watch() {
+        true => Fault::Refuse(403, "Forbidden"),
+        false => Fault::Pass,
+    });
+    let manager = Manager::new(client, Options::new("test").seed(1));
+    let running = Running::start(manager.clone()).await;
+    let widgets = manager.cached::<Widget>();
+    sleep(Duration::from_secs(100)).await;
+    assert!(widgets.has_synced());
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(Notes::done()).unwrap();
+    let end = timeout(HOUR, running.end()).await.expect("it ends");
+    let error = end.expect_err("it may not watch widgets").to_string();
+    assert!(error.contains("resources: [\"widgets\"]"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_right_that_was_granted_since_does_not_end_the_next_run_of_a_manager() {
+    let env = environment().await;
+    let (granted, on) = switch();
+    let client = faulty(env.client(), move |seen| match seen.is_about("widgets") && !granted.load(SeqCst) {
+        true => Fault::Refuse(403, "Forbidden"),
+        false => Fault::Pass,
+    });
+    let manager = Manager::new(client, Options::new("test").seed(1));
+    let widgets = manager.cached::<Widget>();
+    Running::begin(manager.clone()).end().await.expect_err("it may not");
+    assert!(widgets.trouble().is_some());
+    on.store(true, SeqCst);
+    let running = Running::begin(manager);
+    sleep(Duration::from_secs(1)).await;
+    assert!(widgets.has_synced() && widgets.trouble().is_none(), "{:?}", widgets.trouble());
+    running.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
