@@ -110,7 +110,7 @@ impl<K: Object> Shelf<K> {
 
     /// Takes an object as it came over the wire.
     ///
-    /// `None`, and reported, if it has no name, or no namespace although its kind is namespaced.
+    /// `None`, counted as unreadable and reported, if it has no name, or no namespace although its kind is namespaced.
     pub(crate) fn take(&self, object: &Arrival<'_>) -> Option<Lazy<K>> {
         self.take_unless(object, |_| Known::Nothing)
     }
@@ -130,6 +130,7 @@ impl<K: Object> Shelf<K> {
             None => self.take_text(object, known),
         };
         if taken.is_none() {
+            add(&self.core.counters.unreadable, 1);
             tracing::error!(
                 resource = &*self.core.resource,
                 "an object is left out of the cache: it has no name, or no namespace although its kind is namespaced"

@@ -18,7 +18,8 @@ pub struct Stats {
     pub cold_bytes: usize,
     /// How often a state was decoded, since the beginning.
     pub decodes: usize,
-    /// States found unreadable, since the beginning. Each counts once.
+    /// States found unreadable, since the beginning. Each counts once; of an object that cannot be held, because it has no name or
+    /// no namespace, each that is told.
     pub unreadable: usize,
     /// Lists and watches that failed, since the beginning. A watch that ends and a version that is too old are no failures.
     pub failures: usize,

@@ -47,7 +47,7 @@ impl Collector for CacheCollector {
         })?;
         let decodes = "How often a state was decoded";
         counter(&caches, &mut encoder, "controller_runtime_cache_decodes", decodes, |stats| stats.decodes)?;
-        let unreadable = "States that do not fit their Rust type";
+        let unreadable = "States that do not fit their Rust type, or have no name to be held by";
         counter(&caches, &mut encoder, "controller_runtime_cache_unreadable", unreadable, |stats| {
             stats.unreadable
         })?;

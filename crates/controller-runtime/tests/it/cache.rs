@@ -277,6 +277,30 @@ async fn an_object_without_a_version_does_not_make_the_watch_forget_where_it_was
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_object_that_has_no_name_to_be_held_by_counts_as_unreadable() {
+    let env = Environment::builder().start().await.unwrap();
+    let named = |name: Value, namespace: Value| {
+        let mut object = raw("4", &json!(1));
+        object["metadata"]["name"] = name;
+        object["metadata"]["namespace"] = namespace;
+        object
+    };
+    let client = faulty(env.client(), move |seen| match (seen.is_watch(), seen.is_stream()) {
+        (true, true) => Fault::Refuse(422, "Invalid"),
+        (true, false) => Fault::Open(vec![line("ADDED", &named(json!("b"), Value::Null))]),
+        (false, _) => Fault::Answer(list("5", &[raw("4", &json!(1)), named(Value::Null, json!("default"))])),
+    });
+    let manager = manager(client);
+    let widgets = manager.cached::<Widget>();
+    let _running = Running::start(manager.clone()).await;
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!((widgets.len(), widgets.stats().unreadable), (1, 2), "one of the list, one of the watch");
+    let metrics = manager.metrics().encode();
+    let counted = r#"controller_runtime_cache_unreadable_total{resource="widgets.example.com"} 2"#;
+    assert!(metrics.lines().any(|line| line == counted), "{metrics}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_finds_every_version_too_old_is_not_asked_in_a_tight_circle() {
     let env = Environment::builder().start().await.unwrap();
     let lists = Arc::new(AtomicUsize::new(0));
