@@ -9,6 +9,7 @@ mod cache_life;
 mod cache_options;
 mod cache_reads;
 mod cache_trouble;
+mod cache_views;
 mod client;
 mod client_helpers;
 mod client_options;
