@@ -13,7 +13,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Client, Context, Manager, ObjectKey,
+    Action, Builder, Cached, Client, Context, Manager, ObjectKey,
+    cache::Index,
     client::Warnings,
     controller::Options,
     manager::{self, BoxError, RunContext, Runnable},
@@ -328,4 +329,45 @@ async fn warnings_of_the_api_server_are_logged_each_time_once_or_never() {
     assert_eq!(warned(Warnings::LogOnce).await, each[..1]);
     assert_eq!(warned(Warnings::LogOnce).await, each[..1], "another client has said nothing yet");
     assert!(warned(Warnings::Ignore).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_looks_before_a_cache_is_complete_is_told_once() {
+    type Look = fn(&Cached<Lease>, &Index<Lease, String>);
+    let looks: [(&str, Look); 8] = [
+        ("get", |leases, _| assert!(leases.get(&ObjectKey::new("default", "a")).unwrap().is_none())),
+        ("list", |leases, _| assert!(leases.list().unwrap().is_empty())),
+        ("select", |leases, _| assert!(leases.select().namespace("default").keys().is_empty())),
+        ("owned_by", |leases, _| assert!(leases.owned_by(&Lease::default()).unwrap().is_empty())),
+        ("index", |_, by_name| assert!(by_name.get("a").unwrap().is_empty())),
+        ("range", |_, by_name| assert!(by_name.range_lazy("a".to_owned()..).is_empty())),
+        ("keys", |_, by_name| assert!(by_name.keys("a").is_empty())),
+        ("values", |_, by_name| assert!(by_name.values().is_empty())),
+    ];
+    let told = || lines("before their cache is complete");
+    for (name, look) in looks {
+        let (_env, manager) = start().await;
+        let leases = manager.cached::<Lease>();
+        let by_name = leases.index_by_meta(|meta| Some(meta.name().to_owned()));
+        assert!(!leases.has_synced() && leases.is_empty() && told().is_empty(), "{name}");
+        look(&leases, &by_name);
+        look(&leases, &by_name);
+        assert_eq!(told().len(), 1, "{name}");
+        let line = &told()[0];
+        assert!(
+            line.starts_with("WARN ") && line.contains("resource=\"leases.coordination.k8s.io\""),
+            "{line}"
+        );
+    }
+
+    // Who looks later is not told, whatever is there.
+    let (env, manager) = start().await;
+    let leases = manager.cached::<Lease>();
+    run(manager, async {
+        assert!(leases.list().unwrap().is_empty());
+        assert!(leases.get(&ObjectKey::new("default", "a")).unwrap().is_none());
+    })
+    .await;
+    drop(env);
+    assert_eq!(told(), Vec::<String>::new());
 }

@@ -1,15 +1,13 @@
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use kube::core::NamespaceScope;
-
 use super::{
-    DecodeError, LabelSelector, MissingRight, ResourceVersion, Uid,
+    DecodeError, MissingRight, ResourceVersion, Uid,
     events::Events,
     index::Index,
     informer::{AnyInformer, Informer, Subscription},
     lazy::Lazy,
-    many,
     meta::Meta,
+    selection::Selection,
     stats::Stats,
     status::Status,
     sync::missing_rights,
@@ -17,7 +15,7 @@ use super::{
 };
 use crate::{
     event::Event,
-    object::{Object, ObjectKey, Scope},
+    object::{Object, ObjectKey},
 };
 
 /// The cached objects of one kind, all of them or those that [`Caches`](super::Caches) was asked for.
@@ -48,6 +46,14 @@ use crate::{
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Before it is complete
+///
+/// Until the API server has told the present, what it has not told looks as if it did not exist: a read finds nothing, or a part,
+/// and is no error. The first read that comes so early is a warning in the log. In a reconcile it does not happen if the handle was made
+/// before the manager ran. Elsewhere (in `main`, a webhook, a test) await [`Cached::synced`] or
+/// [`Manager::ready`](crate::Manager::ready) first, or wait for what you look for by [`Cached::until`]; in a map function, which
+/// cannot wait, ask [`Cached::has_synced`].
 pub struct Cached<K: Object> {
     informer: Arc<Informer<K>>,
 }
@@ -57,11 +63,12 @@ impl<K: Object> Cached<K> {
         Self { informer }
     }
 
-    /// The object, if it exists.
+    /// The object, if it exists. Not found either before the cache is [complete](Cached#before-it-is-complete).
     ///
     /// # Errors
     ///
     /// It exists and does not fit `K`.
+    #[doc(alias = "ErrCacheNotStarted")]
     pub fn get(&self, key: &ObjectKey<K>) -> Result<Option<Arc<K>>, DecodeError> {
         self.get_lazy(key).map(|object| object.object()).transpose()
     }
@@ -71,12 +78,14 @@ impl<K: Object> Cached<K> {
     pub fn get_lazy(&self, key: &ObjectKey<K>) -> Option<Lazy<K>> {
         let found = self.informer.get(key);
         if found.is_none() {
+            self.informer.look_early();
             self.informer.look_outside(key.namespace());
         }
         found
     }
 
-    /// All objects, by namespace and name, as they were at one moment.
+    /// All objects, by namespace and name, as they were at one moment. Those that have arrived, before the cache is
+    /// [complete](Cached#before-it-is-complete).
     ///
     /// # Errors
     ///
@@ -103,7 +112,7 @@ impl<K: Object> Cached<K> {
     /// # }
     /// ```
     pub fn select(&self) -> Selection<'_, K> {
-        Selection { cached: self, namespace: None, labels: None, limit: usize::MAX }
+        Selection::of(&self.informer)
     }
 
     /// The objects that have `owner` among their owners (by uid), by namespace and name.
@@ -120,8 +129,9 @@ impl<K: Object> Cached<K> {
     /// The same, not decoded.
     #[must_use]
     pub fn owned_by_lazy<O: Object>(&self, owner: &O) -> Vec<Lazy<K>> {
+        self.informer.look_early();
         let uid = owner.meta().uid.as_deref().map(Uid::from);
-        uid.map(|uid| self.informer.owners().objects(&uid).values().cloned().collect()).unwrap_or_default()
+        uid.map(|uid| self.informer.owners().objects(&uid).states().cloned().collect()).unwrap_or_default()
     }
 
     /// An index of the objects by what `values` finds in each: one value, several, or none.
@@ -129,6 +139,9 @@ impl<K: Object> Cached<K> {
     /// `values` must say the same of the same object each time. It is called once for every change of an object, where
     /// events are delivered, so it must not block; objects are decoded for it. Use [`Cached::index_by_meta`] if metadata
     /// are enough.
+    ///
+    /// What was found in each object is kept with its key, some 80 bytes and the value: an `Arc<str>` is there once for all objects
+    /// with the same one, a `String` once for each.
     ///
     /// ```no_run
     /// # use controller_runtime::{Manager, cache::Index};
@@ -311,86 +324,5 @@ impl<K: Object> fmt::Debug for Cached<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let query = self.informer.query();
         f.debug_struct("Cached").field("resource", query).field("len", &self.len()).finish()
-    }
-}
-
-/// Says which objects of a cache are wanted. Made by [`Cached::select`].
-#[derive(Clone)]
-#[must_use = "it reads nothing until `list` or its like is called"]
-pub struct Selection<'c, K: Object> {
-    cached: &'c Cached<K>,
-    namespace: Option<Arc<str>>,
-    labels: Option<LabelSelector>,
-    limit: usize,
-}
-
-impl<K: Object> Selection<'_, K> {
-    /// Those in one namespace, without a look at the others.
-    pub fn namespace(mut self, name: impl Into<Arc<str>>) -> Self
-    where
-        K::Scope: NamespaceScope,
-    {
-        self.namespace = Some(name.into());
-        self
-    }
-
-    /// Those with such labels. Decodes nothing, and looks at all objects that are left; see [`Cached::index_by_meta`] for
-    /// what is asked often.
-    pub fn labels(mut self, selector: &LabelSelector) -> Self {
-        self.labels = Some(selector.clone());
-        self
-    }
-
-    /// No more than so many: the first ones by namespace and name. Default: all.
-    #[doc(alias = "Limit")]
-    pub fn limit(mut self, objects: usize) -> Self {
-        self.limit = objects;
-        self
-    }
-
-    /// The objects, by namespace and name, as they were at one moment.
-    ///
-    /// # Errors
-    ///
-    /// One of them does not fit `K`.
-    pub fn list(&self) -> Result<Vec<Arc<K>>, DecodeError> {
-        let found = self.list_lazy();
-        many::objects(|| found.iter())
-    }
-
-    /// The same, not decoded.
-    #[must_use]
-    pub fn list_lazy(&self) -> Vec<Lazy<K>> {
-        let all = self.cached.informer.snapshot();
-        let wanted = |object: &&Lazy<K>| {
-            self.labels.as_ref().is_none_or(|labels| labels.selects(object.meta().labels()))
-        };
-        let Some(name) = &self.namespace else {
-            return all.values().filter(wanted).take(self.limit).cloned().collect();
-        };
-        self.cached.informer.look_outside(Some(name));
-        // The empty name comes before all others.
-        let Some(namespace) = K::Scope::namespace(Some(name)) else { return Vec::new() };
-        let here = all.range(ObjectKey::new(namespace, "")..);
-        let here = here.take_while(|(key, _)| key.namespace() == Some(name)).map(|(_, object)| object);
-        here.filter(wanted).take(self.limit).cloned().collect()
-    }
-
-    /// The keys of the objects, by namespace and name.
-    #[must_use]
-    pub fn keys(&self) -> Vec<ObjectKey<K>> {
-        self.list_lazy().iter().map(Lazy::key).collect()
-    }
-}
-
-impl<K: Object> fmt::Debug for Selection<'_, K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cached, namespace, labels, limit } = self;
-        f.debug_struct("Selection")
-            .field("cached", cached)
-            .field("namespace", namespace)
-            .field("labels", labels)
-            .field("limit", limit)
-            .finish()
     }
 }

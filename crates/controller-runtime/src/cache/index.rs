@@ -11,7 +11,10 @@ use std::{
 use imbl::OrdMap;
 use parking_lot::RwLock;
 
-use super::{DecodeError, Uid, informer::Informer, lazy::Lazy, many, meta::Meta, reads::Readers};
+use super::{
+    DecodeError, Uid, informer::Informer, lazy::Lazy, many, meta::Meta, objects::Objects, reads::Readers,
+    selection::Selection,
+};
 use crate::object::{Object, ObjectKey};
 
 /// The objects of a cache by values of type `V`, kept up to date with every change.
@@ -21,19 +24,32 @@ use crate::object::{Object, ObjectKey};
 pub struct Index<K: Object, V: Ord + Clone + Send + Sync + 'static> {
     table: Arc<Table<K, V>>,
     /// Kept going by its index.
-    _informer: Arc<Informer<K>>,
+    informer: Arc<Informer<K>>,
 }
-
-type Objects<K> = OrdMap<ObjectKey<K>, Lazy<K>>;
 
 type Values<K, V> = dyn Fn(&Lazy<K>) -> BTreeSet<V> + Send + Sync;
 
 pub(super) struct Table<K: Object, V: Ord + Clone> {
     by_value: RwLock<OrdMap<V, Objects<K>>>,
     /// What decoding found, so that an object that goes need not be decoded again. Empty for indexes of metadata.
-    found: parking_lot::Mutex<BTreeMap<ObjectKey<K>, BTreeSet<V>>>,
+    found: parking_lot::Mutex<BTreeMap<ObjectKey<K>, Found<V>>>,
     values: Box<Values<K, V>>,
     remembers: bool,
+}
+
+/// The values of an object that has some, in little room: a set with one text in it takes 280 bytes.
+enum Found<V> {
+    One(V),
+    Several(Box<[V]>),
+}
+
+impl<V> Found<V> {
+    fn values(&self) -> &[V] {
+        match self {
+            Self::One(value) => std::slice::from_ref(value),
+            Self::Several(values) => values,
+        }
+    }
 }
 
 /// The objects by the uids of their owners.
@@ -45,8 +61,14 @@ pub(super) fn by_owner<K: Object>() -> Table<K, Uid> {
 
 /// An index with values of some type.
 pub(crate) trait AnyIndex<K: Object>: Send + Sync {
-    /// Readers saw an object as `old` and see it as `new`.
-    fn change(&self, key: &ObjectKey<K>, old: Option<&Lazy<K>>, new: Option<&Lazy<K>>);
+    /// Looks at an object that readers saw as `old` and see as `new`, and returns what makes the index say so. That runs none
+    /// of the user's code, because readers wait for it.
+    fn change<'i>(
+        &'i self,
+        key: &'i ObjectKey<K>,
+        old: Option<&Lazy<K>>,
+        new: Option<&'i Lazy<K>>,
+    ) -> Box<dyn FnOnce() + 'i>;
 }
 
 impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
@@ -74,10 +96,39 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
         let table = Arc::new(Table::new(values, remembers));
         let index: Arc<dyn AnyIndex<K>> = Arc::clone(&table) as _;
         informer.add_index(&index);
-        Self { table, _informer: Arc::clone(informer) }
+        Self { table, informer: Arc::clone(informer) }
     }
 
-    /// The objects that have this value, by namespace and name.
+    pub(super) fn informer(&self) -> &Arc<Informer<K>> {
+        &self.informer
+    }
+
+    pub(super) fn objects<Q: Ord + ?Sized>(&self, value: &Q) -> Objects<K>
+    where
+        V: std::borrow::Borrow<Q>,
+    {
+        self.table.objects(value)
+    }
+
+    /// The objects that have this value. Begins to say which of them are wanted.
+    ///
+    /// ```no_run
+    /// # use controller_runtime::cache::Index;
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # fn example(by_node: &Index<Pod, String>) -> Result<(), Box<dyn std::error::Error>> {
+    /// let web = by_node.select("worker-1").namespace("default").labels(&"app=web".parse()?).limit(10).list()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn select<'c, Q: Ord + Sync + ?Sized>(&'c self, value: &'c Q) -> Selection<'c, K>
+    where
+        V: std::borrow::Borrow<Q>,
+    {
+        Selection::of(&self.informer).matching(self, value)
+    }
+
+    /// The objects that have this value, by namespace and name. Those that have arrived, before the cache is
+    /// [complete](super::Cached#before-it-is-complete).
     ///
     /// # Errors
     ///
@@ -86,8 +137,9 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
     where
         V: std::borrow::Borrow<Q>,
     {
-        let found = self.table.objects(value);
-        many::objects(|| found.values())
+        self.informer.look_early();
+        let found = self.objects(value);
+        many::objects(|| found.states())
     }
 
     /// The same, not decoded.
@@ -96,7 +148,8 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
     where
         V: std::borrow::Borrow<Q>,
     {
-        self.table.objects(value).values().cloned().collect()
+        self.informer.look_early();
+        self.objects(value).states().cloned().collect()
     }
 
     /// The objects that have a value in this range, by value, then by namespace and name. One that has several of them is there for
@@ -122,10 +175,11 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
     /// The same, not decoded.
     #[must_use]
     pub fn range_lazy(&self, range: impl RangeBounds<V>) -> Vec<Lazy<K>> {
+        self.informer.look_early();
         let all = self.table.by_value.read().clone();
         let begins = all.range::<_, V>((range.start_bound(), Bound::Unbounded));
         let within = begins.take_while(|(value, _)| range.contains(value));
-        within.flat_map(|(_, objects)| objects.values().cloned()).collect()
+        within.flat_map(|(_, objects)| objects.states().cloned()).collect()
     }
 
     /// The keys of the objects that have this value, by namespace and name.
@@ -134,12 +188,14 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
     where
         V: std::borrow::Borrow<Q>,
     {
-        self.table.objects(value).keys().cloned().collect()
+        self.informer.look_early();
+        self.objects(value).iter().map(|(key, _)| key.clone()).collect()
     }
 
     /// The values that objects have, in order.
     #[must_use]
     pub fn values(&self) -> Vec<V> {
+        self.informer.look_early();
         let all = self.table.by_value.read().clone();
         all.keys().cloned().collect()
     }
@@ -158,6 +214,17 @@ impl<K: Object, V: Ord + Clone> Table<K, V> {
         self.by_value.read().get(value).cloned().unwrap_or_default()
     }
 
+    /// The values as they are kept, if there are any: as those of other objects that are equal, which may share what they hold.
+    fn to_keep(&self, values: &BTreeSet<V>) -> Option<Found<V>> {
+        let by_value = self.by_value.read();
+        let keep = |value: &V| by_value.get_key_value(value).map_or(value, |(known, _)| known).clone();
+        let first = values.first()?;
+        Some(match values.len() {
+            1 => Found::One(keep(first)),
+            _ => Found::Several(values.iter().map(keep).collect()),
+        })
+    }
+
     /// The values of an object; none if the function that finds them panics.
     fn values_of(&self, key: &ObjectKey<K>, object: &Lazy<K>) -> BTreeSet<V> {
         panic::catch_unwind(AssertUnwindSafe(|| (self.values)(object))).unwrap_or_else(|panic| {
@@ -169,33 +236,42 @@ impl<K: Object, V: Ord + Clone> Table<K, V> {
 }
 
 impl<K: Object, V: Ord + Clone + Send + Sync> AnyIndex<K> for Table<K, V> {
-    fn change(&self, key: &ObjectKey<K>, old: Option<&Lazy<K>>, new: Option<&Lazy<K>>) {
+    fn change<'i>(
+        &'i self,
+        key: &'i ObjectKey<K>,
+        old: Option<&Lazy<K>>,
+        new: Option<&'i Lazy<K>>,
+    ) -> Box<dyn FnOnce() + 'i> {
         let after = new.map(|object| self.values_of(key, object)).unwrap_or_default();
         let before = if self.remembers {
-            let mut found = self.found.lock();
-            if after.is_empty() { found.remove(key) } else { found.insert(key.clone(), after.clone()) }
+            match self.to_keep(&after) {
+                Some(found) => self.found.lock().insert(key.clone(), found),
+                None => self.found.lock().remove(key),
+            }
         } else {
-            old.map(|object| self.values_of(key, object))
+            old.map(|object| Found::Several(self.values_of(key, object).into_iter().collect()))
         };
-        let mut by_value = self.by_value.write();
-        for value in before.iter().flatten().filter(|value| !after.contains(value)) {
-            if let Some(objects) = by_value.get_mut(value) {
-                objects.remove(key);
-                if objects.is_empty() {
-                    by_value.remove(value);
+        Box::new(move || {
+            let mut by_value = self.by_value.write();
+            for value in before.iter().flat_map(Found::values).filter(|value| !after.contains(value)) {
+                if let Some(objects) = by_value.get_mut(value) {
+                    objects.remove(key);
+                    if objects.is_empty() {
+                        by_value.remove(value);
+                    }
                 }
             }
-        }
-        let Some(object) = new else { return };
-        for value in after {
-            by_value.entry(value).or_default().insert(key.clone(), object.clone());
-        }
+            let Some(object) = new else { return };
+            for value in after {
+                by_value.entry(value).or_default().insert(key.clone(), object.clone());
+            }
+        })
     }
 }
 
 impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Clone for Index<K, V> {
     fn clone(&self) -> Self {
-        Self { table: Arc::clone(&self.table), _informer: Arc::clone(&self._informer) }
+        Self { table: Arc::clone(&self.table), informer: Arc::clone(&self.informer) }
     }
 }
 

@@ -3,10 +3,7 @@
 use std::{
     any::Any,
     collections::BTreeMap,
-    sync::{
-        Arc, OnceLock, Weak,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::{Arc, OnceLock, Weak},
 };
 
 use imbl::OrdMap;
@@ -20,6 +17,7 @@ use super::{
     ResourceVersion, Uid,
     arrival::{Arrival, Intake},
     feed::{Form, Sink, Trouble},
+    hints::Hints,
     index::{self, AnyIndex, Table},
     lazy::Lazy,
     query::Query,
@@ -52,8 +50,9 @@ pub(crate) struct Informer<K: Object> {
     owners: OnceLock<Arc<Table<K, Uid>>>,
     /// The place at the feed, given up with the informer.
     seat: OnceLock<Seat>,
-    /// Whether it was said that somebody looks where it is not.
-    looked_outside: AtomicBool,
+    /// Held to read while several indexes are looked at, so that they say the same of each object.
+    indexed: RwLock<()>,
+    hints: Hints,
 }
 
 struct Writer<K: Object> {
@@ -107,7 +106,8 @@ impl<K: Object> Informer<K> {
             status: watch::Sender::default(),
             owners: OnceLock::new(),
             seat: OnceLock::new(),
-            looked_outside: AtomicBool::new(false),
+            indexed: RwLock::default(),
+            hints: Hints::default(),
         }
     }
 
@@ -122,6 +122,14 @@ impl<K: Object> Informer<K> {
 
     pub(crate) fn get(&self, key: &ObjectKey<K>) -> Option<Lazy<K>> {
         self.store.read().get(key).cloned()
+    }
+
+    /// Looks at several indexes while no object is in one of them as it is and in another one as it was.
+    ///
+    /// `look` must not be long: events wait for it.
+    pub(super) fn at_one_moment<T>(&self, look: impl FnOnce() -> T) -> T {
+        let _indexed = self.indexed.read();
+        look()
     }
 
     /// All objects as of now.
@@ -177,14 +185,12 @@ impl<K: Object> Informer<K> {
 
     /// Says, once, that somebody looks where this is not, which looks as if nothing was there.
     pub(crate) fn look_outside(&self, namespace: Option<&str>) {
-        if !self.query.namespaces.contain(namespace) && !self.looked_outside.swap(true, Relaxed) {
-            tracing::warn!(
-                resource = self.query.label(),
-                namespace,
-                "objects are looked for in a namespace that their cache is not about: add it to the cache, or ask the API \
-                 server by Client::get"
-            );
-        }
+        self.hints.looked_into(namespace, &self.query);
+    }
+
+    /// Says, once, that somebody looks before the present is known, which looks as if nothing was there.
+    pub(crate) fn look_early(&self) {
+        self.hints.looked(|| self.status.borrow().synced, &self.query);
     }
 }
 
@@ -250,7 +256,7 @@ impl<K: Object> Informer<K> {
     pub(super) fn add_index(&self, index: &Arc<dyn AnyIndex<K>>) {
         let mut writer = self.writer.lock();
         for (key, object) in &self.snapshot() {
-            index.change(key, None, Some(object));
+            index.change(key, None, Some(object))();
         }
         writer.indexes.retain(|known| known.strong_count() > 0);
         writer.indexes.push(Arc::downgrade(index));
@@ -305,9 +311,15 @@ impl<K: Object> Informer<K> {
     /// Tells of what has changed in the store, indexes first: who is told of a change may look for it.
     fn tell(&self, writer: &mut Writer<K>, events: &[Event<K>]) {
         let changes = self.store.write().take_changes();
+        let indexes: Vec<_> = writer.indexes.iter().filter_map(Weak::upgrade).collect();
         for change in changes {
-            for index in writer.indexes.iter().filter_map(Weak::upgrade) {
-                index.change(&change.key, change.old.as_ref(), change.new.as_ref());
+            let of_each = indexes
+                .iter()
+                .map(|index| index.change(&change.key, change.old.as_ref(), change.new.as_ref()));
+            let of_each: Vec<_> = of_each.collect();
+            if !of_each.is_empty() {
+                let _indexed = self.indexed.write();
+                of_each.into_iter().for_each(|take_over| take_over());
             }
             if let Some(waiting) = writer.waiting.get(&change.key).and_then(Weak::upgrade) {
                 waiting.notify_waiters();
@@ -409,6 +421,10 @@ impl<K: Object> Sink for Informer<K> {
         }
     }
 
+    fn begin_anew(&self) {
+        self.status.send_if_modified(Status::begin);
+    }
+
     fn works(&self, part: &Part) {
         self.status.send_if_modified(|status| status.works(part));
     }
@@ -419,10 +435,6 @@ impl<K: Object> Sink for Informer<K> {
 
     fn catch_up(&self) {
         self.shelf.catch_up();
-    }
-
-    fn begin_anew(&self) {
-        self.status.send_if_modified(Status::begin);
     }
 
     fn failed(&self, part: &Part, trouble: &Trouble) {

@@ -5,8 +5,8 @@
 //! reads. Events and metadata-only reads hand out [`Lazy`] states: their [`Meta`] is at hand, the object itself is decoded
 //! when asked for.
 //!
-//! In reading order: [`Cached`] (what is read), [`Caches`] (what is cached), [`Index`] and [`LabelSelector`] (finding
-//! objects). Within: `list_watch` decides what to ask next (pure), `reflector` asks, `feed` shares what is answered,
+//! In reading order: [`Cached`] (what is read), [`Caches`] (what is cached), [`Index`], [`Selection`] and [`LabelSelector`]
+//! (finding objects). Within: `list_watch` decides what to ask next (pure), `reflector` asks, `feed` shares what is answered,
 //! `informer` holds it as one Rust type (several types of one kind share the text of each object: `arrival`), `store` knows what the watch told and what we wrote since (pure), `registry` says
 //! who shares what, `status` what keeps an informer from the present (pure), and `sync` whether a manager has to wait for that.
 //!
@@ -26,6 +26,7 @@ mod decode_error;
 mod definition;
 mod events;
 mod feed;
+mod hints;
 mod hot;
 mod in_namespace;
 mod index;
@@ -36,6 +37,7 @@ mod lazy;
 mod list_watch;
 mod many;
 mod meta;
+mod objects;
 mod options;
 mod pack;
 mod pieces;
@@ -47,6 +49,7 @@ mod registry;
 mod resync;
 mod retain;
 mod scan;
+mod selection;
 mod selector;
 mod shelf;
 mod split;
@@ -63,7 +66,7 @@ mod writes;
 
 pub use self::{
     access::MissingRight,
-    cached::{Cached, Selection},
+    cached::Cached,
     caches::{BuildError, CacheBuilder, Caches, NotDeclared},
     decode_error::DecodeError,
     events::Events,
@@ -75,6 +78,7 @@ pub use self::{
     query::Namespaces,
     resync::Resync,
     retain::Retain,
+    selection::Selection,
     selector::{FieldSelector, InvalidSelector, LabelSelector},
     stats::Stats,
     until::UntilError,

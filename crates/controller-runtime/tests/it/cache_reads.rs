@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Bound,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
@@ -162,6 +162,88 @@ async fn an_index_follows_every_change_and_looks_at_nothing_else() {
 
     let late = widgets.index_by_meta(|meta| Some(meta.name().len()));
     assert_eq!((late.values(), late.get_lazy(&3).len()), (vec![3], 48), "it knows the present at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_indexes_say_is_combined_with_each_other_and_with_namespace_labels_and_limit() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    for (namespace, name, tier, size) in [
+        ("default", "a", "front", 1),
+        ("default", "b", "back", 1),
+        ("default", "c", "front", 2),
+        ("default", "d", "front", 1),
+        ("kube-system", "a", "front", 1),
+        ("kube-system", "b", "back", 2),
+    ] {
+        let mut widget = widget(name, size);
+        widget.metadata.namespace = Some(namespace.to_owned());
+        widget.metadata.labels = Some([("tier".to_owned(), tier.to_owned())].into());
+        client.create(&widget).await.unwrap();
+    }
+    let manager = manager(&env);
+    let (widgets, own) = (manager.cached::<Widget>(), manager.client());
+    let by_size = widgets.index(|widget| Some(widget.spec.size));
+    let by_name = widgets.index_by_meta(|meta| Some(meta.name().to_owned()));
+    let _running = Running::start(manager).await;
+    let shown = |selection: &cache::Selection<'_, Widget>| {
+        selection.keys().iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    };
+    let front = "tier=front".parse().unwrap();
+    let decodes = widgets.stats().decodes;
+    let ones = by_size.select(&1);
+    assert_eq!(shown(&ones), "default/a default/b default/d kube-system/a");
+    assert_eq!(shown(&widgets.select().matching(&by_size, &1)), shown(&ones));
+    assert_eq!(shown(&ones.clone().namespace("default").labels(&front)), "default/a default/d");
+    assert_eq!(shown(&ones.clone().namespace("default").labels(&front).limit(1)), "default/a");
+    assert_eq!(shown(&ones.clone().namespace("nowhere")), "");
+    assert_eq!(shown(&ones.clone().matching(&by_name, "b")), "default/b");
+    assert_eq!(shown(&by_name.select("b").matching(&by_size, &2)), "kube-system/b");
+    assert_eq!(shown(&by_name.select("b").matching(&by_size, &2).namespace("default")), "");
+    assert_eq!(shown(&ones.clone().matching(&by_size, &2)), "", "none has both");
+    assert_eq!(shown(&by_size.select(&3)), "");
+    assert_eq!(widgets.stats().decodes, decodes, "none of this looks into an object");
+    let first = ones.clone().namespace("default").limit(1).list().unwrap();
+    assert_eq!((first[0].spec.size, widgets.stats().decodes - decodes), (1, 1));
+
+    // A selection says what is wanted, and each read what there is.
+    let grown = by_size.select(&9).matching(&by_name, "d");
+    assert_eq!(shown(&grown), "");
+    own.merge_patch(&key("d"), &json!({ "spec": { "size": 9 } })).await.unwrap();
+    assert_eq!(shown(&grown), "default/d");
+    assert_eq!(shown(&ones), "default/a default/b kube-system/a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_index_knows_a_change_before_all_of_them_have_looked_at_it() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    client.create(&widget("a", 1)).await.unwrap();
+    let manager = manager(&env);
+    let widgets = manager.cached::<Widget>();
+    let by_size = widgets.index(|widget| Some(widget.spec.size));
+    let (first, seen) = (by_size.clone(), Arc::new(Mutex::new(Vec::new())));
+    let noted = Arc::clone(&seen);
+    let second = widgets.index(move |widget| {
+        noted.lock().unwrap().push(first.values());
+        Some(-widget.spec.size)
+    });
+    let _running = Running::start(manager).await;
+    client.merge_patch(&key("a"), &json!({ "spec": { "size": 2 } })).await.unwrap();
+    settle().await;
+    assert_eq!((by_size.values(), second.values()), (vec![2], vec![-2]));
+    assert_eq!(*seen.lock().unwrap(), [vec![], vec![1]], "what it said while the other one looked");
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "it is one of another cache")]
+async fn an_index_does_not_say_which_objects_of_another_cache_are_wanted() {
+    let env = environment().await;
+    let manager = manager(&env);
+    let all = manager.cached::<Widget>();
+    let some = manager.cache().of::<Widget>().namespaces(["default"]).build().unwrap();
+    let by_size = some.index(|widget| Some(widget.spec.size));
+    drop(all.select().matching(&by_size, &1).list());
 }
 
 #[tokio::test(start_paused = true)]
