@@ -76,6 +76,9 @@ impl Options {
     }
 
     /// How long running reconciles may take to finish when the manager stops. Default: 30 seconds.
+    ///
+    /// What is left of it afterwards is for the other groups; the manager's servers answer the requests in work for as long,
+    /// but no longer than a minute.
     #[doc(alias = "GracefulShutdownTimeout")]
     pub fn graceful_shutdown_timeout(mut self, timeout: Shutdown) -> Self {
         self.graceful_shutdown_timeout = timeout;
