@@ -286,9 +286,10 @@ async fn it_plays_on_a_real_control_plane() {
     let binaries = Cluster::Binaries(Assets::from_env().expect("they are there"));
     let cluster = Environment::builder().cluster(binaries).crd::<Guestbook>().start().await;
     let cluster = cluster.expect("a control plane starts");
-    let collector = tokio::spawn(collect_garbage(cluster.client()));
-    plays_on(&cluster).await;
-    collector.abort();
+    tokio::select! {
+        () = plays_on(&cluster) => {}
+        ended = collect_garbage(cluster.client()) => panic!("nobody collects garbage: {ended:?}"),
+    }
     cluster.stop().await.expect("it ends");
 }
 
