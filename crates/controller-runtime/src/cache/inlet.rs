@@ -136,7 +136,9 @@ impl Inlet {
             return true;
         }
         self.compress_changed();
-        self.changed.keep(held.packable(), length, budget)
+        let is_kept = self.changed.keep(held.packable(), length, budget);
+        self.renew(core);
+        is_kept
     }
 
     fn compress_changed(&mut self) {
