@@ -90,6 +90,8 @@
 //! - webhooks and conversion, with their server, flags and metrics;
 //! - profiles (`PprofBindAddress`), which an extra handler of the metrics server may serve; and of that server
 //!   `OnlyServeWhenLeader`;
+//! - a cache of your own making (`NewCache`), and `GetControllerOptions`: the manager's choices hold for each controller
+//!   that makes none;
 //! - locks other than leases (`LeaderElectionResourceLockInterface`);
 //! - a scheme and a REST mapper: kinds are types, or are found by [`Client::discover`];
 //! - a fake client: `kube-envtest` has a server;

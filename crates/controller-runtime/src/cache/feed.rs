@@ -71,6 +71,9 @@ pub(crate) trait Sink: Send + Sync {
     /// Lists and watches of all parts begin, in a run of their own.
     fn begin_anew(&self);
 
+    /// A watch has begun, of a part's present or of what comes after it.
+    fn watching(&self);
+
     /// The watch of the part works.
     fn works(&self, part: &Part);
 

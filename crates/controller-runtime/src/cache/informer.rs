@@ -345,6 +345,7 @@ impl<K: Object> Sink for Informer<K> {
     }
 
     fn begin(&self, part: &Part) {
+        self.shelf.count_list();
         self.writer.lock().arriving.insert(part.clone(), BTreeMap::new());
     }
 
@@ -423,6 +424,10 @@ impl<K: Object> Sink for Informer<K> {
 
     fn begin_anew(&self) {
         self.status.send_if_modified(Status::begin);
+    }
+
+    fn watching(&self) {
+        self.shelf.count_watch();
     }
 
     fn works(&self, part: &Part) {

@@ -181,6 +181,7 @@ impl Reflector<'_> {
         });
         let body = timeout(ANSWER_WITHIN, self.open(request, "")).await.unwrap_or_else(|_| silence())?;
         self.feed.heard_of(&self.part);
+        self.feed.each(|sink| sink.watching());
         if from.is_some() {
             self.feed.each(|sink| sink.works(&self.part));
         }

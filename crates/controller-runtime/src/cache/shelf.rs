@@ -205,6 +205,14 @@ impl<K: Object> Shelf<K> {
         add(&self.core.counters.failures, 1);
     }
 
+    pub(crate) fn count_list(&self) {
+        add(&self.core.counters.lists, 1);
+    }
+
+    pub(crate) fn count_watch(&self) {
+        add(&self.core.counters.watches, 1);
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         self.core.counters.read()
     }

@@ -23,6 +23,10 @@ pub struct Stats {
     pub unreadable: usize,
     /// Lists and watches that failed, since the beginning. A watch that ends and a version that is too old are no failures.
     pub failures: usize,
+    /// How often all objects were asked for, since the beginning: by a list, or by a watch that tells of them first.
+    pub lists: usize,
+    /// Watches that began, since the beginning, those that tell of all objects first among them.
+    pub watches: usize,
     /// How often it was learnt what the objects have in common, since the beginning.
     pub trainings: usize,
 }
@@ -30,8 +34,19 @@ pub struct Stats {
 impl Stats {
     /// Adds what the cache of another Rust type holds of the same objects.
     pub(crate) fn add(&mut self, other: &Self) {
-        let Self { objects, shared, hot, hot_bytes, cold_bytes, decodes, unreadable, failures, trainings } =
-            self;
+        let Self {
+            objects,
+            shared,
+            hot,
+            hot_bytes,
+            cold_bytes,
+            decodes,
+            unreadable,
+            failures,
+            lists,
+            watches,
+            trainings,
+        } = self;
         *objects += other.objects;
         *shared += other.shared;
         *hot += other.hot;
@@ -39,7 +54,10 @@ impl Stats {
         *cold_bytes += other.cold_bytes;
         *decodes += other.decodes;
         *unreadable += other.unreadable;
-        *failures = (*failures).max(other.failures); // they have one list and watch
+        // They have one list and watch, of which who came later has seen less.
+        *failures = (*failures).max(other.failures);
+        *lists = (*lists).max(other.lists);
+        *watches = (*watches).max(other.watches);
         *trainings += other.trainings;
     }
 }
@@ -55,6 +73,8 @@ pub(super) struct Counters {
     pub(super) decodes: AtomicUsize,
     pub(super) unreadable: AtomicUsize,
     pub(super) failures: AtomicUsize,
+    pub(super) lists: AtomicUsize,
+    pub(super) watches: AtomicUsize,
     pub(super) trainings: AtomicUsize,
 }
 
@@ -70,6 +90,8 @@ impl Counters {
             decodes: read(&self.decodes),
             unreadable: read(&self.unreadable),
             failures: read(&self.failures),
+            lists: read(&self.lists),
+            watches: read(&self.watches),
             trainings: read(&self.trainings),
         }
     }

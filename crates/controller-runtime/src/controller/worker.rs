@@ -122,7 +122,7 @@ impl<R: Request> Worker<R> {
             crate::telemetry::begin(&span, &cx.causes, lag, beginning.before, self.inbox.clock.at(began));
         async {
             tracing::debug!("Reconciling");
-            let measured = self.metrics.begin(lag);
+            let measured = self.metrics.begin(&cx.causes, lag);
             #[cfg(feature = "opentelemetry")]
             let measured = measured.in_trace(exported.as_ref());
             let outcome = self.attempt(request, &cx).await;

@@ -55,6 +55,10 @@ impl Collector for CacheCollector {
         counter(&caches, &mut encoder, "controller_runtime_cache_failures", failures, |stats| {
             stats.failures
         })?;
+        let lists = "How often all objects were asked for, by a list or by a watch that tells of them first";
+        counter(&caches, &mut encoder, "controller_runtime_cache_lists", lists, |stats| stats.lists)?;
+        let watches = "Watches that began: all but the first one of each list are restarts";
+        counter(&caches, &mut encoder, "controller_runtime_cache_watches", watches, |stats| stats.watches)?;
         let age = "Since when the API server has said nothing of it; more than 610 s, and its watch is dead";
         let name = "controller_runtime_cache_watch_age_seconds";
         let mut family = encoder.encode_descriptor(name, age, None, MetricType::Gauge)?;

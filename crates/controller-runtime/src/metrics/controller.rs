@@ -7,8 +7,11 @@ use prometheus_client::{
 
 #[cfg(feature = "opentelemetry")]
 use super::example::Trace;
-use super::{Histograms, Labels, of_controller};
-use crate::reconcile::{Action, Next, Outcome};
+use super::{
+    Histograms, Labels, of_controller,
+    reasons::{ReasonFamily, Reasons},
+};
+use crate::reconcile::{Action, Causes, Next, Outcome};
 
 /// Go's buckets of `controller_runtime_reconcile_time_seconds`.
 const RECONCILE_TIME: [f64; 39] = [
@@ -34,6 +37,7 @@ pub(super) struct ControllerFamilies {
     max_concurrent: Family<Labels, Gauge>,
     active_workers: Family<Labels, Gauge>,
     lag: Histograms,
+    reasons: ReasonFamily,
 }
 
 /// From the speed of a queue to what a back-off takes.
@@ -52,6 +56,7 @@ impl ControllerFamilies {
             max_concurrent: Family::default(),
             active_workers: Family::default(),
             lag: Family::new_with_constructor(|| Histogram::new(LAG)),
+            reasons: ReasonFamily::register(registry),
         };
         let mut counter = |name: &str, help: &str, family: &Family<Labels, Counter>| {
             registry.register(format!("controller_runtime_{name}"), help, family.clone());
@@ -109,6 +114,7 @@ impl ControllerFamilies {
             time: self.time.get_or_create_owned(&labels),
             active_workers: self.active_workers.get_or_create_owned(&labels),
             lag: self.lag.get_or_create_owned(&labels),
+            reasons: self.reasons.of(controller),
         }
     }
 }
@@ -127,11 +133,13 @@ pub(crate) struct ControllerMetrics {
     time: Times,
     active_workers: Gauge,
     lag: Histogram,
+    reasons: Reasons,
 }
 
 impl ControllerMetrics {
-    /// A reconcile begins, so long after the first event that asked for it, if one did.
-    pub(crate) fn begin(&self, lag: Option<Duration>) -> Measured<'_> {
+    /// A reconcile begins for these causes, so long after the first event that asked for it, if one did.
+    pub(crate) fn begin(&self, causes: &Causes, lag: Option<Duration>) -> Measured<'_> {
+        self.reasons.count(causes);
         if let Some(lag) = lag {
             self.lag.observe(lag.as_secs_f64());
         }

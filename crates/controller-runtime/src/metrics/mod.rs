@@ -20,13 +20,16 @@
 //! | `rest_client_…` | see [`Metrics::register_rest_client_metrics`] |
 //! | `certwatcher_read_certificate_total`, `certwatcher_read_certificate_errors_total` | counter |
 //! | `process_cpu_seconds_total` | counter; on Linux |
-//! | `process_resident_memory_bytes`, `process_virtual_memory_bytes`, `process_start_time_seconds`, `process_open_fds`, `process_max_fds` | gauge; on Linux |
+//! | `process_resident_memory_bytes`, `process_virtual_memory_bytes`, `process_start_time_seconds`, `process_open_fds`, `process_max_fds`, `process_virtual_memory_max_bytes` | gauge; on Linux |
+//! | `process_network_receive_bytes_total`, `process_network_transmit_bytes_total` | counter: of all that shares the network with the process, such as a pod; on Linux |
 //! | `controller_runtime_cache_objects` | gauge: resource; not in Go |
 //! | `controller_runtime_cache_bytes` | gauge: resource, form (`decoded`, `text`); not in Go |
 //! | `controller_runtime_cache_decoded_objects` | gauge: resource; not in Go |
 //! | `controller_runtime_cache_decodes_total`, `…_unreadable_total`, `…_failures_total` | counter: resource; not in Go |
+//! | `controller_runtime_cache_lists_total`, `…_watches_total` | counter: resource; how often all objects were asked for, and watches that began; not in Go |
 //! | `controller_runtime_cache_watch_age_seconds` | gauge: resource; since when the API server has said nothing of it, up to 610 s where nothing happens; not in Go |
 //! | `controller_runtime_event_to_reconcile_seconds` | histogram: controller; from the first event that asks for a reconcile until that begins; not in Go |
+//! | `controller_runtime_reconcile_reasons_total` | counter: controller, source (a resource, or the name of another source), change (`created`, `updated`, `deleted`, `generic`; `none` without a source where no event led to it); of one reconcile each pair of source and change counts once, four causes at most; not in Go |
 //!
 //! The label `resource` is a resource with the selection of its cache, such as `pods with app=web`. A long one is cut, with
 //! a number that tells it from others; a set of namespaces is called that, whatever is in it. Caches that are called the
@@ -45,8 +48,7 @@
 //! - `controller_runtime_webhook_…` and `controller_runtime_conversion_webhook_…`: there are no webhooks yet.
 //! - `rest_client_dns_resolution_duration_seconds`: names are resolved below [`kube::Client`], which does not tell.
 //! - Native histograms, which need the protobuf format.
-//! - The collector of the Go runtime (`go_…`), and of the process `process_virtual_memory_max_bytes` and
-//!   `process_network_…`.
+//! - The collector of the Go runtime (`go_…`).
 //! - A server for leaders alone (`OnlyServeWhenLeader`) and profiles (`PprofBindAddress`).
 //! - OpenMetrics over HTTP, as in Go; [`Metrics::encode`] gives it to whoever wants to serve it.
 
@@ -60,6 +62,7 @@ mod example;
 mod handlers;
 mod process;
 mod queue;
+mod reasons;
 mod rest_client;
 mod server;
 

@@ -29,9 +29,9 @@ impl Collector for ProcessCollector {
         // One of them is open to count the others.
         let open = fs::read_dir("/proc/self/fd").ok().map(|files| files.count().saturating_sub(1));
         let open = open.and_then(|open| u32::try_from(open).ok()).map(f64::from);
-        let most = number(&read("/proc/self/limits"), "Max open files");
+        let limits = read("/proc/self/limits");
         let gauges = [
-            ("process_max_fds", "Maximum number of open file descriptors.", most),
+            ("process_max_fds", "Maximum number of open file descriptors.", limit(&limits, "Max open files")),
             ("process_open_fds", "Number of open file descriptors.", open),
             ("process_resident_memory_bytes", "Resident memory size in bytes.", resident),
             ("process_start_time_seconds", "Start time of the process since unix epoch in seconds.", started),
@@ -40,11 +40,35 @@ impl Collector for ProcessCollector {
                 "Virtual memory size in bytes.",
                 stat.map(|stat| stat.virtual_bytes),
             ),
+            (
+                "process_virtual_memory_max_bytes",
+                "Maximum amount of virtual memory available in bytes.",
+                limit(&limits, "Max address space"),
+            ),
         ];
         for (name, help, value) in gauges {
             if let Some(value) = value {
                 let family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
                 ConstGauge::new(value).encode(family)?;
+            }
+        }
+        let network = read("/proc/self/net/netstat");
+        let counters = [
+            (
+                "process_network_receive_bytes",
+                "Number of bytes received by the process over the network.",
+                "InOctets",
+            ),
+            (
+                "process_network_transmit_bytes",
+                "Number of bytes sent by the process over the network.",
+                "OutOctets",
+            ),
+        ];
+        for (name, help, field) in counters {
+            if let Some(octets) = octets(&network, field) {
+                let family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+                ConstCounter::new(octets).encode(family)?;
             }
         }
         Ok(())
@@ -79,6 +103,24 @@ fn number(text: &str, name: &str) -> Option<f64> {
     rest.split_ascii_whitespace().next()?.parse().ok()
 }
 
+/// The soft limit in the line that begins with `name`. Where there is none, Go tells the greatest number of 64 bits.
+fn limit(text: &str, name: &str) -> Option<f64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    match rest.split_ascii_whitespace().next()? {
+        "unlimited" => Some(2f64.powi(64)),
+        limit => limit.parse().ok(),
+    }
+}
+
+/// What the namespace of networks that the process is in counted: that of a pod, if it is in one.
+fn octets(netstat: &str, field: &str) -> Option<f64> {
+    // Names are in one line, and their values in the next.
+    let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("IpExt:"));
+    let (names, values) = (lines.next()?, lines.next()?);
+    let mut fields = names.split_ascii_whitespace().zip(values.split_ascii_whitespace());
+    fields.find(|(name, _)| *name == field)?.1.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,11 +134,24 @@ mod tests {
         assert_eq!(Stat::read("7 (a) S 1"), None);
         let status = "VmHWM:\t   20 kB\nVmRSS:\t    12 kB\n";
         assert_eq!(number(status, "VmRSS:"), Some(12.0));
-        let limits = "Max open files            1024                 524288               files     \n";
-        assert_eq!(number(limits, "Max open files"), Some(1024.0));
-        assert_eq!(
-            number("Max address space         unlimited   unlimited   bytes\n", "Max address space"),
-            None
-        );
+    }
+
+    #[test]
+    fn no_limit_is_the_number_that_go_tells() {
+        let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
+                      Max open files            1024                 524288               files     \n\
+                      Max address space         unlimited            unlimited            bytes     \n";
+        assert_eq!(limit(limits, "Max open files"), Some(1024.0));
+        assert_eq!(limit(limits, "Max address space"), Some(18_446_744_073_709_551_615.0));
+        assert_eq!(limit(limits, "Max cpu time"), None);
+    }
+
+    #[test]
+    fn octets_stand_below_their_names() {
+        let netstat = "TcpExt: InOctets OutOctets\nTcpExt: 1 2\nIpExt: InTruncatedPkts InOctets OutOctets\nIpExt: 0 30 40\n";
+        assert_eq!(octets(netstat, "InOctets"), Some(30.0));
+        assert_eq!(octets(netstat, "OutOctets"), Some(40.0));
+        assert_eq!(octets(netstat, "InMcastPkts"), None);
+        assert_eq!(octets("IpExt: InOctets\n", "InOctets"), None);
     }
 }

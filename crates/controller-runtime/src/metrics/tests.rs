@@ -6,7 +6,7 @@ use std::{
 use prometheus_client::metrics::{exemplar::HistogramWithExemplars, info::Info};
 
 use super::*;
-use crate::reconcile::{Action, Error, Outcome};
+use crate::reconcile::{Action, Causes, Error, Outcome};
 
 /// Names, types, labels and buckets as Go's controller-runtime registers them.
 const GO: &str = "
@@ -25,10 +25,13 @@ leader_election_master_status gauge name
 leader_election_slowpath_total counter name
 process_cpu_seconds_total counter
 process_max_fds gauge
+process_network_receive_bytes_total counter
+process_network_transmit_bytes_total counter
 process_open_fds gauge
 process_resident_memory_bytes gauge
 process_start_time_seconds gauge
 process_virtual_memory_bytes gauge
+process_virtual_memory_max_bytes gauge
 rest_client_rate_limiter_duration_seconds histogram host verb 0.005 0.025 0.1 0.25 0.5 1 2 4 8 15 30 60 +Inf
 rest_client_request_duration_seconds histogram host verb 0.005 0.025 0.1 0.25 0.5 1 2 4 8 15 30 60 +Inf
 rest_client_request_retries_total counter code host verb
@@ -64,11 +67,14 @@ controller_runtime_cache_bytes gauge form resource
 controller_runtime_cache_decoded_objects gauge resource
 controller_runtime_cache_decodes_total counter resource
 controller_runtime_cache_failures_total counter resource
+controller_runtime_cache_lists_total counter resource
 controller_runtime_cache_objects gauge resource
 controller_runtime_cache_unreadable_total counter resource
 controller_runtime_cache_watch_age_seconds gauge resource
+controller_runtime_cache_watches_total counter resource
 controller_runtime_event_to_reconcile_seconds histogram controller 0.0001 0.001 0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 \
      2.5 5 10 60 1000 +Inf
+controller_runtime_reconcile_reasons_total counter change controller source
 ";
 
 /// Everything that a manager with one controller and an election tells, at its beginning.
@@ -213,7 +219,7 @@ fn outcomes_are_counted_as_in_go() {
         Outcome::TimedOut,
     ];
     for outcome in &outcomes {
-        controller.begin(None).end(outcome, Duration::from_millis(400));
+        controller.begin(&Causes::default(), None).end(outcome, Duration::from_millis(400));
     }
     let text = metrics.encode();
     let count = |sample: &str| {
@@ -242,7 +248,7 @@ fn outcomes_are_counted_as_in_go() {
 #[test]
 fn a_reconcile_that_is_dropped_is_no_longer_active_and_has_no_outcome() {
     let (metrics, controller, _gauges) = metrics();
-    let measured = controller.begin(None);
+    let measured = controller.begin(&Causes::default(), None);
     assert!(metrics.encode().contains("active_workers{controller=\"web\"} 1\n"));
     drop(measured);
     let text = metrics.encode();
@@ -295,7 +301,7 @@ fn the_process_tells_of_itself() {
 fn two_managers_do_not_add_to_each_other() {
     let (one, controller, _gauges) = metrics();
     let (other, _, _other_gauges) = metrics();
-    controller.begin(None).end(&Outcome::TimedOut, Duration::ZERO);
+    controller.begin(&Causes::default(), None).end(&Outcome::TimedOut, Duration::ZERO);
     let sample = "controller_runtime_reconcile_timeouts_total{controller=\"web\"}";
     assert!(one.encode().contains(&format!("{sample} 1")) && other.encode().contains(&format!("{sample} 0")));
 }

@@ -34,6 +34,18 @@ pub enum Change {
     Generic,
 }
 
+impl Change {
+    /// The word for it in metrics and explanations.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Updated => "updated",
+            Self::Deleted => "deleted",
+            Self::Generic => "generic",
+        }
+    }
+}
+
 /// `configmaps default/settings updated`
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -24,6 +24,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
             return;
         };
         self.advance(now);
+        self.reserve();
         let slab = &self.slab;
         match self.index.entry(hash, |id| slab[*id].key() == key, |id| slab[*id].hash) {
             Occupied(known) => {

@@ -211,6 +211,25 @@ impl<K> Core<K> {
         }
     }
 
+    /// Makes room in the index for another key.
+    #[inline]
+    fn reserve(&mut self) {
+        if self.index.len() == self.index.capacity() {
+            self.rebuild_index();
+        }
+    }
+
+    /// A table that grows by itself looks at its entries in its own order, each at a random place of the slab. Here they
+    /// are read one after the other.
+    #[cold]
+    fn rebuild_index(&mut self) {
+        let mut index = HashTable::with_capacity((self.index.len() * 2).max(1));
+        for (id, entry) in self.slab.iter() {
+            index.insert_unique(entry.hash, id, |id| self.slab[*id].hash);
+        }
+        self.index = index;
+    }
+
     /// Forgets an entry that is nowhere and whose key was taken.
     #[inline]
     fn remove(&mut self, id: Id) {

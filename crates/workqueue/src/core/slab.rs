@@ -89,6 +89,12 @@ impl<K> Slab<K> {
 }
 
 impl<K> Slab<K> {
+    /// The entries in the order of their places, which is that of memory.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Id, &Entry<K>)> {
+        let places = self.chunks.iter().flat_map(|chunk| chunk.iter());
+        (0..).map(Id).zip(places).filter(|(_, entry)| !entry.is_vacant())
+    }
+
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry<K>> {
         self.chunks.iter_mut().flat_map(|chunk| chunk.iter_mut()).filter(|entry| !entry.is_vacant())
     }

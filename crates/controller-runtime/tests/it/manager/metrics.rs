@@ -99,3 +99,50 @@ async fn metrics_tell_how_long_an_event_waited_for_its_reconcile() {
     let waited: f64 = metric(&manager, &format!("{lag}_sum")).parse().unwrap();
     assert!((waited - 60.0).abs() < 0.1, "b waited until a was done: {waited}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn metrics_tell_of_watches_that_are_taken_up_again() {
+    let env = environment().await;
+    let manager = manager(&env);
+    let _widgets = manager.cached::<Widget>();
+    let _running = Running::start(manager.clone()).await;
+    let counted = || {
+        ["lists", "watches", "failures"].map(|what| {
+            let name = format!("controller_runtime_cache_{what}_total{{resource=\"widgets.example.com\"}}");
+            metric(&manager, &name)
+        })
+    };
+    assert_eq!(counted(), ["1", "1", "0"]);
+    for watches in ["2", "3"] {
+        assert!(env.server().faults().close_watches("example.com", "widgets"));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(counted(), ["1", watches, "0"], "it goes on from where it was");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_tell_what_led_to_reconciles() {
+    let env = environment().await;
+    let manager = manager(&env);
+    let notes = Notes::new(|_, failures| match failures {
+        0 => Err(reconcile::Error::new("not yet")),
+        _ => Ok(Action::done()),
+    });
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(notes).unwrap();
+    let _running = Running::start(manager.clone()).await;
+    let client = Client::new(env.client(), "test");
+    let created = client.create(&widget("a", 1)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    client.delete(&created).await.unwrap();
+    settle().await;
+    let reasons = |source: &str, change: &str| {
+        let family = "controller_runtime_reconcile_reasons_total";
+        metric(
+            &manager,
+            &format!("{family}{{controller=\"widget\",source=\"{source}\",change=\"{change}\"}}"),
+        )
+    };
+    assert_eq!(reasons("widgets.example.com", "created"), "1");
+    assert_eq!(reasons("", "none"), "1", "the retry");
+    assert_eq!(reasons("widgets.example.com", "deleted"), "1");
+}

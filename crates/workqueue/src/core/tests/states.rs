@@ -341,3 +341,29 @@ fn a_million_keys_come_and_go_and_leave_nothing_behind() {
     assert!(core.index.is_empty());
     assert!(core.slab.page(0).is_none(), "the memory of a storm does not stay");
 }
+
+#[test]
+fn keys_are_known_however_often_the_index_grows() {
+    let mut core: Core<u32> = Core::new(Options::default(), Instant::now());
+    let (mut added, mut lent) = (0_u32, Vec::new());
+    // Of three keys one is done, and leaves a vacant place; one is being processed; one is in line.
+    while added < 3000 {
+        for _ in 0..3 {
+            core.add_at(Moment::START, added, AddOptions::default());
+            added += 1;
+        }
+        for is_done in [true, false] {
+            let Taken::Key(loan) = core.take_at(Moment::START) else { panic!("keys are in line") };
+            if is_done { core.done_at(Moment::START, loan) } else { lent.push(loan) }
+        }
+    }
+    assert_eq!((core.ready(), core.processing, core.index.len()), (1000, 1000, 2000));
+    let done = (0..added).filter(|key| core.find(key, core.hash(key)).is_none()).count();
+    assert_eq!(done, 1000);
+    for key in 0..added {
+        core.add_at(Moment::START, key, AddOptions::default());
+    }
+    assert_eq!((core.ready(), core.again), (2000, 1000));
+    // A table by itself takes no less room.
+    assert!(core.index.capacity() <= HashTable::<Id>::with_capacity(3000).capacity());
+}

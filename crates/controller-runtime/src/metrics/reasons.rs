@@ -1,0 +1,112 @@
+//! What leads to reconciles, counted.
+
+use std::{fmt, sync::Arc};
+
+use parking_lot::Mutex;
+use prometheus_client::{
+    metrics::{counter::Counter, family::Family},
+    registry::Registry,
+};
+
+use super::Labels;
+use crate::reconcile::{Cause, Causes, Change};
+
+/// `controller_runtime_reconcile_reasons_total`.
+#[derive(Clone, Default)]
+pub(super) struct ReasonFamily(Family<Labels, Counter>);
+
+impl ReasonFamily {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let family = Self::default();
+        let help = "Reconciles per controller, by what led to them: the source, and what happened there";
+        registry.register("controller_runtime_reconcile_reasons", help, family.0.clone());
+        family
+    }
+
+    pub(super) fn of(&self, controller: &str) -> Reasons {
+        let no_event = self.counter(controller, "", "none");
+        Reasons { controller: Arc::from(controller), family: self.clone(), no_event, met: Arc::default() }
+    }
+
+    fn counter(&self, controller: &str, source: &str, change: &str) -> Counter {
+        let labels = [("controller", controller), ("source", source), ("change", change)];
+        self.0.get_or_create_owned(&labels.map(|(name, value)| (name, value.to_owned())).to_vec())
+    }
+}
+
+/// What led to the reconciles of one controller.
+#[derive(Clone)]
+pub(super) struct Reasons {
+    controller: Arc<str>,
+    family: ReasonFamily,
+    no_event: Counter,
+    /// Those that were met. They are few, and found sooner than in the family.
+    met: Arc<Mutex<Vec<(Arc<str>, Change, Counter)>>>,
+}
+
+impl Reasons {
+    /// A reconcile begins. A source where the same happened to several objects counts once.
+    pub(super) fn count(&self, causes: &Causes) {
+        let causes = causes.first();
+        if causes.is_empty() {
+            self.no_event.inc();
+        }
+        for (index, cause) in causes.iter().enumerate() {
+            let is_same = |other: &Cause| other.change == cause.change && other.source == cause.source;
+            if !causes[..index].iter().any(is_same) {
+                self.count_one(cause);
+            }
+        }
+    }
+
+    fn count_one(&self, Cause { source, change, .. }: &Cause) {
+        let mut met = self.met.lock();
+        if let Some((.., counter)) = met.iter().find(|(known, what, _)| what == change && known == source) {
+            counter.inc();
+            return;
+        }
+        let counter = self.family.counter(&self.controller, source, change.as_str());
+        counter.inc();
+        met.push((Arc::clone(source), *change, counter));
+    }
+}
+
+impl fmt::Debug for Reasons {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reasons").field("controller", &self.controller).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn causes(of: &[(Change, &str, &str)]) -> Causes {
+        let mut causes = Causes::default();
+        for (change, source, object) in of {
+            causes.add(Cause {
+                change: *change,
+                source: Arc::from(*source),
+                object: Some(Arc::from(*object)),
+            });
+        }
+        causes
+    }
+
+    #[test]
+    fn a_reconcile_counts_once_for_each_source_and_change() {
+        let reasons = ReasonFamily::default().of("web");
+        reasons.count(&Causes::default());
+        reasons.count(&causes(&[
+            (Change::Updated, "pods", "a"),
+            (Change::Updated, "pods", "b"),
+            (Change::Deleted, "pods", "a"),
+            (Change::Updated, "secrets", "a"),
+        ]));
+        reasons.clone().count(&causes(&[(Change::Updated, "pods", "c")]));
+        let counted = |source, change| reasons.family.counter("web", source, change).get();
+        assert_eq!(counted("", "none"), 1);
+        assert_eq!((counted("pods", "updated"), counted("pods", "deleted")), (2, 1));
+        assert_eq!((counted("secrets", "updated"), counted("secrets", "created")), (1, 0));
+    }
+}
