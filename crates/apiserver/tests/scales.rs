@@ -221,3 +221,116 @@ async fn the_scale_of_a_replication_controller_has_its_selector() {
         (200, &json!({"replicas": 9}), &json!("app=x,tier=y"))
     );
 }
+
+#[tokio::test]
+async fn the_metadata_of_a_scale_are_checked() {
+    let mut service = service().await;
+    let metadata = json!({"name": "a", "generation": -1, "finalizers": ["mine"]});
+    let why = "Scale.autoscaling \"a\" is invalid: [metadata.generation: Invalid value: -1: must be greater than or equal to \
+               0, metadata.finalizers[0]: Invalid value: \"mine\": name is neither a standard finalizer name nor is it fully \
+               qualified, spec.replicas: Invalid value: -1: must be greater than or equal to 0]";
+    let body = scale(&json!({"metadata": metadata, "spec": {"replicas": -1}}));
+    for (method, kind) in [("PUT", JSON), ("PATCH", MERGE), ("PATCH", APPLY)] {
+        let query = if kind == APPLY { "?fieldManager=scaler&force=true" } else { "" };
+        let (code, _, status) = send(&mut service, method, &format!("{SCALE}{query}"), kind, &body).await;
+        assert_eq!((code, status["message"].as_str()), (422, Some(why)), "{kind}");
+    }
+}
+
+/// Replicas that are none are no field of a scale, and what nobody owns is not tracked until somebody applies it.
+#[tokio::test]
+async fn who_writes_no_replicas_owns_none() {
+    let mut service = service().await;
+    let put = async |service: &mut ApiService, spec: Value| {
+        let body = scale(&json!({ "spec": spec }));
+        send(service, "PUT", &format!("{SCALE}?fieldManager=writer"), JSON, &body).await.0
+    };
+    assert_eq!(put(&mut service, json!({"replicas": 3})).await, 200);
+    assert_eq!(owners(&mut service).await, ["writer Update scale"]);
+    assert_eq!(put(&mut service, json!({"replicas": 0})).await, 200);
+    assert_eq!(put(&mut service, json!({"replicas": 7})).await, 200);
+    assert_eq!(owners(&mut service).await, [""; 0]);
+    assert_eq!(put(&mut service, json!({})).await, 200);
+    let path = format!("{SCALE}?fieldManager=scaler");
+    assert_eq!(send(&mut service, "PATCH", &path, APPLY, &scale(&json!({}))).await.0, 200);
+    assert_eq!(owners(&mut service).await, ["scaler Apply scale"]);
+}
+
+/// The replicas leave the entry of who wrote them with the object for one of their own, which has no time.
+#[tokio::test]
+async fn replicas_that_a_scale_leaves_alone_are_still_their_creators() {
+    let mut service = service().await;
+    let path = format!("{SCALE}?fieldManager=scaler");
+    let body = scale(&json!({"spec": {"replicas": 2}}));
+    assert_eq!(send(&mut service, "PATCH", &path, APPLY, &body).await.0, 200);
+    assert_eq!(owners(&mut service).await, ["scaler Apply scale", "creator Update null"]);
+    let set = read(&mut service, &format!("{SETS}/a")).await;
+    let entries: Vec<_> = set["metadata"]["managedFields"].as_array().unwrap().iter().collect();
+    let fields = json!({"f:spec": {"f:replicas": {}}});
+    assert_eq!((entries.len(), &entries[1]["fieldsV1"], entries[1].get("time")), (3, &fields, None));
+    assert!(entries[2]["fieldsV1"].pointer("/f:spec/f:selector").is_some(), "{entries:?}");
+}
+
+#[tokio::test]
+async fn an_applied_scale_need_not_be_named() {
+    let mut service = service().await;
+    let body = scale(&json!({"metadata": {}}));
+    let (code, _, scaled) = apply(&mut service, "", &body).await;
+    assert_eq!(
+        (code, &scaled["metadata"]["name"], &scaled["spec"]),
+        (200, &json!("a"), &json!({"replicas": 9}))
+    );
+    let (code, _, status) = apply(&mut service, "", &scale(&json!({"metadata": {"name": "b"}}))).await;
+    let why = "the name of the object (b) does not match the name on the URL (a)";
+    assert_eq!((code, status["message"].as_str()), (400, Some(why)));
+}
+
+/// Go's conversion drops bits; of JSON that is sent whole it takes no such number.
+#[tokio::test]
+async fn replicas_of_more_than_32_bits_lose_those_that_are_too_many() {
+    let mut service = service().await;
+    let body = scale(&json!({"spec": {"replicas": 9_999_999_999_i64}}));
+    assert_eq!(apply(&mut service, "", &body).await.2["spec"], json!({"replicas": 1_410_065_407}));
+    let patch = r#"{"spec": {"replicas": 4294967300}}"#;
+    let path = format!("{SETS}/a");
+    let kind = "application/strategic-merge-patch+json";
+    assert_eq!(send(&mut service, "PATCH", &path, kind, patch).await.2["spec"]["replicas"], 4);
+    assert_eq!(send(&mut service, "PATCH", &path, MERGE, patch).await.0, 422);
+}
+
+#[tokio::test]
+async fn a_scale_of_a_custom_object_is_applied_only_where_that_changes_nothing() {
+    const CONVERT: &str = "proper version: request to convert CR to an invalid group/version: autoscaling/v1";
+    let mut service = service().await;
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let paths = json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"});
+    let definition = json!({"metadata": {"name": "widgets.example.com"}, "spec": {
+        "group": "example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema, "subresources": {"scale": paths}}],
+    }});
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(send(&mut service, "POST", definitions, JSON, &definition.to_string()).await.0, 201);
+    let widgets = "/apis/example.com/v1/namespaces/default/widgets";
+    let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": {"replicas": 2}});
+    assert_eq!(send(&mut service, "POST", widgets, JSON, &widget.to_string()).await.0, 201);
+    let path = format!("{widgets}/a/scale?fieldManager=scaler&force=true");
+
+    let (code, _, scaled) =
+        send(&mut service, "PATCH", &path, APPLY, &scale(&json!({"spec": {"replicas": 2}}))).await;
+    assert_eq!((code, &scaled["spec"]), (200, &json!({"replicas": 2})));
+    let (code, _, status) = send(&mut service, "PATCH", &path, APPLY, &scale(&json!({}))).await;
+    let why = format!("failed to convert new object (/a; autoscaling/v1, Kind=Scale) to {CONVERT}");
+    assert_eq!((code, status["message"].as_str()), (500, Some(why.as_str())));
+
+    let put = format!("{widgets}/a/scale");
+    assert_eq!(send(&mut service, "PUT", &put, JSON, &scale(&json!({"spec": {"replicas": 0}}))).await.0, 200);
+    let (code, _, status) = send(&mut service, "PATCH", &path, APPLY, &scale(&json!({}))).await;
+    let why = format!(
+        "failed to create manager for existing fields: failed to convert live object (/; autoscaling/v1, Kind=Scale) to {CONVERT}"
+    );
+    assert_eq!((code, status["message"].as_str()), (500, Some(why.as_str())));
+    let (code, _, status) =
+        send(&mut service, "PUT", &put, JSON, &scale(&json!({"spec": {"replicas": 1.5}}))).await;
+    let why = "no kind is registered for the type v1.Scale in scheme \"pkg/runtime/scheme.go:111\"";
+    assert_eq!((code, status["message"].as_str()), (400, Some(why)));
+}

@@ -23,15 +23,22 @@ pub(super) fn whole_number(value: &mut Value) {
 /// Whole seconds, in UTC.
 pub(super) fn time(value: &mut Value) {
     if let Some(time) = parse(value, Layout::Seconds) {
-        *value = json!(crate::clock::format_seconds(time));
+        *value = if is_zero(time) { Value::Null } else { json!(crate::clock::format_seconds(time)) };
     }
 }
 
 /// Six decimals, in UTC.
 pub(super) fn micro_time(value: &mut Value) {
     if let Some(time) = parse(value, Layout::Micros) {
-        *value = json!(time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string());
+        let text = || time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
+        *value = if is_zero(time) { Value::Null } else { json!(text()) };
     }
+}
+
+/// Whether it is Go's zero time, the beginning of the year 1, which its JSON does not tell from none.
+fn is_zero(time: Timestamp) -> bool {
+    const ZERO: i64 = -62_135_596_800;
+    (time.as_second(), time.subsec_nanosecond()) == (ZERO, 0)
 }
 
 fn parse(value: &Value, layout: Layout) -> Option<Timestamp> {

@@ -36,6 +36,19 @@ pub(crate) fn apply(
     force: bool,
     reset: &[&str],
 ) -> Result<Value, ApiError> {
+    apply_and(schema, live, applied, writer, force, reset, |object| restore(schema, applied, object))
+}
+
+/// The same, and `convert` makes of what was merged, still without `managedFields`, an object of its kind.
+pub(crate) fn apply_and(
+    schema: &Schema,
+    live: Option<&Value>,
+    applied: &Value,
+    writer: &Writer<'_>,
+    force: bool,
+    reset: &[&str],
+    convert: impl FnOnce(&mut Value) -> Result<(), ApiError>,
+) -> Result<Value, ApiError> {
     if !applied["metadata"]["managedFields"].is_null() {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
@@ -73,22 +86,13 @@ pub(crate) fn apply(
         }
         (outcome, _) => outcome,
     };
-    let (mut object, managers) = outcome.map_err(|conflicts| conflict(&conflicts, writer.subresource))?;
-    check_decodes(schema, applied, &object)?;
+    let (mut object, managers) = outcome.map_err(|conflicts| conflict(&conflicts))?;
+    convert(&mut object)?;
     if writer.manager == last_applied::MANAGER {
         last_applied::renew(&mut object, applied);
     }
     managers.encode(&mut object);
     Ok(object)
-}
-
-/// The same checks of `applied` alone, for what is applied to a subresource of another kind than its object.
-///
-/// # Errors
-/// 500 if it does not have the types of the schema.
-pub(crate) fn check_applied(schema: &Schema, applied: &Value) -> Result<(), ApiError> {
-    check_types(Ty::Schema(schema.root()), applied)?;
-    check_decodes(schema, applied, applied)
 }
 
 fn check_types(ty: Ty<'_>, applied: &Value) -> Result<(), ApiError> {
@@ -101,20 +105,18 @@ fn check_types(ty: Ty<'_>, applied: &Value) -> Result<(), ApiError> {
     }
 }
 
-/// Whether Go's type of a builtin kind takes what came of `applied`.
-fn check_decodes(schema: &Schema, applied: &Value, object: &Value) -> Result<(), ApiError> {
+/// Makes of what came of `applied` what Go's type of a builtin kind holds.
+fn restore(schema: &Schema, applied: &Value, object: &mut Value) -> Result<(), ApiError> {
     if schema.is_custom() {
         return Ok(());
     }
-    let Some(why) = schema.decode_error(object, &[]) else {
-        return Ok(());
-    };
-    let what = describe(applied);
-    let kind = what.split_once("; ").map_or("", |(_, kind)| kind);
-    Err(ApiError::internal(format!(
-        "failed to convert new object ({what}) to proper version: unable to convert unstructured object to {kind}: error \
-         decoding from json: {why}"
-    )))
+    schema.restore(object).map_err(|why| {
+        let what = describe(applied);
+        let kind = what.split_once("; ").map_or("", |(_, kind)| kind);
+        ApiError::internal(format!(
+            "failed to convert new object ({what}) to proper version: unable to convert unstructured object to {kind}: {why}"
+        ))
+    })
 }
 
 /// Fields in dispute, by who has them.
@@ -173,7 +175,7 @@ impl Attempt<'_> {
         if let Some(owned) = managers.get_mut(&self.id) {
             strip(&mut owned.set);
             if new != *self.base {
-                owned.time = self.writer.time();
+                owned.time = Some(self.writer.now.to_owned());
             }
         }
         managers.drop_empty();
@@ -236,11 +238,11 @@ fn drop_emptied(new: &mut Value, base: &Value) {
     });
 }
 
-fn conflict(conflicts: &Conflicts, subresource: &str) -> ApiError {
+fn conflict(conflicts: &Conflicts) -> ApiError {
     let mut causes = Vec::new();
     let mut lines = Vec::new();
     for (id, set) in conflicts {
-        let who = id.describe(subresource);
+        let who = id.describe();
         lines.push(format!("conflicts with {who}:"));
         for path in set.paths() {
             lines.push(format!("- {path}"));

@@ -52,16 +52,23 @@ impl Id {
         }
     }
 
-    /// How messages name this manager that are about a conflict with a write to a subresource. In a `Scale` all fields are
-    /// its own.
-    pub(super) fn describe(&self, subresource: &str) -> String {
-        let version = if subresource == "scale" { "autoscaling/v1" } else { &self.version };
+    /// The same manager of an object in another version.
+    pub(super) fn in_version(&self, api_version: &str) -> Self {
+        let version = match self.operation {
+            Operation::Apply => "",
+            Operation::Update => api_version,
+        };
+        Self { version: version.to_owned(), ..self.clone() }
+    }
+
+    /// How messages name this manager.
+    pub(super) fn describe(&self) -> String {
         let mut text = Value::from(self.manager.as_str()).to_string();
         if !self.subresource.is_empty() {
             text += &format!(" with subresource {}", Value::from(self.subresource.as_str()));
         }
         if self.operation == Operation::Update {
-            text += &format!(" using {version}");
+            text += &format!(" using {}", self.version);
         }
         text
     }
@@ -93,25 +100,9 @@ impl Managers {
         Some(managers)
     }
 
-    /// Writes the entries into an object: appliers first, then by time.
+    /// Writes the entries into an object.
     pub(super) fn encode(self, object: &mut Value) {
-        let Some(metadata) = metadata(object) else {
-            return;
-        };
-        let mut entries: Vec<(Id, Owned)> = self.0.into_iter().collect();
-        entries.sort_by(|(a, a_owned), (b, b_owned)| {
-            (a.operation.cmp(&b.operation))
-                .then_with(|| a_owned.time.cmp(&b_owned.time))
-                .then_with(|| a.manager.cmp(&b.manager))
-                .then_with(|| a_owned.api_version.cmp(&b_owned.api_version))
-                .then_with(|| a.subresource.cmp(&b.subresource))
-        });
-        if entries.is_empty() {
-            metadata.remove("managedFields");
-        } else {
-            let entries = entries.into_iter().map(encode_entry).collect();
-            metadata.insert("managedFields".to_owned(), Value::Array(entries));
-        }
+        encode(self.0.into_iter().collect(), object);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -120,6 +111,10 @@ impl Managers {
 
     pub(super) fn get_mut(&mut self, id: &Id) -> Option<&mut Owned> {
         self.0.get_mut(id)
+    }
+
+    pub(super) fn remove(&mut self, id: &Id) -> Option<Owned> {
+        self.0.remove(id)
     }
 
     pub(super) fn get(&self, id: &Id) -> Option<&Owned> {
@@ -138,6 +133,10 @@ impl Managers {
     /// Removes entries without fields.
     pub(super) fn drop_empty(&mut self) {
         self.0.retain(|_, owned| !owned.set.is_empty());
+    }
+
+    pub(super) fn into_iter(self) -> impl Iterator<Item = (Id, Owned)> {
+        self.0.into_iter()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Id, &Owned)> {
@@ -184,6 +183,26 @@ impl Managers {
             self.0.insert(bucket_id, bucket);
             count -= 1;
         }
+    }
+}
+
+/// Writes entries into an object: appliers first, then by time.
+pub(super) fn encode(mut entries: Vec<(Id, Owned)>, object: &mut Value) {
+    let Some(metadata) = metadata(object) else {
+        return;
+    };
+    entries.sort_by(|(a, a_owned), (b, b_owned)| {
+        (a.operation.cmp(&b.operation))
+            .then_with(|| a_owned.time.cmp(&b_owned.time))
+            .then_with(|| a.manager.cmp(&b.manager))
+            .then_with(|| a_owned.api_version.cmp(&b_owned.api_version))
+            .then_with(|| a.subresource.cmp(&b.subresource))
+    });
+    if entries.is_empty() {
+        metadata.remove("managedFields");
+    } else {
+        let entries = entries.into_iter().map(encode_entry).collect();
+        metadata.insert("managedFields".to_owned(), Value::Array(entries));
     }
 }
 

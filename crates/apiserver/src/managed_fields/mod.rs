@@ -17,13 +17,14 @@ mod last_applied;
 mod managers;
 mod merge;
 mod remove;
+pub(crate) mod scale;
 mod set;
 #[cfg(test)]
 mod tests;
 mod typed;
 mod update;
 
-pub(crate) use apply::{apply, check_applied, describe};
+pub(crate) use apply::{apply, apply_and, describe};
 pub(crate) use update::{keep_times_of_no_op, track_update};
 
 /// Who writes, how, and when.
@@ -37,12 +38,4 @@ pub(crate) struct Writer<'a> {
     pub(crate) api_version: &'a str,
     /// The present in RFC 3339, whole seconds, UTC.
     pub(crate) now: &'a str,
-}
-
-impl Writer<'_> {
-    /// What the entry of a write shows as its time. Entries of `/scale` show none: the real server loses it when it maps
-    /// them from the fields of a `Scale` to those of the object.
-    fn time(&self) -> Option<String> {
-        (self.subresource != "scale").then(|| self.now.to_owned())
-    }
 }

@@ -66,8 +66,11 @@ impl<'a> Ty<'a> {
                 ListType::Atomic => Shape::Atomic(Composite::List),
                 ListType::Set | ListType::Map(_) => Shape::List(Elements(schema)),
             },
-            Kind::Of(Type::String) if schema.is_bytes() => Shape::Scalar(Scalar::Untyped),
-            Kind::Of(Type::String) => Shape::Scalar(Scalar::String),
+            // Bytes are texts in JSON. Whatever other forms there are, nothing is known of them.
+            Kind::Of(Type::String) if schema.format().is_none_or(|format| ["", "byte"].contains(&format)) => {
+                Shape::Scalar(Scalar::String)
+            }
+            Kind::Of(Type::String) => Shape::Scalar(Scalar::Untyped),
             Kind::Of(Type::Integer | Type::Number) => Shape::Scalar(Scalar::Numeric),
             Kind::Of(Type::Boolean) => Shape::Scalar(Scalar::Boolean),
         }

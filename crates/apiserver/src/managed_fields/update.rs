@@ -74,7 +74,8 @@ pub(super) fn record(
         if let Some(previous) = managers.get(id) {
             set.merge(previous.set.clone());
         }
-        let owned = Owned { set, api_version: writer.api_version.to_owned(), time: writer.time() };
+        let owned =
+            Owned { set, api_version: writer.api_version.to_owned(), time: Some(writer.now.to_owned()) };
         managers.put(id.clone(), owned);
     }
     managers.cap();

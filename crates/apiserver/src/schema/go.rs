@@ -55,7 +55,10 @@ impl<'a> Decoder<'a> {
             Kind::IntOrString if schema.node.format.as_deref() == Some("int-or-string") => {
                 return self.int_or_string(value);
             }
-            Kind::IntOrString => return check_quantity(value),
+            Kind::IntOrString => {
+                let why = quantity_refusal(value);
+                return why.map_or(Ok(()), |why| Err(Refusal(why.to_owned())));
+            }
             Kind::Any | Kind::Opaque => return Ok(()),
         };
         let is_time = || schema.node.format.as_deref() == Some("date-time");
@@ -149,22 +152,22 @@ impl<'a> Decoder<'a> {
     }
 }
 
-fn fits(number: &Number, bits: u32) -> bool {
+pub(super) fn fits(number: &Number, bits: u32) -> bool {
     number.as_i64().is_some_and(|number| bits == 64 || i32::try_from(number).is_ok())
 }
 
 /// Whatever it is, its text is read.
-fn check_quantity(value: &Value) -> Result<(), Refusal> {
+pub(super) fn quantity_refusal(value: &Value) -> Option<&'static str> {
     let text = match value {
-        Value::Null => return Ok(()),
+        Value::Null => return None,
         Value::String(text) => Cow::Borrowed(text.trim()),
         other => Cow::Owned(other.to_string()),
     };
-    quantity::refusal(&text).map_or(Ok(()), |why| Err(Refusal(why.to_owned())))
+    quantity::refusal(&text)
 }
 
 /// How times are written here: two types share the format.
-fn layout(schema: Cursor<'_>) -> Layout {
+pub(super) fn layout(schema: Cursor<'_>) -> Layout {
     if schema.definition_name().is_some_and(|name| type_name(name) == "MicroTime") {
         Layout::Micros
     } else {
@@ -173,7 +176,7 @@ fn layout(schema: Cursor<'_>) -> Layout {
 }
 
 /// Where Go's decoder stops; `None` if it does not. Line breaks are skipped.
-fn illegal_base64(text: &str) -> Option<usize> {
+pub(super) fn illegal_base64(text: &str) -> Option<usize> {
     let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
     let mut bytes = text.bytes().enumerate().filter(|(_, byte)| !matches!(byte, b'\r' | b'\n'));
     let mut in_group = 0;
@@ -207,7 +210,7 @@ pub(super) fn type_name(definition: &str) -> &str {
     definition.rsplit('.').next().unwrap_or(definition)
 }
 
-fn go_type(schema: Cursor<'_>) -> String {
+pub(super) fn go_type(schema: Cursor<'_>) -> String {
     match schema.kind() {
         Kind::Of(Type::Boolean) => "bool".to_owned(),
         Kind::Of(Type::Number) => "float64".to_owned(),
@@ -224,48 +227,6 @@ fn go_type(schema: Cursor<'_>) -> String {
             (None, None) => "map[string]interface {}".to_owned(),
         },
         Kind::Any | Kind::IntOrString | Kind::Opaque => "interface {}".to_owned(),
-    }
-}
-
-/// Why an object cannot be restored from its fields, which Go does after a strategic merge without going through JSON.
-pub(super) fn restore_error(schema: Cursor<'_>, value: &Value) -> Option<String> {
-    let found = match value {
-        Value::Null => return None,
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "slice",
-        Value::Object(_) => "map",
-    };
-    let Kind::Of(expected) = schema.kind() else {
-        return None;
-    };
-    match (expected, value) {
-        (Type::Object, Value::Object(fields)) => fields.iter().find_map(|(name, value)| {
-            let schema = schema.property(name).or_else(|| schema.additional())?;
-            restore_error(schema, value)
-        }),
-        (Type::Array, Value::Array(items)) => {
-            let schema = schema.items()?;
-            items.iter().find_map(|item| restore_error(schema, item))
-        }
-        (Type::Integer, Value::Number(number)) if number.is_f64() => {
-            Some(format!("cannot convert float64 to {}", go_type(schema)))
-        }
-        (Type::Boolean, Value::Bool(_))
-        | (Type::String, Value::String(_))
-        | (Type::Number | Type::Integer, Value::Number(_)) => None,
-        (Type::Array, _) => Some(format!("cannot restore slice from {found}")),
-        (Type::Object, _) if schema.definition_name().is_some() => {
-            Some(format!("cannot restore struct from: {found}"))
-        }
-        (Type::Object, _) => Some(format!("cannot restore map from {found}")),
-        // These have decoders of their own.
-        (Type::String, _) if schema.node.format.is_some() => None,
-        (Type::Boolean | Type::String | Type::Number | Type::Integer, _) => {
-            Some(format!("unrecognized type: {}", go_type(schema)))
-        }
     }
 }
 

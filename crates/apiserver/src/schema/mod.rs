@@ -12,6 +12,7 @@ mod metadata;
 mod node;
 mod parse;
 mod prune;
+mod restore;
 mod structural;
 mod validate;
 
@@ -134,9 +135,12 @@ impl Schema {
         go::decode_error(self.root(), object, sent)
     }
 
-    /// Why `object` cannot be restored into the Go struct of a builtin kind after a strategic merge, in Go's words.
-    pub(crate) fn restore_error(&self, object: &Value) -> Option<String> {
-        go::restore_error(self.root(), object)
+    /// Makes of `object` what the Go struct of a builtin kind holds that is restored from it after a strategic merge or an apply.
+    ///
+    /// # Errors
+    /// It cannot be restored, in Go's words.
+    pub(crate) fn restore(&self, object: &mut Value) -> Result<(), String> {
+        restore::restore(self.root(), object)
     }
 
     /// An object without content, the starting point of a create: of a builtin kind as Go serializes the empty struct.
@@ -219,9 +223,14 @@ impl<'a> Cursor<'a> {
         self.node.kind
     }
 
+    /// The form of strings and numbers here, such as `date-time` and `int32`.
+    pub(crate) fn format(self) -> Option<&'a str> {
+        self.node.format.as_deref()
+    }
+
     /// Whether strings here are base64 of bytes.
     pub(crate) fn is_bytes(self) -> bool {
-        self.node.format.as_deref() == Some("byte")
+        self.format() == Some("byte")
     }
 
     /// How messages name the type here: `PodSpec`; empty where it has no name.

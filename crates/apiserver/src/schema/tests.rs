@@ -248,6 +248,46 @@ fn a_builtin_object_that_does_not_decode_is_reported_as_go_does() {
     );
 }
 
+/// As kube-apiserver 1.36.3 answered to what was applied and merged strategically.
+#[test]
+fn what_is_restored_without_json_is_held_to_less() {
+    let check = |api_version: &str, kind: &str, fields: Value, expected: Result<Value, &str>| {
+        let schema = crate::builtin::schema_of_kind(api_version, kind).unwrap();
+        let mut restored = fields.clone();
+        let result = schema.restore(&mut restored).map(|()| restored);
+        assert_eq!(result, expected.map_err(str::to_owned), "{fields}");
+    };
+    let deployment = |spec: Value, expected: Result<Value, &str>| {
+        check("apps/v1", "Deployment", json!({"spec": spec}), expected.map(|spec| json!({"spec": spec})));
+    };
+    deployment(json!({"replicas": 9_999_999_999_i64}), Ok(json!({"replicas": 1_410_065_407})));
+    deployment(json!({"replicas": 2_147_483_648_i64}), Ok(json!({"replicas": -2_147_483_648_i64})));
+    deployment(json!({"replicas": 1.5}), Err("cannot convert float64 to int32"));
+    deployment(json!({"replicas": "3"}), Err("unrecognized type: int32"));
+    deployment(json!({"paused": 1}), Err("unrecognized type: bool"));
+    deployment(json!({"template": 1}), Err("cannot restore struct from: int64"));
+    let surge = |value: Value| json!({"strategy": {"rollingUpdate": {"maxSurge": value}}});
+    deployment(surge(json!("25%")), Ok(surge(json!("25%"))));
+    deployment(surge(json!(1.5)), Err("json: cannot unmarshal number 1.5 into Go value of type int32"));
+    deployment(surge(json!(true)), Err("json: cannot unmarshal bool into Go value of type int32"));
+    let cpu = |value: Value| json!({"template": {"spec": {"containers": [{"resources": {"limits": {"cpu": value}}}]}}});
+    deployment(cpu(json!(1.5)), Ok(cpu(json!(1.5))));
+    let why = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+    deployment(cpu(json!("nope")), Err(why));
+
+    let time = |value: Value| json!({"metadata": {"creationTimestamp": value}});
+    let no_time = r#"parsing time "nope" as "2006-01-02T15:04:05Z07:00": cannot parse "nope" as "2006""#;
+    check("v1", "Secret", time(json!("nope")), Err(no_time));
+    check("v1", "Secret", time(json!(5)), Err("json: cannot unmarshal number into Go value of type string"));
+    check("v1", "Secret", time(Value::Null), Ok(time(Value::Null)));
+    let data = |value: Value| json!({"data": {"a": value}});
+    check("v1", "Secret", data(json!("YQ==")), Ok(data(json!("YQ=="))));
+    let why = "error decoding from json: illegal base64 data at input byte 3";
+    check("v1", "Secret", data(json!("not base64!")), Err(why));
+    check("v1", "Secret", data(json!(5)), Err("cannot restore slice from int64"));
+    check("v1", "Secret", data(json!(["x"])), Err("unrecognized type: uint8"));
+}
+
 #[test]
 fn builtin_values_are_held_to_the_types_of_go() {
     let check = |api_version: &str, kind: &str, object: Value, expected: Option<&str>| {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::{Call, names};
+use crate::go;
 use crate::registry::Served;
 use crate::request::query::quote;
 use crate::resource::Generation;
@@ -174,7 +175,7 @@ fn validate_alone(served: &Served, object: &Value) -> Vec<FieldError> {
     }
     if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
         let detail = "finalizer orphan and foregroundDeletion cannot be both set";
-        let shown = go_strings(&finalizers);
+        let shown = Value::from(finalizers).to_string();
         errors.push(FieldError::invalid("metadata.finalizers", &shown, detail));
     }
     errors
@@ -226,6 +227,7 @@ fn validate_owners(metadata: &Value, errors: &mut Vec<FieldError>) {
     let owners = metadata.get("ownerReferences").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let field =
         |owner: &Value, name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let named = |owner: &Value| format!("{}/{}", field(owner, "kind"), field(owner, "name"));
     let mut controller: Option<String> = None;
     let mut repeated = 0;
     for owner in owners {
@@ -247,7 +249,7 @@ fn validate_owners(metadata: &Value, errors: &mut Vec<FieldError>) {
         if api_version == "v1" && field(owner, "kind") == "Event" {
             errors.push(FieldError::invalid(
                 "metadata.ownerReferences",
-                &owner.to_string(),
+                &go_owner(owner),
                 "/v1, Kind=Event is disallowed from being an owner",
             ));
         }
@@ -261,20 +263,33 @@ fn validate_owners(metadata: &Value, errors: &mut Vec<FieldError>) {
                 let detail = format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for {first} \
                      and {}",
-                    field(owner, "name")
+                    named(owner)
                 );
-                let shown = Value::from(owners).to_string();
+                let shown: Vec<_> = owners.iter().map(go_owner).collect();
+                let shown = format!("[{}]", shown.join(","));
                 errors.push(FieldError::invalid("metadata.ownerReferences", &shown, &detail));
             } else {
-                controller = Some(field(owner, "name"));
+                controller = Some(named(owner));
             }
         }
     }
 }
 
+/// Texts as `%#v` prints them.
 fn go_strings(texts: &[&str]) -> String {
     let quoted: Vec<String> = texts.iter().map(|text| quote(text)).collect();
     format!("[]string{{{}}}", quoted.join(", "))
+}
+
+/// An owner reference as messages quote it: its fields in the order in which Go declares them.
+fn go_owner(owner: &Value) -> String {
+    let given = |name: &&str| owner.get(*name).is_some_and(|value| !value.is_null());
+    let always = ["apiVersion", "kind", "name", "uid"];
+    let fields = always.into_iter().chain(["controller", "blockOwnerDeletion"].into_iter().filter(given));
+    let fields: Vec<String> = fields
+        .map(|name| format!("\"{name}\":{}", go::json(owner.get(name).unwrap_or(&Value::from("")))))
+        .collect();
+    format!("{{{}}}", fields.join(","))
 }
 
 /// Restores what an update cannot change, before anything is compared.

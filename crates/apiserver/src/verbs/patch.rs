@@ -170,7 +170,7 @@ pub(super) fn conform(
     };
     let served = Arc::clone(&call.served);
     if let Patch::Strategic(..) = patch
-        && let Some(why) = served.schema.restore_error(new)
+        && let Err(why) = served.schema.restore(new)
     {
         return Err(refuse(&why));
     }
@@ -252,10 +252,30 @@ pub(super) fn read_applied(
     bytes: &Bytes,
     validation: FieldValidation,
 ) -> Result<Value, ApiError> {
+    let mut object = read_configuration(call, bytes, validation)?;
+    update::check_name(call, &object)?;
+    // Checked, but not filled in: what the client left out it does not apply, and messages quote it as it is.
+    let mut located = object.clone();
+    metadata::reconcile_namespace(&call.served, &call.path.namespace, &mut located)?;
+    if !call.served.resource.namespaced {
+        object = located;
+    }
+    if object["metadata"].get("managedFields").is_some_and(|fields| !fields.is_null()) {
+        return Err(ApiError::bad_request("metadata.managedFields must be nil"));
+    }
+    Ok(object)
+}
+
+/// The same, of whatever name it is.
+pub(super) fn read_configuration(
+    call: &mut Call,
+    bytes: &Bytes,
+    validation: FieldValidation,
+) -> Result<Value, ApiError> {
     let decoded =
         yaml::read(bytes).map_err(|why| ApiError::bad_request(format!("error decoding YAML: {why}")))?;
     // Nothing is an object without fields.
-    let mut object = if decoded.value.is_null() { json!({}) } else { decoded.value };
+    let object = if decoded.value.is_null() { json!({}) } else { decoded.value };
     if !object.is_object() {
         return Err(ApiError::bad_request(format!(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value \
@@ -280,16 +300,6 @@ pub(super) fn read_applied(
         // Go prints group and version around a slash, whether there is a group or not.
         let slash = if api_version.contains('/') { "" } else { "/" };
         return Err(ApiError::bad_request(format!("invalid object type: {slash}{api_version}, Kind={kind}")));
-    }
-    update::check_name(call, &object)?;
-    // Checked, but not filled in: what the client left out it does not apply, and messages quote it as it is.
-    let mut located = object.clone();
-    metadata::reconcile_namespace(&call.served, &call.path.namespace, &mut located)?;
-    if !call.served.resource.namespaced {
-        object = located;
-    }
-    if object["metadata"].get("managedFields").is_some_and(|fields| !fields.is_null()) {
-        return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
     Ok(object)
 }

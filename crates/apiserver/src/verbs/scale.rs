@@ -9,12 +9,13 @@ use super::reply::{self, Reply};
 use super::update::{self, Changed, Ownership};
 use super::{Call, metadata, patch};
 use crate::builtin;
+use crate::managed_fields::scale::API_VERSION;
 use crate::managed_fields::{self, Writer};
 use crate::request::query::WriteOptions;
 use crate::resource::ScalePaths;
 use crate::status::{ApiError, FieldError};
 
-const API_VERSION: &str = "autoscaling/v1";
+const SUBRESOURCE: &str = "scale";
 const KIND: &str = "Scale";
 
 /// Answers the scale of an object.
@@ -28,9 +29,11 @@ pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
 /// Replaces the scale of an object.
 pub(crate) async fn put(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let options = WriteOptions::read(&call.query, "UpdateOptions", false)?;
-    let mut scale = as_scale(call, |call| call.decode(bytes, options.field_validation))?;
+    let is_custom = call.served.is_custom();
+    let decoded = as_scale(call, |call| call.decode(bytes, options.field_validation))?;
+    let mut scale = decoded.map_err(|error| if is_custom { undecodable(error) } else { error })?;
     check_identity(call, &mut scale)?;
-    write(call, &options, |call, old| {
+    write(call, &options, |call, _, old| {
         update::check_uid(call, &scale, old)?;
         Ok(scale.clone())
     })
@@ -45,13 +48,12 @@ pub(crate) async fn patch(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiEr
         return apply(call, bytes, &options).await;
     }
     let patch = patch::Patch::read(kind, bytes)?;
-    write(call, &options, |call, old| {
-        let old = view_or_zero(call, old)?;
+    write(call, &options, |call, before, _| {
         let mut scale = as_scale(call, |call| {
-            let mut scale = patch.apply(&call.served, &old)?;
+            let mut scale = patch.apply(&call.served, before)?;
             patch::conform(call, &mut scale, &patch, options.field_validation)?;
-            Ok(scale)
-        })?;
+            Ok::<_, ApiError>(scale)
+        })??;
         check_identity(call, &mut scale)?;
         Ok(scale)
     })
@@ -59,10 +61,10 @@ pub(crate) async fn patch(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiEr
 }
 
 /// Does something as if the path were one of scales.
-fn as_scale<R>(call: &mut Call, act: impl FnOnce(&mut Call) -> Result<R, ApiError>) -> Result<R, ApiError> {
+fn as_scale<R>(call: &mut Call, act: impl FnOnce(&mut Call) -> R) -> Result<R, ApiError> {
     let schema = builtin::schema_of_kind(API_VERSION, KIND);
     let schema = schema.ok_or_else(|| ApiError::internal("no schema of scales"))?;
-    call.as_another(API_VERSION, KIND, schema, act)
+    Ok(call.as_another(API_VERSION, KIND, schema, act))
 }
 
 /// The name and the namespace in the body against those in the URL.
@@ -71,81 +73,89 @@ fn check_identity(call: &Call, scale: &mut Value) -> Result<(), ApiError> {
     metadata::reconcile_namespace(&call.served, &call.path.namespace, scale)
 }
 
+/// What kube-apiserver says of any scale of a custom object that it cannot decode, for want of a name for what it should be.
+fn undecodable(error: ApiError) -> ApiError {
+    let is_of_decoder = ["cannot be handled as a", "the object provided is unrecognized"]
+        .iter()
+        .any(|words| error.message().contains(words));
+    if !is_of_decoder {
+        return error;
+    }
+    let why = "no kind is registered for the type v1.Scale in scheme \"pkg/runtime/scheme.go:111\"";
+    ApiError::bad_request(why)
+}
+
 /// Applies a scale: the replicas of the object belong to the applier from then on.
 async fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply, ApiError> {
-    let applied = as_scale(call, |call| patch::read_applied(call, bytes, options.field_validation))?;
+    let applied = as_scale(call, |call| patch::read_configuration(call, bytes, options.field_validation))??;
     let manager = call.manager(options);
     let force = options.force.unwrap_or(false);
-    let paths = paths(call)?;
+    let is_custom = call.served.is_custom();
     let changed = update::change(call, options, |call, old| {
-        as_scale(call, |call| managed_fields::check_applied(&call.served.schema, &applied))?;
-        let mut configuration = json!({
-            "apiVersion": call.served.kind.api_version, "kind": call.served.kind.kind,
-            "metadata": {"name": call.path.name},
-        });
-        if let Some(replicas) = applied.get("spec").and_then(|spec| spec.get("replicas")) {
-            set(&mut configuration, &paths.spec_replicas, replicas.clone());
-        }
+        let before = tracked_view(call, old)?;
         let now = call.server.clock.now_seconds();
-        let writer = Writer {
-            manager: &manager,
-            subresource: "scale",
-            api_version: &call.served.kind.api_version,
-            now: &now,
-        };
-        let mut new =
-            managed_fields::apply(&call.served.schema, Some(old), &configuration, &writer, force, &[])?;
-        if call.served.is_custom() {
-            if find(old, &paths.spec_replicas) != find(&new, &paths.spec_replicas) {
-                // kube-apiserver cannot turn what it merged back into an object of the definition.
-                return Err(ApiError::internal(format!(
-                    "failed to convert new object ({}) to proper version: request to convert CR to an invalid \
-                     group/version: autoscaling/v1",
-                    managed_fields::describe(&applied)
-                )));
+        let mut scale = as_scale(call, |call| {
+            let (schema, live) = (&call.served.schema, Some(&before));
+            let writer =
+                Writer { manager: &manager, subresource: SUBRESOURCE, api_version: API_VERSION, now: &now };
+            if is_custom {
+                let convert = |merged: &mut Value| convert_custom(&applied, &before, merged);
+                managed_fields::apply_and(schema, live, &applied, &writer, force, &[], convert)
+            } else {
+                managed_fields::apply(schema, live, &applied, &writer, force, &[])
             }
-            require_revision(&mut new, &applied);
-            return Ok((new, Ownership::Applied));
-        }
-        // The scale that comes of it is a value of Go's: replicas that nobody gives any more are none.
-        let replicas = find(&new, &paths.spec_replicas).and_then(Value::as_i64).unwrap_or(0);
-        write_scale(call, &paths, &applied, &json!(replicas), old, &mut new)?;
-        Ok((new, Ownership::Applied))
+        })??;
+        check_identity(call, &mut scale)?;
+        scaled(call, &scale, old)
     })
     .await?;
     answer(call, &changed)
 }
 
+/// kube-apiserver cannot turn a scale back into one of a custom object once it has merged something into it.
+fn convert_custom(applied: &Value, before: &Value, merged: &Value) -> Result<(), ApiError> {
+    let why = "proper version: request to convert CR to an invalid group/version: autoscaling/v1";
+    if before["metadata"].get("managedFields").is_none() {
+        let what = "failed to create manager for existing fields: failed to convert live object";
+        return Err(ApiError::internal(format!("{what} (/; autoscaling/v1, Kind=Scale) to {why}")));
+    }
+    let mut untracked = before.clone();
+    metadata::of(&mut untracked).remove("managedFields");
+    if *merged == untracked {
+        return Ok(());
+    }
+    let what = managed_fields::describe(applied);
+    Err(ApiError::internal(format!("failed to convert new object ({what}) to {why}")))
+}
+
+/// Writes the scale that `wanted` makes of the one there is and the object.
 async fn write(
     call: &mut Call,
     options: &WriteOptions,
-    mut wanted: impl FnMut(&mut Call, &Value) -> Result<Value, ApiError>,
+    mut wanted: impl FnMut(&mut Call, &Value, &Value) -> Result<Value, ApiError>,
 ) -> Result<Reply, ApiError> {
-    let paths = paths(call)?;
+    let manager = call.manager(options);
     let changed = update::change(call, options, |call, old| {
-        let scale = wanted(call, old)?;
-        // It was decoded, and zero is left out.
-        let replicas = scale["spec"].get("replicas").cloned().unwrap_or_else(|| json!(0));
-        let mut new = old.clone();
-        write_scale(call, &paths, &scale, &replicas, old, &mut new)?;
-        Ok((new, Ownership::Tracked))
+        let before = tracked_view(call, old)?;
+        let mut scale = wanted(call, &before, old)?;
+        let now = call.server.clock.now_seconds();
+        as_scale(call, |call| {
+            let writer =
+                Writer { manager: &manager, subresource: SUBRESOURCE, api_version: API_VERSION, now: &now };
+            managed_fields::track_update(&call.served.schema, Some(&before), &mut scale, &writer, &[]);
+        })?;
+        scaled(call, &scale, old)
     })
     .await?;
     answer(call, &changed)
 }
 
-/// Writes what a scale says into the object, after checking it.
-fn write_scale(
-    call: &Call,
-    paths: &ScalePaths,
-    scale: &Value,
-    replicas: &Value,
-    old: &Value,
-    new: &mut Value,
-) -> Result<(), ApiError> {
-    if replicas.as_i64().is_some_and(|replicas| replicas < 0) {
-        return Err(negative(call, replicas));
-    }
+/// The object with what its new scale says, which is checked.
+fn scaled(call: &mut Call, scale: &Value, old: &Value) -> Result<(Value, Ownership), ApiError> {
+    let paths = paths(call)?;
+    // A number that is nowhere is none in Go.
+    let replicas = scale["spec"].get("replicas").and_then(Value::as_i64).unwrap_or(0);
+    validate(call, scale, replicas)?;
     let (uid, actual) = (metadata::text(scale, "uid"), metadata::text(old, "uid"));
     if !call.served.is_custom() && !uid.is_empty() && uid != actual {
         let resource = &call.served.resource;
@@ -153,9 +163,27 @@ fn write_scale(
         let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}");
         return Err(ApiError::conflict(&resource.group, &what, &call.path.name, &why));
     }
-    set(new, &paths.spec_replicas, replicas.clone());
-    require_revision(new, scale);
-    Ok(())
+    let mut new = old.clone();
+    set(&mut new, &paths.spec_replicas, json!(replicas));
+    managed_fields::scale::take_over(&mut new, &paths.spec_replicas, &call.served.kind.api_version, scale);
+    require_revision(&mut new, scale);
+    Ok((new, Ownership::Applied))
+}
+
+/// Of a scale of a custom object only the number is looked at.
+fn validate(call: &mut Call, scale: &Value, replicas: i64) -> Result<(), ApiError> {
+    if call.served.is_custom() {
+        return if replicas < 0 { Err(negative(call, replicas)) } else { Ok(()) };
+    }
+    let mut errors = as_scale(call, |call| metadata::validate(&call.served, scale))?;
+    if replicas < 0 {
+        let why = "must be greater than or equal to 0";
+        errors.push(FieldError::invalid("spec.replicas", &replicas.to_string(), why));
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(ApiError::invalid("autoscaling", KIND, &call.path.name, errors))
 }
 
 /// A revision in the scale is a precondition of the write.
@@ -166,16 +194,10 @@ fn require_revision(new: &mut Value, scale: &Value) {
     }
 }
 
-fn negative(call: &Call, replicas: &Value) -> ApiError {
-    if call.served.is_custom() {
-        let field =
-            format!(".{}", paths(call).map(|paths| paths.spec_replicas.join(".")).unwrap_or_default());
-        let error = FieldError::invalid(field, &replicas.to_string(), "should be a non-negative integer");
-        return call.invalid(&call.path.name.clone(), vec![error]);
-    }
-    let error =
-        FieldError::invalid("spec.replicas", &replicas.to_string(), "must be greater than or equal to 0");
-    ApiError::invalid("autoscaling", "Scale", &call.path.name, vec![error])
+fn negative(call: &Call, replicas: i64) -> ApiError {
+    let field = format!(".{}", paths(call).map(|paths| paths.spec_replicas.join(".")).unwrap_or_default());
+    let error = FieldError::invalid(field, &replicas.to_string(), "should be a non-negative integer");
+    call.invalid(&call.path.name.clone(), vec![error])
 }
 
 fn answer(call: &Call, changed: &Changed) -> Result<Reply, ApiError> {
@@ -198,6 +220,16 @@ fn view(call: &Call, object: &Value) -> Result<Value, ApiError> {
         return Err(ApiError::internal_error(&format!("the spec replicas field \".{path}\" does not exist")));
     }
     view_or_zero(call, object)
+}
+
+/// The same with who set what, for a write.
+fn tracked_view(call: &Call, object: &Value) -> Result<Value, ApiError> {
+    let mut scale = view_or_zero(call, object)?;
+    let entries = managed_fields::scale::entries_of_scale(object, &paths(call)?.spec_replicas);
+    if let Some(entries) = entries {
+        metadata::of(&mut scale).insert("managedFields".to_owned(), entries);
+    }
+    Ok(scale)
 }
 
 fn view_or_zero(call: &Call, object: &Value) -> Result<Value, ApiError> {

@@ -73,10 +73,12 @@ pub(crate) fn check_uid(call: &Call, object: &Value, old: &Value) -> Result<(), 
     if uid.is_empty() || uid == actual {
         return Ok(());
     }
+    let resource = &call.served.resource;
+    let group = if call.served.is_custom() { format!("{}/", resource.group) } else { String::new() };
     Err(call.conflict(&format!(
-        "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
-         failed: UID in precondition: {uid}, UID in object meta: {actual}",
-        call.served.resource.plural,
+        "StorageError: invalid object, Code: 4, Key: /registry/{group}{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
+         Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}",
+        resource.plural,
         call.key().as_str()
     )))
 }

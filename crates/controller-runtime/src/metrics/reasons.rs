@@ -34,6 +34,9 @@ impl ReasonFamily {
     }
 }
 
+/// A source, and what happened there.
+type Reason = (Arc<str>, Change, Counter);
+
 /// What led to the reconciles of one controller.
 #[derive(Clone)]
 pub(super) struct Reasons {
@@ -41,7 +44,7 @@ pub(super) struct Reasons {
     family: ReasonFamily,
     no_event: Counter,
     /// Those that were met. They are few, and found sooner than in the family.
-    met: Arc<Mutex<Vec<(Arc<str>, Change, Counter)>>>,
+    met: Arc<Mutex<Vec<Reason>>>,
 }
 
 impl Reasons {

@@ -1,0 +1,102 @@
+//! Go structs restored from fields without going through JSON, as apimachinery's converter of unstructured objects does after
+//! a strategic merge and an apply.
+//!
+//! It is less strict than a decoder is with JSON: a number of more than 32 bits loses those that are too many.
+
+use serde_json::{Number, Value};
+
+use super::go::{fits, go_type, illegal_base64, layout, quantity_refusal};
+use super::{Cursor, Kind, Type};
+use crate::go;
+
+/// Makes of `value` what Go holds.
+///
+/// # Errors
+/// The first of what does not fit its type, in Go's words.
+pub(super) fn restore(schema: Cursor<'_>, value: &mut Value) -> Result<(), String> {
+    let expected = match schema.kind() {
+        Kind::Of(expected) => expected,
+        Kind::IntOrString if schema.format() == Some("int-or-string") => return int_or_string(value),
+        Kind::IntOrString => return quantity_refusal(value).map_or(Ok(()), |why| Err(why.to_owned())),
+        Kind::Any | Kind::Opaque => return Ok(()),
+    };
+    match (expected, &mut *value) {
+        (_, Value::Null) => Ok(()),
+        (Type::Object, Value::Object(fields)) => fields.iter_mut().try_for_each(|(name, value)| {
+            let schema = schema.property(name).or_else(|| schema.additional());
+            schema.map_or(Ok(()), |schema| restore(schema, value))
+        }),
+        (Type::Array, Value::Array(items)) => {
+            let Some(schema) = schema.items() else { return Ok(()) };
+            items.iter_mut().try_for_each(|item| restore(schema, item))
+        }
+        (Type::String, Value::String(text)) if schema.format() == Some("date-time") => {
+            go::time(text, layout(schema)).map(drop)
+        }
+        (Type::String, value) if schema.format() == Some("date-time") => {
+            Err(format!("json: cannot unmarshal {} into Go value of type string", go::json_type(value)))
+        }
+        (Type::String, value) if schema.is_bytes() => bytes(value),
+        (Type::Integer, Value::Number(number)) => integer(schema, number),
+        (Type::Boolean, Value::Bool(_))
+        | (Type::String, Value::String(_))
+        | (Type::Number, Value::Number(_)) => Ok(()),
+        (Type::Array, value) => Err(format!("cannot restore slice from {}", name(value))),
+        (Type::Object, value) if schema.definition_name().is_some() => {
+            Err(format!("cannot restore struct from: {}", name(value)))
+        }
+        (Type::Object, value) => Err(format!("cannot restore map from {}", name(value))),
+        // These have decoders of their own.
+        (Type::String, _) if schema.format().is_some() => Ok(()),
+        (Type::Boolean | Type::String | Type::Number | Type::Integer, _) => {
+            Err(format!("unrecognized type: {}", go_type(schema)))
+        }
+    }
+}
+
+fn integer(schema: Cursor<'_>, number: &mut Number) -> Result<(), String> {
+    let Some(whole) = number.as_i64() else {
+        return Err(format!("cannot convert float64 to {}", go_type(schema)));
+    };
+    if schema.format() == Some("int32") {
+        #[expect(clippy::cast_possible_truncation, reason = "Go's conversion drops bits too")]
+        let kept = whole as i32;
+        *number = Number::from(kept);
+    }
+    Ok(())
+}
+
+fn int_or_string(value: &Value) -> Result<(), String> {
+    let found = match value {
+        Value::Null | Value::String(_) => return Ok(()),
+        Value::Number(number) if fits(number, 32) => return Ok(()),
+        Value::Number(number) => format!("number {number}"),
+        other => go::json_type(other).to_owned(),
+    };
+    Err(format!("json: cannot unmarshal {found} into Go value of type int32"))
+}
+
+fn bytes(value: &Value) -> Result<(), String> {
+    match value {
+        Value::String(text) => illegal_base64(text).map_or(Ok(()), |at| {
+            Err(format!("error decoding from json: illegal base64 data at input byte {at}"))
+        }),
+        // A list of bytes, if each is one: numbers are.
+        Value::Array(items) if items.iter().all(Value::is_number) => Ok(()),
+        Value::Array(_) => Err("unrecognized type: uint8".to_owned()),
+        other => Err(format!("cannot restore slice from {}", name(other))),
+    }
+}
+
+/// How Go calls the type of a value without a type of its own.
+fn name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nil",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "slice",
+        Value::Object(_) => "map",
+    }
+}
