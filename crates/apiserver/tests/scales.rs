@@ -323,7 +323,11 @@ async fn a_scale_of_a_custom_object_is_applied_only_where_that_changes_nothing()
     assert_eq!((code, status["message"].as_str()), (500, Some(why.as_str())));
 
     let put = format!("{widgets}/a/scale");
-    assert_eq!(send(&mut service, "PUT", &put, JSON, &scale(&json!({"spec": {"replicas": 0}}))).await.0, 200);
+    for replicas in [0, 7] {
+        let body = scale(&json!({"spec": {"replicas": replicas}}));
+        assert_eq!(send(&mut service, "PUT", &put, JSON, &body).await.0, 200);
+    }
+    let path = path.replace("&force=true", "");
     let (code, _, status) = send(&mut service, "PATCH", &path, APPLY, &scale(&json!({}))).await;
     let why = format!(
         "failed to create manager for existing fields: failed to convert live object (/; autoscaling/v1, Kind=Scale) to {CONVERT}"

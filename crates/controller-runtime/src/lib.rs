@@ -88,8 +88,7 @@
 //! Of controller-runtime for Go:
 //!
 //! - webhooks and conversion, with their server, flags and metrics;
-//! - profiles (`PprofBindAddress`), which an extra handler of the metrics server may serve; and of that server
-//!   `OnlyServeWhenLeader`;
+//! - profiles (`PprofBindAddress`), which an extra handler of the metrics server may serve;
 //! - a cache of your own making (`NewCache`), and `GetControllerOptions`: the manager's choices hold for each controller
 //!   that makes none;
 //! - locks other than leases (`LeaderElectionResourceLockInterface`);

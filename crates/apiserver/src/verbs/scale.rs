@@ -93,6 +93,10 @@ async fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result
     let is_custom = call.served.is_custom();
     let changed = update::change(call, options, |call, old| {
         let before = tracked_view(call, old)?;
+        if is_custom && before["metadata"].get("managedFields").is_none() {
+            let what = "failed to create manager for existing fields: failed to convert live object";
+            return Err(not_converted(what, "/; autoscaling/v1, Kind=Scale"));
+        }
         let now = call.server.clock.now_seconds();
         let mut scale = as_scale(call, |call| {
             let (schema, live) = (&call.served.schema, Some(&before));
@@ -112,20 +116,21 @@ async fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result
     answer(call, &changed)
 }
 
-/// kube-apiserver cannot turn a scale back into one of a custom object once it has merged something into it.
+/// A scale that nothing was merged into is taken as it is.
 fn convert_custom(applied: &Value, before: &Value, merged: &Value) -> Result<(), ApiError> {
-    let why = "proper version: request to convert CR to an invalid group/version: autoscaling/v1";
-    if before["metadata"].get("managedFields").is_none() {
-        let what = "failed to create manager for existing fields: failed to convert live object";
-        return Err(ApiError::internal(format!("{what} (/; autoscaling/v1, Kind=Scale) to {why}")));
-    }
     let mut untracked = before.clone();
     metadata::of(&mut untracked).remove("managedFields");
     if *merged == untracked {
         return Ok(());
     }
-    let what = managed_fields::describe(applied);
-    Err(ApiError::internal(format!("failed to convert new object ({what}) to {why}")))
+    Err(not_converted("failed to convert new object", &managed_fields::describe(applied)))
+}
+
+/// kube-apiserver cannot turn what it merges back into the scale of a custom object.
+fn not_converted(what: &str, object: &str) -> ApiError {
+    ApiError::internal(format!(
+        "{what} ({object}) to proper version: request to convert CR to an invalid group/version: autoscaling/v1"
+    ))
 }
 
 /// Writes the scale that `wanted` makes of the one there is and the object.

@@ -49,7 +49,7 @@
 //! - `rest_client_dns_resolution_duration_seconds`: names are resolved below [`kube::Client`], which does not tell.
 //! - Native histograms, which need the protobuf format.
 //! - The collector of the Go runtime (`go_…`).
-//! - A server for leaders alone (`OnlyServeWhenLeader`) and profiles (`PprofBindAddress`).
+//! - Profiles (`PprofBindAddress`).
 //! - OpenMetrics over HTTP, as in Go; [`Metrics::encode`] gives it to whoever wants to serve it.
 
 mod access;
