@@ -32,6 +32,14 @@ pub enum Action {
     /// It is carried out, and of the body of its answer so many bytes arrive; then its connection is cut. An answer that is
     /// no longer than that arrives whole. The body of a watch is all that it sends.
     Truncate(u64),
+    /// The request is received and neither carried out nor answered. Its connection stays open, as behind a load balancer
+    /// that has lost its server, until the client gives up or the listener closes.
+    Silence,
+    /// Like [`Silence`](Self::Silence), but the request is carried out: the client cannot know whether it was.
+    WithholdResponse,
+    /// The request is carried out. The head of the response arrives, and this many bytes of its body; then nothing more,
+    /// while the connection stays open. A body that is no longer than that arrives whole.
+    Stall(u64),
     /// It is answered from a state this many revisions old, as a server that lags behind does, or from the oldest that is
     /// kept. A rule with this action takes reads alone that allow any state: get, list and watch with `resourceVersion=0`.
     StaleRead {
@@ -52,6 +60,9 @@ impl fmt::Display for Action {
             Self::Reset => f.write_str("reset"),
             Self::LoseResponse => f.write_str("carried out, response lost"),
             Self::Truncate(bytes) => write!(f, "answer cut after {bytes} bytes"),
+            Self::Silence => f.write_str("received, never answered"),
+            Self::WithholdResponse => f.write_str("carried out, never answered"),
+            Self::Stall(bytes) => write!(f, "answer stalls after {bytes} bytes"),
             Self::StaleRead { behind } => write!(f, "answered {behind} revisions behind"),
             Self::Watch(fault) => fault.fmt(f),
         }
@@ -194,6 +205,9 @@ pub enum WatchFault {
     ExpireAfterEvents(u64),
     /// After this many events it stays open and silent for ever, past its deadline too.
     StallAfterEvents(u64),
+    /// From this long after its start it stays open and silent for ever, past its deadline too: neither events nor bookmarks
+    /// arrive.
+    StallAfter(#[serde(with = "text::duration")] Duration),
     /// After this many events it is silent for a while; then it goes on with what happened meanwhile.
     HoldAfterEvents {
         /// Events before the silence.
@@ -221,6 +235,7 @@ impl fmt::Display for WatchFault {
             Self::CloseAfter(time) => write!(f, "closes after {time:?}"),
             Self::ExpireAfterEvents(events) => write!(f, "expires after {events} events"),
             Self::StallAfterEvents(events) => write!(f, "stalls after {events} events"),
+            Self::StallAfter(time) => write!(f, "stalls after {time:?}"),
             Self::HoldAfterEvents { events, time } => write!(f, "holds {time:?} after {events} events"),
             Self::Late(delay) => write!(f, "delivers {delay:?} late"),
             Self::NoBookmarks => f.write_str("sends no bookmarks"),

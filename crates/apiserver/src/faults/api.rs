@@ -20,6 +20,7 @@ enum Command {
     EvictHistory(GroupResource),
     BookmarkNow(GroupResource),
     CloseWatches(GroupResource),
+    StallWatches(GroupResource),
     HoldWatches(GroupResource),
     ReleaseWatches(GroupResource),
     Freeze(GroupResource),
@@ -104,6 +105,7 @@ fn carry_out(faults: &Faults, command: Command) -> Result<(u16, Value), ApiError
         Command::EvictHistory(resource) => at(resource, Faults::evict_history)?,
         Command::BookmarkNow(resource) => at(resource, Faults::bookmark_now)?,
         Command::CloseWatches(resource) => at(resource, Faults::close_watches)?,
+        Command::StallWatches(resource) => at(resource, Faults::stall_watches)?,
         Command::HoldWatches(resource) => at(resource, Faults::hold_watches)?,
         Command::ReleaseWatches(resource) => at(resource, Faults::release_watches)?,
         Command::Freeze(resource) => {

@@ -29,6 +29,7 @@ impl Cut {
             WatchFault::StallAfterEvents(events) => (events, Then::Stall),
             WatchFault::HoldAfterEvents { events, time } => (events, Then::Hold(time)),
             WatchFault::CloseAfter(_)
+            | WatchFault::StallAfter(_)
             | WatchFault::Late(_)
             | WatchFault::NoBookmarks
             | WatchFault::Drop(_)

@@ -83,6 +83,7 @@ impl fmt::Display for Entry {
             Injected::Held { resource } => write!(f, "watches of {resource} held"),
             Injected::Released { resource } => write!(f, "watches of {resource} released"),
             Injected::Closed { resource } => write!(f, "watches of {resource} closed"),
+            Injected::Stalled { resource } => write!(f, "watches of {resource} stalled"),
             Injected::ClockStopped => f.write_str("clock stopped"),
             Injected::ClockResumed => f.write_str("clock resumed"),
             Injected::ClockAdvanced { by } => {
@@ -133,6 +134,11 @@ pub enum Injected {
     },
     /// [`Faults::close_watches`](super::Faults::close_watches)
     Closed {
+        /// The resource.
+        resource: GroupResource,
+    },
+    /// [`Faults::stall_watches`](super::Faults::stall_watches)
+    Stalled {
         /// The resource.
         resource: GroupResource,
     },

@@ -36,7 +36,7 @@
 //!
 //! Besides rules there are commands, which act at once: [`compact`](Faults::compact), [`evict_history`](Faults::evict_history),
 //! [`bookmark_now`](Faults::bookmark_now), [`hold_watches`](Faults::hold_watches), [`close_watches`](Faults::close_watches),
-//! [`freeze`](Faults::freeze), and those of the clock.
+//! [`stall_watches`](Faults::stall_watches), [`freeze`](Faults::freeze), and those of the clock.
 //!
 //! # Without Rust
 //!
@@ -49,11 +49,11 @@
 //! | `GET rules`, `DELETE rules` | all rules |
 //! | `DELETE rules/1` | one of them |
 //! | `GET journal` | `{"dropped": 0, "entries": [{"at": "2026-…", "what": "rule 1: create …"}]}` |
-//! | `POST commands` | `{"compact": {}}`, `{"compact": {"revision": 7}}`, `{"bookmarkNow": {"group": "apps", "plural": "deployments"}}` and likewise `evictHistory`, `closeWatches`, `holdWatches`, `releaseWatches`, `freeze`; `"stopClock"`, `"resumeClock"`, `{"advanceClock": "-1h"}` |
+//! | `POST commands` | `{"compact": {}}`, `{"compact": {"revision": 7}}`, `{"bookmarkNow": {"group": "apps", "plural": "deployments"}}` and likewise `evictHistory`, `closeWatches`, `stallWatches`, `holdWatches`, `releaseWatches`, `freeze`; `"stopClock"`, `"resumeClock"`, `{"advanceClock": "-1h"}` |
 //!
 //! Names are those of this module in camel case, with durations as Go writes them: an action is `"reset"`,
 //! `{"delayBefore": "1.5s"}`, `{"fail": {"tooManyRequests": {"retryAfter": "2s"}}}`, `{"answer": {"code": 502, "body": "…"}}`,
-//! `{"truncate": 100}`, `{"staleRead": {"behind": 5}}`, `{"watch": {"closeAfterEvents": 3}}`, `{"watch": {"drop": {"every": 2}}}`;
+//! `{"truncate": 100}`, `"silence"`, `"withholdResponse"`, `{"stall": 100}`, `{"staleRead": {"behind": 5}}`, `{"watch": {"closeAfterEvents": 3}}`, `{"watch": {"drop": {"every": 2}}}`;
 //! `when` is `"always"`, `{"nth": 1}`, `{"every": 2}` or `{"probability": 0.5}`, and `within` `{"from": "0s", "to": "10s"}`.
 //! `kubectl get --raw /debug/faults/journal` reads it.
 //!
@@ -202,6 +202,13 @@ impl Faults {
     #[expect(clippy::must_use_candidate, reason = "called for its effect")]
     pub fn close_watches(&self, group: &str, plural: &str) -> bool {
         self.tell(group, plural, |order| order.closes += 1, |resource| Injected::Closed { resource })
+    }
+
+    /// Silences the open watches of a resource for ever, past their deadlines too, as a path that loses packets does: they
+    /// stay open, and neither events nor bookmarks arrive. New watches begin as ever. Returns whether there is such a resource.
+    #[expect(clippy::must_use_candidate, reason = "called for its effect")]
+    pub fn stall_watches(&self, group: &str, plural: &str) -> bool {
+        self.tell(group, plural, |order| order.stalls += 1, |resource| Injected::Stalled { resource })
     }
 
     /// Keeps the watches of a resource, those that begin meanwhile too, open and silent until they are

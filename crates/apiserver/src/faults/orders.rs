@@ -22,6 +22,8 @@ pub(crate) struct Order {
     pub(crate) bookmarks: u64,
     /// How often those that were open then were to end.
     pub(crate) closes: u64,
+    /// How often those that were open then were to go silent.
+    pub(crate) stalls: u64,
     /// Whether they send nothing.
     pub(crate) held: bool,
 }

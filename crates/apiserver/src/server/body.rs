@@ -36,8 +36,27 @@ enum Inner {
     Stream(Mutex<Pin<Box<dyn Stream<Item = Bytes> + Send>>>),
     /// A complete body, or pieces, to be taken in time.
     Timed(Timed),
-    /// Another body, of which so many bytes are still to be sent before the connection is cut; `None` once it is to be cut.
-    Cut(Box<ResponseBody>, Option<u64>),
+    /// Another body, of which so many bytes are still to be sent before its end; `None` once the end is due.
+    Cut(Box<ResponseBody>, Option<u64>, CutEnd),
+}
+
+/// The end of a body that is cut by a fault.
+enum CutEnd {
+    /// The connection closes.
+    Reset,
+    /// Nothing arrives any more until the future is ready; then the connection closes. The mutex is never locked, as that of
+    /// [`Inner::Stream`].
+    Silence(Mutex<Pin<Box<dyn Future<Output = ()> + Send>>>),
+}
+
+impl CutEnd {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ConnectionReset>>> {
+        if let Self::Silence(until) = self {
+            ready!(until.get_mut().as_mut().poll(context));
+            *self = Self::Reset;
+        }
+        Poll::Ready(Some(Err(ConnectionReset)))
+    }
 }
 
 /// Bytes of a whole body that are handed over at a time. Those are held by the connection until its client takes them, so
@@ -107,7 +126,7 @@ impl ResponseBody {
             Inner::Pieces(_) => true,
             Inner::Timed(timed) => timed.left().is_none(),
             Inner::Full(_) | Inner::Stream(_) => false,
-            Inner::Cut(body, _) => body.is_made_in_pieces(),
+            Inner::Cut(body, ..) => body.is_made_in_pieces(),
         }
     }
 
@@ -131,7 +150,17 @@ impl ResponseBody {
 
     /// The same body, of which only the first `bytes` are sent.
     pub(super) fn cut_after(self, bytes: u64) -> Self {
-        Self::new(Inner::Cut(Box::new(self), Some(bytes)))
+        Self::new(Inner::Cut(Box::new(self), Some(bytes), CutEnd::Reset))
+    }
+
+    /// The same body, of which only the first `bytes` are sent; then nothing until `until_closed` is ready.
+    pub(super) fn stalled_after(
+        self,
+        bytes: u64,
+        until_closed: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        let end = CutEnd::Silence(Mutex::new(Box::pin(until_closed)));
+        Self::new(Inner::Cut(Box::new(self), Some(bytes), end))
     }
 
     fn new(inner: Inner) -> Self {
@@ -156,9 +185,9 @@ impl ResponseBody {
                 .as_mut()
                 .poll_next(context)
                 .map(|next| next.map(|bytes| Ok(Frame::data(bytes)))),
-            Inner::Cut(body, left) => {
+            Inner::Cut(body, left, end) => {
                 let Some(most) = *left else {
-                    return Poll::Ready(Some(Err(ConnectionReset)));
+                    return end.poll(context);
                 };
                 let Some(Ok(frame)) = ready!(body.poll_inner(context)) else {
                     return Poll::Ready(None);
@@ -167,7 +196,7 @@ impl ResponseBody {
                 *left = most.checked_sub(bytes.len() as u64);
                 if left.is_none() {
                     if most == 0 {
-                        return Poll::Ready(Some(Err(ConnectionReset)));
+                        return end.poll(context);
                     }
                     bytes.truncate(usize::try_from(most).unwrap_or(usize::MAX));
                 }
@@ -249,7 +278,7 @@ impl fmt::Debug for ResponseBody {
             Inner::Pieces(_) => f.write_str("Pieces"),
             Inner::Stream(_) => f.write_str("Stream"),
             Inner::Timed(timed) => f.debug_tuple("Timed").field(&timed.left()).finish(),
-            Inner::Cut(body, left) => f.debug_tuple("Cut").field(body).field(left).finish(),
+            Inner::Cut(body, left, _) => f.debug_tuple("Cut").field(body).field(left).finish(),
         }
     }
 }
@@ -281,7 +310,7 @@ impl Body for ResponseBody {
             Inner::Full(rest) => rest.is_none(),
             Inner::Timed(timed) => timed.is_taken(),
             Inner::Pieces(_) | Inner::Stream(_) => false,
-            Inner::Cut(body, left) => left.is_some() && body.is_end_stream(),
+            Inner::Cut(body, left, _) => left.is_some() && body.is_end_stream(),
         }
     }
 
@@ -293,7 +322,7 @@ impl Body for ResponseBody {
             }
             Inner::Pieces(_) | Inner::Stream(_) => SizeHint::default(),
             // What is promised is more than what is sent: that is the fault.
-            Inner::Cut(body, _) => body.size_hint(),
+            Inner::Cut(body, ..) => body.size_hint(),
         }
     }
 }

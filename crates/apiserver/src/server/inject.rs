@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body::Body;
 use tokio::time::sleep;
 
+use super::Closing;
 use super::body::ResponseBody;
+use super::connection::closed;
 use super::dispatch;
 use super::drain::drain;
 use super::finish::finish;
@@ -75,6 +78,21 @@ where
         Action::Truncate(bytes) => {
             Ok(dispatch::answer(server, head, body).await.map(|body| body.cut_after(bytes)))
         }
+        Action::Silence => {
+            drain(&head, std::pin::pin!(body)).await;
+            silence(&head).await;
+            Err(ConnectionReset)
+        }
+        Action::WithholdResponse => {
+            let until_closed = silence(&head);
+            drop(dispatch::answer(server, head, body).await);
+            until_closed.await;
+            Err(ConnectionReset)
+        }
+        Action::Stall(bytes) => {
+            let until_closed = silence(&head);
+            Ok(dispatch::answer(server, head, body).await.map(|body| body.stalled_after(bytes, until_closed)))
+        }
         Action::StaleRead { behind } => {
             head.extensions.insert(Stale { behind });
             Ok(dispatch::answer(server, head, body).await)
@@ -83,6 +101,17 @@ where
             // Read where the watch starts, which may still be refused for reasons of its own.
             head.extensions.insert(FaultyWatch { fault, seed });
             Ok(dispatch::answer(server, head, body).await)
+        }
+    }
+}
+
+/// Waits for ever, or until the listener of the request closes.
+fn silence(head: &Parts) -> impl Future<Output = ()> + Send + use<> {
+    let closing = head.extensions.get::<Closing>().cloned();
+    async move {
+        match closing {
+            Some(Closing(mut closing)) => closed(&mut closing).await,
+            None => std::future::pending().await,
         }
     }
 }

@@ -34,6 +34,42 @@ async fn a_request_delayed_after_has_happened_when_the_client_gives_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_met_by_silence_is_not_carried_out_and_one_whose_response_is_withheld_is() {
+    let (server, api) = start();
+    let faults = server.faults();
+    let id = faults.add(Rule::new(Action::Silence).verb(Verb::Create));
+    assert!(timeout(24 * 3600 * SECOND, create(&api, "a")).await.is_err());
+    assert!(!exists(&api, "a").await);
+    faults.remove(id);
+    faults.add(Rule::new(Action::WithholdResponse).verb(Verb::Create));
+    assert!(timeout(24 * 3600 * SECOND, create(&api, "a")).await.is_err());
+    assert!(exists(&api, "a").await);
+    expect![[r#"
+        rule 1: create configmaps default/: received, never answered
+        rule 2: create configmaps default/: carried out, never answered
+    "#]]
+    .assert_eq(&faults.journal().to_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_stalls_in_its_body() {
+    let (server, api) = start();
+    create(&api, "a").await.unwrap();
+    let client = Client::new(server.service(), "default");
+    let path = "/api/v1/namespaces/default/configmaps/a";
+    let whole = raw(&client, "GET", path, "").await.unwrap().1;
+    let faults = server.faults();
+    let id = faults.add(Rule::new(Action::Stall(10)));
+    let request = http::Request::get(path).body(Vec::new().into()).unwrap();
+    let mut body = client.send(request).await.unwrap().into_body();
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap().len(), 10);
+    assert!(timeout(24 * 3600 * SECOND, body.frame()).await.is_err());
+    faults.remove(id);
+    faults.add(Rule::new(Action::Stall(whole.len() as u64)));
+    assert_eq!(raw(&client, "GET", path, "").await.unwrap().1, whole, "as long as it is, it is whole");
+}
+
+#[tokio::test(start_paused = true)]
 async fn failures_are_answers_that_clients_know() {
     let (server, api) = start();
     let faults = server.faults();

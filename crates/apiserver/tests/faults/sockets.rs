@@ -94,6 +94,32 @@ async fn an_answer_cut_over_tcp_is_a_body_that_breaks_off() {
 }
 
 #[tokio::test]
+async fn silence_over_tcp_ends_with_the_listener() {
+    let (server, api) = start();
+    let listener = server.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let config = kube::Config::new(listener.url().parse().unwrap());
+    let remote: Api<ConfigMap> = Api::namespaced(Client::try_from(config).unwrap(), "default");
+    let faults = server.faults();
+    faults.add(Rule::new(Action::Silence).name("silent"));
+    faults.add(Rule::new(Action::WithholdResponse).verb(Verb::Create).once());
+    let ask = |call: futures::future::BoxFuture<'static, bool>| tokio::spawn(call);
+    let silent = {
+        let remote = remote.clone();
+        ask(Box::pin(async move { remote.get("silent").await.is_err() }))
+    };
+    let withheld = {
+        let remote = remote.clone();
+        ask(Box::pin(async move { create(&remote, "a").await.is_err() }))
+    };
+    while faults.journal().len() < 2 || !exists(&api, "a").await {
+        tokio::task::yield_now().await;
+    }
+    assert!(!silent.is_finished() && !withheld.is_finished());
+    listener.shutdown().await;
+    assert!(silent.await.unwrap() && withheld.await.unwrap(), "their connections closed without an answer");
+}
+
+#[tokio::test]
 async fn a_response_lost_over_tcp_is_a_connection_that_closes() {
     let (server, api) = start();
     let listener = server.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();

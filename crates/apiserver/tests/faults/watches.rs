@@ -47,6 +47,41 @@ async fn a_watch_closes_after_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_stalls_after_a_time() {
+    let (server, api) = start();
+    server.faults().add(Rule::new(Action::Watch(WatchFault::StallAfter(90 * SECOND))).once());
+    let mut stalled = watch(&api, "0").await;
+    create(&api, "a").await.unwrap();
+    assert_eq!(stalled.next().await.as_deref(), Some("+a"));
+    let elsewhere: Api<ConfigMap> = Api::namespaced(Client::new(server.service(), "default"), "kube-system");
+    create(&elsewhere, "moves-the-revision").await.unwrap();
+    assert_eq!(stalled.next().await.as_deref(), Some("b"), "the bookmark after the first minute");
+    create(&api, "b").await.unwrap();
+    assert_eq!(stalled.next().await.as_deref(), Some("+b"));
+    tokio::time::sleep(30 * SECOND).await;
+    create(&api, "c").await.unwrap();
+    assert!(timeout(24 * 3600 * SECOND, stalled.next()).await.is_err(), "open and silent, past its deadline");
+    assert_eq!(watch(&api, "0").await.next().await.as_deref(), Some("+a"), "the rule was for one watch");
+}
+
+#[tokio::test(start_paused = true)]
+async fn open_watches_are_stalled_and_new_ones_are_not() {
+    let (server, api) = start();
+    let mut open = watch(&api, "0").await;
+    create(&api, "a").await.unwrap();
+    assert_eq!(open.next().await.as_deref(), Some("+a"));
+    let faults = server.faults();
+    assert!(faults.stall_watches("", "configmaps") && !faults.stall_watches("", "nothings"));
+    let mut begun_later = watch(&api, "0").await;
+    create(&api, "b").await.unwrap();
+    faults.bookmark_now("", "configmaps");
+    assert_eq!(begun_later.next().await.as_deref(), Some("+a"));
+    assert_eq!(begun_later.next().await.as_deref(), Some("+b"));
+    assert!(timeout(24 * 3600 * SECOND, open.next()).await.is_err(), "neither events nor bookmarks");
+    assert!(faults.journal().to_string().starts_with("watches of configmaps stalled\n"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stale_watch_delivers_late_and_in_order() {
     let (server, api) = start();
     create(&api, "a").await.unwrap();

@@ -17,7 +17,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
-use tokio::time::{Duration, Instant, Sleep, sleep};
+use tokio::time::{Duration, Instant, Sleep, sleep, sleep_until};
 
 use super::Call;
 use super::reply::Reply;
@@ -97,6 +97,13 @@ pub(crate) fn run(
         first_row: true,
         ended: false,
         cut: fault.and_then(Cut::of),
+        stall: match fault {
+            Some(WatchFault::StallAfter(after)) => {
+                start.checked_add(after).map(|due| Box::pin(sleep_until(due)))
+            }
+            _ => None,
+        },
+        stalled: false,
         disorder: faulty.and_then(|faulty| Disorder::of(faulty.fault, faulty.seed)).map(Box::new),
         heard: server.injector.orders.heard(storage),
         bookmark_now: false,
@@ -172,6 +179,10 @@ struct Watch {
     ended: bool,
     /// A fault that is still to come.
     cut: Option<Cut>,
+    /// Sleeps until a fault silences the watch for ever.
+    stall: Option<Pin<Box<Sleep>>>,
+    /// Whether a fault has silenced the watch for ever.
+    stalled: bool,
     /// What becomes of the events on their way.
     disorder: Option<Box<Disorder<Bytes>>>,
     /// What the watches of the table were told to do.
@@ -197,6 +208,12 @@ impl Stream for Watch {
         let watch = self.get_mut();
         watch.interrupts.poll(context);
         let waited = std::mem::take(&mut watch.waited);
+        if let Some(stall) = &mut watch.stall
+            && stall.as_mut().poll(context).is_ready()
+        {
+            watch.stall = None;
+            watch.stalled = true;
+        }
         loop {
             if let Some(holding) = &mut watch.holding {
                 if watch.interrupts.is_gone() {
@@ -263,6 +280,9 @@ enum Next {
 impl Watch {
     /// What can be sent without waiting, after having waited or not.
     fn chunk(&mut self, waited: bool) -> Next {
+        if self.stalled {
+            return Next::Stalled;
+        }
         if self.pending.is_none() && !self.ended {
             match self.cut.and_then(Cut::due) {
                 None => {}
@@ -290,6 +310,9 @@ impl Watch {
         let has_news = self.changes.has_news();
         if has_news && self.hear() {
             return Next::End;
+        }
+        if self.stalled {
+            return Next::Stalled;
         }
         if self.heard.order.held {
             self.changes.see(latest);
@@ -321,6 +344,7 @@ impl Watch {
             return false;
         };
         self.bookmark_now |= self.heard.order.bookmarks > before.bookmarks;
+        self.stalled |= self.heard.order.stalls > before.stalls;
         self.heard.order.closes > before.closes
     }
 
