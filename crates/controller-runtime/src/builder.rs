@@ -367,7 +367,8 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
     ///
     /// # Errors
     ///
-    /// The manager has a controller of that name, or stops; the name is empty; there is no source.
+    /// The manager has a controller of that name, or stops; the name is empty; there is no source; the number of workers is
+    /// zero or above 10,000.
     pub fn complete(self, reconciler: impl Reconciler<Request = R>) -> Result<Handle<R>, AddError> {
         let (manager, name, settings) = (self.manager, self.name.clone(), self.settle()?);
         manager.add_controller(&name, &settings.clone(), |cache, metrics| {
@@ -379,7 +380,8 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
     ///
     /// # Errors
     ///
-    /// Another controller of the manager has the name; it is empty; there is no source.
+    /// Another controller of the manager has the name; it is empty; there is no source; the number of workers is zero or
+    /// above 10,000.
     pub fn complete_unmanaged(
         self,
         reconciler: impl Reconciler<Request = R>,
@@ -398,7 +400,7 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
             return Err(AddError::NoSource { name: self.name.clone() });
         }
         let log = (self.log)(&self.subject, &self.name);
-        Ok(self.manager.settle(&self.options.config, log.kind()))
+        self.manager.settle(&self.name, &self.options.config, log.kind())
     }
 
     fn make(

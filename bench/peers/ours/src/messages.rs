@@ -1,7 +1,5 @@
 //! Controllers that read the ConfigMap they were called for, and note what it says.
 
-use std::num::NonZeroUsize;
-
 use bench_peer::messages::Seen;
 use bench_peer::{Ask, Reply};
 use controller_runtime::{
@@ -44,7 +42,7 @@ impl Messages {
     ) -> anyhow::Result<Self> {
         let manager = manager.with(std::convert::identity::<manager::Options>);
         let (seen, controllers) = (Seen::default(), ask.number("controllers")?);
-        let workers = NonZeroUsize::try_from(ask.number("workers")?)?;
+        let workers = ask.number("workers")?;
         for controller in 0..controllers {
             let read = Read { controller, maps: manager.cached(), seen: seen.clone() };
             Builder::managed_by(&manager)

@@ -1,4 +1,6 @@
-use std::{collections::BTreeMap, fmt, num::NonZeroUsize, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use super::worker_pool::{self, DEFAULT_WORKERS, InvalidWorkers};
 
 /// How all controllers of a manager work that do not say otherwise in their own [`Options`](super::Options), where each
 /// choice is explained.
@@ -9,7 +11,7 @@ use std::{collections::BTreeMap, fmt, num::NonZeroUsize, time::Duration};
 ///
 /// let options = Options::new("guestbook-operator").controller(
 ///     Config::default()
-///         .group_kind_concurrency("Deployment.apps", 4.try_into().unwrap())
+///         .group_kind_concurrency("Deployment.apps", 4)
 ///         .reconciliation_timeout(Duration::from_secs(300)),
 /// );
 /// ```
@@ -17,8 +19,8 @@ use std::{collections::BTreeMap, fmt, num::NonZeroUsize, time::Duration};
 #[must_use]
 #[doc(alias = "config.Controller")]
 pub struct Config {
-    max_concurrent_reconciles: Option<NonZeroUsize>,
-    group_kind_concurrency: BTreeMap<String, NonZeroUsize>,
+    max_concurrent_reconciles: Option<usize>,
+    group_kind_concurrency: BTreeMap<String, usize>,
     cache_sync_timeout: Option<Duration>,
     reconciliation_timeout: Option<Duration>,
     recover_panic: Option<bool>,
@@ -29,8 +31,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// See [`Options::max_concurrent_reconciles`](super::Options::max_concurrent_reconciles). Default: 1.
-    pub fn max_concurrent_reconciles(mut self, workers: NonZeroUsize) -> Self {
+    /// See [`Options::max_concurrent_reconciles`](super::Options::max_concurrent_reconciles). Default: 16.
+    pub fn max_concurrent_reconciles(mut self, workers: usize) -> Self {
         self.max_concurrent_reconciles = Some(workers);
         self
     }
@@ -38,7 +40,7 @@ impl Config {
     /// The same for controllers of one kind, named like `Deployment.apps`, or `Pod` for the core group. It goes before the
     /// number for all.
     #[doc(alias = "GroupKindConcurrency")]
-    pub fn group_kind_concurrency(mut self, kind: impl Into<String>, workers: NonZeroUsize) -> Self {
+    pub fn group_kind_concurrency(mut self, kind: impl Into<String>, workers: usize) -> Self {
         self.group_kind_concurrency.insert(kind.into(), workers);
         self
     }
@@ -85,22 +87,24 @@ impl Config {
         self
     }
 
-    /// What a controller of `subject` does: what it says itself, or else the manager for all, or else the default.
+    /// Settings of the controller `name` of `subject`: each from the controller's own options, or else from the manager's,
+    /// or else the default.
+    ///
+    /// # Errors
+    /// The number of workers is zero or too high.
     pub(crate) fn settle(
         &self,
+        name: &str,
         manager: &Self,
         cache_sync_timeout: Duration,
         subject: Option<&GroupKind>,
-    ) -> Settings {
+    ) -> Result<Settings, InvalidWorkers> {
         let own = self;
-        let for_kind =
-            subject.and_then(|kind| manager.group_kind_concurrency.get(&kind.to_string()).copied());
-        let workers = own.max_concurrent_reconciles.or(for_kind).or(manager.max_concurrent_reconciles);
         let said =
             |choice: fn(&Self) -> Option<bool>, default| choice(own).or(choice(manager)).unwrap_or(default);
         let needs_leader_election = said(|config| config.needs_leader_election, true);
-        Settings {
-            max_concurrent_reconciles: workers.unwrap_or(NonZeroUsize::MIN),
+        Ok(Settings {
+            max_concurrent_reconciles: own.workers(name, manager, subject)?,
             cache_sync_timeout: own
                 .cache_sync_timeout
                 .or(manager.cache_sync_timeout)
@@ -115,14 +119,35 @@ impl Config {
             // What does not wait for a leadership has nothing to be warm for.
             warms_up: needs_leader_election && said(|config| config.enable_warmup, false),
             skip_name_validation: said(|config| config.skip_name_validation, false),
+        })
+    }
+
+    /// Number of workers, in Go's order of precedence: the controller's own, that of its kind, that of all controllers.
+    fn workers(
+        &self,
+        name: &str,
+        manager: &Self,
+        subject: Option<&GroupKind>,
+    ) -> Result<usize, InvalidWorkers> {
+        if let Some(workers) = self.max_concurrent_reconciles {
+            return worker_pool::check(name, workers, "max_concurrent_reconciles of its options");
         }
+        let kind = subject.map(GroupKind::to_string);
+        if let Some((kind, workers)) =
+            kind.and_then(|kind| manager.group_kind_concurrency.get_key_value(&kind))
+        {
+            let setting = format!("group_kind_concurrency of {kind} in the manager's options");
+            return worker_pool::check(name, *workers, &setting);
+        }
+        let workers = manager.max_concurrent_reconciles.unwrap_or(DEFAULT_WORKERS);
+        worker_pool::check(name, workers, "max_concurrent_reconciles in the manager's options")
     }
 }
 
 /// What a controller does, with all choices made.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Settings {
-    pub(crate) max_concurrent_reconciles: NonZeroUsize,
+    pub(crate) max_concurrent_reconciles: usize,
     pub(crate) cache_sync_timeout: Duration,
     pub(crate) reconciliation_timeout: Option<Duration>,
     pub(crate) recover_panic: bool,
@@ -155,32 +180,58 @@ mod tests {
 
     fn workers(own: &Config, manager: &Config, kind: Option<&str>) -> usize {
         let kind = kind.map(|kind| GroupKind { group: "apps".to_owned(), kind: kind.to_owned() });
-        own.settle(manager, MINUTE, kind.as_ref()).max_concurrent_reconciles.get()
+        own.settle("web", manager, MINUTE, kind.as_ref()).unwrap().max_concurrent_reconciles
     }
 
-    fn number(number: usize) -> NonZeroUsize {
-        NonZeroUsize::new(number).expect("a positive number")
-    }
-
-    /// Go's precedence: the controller, its kind, the manager, 1.
+    /// Go's precedence: the controller, its kind, the manager, the default.
     #[test]
     fn the_nearest_word_on_concurrency_counts() {
-        let (none, own) = (Config::default(), Config::default().max_concurrent_reconciles(number(2)));
-        let manager = Config::default()
-            .max_concurrent_reconciles(number(3))
-            .group_kind_concurrency("Deployment.apps", number(4));
-        assert_eq!(workers(&none, &none, Some("Deployment")), 1);
+        let (none, own) = (Config::default(), Config::default().max_concurrent_reconciles(2));
+        let manager =
+            Config::default().max_concurrent_reconciles(3).group_kind_concurrency("Deployment.apps", 4);
+        assert_eq!(workers(&none, &none, Some("Deployment")), DEFAULT_WORKERS);
         assert_eq!(workers(&none, &manager, None), 3);
         assert_eq!(workers(&none, &manager, Some("DaemonSet")), 3);
         assert_eq!(workers(&none, &manager, Some("Deployment")), 4);
         assert_eq!(workers(&own, &manager, Some("Deployment")), 2);
     }
 
+    #[test]
+    fn a_number_of_workers_that_is_zero_or_too_high_is_refused_with_the_controller_and_the_setting() {
+        let (none, kind) =
+            (Config::default(), GroupKind { group: "apps".to_owned(), kind: "Deployment".to_owned() });
+        let refused = |own: &Config, manager: &Config| {
+            own.settle("web", manager, MINUTE, Some(&kind)).unwrap_err().to_string()
+        };
+        assert_eq!(
+            refused(&none.clone().max_concurrent_reconciles(0), &none),
+            "controller web cannot have 0 workers, which max_concurrent_reconciles of its options asks for: use 1 to 10000"
+        );
+        let by_kind = none.clone().group_kind_concurrency("Deployment.apps", 0);
+        assert_eq!(
+            refused(&none, &by_kind),
+            "controller web cannot have 0 workers, which group_kind_concurrency of Deployment.apps in the manager's options \
+             asks for: use 1 to 10000"
+        );
+        assert_eq!(
+            refused(&none, &none.clone().max_concurrent_reconciles(10_001)),
+            "controller web cannot have 10001 workers, which max_concurrent_reconciles in the manager's options asks for: \
+             use 1 to 10000"
+        );
+        assert_eq!(workers(&none.clone().max_concurrent_reconciles(10_000), &none, None), 10_000);
+        assert_eq!(
+            workers(&none.clone().max_concurrent_reconciles(1), &by_kind, Some("Deployment")),
+            1,
+            "its own counts"
+        );
+    }
+
     /// Zero is none, as in Go: so that one controller can do without the timeout of all others.
     #[test]
     fn a_timeout_of_zero_is_none() {
-        let settled =
-            |own: &Config, manager: &Config| own.settle(manager, MINUTE, None).reconciliation_timeout;
+        let settled = |own: &Config, manager: &Config| {
+            own.settle("web", manager, MINUTE, None).unwrap().reconciliation_timeout
+        };
         let (none, zero) = (Config::default(), Config::default().reconciliation_timeout(Duration::ZERO));
         let minute = Config::default().reconciliation_timeout(MINUTE);
         assert_eq!(settled(&none, &minute), Some(MINUTE));
@@ -194,7 +245,7 @@ mod tests {
     fn what_the_manager_says_holds_for_all_and_a_controllers_own_word_goes_before_it() {
         let none = Config::default();
         let second = Duration::from_secs(1);
-        let default = || none.settle(&none, MINUTE, None);
+        let default = || none.settle("web", &none, MINUTE, None).unwrap();
         let cases = [
             (
                 none.clone().cache_sync_timeout(second),
@@ -229,18 +280,26 @@ mod tests {
         ];
         for (manager, settled, own) in cases {
             assert_ne!(settled, default());
-            assert_eq!(none.settle(&manager, MINUTE, None), settled);
-            assert_eq!(manager.settle(&none, MINUTE, None), settled, "said by the controller alone");
-            assert_eq!(own.settle(&manager, MINUTE, None), default(), "the controller knows better");
+            assert_eq!(none.settle("web", &manager, MINUTE, None).unwrap(), settled);
+            assert_eq!(
+                manager.settle("web", &none, MINUTE, None).unwrap(),
+                settled,
+                "said by the controller alone"
+            );
+            assert_eq!(
+                own.settle("web", &manager, MINUTE, None).unwrap(),
+                default(),
+                "the controller knows better"
+            );
         }
     }
 
     #[test]
     fn the_defaults_are_those_of_the_documents() {
         assert_eq!(
-            Config::default().settle(&Config::default(), MINUTE, None),
+            Config::default().settle("web", &Config::default(), MINUTE, None).unwrap(),
             Settings {
-                max_concurrent_reconciles: NonZeroUsize::MIN,
+                max_concurrent_reconciles: 16,
                 cache_sync_timeout: MINUTE,
                 reconciliation_timeout: None,
                 recover_panic: true,

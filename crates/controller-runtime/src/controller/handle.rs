@@ -2,10 +2,15 @@
 
 use std::{fmt, sync::Arc};
 
-use super::{Controller, Explanation, Inbox, Watch, sources::Sources};
+use super::{
+    Controller, Explanation, Inbox, InvalidWorkers, Watch,
+    sources::Sources,
+    worker_pool::{self, WantedWorkers},
+};
 use crate::{
     cache::Cache,
     manager,
+    metrics::ControllerMetrics,
     object::Object,
     reconcile::Request,
     source::{Kind, Source},
@@ -33,6 +38,8 @@ use crate::{
 pub struct Handle<R: Request> {
     inbox: Inbox<R>,
     sources: Arc<Sources<R>>,
+    wanted_workers: Arc<WantedWorkers>,
+    metrics: ControllerMetrics,
     cache: Arc<Cache>,
     /// Its workers, and its warm-up.
     runnables: Vec<manager::Handle>,
@@ -44,8 +51,14 @@ impl<R: Request> Handle<R> {
         cache: Arc<Cache>,
         runnables: Vec<manager::Handle>,
     ) -> Self {
-        let (inbox, sources) = (controller.inbox.clone(), Arc::clone(&controller.sources));
-        Self { inbox, sources, cache, runnables }
+        Self {
+            inbox: controller.inbox.clone(),
+            sources: Arc::clone(&controller.sources),
+            wanted_workers: Arc::clone(&controller.wanted_workers),
+            metrics: controller.metrics.clone(),
+            cache,
+            runnables,
+        }
     }
 
     /// The name of the controller.
@@ -85,6 +98,28 @@ impl<R: Request> Handle<R> {
         Watch::new(&self.sources, Arc::new(source))
     }
 
+    /// The number of workers that the controller has, or will have when it runs.
+    #[must_use]
+    pub fn max_concurrent_reconciles(&self) -> usize {
+        *self.wanted_workers.borrow()
+    }
+
+    /// Changes the number of workers, at once if the controller runs and for its later runs. More workers start; of fewer,
+    /// those with a reconcile in work finish it first, so for that time more requests than `workers` may be in work.
+    ///
+    /// # Errors
+    ///
+    /// `workers` is zero or above 10,000; then nothing has changed.
+    pub fn set_max_concurrent_reconciles(&self, workers: usize) -> Result<(), InvalidWorkers> {
+        let workers = worker_pool::check(self.name(), workers, "set_max_concurrent_reconciles")?;
+        self.wanted_workers.send_modify(|wanted| {
+            *wanted = workers;
+            // Within the lock of the channel, so that the gauge and the number agree whoever else changes them.
+            self.metrics.set_max_concurrent_reconciles(workers);
+        });
+        Ok(())
+    }
+
     /// Takes the controller out of its manager, and waits until its running reconciles are done.
     ///
     /// # Cancellation
@@ -102,6 +137,8 @@ impl<R: Request> Clone for Handle<R> {
         Self {
             inbox: self.inbox.clone(),
             sources: Arc::clone(&self.sources),
+            wanted_workers: Arc::clone(&self.wanted_workers),
+            metrics: self.metrics.clone(),
             cache: Arc::clone(&self.cache),
             runnables: self.runnables.clone(),
         }

@@ -14,6 +14,7 @@ mod unmanaged;
 mod warm_up;
 mod watch;
 mod worker;
+mod worker_pool;
 
 use std::{
     future::{Future, pending},
@@ -22,9 +23,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
 
 pub use self::{
     config::Config,
@@ -35,6 +34,7 @@ pub use self::{
     overview::{Failing, Overview},
     unmanaged::Unmanaged,
     watch::{NotSynced, Watch},
+    worker_pool::InvalidWorkers,
 };
 pub(crate) use self::{
     config::{GroupKind, Settings},
@@ -43,7 +43,12 @@ pub(crate) use self::{
     overview::Explain,
     warm_up::WarmUp,
 };
-use self::{sources::Sources, tracker::Tracker, worker::Worker};
+use self::{
+    sources::Sources,
+    tracker::Tracker,
+    worker::Worker,
+    worker_pool::{WantedWorkers, WorkerPool},
+};
 use crate::{
     manager::{BoxError, RunContext, Runnable},
     metrics::{ControllerMetrics, Metrics, QueueGauges},
@@ -62,6 +67,8 @@ pub(crate) struct Controller<R: Request> {
     log: Arc<Log<R>>,
     metrics: ControllerMetrics,
     _queue_metrics: QueueGauges,
+    /// How many workers there are to be. Handles share it; it outlives a run.
+    wanted_workers: Arc<WantedWorkers>,
     /// The workers of the present run, for the report of what they do.
     workers: Mutex<Vec<Arc<Worker<R>>>>,
 }
@@ -87,10 +94,11 @@ impl<R: Request> Controller<R> {
             reconciler: Arc::new(reconciler),
             sources: Arc::new(Sources::new(sources)),
             log: Arc::new(log.in_span(make_span)),
-            metrics: metrics.controller(&name, settings.max_concurrent_reconciles.get()),
+            metrics: metrics.controller(&name, settings.max_concurrent_reconciles),
             _queue_metrics: metrics
                 .queue_gauges(&name, settings.use_priority_queue, move || watched.gauges()),
             inbox: Inbox::new(&name, queue, filters, settings.use_priority_queue),
+            wanted_workers: Arc::new(WantedWorkers::new(settings.max_concurrent_reconciles)),
             workers: Mutex::default(),
             settings,
         }
@@ -105,27 +113,31 @@ impl<R: Request> Controller<R> {
         self.sources.run(&self.inbox, &self.log, self.settings.cache_sync_timeout).await
     }
 
-    fn new_workers(&self, cx: &mut RunContext, draining: CancellationToken) -> Vec<Arc<Worker<R>>> {
+    /// Makes the workers of a run.
+    fn make_workers(
+        &self,
+        cx: &RunContext,
+        draining: CancellationToken,
+    ) -> impl Fn(usize) -> Worker<R> + use<'_, R> {
         let surroundings = Arc::new(Surroundings {
             recorder: cx.recorder.named(&self.inbox.controller),
             draining,
             clock: cx.clock,
         });
-        let worker = |_| {
-            Arc::new(Worker {
-                inbox: self.inbox.clone(),
-                reconciler: Arc::clone(&self.reconciler),
-                timeout: self.settings.reconciliation_timeout,
-                recover_panic: self.settings.recover_panic,
-                surroundings: Arc::clone(&surroundings),
-                current: Mutex::new(None),
-                stopped: AtomicBool::new(false),
-                rng: Mutex::new(cx.rng.fork()),
-                metrics: self.metrics.clone(),
-                log: Arc::clone(&self.log),
-            })
-        };
-        (0..self.settings.max_concurrent_reconciles.get()).map(worker).collect()
+        let rng = Mutex::new(cx.rng.clone());
+        move |number| Worker {
+            number,
+            inbox: self.inbox.clone(),
+            reconciler: Arc::clone(&self.reconciler),
+            timeout: self.settings.reconciliation_timeout,
+            recover_panic: self.settings.recover_panic,
+            surroundings: Arc::clone(&surroundings),
+            current: Mutex::new(None),
+            stopped: AtomicBool::new(false),
+            rng: Mutex::new(rng.lock().fork()),
+            metrics: self.metrics.clone(),
+            log: Arc::clone(&self.log),
+        }
     }
 }
 
@@ -141,7 +153,7 @@ impl<R: Request> Runnable for Arc<Controller<R>> {
         self.inbox.controller.to_string()
     }
 
-    async fn start(&self, mut cx: RunContext) -> Result<(), BoxError> {
+    async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
         self.log.starting_controller();
         // Those of one that warms up run already.
         let warm = self.settings.warms_up;
@@ -153,22 +165,23 @@ impl<R: Request> Runnable for Arc<Controller<R>> {
             error = &mut sources => return Err(error),
             () = self.sources.synced() => {}
         }
-        self.log.starting_workers(self.settings.max_concurrent_reconciles.get());
-        // The set stops the workers when it is dropped, wherever this future stops.
-        let mut tasks = JoinSet::new();
+        self.log.starting_workers(*self.wanted_workers.borrow());
         // Their own, because they also have to finish when the controller fails and nobody else drains.
         let draining = cx.draining().child_token();
-        let workers = self.new_workers(&mut cx, draining.clone());
-        for worker in &workers {
-            tasks.spawn(Arc::clone(worker).into_future().in_current_span());
-        }
-        *self.workers.lock() = workers;
-        let failure = tokio::select! {
-            biased;
-            () = cx.aborted() => None,
-            () = cx.shutdown() => None,
-            error = &mut sources => Some(error),
-            panic = panic_of(&mut tasks) => Some(panic.into()),
+        let make = self.make_workers(&cx, draining.clone());
+        // The pool stops the workers when it is dropped, wherever this future stops.
+        let mut pool = WorkerPool::new(self.wanted_workers.subscribe());
+        let failure = loop {
+            *self.workers.lock() = pool.fill(&make);
+            tokio::select! {
+                biased;
+                () = cx.aborted() => break None,
+                () = cx.shutdown() => break None,
+                error = &mut sources => break Some(error),
+                changed = pool.changed() => if let Err(panic) = changed {
+                    break Some(panic.into());
+                },
+            }
         };
         drop(sources);
         match failure {
@@ -179,34 +192,20 @@ impl<R: Request> Runnable for Arc<Controller<R>> {
                 draining.cancel();
             }
         }
-        let drained = async { while tasks.join_next().await.is_some() {} };
         tokio::select! {
             biased;
             () = cx.aborted() => {}
-            () = drained => {}
+            () = pool.drained() => {}
         }
         // What stopped has stopped when this returns: a lease may be given back then.
-        tasks.shutdown().await;
-        for worker in self.workers.lock().drain(..) {
-            worker.put_back();
-        }
+        pool.stop().await;
+        self.workers.lock().clear();
         self.log.workers_finished();
         Ok(())
     }
 
     fn unfinished(&self) -> Vec<String> {
         self.workers.lock().iter().filter_map(|worker| worker.in_work()).collect()
-    }
-}
-
-/// The panic of a worker. One that returns, because somebody has shut the queue down, says nothing of the others.
-async fn panic_of(workers: &mut JoinSet<()>) -> JoinError {
-    loop {
-        match workers.join_next().await {
-            Some(Ok(())) => {}
-            Some(Err(panic)) => return panic,
-            None => pending().await,
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-use std::{fmt, num::NonZeroUsize, time::Duration};
+use std::{fmt, time::Duration};
 
 use kube_workqueue::{Queue, RateLimiter};
 use tracing::Span;
@@ -15,7 +15,7 @@ use crate::reconcile::{Context, Request};
 /// use k8s_openapi::api::core::v1::ConfigMap;
 ///
 /// let options = Options::<ObjectKey<ConfigMap>>::default()
-///     .max_concurrent_reconciles(4.try_into().unwrap())
+///     .max_concurrent_reconciles(4)
 ///     .reconciliation_timeout(Duration::from_secs(60));
 /// ```
 #[must_use]
@@ -30,9 +30,21 @@ pub struct Options<R: Request> {
 type NewQueue<R> = Box<dyn FnOnce(&str, kube_workqueue::Options<R>) -> Queue<R> + Send>;
 
 impl<R: Request> Options<R> {
-    /// How many requests may be reconciled at the same time; never two of the same. Default: 1.
+    /// Sets the number of workers: how many requests are reconciled at the same time, never the same request twice.
+    /// 1 to 10,000; `complete` refuses other numbers. [`Handle::set_max_concurrent_reconciles`] changes the number while
+    /// the controller runs. Default: 16.
+    ///
+    /// A reconcile spends most of its time waiting for the API server, so one worker, Go's default, leaves both idle:
+    /// with requests of 5 ms, three to a reconcile, it needs 15 s for 1,000 objects after a start, and 16 workers 1 s. The
+    /// number is bounded, because each worker can have a request in flight: 16 are a small share of the 600 that an API
+    /// server handles at once by default (`--max-requests-inflight`, `--max-mutating-requests-inflight`).
+    ///
+    /// Set 1 for a reconciler that needs to be alone, for example because it chooses a free port or address from what
+    /// its cache holds: two reconciles could choose the same one.
+    ///
+    /// [`Handle::set_max_concurrent_reconciles`]: super::Handle::set_max_concurrent_reconciles
     #[doc(alias = "MaxConcurrentReconciles")]
-    pub fn max_concurrent_reconciles(mut self, workers: NonZeroUsize) -> Self {
+    pub fn max_concurrent_reconciles(mut self, workers: usize) -> Self {
         self.config = self.config.max_concurrent_reconciles(workers);
         self
     }

@@ -12,7 +12,7 @@ use std::{
 
 use kube_workqueue::Item;
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 use tracing::Instrument;
 
 use super::{
@@ -28,7 +28,18 @@ use crate::{
 /// A reconcile that keeps its thread for longer is worth another thread's waking up.
 const COMPUTES: Duration = Duration::from_micros(100);
 
+/// Why a worker has returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Exit {
+    /// The controller has fewer workers now, and not the one with this number.
+    Retired(usize),
+    /// The manager drains, or the queue was shut down.
+    Finished,
+}
+
 pub(super) struct Worker<R: Request> {
+    /// Place among the workers: the worker is wanted while the number of workers is higher.
+    pub(super) number: usize,
     pub(super) inbox: Inbox<R>,
     pub(super) reconciler: Arc<dyn DynReconciler<R>>,
     pub(super) timeout: Option<Duration>,
@@ -44,13 +55,17 @@ pub(super) struct Worker<R: Request> {
 }
 
 impl<R: Request> Worker<R> {
-    /// Works until the manager drains. The reconcile in work is finished first.
+    /// Works until the manager drains or fewer workers are `wanted`. The reconcile in work is finished first.
     ///
     /// Dropping the future drops the reconcile in work at its `.await`; its request leaves the queue as done.
-    pub(super) async fn run(&self) {
+    pub(super) async fn run(&self, mut wanted: watch::Receiver<usize>) -> Exit {
         let _stopped = Stopped(&self.stopped);
         let mut done = None;
         let mut draining = pin!(self.surroundings.draining.cancelled());
+        let mut retired = pin!(async {
+            // An error means that the controller is gone, and its draining with it.
+            let _ = wanted.wait_for(|wanted| *wanted <= self.number).await;
+        });
         loop {
             let next = async {
                 match done.take() {
@@ -62,10 +77,11 @@ impl<R: Request> Worker<R> {
             let item = tokio::select! {
                 // Draining first: a full queue must not keep a worker from stopping.
                 biased;
-                () = &mut draining => return,
+                () = &mut draining => return Exit::Finished,
+                () = &mut retired => return Exit::Retired(self.number),
                 item = next => item,
             };
-            let Some(item) = item else { return };
+            let Some(item) = item else { return Exit::Finished };
             *self.current.lock() = Some(item.key().clone());
             let computed = last_poll_of(self.reconcile(&item)).await;
             *self.current.lock() = None;
@@ -82,8 +98,11 @@ impl<R: Request> Worker<R> {
     }
 
     /// [`Worker::run`], as an owned future.
-    pub(super) fn into_future(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(async move { self.run().await })
+    pub(super) fn into_future(
+        self: Arc<Self>,
+        wanted: watch::Receiver<usize>,
+    ) -> Pin<Box<dyn Future<Output = Exit> + Send>> {
+        Box::pin(async move { self.run(wanted).await })
     }
 
     /// Puts back the request whose reconcile was dropped: nobody else will ask for it again.

@@ -1,7 +1,7 @@
 use std::{error::Error as _, fmt, time::Duration};
 
 use super::BoxError;
-use crate::cache::MissingRight;
+use crate::{cache::MissingRight, controller::InvalidWorkers};
 
 /// Why a manager's run failed.
 ///
@@ -135,6 +135,9 @@ pub enum AddError {
         /// The name of the controller.
         name: String,
     },
+    /// A controller's number of workers is zero or too high.
+    #[error(transparent)]
+    Workers(#[from] InvalidWorkers),
     /// The manager stops or has stopped.
     #[error("{name} cannot be added to a manager that stops: add it before, or to another manager")]
     Stopping {

@@ -375,10 +375,15 @@ impl Manager {
         controller::Handle::new(controller, Arc::clone(&self.shared.cache), runnables)
     }
 
-    /// What a controller does that says `own` of itself.
-    pub(crate) fn settle(&self, own: &controller::Config, kind: Option<&GroupKind>) -> Settings {
+    /// Settings of the controller `name`, whose own options hold `own`.
+    pub(crate) fn settle(
+        &self,
+        name: &str,
+        own: &controller::Config,
+        kind: Option<&GroupKind>,
+    ) -> Result<Settings, AddError> {
         let Options { controller, cache_sync_timeout, .. } = &self.shared.options;
-        own.settle(controller, *cache_sync_timeout, kind)
+        Ok(own.settle(name, controller, *cache_sync_timeout, kind)?)
     }
 
     fn handle(&self, id: Id) -> Handle {

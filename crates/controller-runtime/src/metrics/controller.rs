@@ -100,9 +100,8 @@ impl ControllerFamilies {
             let labels = vec![("controller", controller.to_owned()), ("result", result.to_owned())];
             self.total.get_or_create_owned(&labels)
         };
-        let workers = i64::try_from(max_concurrent_reconciles).unwrap_or(i64::MAX);
-        self.max_concurrent.get_or_create(&labels).set(workers);
-        ControllerMetrics {
+        let metrics = ControllerMetrics {
+            max_concurrent: self.max_concurrent.get_or_create_owned(&labels),
             success: total("success"),
             error: total("error"),
             requeue: total("requeue"),
@@ -115,7 +114,9 @@ impl ControllerFamilies {
             active_workers: self.active_workers.get_or_create_owned(&labels),
             lag: self.lag.get_or_create_owned(&labels),
             reasons: self.reasons.of(controller),
-        }
+        };
+        metrics.set_max_concurrent_reconciles(max_concurrent_reconciles);
+        metrics
     }
 }
 
@@ -131,12 +132,18 @@ pub(crate) struct ControllerMetrics {
     panics: Counter,
     timeouts: Counter,
     time: Times,
+    max_concurrent: Gauge,
     active_workers: Gauge,
     lag: Histogram,
     reasons: Reasons,
 }
 
 impl ControllerMetrics {
+    /// Sets `controller_runtime_max_concurrent_reconciles`.
+    pub(crate) fn set_max_concurrent_reconciles(&self, workers: usize) {
+        self.max_concurrent.set(i64::try_from(workers).unwrap_or(i64::MAX));
+    }
+
     /// A reconcile begins for these causes, so long after the first event that asked for it, if one did.
     pub(crate) fn begin(&self, causes: &Causes, lag: Option<Duration>) -> Measured<'_> {
         self.reasons.count(causes);

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     faults::{Fault, faulty},
-    support::{Notes, Running, Widget, config_map, environment, key, manager, run, settle, widget},
+    support::{Notes, Running, Widget, config_map, environment, key, manager, settle, widget},
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -34,7 +34,10 @@ async fn latencies(beside_a_failing_one: bool) -> Vec<Duration> {
         note.lock().unwrap().push((key.name().to_owned(), Instant::now()));
         if key.name() == "bad" { Err(reconcile::Error::new("no luck")) } else { Ok(Action::done()) }
     });
-    let _running = run(&env, notes).await;
+    let manager = manager(&env);
+    let one = Options::default().max_concurrent_reconciles(1);
+    Builder::managed_by(&manager).for_kind::<Widget>().with_options(one).complete(notes).unwrap();
+    let _running = Running::start(manager).await;
     if beside_a_failing_one {
         client(&env).create(&widget("bad", 1)).await.unwrap();
     }

@@ -107,15 +107,13 @@ impl IntoError for &str {
 #[tokio::test(start_paused = true)]
 async fn what_the_manager_says_of_all_controllers_holds_unless_one_says_otherwise() {
     let env = environment().await;
-    let workers = |count: usize| count.try_into().unwrap();
-    let config = Config::default()
-        .max_concurrent_reconciles(workers(2))
-        .group_kind_concurrency("Widget.example.com", workers(3));
+    let config =
+        Config::default().max_concurrent_reconciles(2).group_kind_concurrency("Widget.example.com", 3);
     let options = manager::Options::new("test").controller(config);
     let manager = Manager::new(env.client(), options);
     let builder = |name| Builder::managed_by(&manager).for_kind::<Widget>().named(name);
     builder("by-kind").complete(Notes::done()).unwrap();
-    let own = Options::default().max_concurrent_reconciles(workers(4));
+    let own = Options::default().max_concurrent_reconciles(4);
     builder("own").with_options(own).complete(Notes::done()).unwrap();
     let source = Requests::stream("none", futures::stream::empty::<u32>());
     Builder::managed_by(&manager)
@@ -221,7 +219,7 @@ async fn what_was_there_at_the_start_runs_behind_what_happens_but_not_for_ever()
                 noted.reconcile(&request, &cx).await
             }
         };
-        let options = Options::default().use_priority_queue(classes);
+        let options = Options::default().use_priority_queue(classes).max_concurrent_reconciles(1);
         let handle = Builder::managed_by(&manager)
             .for_kind::<Widget>()
             .with_options(options)
@@ -335,7 +333,7 @@ async fn a_reconcile_that_goes_on_wakes_no_other() {
     Builder::managed_by(&manager)
         .for_requests("numbers")
         .watches_raw_source(Requests::stream("numbers", futures::stream::iter(numbers)))
-        .with_options(Options::default().max_concurrent_reconciles(IN_FLIGHT.try_into().unwrap()))
+        .with_options(Options::default().max_concurrent_reconciles(IN_FLIGHT))
         .complete(reconciler)
         .unwrap();
     let _running = Running::start(manager).await;
@@ -355,7 +353,7 @@ async fn a_panic_in_one_reconcile_leaves_the_others_and_later_ones() {
         assert!(key.name() != "bad", "a bug");
         Ok(Action::done())
     });
-    let options = Options::default().max_concurrent_reconciles(4.try_into().unwrap());
+    let options = Options::default().max_concurrent_reconciles(4);
     Builder::managed_by(&manager).for_kind::<Widget>().with_options(options).complete(notes.clone()).unwrap();
     let running = Running::start(manager).await;
     for name in ["bad", "a", "b"] {

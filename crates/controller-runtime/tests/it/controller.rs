@@ -1,5 +1,4 @@
 use std::{
-    num::NonZeroUsize,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -231,26 +230,111 @@ impl Reconciler for Slow {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn one_worker_by_default_and_as_many_as_asked_for() {
-    for (workers, expected) in [(1, 4), (2, 2), (4, 1)] {
-        let env = environment().await;
-        let manager = manager(&env);
-        let notes = Notes::done();
-        let slow = Slow { notes: notes.clone(), work: Duration::from_secs(1) };
-        let options = Options::default().max_concurrent_reconciles(NonZeroUsize::new(workers).unwrap());
-        Builder::managed_by(&manager).for_kind::<Widget>().with_options(options).complete(slow).unwrap();
-        for name in ["a", "b", "c", "d"] {
-            client(&env).create(&widget(name, 1)).await.unwrap();
-        }
-        let started = Instant::now();
-        let running = Running::start(manager).await;
-        eventually(SOON * 10, async || if notes.names().len() == 4 { Ok(()) } else { Err(String::new()) })
-            .await
-            .unwrap();
-        running.stop().await.unwrap();
-        assert_eq!(started.elapsed().as_secs(), expected, "{workers} workers");
+/// Creates Widgets that wait for a worker, named from `a` on.
+async fn create_many(env: &kube_envtest::Environment, count: usize) {
+    for name in ('a'..='z').take(count) {
+        client(env).create(&widget(&name.to_string(), 1)).await.unwrap();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn sixteen_workers_by_default_and_as_many_as_asked_for() {
+    for (workers, expected) in [(None, 16), (Some(1), 1), (Some(3), 3)] {
+        let env = environment().await;
+        create_many(&env, 20).await;
+        let (manager, notes) = (manager(&env), Notes::done());
+        let slow = Slow { notes: notes.clone(), work: Duration::from_secs(1) };
+        let options = Options::default();
+        let options = match workers {
+            Some(workers) => options.max_concurrent_reconciles(workers),
+            None => options,
+        };
+        Builder::managed_by(&manager).for_kind::<Widget>().with_options(options).complete(slow).unwrap();
+        let running = Running::start(manager).await;
+        settle().await;
+        assert_eq!(notes.names().len(), expected, "{workers:?}");
+        running.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_number_of_workers_that_cannot_be_is_refused_at_build_and_while_running() {
+    let env = environment().await;
+    let manager = manager(&env);
+    let build = |workers| {
+        Builder::managed_by(&manager)
+            .for_kind::<Widget>()
+            .with_options(Options::default().max_concurrent_reconciles(workers))
+            .complete(Notes::done())
+    };
+    assert_eq!(
+        build(0).unwrap_err().to_string(),
+        "controller widget cannot have 0 workers, which max_concurrent_reconciles of its options asks for: use 1 to 10000"
+    );
+    let handle = build(2).unwrap();
+    assert_eq!(
+        handle.set_max_concurrent_reconciles(0).unwrap_err().to_string(),
+        "controller widget cannot have 0 workers, which set_max_concurrent_reconciles asks for: use 1 to 10000"
+    );
+    assert_eq!(handle.max_concurrent_reconciles(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_are_added_and_retired_while_the_controller_runs() {
+    let env = environment().await;
+    create_many(&env, 20).await;
+    let (manager, notes) = (manager(&env), Notes::done());
+    let metrics = manager.metrics().clone();
+    let slow = Slow { notes: notes.clone(), work: Duration::from_secs(10) };
+    let options = Options::default().max_concurrent_reconciles(2);
+    let handle =
+        Builder::managed_by(&manager).for_kind::<Widget>().with_options(options).complete(slow).unwrap();
+    let running = Running::start(manager).await;
+    let begun = async || {
+        settle().await;
+        let begun = notes.names().len();
+        notes.clear();
+        begun
+    };
+    assert_eq!(begun().await, 2);
+
+    tokio::time::advance(Duration::from_secs(5)).await;
+    handle.set_max_concurrent_reconciles(5).unwrap();
+    assert_eq!(begun().await, 3, "the new workers begin at once");
+    let gauge = "controller_runtime_max_concurrent_reconciles{controller=\"widget\"} 5\n";
+    assert!(metrics.encode().contains(gauge));
+
+    // Fewer, more and fewer again before any of the five has ended.
+    for workers in [1, 4, 1] {
+        handle.set_max_concurrent_reconciles(workers).unwrap();
+        assert_eq!(begun().await, 0, "running reconciles finish first");
+    }
+    tokio::time::advance(Duration::from_secs(10)).await;
+    assert_eq!(begun().await, 1, "all five have ended, and one worker is left");
+    tokio::time::advance(Duration::from_secs(10)).await;
+    assert_eq!(begun().await, 1);
+
+    handle.set_max_concurrent_reconciles(3).unwrap();
+    assert_eq!(begun().await, 2, "numbers of retired workers are used again");
+    running.stop().await.unwrap();
+}
+
+/// Idle workers wait for the queue, not for an event, so that nothing but the change can wake them.
+#[tokio::test(start_paused = true)]
+async fn idle_workers_retire_and_what_comes_later_finds_the_rest() {
+    let env = environment().await;
+    let (manager, notes) = (manager(&env), Notes::done());
+    let slow = Slow { notes: notes.clone(), work: Duration::from_secs(1) };
+    let handle = Builder::managed_by(&manager).for_kind::<Widget>().complete(slow).unwrap();
+    let _running = Running::start(manager).await;
+    settle().await;
+    handle.set_max_concurrent_reconciles(1).unwrap();
+    settle().await;
+    create_many(&env, 3).await;
+    settle().await;
+    assert_eq!(notes.names(), ["a"]);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(notes.names(), ["a", "b", "c"]);
 }
 
 #[tokio::test(start_paused = true)]

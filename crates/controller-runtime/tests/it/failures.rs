@@ -1,7 +1,6 @@
 //! What becomes of a manager when one of its controllers fails while it works.
 
 use std::{
-    num::NonZeroUsize,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -26,10 +25,6 @@ use tokio::{
 use crate::support::{NoteAll, Notes, Running, Widget, environment, manager, settle, widget};
 
 const MINUTE: Duration = Duration::from_secs(60);
-
-fn workers(number: usize) -> NonZeroUsize {
-    NonZeroUsize::new(number).unwrap()
-}
 
 /// A source that is synced from the beginning, and fails when it is told to.
 fn fails_when_told<R: reconcile::Request>(told: &Arc<Notify>) -> impl Source<R> {
@@ -64,7 +59,7 @@ async fn a_source_that_fails_later_ends_the_manager_although_workers_wait_for_wo
         Builder::managed_by(&manager)
             .for_kind::<Widget>()
             .watches_raw_source(fails_when_told(&told))
-            .with_options(Options::default().max_concurrent_reconciles(workers(number)))
+            .with_options(Options::default().max_concurrent_reconciles(number))
             .complete(Notes::done())
             .unwrap();
         let running = Running::start(manager).await;
@@ -81,7 +76,7 @@ async fn a_panic_that_is_not_recovered_ends_the_manager_although_other_workers_w
     for number in [1, 3] {
         let env = environment().await;
         let manager = manager(&env);
-        let options = Options::default().recover_panic(false).max_concurrent_reconciles(workers(number));
+        let options = Options::default().recover_panic(false).max_concurrent_reconciles(number);
         Builder::managed_by(&manager)
             .for_kind::<Widget>()
             .with_options(options)
@@ -169,7 +164,7 @@ impl Reconciler for PanicsWhenTold {
 async fn a_panic_is_noticed_after_another_worker_found_the_queue_shut_down() {
     let (env, told, queue) = (environment().await, Arc::default(), Arc::<Mutex<Option<Queue<_>>>>::default());
     let (manager, made) = (manager(&env), Arc::clone(&queue));
-    let options = Options::default().recover_panic(false).max_concurrent_reconciles(workers(2));
+    let options = Options::default().recover_panic(false).max_concurrent_reconciles(2);
     Builder::managed_by(&manager)
         .for_requests("names")
         .watches_raw_source(Requests::stream("one", futures::stream::iter(["x"])))

@@ -226,9 +226,7 @@ async fn start(
     let cache = cache::Options::default().retain(retain);
     let manager = Manager::new(client, manager::Options::new(OPERATOR).seed(seed).cache(cache));
     let copies = Copies { client: manager.client(), widgets: manager.cached(), in_work: Arc::clone(in_work) };
-    let options = Options::default()
-        .max_concurrent_reconciles(8.try_into().unwrap())
-        .reconciliation_timeout(2 * MINUTE);
+    let options = Options::default().max_concurrent_reconciles(8).reconciliation_timeout(2 * MINUTE);
     let controller = Builder::managed_by(&manager)
         .for_kind::<Widget>()
         .owns::<ConfigMap>()

@@ -34,7 +34,7 @@
 //! | A15. the table of outcomes | `success_forgets_and_does_not_come_back`, `requeue_after_forgets_and_waits_exactly`, `requeue_and_failures_back_off_further`, `a_requeue_backs_off_like_a_failure_and_is_none`, `outcomes_are_counted_as_in_go`, `what_is_to_run_again_is_told_with_its_delay_where_much_is_logged`, `a_panic_that_is_not_recovered_is_counted_and_told_before_it_goes_on` |
 //! | A16. new objects | `new_objects_are_never_delayed` |
 //! | A17. requeue after 30 s | `requeue_after_comes_back_exactly_then` |
-//! | A20. defaults | `one_worker_by_default_and_as_many_as_asked_for`, `caches_may_take_two_minutes_unless_told_otherwise`, `a_watch_added_before_the_start_is_kept_until_then_and_one_added_later_starts_at_once` |
+//! | A20. defaults | `sixteen_workers_by_default_and_as_many_as_asked_for`, `caches_may_take_two_minutes_unless_told_otherwise`, `a_watch_added_before_the_start_is_kept_until_then_and_one_added_later_starts_at_once` |
 //! | A21. the way of an event | `an_event_goes_from_source_to_predicate_to_handler_to_queue_to_reconciler` |
 //! | A22. groups of runnables | `groups_behave_under_every_interleaving`, `elections_behave_under_every_interleaving`, `runnables_can_be_added_in_every_state_until_the_stop` |
 //! | A23. the line of a failure | `each_failure_is_one_line_with_the_fields_of_go_and_an_id_of_its_own` |

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use controller_runtime::{Action, Builder, Client, Manager, reconcile};
+use controller_runtime::{Action, Builder, Client, Manager, controller, reconcile};
 use tokio::time::Instant;
 
 use super::stop::Slow;
@@ -88,7 +88,8 @@ async fn metrics_tell_what_the_caches_hold() {
 async fn metrics_tell_how_long_an_event_waited_for_its_reconcile() {
     let env = environment().await;
     let manager = manager(&env);
-    Builder::managed_by(&manager).for_kind::<Widget>().complete(Slow).unwrap();
+    let one = controller::Options::default().max_concurrent_reconciles(1);
+    Builder::managed_by(&manager).for_kind::<Widget>().with_options(one).complete(Slow).unwrap();
     let _running = Running::start(manager.clone()).await;
     let client = Client::new(env.client(), "test");
     client.create(&widget("a", 1)).await.unwrap();

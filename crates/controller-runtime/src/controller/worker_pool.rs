@@ -1,0 +1,114 @@
+//! The number of workers of a controller, and the workers that run.
+//!
+//! A worker has a number. It runs while its number is below the wanted count, so any sequence of changes leads to the
+//! same set: the pool starts each missing number, and a worker whose number is no longer wanted returns after its
+//! reconcile. A worker that is still busy when its number is wanted again goes on.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tokio::{
+    sync::watch,
+    task::{JoinError, JoinSet},
+};
+use tracing::Instrument;
+
+use super::worker::{Exit, Worker};
+use crate::reconcile::Request;
+
+/// Number of workers of a controller for which no number was chosen. See
+/// [`Options::max_concurrent_reconciles`](super::Options::max_concurrent_reconciles) for the reasons.
+pub(super) const DEFAULT_WORKERS: usize = 16;
+
+/// Highest number of workers. Each is a task of one to two KiB, so that a number beyond this is a mistake.
+pub(super) const MAX_WORKERS: usize = 10_000;
+
+/// Returned for a number of workers that is zero or above 10,000.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "controller {controller} cannot have {workers} workers, which {setting} asks for: use 1 to {MAX_WORKERS}"
+)]
+pub struct InvalidWorkers {
+    controller: String,
+    workers: usize,
+    setting: String,
+}
+
+/// Returns `workers` if a controller can have as many; `setting` names the option that holds the number.
+pub(super) fn check(controller: &str, workers: usize, setting: &str) -> Result<usize, InvalidWorkers> {
+    if (1..=MAX_WORKERS).contains(&workers) {
+        Ok(workers)
+    } else {
+        Err(InvalidWorkers { controller: controller.to_owned(), workers, setting: setting.to_owned() })
+    }
+}
+
+/// The number of workers that a controller is to have.
+pub(super) type WantedWorkers = watch::Sender<usize>;
+
+/// The workers of one run of a controller. Dropping it aborts them.
+pub(super) struct WorkerPool<R: Request> {
+    wanted: watch::Receiver<usize>,
+    /// Started workers by number, without the ones that retired.
+    workers: BTreeMap<usize, Arc<Worker<R>>>,
+    tasks: JoinSet<Exit>,
+}
+
+impl<R: Request> WorkerPool<R> {
+    pub(super) fn new(wanted: watch::Receiver<usize>) -> Self {
+        Self { wanted, workers: BTreeMap::new(), tasks: JoinSet::new() }
+    }
+
+    /// Starts the wanted workers that do not run. Returns all that run.
+    pub(super) fn fill(&mut self, make: impl Fn(usize) -> Worker<R>) -> Vec<Arc<Worker<R>>> {
+        let wanted = *self.wanted.borrow_and_update();
+        for number in 0..wanted {
+            self.workers.entry(number).or_insert_with(|| {
+                let worker = Arc::new(make(number));
+                self.tasks.spawn(Arc::clone(&worker).into_future(self.wanted.clone()).in_current_span());
+                worker
+            });
+        }
+        self.workers.values().cloned().collect()
+    }
+
+    /// Waits until [`fill`](Self::fill) has something to do. Returns the panic of a worker, if one ends so.
+    ///
+    /// # Cancellation
+    /// Dropping the future loses nothing: both waits are safe to repeat, and a worker is removed without an `.await` after
+    /// its end was seen.
+    pub(super) async fn changed(&mut self) -> Result<(), JoinError> {
+        loop {
+            tokio::select! {
+                biased;
+                Some(ended) = self.tasks.join_next() => match ended? {
+                    Exit::Retired(number) => {
+                        self.workers.remove(&number);
+                        // The number may be wanted again.
+                        return Ok(());
+                    }
+                    // The worker stays in the map, so that it is not started again: its queue was shut down, or the
+                    // controller stops.
+                    Exit::Finished => {}
+                },
+                changed = self.wanted.changed() => match changed {
+                    Ok(()) => return Ok(()),
+                    // The controller holds the sender for longer than a run.
+                    Err(_) => std::future::pending().await,
+                },
+            }
+        }
+    }
+
+    /// Waits until every worker has returned.
+    pub(super) async fn drained(&mut self) {
+        while self.tasks.join_next().await.is_some() {}
+    }
+
+    /// Drops the reconciles in work at their `.await`, and puts their requests back into the queue.
+    pub(super) async fn stop(mut self) {
+        self.tasks.shutdown().await;
+        for worker in self.workers.values() {
+            worker.put_back();
+        }
+    }
+}
