@@ -16,7 +16,8 @@ use crate::reconcile::Request;
 pub struct Enqueue<'a, R: Request> {
     queue: &'a Queue<R>,
     class: Class,
-    note: Option<&'a dyn Fn(&R)>,
+    /// Records a request before it is added, and returns whether the event is urgent for it.
+    note: Option<&'a dyn Fn(&R) -> bool>,
 }
 
 /// In which class requests are put.
@@ -42,8 +43,8 @@ impl<'a, R: Request> Enqueue<'a, R> {
         Self { class, ..self }
     }
 
-    /// The same with somebody who is told of each request before it is added.
-    pub(crate) fn noted_by(self, note: &'a dyn Fn(&R)) -> Self {
+    /// Calls `note` with each request before it is added; the event is urgent for requests for which it returns true.
+    pub(crate) fn noted_by(self, note: &'a dyn Fn(&R) -> bool) -> Self {
         Self { note: Some(note), ..self }
     }
 
@@ -65,7 +66,7 @@ impl<'a, R: Request> Enqueue<'a, R> {
             Class::One => Some(Priority::Normal),
         };
         if let Some(note) = self.note {
-            note(&request);
+            how.urgent |= note(&request);
         }
         self.queue.add_with(request, how);
     }

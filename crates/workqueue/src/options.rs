@@ -50,6 +50,8 @@ pub enum BackOffEvents {
     /// The first event in a back-off makes the key ready at once. If that run fails, nothing is counted and the key waits
     /// until the time that had been set. Later events in the same back-off make it ready at that time, or `then_every` after
     /// its last run ended if that is earlier. An event that arrives during a run which fails counts as the first.
+    ///
+    /// [Urgent](AddOptions::urgent) events are not held back: each makes the key ready at once.
     Once {
         /// The shortest time from the end of one such run to the next. Default: 30 s.
         then_every: Duration,
@@ -152,6 +154,9 @@ pub struct AddOptions {
     /// The class; the higher of this and the one the key already has is taken. `None` stands for
     /// [`Priority::Normal`] in an event, and for the class of the run that ends or of the run already asked for otherwise.
     pub priority: Option<Priority>,
+    /// The event may have removed the cause of the failures, so the key does not wait for the end of its back-off: see
+    /// [`AddOptions::urgent`]. Without effect together with `after` or `rate_limited`.
+    pub urgent: bool,
 }
 
 impl AddOptions {
@@ -173,6 +178,18 @@ impl AddOptions {
     #[must_use]
     pub fn priority(mut self, priority: Priority) -> Self {
         self.priority = Some(priority);
+        self
+    }
+
+    /// The event may have removed the cause of the failures: somebody corrected what the key stands for. Under
+    /// [`BackOffEvents::Once`] every urgent event makes a key in back-off ready at once, and not only the first event does.
+    ///
+    /// A failure of such a run is not counted, and the key waits until the time that had been set. To bound a worker that
+    /// fails and causes an urgent event each time, ten runs of one back-off begin at once, and later ones 1 s after the
+    /// last run ended.
+    #[must_use]
+    pub fn urgent(mut self) -> Self {
+        self.urgent = true;
         self
     }
 

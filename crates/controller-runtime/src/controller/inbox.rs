@@ -81,8 +81,10 @@ impl<R: Request> Inbox<R> {
     fn pass<K: Object>(&self, source: &Arc<str>, event: &Event<K>, handle: impl FnOnce(&Enqueue<'_, R>)) {
         let Some(change) = change(event) else { return handle(&self.enqueue(Class::Low)) };
         let note = |request: &R| {
-            let object = (!is_about(request, event)).then(|| Arc::from(event.meta().to_string()));
+            let is_own = is_about(request, event);
+            let object = (!is_own).then(|| Arc::from(event.meta().to_string()));
             self.tracker.expect(request, Cause { change, source: Arc::clone(source), object });
+            is_own && is_urgent(event)
         };
         handle(&self.enqueue(Class::AsSaid).noted_by(&note));
     }
@@ -131,6 +133,24 @@ fn change<K: Object>(event: &Event<K>) -> Option<Change> {
         Event::Update { .. } => Some(Change::Updated),
         Event::Delete { .. } => Some(Change::Deleted),
         Event::Generic { .. } => Some(Change::Generic),
+    }
+}
+
+/// Whether the event may have removed the cause of earlier failures of the object's own request: the object is new, its
+/// spec was changed, or it was deleted. Such a request does not wait for the end of its back-off.
+///
+/// Other changes are not urgent, because a failing reconcile causes them: it writes a status, or a child.
+fn is_urgent<K: Object>(event: &Event<K>) -> bool {
+    match event {
+        Event::Create { in_initial_list, .. } => !in_initial_list,
+        Event::Update { old, new } => {
+            let (old, new) = (old.meta(), new.meta());
+            old.generation() != new.generation()
+                || old.uid() != new.uid()
+                || old.is_deleting() != new.is_deleting()
+        }
+        Event::Delete { .. } => true,
+        Event::Generic { .. } => false,
     }
 }
 

@@ -13,13 +13,16 @@ use controller_runtime::{
     predicate::GenerationChanged,
     reconcile, set_controller_reference,
     source::{Sink, from_fn},
+    workqueue::ItemExponentialFailure,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_envtest::eventually;
 use serde_json::json;
 use tokio::{sync::Notify, time::Instant};
 
-use crate::support::{Notes, Running, Widget, config_map, environment, key, manager, run, settle, widget};
+use crate::support::{
+    Notes, Running, Widget, WidgetStatus, config_map, environment, key, manager, run, settle, widget,
+};
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -202,6 +205,85 @@ async fn a_panic_is_one_more_failure_and_the_controller_goes_on() {
     client(&env).create(&widget("good", 1)).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(notes.names(), ["bad", "good", "bad", "bad"]);
+}
+
+/// A controller of Widgets that always fails, with a back-off of 1000 s, and an object that has just failed.
+async fn in_back_off(env: &kube_envtest::Environment) -> (Running, Notes) {
+    let (manager, notes) = (manager(env), Notes::new(|_, _| Err(reconcile::Error::new("no luck"))));
+    let long = Duration::from_secs(1000);
+    let limiter = ItemExponentialFailure::try_new(long, long).unwrap();
+    let options = Options::default().rate_limiter(limiter);
+    Builder::managed_by(&manager).for_kind::<Widget>().with_options(options).complete(notes.clone()).unwrap();
+    let running = Running::start(manager).await;
+    client(env).create(&widget("a", 0)).await.unwrap();
+    settle().await;
+    assert_eq!(notes.names().len(), 1);
+    notes.clear();
+    (running, notes)
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_edit_of_the_spec_during_back_off_runs_at_once() {
+    let env = environment().await;
+    let (_running, notes) = in_back_off(&env).await;
+    for size in 1..=3 {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        client(&env).merge_patch(&key("a"), &json!({ "spec": { "size": size } })).await.unwrap();
+        settle().await;
+        assert_eq!(notes.names().len(), 1, "edit {size}");
+        notes.clear();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_and_a_new_object_of_the_name_during_back_off_run_at_once() {
+    let env = environment().await;
+    let (_running, notes) = in_back_off(&env).await;
+    let held = json!({ "metadata": { "finalizers": ["example.com/held"] } });
+    let ran = async || {
+        settle().await;
+        let ran = notes.names().len();
+        notes.clear();
+        ran
+    };
+    client(&env).merge_patch(&key("a"), &held).await.unwrap();
+    assert_eq!(ran().await, 1, "the first event of a back-off");
+    client(&env).merge_patch(&key("a"), &json!({ "metadata": { "labels": { "a": "b" } } })).await.unwrap();
+    assert_eq!(ran().await, 0);
+    let object = client(&env).get(&key("a")).await.unwrap().unwrap();
+    client(&env).delete(&object).any_version().await.unwrap();
+    assert_eq!(ran().await, 1, "it is being deleted");
+    client(&env).merge_patch(&key("a"), &json!({ "metadata": { "finalizers": null } })).await.unwrap();
+    assert_eq!(ran().await, 1, "it is gone");
+    client(&env).create(&widget("a", 1)).await.unwrap();
+    assert_eq!(ran().await, 1, "another object of the name");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_storm_of_status_updates_does_not_defeat_the_back_off() {
+    let env = environment().await;
+    let (_running, notes) = in_back_off(&env).await;
+    for seen in 1..=600 {
+        let mut changed = client(&env).get(&key("a")).await.unwrap().unwrap();
+        changed.status = Some(WidgetStatus { seen });
+        client(&env).update_status(&changed).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    // One at once, then one each 30 s.
+    assert_eq!(notes.names().len(), 2);
+}
+
+/// A failing reconciler that edits its own spec would run as fast as it can otherwise.
+#[tokio::test(start_paused = true)]
+async fn a_storm_of_edits_of_the_spec_runs_ten_times_at_once_and_then_every_second() {
+    let env = environment().await;
+    let (_running, notes) = in_back_off(&env).await;
+    for size in 1..=400 {
+        client(&env).merge_patch(&key("a"), &json!({ "spec": { "size": size } })).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let runs = notes.names().len();
+    assert!((28..=31).contains(&runs), "{runs} runs in 20 s");
 }
 
 #[tokio::test(start_paused = true)]

@@ -72,7 +72,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
             metrics.retried();
         }
         if known.is_none() {
-            let due = asked.map_or_else(|| self.event(id, now), |(at, why)| Due::At(at, why));
+            let due = asked.map_or_else(|| self.event(id, how.urgent, now), |(at, why)| Due::At(at, why));
             self.place(id, due, now);
         } else {
             self.bring_forward(id, how, asked, now);
@@ -118,7 +118,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
                     past.latest = past.latest.min(at);
                 }
                 let due = match asked {
-                    None => self.event(id, now),
+                    None => self.event(id, how.urgent, now),
                     Some((at, why)) if at < until => Due::At(at, why),
                     Some(_) => return,
                 };
@@ -130,9 +130,10 @@ impl<K: Clone + Eq + Hash> Core<K> {
             State::Processing { again } => {
                 let mut next = again.unwrap_or_else(|| {
                     entry.at = Moment::NEVER;
-                    Again { event: false, why: Reason::Delayed, priority }
+                    Again { event: false, urgent: false, why: Reason::Delayed, priority }
                 });
                 next.event |= asked.is_none();
+                next.urgent |= asked.is_none() && how.urgent;
                 next.priority = next.priority.max(priority);
                 if let Some((at, why)) = asked.filter(|(at, _)| *at < entry.at) {
                     (entry.at, next.why) = (at, why);

@@ -74,6 +74,8 @@ impl State {
 pub(crate) struct Again {
     /// Whether an event asked for it: then it is `done` that says when, for only then is it known how the run ended.
     pub(crate) event: bool,
+    /// Whether one of the events was urgent.
+    pub(crate) urgent: bool,
     pub(crate) why: Reason,
     pub(crate) priority: Priority,
 }
@@ -85,6 +87,8 @@ pub(crate) struct Past {
     pub(crate) back_off: Moment,
     /// Whether an event has brought it forward in this back-off.
     pub(crate) brought_forward: bool,
+    /// Number of urgent events that brought it forward in this back-off.
+    pub(crate) urgent: u8,
     /// Whether the run that is under way began in back-off.
     pub(crate) early: bool,
     /// When its last run ended.
@@ -97,6 +101,7 @@ impl Past {
     pub(crate) const NONE: Self = Self {
         back_off: Moment::START,
         brought_forward: false,
+        urgent: 0,
         early: false,
         ended: Moment::START,
         latest: Moment::NEVER,

@@ -7,6 +7,12 @@ use super::entry::{Again, Past, Reason, State};
 use super::{Core, Id, Moment, Now};
 use crate::options::{AddOptions, BackOffEvents, Debounce};
 
+/// Runs of one back-off that urgent events begin at once.
+const URGENT_AT_ONCE: u8 = 10;
+
+/// Time from the end of the last run to the next one that an urgent event asks for beyond these.
+const URGENT_EVERY: Duration = Duration::from_secs(1);
+
 /// When a key is to run.
 #[derive(Clone, Copy)]
 pub(super) enum Due {
@@ -53,14 +59,14 @@ impl<K> Core<K> {
         if matches!(self.options.back_off_events, BackOffEvents::Once { .. }) && until > now {
             let past = entry.past.get_or_insert_with(|| Box::new(Past::NONE));
             if !past.is_in_back_off(now) {
-                (past.back_off, past.brought_forward) = (until, false);
+                (past.back_off, past.brought_forward, past.urgent) = (until, false, 0);
             }
         }
         until
     }
 
     /// When a key runs because of an event now. `id` is new, waiting, or was just done.
-    pub(super) fn event(&mut self, id: Id, now: &Now<impl FnOnce() -> Moment>) -> Due {
+    pub(super) fn event(&mut self, id: Id, urgent: bool, now: &Now<impl FnOnce() -> Moment>) -> Due {
         let entry = &mut self.slab[id];
         if entry.past.is_none() && self.options.debounce.is_none() {
             return Due::AtOnce;
@@ -70,10 +76,13 @@ impl<K> Core<K> {
             (self.options.back_off_events, &mut entry.past)
             && past.is_in_back_off(now)
         {
-            if !std::mem::replace(&mut past.brought_forward, true) {
+            let is_first = !std::mem::replace(&mut past.brought_forward, true);
+            past.urgent = past.urgent.saturating_add(u8::from(urgent));
+            if is_first || urgent && past.urgent <= URGENT_AT_ONCE {
                 return Due::AtOnce;
             }
-            let at = past.ended.after(then_every).min(past.back_off);
+            let every = if urgent { URGENT_EVERY.min(then_every) } else { then_every };
+            let at = past.ended.after(every).min(past.back_off);
             return match entry.state {
                 State::Waiting { why, .. } if entry.at <= at => Due::At(entry.at, why),
                 _ => Due::At(at, Reason::EventInBackOff),
@@ -102,7 +111,7 @@ impl<K> Core<K> {
         if !again.event {
             return asked;
         }
-        match self.event(id, now) {
+        match self.event(id, again.urgent, now) {
             Due::At(event, _) if at <= event => asked,
             event => event,
         }

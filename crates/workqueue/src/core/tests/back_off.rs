@@ -76,6 +76,69 @@ fn in_a_long_back_off_later_events_run_the_key_some_time_after_its_last_run() {
 }
 
 #[test]
+fn every_urgent_event_in_a_back_off_makes_the_key_ready_at_once() {
+    let limiter = ItemExponentialFailure::try_new(seconds("1000s"), seconds("1000s")).unwrap();
+    let script = "add a; get; limited a; done a; at 1s; add urgent a; get; limited a; done a; at 2s; add a; when a; \
+                  at 3s; add urgent a; get; limited a; done a; failures a; at 4s; add a; when a";
+    check_with(
+        options().rate_limiter(limiter),
+        script,
+        &expect![[r#"
+        get: a
+        get: a
+        when: 31s EventInBackOff
+        get: a
+        failures: 1
+        when: 33s EventInBackOff
+        ready: -  waiting: a@33s  processing: -
+    "#]],
+    );
+}
+
+#[test]
+fn an_urgent_event_during_a_run_that_fails_runs_the_key_at_once_when_it_is_done() {
+    let limiter = ItemExponentialFailure::try_new(seconds("1000s"), seconds("1000s")).unwrap();
+    let script = "add a; get; limited a; done a; add a; get; add urgent a; add a; limited a; done a; get; \
+                  add a; limited a; done a; get; when a";
+    check_with(
+        options().rate_limiter(limiter),
+        script,
+        &expect![[r#"
+        get: a
+        get: a
+        get: a
+        get: nothing
+        when: 30s EventInBackOff
+        ready: -  waiting: a@30s  processing: -
+    "#]],
+    );
+}
+
+#[test]
+fn beyond_ten_urgent_events_in_a_back_off_run_the_key_a_second_after_its_last_run() {
+    let limiter = ItemExponentialFailure::try_new(seconds("1000s"), seconds("1000s")).unwrap();
+    let ten = "add urgent a; get; limited a; done a; ".repeat(10);
+    let script = format!("add a; get; limited a; done a; at 5s; {ten} add urgent a; get; when a; at 6s; get");
+    let ran = "get: a\n".repeat(11);
+    let rest = "get: nothing\nwhen: 6s EventInBackOff\nget: a\nready: -  waiting: -  processing: a\n";
+    let said = Script::new(options().rate_limiter(limiter)).run(&script);
+    assert_eq!(said, ran + rest);
+}
+
+#[test]
+fn outside_of_back_off_an_urgent_event_is_debounced_like_others() {
+    check_with(
+        options().debounce(seconds("1s"), seconds("5s")),
+        "add urgent a; when a; after b 5s; add urgent b; when b",
+        &expect![[r#"
+        when: 1s Debounced
+        when: 1s Debounced
+        ready: -  waiting: a@1s b@1s  processing: -
+    "#]],
+    );
+}
+
+#[test]
 fn an_event_during_the_run_that_fails_is_the_first_one() {
     let either_order =
         ["add a; get; add a; limited a; done a; get", "add a; get; limited a; add a; done a; get"];

@@ -1,6 +1,6 @@
 //! The state machine, told as text.
 //!
-//! A script is a list of operations on keys: `add a`, `add low a`, `after a 5s`, `limited a` (100 ms, doubling up to 1 s
+//! A script is a list of operations on keys: `add a`, `add low a`, `add urgent a`, `after a 5s`, `limited a` (100 ms, doubling up to 1 s
 //! unless the options say otherwise), `get`, `done a`, `cancel a`, `forget a`, `when a`, `failures a`, `at 3s` (sets the clock),
 //! `shut`. The answer has a line per operation that says something, and the final state: the ready keys in the order in
 //! which they would be handed out, the waiting ones in the order of their times.
@@ -87,6 +87,7 @@ impl Script {
         let how = AddOptions::default();
         match *words {
             ["add", key] => self.add(key, how),
+            ["add", "urgent", key] => self.add(key, how.urgent()),
             ["add", class, key] => self.add(key, how.priority(priority(class))),
             ["after", key, delay] => self.add(key, how.after(seconds(delay))),
             ["limited", key] => self.add(key, how.rate_limited()),

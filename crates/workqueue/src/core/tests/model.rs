@@ -51,7 +51,7 @@ fn units(count: u64) -> Duration {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Add { key: u8, after: Option<u64>, failed: bool, priority: Option<Priority> },
+    Add { key: u8, after: Option<u64>, failed: bool, priority: Option<Priority>, urgent: bool },
     Get,
     Done { which: usize },
     Forget { key: u8 },
@@ -66,8 +66,9 @@ enum Where {
     Waiting(u64, u64, bool),
     /// The number of the move into line.
     Ready(u64),
-    /// An event meanwhile, the earliest time asked for meanwhile, the class of the next run; `None` if nothing was asked for.
-    Processing(Option<(bool, u64, Priority)>),
+    /// An event meanwhile and whether one was urgent, the earliest time asked for meanwhile, the class of the next run;
+    /// `None` if nothing was asked for.
+    Processing(Option<(bool, bool, u64, Priority)>),
 }
 
 #[derive(Clone)]
@@ -77,6 +78,7 @@ struct Key {
     priority: Priority,
     back_off: u64,
     brought_forward: bool,
+    urgent: u32,
     early: bool,
     ended: u64,
     /// Beyond this no event puts it off.
@@ -179,11 +181,13 @@ impl Model {
         self.keys.push(key);
     }
 
-    fn event(&mut self, key: &mut Key) -> Asked {
+    fn event(&mut self, key: &mut Key, urgent: bool) -> Asked {
         if self.rules.once && key.back_off > self.now {
-            if !std::mem::replace(&mut key.brought_forward, true) {
+            key.urgent += u32::from(urgent);
+            if !std::mem::replace(&mut key.brought_forward, true) || urgent && key.urgent <= 10 {
                 return (self.now, false);
             }
+            // A second for urgent ones is longer than anything here.
             let at = (key.ended + THEN_EVERY).min(key.back_off);
             return match key.place {
                 Where::Waiting(until, _, by_event) if until <= at => (until, by_event),
@@ -209,12 +213,12 @@ impl Model {
         let delay = self.failures.when(&key.key, Instant::now()).as_nanos();
         let until = self.now + u64::try_from(delay).unwrap();
         if self.rules.once && key.back_off <= self.now {
-            (key.back_off, key.brought_forward) = (until, false);
+            (key.back_off, key.brought_forward, key.urgent) = (until, false, 0);
         }
         until
     }
 
-    fn add(&mut self, key: u8, after: Option<u64>, failed: bool, priority: Option<Priority>) {
+    fn add(&mut self, key: u8, after: Option<u64>, failed: bool, priority: Option<Priority>, urgent: bool) {
         if self.closed {
             return;
         }
@@ -227,6 +231,7 @@ impl Model {
             priority: priority.unwrap_or_default(),
             back_off: 0,
             brought_forward: false,
+            urgent: 0,
             early: false,
             ended: 0,
             latest: 0,
@@ -240,7 +245,7 @@ impl Model {
         match known.map(|known| known.place) {
             None => {
                 let asked = asked().map(|at| (at, false));
-                let asked = asked.unwrap_or_else(|| self.event(&mut this));
+                let asked = asked.unwrap_or_else(|| self.event(&mut this, urgent));
                 self.place(this, asked);
             }
             Some(Where::Ready(number)) => {
@@ -258,7 +263,7 @@ impl Model {
                 this.latest = asked.map_or(this.latest, |at| this.latest.min(at));
                 let at = match asked {
                     Some(at) => (at.min(until), false),
-                    None => self.event(&mut this),
+                    None => self.event(&mut this, urgent),
                 };
                 if at.0 != until {
                     self.place(this, at);
@@ -268,9 +273,15 @@ impl Model {
             }
             Some(Where::Processing(again)) => {
                 let at = asked().unwrap_or(u64::MAX);
-                let (was_event, earlier, class) = again.unwrap_or((false, u64::MAX, priority));
-                this.place =
-                    Where::Processing(Some((was_event || event, earlier.min(at), class.max(priority))));
+                let (was_event, was_urgent, earlier, class) =
+                    again.unwrap_or((false, false, u64::MAX, priority));
+                let urgent = was_urgent || event && urgent;
+                this.place = Where::Processing(Some((
+                    was_event || event,
+                    urgent,
+                    earlier.min(at),
+                    class.max(priority),
+                )));
                 self.keys.push(this);
             }
         }
@@ -281,14 +292,15 @@ impl Model {
         let at = self.keys.iter().position(|known| known.key == key).unwrap();
         let mut this = self.keys.remove(at);
         let Where::Processing(again) = this.place else { panic!("{key} is being processed") };
-        let Some((event, asked, priority)) = again else {
+        let Some((event, urgent, asked, priority)) = again else {
             return self.tidy();
         };
         self.advance();
         this.ended = self.now;
         this.place = Where::Processing(None);
         let asked = (asked, false);
-        let at = if event { std::cmp::min_by_key(asked, self.event(&mut this), |at| at.0) } else { asked };
+        let at =
+            if event { std::cmp::min_by_key(asked, self.event(&mut this, urgent), |at| at.0) } else { asked };
         this.priority = priority;
         self.place(this, if self.closed { (self.now, false) } else { at });
     }
@@ -354,7 +366,7 @@ impl Model {
 
     fn when(&self, key: u8) -> Option<u64> {
         match self.keys.iter().find(|known| known.key == key)?.place {
-            Where::Waiting(until, ..) | Where::Processing(Some((false, until, _))) => Some(until),
+            Where::Waiting(until, ..) | Where::Processing(Some((false, _, until, _))) => Some(until),
             Where::Ready(..) | Where::Processing(_) => None,
         }
         .filter(|until| *until > self.now)
@@ -390,7 +402,7 @@ impl Model {
         let first = keys.len();
         for key in &mut self.keys {
             if let Where::Processing(again) = &mut key.place
-                && again.take_if(|(event, at, _)| !*event && *at > now).is_some()
+                && again.take_if(|(event, _, at, _)| !*event && *at > now).is_some()
             {
                 keys.push(key.key);
             }
@@ -406,8 +418,8 @@ fn step() -> impl Strategy<Value = Step> {
     let priority = prop::option::weighted(0.3, prop::sample::select(Priority::ALL.to_vec()));
     let after = prop_oneof![3 => Just(None), 2 => (0..60_u64).prop_map(Some)];
     prop_oneof![
-        6 => (key.clone(), after, any::<bool>(), priority)
-            .prop_map(|(key, after, failed, priority)| Step::Add { key, after, failed, priority }),
+        6 => (key.clone(), after, any::<bool>(), priority, any::<bool>())
+            .prop_map(|(key, after, failed, priority, urgent)| Step::Add { key, after, failed, priority, urgent }),
         4 => Just(Step::Get),
         4 => (0..4_usize).prop_map(|which| Step::Done { which }),
         1 => key.clone().prop_map(|key| Step::Forget { key }),
@@ -456,10 +468,10 @@ fn compare(steps: &[Step], rules: Rules) {
     {
         let now = Moment::START.after(units(model.now));
         match step {
-            Step::Add { key, after, failed, priority } => {
-                let how = AddOptions { after: after.map(units), rate_limited: failed, priority };
+            Step::Add { key, after, failed, priority, urgent } => {
+                let how = AddOptions { after: after.map(units), rate_limited: failed, priority, urgent };
                 core.add_at(now, key, how);
-                model.add(key, after, failed, priority);
+                model.add(key, after, failed, priority, urgent);
             }
             Step::Get => {
                 let key = match core.take_at(now) {
