@@ -39,14 +39,20 @@ use crate::sync::Mutex;
 #[doc(alias = "TypedBucketRateLimiter")]
 pub struct Bucket<K> {
     tokens: Arc<Mutex<Tokens>>,
-    /// What this handle reserved and what may not have come yet.
+    /// Slots that keys of this handle reserved last. Some may have come.
     reserved: HashMap<K, Instant>,
+    /// Slots that a key reserved before its last one and that had not come then. Empty as long as each key waits for its
+    /// retry.
+    earlier: HashMap<K, Vec<Instant>>,
     /// At how many reservations to look for those that have come: keys that are never forgotten must not pile up.
     sweep_at: usize,
 }
 
 /// The fewest reservations at which it is worth while to sweep.
 const SWEEP: usize = 1024;
+
+/// Slots of a key that are remembered besides its last one. Beyond that the one due first is not given back.
+const EARLIER_SLOTS: usize = 64;
 
 /// Why [`Bucket::try_new`] refused.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
@@ -94,11 +100,15 @@ impl<K> Bucket<K> {
     /// The same bucket, for a queue with another type of key.
     #[must_use]
     pub fn share<J>(&self) -> Bucket<J> {
-        Bucket { tokens: self.tokens.clone(), reserved: HashMap::new(), sweep_at: SWEEP }
+        Bucket::drawing_from(self.tokens.clone())
     }
 
     fn of(tokens: Tokens) -> Self {
-        Self { tokens: Arc::new(Mutex::new(tokens)), reserved: HashMap::new(), sweep_at: SWEEP }
+        Self::drawing_from(Arc::new(Mutex::new(tokens)))
+    }
+
+    fn drawing_from(tokens: Arc<Mutex<Tokens>>) -> Self {
+        Self { tokens, reserved: HashMap::new(), earlier: HashMap::new(), sweep_at: SWEEP }
     }
 }
 
@@ -142,10 +152,14 @@ impl<K: Clone + Eq + Hash + Send> RateLimiter<K> for Bucket<K> {
     }
 
     fn forget(&mut self, key: &K, now: Instant) {
-        if !self.reserved.is_empty()
-            && let Some(slot) = self.reserved.remove(key)
-        {
-            self.tokens.lock().give_back(slot, now);
+        if self.reserved.is_empty() {
+            return;
+        }
+        let Some(last) = self.reserved.remove(key) else { return };
+        let earlier = if self.earlier.is_empty() { None } else { self.earlier.remove(key) };
+        let mut tokens = self.tokens.lock();
+        for slot in earlier.into_iter().flatten().chain([last]) {
+            tokens.give_back(slot, now);
         }
     }
 
@@ -155,17 +169,38 @@ impl<K: Clone + Eq + Hash + Send> RateLimiter<K> for Bucket<K> {
 }
 
 impl<K: Clone + Eq + Hash> Bucket<K> {
+    /// Records the slot of a key, beside those that it reserved earlier: all are free when the key is forgotten, and not
+    /// before, because the limiter does not know at which of them the key is retried.
     fn remember(&mut self, key: &K, slot: Instant, now: Instant) {
         if self.reserved.len() >= self.sweep_at {
             self.reserved.retain(|_, slot| *slot > now);
+            self.earlier.retain(|key, _| self.reserved.contains_key(key));
             self.sweep_at = SWEEP.max(2 * self.reserved.len());
         }
-        *self.reserved.entry_ref(key).or_insert(slot) = slot;
+        let previous = match self.reserved.get_mut(key) {
+            Some(last) => std::mem::replace(last, slot),
+            None => {
+                self.reserved.insert(key.clone(), slot);
+                return;
+            }
+        };
+        if previous > now {
+            let earlier = self.earlier.entry_ref(key).or_insert_with(Vec::new);
+            earlier.retain(|slot| *slot > now);
+            earlier.push(previous);
+            if earlier.len() > EARLIER_SLOTS {
+                let (first, _) =
+                    earlier.iter().enumerate().min_by_key(|(_, slot)| **slot).expect("one was just added");
+                earlier.swap_remove(first);
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::super::tests::delays;
     use super::*;
 
@@ -216,6 +251,77 @@ mod tests {
             bucket.forget(&key, healed);
         }
         assert_eq!(delays(&mut bucket, &0, healed, 3), [0.1, 0.2, 0.3]);
+    }
+
+    /// A key reserves again before its slot has come when it is added twice, or runs early because of an event.
+    #[test]
+    fn a_key_that_reserved_twice_gives_both_slots_back() {
+        let (mut bucket, now) = (Bucket::try_new(10.0, 1).unwrap(), Instant::now());
+        assert_eq!(delays(&mut bucket, &"a", now, 4), [0.0, 0.1, 0.2, 0.3]);
+        bucket.forget(&"a", now);
+        assert_eq!(delays(&mut bucket, &"b", now, 4), [0.1, 0.2, 0.3, 0.4]);
+    }
+
+    #[test]
+    fn a_key_that_reserves_without_end_is_remembered_with_its_last_slots() {
+        let (mut bucket, now) = (Bucket::try_new(10.0, 1).unwrap(), Instant::now());
+        delays(&mut bucket, &"a", now, 1000);
+        assert_eq!(bucket.earlier.values().map(Vec::len).sum::<usize>(), EARLIER_SLOTS);
+        bucket.forget(&"a", now);
+        let given_back = delays(&mut bucket, &"b", now, EARLIER_SLOTS + 2);
+        assert_eq!(given_back[..2], [93.5, 93.6]);
+        assert_eq!(given_back[EARLIER_SLOTS..], [99.9, 100.0], "the last slot, and a new one");
+        assert!(bucket.earlier.len() <= 1);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Fail(u8),
+        Forget(u8),
+        Pass(u64),
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Retries that take place, which are those whose key was not forgotten before, keep to the bound; and no slot is
+        /// lost, so that after all keys are forgotten the next retry waits for one token at most.
+        #[test]
+        fn retries_keep_to_the_bound_and_no_slot_is_lost_however_keys_fail_and_are_forgotten(
+            steps in prop::collection::vec(
+                prop_oneof![
+                    4 => (0..6_u8).prop_map(Step::Fail),
+                    1 => (0..6_u8).prop_map(Step::Forget),
+                    2 => (0..400_u64).prop_map(Step::Pass),
+                ],
+                0..60,
+            ),
+            rate in 1..20_u32, burst in 1..6_u32,
+        ) {
+            let (mut bucket, start) = (Bucket::try_new(f64::from(rate), burst).unwrap(), Instant::now());
+            let (mut now, mut retries) = (start, Vec::new());
+            for step in steps {
+                match step {
+                    Step::Fail(key) => retries.push((key, now + bucket.when(&key, now))),
+                    Step::Forget(key) => {
+                        bucket.forget(&key, now);
+                        retries.retain(|(of, at)| *of != key || *at <= now);
+                    }
+                    Step::Pass(millis) => now += Duration::from_millis(millis),
+                }
+            }
+            let mut times: Vec<f64> = retries.iter().map(|(_, at)| (*at - start).as_secs_f64()).collect();
+            times.sort_by(f64::total_cmp);
+            for (first, from) in times.iter().enumerate() {
+                for (count, to) in (1..).zip(&times[first..]) {
+                    let allowed = f64::from(burst) + f64::from(rate) * (to - from);
+                    prop_assert!(f64::from(count) <= allowed + 1e-6, "{count} retries from {from} to {to}: {times:?}");
+                }
+            }
+            (0..6).for_each(|key| bucket.forget(&key, now));
+            let next = bucket.when(&9, now).as_secs_f64();
+            prop_assert!(next <= 1.0 / f64::from(rate) + 1e-6, "the next retry waits {next} s");
+        }
     }
 
     #[test]
