@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    hash::{DefaultHasher, Hasher},
     sync::Arc,
 };
 
@@ -150,15 +149,23 @@ impl Query {
 /// The longest selection that is told in full, in bytes.
 const TOLD_IN_FULL: usize = 96;
 
-/// The beginning of a long text, and what tells it from others that begin so.
+/// Shortens a long text to its beginning and a hash of the whole.
+///
+/// The result is a metric label. Dashboards and alerts refer to it, so it must not change with a release of Rust or of a crate.
 fn shortened(mut text: String) -> String {
     if text.len() > TOLD_IN_FULL {
-        let mut hasher = DefaultHasher::new();
-        hasher.write(text.as_bytes());
+        let hash = fnv1a_64(text.as_bytes());
         text.truncate(text.floor_char_boundary(TOLD_IN_FULL / 2));
-        text += &format!("… ({:08x})", hasher.finish() >> 32);
+        text += &format!("… ({:08x})", hash >> 32);
     }
     text
+}
+
+/// FNV-1a with 64 bits. Source: RFC 9923, section 2.
+fn fnv1a_64(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 impl Selectors {
@@ -300,6 +307,30 @@ impl Changes {
         };
         if ended {
             std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortened_label_is_the_same_in_every_release() {
+        let namespaces: Vec<_> = (0..40).map(|number| format!("team-{number}")).collect();
+        assert_eq!(
+            shortened(format!(" in {}", namespaces.join(", "))),
+            " in team-0, team-1, team-2, team-3, team-4, team… (6501189d)"
+        );
+        let short = " in team-0 with app=web".to_owned();
+        assert_eq!(shortened(short.clone()), short);
+    }
+
+    /// Test vectors of the reference implementation.
+    #[test]
+    fn the_hash_is_fnv_1a() {
+        for (text, hash) in [("", 0xcbf2_9ce4_8422_2325), ("a", 0xaf63_dc4c_8601_ec8c), ("foobar", 0x8594_4171_f739_67e8)] {
+            assert_eq!(fnv1a_64(text.as_bytes()), hash, "{text}");
         }
     }
 }
