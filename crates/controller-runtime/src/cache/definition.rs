@@ -20,11 +20,17 @@ use super::{
 };
 use crate::client::uncompressed;
 
-/// How long a definition that is there is watched in one go.
-const WATCH: Duration = Duration::from_secs(300);
+/// Longest wait for a definition that exists and does not make the version.
+const LONGEST: Duration = Duration::from_secs(300);
 
-/// How long the API server may take to tell whether there is one.
-const TOLD_WITHIN: Duration = Duration::from_secs(60);
+/// Duration of one watch of a definition. It is short so that a lost connection is found within 45 s without probes.
+const WATCH: Duration = Duration::from_secs(30);
+
+/// Time after which a watch that the API server should have ended counts as dead.
+const OVERDUE: Duration = Duration::from_secs(10);
+
+/// Longest wait for an answer about the definition.
+const ANSWER_WITHIN: Duration = Duration::from_secs(45);
 
 /// Waits for `delay`, or until the resource's CustomResourceDefinition is established if that is sooner. A definition that
 /// is there already, and does not make the version, is waited for as long as a watch lasts.
@@ -34,21 +40,37 @@ const TOLD_WITHIN: Duration = Duration::from_secs(60);
 pub(super) async fn served(client: &kube::Client, resource: &ApiResource, delay: Duration) {
     let delayed = Instant::now() + delay;
     // Groups without a dot are the API server's own: no definition will ever make them.
-    if resource.group.contains('.')
-        && let Ok(Some(Found { version, exists })) = timeout(TOLD_WITHIN, find(client, resource)).await
-    {
-        let until = if exists { Instant::now() + WATCH + Duration::from_secs(10) } else { delayed };
+    if resource.group.contains('.') && is_established(client, resource, delayed).await {
+        return;
+    }
+    sleep_until(delayed).await;
+}
+
+/// Waits until the definition becomes established, one short watch after the other. `false` if that cannot be watched, or does not
+/// happen in time.
+async fn is_established(client: &kube::Client, resource: &ApiResource, delayed: Instant) -> bool {
+    let longest = Instant::now() + LONGEST;
+    loop {
+        let found = timeout(ANSWER_WITHIN, find(client, resource)).await;
+        let Ok(Some(Found { version, exists })) = found else { return false };
+        let until = if exists { longest } else { delayed };
         tracing::debug!(
             resource = format!("{}.{}", resource.plural, resource.group),
             exists,
             "the API server does not serve version {} yet; waiting for its CustomResourceDefinition",
             resource.version
         );
-        if let Ok(Some(())) = timeout_at(until, established(client, resource, &version)).await {
-            return;
+        let began = Instant::now();
+        match timeout_at(until.min(began + WATCH + OVERDUE), established(client, resource, &version)).await {
+            Ok(Some(())) => return true,
+            // A watch that ends early is not repeated in a tight circle.
+            Ok(None) if began.elapsed() < WATCH => return false,
+            Ok(None) | Err(_) => {}
+        }
+        if Instant::now() >= until {
+            return false;
         }
     }
-    sleep_until(delayed).await;
 }
 
 /// What there is of a definition.
@@ -86,7 +108,11 @@ async fn established(client: &kube::Client, resource: &ApiResource, from: &str) 
         lines.push(chunk.ok()?);
         while let Some(line) = lines.next().ok()? {
             match wire::line(&line).ok()? {
-                Line::Applied(definition) if serves(definition.json(), resource) => return Some(()),
+                Line::Added(definition) | Line::Modified(definition)
+                    if serves(definition.json(), resource) =>
+                {
+                    return Some(());
+                }
                 Line::Error(_) => return None,
                 _ => {}
             }

@@ -74,6 +74,12 @@ pub(crate) trait Sink: Send + Sync {
     /// A watch has begun, of a part's present or of what comes after it.
     fn watching(&self);
 
+    /// Counts a watch that was closed because it did not deliver any more.
+    fn watch_died(&self);
+
+    /// Counts a probe of a silent watch.
+    fn probing(&self);
+
     /// The watch of the part works.
     fn works(&self, part: &Part);
 

@@ -430,6 +430,14 @@ impl<K: Object> Sink for Informer<K> {
         self.shelf.count_watch();
     }
 
+    fn watch_died(&self) {
+        self.shelf.count_dead_watch();
+    }
+
+    fn probing(&self) {
+        self.shelf.count_probe();
+    }
+
     fn works(&self, part: &Part) {
         self.status.send_if_modified(|status| status.works(part));
     }

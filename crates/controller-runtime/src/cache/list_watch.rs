@@ -6,6 +6,7 @@
 //! - first a watch that begins with the present ([`Step::Stream`]); if that fails, a list in pages, then a watch from the
 //!   list's version; a server that does not know how to stream is asked for lists from then on;
 //! - a watch that ends is taken up again from the last version seen; one that ends at once waits first;
+//! - a watch that is silent is probed, and reopened at once from the last version seen if it turns out to be dead ([`Heartbeat`]);
 //! - a version the server no longer knows (410), at the start of a watch or within, leads back to the beginning: at once
 //!   if that did not happen in the last ten seconds, otherwise after a wait; so does an event that only the present can tell
 //!   the meaning of;
@@ -19,6 +20,10 @@ use std::{cmp::Ordering, time::Duration};
 use tokio::time::Instant;
 
 use super::{ResourceVersion, backoff::Backoff};
+
+mod heartbeat;
+
+pub(crate) use self::heartbeat::{Check, Death, Heartbeat, Probed};
 
 /// What the shell is to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +68,8 @@ pub(crate) enum Failure {
     OutOfOrder,
     /// The server is overloaded or unreachable: the same request may succeed later, but not before it says so.
     Transient { retry_after: Option<Duration> },
+    /// An open watch does not deliver any more. It was silent for a while, so that reopening it at once is no tight circle.
+    Silent,
     /// The server does not know how to begin a watch with the present.
     Unsupported,
     /// The server does not serve the kind.
@@ -137,6 +144,19 @@ impl ListWatch {
         true
     }
 
+    /// Returns the version from which a watch that is open now would be reopened.
+    pub(crate) fn watched_version(&self) -> Option<ResourceVersion> {
+        match &self.phase {
+            Phase::Watching { resource_version } => Some(resource_version.clone()),
+            Phase::Streaming | Phase::Listing { .. } => None,
+        }
+    }
+
+    /// Returns the liveness of a watch that opens at `now`, with its initial events first or without them.
+    pub(crate) fn opened(&mut self, now: Instant, initial_events: bool) -> Heartbeat {
+        Heartbeat::opened(now, initial_events, &mut self.rng)
+    }
+
     /// Forgets where it was, but not what must not go back.
     pub(crate) fn restart(&mut self) {
         self.phase = self.beginning();
@@ -200,6 +220,11 @@ impl ListWatch {
                 }
                 self.wait(now, retry_after)
             }
+            (Failure::Silent, before @ Phase::Watching { .. }) => {
+                self.phase = before;
+                self.resume()
+            }
+            (Failure::Silent, _) => self.wait(now, None),
             (Failure::NotServed, _) => Step::AwaitServed(self.backoff.failed(now, &mut self.rng)),
             (Failure::Refused | Failure::Unsupported, _) => self.wait(now, None),
         }

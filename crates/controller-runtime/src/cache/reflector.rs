@@ -1,6 +1,9 @@
 //! The shell around [`ListWatch`]: asks the API server and feeds what it answers.
 
-use std::pin::pin;
+use std::{
+    future::Future,
+    pin::{Pin, pin},
+};
 
 use futures::StreamExt;
 use http::header::{ACCEPT, HeaderValue, RETRY_AFTER};
@@ -24,7 +27,7 @@ use super::{
     definition,
     feed::{Feed, Form, Trouble},
     items::{Items, ListMeta, NoList},
-    list_watch::{Failure, Input, ListWatch, Step},
+    list_watch::{Check, Death, Failure, Heartbeat, Input, ListWatch, Probed, Step},
     store::{OutOfOrder, Part},
     wire::{self, Line, Lines},
 };
@@ -33,9 +36,8 @@ use crate::client::{describe, uncompressed};
 /// Objects per page of a list.
 const PAGE_SIZE: u32 = 500;
 
-/// How long an answer may take to begin, and a list or a present until more of it arrives: as long as API servers work on
-/// a request.
-const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+/// Longest wait until the answer to a list or watch begins, and until more of a list arrives. A silent watch is found within the same time.
+const ANSWER_WITHIN: Duration = Heartbeat::SILENCE;
 
 /// How long a watch may stay open past the time at which the server should have ended it.
 const OVERDUE: Duration = Duration::from_secs(10);
@@ -162,32 +164,20 @@ impl Reflector<'_> {
     ) -> Result<(), Problem> {
         // The server ends the watch in time. One that stays open beyond has died without a word.
         let deadline = Instant::now() + lasts + OVERDUE;
-        let (label_selector, field_selector) = self.feed.query.selectors_of(&self.part).parameters();
-        let params = WatchParams {
-            timeout: Some(u32::try_from(lasts.as_secs()).unwrap_or(u32::MAX)),
-            send_initial_events: from.is_none(),
-            label_selector,
-            field_selector,
-            ..WatchParams::default()
-        };
-        let from = from.map(ToString::to_string);
-        let request = match &from {
-            Some(version) => self.collection().watch(&params, version),
-            None => self.collection().watch(&params, "").map(without_version),
-        };
-        let request = request.map(|mut request| {
-            uncompressed(&mut request);
-            request
-        });
-        let body = timeout(ANSWER_WITHIN, self.open(request, "")).await.unwrap_or_else(|_| silence())?;
+        let opening = self.open_watch(from, lasts);
+        let body = timeout(ANSWER_WITHIN, opening).await.unwrap_or_else(|_| silence())?;
         self.feed.heard_of(&self.part);
         self.feed.each(|sink| sink.watching());
         if from.is_some() {
             self.feed.each(|sink| sink.works(&self.part));
         }
         let (mut body, mut lines) = (body.into_data_stream(), Lines::default());
-        let (mut present, mut heard) = (from.is_some(), Instant::now());
-        // Made once: to set an alarm anew for each event costs as much as to find the object in it.
+        let mut present = from.is_some();
+        let mut heartbeat = machine.lock().opened(Instant::now(), !present);
+        let mut probe: Option<Pin<Box<dyn Future<Output = _> + Send + '_>>> = None;
+        // Made once: to set an alarm anew for each event costs as much as to find the object in it. It fires too early then,
+        // and is set to what the heartbeat says.
+        let mut alarm = pin!(sleep_until(Instant::now()));
         let (mut died, mut overdue) = (pin!(sleep_until(deadline)), pin!(self.overdue()));
         let mut is_behind = false;
         loop {
@@ -201,13 +191,35 @@ impl Reflector<'_> {
                     }
                 },
                 () = &mut died => {
-                    return Err(Problem::transient("the watch died without being closed".to_owned()));
+                    return Err(Problem::silent("the API server did not end the watch in time".to_owned()));
                 }
-                () = sleep_until(heard + ANSWER_WITHIN), if !present => {
-                    return Err(Problem::unsupported("the API server did not tell the end of the present".to_owned()));
+                () = &mut alarm => {
+                    match heartbeat.check(Instant::now()) {
+                        Check::Wait(until) => alarm.as_mut().reset(until),
+                        Check::Dead(death) => return Err(Problem::of(death)),
+                        Check::Probe => {
+                            // A watch that goes on from its initial events goes on from a version.
+                            let version = machine.lock().watched_version();
+                            probe = version.map(|from| Box::pin(self.probe(from)) as _);
+                            self.feed.each(|sink| sink.probing());
+                        }
+                    }
+                    continue;
+                }
+                (outcome, reached) = some(&mut probe) => {
+                    probe = None;
+                    heartbeat.probed(outcome, Instant::now());
+                    alarm.as_mut().reset(Instant::now());
+                    if outcome == Probed::Nothing {
+                        self.feed.heard_of(&self.part);
+                        if let Some(version) = reached {
+                            self.passed(&mut machine.lock(), &version);
+                        }
+                    }
+                    continue;
                 }
                 () = &mut overdue, if present => {
-                    return Err(Problem::transient(format!(
+                    return Err(Problem::silent(format!(
                         "a write of ours was not told within {} s",
                         WRITE_TOLD_WITHIN.as_secs()
                     )));
@@ -219,17 +231,71 @@ impl Reflector<'_> {
                     continue;
                 }
             };
-            heard = Instant::now();
             self.feed.heard_of(&self.part);
             lines.push(chunk);
+            let (was_present, mut changes) = (present, false);
             let too_long = |error| Problem::refused(format!("a watch event is {error}"));
             while let Some(line) = lines.next().map_err(too_long)? {
                 let line = wire::line(&line).map_err(|error| Problem::refused(error.to_string()))?;
+                changes |= !matches!(line, Line::Added(_));
                 self.take(&mut machine.lock(), line, &mut present)?;
                 *progressed = true;
             }
+            if present {
+                heartbeat.heard(Instant::now());
+                probe = None;
+            } else {
+                heartbeat.heard_initial(Instant::now(), changes);
+            }
+            if present != was_present {
+                // A silence is found sooner than a missing end of the initial events.
+                alarm.as_mut().reset(Instant::now());
+            }
             self.feed.each(|sink| is_behind |= sink.is_behind());
         }
+    }
+
+    /// Probes an open watch by a short one from the last version that it has reached. Returns a newer version with the outcome, up to
+    /// which the open watch has missed nothing.
+    async fn probe(&self, from: ResourceVersion) -> (Probed, Option<ResourceVersion>) {
+        match self.follow_probe(&from).await {
+            Ok(probed) => probed,
+            Err(Problem { failure: Failure::Expired, .. }) => (Probed::Expired, None),
+            Err(Problem { answered: false, .. }) => (Probed::Unreachable, None),
+            Err(problem) => {
+                let resource = self.feed.query.label();
+                tracing::debug!(resource, "a probe of a silent watch was refused: {}", problem.message);
+                let retry_after = match problem.failure {
+                    Failure::Transient { retry_after } => retry_after,
+                    _ => None,
+                };
+                (Probed::Refused { retry_after }, None)
+            }
+        }
+    }
+
+    /// Reads a probe to its first event, or else to its end, so that its connection can be used again.
+    async fn follow_probe(
+        &self,
+        from: &ResourceVersion,
+    ) -> Result<(Probed, Option<ResourceVersion>), Problem> {
+        let body = self.open_watch(Some(from), Heartbeat::PROBE_LASTS).await?;
+        let (mut body, mut lines, mut reached) = (body.into_data_stream(), Lines::default(), None);
+        while let Some(chunk) = body.next().await {
+            lines.push(chunk.map_err(|error| Problem::unreachable(describe(&error)))?);
+            while let Some(line) = lines.next().map_err(|error| Problem::refused(error.to_string()))? {
+                match wire::line(&line).map_err(|error| Problem::refused(error.to_string()))? {
+                    Line::Added(_) | Line::Modified(_) | Line::Deleted(_) => {
+                        return Ok((Probed::Event, None));
+                    }
+                    Line::Bookmark { version, .. } => {
+                        reached = version.map(|version| version.as_str().into()).or(reached);
+                    }
+                    Line::Error(status) => return Err(self.problem(&status, None)),
+                }
+            }
+        }
+        Ok((Probed::Nothing, reached))
     }
 
     /// Waits until a write has not been told for too long, by a watch that has said nothing meanwhile.
@@ -258,7 +324,7 @@ impl Reflector<'_> {
     fn take(&self, machine: &mut ListWatch, line: Line<'_>, present: &mut bool) -> Result<(), Problem> {
         let part = &self.part;
         match line {
-            Line::Applied(object) if !*present => {
+            Line::Added(object) | Line::Modified(object) if !*present => {
                 let object = Arrival::from(object);
                 self.feed.each(|sink| sink.arrived(part, &object));
             }
@@ -274,7 +340,7 @@ impl Reflector<'_> {
                 *present = true;
                 self.complete(&version);
             }
-            Line::Applied(object) => {
+            Line::Added(object) | Line::Modified(object) => {
                 let (arrival, mut version, mut in_order) = (Arrival::from(object), None, Ok(()));
                 self.feed.each(|sink| match sink.applied(part, &arrival) {
                     Ok(told) => version = told.or_else(|| version.take()),
@@ -294,9 +360,7 @@ impl Reflector<'_> {
             }
             Line::Bookmark { version, .. } => {
                 if let Some(version) = version.filter(|_| *present) {
-                    let version = version.as_str().into();
-                    machine.saw(&version);
-                    self.feed.each(|sink| sink.passed(part, &version));
+                    self.passed(machine, &version.as_str().into());
                 }
             }
             Line::Error(status) => return Err(self.problem(&status, None)),
@@ -308,10 +372,16 @@ impl Reflector<'_> {
         Ok(())
     }
 
+    /// Records that nothing else happened up to this version.
+    fn passed(&self, machine: &mut ListWatch, version: &ResourceVersion) {
+        machine.saw(version);
+        self.feed.each(|sink| sink.passed(&self.part, version));
+    }
+
     /// Tells people and stores what went wrong. A version that a watch is too old for, an event out of order, and a server that
     /// does not stream, are no trouble.
     fn tell(&self, asked: Asked, problem: Problem) -> Input {
-        let Problem { failure, message, forbidden } = problem;
+        let Problem { failure, message, forbidden, .. } = problem;
         let resource = self.feed.query.label();
         let place = self.part.as_ref().map_or_else(String::new, |name| format!(" in namespace {name}"));
         let verb = if asked == Asked::Watch { "watch" } else { "list" };
@@ -326,6 +396,9 @@ impl Reflector<'_> {
                 tracing::info!(resource, "{verb}{place}: {message}; listing instead");
             }
             _ => {
+                if failure == Failure::Silent {
+                    self.feed.each(|sink| sink.watch_died());
+                }
                 match &forbidden {
                     Some(rule) => tracing::error!(resource, "{verb}{place} is forbidden: {rule}"),
                     None => tracing::warn!(resource, "{verb}{place} failed: {message}"),
@@ -335,6 +408,27 @@ impl Reflector<'_> {
             }
         }
         Input::Failed(failure)
+    }
+
+    /// Opens a watch from a version, or with the initial events first.
+    async fn open_watch(&self, from: Option<&ResourceVersion>, lasts: Duration) -> Result<Body, Problem> {
+        let (label_selector, field_selector) = self.feed.query.selectors_of(&self.part).parameters();
+        let params = WatchParams {
+            timeout: Some(u32::try_from(lasts.as_secs()).unwrap_or(u32::MAX)),
+            send_initial_events: from.is_none(),
+            label_selector,
+            field_selector,
+            ..WatchParams::default()
+        };
+        let request = match from {
+            Some(version) => self.collection().watch(&params, &version.to_string()),
+            None => self.collection().watch(&params, "").map(without_version),
+        };
+        let request = request.map(|mut request| {
+            uncompressed(&mut request);
+            request
+        });
+        self.open(request, "").await
     }
 
     fn collection(&self) -> ApiRequest {
@@ -357,7 +451,7 @@ impl Reflector<'_> {
             request.headers_mut().insert(ACCEPT, metadata);
         }
         let sent = self.client.send(request).await;
-        let (parts, body) = sent.map_err(|error| Problem::transient(describe(&error)))?.into_parts();
+        let (parts, body) = sent.map_err(|error| Problem::unreachable(describe(&error)))?.into_parts();
         if parts.status.is_success() {
             return Ok(body);
         }
@@ -389,7 +483,7 @@ impl Reflector<'_> {
             (_, Some(rule)) => format!("{} ({}); {rule}", status.message, status.code),
             (code, None) => format!("{} ({code})", status.message),
         };
-        Problem { failure, message, forbidden }
+        Problem { failure, message, forbidden, answered: true }
     }
 }
 
@@ -408,11 +502,46 @@ struct Problem {
     failure: Failure,
     message: String,
     forbidden: Option<String>,
+    /// Whether the API server answered, be it by a refusal.
+    answered: bool,
 }
 
 impl Problem {
     fn new(failure: Failure, message: String) -> Self {
-        Self { failure, message, forbidden: None }
+        Self { failure, message, forbidden: None, answered: true }
+    }
+
+    fn of(death: Death) -> Self {
+        let silent = Heartbeat::SILENCE.as_secs();
+        match death {
+            Death::EndlessInitialEvents => Self::unsupported(format!(
+                "the API server did not mark the end of the initial events within {silent} s"
+            )),
+            Death::MissedEvent => {
+                Self::silent("the watch missed an event that a probe of it received".to_owned())
+            }
+            Death::Unanswered => Self::silent(format!(
+                "the watch was silent, and the API server did not answer a probe of it: no sign of life for {silent} s"
+            )),
+            Death::Unreachable => Self::transient(
+                "the watch was silent, and a probe of it did not reach the API server".to_owned(),
+            ),
+            Death::Refused => Self::silent(
+                "the watch was silent, and the API server refused several probes of it".to_owned(),
+            ),
+            Death::Expired => Self::new(
+                Failure::Expired,
+                "the watch was silent, and its version is too old to be probed from".to_owned(),
+            ),
+        }
+    }
+
+    fn silent(message: String) -> Self {
+        Self::new(Failure::Silent, message)
+    }
+
+    fn unreachable(message: String) -> Self {
+        Self { answered: false, ..Self::transient(message) }
     }
 
     fn transient(message: String) -> Self {
@@ -444,6 +573,14 @@ impl Problem {
 
 fn silence<T>() -> Result<T, Problem> {
     Err(Problem::transient(format!("the API server did not answer within {} s", ANSWER_WITHIN.as_secs())))
+}
+
+/// Waits for a future that may not be there.
+async fn some<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
 }
 
 /// The request without its empty version: that of a present that is as new as can be has none.

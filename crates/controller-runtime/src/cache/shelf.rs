@@ -213,6 +213,14 @@ impl<K: Object> Shelf<K> {
         add(&self.core.counters.watches, 1);
     }
 
+    pub(crate) fn count_dead_watch(&self) {
+        add(&self.core.counters.dead_watches, 1);
+    }
+
+    pub(crate) fn count_probe(&self) {
+        add(&self.core.counters.probes, 1);
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         self.core.counters.read()
     }

@@ -27,6 +27,10 @@ pub struct Stats {
     pub lists: usize,
     /// Watches that began, since the beginning, those that tell of all objects first among them.
     pub watches: usize,
+    /// Watches that were closed because they did not deliver any more, since the beginning.
+    pub dead_watches: usize,
+    /// Probes of silent watches, since the beginning.
+    pub probes: usize,
     /// How often it was learnt what the objects have in common, since the beginning.
     pub trainings: usize,
 }
@@ -45,6 +49,8 @@ impl Stats {
             failures,
             lists,
             watches,
+            dead_watches,
+            probes,
             trainings,
         } = self;
         *objects += other.objects;
@@ -58,6 +64,8 @@ impl Stats {
         *failures = (*failures).max(other.failures);
         *lists = (*lists).max(other.lists);
         *watches = (*watches).max(other.watches);
+        *dead_watches = (*dead_watches).max(other.dead_watches);
+        *probes = (*probes).max(other.probes);
         *trainings += other.trainings;
     }
 }
@@ -75,6 +83,8 @@ pub(super) struct Counters {
     pub(super) failures: AtomicUsize,
     pub(super) lists: AtomicUsize,
     pub(super) watches: AtomicUsize,
+    pub(super) dead_watches: AtomicUsize,
+    pub(super) probes: AtomicUsize,
     pub(super) trainings: AtomicUsize,
 }
 
@@ -92,6 +102,8 @@ impl Counters {
             failures: read(&self.failures),
             lists: read(&self.lists),
             watches: read(&self.watches),
+            dead_watches: read(&self.dead_watches),
+            probes: read(&self.probes),
             trainings: read(&self.trainings),
         }
     }

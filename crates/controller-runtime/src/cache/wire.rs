@@ -16,8 +16,10 @@ use super::{
 /// One line of a watch.
 #[derive(Debug)]
 pub(crate) enum Line<'a> {
-    /// The object was added or modified.
-    Applied(Split<'a>),
+    /// The object was added, or is one of the initial events.
+    Added(Split<'a>),
+    /// The object was changed.
+    Modified(Split<'a>),
     /// The object was deleted; this is its last state.
     Deleted(Split<'a>),
     /// Nothing else changed up to this version.
@@ -55,7 +57,8 @@ pub(crate) fn line(line: &[u8]) -> Result<Line<'_>, NoEvent> {
     let object = || object.ok_or(NoEvent::Incomplete("object"));
     let split = || split.map_or_else(|| Ok(Split::whole(object()?)?), Ok);
     match &*kind {
-        "ADDED" | "MODIFIED" => split().map(Line::Applied),
+        "ADDED" => split().map(Line::Added),
+        "MODIFIED" => split().map(Line::Modified),
         "DELETED" => split().map(Line::Deleted),
         "BOOKMARK" => object().map(bookmark),
         "ERROR" => Ok(Line::Error(serde_json::from_slice(object()?)?)),
@@ -153,7 +156,8 @@ mod tests {
         let check = |kind: &str, object: &str, expected: &str| {
             let text = format!(r#"{{"type":"{kind}","object":{object}}}"#);
             let told = match line(text.as_bytes()) {
-                Ok(Line::Applied(object)) => format!("applied {:?}", object.meta().version()),
+                Ok(Line::Added(object)) => format!("added {:?}", object.meta().version()),
+                Ok(Line::Modified(object)) => format!("modified {:?}", object.meta().version()),
                 Ok(Line::Deleted(object)) => format!("deleted {:?}", object.meta().version()),
                 Ok(Line::Bookmark { version, ends_initial_events }) => {
                     format!("bookmark {version:?} {ends_initial_events}")
@@ -164,10 +168,10 @@ mod tests {
             assert_eq!(told, expected, "{text}");
         };
         let object = r#"{"metadata":{"namespace":"ns","name":"a","resourceVersion":"3"}}"#;
-        check("ADDED", object, "applied Some(3)");
-        check("MODIFIED", object, "applied Some(3)");
+        check("ADDED", object, "added Some(3)");
+        check("MODIFIED", object, "modified Some(3)");
         check("DELETED", object, "deleted Some(3)");
-        check("ADDED", r#"{"metadata":{"name":5,"resourceVersion":"4"}}"#, "applied Some(4)");
+        check("ADDED", r#"{"metadata":{"name":5,"resourceVersion":"4"}}"#, "added Some(4)");
         check("BOOKMARK", object, "bookmark Some(\"3\") false");
         let last =
             r#"{"metadata":{"resourceVersion":"5","annotations":{"k8s.io/initial-events-end":"true"}}}"#;
@@ -182,7 +186,7 @@ mod tests {
             assert!(line(text.as_bytes()).is_err(), "{text}");
         }
         let turned = line(br#"{"object":{"metadata":{"name":"a"}},"type":"ADDED"}"#);
-        assert!(matches!(turned, Ok(Line::Applied(_))), "{turned:?}");
+        assert!(matches!(turned, Ok(Line::Added(_))), "{turned:?}");
     }
 
     #[test]

@@ -59,7 +59,13 @@ impl Collector for CacheCollector {
         counter(&caches, &mut encoder, "controller_runtime_cache_lists", lists, |stats| stats.lists)?;
         let watches = "Watches that began: all but the first one of each list are restarts";
         counter(&caches, &mut encoder, "controller_runtime_cache_watches", watches, |stats| stats.watches)?;
-        let age = "Since when the API server has said nothing of it; more than 610 s, and its watch is dead";
+        let dead = "Watches that were closed because they were silent for 45 s, or missed an event";
+        counter(&caches, &mut encoder, "controller_runtime_cache_dead_watches", dead, |stats| {
+            stats.dead_watches
+        })?;
+        let probes = "Probes of watches that were silent for 30 s";
+        counter(&caches, &mut encoder, "controller_runtime_cache_probes", probes, |stats| stats.probes)?;
+        let age = "Time since the API server last sent anything for a watch, or answered a probe of it; above 45 s the watch is dead";
         let name = "controller_runtime_cache_watch_age_seconds";
         let mut family = encoder.encode_descriptor(name, age, None, MetricType::Gauge)?;
         caches.iter().try_for_each(|(resource, look)| {

@@ -27,7 +27,9 @@
 //! | `controller_runtime_cache_decoded_objects` | gauge: resource; not in Go |
 //! | `controller_runtime_cache_decodes_total`, `…_unreadable_total`, `…_failures_total` | counter: resource; not in Go |
 //! | `controller_runtime_cache_lists_total`, `…_watches_total` | counter: resource; how often all objects were asked for, and watches that began; not in Go |
-//! | `controller_runtime_cache_watch_age_seconds` | gauge: resource; since when the API server has said nothing of it, up to 610 s where nothing happens; not in Go |
+//! | `controller_runtime_cache_dead_watches_total` | counter: resource; watches closed because they were silent for 45 s or missed an event; not in Go |
+//! | `controller_runtime_cache_probes_total` | counter: resource; probes of watches that were silent for 30 s; not in Go |
+//! | `controller_runtime_cache_watch_age_seconds` | gauge: resource; time since the API server last sent anything for a watch, or answered a probe of it: up to 45 s; not in Go |
 //! | `controller_runtime_event_to_reconcile_seconds` | histogram: controller; from the first event that asks for a reconcile until that begins; not in Go |
 //! | `controller_runtime_reconcile_reasons_total` | counter: controller, source (a resource, or the name of another source), change (`created`, `updated`, `deleted`, `generic`; `none` without a source where no event led to it); of one reconcile each pair of source and change counts once, four causes at most; not in Go |
 //!

@@ -64,11 +64,13 @@ const ABSENT: [&str; 6] = [
 /// What Go does not have.
 const OURS: &str = "
 controller_runtime_cache_bytes gauge form resource
+controller_runtime_cache_dead_watches_total counter resource
 controller_runtime_cache_decoded_objects gauge resource
 controller_runtime_cache_decodes_total counter resource
 controller_runtime_cache_failures_total counter resource
 controller_runtime_cache_lists_total counter resource
 controller_runtime_cache_objects gauge resource
+controller_runtime_cache_probes_total counter resource
 controller_runtime_cache_unreadable_total counter resource
 controller_runtime_cache_watch_age_seconds gauge resource
 controller_runtime_cache_watches_total counter resource

@@ -27,6 +27,8 @@ pub(crate) enum Fault {
     Twice,
     /// The server answers it, and the answer ends when this is cancelled.
     PassUntil(CancellationToken),
+    /// The server answers it. From when this is cancelled, nothing more of the answer arrives, not even its end.
+    SilentFrom(CancellationToken),
     /// It is refused with this code and reason.
     Refuse(u16, &'static str),
     /// It is never answered.
@@ -132,6 +134,14 @@ impl tower_service::Service<Request<Body>> for Faulty {
                     return Ok(response.map(|body| {
                         let frames = BodyStream::new(body.map_err(Into::into));
                         StreamBody::new(frames.take_until(cut.cancelled_owned())).boxed_unsync()
+                    }));
+                }
+                Fault::SilentFrom(silent) => {
+                    let response = client.send(request).await?;
+                    return Ok(response.map(|body| {
+                        let frames = BodyStream::new(body.map_err(Into::into));
+                        let frames = frames.take_until(silent.cancelled_owned()).chain(stream::pending());
+                        StreamBody::new(frames).boxed_unsync()
                     }));
                 }
                 Fault::Refuse(code, reason) => {

@@ -42,6 +42,7 @@ mod sources;
 mod support;
 mod telemetry;
 mod warm_up;
+mod watch_silence;
 mod watches;
 
 /// Counts what is on the heap, for tests in a [process of their own](support::alone).

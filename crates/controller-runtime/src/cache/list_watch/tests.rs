@@ -236,6 +236,29 @@ fn load_waits_and_watches_on_but_a_refusal_waits_and_begins_anew() {
 }
 
 #[test]
+fn a_silent_watch_is_reopened_at_once_from_the_last_version_seen() {
+    let mut machine = ListWatch::new(None, fastrand::Rng::with_seed(7));
+    assert_eq!(machine.watched_version(), None);
+    check_machine(
+        &mut machine,
+        &[("page", page("5", None)), ("silent", Input::Failed(Failure::Silent))],
+        &expect![[r#"
+            page -> watch from 5
+            silent -> watch from 5
+        "#]],
+    );
+    machine.saw(&"7".into()); // by the bookmark of a probe
+    assert_eq!(machine.watched_version(), Some("7".into()));
+    check_machine(
+        &mut machine,
+        &[("silent", Input::Failed(Failure::Silent))],
+        &expect![[r#"
+            silent -> watch from 7
+        "#]],
+    );
+}
+
+#[test]
 fn a_watch_that_ends_at_once_waits_first() {
     check(
         &[
@@ -296,6 +319,7 @@ fn inputs() -> impl Strategy<Value = Input> {
         Just(Failure::Behind),
         prop::option::of(0..90u64)
             .prop_map(|seconds| Failure::Transient { retry_after: seconds.map(Duration::from_secs) }),
+        Just(Failure::Silent),
         Just(Failure::Unsupported),
         Just(Failure::NotServed),
         Just(Failure::Refused),
@@ -318,7 +342,14 @@ proptest! {
         let mut machine = ListWatch::new(None, fastrand::Rng::with_seed(7));
         let (mut known, mut at_once, mut behind) = (0, 0, 0);
         for (input, seen) in history {
-            let progress = matches!(input, Input::Page { .. } | Input::Waited | Input::WatchEnded { progressed: true });
+            // A watch is silent for a while before it counts as such.
+            let progress = matches!(
+                input,
+                Input::Page { .. }
+                    | Input::Waited
+                    | Input::WatchEnded { progressed: true }
+                    | Input::Failed(Failure::Silent)
+            );
             let token = matches!(&input, Input::Page { continue_token: Some(_), .. });
             let mut refused = input == Input::Failed(Failure::Behind);
             if let Input::Page { resource_version, continue_token: None } = &input {

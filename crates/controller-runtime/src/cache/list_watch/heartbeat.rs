@@ -1,0 +1,460 @@
+//! Liveness of one open watch: when a silent one is probed, and when it counts as dead. Pure.
+//!
+//! TCP reports a lost peer only if data are outstanding, and a proxy may keep a connection open whose API server is gone. A
+//! watch that is lost so looks like one of a kind that does not change. API servers send a bookmark about once a minute, which
+//! is too seldom to find that within 45 s. So a watch that has been silent for 30 s is probed: a second, short watch begins at the last version seen. The
+//! API server sends it each event that the first watch missed, then a bookmark, and ends it.
+//!
+//! | probe | first watch |
+//! |---|---|
+//! | ends, or sends bookmarks alone | works: it has missed nothing |
+//! | receives an event | has 15 s from the start of the probe to deliver something, and is dead otherwise |
+//! | neither receives anything nor ends within 15 s | dead |
+//! | cannot be sent, or breaks off | dead |
+//! | is answered with 410 | ends: its version cannot be verified, so that the objects are listed anew |
+//! | is refused for another reason | unknown: goes on, until three probes in a row were refused |
+//!
+//! A refusal is an answer: the API server works, and a reopened watch would be refused as well. Reopening it after the third refusal
+//! makes the refusal visible in the log, the metrics and readiness.
+//!
+//! Cost: a watch of a server that sends a bookmark every minute is probed once a minute while its kind does not change. Watches that
+//! begin together are probed at different times.
+//!
+//! While the initial events of a watch arrive there is no version to probe from. A server that does not know
+//! `sendInitialEvents` never marks their end. It is recognised by 45 s of silence, or by 45 s without the mark after something
+//! other than an initial event arrived.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Liveness of one open watch.
+#[derive(Debug)]
+pub(crate) struct Heartbeat {
+    state: State,
+    /// Silence after which this watch is probed.
+    probe_after: Duration,
+    /// Probes refused in a row.
+    refusals: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Initial events arrive.
+    Initial {
+        heard: Instant,
+        /// Arrival of the first event that is not an initial one.
+        changed: Option<Instant>,
+    },
+    /// The watch was known to work at `since`.
+    Alive {
+        since: Instant,
+        probe_after: Duration,
+    },
+    /// A probe is under way. If it has received an event, `missed` is set.
+    Probing {
+        since: Instant,
+        missed: bool,
+    },
+    Dead(Death),
+}
+
+/// Next action for an open watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Check {
+    /// None before this time.
+    Wait(Instant),
+    /// Probe the watch, and report the outcome to [`Heartbeat::probed`].
+    Probe,
+    /// Close the watch.
+    Dead(Death),
+}
+
+/// Reason why a watch counts as dead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Death {
+    /// The end of the initial events did not arrive.
+    EndlessInitialEvents,
+    /// A probe received an event that the watch did not deliver.
+    MissedEvent,
+    /// A probe was not answered in time.
+    Unanswered,
+    /// A probe could not be sent, or its answer broke off.
+    Unreachable,
+    /// Several probes in a row were refused.
+    Refused,
+    /// The version of the watch is too old to be probed from.
+    Expired,
+}
+
+/// Outcome of a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Probed {
+    /// It ended without an event.
+    Nothing,
+    /// It received an event.
+    Event,
+    /// It could not be sent, or its answer broke off.
+    Unreachable,
+    /// The version is too old.
+    Expired,
+    /// It was refused for another reason.
+    Refused { retry_after: Option<Duration> },
+}
+
+impl Heartbeat {
+    /// Duration that the API server is asked to keep a probe open. It sends a bookmark 2 s before the end.
+    pub(crate) const PROBE_LASTS: Duration = Duration::from_secs(8);
+
+    /// Longest silence before a probe.
+    ///
+    /// A probe verifies the watch up to its own end, 8 s after its start. The next one would be due 30 s later, 62 s or more after the
+    /// last bookmark: an API server sends the next one before that, so that one probe a minute is enough.
+    const PROBE_AFTER: Duration = Duration::from_secs(30);
+
+    /// Span of the silences after which different watches are probed first, up to [`Self::PROBE_AFTER`].
+    const SPREAD: Duration = Duration::from_secs(6);
+
+    /// Time from the start of a probe until its outcome counts against the watch.
+    const VERDICT_WITHIN: Duration = Duration::from_secs(15);
+
+    /// Limit of refused probes in a row.
+    const REFUSALS: u32 = 3;
+
+    /// Longest wait that a refusal may ask for.
+    const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
+
+    /// Longest silence of a watch that is not answered by anything: 45 s.
+    pub(crate) const SILENCE: Duration = Self::PROBE_AFTER.saturating_add(Self::VERDICT_WITHIN);
+
+    /// Returns the state of a watch that was opened at `now`, with its initial events first or without them.
+    pub(crate) fn opened(now: Instant, initial_events: bool, rng: &mut fastrand::Rng) -> Self {
+        let probe_after = Self::PROBE_AFTER - Self::SPREAD.mul_f64(rng.f64());
+        let state = if initial_events {
+            State::Initial { heard: now, changed: None }
+        } else {
+            State::Alive { since: now, probe_after }
+        };
+        Self { state, probe_after, refusals: 0 }
+    }
+
+    /// Records that initial events arrived. `changes` says that something else arrived, before the mark of their end.
+    pub(crate) fn heard_initial(&mut self, now: Instant, changes: bool) {
+        if let State::Initial { heard, changed } = &mut self.state {
+            *heard = now;
+            *changed = changed.or(changes.then_some(now));
+        }
+    }
+
+    /// Records that the watch delivered an event or a bookmark. A probe that is under way is not needed any more.
+    pub(crate) fn heard(&mut self, now: Instant) {
+        self.refusals = 0;
+        self.state = State::Alive { since: now, probe_after: self.probe_after };
+    }
+
+    /// Records the outcome of a probe.
+    pub(crate) fn probed(&mut self, outcome: Probed, now: Instant) {
+        let State::Probing { missed, .. } = &mut self.state else { return };
+        let mut probe_after = Self::PROBE_AFTER;
+        match outcome {
+            Probed::Event => {
+                *missed = true;
+                return;
+            }
+            Probed::Nothing => self.refusals = 0,
+            Probed::Refused { retry_after } => {
+                self.refusals += 1;
+                if self.refusals >= Self::REFUSALS {
+                    self.state = State::Dead(Death::Refused);
+                    return;
+                }
+                let asked = retry_after.unwrap_or_default().min(Self::LONGEST_RETRY_AFTER);
+                probe_after = probe_after.max(asked);
+            }
+            Probed::Unreachable => {
+                self.state = State::Dead(Death::Unreachable);
+                return;
+            }
+            Probed::Expired => {
+                self.state = State::Dead(Death::Expired);
+                return;
+            }
+        }
+        self.state = State::Alive { since: now, probe_after };
+    }
+
+    /// Returns the next action, as of `now`.
+    pub(crate) fn check(&mut self, now: Instant) -> Check {
+        match self.state {
+            State::Initial { heard, changed } => {
+                let limit = changed.map_or(heard, |changed| changed.min(heard)) + Self::SILENCE;
+                if now < limit { Check::Wait(limit) } else { self.dead(Death::EndlessInitialEvents) }
+            }
+            State::Alive { since, probe_after } => {
+                if now < since + probe_after {
+                    return Check::Wait(since + probe_after);
+                }
+                self.state = State::Probing { since: now, missed: false };
+                Check::Probe
+            }
+            State::Probing { since, .. } if now < since + Self::VERDICT_WITHIN => {
+                Check::Wait(since + Self::VERDICT_WITHIN)
+            }
+            State::Probing { missed: true, .. } => self.dead(Death::MissedEvent),
+            State::Probing { missed: false, .. } => self.dead(Death::Unanswered),
+            State::Dead(death) => Check::Dead(death),
+        }
+    }
+
+    fn dead(&mut self, death: Death) -> Check {
+        self.state = State::Dead(death);
+        Check::Dead(death)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn seconds(seconds: f64) -> Duration {
+        Duration::from_secs_f64(seconds)
+    }
+
+    fn watch(now: Instant, seed: u64) -> Heartbeat {
+        Heartbeat::opened(now, false, &mut fastrand::Rng::with_seed(seed))
+    }
+
+    /// Waits as long as the heartbeat says. Returns the time at which it wants something, and what.
+    fn until_action(heartbeat: &mut Heartbeat, mut now: Instant) -> (Instant, Check) {
+        loop {
+            match heartbeat.check(now) {
+                Check::Wait(until) => {
+                    assert!(until > now, "a wait leads on");
+                    now = until;
+                }
+                action => return (now, action),
+            }
+        }
+    }
+
+    #[test]
+    fn a_silent_watch_is_probed_after_24_to_30_seconds_and_dead_15_seconds_later() {
+        for seed in 0..100 {
+            let start = Instant::now();
+            let mut heartbeat = watch(start, seed);
+            let (probed, action) = until_action(&mut heartbeat, start);
+            assert_eq!(action, Check::Probe);
+            assert!((seconds(24.0)..=seconds(30.0)).contains(&(probed - start)), "{:?}", probed - start);
+            let (died, action) = until_action(&mut heartbeat, probed);
+            assert_eq!((died - probed, action), (seconds(15.0), Check::Dead(Death::Unanswered)));
+        }
+    }
+
+    #[test]
+    fn an_event_that_only_the_probe_receives_ends_the_watch_unless_it_follows_within_15_seconds() {
+        let start = Instant::now();
+        for follows in [false, true] {
+            let mut heartbeat = watch(start, 1);
+            let (probed, _) = until_action(&mut heartbeat, start);
+            heartbeat.probed(Probed::Event, probed + seconds(1.0));
+            if follows {
+                heartbeat.heard(probed + seconds(14.0));
+                assert_eq!(until_action(&mut heartbeat, probed + seconds(15.0)).1, Check::Probe);
+            } else {
+                let died = (probed + seconds(15.0), Check::Dead(Death::MissedEvent));
+                assert_eq!(until_action(&mut heartbeat, probed + seconds(1.0)), died);
+            }
+        }
+    }
+
+    #[test]
+    fn refused_probes_are_repeated_as_the_server_asks_and_the_third_in_a_row_ends_the_watch() {
+        let start = Instant::now();
+        let mut heartbeat = watch(start, 1);
+        let mut now = start;
+        for (retry_after, waits) in [(None, 30.0), (Some(70), 70.0), (Some(1000), 0.0)] {
+            let (probed, action) = until_action(&mut heartbeat, now);
+            assert_eq!(action, Check::Probe);
+            let retry_after = retry_after.map(Duration::from_secs);
+            heartbeat.probed(Probed::Refused { retry_after }, probed);
+            now = probed;
+            if waits > 0.0 {
+                assert_eq!(heartbeat.check(now), Check::Wait(now + seconds(waits)));
+            }
+        }
+        assert_eq!(heartbeat.check(now), Check::Dead(Death::Refused));
+        let mut heartbeat = watch(start, 1);
+        for _ in 0..10 {
+            let (probed, action) = until_action(&mut heartbeat, start);
+            assert_eq!(action, Check::Probe, "a sign of life in between forgives refusals");
+            heartbeat.probed(Probed::Refused { retry_after: None }, probed);
+            heartbeat.heard(probed);
+        }
+    }
+
+    #[test]
+    fn initial_events_may_take_long_but_not_be_silent_for_45_seconds() {
+        let start = Instant::now();
+        let mut heartbeat = Heartbeat::opened(start, true, &mut fastrand::Rng::with_seed(1));
+        for minute in 0..10 {
+            let now = start + seconds(44.0) * minute;
+            assert!(matches!(heartbeat.check(now), Check::Wait(_)));
+            heartbeat.heard_initial(now, false);
+        }
+        let last = start + seconds(44.0) * 9;
+        let dead = (last + seconds(45.0), Check::Dead(Death::EndlessInitialEvents));
+        assert_eq!(until_action(&mut heartbeat, last), dead);
+    }
+
+    #[test]
+    fn initial_events_must_end_45_seconds_after_something_else_arrived_however_much_follows() {
+        let start = Instant::now();
+        let mut heartbeat = Heartbeat::opened(start, true, &mut fastrand::Rng::with_seed(1));
+        for second in 0..45 {
+            assert!(matches!(heartbeat.check(start + seconds(1.0) * second), Check::Wait(_)));
+            heartbeat.heard_initial(start + seconds(1.0) * second, true);
+        }
+        assert_eq!(heartbeat.check(start + seconds(45.0)), Check::Dead(Death::EndlessInitialEvents));
+    }
+
+    /// A bookmark every 60 to 61.25 s, as a kube-apiserver sends them.
+    #[test]
+    fn a_watch_with_a_bookmark_a_minute_is_probed_once_a_minute() {
+        for seed in 0..50 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let start = Instant::now();
+            let (mut heartbeat, mut now, mut probes) = (watch(start, seed), start, 0);
+            let mut bookmark = start + seconds(60.0 + rng.f64() * 1.25);
+            while now < start + MINUTE * 60 {
+                match heartbeat.check(now) {
+                    Check::Wait(until) if until > bookmark => {
+                        now = bookmark;
+                        bookmark = now + seconds(60.0 + rng.f64() * 1.25);
+                        heartbeat.heard(now);
+                    }
+                    Check::Wait(until) => now = until,
+                    Check::Probe => {
+                        probes += 1;
+                        now += Heartbeat::PROBE_LASTS;
+                        heartbeat.probed(Probed::Nothing, now);
+                    }
+                    Check::Dead(death) => panic!("{death:?}"),
+                }
+            }
+            assert!((58..=60).contains(&probes), "{probes} probes in an hour");
+        }
+    }
+
+    #[test]
+    fn a_thousand_watches_that_begin_together_are_not_probed_together() {
+        let start = Instant::now();
+        let mut rng = fastrand::Rng::with_seed(7);
+        let mut in_second = [0; 60];
+        for _ in 0..1000 {
+            let mut heartbeat = Heartbeat::opened(start, false, &mut rng.fork());
+            let (probed, _) = until_action(&mut heartbeat, start);
+            in_second[usize::try_from((probed - start).as_secs()).unwrap()] += 1;
+        }
+        assert!(in_second.iter().all(|probes| *probes < 220), "{in_second:?}");
+    }
+
+    #[derive(Debug, Clone, Copy)]
+    enum Happens {
+        Heard,
+        Probe(Probed),
+        Nothing,
+    }
+
+    fn happenings() -> impl Strategy<Value = (u64, Happens)> {
+        let refused = prop::option::of(0..90u64)
+            .prop_map(|seconds| Probed::Refused { retry_after: seconds.map(Duration::from_secs) });
+        let outcome = prop_oneof![
+            4 => Just(Probed::Nothing),
+            1 => Just(Probed::Event),
+            1 => Just(Probed::Unreachable),
+            1 => Just(Probed::Expired),
+            2 => refused,
+        ];
+        let happens =
+            prop_oneof![Just(Happens::Heard), outcome.prop_map(Happens::Probe), Just(Happens::Nothing),];
+        (0..40_000u64, happens)
+    }
+
+    proptest! {
+        /// Whatever happens: 45 s without a sign of life end a watch, nothing ends one that had a sign of life within 15 s but
+        /// a probe's own outcome, and probes are 24 s or more from the last sign of life and 15 s from each other.
+        #[test]
+        fn a_silent_watch_dies_in_time_and_a_living_one_does_not(
+            seed in any::<u64>(),
+            history in prop::collection::vec(happenings(), 1..60),
+        ) {
+            let start = Instant::now();
+            let mut heartbeat = watch(start, seed);
+            let (mut now, mut answered, mut probing, mut refusals) = (start, start, None, 0);
+            'history: for (milliseconds, happens) in history {
+                let next = now + Duration::from_millis(milliseconds);
+                loop {
+                    match heartbeat.check(now) {
+                        Check::Wait(until) if until <= next => {
+                            prop_assert!(until > now);
+                            now = until;
+                        }
+                        Check::Wait(until) => {
+                            prop_assert!(until <= answered + Heartbeat::SILENCE);
+                            break;
+                        }
+                        Check::Probe => {
+                            prop_assert!(now - answered >= seconds(24.0));
+                            prop_assert!(probing.is_none());
+                            probing = Some(now);
+                        }
+                        Check::Dead(death) => {
+                            prop_assert!(matches!(death, Death::MissedEvent | Death::Unanswered));
+                            let probed = probing.expect("a watch is probed before it is given up");
+                            prop_assert_eq!(now - probed, seconds(15.0));
+                            prop_assert!(now - answered <= Heartbeat::SILENCE);
+                            break 'history;
+                        }
+                    }
+                }
+                now = next;
+                match happens {
+                    Happens::Heard => {
+                        heartbeat.heard(now);
+                        (answered, probing, refusals) = (now, None, 0);
+                    }
+                    Happens::Probe(outcome) if probing.is_some() => {
+                        heartbeat.probed(outcome, now);
+                        match outcome {
+                            Probed::Nothing => (answered, probing, refusals) = (now, None, 0),
+                            Probed::Event => {}
+                            Probed::Refused { retry_after } => {
+                                refusals += 1;
+                                let waits = retry_after.unwrap_or_default().saturating_sub(seconds(30.0));
+                                // The server has answered, and asks for the wait.
+                                (answered, probing) = (now + waits, None);
+                                if refusals == 3 {
+                                    prop_assert_eq!(heartbeat.check(now), Check::Dead(Death::Refused));
+                                    break;
+                                }
+                            }
+                            Probed::Unreachable => {
+                                prop_assert_eq!(heartbeat.check(now), Check::Dead(Death::Unreachable));
+                                break;
+                            }
+                            Probed::Expired => {
+                                prop_assert_eq!(heartbeat.check(now), Check::Dead(Death::Expired));
+                                break;
+                            }
+                        }
+                    }
+                    Happens::Probe(_) | Happens::Nothing => {}
+                }
+            }
+        }
+    }
+}
