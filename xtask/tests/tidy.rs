@@ -34,6 +34,10 @@ fn crates_depend_only_on_what_lies_below_them() {
             ["kube", "k8s-openapi", "controller-runtime", "kube-apiserver-embedded", "kube-envtest"]
                 .as_slice(),
         ),
+        (
+            "kube-clock",
+            &["kube", "k8s-openapi", "controller-runtime", "kube-apiserver-embedded", "kube-envtest"],
+        ),
         ("kube-apiserver-embedded", &["controller-runtime", "kube-workqueue", "kube-envtest"]),
         ("kube-envtest", &["controller-runtime", "kube-workqueue"]),
         ("controller-runtime", &["kube-apiserver-embedded", "kube-envtest"]),

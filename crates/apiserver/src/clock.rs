@@ -1,46 +1,46 @@
-//! Wall time for API objects: the one place of this crate that reads the system clock.
-//!
-//! The clock is read once, when the server starts. From then on it advances with [`tokio::time`], so that a paused
-//! runtime controls timestamps too, and a server given an epoch repeats the same timestamps in every run. Faults can stop it
-//! and set it; deadlines and other waits do not look at it.
+//! Wall time for API objects, which faults can stop and set. Deadlines and other waits do not look at it.
 
 use jiff::{SignedDuration, Timestamp};
+use kube_clock::Epoch;
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
-/// A wall clock that advances with tokio's time, unless a fault stops or sets it.
+/// A [`kube_clock::Clock`], unless a fault stops or sets it.
 #[derive(Debug)]
-pub(crate) struct Clock(Mutex<Hands>);
-
-#[derive(Debug, Clone, Copy)]
-struct Hands {
-    /// What the clock showed when it was last started, stopped or set.
-    shown: Timestamp,
-    /// Since when it runs; `None` while it stands still.
-    running: Option<Instant>,
+pub(crate) struct Clock {
+    undisturbed: kube_clock::Clock,
+    faults: Mutex<Faults>,
 }
 
-impl Hands {
-    fn now(self) -> Timestamp {
-        let elapsed = self.running.map(|since| since.elapsed()).unwrap_or_default();
-        self.shown.saturating_add(elapsed).unwrap_or(Timestamp::MAX)
+/// How faults have changed the clock.
+#[derive(Debug, Clone, Copy, Default)]
+struct Faults {
+    /// Distance from the undisturbed clock.
+    offset: SignedDuration,
+    /// Time at which the clock was stopped, if it was.
+    stopped: Option<Timestamp>,
+}
+
+impl Faults {
+    fn apply(self, undisturbed: Timestamp) -> Timestamp {
+        self.stopped.unwrap_or_else(|| saturating_add(undisturbed, self.offset))
     }
 }
 
 impl Clock {
-    /// A clock that shows `epoch` now, or the system's time if there is none.
-    pub(crate) fn start(epoch: Option<Timestamp>) -> Self {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the one reading of the system clock, documented above"
-        )]
-        let shown = epoch.unwrap_or_else(Timestamp::now);
-        Self(Mutex::new(Hands { shown, running: Some(Instant::now()) }))
+    /// A clock that advances from `epoch`, or without one shows the system's time and follows paused time.
+    pub(crate) fn new(epoch: Option<Epoch>) -> Self {
+        Self { undisturbed: kube_clock::Clock::new(epoch), faults: Mutex::default() }
+    }
+
+    /// The epoch that the clock was given.
+    pub(crate) fn epoch(&self) -> Option<Epoch> {
+        self.undisturbed.epoch()
     }
 
     /// The present.
     pub(crate) fn now(&self) -> Timestamp {
-        self.0.lock().now()
+        let faults = *self.faults.lock();
+        faults.apply(self.undisturbed.now())
     }
 
     /// The present as `metadata.creationTimestamp` has it: whole seconds, UTC.
@@ -48,24 +48,33 @@ impl Clock {
         format_seconds(self.now())
     }
 
-    /// Stops the clock at what it shows.
+    /// Stops the clock at its present time.
     pub(crate) fn stop(&self) {
-        let mut hands = self.0.lock();
-        *hands = Hands { shown: hands.now(), running: None };
+        let mut faults = self.faults.lock();
+        faults.stopped = Some(faults.apply(self.undisturbed.now()));
     }
 
-    /// Lets a stopped clock go on from what it shows.
+    /// Lets a stopped clock advance from the time at which it was stopped.
     pub(crate) fn resume(&self) {
-        let mut hands = self.0.lock();
-        *hands = Hands { shown: hands.now(), running: Some(Instant::now()) };
+        let mut faults = self.faults.lock();
+        if let Some(stopped) = faults.stopped.take() {
+            faults.offset = stopped.duration_since(self.undisturbed.now());
+        }
     }
 
     /// Sets the clock forward, or back by a negative time.
     pub(crate) fn advance(&self, by: SignedDuration) {
-        let mut hands = self.0.lock();
-        let bound = if by.is_negative() { Timestamp::MIN } else { Timestamp::MAX };
-        hands.shown = hands.shown.saturating_add(by).unwrap_or(bound);
+        let mut faults = self.faults.lock();
+        match &mut faults.stopped {
+            Some(stopped) => *stopped = saturating_add(*stopped, by),
+            None => faults.offset = faults.offset.saturating_add(by),
+        }
     }
+}
+
+fn saturating_add(time: Timestamp, by: SignedDuration) -> Timestamp {
+    let bound = if by.is_negative() { Timestamp::MIN } else { Timestamp::MAX };
+    time.saturating_add(by).unwrap_or(bound)
 }
 
 /// RFC 3339 in whole seconds, as Go's `metav1.Time` is written.

@@ -152,6 +152,7 @@ mod verbs;
 #[cfg(feature = "program")]
 pub use authentication::InvalidTokenFile;
 pub use authentication::{Tokens, UserInfo};
+pub use kube_clock::Epoch;
 #[cfg(feature = "persistence")]
 pub use persistence::{DataFile, DataFileError};
 pub use server::{

@@ -10,7 +10,7 @@ use kube::api::{
     Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, PropagationPolicy,
 };
 use kube::{Client, Resource, ResourceExt};
-use kube_apiserver_embedded::{ApiServer, Options, Profile};
+use kube_apiserver_embedded::{ApiServer, Epoch, Options, Profile};
 use serde_json::json;
 
 fn start() -> (ApiServer, Client) {
@@ -115,7 +115,7 @@ async fn a_deleted_namespace_is_emptied_and_goes() {
 async fn a_deleted_namespace_is_left_alone_for_its_grace() {
     let options = Options::default()
         .profile(Profile::Dev)
-        .epoch("2026-01-01T00:00:00Z".parse().unwrap())
+        .epoch(Epoch::starting_now("2026-01-01T00:00:00Z".parse().unwrap()))
         .namespace_grace(Duration::from_secs(5));
     let server = ApiServer::start(options);
     let client = Client::new(server.service(), "team");

@@ -10,7 +10,7 @@ use kube::api::{
 };
 use kube::core::GroupVersionKind;
 use kube::{Client, ResourceExt};
-use kube_apiserver_embedded::{ApiServer, Options};
+use kube_apiserver_embedded::{ApiServer, Epoch, Options};
 use serde_json::json;
 
 fn client(server: &ApiServer) -> Client {
@@ -184,8 +184,9 @@ async fn a_finalizer_holds_an_object_and_its_removal_lets_it_go() {
 async fn the_same_seed_gives_the_same_identities() {
     let mut runs = Vec::new();
     for _ in 0..2 {
-        let server =
-            ApiServer::start(Options::default().seed(7).epoch("2026-01-01T00:00:00Z".parse().unwrap()));
+        let server = ApiServer::start(
+            Options::default().seed(7).epoch(Epoch::starting_now("2026-01-01T00:00:00Z".parse().unwrap())),
+        );
         let api: Api<ConfigMap> = Api::default_namespaced(client(&server));
         let mut map = config_map("ignored", "1");
         map.metadata.name = None;

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use flate2::read::GzDecoder;
 use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Full};
-use kube_apiserver_embedded::{ApiServer, ApiService, Options, ResponseBody};
+use kube_apiserver_embedded::{ApiServer, ApiService, Epoch, Options, ResponseBody};
 use peak_alloc::PeakAlloc;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -108,7 +108,7 @@ fn items(accept: &str, text: &[u8]) -> (Vec<Value>, String) {
 async fn a_large_list_is_all_of_its_pages_however_it_is_asked_for() {
     let _alone = ALONE.lock().await;
     // At one time for all, since tables show ages.
-    let options = Options::default().epoch("2026-01-01T00:00:00Z".parse().unwrap());
+    let options = Options::default().epoch(Epoch::starting_now("2026-01-01T00:00:00Z".parse().unwrap()));
     tokio::time::pause();
     let mut service = ApiServer::start(options).service();
     fill(&mut service, 1200, 300).await;

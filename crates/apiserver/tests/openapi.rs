@@ -5,7 +5,7 @@ use bytes::Bytes;
 use expect_test::{Expect, expect};
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
-use kube_apiserver_embedded::{ApiServer, Options};
+use kube_apiserver_embedded::{ApiServer, Epoch, Options};
 use serde_json::{Value, json};
 use tower_service::Service;
 
@@ -14,7 +14,7 @@ const PB_V3: &str = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf"
 const LEASES: &str = "/openapi/v3/apis/coordination.k8s.io/v1";
 
 fn start() -> ApiServer {
-    ApiServer::start(Options::default().epoch("2026-01-02T03:04:05Z".parse().unwrap()))
+    ApiServer::start(Options::default().epoch(Epoch::starting_now("2026-01-02T03:04:05Z".parse().unwrap())))
 }
 
 async fn ask(server: &ApiServer, method: Method, path: &str, headers: &[(&str, &str)]) -> Response<Bytes> {

@@ -410,13 +410,14 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
         cache: &Cache,
         metrics: &Metrics,
     ) -> Controller<R> {
-        let Self { name, options, subject, own_source, log, filters, sources, .. } = self;
+        let Self { manager, name, options, subject, own_source, log, filters, sources } = self;
+        let clock = manager.clock();
         let log = log(&subject, &name);
         let required = required_labels(&filters);
         let own = own_source.map(|attach| attach(subject, cache, &required));
         let sources = sources.into_iter().map(|attach| attach(cache, &required));
         let sources = own.into_iter().chain(sources).collect();
-        Controller::new(Parts { name, options, settings, log, filters, sources, reconciler }, metrics)
+        Controller::new(Parts { name, options, settings, log, filters, sources, clock, reconciler }, metrics)
     }
 }
 

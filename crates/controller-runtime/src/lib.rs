@@ -105,7 +105,6 @@ mod builder;
 pub mod cache;
 mod cert;
 pub mod client;
-mod clock;
 mod conditions;
 pub mod controller;
 mod enqueue;

@@ -1,7 +1,7 @@
 use std::{env, fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube_apiserver_embedded::{ApiServer, Listener, Options, Profile};
+use kube_apiserver_embedded::{ApiServer, Epoch, Listener, Options, Profile};
 
 use crate::{
     control_plane::{Assets, AssetsError, ControlPlane, ControlPlaneError, client},
@@ -131,6 +131,13 @@ impl Environment {
         }
     }
 
+    /// Epoch of [`Builder::epoch`], for the managers of the test: with it, they and the server show one time. `None` of other
+    /// clusters than the embedded server.
+    #[must_use]
+    pub fn epoch(&self) -> Option<Epoch> {
+        self.embedded().and_then(ApiServer::epoch)
+    }
+
     /// The socket of [`Transport::Tcp`]: its address, and a kubeconfig for clients of other processes.
     #[must_use]
     pub fn listener(&self) -> Option<&Listener> {
@@ -212,10 +219,26 @@ impl Builder {
         self
     }
 
-    /// Options of the embedded server. Default: its defaults with [`Profile::Dev`], in which owned objects are collected
+    /// Options of the embedded server, instead of those set before. Default: its defaults with [`Profile::Dev`], in which owned objects are collected
     /// and namespaces emptied, as in a cluster.
     pub fn server_options(mut self, options: Options) -> Self {
         self.options = options;
+        self
+    }
+
+    /// Seed of the uids and generated names of the embedded server. Default: 0. Together with [`epoch`](Self::epoch), and with
+    /// the same two for each manager, a run in paused time is equal to the one before, down to its timestamps.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.options = self.options.seed(seed);
+        self
+    }
+
+    /// Epoch from which the embedded server's wall time advances with tokio's time. Default: none, the system clock; in paused
+    /// time, one reading of it that all clocks of the process share.
+    ///
+    /// Managers take the same one, as [`Environment::epoch`].
+    pub fn epoch(mut self, epoch: Epoch) -> Self {
+        self.options = self.options.epoch(epoch);
         self
     }
 

@@ -78,6 +78,8 @@ mod namespace;
 mod rights;
 mod user;
 
+pub use kube_apiserver_embedded::Epoch;
+
 pub use self::{
     control_plane::{Assets, AssetsError, ControlPlaneError, ProcessError},
     crd::{CrdError, InstallCrds, install_crds, read_crds, uninstall_crds},

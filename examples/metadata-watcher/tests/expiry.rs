@@ -44,8 +44,8 @@ async fn a_secret_goes_when_its_time_has_come_and_others_stay() {
         secrets.until(&key, |secret| secret.is_some(), HOUR).await.expect("it is seen");
         let gone = |secret: Option<&Secret>| secret.is_none();
         secrets.until(&key, gone, 2 * HOUR).await.expect("it goes");
-        // Timestamps of objects have whole seconds, and the clocks of server and manager were set one after the other.
-        assert!(began.elapsed().abs_diff(HOUR) <= Duration::from_secs(5), "{:?}", began.elapsed());
+        // Timestamps of objects have whole seconds.
+        assert!(began.elapsed().abs_diff(HOUR) <= Duration::from_secs(1), "{:?}", began.elapsed());
         let names: Vec<_> =
             secrets.list_lazy().iter().map(|secret| secret.meta().name().to_owned()).collect();
         assert_eq!(names, ["broken", "kept"]);

@@ -27,7 +27,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use kube_clock::Epoch;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::Duration;
@@ -73,8 +73,9 @@ pub struct Options {
     /// Where uids and generated names come from: the same seed gives the same ones, in the order of the requests. Faults
     /// with a probability draw from it too, apart from those.
     pub seed: u64,
-    /// What the clock shows at the start; it then advances with tokio's time. `None` is the system's time.
-    pub epoch: Option<Timestamp>,
+    /// Epoch that wall time advances from with tokio's time. `None` is the system clock; in paused time it is one reading of it
+    /// that all clocks of the process share.
+    pub epoch: Option<Epoch>,
     /// Who may reach the server over a socket. With `None` everybody may, as admin, from this machine.
     pub tokens: Option<Tokens>,
     /// How long a deleted namespace is left as it is before it is emptied, in profile [`Dev`](Profile::Dev). The default is
@@ -145,9 +146,10 @@ impl Options {
         self
     }
 
-    /// The same options with a clock that shows `epoch` at the start.
+    /// Sets the epoch that wall time advances from, for timestamps that are equal in every run.
+    /// Servers and operators that are given one epoch agree.
     #[must_use]
-    pub fn epoch(mut self, epoch: Timestamp) -> Self {
+    pub fn epoch(mut self, epoch: Epoch) -> Self {
         self.epoch = Some(epoch);
         self
     }
@@ -231,7 +233,7 @@ impl ApiServer {
     }
 
     fn begin(options: Options, contents: Contents, admission: Admission) -> Self {
-        let clock = Clock::start(options.epoch);
+        let clock = Clock::new(options.epoch);
         let authenticator = Authenticator::new(options.tokens, options.seed);
         let builtin = crate::builtin::served();
         let registry = Registry::builtin(
@@ -262,6 +264,12 @@ impl ApiServer {
     #[must_use]
     pub fn service(&self) -> ApiService {
         ApiService::new(Arc::clone(&self.core))
+    }
+
+    /// Epoch of [`Options::epoch`], for an operator that is to show the server's time.
+    #[must_use]
+    pub fn epoch(&self) -> Option<Epoch> {
+        self.core.server.clock.epoch()
     }
 
     /// What requests are answered from.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use kube_apiserver_embedded::{ApiServer, ListenError, ListenOptions, Options, Profile};
+use kube_apiserver_embedded::{ApiServer, Epoch, ListenError, ListenOptions, Options, Profile};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::lists::{Expectation, Lists};
@@ -152,7 +152,7 @@ fn play(transcript: &Transcript, way: Way) -> Result<(), Failed> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(is_paused).build()?;
     let failures = runtime.block_on(async {
-        let server = ApiServer::start(Options::default().profile(profile).epoch(EPOCH));
+        let server = ApiServer::start(Options::default().profile(profile).epoch(Epoch::starting_now(EPOCH)));
         let options = match way {
             Way::InProcess => {
                 return Ok(player::play(&Transport::over(server.service()), transcript, "", &|_| {}).await);

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::{Api, ListParams, Patch, PatchParams, WatchParams};
 use kube_apiserver_embedded::faults::{Action, Answer, Failure, Rule, Verb, When};
-use kube_apiserver_embedded::{ApiServer, Options};
+use kube_apiserver_embedded::{ApiServer, Epoch, Options};
 use serde_json::json;
 use tokio::time::{Duration, Instant, advance, timeout};
 
@@ -241,7 +241,7 @@ async fn a_rule_holds_for_a_time() {
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_is_stopped_or_set_gives_objects_their_times() {
     let epoch = "2026-01-01T00:00:00Z".parse().unwrap();
-    let server = ApiServer::start(Options::default().epoch(epoch));
+    let server = ApiServer::start(Options::default().epoch(Epoch::starting_now(epoch)));
     let api: Api<ConfigMap> = Api::default_namespaced(Client::new(server.service(), "default"));
     let created = async |name: &str| {
         let map = create(&api, name).await.unwrap();

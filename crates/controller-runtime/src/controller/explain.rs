@@ -3,12 +3,13 @@
 use std::fmt;
 
 use k8s_openapi::jiff::Timestamp;
+use kube_clock::Clock;
 use kube_workqueue::{KeyState, Priority, Reason};
 use serde::{Serialize, Serializer};
 use tokio::time::{Duration, Instant};
 
 use super::history::{Run, RunResult};
-use crate::{clock::Clock, reconcile::Causes};
+use crate::reconcile::Causes;
 
 /// Where a request stands, and how it came there.
 ///

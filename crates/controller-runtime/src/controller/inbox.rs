@@ -6,12 +6,12 @@ use std::{
     sync::Arc,
 };
 
+use kube_clock::Clock;
 use kube_workqueue::{AddOptions, Queue};
 
 use super::{Explanation, Tracker};
 use crate::{
     cache::LabelSelector,
-    clock::Clock,
     enqueue::{Class, Enqueue},
     event::Event,
     object::{Object, ObjectKey},
@@ -28,7 +28,7 @@ pub(crate) struct Inbox<R: Request> {
     filters: Arc<[Box<dyn EventFilter>]>,
     /// Whether some requests go before others.
     classes: bool,
-    /// For what people read: it goes on from one run of the manager to the next.
+    /// The manager's clock.
     pub(super) clock: Clock,
 }
 
@@ -38,14 +38,15 @@ impl<R: Request> Inbox<R> {
         queue: Queue<R>,
         filters: Vec<Box<dyn EventFilter>>,
         classes: bool,
+        clock: Clock,
     ) -> Self {
         let (controller, filters) = (Arc::from(controller), Arc::from(filters));
-        Self { controller, queue, tracker: Arc::default(), filters, classes, clock: Clock::start() }
+        Self { controller, queue, tracker: Arc::default(), filters, classes, clock }
     }
 
     /// One of nobody in particular.
     pub(crate) fn of(queue: Queue<R>) -> Self {
-        Self::new("", queue, Vec::new(), true)
+        Self::new("", queue, Vec::new(), true, Clock::default())
     }
 
     /// Labels that every object has of which an event can lead to a request.
@@ -206,7 +207,7 @@ mod tests {
 
     #[test]
     fn without_classes_everything_is_of_one() {
-        let inbox = Inbox::new("test", Queue::default(), Vec::new(), false);
+        let inbox = Inbox::new("test", Queue::default(), Vec::new(), false, Clock::default());
         let listed = Event::Create { object: map("1"), in_initial_list: true };
         assert_eq!(told(&listed, &inbox).0, Priority::Normal);
         inbox.add(&Arc::from("x"), listed.key(), AddOptions::default().priority(Priority::High));
@@ -219,7 +220,7 @@ mod tests {
     #[test]
     fn every_event_has_to_pass_the_filters_whatever_source_it_comes_from() {
         let created = |event: &MetaEvent<'_>| matches!(event, MetaEvent::Create { .. });
-        let inbox = Inbox::new("test", Queue::default(), vec![Box::new(created)], true);
+        let inbox = Inbox::new("test", Queue::default(), vec![Box::new(created)], true, Clock::default());
         let tell =
             |event: &Event<ConfigMap>| inbox.receive(&Arc::from("x"), event, |queue| queue.add(event.key()));
         tell(&Event::Generic { object: map("1") });

@@ -22,6 +22,7 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
+use kube_clock::Clock;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -81,12 +82,13 @@ pub(crate) struct Parts<R: Request, T> {
     pub(crate) log: Log<R>,
     pub(crate) filters: Vec<Box<dyn EventFilter>>,
     pub(crate) sources: Vec<Arc<dyn DynSource<R>>>,
+    pub(crate) clock: Clock,
     pub(crate) reconciler: T,
 }
 
 impl<R: Request> Controller<R> {
     pub(crate) fn new<T: Reconciler<Request = R>>(parts: Parts<R, T>, metrics: &Metrics) -> Self {
-        let Parts { name, options, settings, log, filters, sources, reconciler } = parts;
+        let Parts { name, options, settings, log, filters, sources, clock, reconciler } = parts;
         let Options { queue, new_queue, make_span, .. } = options;
         let queue = new_queue(&name, queue.metrics(metrics.queue(&name)));
         let watched = queue.clone();
@@ -97,7 +99,7 @@ impl<R: Request> Controller<R> {
             metrics: metrics.controller(&name, settings.max_concurrent_reconciles),
             _queue_metrics: metrics
                 .queue_gauges(&name, settings.use_priority_queue, move || watched.gauges()),
-            inbox: Inbox::new(&name, queue, filters, settings.use_priority_queue),
+            inbox: Inbox::new(&name, queue, filters, settings.use_priority_queue, clock),
             wanted_workers: Arc::new(WantedWorkers::new(settings.max_concurrent_reconciles)),
             workers: Mutex::default(),
             settings,

@@ -1,6 +1,7 @@
 //! What a controller remembers of its requests besides what the queue knows: causes and runs.
 
 use hashbrown::HashMap;
+use kube_clock::Clock;
 use kube_workqueue::Queue;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -9,10 +10,7 @@ use super::{
     explain::{Explanation, Standing},
     history::{History, Run},
 };
-use crate::{
-    clock::Clock,
-    reconcile::{Cause, Causes, Request},
-};
+use crate::reconcile::{Cause, Causes, Request};
 
 /// The causes of runs to come, and the runs there were.
 #[derive(Debug)]

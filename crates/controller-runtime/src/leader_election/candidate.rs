@@ -5,6 +5,7 @@ use std::{future::Future, pin::Pin, sync::Arc};
 use futures::{StreamExt, stream::BoxStream};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
+use kube_clock::Clock;
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until, timeout},
@@ -16,7 +17,7 @@ use super::{
     lease::{Lock, record},
     permit::Issuer,
 };
-use crate::{clock::Clock, host::hostname, metrics::ElectionMetrics, recorder::Recorder};
+use crate::{host::hostname, metrics::ElectionMetrics, recorder::Recorder};
 
 /// Where a candidate is.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,9 +11,10 @@ use kube::{
     Api,
     api::{PostParams, WatchEvent, WatchParams},
 };
+use kube_clock::Clock;
 
 use super::elector::{Answer, Record, Request};
-use crate::{client::describe, clock::Clock};
+use crate::client::describe;
 
 /// One lease on the API server.
 #[derive(Clone)]

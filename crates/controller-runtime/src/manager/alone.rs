@@ -11,7 +11,7 @@ use super::{
     Error, Manager, RunContext, Runnable,
     run::{FLUSH, own_or_named},
 };
-use crate::{clock::Clock, recorder::Recorder};
+use crate::recorder::Recorder;
 
 impl Manager {
     /// Runs `runnable` until it ends, which it is asked to when `shutdown` is done.
@@ -21,7 +21,7 @@ impl Manager {
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), Error> {
         let mut rng = self.shared.options.rng();
-        let clock = Clock::start();
+        let clock = self.clock();
         let kube = self.shared.client.kube().clone();
         let (recorder, publisher) = Recorder::new(kube, rng.fork(), clock);
         let (mut publishing, last_events) = (JoinSet::new(), CancellationToken::new());

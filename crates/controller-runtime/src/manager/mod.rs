@@ -24,6 +24,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
+use kube_clock::Clock;
 use tokio::sync::watch;
 
 #[cfg(feature = "clap")]
@@ -42,7 +43,7 @@ pub use self::{
     cluster::Cluster,
     error::{AddError, Error},
     explain::ExplainError,
-    options::{Options, Shutdown},
+    options::{Epoch, Options, Shutdown},
     runnable::{BoxError, RunContext, Runnable},
     signals::Signals,
     state::{NeverReady, State},
@@ -373,6 +374,11 @@ impl Manager {
         runnables: Vec<Handle>,
     ) -> controller::Handle<R> {
         controller::Handle::new(controller, Arc::clone(&self.shared.cache), runnables)
+    }
+
+    /// Wall time for this manager and all that it runs.
+    pub(crate) fn clock(&self) -> Clock {
+        Clock::new(self.shared.options.epoch)
     }
 
     /// Settings of the controller `name`, whose own options hold `own`.

@@ -1,5 +1,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
+pub use kube_clock::Epoch;
+
 use crate::{
     cache, client::ClientBuilder, controller::Config, http_server::Endpoint, leader_election,
     metrics::ServerOptions,
@@ -22,6 +24,7 @@ pub struct Options {
     pub(super) cache_sync_timeout: Duration,
     pub(super) graceful_shutdown_timeout: Shutdown,
     pub(super) seed: Option<u64>,
+    pub(super) epoch: Option<Epoch>,
     pub(super) host: Option<String>,
     pub(super) leader_election: Option<leader_election::Options>,
     pub(super) cache: cache::Options,
@@ -54,6 +57,7 @@ impl Options {
             cache_sync_timeout: Duration::from_secs(120),
             graceful_shutdown_timeout: Shutdown::Within(Duration::from_secs(30)),
             seed: None,
+            epoch: None,
             host: None,
             leader_election: None,
             cache: cache::Options::default(),
@@ -132,6 +136,30 @@ impl Options {
     /// Makes jitter and generated names the same in every run. Default: different ones.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
+        self
+    }
+
+    /// Makes wall time advance from `epoch` with tokio's time, instead of reading the system clock: timestamps are then equal
+    /// in every run of a test. Default: `None`, the system clock, or in paused time one reading of it that all clocks of the
+    /// process share.
+    ///
+    /// An API server of the same test takes the same epoch. `kube_envtest` gives the one of its environment:
+    ///
+    /// ```
+    /// use controller_runtime::{Manager, manager::{Epoch, Options}};
+    /// use kube_envtest::Environment;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let new_year = Epoch::starting_now("2026-01-01T00:00:00Z".parse()?);
+    /// let env = Environment::builder().epoch(new_year).seed(1).start().await?;
+    /// let options = Options::new("guestbook-operator").epoch(env.epoch()).seed(1);
+    /// let manager = Manager::new(env.client(), options);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn epoch(mut self, epoch: impl Into<Option<Epoch>>) -> Self {
+        self.epoch = epoch.into();
         self
     }
 

@@ -10,6 +10,7 @@ use std::{
 };
 
 use futures::FutureExt;
+use kube_clock::Clock;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
@@ -25,7 +26,6 @@ use super::{
     state::Readiness,
 };
 use crate::{
-    clock::Clock,
     leader_election::{Candidate, Leadership, Surroundings, Wish},
     reconcile::panic_message,
     recorder::Recorder,
@@ -64,7 +64,7 @@ impl Manager {
         self.shared.readiness.send_replace(Readiness::NotYet);
         let _stopped = Stopped(&self);
         let mut rng = self.shared.options.rng();
-        let clock = Clock::start();
+        let clock = self.clock();
         let kube = self.shared.client.kube().clone();
         let (recorder, publisher) = Recorder::new(kube, rng.fork(), clock);
         let (mut publishing, last_events) = (JoinSet::new(), CancellationToken::new());

@@ -2,10 +2,11 @@
 
 use std::{any::type_name, future::Future, pin::Pin, sync::Arc};
 
+use kube_clock::Clock;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use super::{Manager, WeakManager};
-use crate::{clock::Clock, recorder::Recorder};
+use crate::recorder::Recorder;
 
 /// An error of any type.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

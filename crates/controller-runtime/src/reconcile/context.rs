@@ -1,11 +1,12 @@
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
+use kube_clock::Clock;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::Causes;
-use crate::{clock::Clock, recorder::Recorder};
+use crate::recorder::Recorder;
 
 /// What a reconcile can know about itself.
 #[derive(Debug, Clone)]
@@ -67,7 +68,10 @@ impl Context {
 
     /// Wall time, for timestamps in API objects such as those of conditions.
     ///
-    /// It advances with tokio's time, so tests can pause it. Measure durations with [`tokio::time::Instant`].
+    /// Reads the system clock, each time. In paused time it advances with tokio's time instead, and agrees with the clocks of
+    /// other managers and of an embedded API server in this process; see [`Options::epoch`](crate::manager::Options::epoch).
+    ///
+    /// It may jump when the system clock is set. Measure durations with [`tokio::time::Instant`].
     #[must_use]
     pub fn wall_time(&self) -> Timestamp {
         self.surroundings.clock.now()

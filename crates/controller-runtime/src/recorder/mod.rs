@@ -16,11 +16,12 @@ use std::sync::{
 };
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use kube_clock::Clock;
 use tokio::sync::mpsc::{self, error::TrySendError};
 
 pub(crate) use self::publisher::Publisher;
 pub use self::report::Report;
-use crate::{clock::Clock, referent::Referent};
+use crate::referent::Referent;
 
 /// How many events may wait to be written.
 const CAPACITY: usize = 1000;

@@ -11,6 +11,7 @@ use kube::{
     Api,
     api::{Patch, PatchParams, PostParams},
 };
+use kube_clock::Clock;
 use serde_json::json;
 use tokio::{
     sync::mpsc,
@@ -23,7 +24,7 @@ use super::{
     retries::{Attempt, Retries},
     series::{Publish, Seen, Series, Untold},
 };
-use crate::{client::describe, clock::Clock, host::hostname};
+use crate::{client::describe, host::hostname};
 
 /// Writes what recorders recorded.
 pub(crate) struct Publisher {

@@ -41,6 +41,7 @@ mod signals;
 mod sources;
 mod support;
 mod telemetry;
+mod wall_clock;
 mod warm_up;
 mod watch_silence;
 mod watches;
