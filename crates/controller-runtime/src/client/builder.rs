@@ -102,6 +102,27 @@ impl ClientBuilder {
         self
     }
 
+    /// Passes every call to `interceptor` first, and then to those that were added before. Default: none.
+    ///
+    /// Interceptors see the call before the write gates and the rate limit do.
+    /// [`Client::intercepted`] adds one to a single client.
+    ///
+    /// ```
+    /// use controller_runtime::{client::{Call, Next, Verb}, manager::Options};
+    ///
+    /// let options = Options::new("guestbook-operator").client(|client| {
+    ///     client.interceptor(async |call: Call, next: Next| match call.verb() {
+    ///         Verb::DeleteCollection => Err(call.refusal(403, "Forbidden", "delete objects one by one")),
+    ///         _ => next.run(call).await,
+    ///     })
+    /// });
+    /// ```
+    #[doc(alias = "interceptor.NewClient")]
+    pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
+        self.settings.interceptors.push(Arc::new(interceptor));
+        self
+    }
+
     /// Tells `metrics` of every request, also of those that are made through [`Client::kube`], and nobody else. Default:
     /// nobody is told.
     pub fn metrics(mut self, metrics: Arc<dyn ClientMetrics>) -> Self {

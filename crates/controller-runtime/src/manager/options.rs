@@ -95,8 +95,8 @@ impl Options {
         self
     }
 
-    /// How the manager's clients work: how many requests they send, what becomes of warnings, who else is asked before a
-    /// write. Default: as [`ClientBuilder`] says.
+    /// How the manager's clients work: rate limit, warnings, write gates, [interceptors](ClientBuilder::interceptor). Default: as
+    /// [`ClientBuilder`] says.
     ///
     /// What is said holds for [`Manager::client`](super::Manager::client) and
     /// [`Manager::ungated_client`](super::Manager::ungated_client) together: they share one rate limit, say. Leadership is a

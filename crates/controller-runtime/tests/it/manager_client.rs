@@ -1,10 +1,14 @@
 //! The clients of a manager.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use controller_runtime::{
     Manager,
-    client::{Call, ErrorKind, NoPermit, WriteGate, WritePermit},
+    client::{Call, ErrorKind, Next, NoPermit, Verb as CallVerb, WriteGate, WritePermit},
     leader_election,
     manager::Options,
 };
@@ -59,6 +63,34 @@ async fn what_is_said_of_the_client_holds_beside_what_the_manager_needs_of_it() 
             matches!(refused.kind(), ErrorKind::NotPermitted(why) if why.to_string() == "it is forbidden")
         );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn interceptors_of_the_options_see_the_calls_of_both_clients_and_of_no_cache() {
+    let env = environment().await;
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let notes = Arc::clone(&seen);
+    let options = Options::new("test").seed(1).client(move |client| {
+        let notes = Arc::clone(&notes);
+        client.interceptor(move |call: Call, next: Next| {
+            notes.lock().unwrap().push(format!("{} {}", call.verb(), call.subject()));
+            async move {
+                match call.verb() {
+                    CallVerb::Delete => Err(call.refusal(403, "Forbidden", "the test refuses it")),
+                    _ => next.run(call).await,
+                }
+            }
+        })
+    });
+    let manager = Manager::new(env.client(), options);
+    let cached = manager.cached::<Widget>();
+    let _running = Running::start(manager.clone()).await;
+    let created = manager.client().create(&widget("a", 1)).await.unwrap();
+    assert!(cached.get(&key("a")).unwrap().is_some(), "an own write is seen at once");
+    let refused = manager.ungated_client().delete(&created).await.unwrap_err();
+    assert!(refused.is_forbidden(), "{refused}");
+    let expected = ["create widgets.example.com default/a", "delete widgets.example.com default/a"];
+    assert_eq!(*seen.lock().unwrap(), expected);
 }
 
 #[tokio::test(start_paused = true)]
