@@ -30,6 +30,9 @@
 //! that is there ([`Cluster::Existing`]). With [`Cluster::from_env`], the environment variables of Go's envtest decide.
 //! Both need time that is not paused, and a TLS feature of `kube`, which your crate chooses.
 //!
+//! [`Operator`] runs what is tested: it starts, stops and crashes a manager, also at a [`CrashPoint`]: before or after one of its
+//! writes. [`faults`] of the embedded server ([`Environment::server`]) refuse, delay or lose requests.
+//!
 //! [`eventually_object`], [`eventually_list`], [`consistently_object`] and [`eventually_gone`] wait for what an operator does, and
 //! print the object when it does not; [`eventually_update`] changes one that others change too, and [`EqualObject`] tells how one
 //! differs from what it is to be.
@@ -75,10 +78,11 @@ mod eventually;
 mod eventually_list;
 mod eventually_update;
 mod namespace;
+mod operator;
 mod rights;
 mod user;
 
-pub use kube_apiserver_embedded::Epoch;
+pub use kube_apiserver_embedded::{Epoch, faults};
 
 pub use self::{
     control_plane::{Assets, AssetsError, ControlPlaneError, ProcessError},
@@ -89,6 +93,7 @@ pub use self::{
     eventually_list::eventually_list,
     eventually_update::{eventually_update, eventually_update_status},
     namespace::{DeleteError, TestNamespace},
+    operator::{CrashPoint, Instance, Operator, OperatorError},
     rights::{ManifestError, Rights},
     user::User,
 };

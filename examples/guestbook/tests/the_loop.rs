@@ -7,9 +7,7 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Client, Context, Manager, ObjectKey, Reconciler,
-    manager::{self, Options},
-    reconcile,
+    Action, Client, Context, Manager, ObjectKey, Reconciler, manager::Options, reconcile,
 };
 use guestbook::{
     api::{Guestbook, GuestbookSpec},
@@ -17,10 +15,9 @@ use guestbook::{
 };
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
 use kube::{CustomResourceExt, ResourceExt};
-use kube_envtest::{Environment, Rights, Transport, eventually, install_crds};
+use kube_envtest::{Environment, Operator, Rights, Transport, eventually, install_crds};
 use serde_json::json;
-use tokio::{task::JoinSet, time::Instant};
-use tokio_util::sync::CancellationToken;
+use tokio::time::Instant;
 
 #[tokio::test(start_paused = true)]
 async fn the_loop_in_process_with_exact_times() {
@@ -45,7 +42,8 @@ async fn the_loop(transport: Transport) -> Vec<Duration> {
     install_crds(&operators, &[Guestbook::crd()]).await.expect("the kind is served");
     let client = Client::new(env.client(), "the-loop");
     let attempts = Attempts::default();
-    let operator = Operator::start(&operators, &attempts).await;
+    let mut operator = operator(operators, &attempts);
+    operator.start().await.expect("it becomes ready");
 
     // Created: the children exist, and the status says so.
     client.create(&guestbook("welcome")).await.expect("it is new");
@@ -133,7 +131,7 @@ async fn the_loop(transport: Transport) -> Vec<Duration> {
         .expect("it can be scaled");
     client.create(&guestbook("museum")).await.expect("it is new");
     assert_eq!(replicas(&client, "welcome").await, Some(3));
-    let operator = Operator::start(&operators, &attempts).await;
+    operator.start().await.expect("it becomes ready");
     ready(&client, "museum").await;
     until("five replicas", async || match replicas(&client, "welcome").await {
         Some(5) => Ok(()),
@@ -217,28 +215,18 @@ async fn until(what: &str, look: impl AsyncFnMut() -> Result<(), String>) {
     eventually(Duration::from_secs(20), look).await.unwrap_or_else(|unmet| panic!("{what}: {unmet}"));
 }
 
-/// The Guestbook operator, running in the background.
-struct Operator {
-    stop: CancellationToken,
-    task: JoinSet<Result<(), manager::Error>>,
-}
-
-impl Operator {
-    async fn start(client: &kube::Client, attempts: &Attempts) -> Self {
-        let manager = Manager::new(client.clone(), Options::new("guestbook-operator").seed(1));
-        let reconciler = Attempted { inner: GuestbookReconciler::new(&manager), attempts: attempts.clone() };
-        controller::build(&manager, reconciler).expect("it is the only controller");
-        let (stop, mut task, ready) = (CancellationToken::new(), JoinSet::new(), manager.ready());
-        let stopped = stop.clone();
-        task.spawn(async move { manager.run(stopped.cancelled()).await });
-        ready.await.expect("the manager becomes ready");
-        Self { stop, task }
-    }
-
-    async fn stop(mut self) -> Result<(), manager::Error> {
-        self.stop.cancel();
-        self.task.join_next().await.expect("one task was spawned").expect("it does not panic")
-    }
+/// The Guestbook operator, whose failures are recorded.
+fn operator(client: kube::Client, attempts: &Attempts) -> Operator {
+    let attempts = attempts.clone();
+    Operator::new(client, move |instance| {
+        let attempts = attempts.clone();
+        async move {
+            let manager = Manager::new(instance.client(), Options::new("guestbook-operator").seed(1));
+            let reconciler = Attempted { inner: GuestbookReconciler::new(&manager), attempts };
+            controller::build(&manager, reconciler)?;
+            Ok(instance.run(manager.ready(), manager.run(instance.stopped())).await?)
+        }
+    })
 }
 
 /// When reconciles failed.

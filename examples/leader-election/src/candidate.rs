@@ -49,40 +49,34 @@ mod tests {
     use std::time::Duration;
 
     use clap::Parser;
-    use kube_envtest::{Environment, Rights};
-    use tokio::{task::JoinSet, time::Instant};
-    use tokio_util::sync::CancellationToken;
+    use k8s_openapi::api::coordination::v1::Lease;
+    use kube::Api;
+    use kube_envtest::{Environment, Operator, Rights, eventually_object};
+    use tokio::time::Instant;
 
     use super::*;
 
-    /// A candidate that has seen who leads.
-    struct Candidate {
-        manager: Manager,
-        stop: CancellationToken,
-        /// Its one task. Dropping it is what a kill looks like.
-        task: JoinSet<()>,
+    /// A candidate that is ready, whether it leads or not.
+    async fn candidate(client: kube::Client, name: &'static str) -> Operator {
+        let mut candidate = Operator::new(client, move |instance| async move {
+            let args = Args::parse_from(["leader-election", "--health-probe-bind-address=0"]);
+            let manager = Manager::new(instance.client(), options(&args)?);
+            manager.add(Lead { name: name.to_owned() })?;
+            Ok(instance.run(manager.ready(), manager.run(instance.stopped())).await?)
+        });
+        candidate.start().await.expect("it becomes ready");
+        candidate
     }
 
-    impl Candidate {
-        async fn start(rights: &Rights, env: &Environment, name: &str) -> Self {
-            let args = Args::parse_from(["leader-election", "--health-probe-bind-address=0"]);
-            let manager = Manager::new(rights.client(env.client()), options(&args).expect("good times"));
-            manager.add(Lead { name: name.to_owned() }).expect("it has not stopped");
-            let (stop, mut task, ready) = (CancellationToken::new(), JoinSet::new(), manager.ready());
-            let run = manager.clone().run(stop.clone().cancelled_owned());
-            task.spawn(async { run.await.expect("it ends well") });
-            ready.await.expect("a candidate is ready, whether it leads or not");
-            Self { manager, stop, task }
-        }
-
-        /// Waits until it leads, and tells how long that took.
-        async fn leads(&self) -> Duration {
-            let began = Instant::now();
-            let mut leads = self.manager.leads();
-            let led = tokio::time::timeout(Duration::from_secs(60), leads.wait_for(|leads| *leads));
-            led.await.expect("it leads within a minute").expect("it runs");
-            began.elapsed()
-        }
+    /// Waits for a leader that is not `before`. Returns who it is.
+    async fn leader_after(leases: &Api<Lease>, before: &str) -> String {
+        let leads = |lease: &Lease| {
+            let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
+            holder
+                .filter(|holder| !holder.is_empty() && holder != before)
+                .ok_or("nobody else leads".to_owned())
+        };
+        eventually_object(leases, LEASE, Duration::from_secs(60), leads).await.expect("a leader")
     }
 
     #[tokio::test(start_paused = true)]
@@ -90,18 +84,23 @@ mod tests {
         let env = Environment::builder().start().await.expect("an API server starts");
         let manifests = include_str!("../manifests/rbac.yaml");
         let rights = Rights::of_manifests(manifests, "default").expect("manifests");
-        let one = Candidate::start(&rights, &env, "one").await;
-        one.leads().await;
-        let mut two = Candidate::start(&rights, &env, "two").await;
-        drop(one);
-        let killed = two.leads().await;
-        assert!((13..20).contains(&killed.as_secs()), "the lease of 15 s ran out: {killed:?}");
+        let client = || rights.client(env.client());
+        let leases = Api::<Lease>::default_namespaced(env.client());
+        let mut one = candidate(client(), "one").await;
+        let first = leader_after(&leases, "").await;
+        let mut two = candidate(client(), "two").await;
+        let began = Instant::now();
+        one.crash().await;
+        let second = leader_after(&leases, &first).await;
+        let crashed = began.elapsed();
+        assert!((13..20).contains(&crashed.as_secs()), "the lease of 15 s ran out: {crashed:?}");
 
-        let three = Candidate::start(&rights, &env, "three").await;
-        two.stop.cancel();
-        let stopped = three.leads().await;
+        let _three = candidate(client(), "three").await;
+        let began = Instant::now();
+        two.stop().await.expect("it ends well");
+        leader_after(&leases, &second).await;
+        let stopped = began.elapsed();
         assert!(stopped < Duration::from_secs(1), "the lease was given back: {stopped:?}");
-        two.task.join_next().await.expect("one task").expect("it ends well");
         // An event is repeated only by who becomes leader again within minutes.
         assert_eq!(rights.unused(), ["patch events.events.k8s.io"]);
     }

@@ -34,6 +34,7 @@ mod leader_election_options;
 mod manager;
 mod manager_client;
 mod manifests;
+mod operator;
 mod own_writes;
 mod probes;
 mod servers;

@@ -2,7 +2,7 @@ use http::{Method, request::Parts};
 
 /// A request, as RBAC sees it.
 #[derive(Debug, PartialEq)]
-pub(super) struct Asked {
+pub(crate) struct Asked {
     pub(super) verb: String,
     /// Empty outside of namespaces.
     pub(super) namespace: String,
@@ -23,13 +23,31 @@ pub(super) enum About {
 }
 
 impl Asked {
-    pub(super) fn of(head: &Parts) -> Self {
+    pub(crate) fn of(head: &Parts) -> Self {
         let path = head.uri.path();
         Self::about_resource(head, path).unwrap_or_else(|| Self {
             verb: head.method.as_str().to_ascii_lowercase(),
             namespace: String::new(),
             about: About::Url(path.to_owned()),
         })
+    }
+
+    /// Name of the right that it needs: `patch guestbooks.example.com/status`, `get /version`.
+    pub(crate) fn name(&self) -> String {
+        let verb = &self.verb;
+        match &self.about {
+            About::Resource { group, resource, .. } => format!("{verb} {}", right_about(group, resource)),
+            About::Url(path) => format!("{verb} {path}"),
+        }
+    }
+
+    /// Whether it changes an object that an operator is about: a lease, an event and a review of rights is none.
+    pub(crate) fn is_write(&self) -> bool {
+        const BESIDES: [&str; 4] =
+            ["authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io", "events.k8s.io"];
+        let About::Resource { group, resource, .. } = &self.about else { return false };
+        let changes = matches!(&*self.verb, "create" | "update" | "patch" | "delete" | "deletecollection");
+        changes && !BESIDES.contains(&&**group) && (&**group, &**resource) != ("", "events")
     }
 
     /// `None` for what is not about a resource.
@@ -141,12 +159,11 @@ pub(super) mod tests {
     /// A request, and what RBAC sees of it.
     #[track_caller]
     fn check(request: &str, expected: &str) {
-        let Asked { verb, namespace, about } = asked(request);
-        let shown = match about {
-            About::Resource { group, resource, name } => {
-                format!("{verb} {} {namespace}/{name}", right_about(&group, &resource))
-            }
-            About::Url(path) => format!("{verb} {path}"),
+        let asked = asked(request);
+        let right = asked.name();
+        let shown = match &asked.about {
+            About::Resource { name, .. } => format!("{right} {}/{name}", asked.namespace),
+            About::Url(_) => right,
         };
         assert_eq!(shown, expected, "{request}");
     }

@@ -19,8 +19,9 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::client::Body;
 use serde_json::json;
 
+pub(crate) use self::asked::Asked;
 pub use self::manifests::ManifestError;
-use self::{asked::Asked, rules::named};
+use self::rules::named;
 
 /// The rights that manifests give by their roles, and which of them are used.
 ///

@@ -1,0 +1,125 @@
+//! The client of an operator under test, which a crash cuts.
+
+use std::{
+    collections::BTreeSet,
+    future::pending,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+};
+
+use http::{Request, Response};
+use kube::client::Body;
+use tokio::sync::watch;
+
+use super::{CrashPoint, crash_point::Side};
+use crate::rights::Asked;
+
+/// The way from an operator to the API server. Clones are one connection.
+#[derive(Clone)]
+pub(super) struct Connection {
+    client: kube::Client,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    cut: watch::Sender<bool>,
+    plan: Mutex<Plan>,
+}
+
+/// Where the operator is to crash, and what it has requested since that was said.
+#[derive(Default)]
+struct Plan {
+    point: Option<CrashPoint>,
+    writes: u32,
+    requests: BTreeSet<String>,
+}
+
+/// What becomes of a request.
+enum Fate {
+    Send,
+    Crash(Side),
+}
+
+impl Connection {
+    pub(super) fn new(client: kube::Client, point: Option<CrashPoint>) -> Self {
+        let plan = Mutex::new(Plan { point, ..Plan::default() });
+        Self { client, shared: Arc::new(Shared { cut: watch::Sender::new(false), plan }) }
+    }
+
+    /// A client whose requests take this way.
+    pub(super) fn client(&self) -> kube::Client {
+        kube::Client::new(self.clone(), self.client.default_namespace().to_owned())
+    }
+
+    /// Requests are from now on neither sent nor answered.
+    pub(super) fn cut(&self) {
+        self.shared.cut.send_replace(true);
+    }
+
+    /// Done when the connection is cut.
+    pub(super) fn is_cut(&self) -> impl Future<Output = ()> + use<> {
+        let mut cut = self.shared.cut.subscribe();
+        let shared = Arc::clone(&self.shared);
+        async move {
+            let _ = cut.wait_for(|cut| *cut).await;
+            drop(shared);
+        }
+    }
+
+    /// Sets the crash point, and counts from now on.
+    pub(super) fn arm(&self, point: CrashPoint) {
+        *self.plan() = Plan { point: Some(point), ..Plan::default() };
+    }
+
+    /// Removes the crash point. Returns what was requested since it was set.
+    pub(super) fn disarm(&self) -> Vec<String> {
+        std::mem::take(&mut *self.plan()).requests.into_iter().collect()
+    }
+
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.shared.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fate(&self, asked: &Asked) -> Fate {
+        let mut plan = self.plan();
+        let Plan { point: Some(point), writes, requests } = &mut *plan else { return Fate::Send };
+        let (name, is_write) = (asked.name(), asked.is_write());
+        *writes += u32::from(is_write);
+        let fate = if point.is_at(&name, is_write, *writes) { Fate::Crash(point.side) } else { Fate::Send };
+        requests.insert(name);
+        fate
+    }
+}
+
+impl tower_service::Service<Request<Body>> for Connection {
+    type Response = Response<Body>;
+    type Error = kube::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, kube::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), kube::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        if *self.shared.cut.borrow() {
+            return Box::pin(pending());
+        }
+        let (head, body) = request.into_parts();
+        let fate = self.fate(&Asked::of(&head));
+        let (client, connection) = (self.client.clone(), self.clone());
+        let sent = async move { client.send(Request::from_parts(head, body)).await };
+        match fate {
+            Fate::Send => Box::pin(sent),
+            Fate::Crash(Side::Before) => {
+                self.cut();
+                Box::pin(pending())
+            }
+            Fate::Crash(Side::After) => Box::pin(async move {
+                let _lost = sent.await;
+                connection.cut();
+                pending().await
+            }),
+        }
+    }
+}
