@@ -118,6 +118,7 @@ pub mod leader_election;
 pub mod manager;
 pub mod metrics;
 mod object;
+mod pace;
 pub mod predicate;
 pub mod reconcile;
 mod recorder;

@@ -1,6 +1,6 @@
 //! An object on its way from the API server to those who read its kind.
 
-use std::{cell::OnceCell, sync::Arc};
+use std::{cell::OnceCell, ops::Deref, sync::Arc};
 
 use super::{meta::Meta, split::Split, transform::Transform};
 
@@ -18,18 +18,35 @@ pub(super) trait Source: Send + Sync {
     /// The metadata in it.
     fn meta(&self) -> &Meta;
 
-    /// Shows the text.
+    /// Returns the text.
     ///
     /// # Errors
     ///
     /// It cannot be read.
-    fn read(&self, read: &mut dyn FnMut(&[u8])) -> Result<(), &'static str>;
+    fn text(&self) -> Result<Text, &'static str>;
 
     /// How long the text is.
     fn text_len(&self) -> usize;
 
     /// Whether it holds of an object what somebody with this intake would.
     fn is_of(&self, intake: &Intake) -> bool;
+}
+
+/// A text of a state, apart from the state's lock: decoders are user code.
+pub(super) enum Text {
+    Shared(Arc<[u8]>),
+    Expanded(Vec<u8>),
+}
+
+impl Deref for Text {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Shared(text) => text,
+            Self::Expanded(text) => text,
+        }
+    }
 }
 
 /// What is done to an object before it is held. Those who do the same can share what comes of it.

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use super::{inlet::Packable, recent::Recent, shelf::HotBudget};
+use super::{hot::AnyHot, inlet::Packable, recent::Recent, shelf::HotBudget};
 
 /// What has changed is likely to change again soon, or to be read; which is why this comes out of what is there for reads.
 /// What has never changed waits in a [`Recent`] of its own: a long list leaves nothing here.
@@ -22,11 +22,18 @@ struct Loan {
 }
 
 impl Changed {
-    /// Keeps the text of a state, of so many bytes, unless too much is lent already.
-    pub(super) fn keep(&mut self, state: Weak<dyn Packable>, length: usize, budget: &HotBudget) -> bool {
+    /// Keeps the text of a state, of so many bytes, unless too much is lent already. Appends objects that have to go for it to
+    /// `gone`, to be dropped when no lock is held.
+    pub(super) fn keep(
+        &mut self,
+        state: Weak<dyn Packable>,
+        length: usize,
+        budget: &HotBudget,
+        gone: &mut Vec<Arc<dyn AnyHot>>,
+    ) -> bool {
         let bytes = length + Recent::ENTRY;
-        // What has to go for it is dropped when the lock is not held any more.
-        let Some(_gone) = budget.lock().lend(bytes) else { return false };
+        let Some(objects) = budget.lock().lend(bytes) else { return false };
+        gone.extend(objects);
         self.loan.get_or_insert_with(|| Loan { budget: Arc::clone(budget), bytes: 0 }).bytes += bytes;
         self.states.push_back((state, bytes));
         true

@@ -8,12 +8,12 @@ use std::{
     task::{Context, Poll},
 };
 
-use futures::{Stream, task::AtomicWaker};
-use parking_lot::Mutex;
+use futures::Stream;
 
 use super::{
-    informer::{Informer, Subscription},
+    informer::Informer,
     lazy::Lazy,
+    mailbox::{InitialList, Place},
 };
 use crate::{
     event::Event,
@@ -23,24 +23,12 @@ use crate::{
 /// The changes of a cache. Made by [`Cached::events`](super::Cached::events); it never ends.
 #[must_use = "streams do nothing unless polled"]
 pub struct Events<K: Object> {
-    shared: Arc<Shared<K>>,
-    _subscription: Subscription,
-}
-
-struct Shared<K: Object> {
-    waiting: Mutex<Waiting<K>>,
-    waker: AtomicWaker,
+    place: Place<K>,
 }
 
 impl<K: Object> Events<K> {
     pub(super) fn new(informer: &Arc<Informer<K>>) -> Self {
-        let shared = Arc::new(Shared { waiting: Mutex::default(), waker: AtomicWaker::new() });
-        let fed = Arc::clone(&shared);
-        let subscription = informer.subscribe(move |event| {
-            fed.waiting.lock().push(event.clone());
-            fed.waker.wake();
-        });
-        Self { shared, _subscription: subscription }
+        Self { place: informer.subscribe() }
     }
 }
 
@@ -48,20 +36,22 @@ impl<K: Object> Stream for Events<K> {
     type Item = Event<K>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event<K>>> {
-        // Registered before the look, so that an event right after it wakes.
-        self.shared.waker.register(cx.waker());
-        self.shared.waiting.lock().pop().map_or(Poll::Pending, |event| Poll::Ready(Some(event)))
+        self.place.mailbox.poll_pop(cx).map(Some)
     }
 }
 
 impl<K: Object> fmt::Debug for Events<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Events").field("waiting", &self.shared.waiting.lock().objects.len()).finish()
+        f.debug_struct("Events").field("waiting", &self.place.mailbox.len()).finish()
     }
 }
 
 /// What has not been taken: for each object what the reader knows, and what is.
-struct Waiting<K: Object> {
+pub(super) struct Coalesced<K: Object> {
+    /// The initial list, which comes first.
+    initial: Option<InitialList<K>>,
+    /// The initial list after its end, which keeps old states until it is dropped.
+    delivered: Option<InitialList<K>>,
     objects: BTreeMap<ObjectKey<K>, Entry<K>>,
     /// The keys in the order in which they began to wait.
     order: BTreeMap<u64, ObjectKey<K>>,
@@ -94,15 +84,40 @@ enum Is<K: Object> {
     Gone { last: Lazy<K>, state_unknown: bool },
 }
 
-impl<K: Object> Default for Waiting<K> {
+impl<K: Object> Default for Coalesced<K> {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), order: BTreeMap::new(), next: 0 }
+        Self { initial: None, delivered: None, objects: BTreeMap::new(), order: BTreeMap::new(), next: 0 }
     }
 }
 
-impl<K: Object> Waiting<K> {
-    fn push(&mut self, event: Event<K>) {
+impl<K: Object> Coalesced<K> {
+    /// Events that come after an initial list.
+    pub(super) fn after(initial: InitialList<K>) -> Self {
+        Self { initial: Some(initial), ..Self::default() }
+    }
+
+    /// Events besides the initial list.
+    pub(super) fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Takes the initial list after its end, to be dropped while no lock is held.
+    pub(super) fn take_delivered(&mut self) -> Option<InitialList<K>> {
+        self.delivered.take()
+    }
+
+    pub(super) fn push(&mut self, event: Event<K>) {
         let key = event.key();
+        if let Some(initial) = &mut self.initial {
+            let superseded = match &event {
+                Event::Update { new, .. } => initial.supersede(&key, Some(new.clone())),
+                Event::Delete { .. } => initial.supersede(&key, None),
+                Event::Create { .. } | Event::Generic { .. } => false,
+            };
+            if superseded {
+                return;
+            }
+        }
         let (known, is) = match event {
             Event::Create { object, in_initial_list } => (None, Is::There { object, in_initial_list }),
             Event::Update { old, new } => {
@@ -135,7 +150,13 @@ impl<K: Object> Waiting<K> {
         }
     }
 
-    fn pop(&mut self) -> Option<Event<K>> {
+    pub(super) fn pop(&mut self) -> Option<Event<K>> {
+        if let Some(initial) = &mut self.initial {
+            if let Some(event) = initial.next() {
+                return Some(event);
+            }
+            self.delivered = self.initial.take();
+        }
         let (_, key) = self.order.first_key_value()?;
         let key = key.clone();
         let Entry { known, is, place } = self.objects.remove(&key)?;
@@ -186,11 +207,13 @@ mod tests {
         /// waits twice.
         #[test]
         fn what_is_taken_folds_to_what_is(
+            initial in prop::collection::btree_set(0..3u8, 0..3),
             history in prop::collection::vec((0..9u8, any::<bool>(), 0..4u8), 1..60),
         ) {
-            let (mut store, mut waiting) = (Store::default(), Waiting::default());
+            let mut store = Store::default();
             let mut folded: BTreeMap<ObjectKey<ConfigMap>, Lazy<ConfigMap>> = BTreeMap::new();
-            store.replace(&None, [], Some(1));
+            store.replace(&None, initial.into_iter().map(|uid| object(uid, 1)), Some(1));
+            let mut waiting = Coalesced::after(InitialList::superseded(store.watched()));
             for (version, (uid, delete, take)) in (2..).zip(history) {
                 let object = object(uid, version);
                 let events = match delete {

@@ -9,11 +9,11 @@ use std::{
 };
 
 use imbl::OrdMap;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use super::{
     DecodeError, Uid, informer::Informer, lazy::Lazy, many, meta::Meta, objects::Objects, reads::Readers,
-    selection::Selection,
+    selection::Selection, store::Change,
 };
 use crate::object::{Object, ObjectKey};
 
@@ -31,10 +31,18 @@ type Values<K, V> = dyn Fn(&Lazy<K>) -> BTreeSet<V> + Send + Sync;
 
 pub(super) struct Table<K: Object, V: Ord + Clone> {
     by_value: RwLock<OrdMap<V, Objects<K>>>,
-    /// What decoding found, so that an object that goes need not be decoded again. Empty for indexes of metadata.
-    found: parking_lot::Mutex<BTreeMap<ObjectKey<K>, Found<V>>>,
+    /// Locked before `by_value`.
+    upkeep: Mutex<Upkeep<K, V>>,
     values: Box<Values<K, V>>,
     remembers: bool,
+}
+
+/// What keeping an index up to date takes besides the index.
+struct Upkeep<K: Object, V> {
+    /// What decoding found, so that an object that goes need not be decoded again. Empty for indexes of metadata.
+    found: BTreeMap<ObjectKey<K>, Found<V>>,
+    /// While the index is filled from a snapshot: keys that have changed since the snapshot was taken.
+    changed: Option<BTreeSet<ObjectKey<K>>>,
 }
 
 /// The values of an object that has some, in little room: a set with one text in it takes 280 bytes.
@@ -53,22 +61,28 @@ impl<V> Found<V> {
 }
 
 /// The objects by the uids of their owners.
-pub(super) fn by_owner<K: Object>() -> Table<K, Uid> {
+pub(super) fn by_owner<K: Object>(informer: &Informer<K>) -> Arc<Table<K, Uid>> {
     let owners =
         |object: &Lazy<K>| object.meta().owner_references().iter().map(|owner| owner.uid().clone()).collect();
-    Table::new(Box::new(owners), false)
+    Table::kept_by(informer, Box::new(owners), false)
 }
 
 /// An index with values of some type.
 pub(crate) trait AnyIndex<K: Object>: Send + Sync {
-    /// Looks at an object that readers saw as `old` and see as `new`, and returns what makes the index say so. That runs none
-    /// of the user's code, because readers wait for it.
-    fn change<'i>(
-        &'i self,
-        key: &'i ObjectKey<K>,
-        old: Option<&Lazy<K>>,
-        new: Option<&'i Lazy<K>>,
-    ) -> Box<dyn FnOnce() + 'i>;
+    /// Finds the values of an object that readers saw as `old` and see as `new`, for [`IndexChange::apply`]. Runs the user's
+    /// function, so the caller holds no lock.
+    fn change(self: Arc<Self>, change: &Change<K>) -> Box<dyn IndexChange>;
+
+    /// Adds the objects of a snapshot, except those that have changed since it was taken. Runs the user's function, so the caller holds
+    /// no lock.
+    fn fill(&self, snapshot: &OrdMap<ObjectKey<K>, Lazy<K>>);
+}
+
+/// A change that an index has yet to take over. Dropped when no lock is held, because it may hold the last handles of values
+/// and objects.
+pub(crate) trait IndexChange: Send {
+    /// Takes it over. Runs no user code but the order and clones of values.
+    fn apply(&mut self);
 }
 
 impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
@@ -93,9 +107,7 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
     }
 
     fn new(informer: &Arc<Informer<K>>, values: Box<Values<K, V>>, remembers: bool) -> Self {
-        let table = Arc::new(Table::new(values, remembers));
-        let index: Arc<dyn AnyIndex<K>> = Arc::clone(&table) as _;
-        informer.add_index(&index);
+        let table = Table::kept_by(informer, values, remembers);
         Self { table, informer: Arc::clone(informer) }
     }
 
@@ -202,10 +214,6 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
 }
 
 impl<K: Object, V: Ord + Clone> Table<K, V> {
-    fn new(values: Box<Values<K, V>>, remembers: bool) -> Self {
-        Self { by_value: RwLock::default(), found: parking_lot::Mutex::default(), values, remembers }
-    }
-
     /// A copy that costs nothing, so that the lock is not held while it is looked at.
     pub(super) fn objects<Q: Ord + ?Sized>(&self, value: &Q) -> Objects<K>
     where
@@ -226,46 +234,107 @@ impl<K: Object, V: Ord + Clone> Table<K, V> {
     }
 
     /// The values of an object; none if the function that finds them panics.
-    fn values_of(&self, key: &ObjectKey<K>, object: &Lazy<K>) -> BTreeSet<V> {
+    fn values_of(&self, object: &Lazy<K>) -> BTreeSet<V> {
         panic::catch_unwind(AssertUnwindSafe(|| (self.values)(object))).unwrap_or_else(|panic| {
-            let reason = crate::reconcile::panic_message(&*panic);
-            tracing::error!(object = %key, "an index function panicked, and the object is left out of the index: {reason}");
+            let (reason, object) = (crate::reconcile::panic_message(&*panic), object.key());
+            tracing::error!(%object, "an index function panicked, and the object is left out of the index: {reason}");
             BTreeSet::new()
         })
     }
 }
 
-impl<K: Object, V: Ord + Clone + Send + Sync> AnyIndex<K> for Table<K, V> {
-    fn change<'i>(
-        &'i self,
-        key: &'i ObjectKey<K>,
-        old: Option<&Lazy<K>>,
-        new: Option<&'i Lazy<K>>,
-    ) -> Box<dyn FnOnce() + 'i> {
-        let after = new.map(|object| self.values_of(key, object)).unwrap_or_default();
-        let before = if self.remembers {
-            match self.to_keep(&after) {
-                Some(found) => self.found.lock().insert(key.clone(), found),
-                None => self.found.lock().remove(key),
-            }
-        } else {
-            old.map(|object| Found::Several(self.values_of(key, object).into_iter().collect()))
-        };
-        Box::new(move || {
-            let mut by_value = self.by_value.write();
-            for value in before.iter().flat_map(Found::values).filter(|value| !after.contains(value)) {
-                if let Some(objects) = by_value.get_mut(value) {
-                    objects.remove(key);
-                    if objects.is_empty() {
-                        by_value.remove(value);
-                    }
+impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Table<K, V> {
+    /// A table that `informer` keeps up to date as long as it is held.
+    pub(super) fn kept_by(informer: &Informer<K>, values: Box<Values<K, V>>, remembers: bool) -> Arc<Self> {
+        let upkeep = Mutex::new(Upkeep { found: BTreeMap::new(), changed: Some(BTreeSet::new()) });
+        let table = Arc::new(Self { by_value: RwLock::default(), upkeep, values, remembers });
+        let index: Arc<dyn AnyIndex<K>> = Arc::clone(&table) as _;
+        informer.add_index(&index);
+        table
+    }
+}
+
+impl<K: Object, V: Ord + Clone + Send + Sync + 'static> AnyIndex<K> for Table<K, V> {
+    fn change(self: Arc<Self>, change: &Change<K>) -> Box<dyn IndexChange> {
+        let Change { key, old, new } = change.clone();
+        let after = new.as_ref().map(|object| self.values_of(object)).unwrap_or_default();
+        let before = old.filter(|_| !self.remembers).map(|object| self.values_of(&object));
+        let before = before.map(|values| Found::Several(values.into_iter().collect()));
+        Box::new(TableChange { table: self, key, new, before, after, retired: Vec::new() })
+    }
+
+    fn fill(&self, snapshot: &OrdMap<ObjectKey<K>, Lazy<K>>) {
+        let mut objects = snapshot.iter().peekable();
+        while objects.peek().is_some() {
+            let piece = objects.by_ref().take(FILLED_AT_ONCE);
+            let piece: Vec<_> = piece.map(|(key, object)| (key, object, self.values_of(object))).collect();
+            let mut upkeep = self.upkeep.lock();
+            let Upkeep { found, changed } = &mut *upkeep;
+            for (key, object, values) in &piece {
+                if changed.as_ref().is_some_and(|changed| changed.contains(*key)) {
+                    continue;
+                }
+                if self.remembers
+                    && let Some(values) = self.to_keep(values)
+                {
+                    found.insert((*key).clone(), values);
+                }
+                let mut by_value = self.by_value.write();
+                for value in values {
+                    by_value.entry(value.clone()).or_default().insert((*key).clone(), (*object).clone());
                 }
             }
-            let Some(object) = new else { return };
-            for value in after {
-                by_value.entry(value).or_default().insert(key.clone(), object.clone());
+            drop(upkeep); // before the values of the piece
+        }
+        let _changed = self.upkeep.lock().changed.take();
+    }
+}
+
+/// How many objects a table takes over from a snapshot before events get their turn.
+const FILLED_AT_ONCE: usize = 64;
+
+/// The change of one object that a table has yet to take over.
+struct TableChange<K: Object, V: Ord + Clone> {
+    table: Arc<Table<K, V>>,
+    key: ObjectKey<K>,
+    new: Option<Lazy<K>>,
+    /// The values until now, unless the table remembers them.
+    before: Option<Found<V>>,
+    after: BTreeSet<V>,
+    /// Values that nothing has any more.
+    retired: Vec<V>,
+}
+
+impl<K: Object, V: Ord + Clone + Send + Sync> IndexChange for TableChange<K, V> {
+    fn apply(&mut self) {
+        let Self { table, key, new, before, after, retired } = self;
+        let mut upkeep = table.upkeep.lock();
+        let Upkeep { found, changed } = &mut *upkeep;
+        if let Some(changed) = changed {
+            changed.insert(key.clone());
+        }
+        if table.remembers {
+            *before = match table.to_keep(after) {
+                Some(values) => found.insert(key.clone(), values),
+                None => found.remove(key),
+            };
+        }
+        let mut by_value = table.by_value.write();
+        for value in before.iter().flat_map(Found::values).filter(|value| !after.contains(value)) {
+            if let Some(objects) = by_value.get_mut(value) {
+                objects.remove(key);
+                if objects.is_empty() {
+                    retired.extend(by_value.remove_with_key(value).map(|(value, _)| value));
+                }
             }
-        })
+        }
+        let Some(object) = new else { return };
+        for value in &*after {
+            match by_value.get_mut(value) {
+                Some(objects) => objects.insert(key.clone(), object.clone()),
+                None => by_value.entry(value.clone()).or_default().insert(key.clone(), object.clone()),
+            }
+        }
     }
 }
 

@@ -2,24 +2,26 @@
 
 use std::{
     any::Any,
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, OnceLock, Weak},
 };
 
 use imbl::OrdMap;
 use parking_lot::{Mutex, RwLock};
 use tokio::{
-    sync::{Notify, watch},
+    sync::{Notify, futures::OwnedNotified, watch},
     time::{Duration, Instant},
 };
 
 use super::{
     ResourceVersion, Uid,
     arrival::{Arrival, Intake},
-    feed::{Form, Sink, Trouble},
+    events::Coalesced,
+    feed::{Form, PIECE, Sink, Trouble},
     hints::Hints,
-    index::{self, AnyIndex, Table},
+    index::{self, AnyIndex, IndexChange, Table},
     lazy::Lazy,
+    mailbox::{InitialList, Mailbox, Place, Room, Subscription, Waiting},
     query::Query,
     registry::Seat,
     resync::{Resync, Schedule},
@@ -27,7 +29,7 @@ use super::{
     split::Split,
     stats::Stats,
     status::Status,
-    store::{End, OutOfOrder, Part, Store},
+    store::{Change, End, ListInTransit, OutOfOrder, Part, Store},
     tombstones::Tombstones,
 };
 use crate::{
@@ -37,13 +39,16 @@ use crate::{
 };
 
 /// All objects of a query as one Rust type. A [`Feed`](super::feed::Feed) keeps it up to date.
+///
+/// User code never runs under a lock: predicates and handlers run in the tasks of the subscribers ([`mailbox`](super::mailbox)),
+/// index functions between a change of the store and its publication ([`Informer::publish`]).
 pub(crate) struct Informer<K: Object> {
     query: Query,
     /// Makes of what the API server sends what the store holds.
     shelf: Shelf<K>,
     store: RwLock<Store<K>>,
-    /// Held while the store changes and while that is told, so that every subscriber sees events in one order, and a late
-    /// one sees the present first. Taken before `store`, never while it is held.
+    /// Held while the store changes and while mailboxes receive the events, so that every subscriber sees events in one order, and a
+    /// late one sees the present first. Taken before `store`, never while it is held.
     writer: Mutex<Writer<K>>,
     status: watch::Sender<Status>,
     /// The objects by owner, once somebody asked.
@@ -53,17 +58,26 @@ pub(crate) struct Informer<K: Object> {
     /// Held to read while several indexes are looked at, so that they say the same of each object.
     indexed: RwLock<()>,
     hints: Hints,
+    /// Mailboxes that are full.
+    room: Arc<Room>,
 }
 
 struct Writer<K: Object> {
     /// In the order in which they subscribed.
     subscribers: BTreeMap<u64, Subscriber<K>>,
     next: u64,
-    indexes: Vec<Weak<dyn AnyIndex<K>>>,
+    indexes: BTreeMap<u64, KeptIndex<K>>,
+    /// Changes of the store that indexes and subscribers have yet to learn of, by number, in the order in which they happened.
+    /// As many as there are threads that change the store at this moment.
+    unpublished: BTreeMap<u64, Changes<K>>,
+    /// Number of the next of them.
+    next_changes: u64,
     /// Woken when readers see one object otherwise.
     waiting: BTreeMap<ObjectKey<K>, Weak<Notify>>,
     /// Presents that have not arrived whole.
-    arriving: BTreeMap<Part, BTreeMap<ObjectKey<K>, Lazy<K>>>,
+    arriving: BTreeMap<Part, ListInTransit<K>>,
+    /// How far parts that are not watched any more have been removed.
+    withdrawn: BTreeMap<Part, Option<ObjectKey<K>>>,
     again: Schedule,
     /// What went, where a manager may begin to lead later.
     tombstones: Option<Tombstones<K>>,
@@ -71,10 +85,36 @@ struct Writer<K: Object> {
     told_again: Option<ObjectKey<K>>,
 }
 
+struct Subscriber<K: Object> {
+    mailbox: Arc<Mailbox<K>>,
+    /// Number of the first changes that its initial list did not include.
+    since: u64,
+}
+
+struct KeptIndex<K: Object> {
+    index: Weak<dyn AnyIndex<K>>,
+    /// Number of the first changes that its snapshot did not include.
+    since: u64,
+}
+
+/// What happened to the store at once.
+struct Changes<K: Object> {
+    /// What readers see otherwise.
+    of_objects: Arc<[Change<K>]>,
+    events: Vec<Event<K>>,
+    /// What each index makes of `of_objects`, by the number of the index.
+    of_indexes: OfIndexes,
+    /// Kept until the lock is released: the last handle of an object runs its destructor.
+    _retired: Vec<Lazy<K>>,
+}
+
+type OfIndexes = BTreeMap<u64, Vec<Box<dyn IndexChange>>>;
+
 /// How many objects are told again before events get their turn.
 const TOLD_AGAIN_AT_ONCE: usize = 256;
 
-type Subscriber<K> = Box<dyn Fn(&Event<K>) + Send>;
+/// How long a resync waits for subscribers that have too many events to take.
+const RESYNC_AGAIN: Duration = Duration::from_millis(10);
 
 /// Reading.
 impl<K: Object> Informer<K> {
@@ -87,18 +127,20 @@ impl<K: Object> Informer<K> {
         resync: Resync,
         remembers: bool,
     ) -> Self {
-        let (subscribers, waiting, arriving) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let store = Store::with_apart(query.watched_apart().cloned().collect());
         Self {
             query,
             shelf: Shelf::new(info, holding, intake),
             store: RwLock::new(store),
             writer: Mutex::new(Writer {
-                subscribers,
+                subscribers: BTreeMap::new(),
                 next: 0,
-                indexes: Vec::new(),
-                waiting,
-                arriving,
+                indexes: BTreeMap::new(),
+                unpublished: BTreeMap::new(),
+                next_changes: 0,
+                waiting: BTreeMap::new(),
+                arriving: BTreeMap::new(),
+                withdrawn: BTreeMap::new(),
                 again: Schedule::new(resync),
                 told_again: None,
                 tombstones: remembers.then(Tombstones::default),
@@ -108,6 +150,7 @@ impl<K: Object> Informer<K> {
             seat: OnceLock::new(),
             indexed: RwLock::default(),
             hints: Hints::default(),
+            room: Arc::default(),
         }
     }
 
@@ -200,76 +243,77 @@ fn of_number(number: u64) -> ResourceVersion {
 
 /// Being told.
 impl<K: Object> Informer<K> {
-    /// Calls `subscriber` with what the watch has told, as initial creates in key order, and then with every event, until
-    /// the subscription is dropped, which keeps the informer going.
+    /// A mailbox that receives the initial list and every event after it, one an object.
+    pub(super) fn subscribe(self: &Arc<Self>) -> Place<K> {
+        let mut writer = self.writer.lock();
+        let initial = InitialList::superseded(self.store.read().watched());
+        self.add_subscriber(&mut writer, Waiting::Coalesced(Box::new(Coalesced::after(initial))))
+    }
+
+    /// Like [`Informer::subscribe`] for a controller, which receives every event, and first those of objects that went lately:
+    /// while another process led, there was no controller to receive them. They come before the initial list, because
+    /// another object may have taken the name since. No index lags behind the initial list.
     ///
-    /// It is called where events are delivered and must neither block nor panic.
-    pub(crate) fn subscribe(
-        self: &Arc<Self>,
-        subscriber: impl Fn(&Event<K>) + Send + 'static,
-    ) -> Subscription {
+    /// User code must not call it: it may call index functions.
+    pub(super) fn subscribe_controller(self: &Arc<Self>) -> Subscription<K> {
+        let mut expired = Vec::new();
         let mut writer = self.writer.lock();
-        self.tell_present(&subscriber);
-        self.add_subscriber(&mut writer, subscriber)
-    }
-
-    /// The same for a controller, which is told of what went lately as well, because it may be the first one that is told of
-    /// it: as long as another process led, nobody was here. That comes first: what took the name of what went is there.
-    pub(crate) fn subscribe_controller(
-        self: &Arc<Self>,
-        subscriber: impl Fn(&Event<K>) + Send + 'static,
-    ) -> Subscription {
-        let mut writer = self.writer.lock();
-        if let Some(tombstones) = &mut writer.tombstones {
-            tombstones.expire(Instant::now());
-            tombstones.deletes().for_each(&subscriber);
+        while let Some((last, _)) = writer.unpublished.last_key_value() {
+            let last = *last;
+            drop(writer);
+            self.publish(last);
+            writer = self.writer.lock();
         }
-        self.tell_present(&subscriber);
-        self.add_subscriber(&mut writer, subscriber)
+        let deletions = match &mut writer.tombstones {
+            Some(tombstones) => {
+                tombstones.expire(Instant::now(), &mut expired);
+                tombstones.deletes().cloned().collect()
+            }
+            None => Vec::new(),
+        };
+        let initial = InitialList::new(self.store.read().watched());
+        let place = self.add_subscriber(&mut writer, Waiting::Queue(VecDeque::new()));
+        drop(writer);
+        drop(expired);
+        Subscription::new(deletions, initial, place)
     }
 
-    fn tell_present(&self, subscriber: &impl Fn(&Event<K>)) {
-        let told: Vec<_> = self.store.read().told().collect();
-        for object in told {
-            subscriber(&Event::Create { object, in_initial_list: true });
-        }
-    }
-
-    fn add_subscriber(
-        self: &Arc<Self>,
-        writer: &mut Writer<K>,
-        subscriber: impl Fn(&Event<K>) + Send + 'static,
-    ) -> Subscription {
-        let id = writer.next;
+    fn add_subscriber(self: &Arc<Self>, writer: &mut Writer<K>, waiting: Waiting<K>) -> Place<K> {
+        let (id, since) = (writer.next, writer.next_changes);
         writer.next += 1;
-        writer.subscribers.insert(id, Box::new(subscriber));
-        let informer = Arc::clone(self);
-        Subscription { end: Some(Box::new(move || informer.unsubscribe(id))) }
+        let mailbox = Arc::new(Mailbox::new(waiting, &self.room));
+        writer.subscribers.insert(id, Subscriber { mailbox: Arc::clone(&mailbox), since });
+        Place { informer: Arc::clone(self), id, mailbox }
     }
 
-    fn unsubscribe(&self, id: u64) {
-        // What the subscriber holds is dropped after the lock is released.
+    pub(super) fn unsubscribe(&self, id: u64) {
+        // What is in the mailbox is dropped after the lock is released.
         let _subscriber = self.writer.lock().subscribers.remove(&id);
     }
 
     /// Keeps an index up to date from now on, and fills it with the present.
     pub(super) fn add_index(&self, index: &Arc<dyn AnyIndex<K>>) {
-        let mut writer = self.writer.lock();
-        for (key, object) in &self.snapshot() {
-            index.change(key, None, Some(object))();
-        }
-        writer.indexes.retain(|known| known.strong_count() > 0);
-        writer.indexes.push(Arc::downgrade(index));
+        let snapshot = {
+            let mut writer = self.writer.lock();
+            writer.indexes.retain(|_, known| known.index.strong_count() > 0);
+            let (id, since) = (writer.next, writer.next_changes);
+            writer.next += 1;
+            writer.indexes.insert(id, KeptIndex { index: Arc::downgrade(index), since });
+            self.snapshot()
+        };
+        index.fill(&snapshot);
     }
 
     /// The objects by owner.
     pub(super) fn owners(&self) -> &Table<K, Uid> {
-        self.owners.get_or_init(|| {
-            let table = Arc::new(index::by_owner());
-            let index: Arc<dyn AnyIndex<K>> = Arc::clone(&table) as _;
-            self.add_index(&index);
-            table
-        })
+        match self.owners.get() {
+            Some(owners) => owners,
+            None => {
+                // Made outside of the `OnceLock`, which is a lock like others: of two made at the same time one is dropped.
+                let owners = index::by_owner(self);
+                self.owners.get_or_init(|| owners)
+            }
+        }
     }
 
     /// Woken whenever readers see the object otherwise.
@@ -289,37 +333,99 @@ impl<K: Object> Informer<K> {
         self.shelf.take_unless(object, |meta| self.store.read().known(meta))
     }
 
-    /// Changes the store, then tells everybody.
-    fn update(&self, writer: &mut Writer<K>, change: impl FnOnce(&mut Store<K>) -> Vec<Event<K>>) {
-        let events = {
+    /// Changes the store, then publishes what has changed.
+    fn update<T>(&self, change: impl FnOnce(&mut Writer<K>, &mut Store<K>, &mut Vec<Event<K>>) -> T) -> T {
+        let (mut events, mut old_events) = (Vec::new(), Vec::new());
+        let mut writer = self.writer.lock();
+        let (done, changes, retired) = {
             let mut store = self.store.write();
-            change(&mut store)
+            let done = change(&mut writer, &mut store, &mut events);
+            (done, store.take_changes(), store.take_retired())
         };
-        self.tell(writer, &events);
+        writer.indexes.retain(|_, kept| kept.index.strong_count() > 0);
+        let number = writer.next_changes;
+        if writer.unpublished.is_empty() && writer.indexes.is_empty() {
+            self.apply(&mut writer, number, &changes, &events, &mut BTreeMap::new(), &mut old_events);
+            drop(writer);
+            // What was replaced is dropped now: the last handle of an object runs its destructor.
+            drop((changes, events, old_events, retired));
+            return done;
+        }
+        writer.next_changes += 1;
+        let changes =
+            Changes { of_objects: changes.into(), events, of_indexes: BTreeMap::new(), _retired: retired };
+        writer.unpublished.insert(number, changes);
+        drop(writer);
+        self.publish(number);
+        done
     }
 
-    /// Changes much of the store at once: a copy of it, so that readers wait for nothing but its taking the place of the
-    /// old one.
-    fn update_much(&self, writer: &mut Writer<K>, change: impl FnOnce(&mut Store<K>) -> Vec<Event<K>>) {
-        let mut store = self.store.read().clone();
-        let events = change(&mut store);
-        let old = std::mem::replace(&mut *self.store.write(), store);
-        drop(old);
-        self.tell(writer, &events);
+    /// Publishes the changes of a number and those before them: to indexes first, because a handler may look there for what it
+    /// receives.
+    ///
+    /// Index functions run while no lock is held. A thread that finds changes which an index lacks calls the function, even if
+    /// another thread is about to. So no thread waits for user code of another one, and a function that comes back here or
+    /// does not return blocks no other thread. The values found are applied once, in the order in which the changes happened.
+    fn publish(&self, number: u64) {
+        let mut found: Option<(u64, OfIndexes)> = None;
+        loop {
+            let (mut published, mut old_events) = (Vec::new(), Vec::new());
+            let mut guard = self.writer.lock();
+            let writer = &mut *guard;
+            if let Some((number, of_indexes)) = &mut found
+                && let Some(changes) = writer.unpublished.get_mut(number)
+            {
+                for (id, of_objects) in std::mem::take(of_indexes) {
+                    changes.of_indexes.entry(id).or_insert(of_objects);
+                }
+            }
+            // All that are ready, up to the first that lacks something.
+            let lacking = loop {
+                let Some((first, changes)) = writer.unpublished.first_key_value() else { break None };
+                if *first > number {
+                    break None;
+                }
+                let lacking: Vec<_> = writer
+                    .indexes
+                    .iter()
+                    .filter(|(id, kept)| kept.since <= *first && !changes.of_indexes.contains_key(id))
+                    .filter_map(|(id, kept)| Some((*id, kept.index.upgrade()?)))
+                    .collect();
+                if !lacking.is_empty() && !changes.of_objects.is_empty() {
+                    break Some((*first, Arc::clone(&changes.of_objects), lacking));
+                }
+                let Some((first, mut changes)) = writer.unpublished.pop_first() else { break None };
+                let Changes { of_objects, events, of_indexes, .. } = &mut changes;
+                self.apply(writer, first, of_objects, events, of_indexes, &mut old_events);
+                published.push(changes);
+            };
+            drop(guard);
+            // What was replaced is dropped now: the last handle of an object runs its destructor.
+            drop((published, old_events, found.take()));
+            let Some((first, changes, lacking)) = lacking else { return };
+            let of_index = |(id, index): (u64, Arc<dyn AnyIndex<K>>)| {
+                (id, changes.iter().map(|change| Arc::clone(&index).change(change)).collect())
+            };
+            found = Some((first, lacking.into_iter().map(of_index).collect()));
+        }
     }
 
-    /// Tells of what has changed in the store, indexes first: who is told of a change may look for it.
-    fn tell(&self, writer: &mut Writer<K>, events: &[Event<K>]) {
-        let changes = self.store.write().take_changes();
-        let indexes: Vec<_> = writer.indexes.iter().filter_map(Weak::upgrade).collect();
-        for change in changes {
-            let of_each = indexes
-                .iter()
-                .map(|index| index.change(&change.key, change.old.as_ref(), change.new.as_ref()));
-            let of_each: Vec<_> = of_each.collect();
-            if !of_each.is_empty() {
+    /// Applies changes to the indexes, and appends the events to the mailboxes.
+    fn apply(
+        &self,
+        writer: &mut Writer<K>,
+        number: u64,
+        of_objects: &[Change<K>],
+        events: &[Event<K>],
+        of_indexes: &mut OfIndexes,
+        old_events: &mut Vec<Event<K>>,
+    ) {
+        for (place, change) in of_objects.iter().enumerate() {
+            if !of_indexes.is_empty() {
                 let _indexed = self.indexed.write();
-                of_each.into_iter().for_each(|take_over| take_over());
+                for of_index in of_indexes.values_mut() {
+                    of_index[place].apply();
+                }
             }
             if let Some(waiting) = writer.waiting.get(&change.key).and_then(Weak::upgrade) {
                 waiting.notify_waiters();
@@ -327,12 +433,14 @@ impl<K: Object> Informer<K> {
         }
         if let Some(tombstones) = &mut writer.tombstones {
             let now = Instant::now();
-            tombstones.expire(now);
-            events.iter().for_each(|event| tombstones.note(event, now));
+            tombstones.expire(now, old_events);
+            for event in events {
+                tombstones.note(event, now, old_events);
+            }
         }
         for event in events {
-            for subscriber in writer.subscribers.values() {
-                subscriber(event);
+            for subscriber in writer.subscribers.values().filter(|subscriber| subscriber.since <= number) {
+                subscriber.mailbox.push(event.clone(), old_events);
             }
         }
     }
@@ -346,54 +454,71 @@ impl<K: Object> Sink for Informer<K> {
 
     fn begin(&self, part: &Part) {
         self.shelf.count_list();
-        self.writer.lock().arriving.insert(part.clone(), BTreeMap::new());
+        let list = ListInTransit::new(BTreeMap::new());
+        let before = self.writer.lock().arriving.insert(part.clone(), list);
+        drop(before); // may hold the last handles of objects
     }
 
     fn arrived(&self, part: &Part, object: &Arrival<'_>) {
         if let Some(object) = self.take(object) {
-            self.writer.lock().arriving.entry(part.clone()).or_default().insert(object.key(), object);
+            let mut writer = self.writer.lock();
+            let before =
+                writer.arriving.get_mut(part).and_then(|list| list.objects.insert(object.key(), object));
+            drop(writer);
+            drop(before);
         }
     }
 
     fn left(&self, part: &Part, object: &Arrival<'_>) {
         if let Some(object) = self.shelf.take(object) {
-            self.writer.lock().arriving.entry(part.clone()).or_default().remove(&object.key());
+            let mut writer = self.writer.lock();
+            let before = writer.arriving.get_mut(part).and_then(|list| list.objects.remove(&object.key()));
+            drop(writer);
+            drop(before);
         }
     }
 
-    fn complete(&self, part: &Part, version: &ResourceVersion) {
-        let mut writer = self.writer.lock();
-        let list = writer.arriving.remove(part).unwrap_or_default();
-        self.update_much(&mut writer, |store| store.replace(part, list.into_values(), version.number()));
-        drop(writer);
-        // Wakes who waits for the part.
-        self.status.send_modify(|status| status.listed(part));
+    fn complete(&self, part: &Part, version: &ResourceVersion) -> bool {
+        let is_whole = self.update(|writer, store, events| {
+            let Some(list) = writer.arriving.get_mut(part) else { return true };
+            let is_whole = store.replace_some(part, list, version.number(), PIECE as usize, events);
+            if is_whole {
+                writer.arriving.remove(part); // it is empty
+            }
+            is_whole
+        });
+        if is_whole {
+            // Wakes who waits for the part.
+            self.status.send_modify(|status| status.listed(part));
+        }
+        is_whole
     }
 
     fn applied(&self, part: &Part, object: &Arrival<'_>) -> Result<Option<ResourceVersion>, OutOfOrder> {
         let Some(object) = self.take(object) else { return Ok(None) };
-        let mut taken = Ok(object.meta().resource_version().cloned());
-        self.update(&mut self.writer.lock(), |store| {
-            store.upsert(part, object).unwrap_or_else(|out_of_order| {
-                taken = Err(out_of_order);
-                Vec::new()
-            })
-        });
-        taken
+        let version = object.meta().resource_version().cloned();
+        // A handle that outlives the lock, in case that the store does not keep one.
+        let held = object.clone();
+        let taken = self.update(|_, store, events| store.upsert(part, object).map(|new| *events = new));
+        drop(held);
+        taken.map(|()| version)
     }
 
     fn deleted(&self, part: &Part, object: &Arrival<'_>) -> Option<ResourceVersion> {
         let object = self.shelf.take(object)?;
         let version = object.meta().resource_version().cloned();
-        self.update(&mut self.writer.lock(), |store| store.remove(part, object));
+        let held = object.clone();
+        self.update(|_, store, events| *events = store.remove(part, object));
+        drop(held);
         version
     }
 
     fn passed(&self, part: &Part, version: &ResourceVersion) {
-        self.update(&mut self.writer.lock(), |store| {
-            store.passed(part, version.number());
-            Vec::new()
-        });
+        self.update(|_, store, _| store.passed(part, version.number()));
+    }
+
+    fn lacks_room(&self) -> Option<OwnedNotified> {
+        self.room.lacking()
     }
 
     fn held(&self) -> Vec<Part> {
@@ -403,15 +528,24 @@ impl<K: Object> Sink for Informer<K> {
         parts
     }
 
-    fn withdraw(&self, part: &Part) {
-        let mut writer = self.writer.lock();
-        writer.arriving.remove(part);
-        self.update_much(&mut writer, |store| store.withdraw(part));
-        drop(writer);
-        // Wakes who waits for the part.
-        self.status.send_modify(|status| {
-            status.works(part);
+    fn withdraw(&self, part: &Part) -> bool {
+        let arriving = self.writer.lock().arriving.remove(part);
+        drop(arriving); // may hold the last handles of objects
+        let is_gone = self.update(|writer, store, events| {
+            let reached = writer.withdrawn.entry(part.clone()).or_default();
+            let is_gone = store.withdraw_some(part, reached, PIECE as usize, events);
+            if is_gone {
+                writer.withdrawn.remove(part);
+            }
+            is_gone
         });
+        if is_gone {
+            // Wakes who waits for the part.
+            self.status.send_modify(|status| {
+                status.works(part);
+            });
+        }
+        is_gone
     }
 
     fn parts(&self, parts: &[Part]) {
@@ -461,17 +595,26 @@ impl<K: Object> Sink for Informer<K> {
         if due > now {
             return Some(due);
         }
+        if self.room.lacking().is_some() {
+            return Some(now + RESYNC_AGAIN);
+        }
         // A piece at a time, so that what happens meanwhile need not wait for the rest.
         let some = self.store.read().told_after(writer.told_again.as_ref(), TOLD_AGAIN_AT_ONCE);
+        let mut retired = Vec::new();
         for object in &some {
             let event = Event::Update { old: object.clone(), new: object.clone() };
-            writer.subscribers.values().for_each(|subscriber| subscriber(&event));
+            for subscriber in writer.subscribers.values() {
+                subscriber.mailbox.push(event.clone(), &mut retired);
+            }
         }
         writer.told_again = some.last().filter(|_| some.len() == TOLD_AGAIN_AT_ONCE).map(Lazy::key);
         if writer.told_again.is_none() {
             writer.again.done(now, rng);
         }
-        writer.again.due(now, rng)
+        let due = writer.again.due(now, rng);
+        drop(writer);
+        drop((some, retired));
+        due
     }
 
     fn waiting_since(&self, part: &Part) -> Option<Instant> {
@@ -532,10 +675,9 @@ impl<K: Object> AnyInformer for Informer<K> {
         }
         let selected = self.query.selects(answer);
         let Some(held) = self.shelf.take(object) else { return };
-        self.update(&mut self.writer.lock(), |store| {
-            store.wrote(held, selected, now);
-            Vec::new()
-        });
+        let written = held.clone();
+        self.update(|_, store, _| store.wrote(written, selected, now));
+        drop(held); // not under the lock, in case that the store has not taken it
     }
 
     fn reached(&self, namespace: Option<&str>, name: &str) -> Option<u64> {
@@ -544,10 +686,7 @@ impl<K: Object> AnyInformer for Informer<K> {
 
     fn gone(&self, namespace: Option<&str>, name: &str, end: &End, now: Instant) {
         let Some(key) = self.key_here(namespace, name) else { return };
-        self.update(&mut self.writer.lock(), |store| {
-            store.deleted(&key, end.clone(), now);
-            Vec::new()
-        });
+        self.update(|_, store, _| store.deleted(&key, end.clone(), now));
     }
 
     fn presumed_gone(&self, object: &Presumed, now: Instant) {
@@ -556,27 +695,10 @@ impl<K: Object> AnyInformer for Informer<K> {
         let (Some(key), Some(version)) = (key, ResourceVersion::from(version.as_str()).number()) else {
             return;
         };
-        self.update(&mut self.writer.lock(), |store| {
-            store.presumed_deleted(&key, Uid::from(uid.as_str()), version, now);
-            Vec::new()
-        });
+        self.update(|_, store, _| store.presumed_deleted(&key, Uid::from(uid.as_str()), version, now));
     }
 
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
         self
-    }
-}
-
-/// A place among the subscribers, given up when it is dropped.
-#[must_use = "dropping it ends the subscription"]
-pub(crate) struct Subscription {
-    end: Option<Box<dyn FnOnce() + Send + Sync>>,
-}
-
-impl Drop for Subscription {
-    fn drop(&mut self) {
-        if let Some(end) = self.end.take() {
-            end();
-        }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak, atomic::Ordering::Relaxed};
 
 use super::{
     changed::Changed,
+    hot::AnyHot,
     lazy::Lazy,
     meta::{Interner, Meta},
     pack::{Compressor, Dictionary, Packed, Wear},
@@ -33,6 +34,8 @@ pub(super) struct Inlet {
     changed: Changed,
     /// What is read whenever it has changed.
     read: Recent,
+    /// Objects that left the budget, to be dropped when no lock is held.
+    pub(super) gone: Vec<Arc<dyn AnyHot>>,
 }
 
 enum Packing {
@@ -52,6 +55,7 @@ impl Default for Inlet {
             fresh: Recent::of(Recent::FRESH),
             changed: Changed::default(),
             read: Recent::of(Recent::READ),
+            gone: Vec::new(),
         }
     }
 }
@@ -66,9 +70,6 @@ impl Inlet {
         before: Option<Reads>,
         core: &Arc<Core>,
     ) -> Option<Lazy<K>> {
-        if matches!(core.holding, Holding::Decoded) {
-            return Lazy::warm(meta, &self.text, core);
-        }
         let packed = self.pack(core);
         let reads = before.unwrap_or_default().of_next();
         let held = Lazy::cold(meta, &self.text, packed, reads, core)?;
@@ -132,11 +133,11 @@ impl Inlet {
     /// Keeps the text of an object that has changed, unless the budget has lent too much to other kinds.
     fn keep_changed<K: Object>(&mut self, held: &Lazy<K>, length: usize, core: &Core) -> bool {
         let Some(budget) = core.budget() else { return false };
-        if self.changed.keep(held.packable(), length, budget) {
+        if self.changed.keep(held.packable(), length, budget, &mut self.gone) {
             return true;
         }
         self.compress_changed();
-        let is_kept = self.changed.keep(held.packable(), length, budget);
+        let is_kept = self.changed.keep(held.packable(), length, budget, &mut self.gone);
         self.renew(core);
         is_kept
     }

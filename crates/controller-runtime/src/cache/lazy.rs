@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
 use super::{
-    arrival::{Intake, Source},
+    arrival::{Intake, Source, Text},
     decode_error::DecodeError,
     hot::Hot,
     inlet::Packable,
@@ -62,7 +62,7 @@ struct Form<K> {
 enum Cold {
     /// There is no text: the object is always decoded.
     None,
-    Plain(Box<[u8]>),
+    Plain(Arc<[u8]>),
     Packed(Packed),
     /// It is that of a state of another type.
     Of(Arc<dyn Source>),
@@ -179,9 +179,8 @@ impl<K: Object> Lazy<K> {
 
     /// The same as [`Lazy::object`] for who reads more than one.
     pub(super) fn object_among(&self, readers: Readers) -> Result<Arc<K>, DecodeError> {
-        let State { meta, form, core } = &*self.state;
-        // Held while decoding, so that two readers do not decode the same state at the same time.
-        let mut form = form.lock();
+        let State { meta, form: shared, core } = &*self.state;
+        let mut form = shared.lock();
         let reads = match &mut form.object {
             Decoded::Always(object, _) => return Ok(Arc::clone(object)),
             Decoded::Never(error) => return Err(error.clone()),
@@ -195,23 +194,44 @@ impl<K: Object> Lazy<K> {
             Decoded::No(reads) => reads.count(readers),
         };
         let core = core.as_ref().expect("what never was on a wire is always decoded");
-        let decoded = form.cold.with_text(core, |text| Ok((decode::<K>(text, meta, core)?, text.len())));
-        let (object, length) = match decoded.unwrap_or_else(|reason| Err(core.damaged(meta, reason))) {
+        let text = form.cold.text(core);
+        // A decoder is user code. Two readers may decode the same state at the same time, which is rare.
+        drop(form);
+        let decoded = match text {
+            Ok(text) => read::<K>(&text, meta, &core.resource).map(|object| (object, text.len())),
+            Err(reason) => Err(core.damaged(meta, reason)),
+        };
+        add(&core.counters.decodes, 1);
+        let (object, length) = match decoded {
             Ok(decoded) => decoded,
             Err(error) => {
+                let mut form = shared.lock();
+                if let Decoded::Never(_) = form.object {
+                    return Err(error); // another reader has reported it
+                }
                 form.object = Decoded::Never(error.clone());
+                drop(form);
+                core.report(meta, &error);
                 return Err(error);
             }
         };
         let object = Arc::new(object);
         let worth_keeping = reads.promise_more() && !matches!(readers, Readers::TooMany);
-        let Kept { hot, gone } =
-            if worth_keeping { core.keep(&object, length, readers) } else { Kept::nothing() };
-        if let (Some(hot), reads) = (hot, form.object.reads()) {
-            form.object = Decoded::Hot(hot, reads);
+        if !worth_keeping {
+            return Ok(object);
         }
-        drop(form);
+        let Kept { hot, gone } = core.keep(&object, length, readers);
         drop(gone); // takes a while, and locks nothing
+        if let Some(hot) = hot {
+            let mut form = shared.lock();
+            let reads = form.object.reads();
+            let before = std::mem::replace(&mut form.object, Decoded::Hot(hot, reads));
+            drop(form);
+            // Of two readers that decoded it at the same time the budget keeps one object.
+            if let Decoded::Hot(before, _) = before {
+                drop(before.upgrade().and_then(|before| core.give_up(before.place()?)));
+            }
+        }
         Ok(object)
     }
 
@@ -224,15 +244,22 @@ impl<K: Object> Lazy<K> {
     /// It does not fit `T`.
     pub fn decode_as<T: DeserializeOwned>(&self) -> Result<T, DecodeError> {
         let State { meta, form, core } = &*self.state;
-        let always = {
+        let held = {
             let form = form.lock();
             match (&form.cold, core, &form.object) {
-                (Cold::None, _, Decoded::Always(object, _)) => Arc::clone(object),
-                (cold, Some(core), _) => {
-                    let view = cold.with_text(core, |text| read::<T>(text, meta, &core.resource));
-                    return view.unwrap_or_else(|reason| Err(core.damaged(meta, reason)));
-                }
+                (Cold::None, _, Decoded::Always(object, _)) => Ok(Arc::clone(object)),
+                (cold, Some(core), _) => Err((cold.text(core), core)),
                 _ => unreachable!("there is a text, or the object is decoded"),
+            }
+        };
+        let always = match held {
+            Ok(always) => always,
+            // A decoder is user code: the lock is not held any more.
+            Err((Ok(text), core)) => return read(&text, meta, &core.resource),
+            Err((Err(reason), core)) => {
+                let error = core.damaged(meta, reason);
+                core.report(meta, &error);
+                return Err(error);
             }
         };
         let resource = core.as_ref().map_or("object", |core| &*core.resource);
@@ -319,10 +346,10 @@ impl<K: Object> Source for State<K> {
         &self.meta
     }
 
-    /// Reads under the lock of this state. Whoever asks holds that of its own, which refers to this one: never the reverse.
-    fn read(&self, read: &mut dyn FnMut(&[u8])) -> Result<(), &'static str> {
+    /// Locks this state. Whoever asks holds the lock of its own, which refers to this one: never the reverse.
+    fn text(&self) -> Result<Text, &'static str> {
         let core = self.core.as_ref().ok_or("it has no text")?;
-        self.form.lock().cold.with_text(core, read)
+        self.form.lock().cold.text(core)
     }
 
     fn text_len(&self) -> usize {
@@ -397,16 +424,13 @@ impl Cold {
         matches!(self, Self::Of(_))
     }
 
-    fn with_text<T>(&self, core: &Core, read: impl FnOnce(&[u8]) -> T) -> Result<T, &'static str> {
+    /// The text, which can be read when the lock is released.
+    fn text(&self, core: &Core) -> Result<Text, &'static str> {
         match self {
             Self::None => Err("it has no text"),
-            Self::Plain(text) => Ok(read(text)),
-            Self::Packed(packed) => Ok(read(&core.expander.expand(packed)?)),
-            Self::Of(source) => {
-                let (mut read, mut found) = (Some(read), None);
-                source.read(&mut |text| found = read.take().map(|read| read(text)))?;
-                found.ok_or("it was not shown")
-            }
+            Self::Plain(text) => Ok(Text::Shared(Arc::clone(text))),
+            Self::Packed(packed) => core.expander.expand(packed).map(Text::Expanded),
+            Self::Of(source) => source.text(),
         }
     }
 }

@@ -35,6 +35,7 @@ mod inlet;
 mod items;
 mod lazy;
 mod list_watch;
+mod mailbox;
 mod many;
 mod meta;
 mod objects;
@@ -84,4 +85,4 @@ pub use self::{
     until::UntilError,
     view::View,
 };
-pub(crate) use self::{registry::Cache, sync::NotSynced};
+pub(crate) use self::{mailbox::Delivery, registry::Cache, sync::NotSynced};

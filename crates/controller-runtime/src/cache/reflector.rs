@@ -25,13 +25,16 @@ use super::{
     ResourceVersion, access,
     arrival::Arrival,
     definition,
-    feed::{Feed, Form, Trouble},
+    feed::{Feed, Form, Sink, Trouble},
     items::{Items, ListMeta, NoList},
     list_watch::{Check, Death, Failure, Heartbeat, Input, ListWatch, Probed, Step},
     store::{OutOfOrder, Part},
     wire::{self, Line, Lines},
 };
-use crate::client::{describe, uncompressed};
+use crate::{
+    client::{describe, uncompressed},
+    pace::Pace,
+};
 
 /// Objects per page of a list.
 const PAGE_SIZE: u32 = 500;
@@ -88,7 +91,7 @@ impl Reflector<'_> {
                 // Not held while stores take the present over.
                 let is_new = machine.lock().listed(resource_version);
                 if is_new {
-                    self.complete(resource_version);
+                    self.complete(resource_version).await;
                 } else {
                     input = self.tell(Asked::List, Problem::behind(resource_version));
                 }
@@ -96,12 +99,16 @@ impl Reflector<'_> {
         }
     }
 
-    fn complete(&self, version: &ResourceVersion) {
-        let parts = self.feed.query.parts();
-        self.feed.each(|sink| {
-            sink.complete(&self.part, version);
-            sink.parts(&parts);
-        });
+    /// Lets the stores take over the present, in pieces.
+    async fn complete(&self, version: &ResourceVersion) {
+        let complete = |sink: &dyn Sink| {
+            let is_whole = sink.complete(&self.part, version);
+            if is_whole {
+                sink.parts(&self.feed.query.parts());
+            }
+            is_whole
+        };
+        self.feed.each_in_pieces(complete).await;
     }
 
     async fn list_page(&self, paged: bool, continue_token: Option<String>) -> Input {
@@ -122,14 +129,14 @@ impl Reflector<'_> {
         };
         let request = self.open(self.collection().list(&params), "List");
         let body = timeout(ANSWER_WITHIN, request).await.unwrap_or_else(|_| silence())?;
-        let (mut body, mut items) = (body.into_data_stream(), Items::default());
+        let (mut body, mut items, mut pace) = (body.into_data_stream(), Items::default(), Pace::begin());
         let no_list = |error: NoList| Problem::refused(error.to_string());
         while let Some(chunk) = timeout(ANSWER_WITHIN, body.next()).await.or_else(|_| silence())? {
             items.push(chunk.map_err(|error| Problem::transient(describe(&error)))?);
             self.feed.heard_of(&self.part);
             while let Some(item) = items.next().map_err(no_list)? {
-                let object = Arrival::new(&item);
-                self.feed.each(|sink| sink.arrived(&self.part, &object));
+                self.arrived(&Arrival::new(&item));
+                pace.step().await;
             }
         }
         let ListMeta { resource_version, continue_token } = items.finish().map_err(no_list)?;
@@ -179,7 +186,7 @@ impl Reflector<'_> {
         // and is set to what the heartbeat says.
         let mut alarm = pin!(sleep_until(Instant::now()));
         let (mut died, mut overdue) = (pin!(sleep_until(deadline)), pin!(self.overdue()));
-        let mut is_behind = false;
+        let (mut is_behind, mut pace) = (false, Pace::begin());
         loop {
             let chunk = tokio::select! {
                 biased;
@@ -238,8 +245,14 @@ impl Reflector<'_> {
             while let Some(line) = lines.next().map_err(too_long)? {
                 let line = wire::line(&line).map_err(|error| Problem::refused(error.to_string()))?;
                 changes |= !matches!(line, Line::Added(_));
-                self.take(&mut machine.lock(), line, &mut present)?;
+                let whole = self.take(&mut machine.lock(), line, &mut present)?;
+                if let Some(version) = whole {
+                    self.complete(&version).await;
+                    self.feed.each(|sink| sink.works(&self.part));
+                }
                 *progressed = true;
+                self.feed.room().await;
+                pace.step().await;
             }
             if present {
                 heartbeat.heard(Instant::now());
@@ -321,12 +334,21 @@ impl Reflector<'_> {
         }
     }
 
-    fn take(&self, machine: &mut ListWatch, line: Line<'_>, present: &mut bool) -> Result<(), Problem> {
+    fn arrived(&self, object: &Arrival<'_>) {
+        self.feed.each(|sink| sink.arrived(&self.part, object));
+    }
+
+    /// Takes a line. Returns the version of the present if the line ends it: it is to be completed then.
+    fn take(
+        &self,
+        machine: &mut ListWatch,
+        line: Line<'_>,
+        present: &mut bool,
+    ) -> Result<Option<ResourceVersion>, Problem> {
         let part = &self.part;
         match line {
             Line::Added(object) | Line::Modified(object) if !*present => {
-                let object = Arrival::from(object);
-                self.feed.each(|sink| sink.arrived(part, &object));
+                self.arrived(&Arrival::from(object));
             }
             Line::Deleted(object) if !*present => {
                 let object = Arrival::from(object);
@@ -338,7 +360,7 @@ impl Reflector<'_> {
                     return Err(Problem::behind(&version));
                 }
                 *present = true;
-                self.complete(&version);
+                return Ok(Some(version));
             }
             Line::Added(object) | Line::Modified(object) => {
                 let (arrival, mut version, mut in_order) = (Arrival::from(object), None, Ok(()));
@@ -369,7 +391,7 @@ impl Reflector<'_> {
         if *present {
             self.feed.each(|sink| sink.works(part));
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Records that nothing else happened up to this version.

@@ -150,7 +150,8 @@ impl<K: Object> Shelf<K> {
         });
         let changed = changed.as_ref().map(Arrival::new);
         let split = &changed.as_ref().unwrap_or(object).split;
-        let inlet = &mut *self.inlet.lock();
+        let mut guard = self.inlet.lock();
+        let inlet = &mut *guard;
         let meta = Meta::new(split.meta(), &mut inlet.interner)?;
         let known = known(&meta);
         if let Known::Same(same) = &known
@@ -164,6 +165,14 @@ impl<K: Object> Shelf<K> {
         } else {
             split.keep(*managed_fields, &mut inlet.text);
         }
+        if matches!(self.core.holding, Holding::Decoded) && !matches!(known, Known::Same(_)) {
+            // A decoder is user code: not under the lock.
+            let text = std::mem::take(&mut inlet.text);
+            drop(guard);
+            let held = Lazy::warm(meta, &text, &self.core);
+            self.inlet.lock().text = text; // its memory is used for the next one
+            return held;
+        }
         let held = match known {
             // Nobody reads the whole object any more: its text is not kept for its metadata.
             Known::Same(same) => {
@@ -174,6 +183,9 @@ impl<K: Object> Shelf<K> {
             Known::Nothing => inlet.hold(meta, None, &self.core),
         };
         self.behind.store(inlet.is_behind(), Relaxed);
+        let gone = std::mem::take(&mut inlet.gone);
+        drop(guard);
+        drop(gone); // destructors of objects are user code
         held
     }
 
@@ -184,18 +196,20 @@ impl<K: Object> Shelf<K> {
 
     /// Does it.
     pub(crate) fn catch_up(&self) {
-        let inlet = &mut *self.inlet.lock();
+        let mut inlet = self.inlet.lock();
         inlet.catch_up(&self.core);
         self.behind.store(inlet.is_behind(), Relaxed);
+        let gone = std::mem::take(&mut inlet.gone);
+        drop(inlet);
+        drop(gone); // destructors of objects are user code
     }
 
     /// Holds an object whose text another state holds.
     fn refer(core: &Arc<Core>, source: &Arc<dyn Source>, before: Reads) -> Option<Lazy<K>> {
         match core.holding {
             Holding::Decoded => {
-                let mut taken = None;
-                let read = source.read(&mut |text| taken = Lazy::warm(source.meta().clone(), text, core));
-                read.ok().and(taken)
+                let text = source.text().ok()?;
+                Lazy::warm(source.meta().clone(), &text, core)
             }
             Holding::Hot(_) | Holding::Compact => Lazy::of_source(source, before.of_next(), core),
         }
@@ -289,9 +303,7 @@ impl Core {
 
     /// A text that could be written and cannot be read is a bug of ours.
     pub(super) fn damaged(&self, meta: &Meta, reason: &'static str) -> DecodeError {
-        let error = DecodeError::new(&self.resource, meta, ".".to_owned(), reason);
-        self.report(meta, &error);
-        error
+        DecodeError::new(&self.resource, meta, ".".to_owned(), reason)
     }
 }
 

@@ -30,7 +30,7 @@ use self::ended::Ended;
 use super::{Uid, lazy::Lazy, meta::Meta, shelf::Known};
 use crate::{
     event::Event,
-    object::{Object, ObjectKey},
+    object::{Object, ObjectKey, Scope},
 };
 
 /// What one list and watch is about: a namespace, or all of them that are not watched by themselves.
@@ -56,6 +56,23 @@ pub(crate) struct Store<K: Object> {
     apart: Arc<BTreeSet<Arc<str>>>,
     /// What readers see otherwise since [`Store::take_changes`].
     changes: Vec<Change<K>>,
+    /// States that were replaced since [`Store::take_retired`]. The last handle of a state drops the user's object, which runs
+    /// user code: whoever locks the store drops these after the lock is released.
+    retired: Vec<Lazy<K>>,
+}
+
+/// A complete list of a part on its way into the store. See [`Store::replace_some`].
+pub(crate) struct ListInTransit<K: Object> {
+    /// Objects that the store has not looked at.
+    pub(crate) objects: BTreeMap<ObjectKey<K>, Lazy<K>>,
+    /// The last key that the store has looked at.
+    reached: Option<ObjectKey<K>>,
+}
+
+impl<K: Object> ListInTransit<K> {
+    pub(crate) fn new(objects: BTreeMap<ObjectKey<K>, Lazy<K>>) -> Self {
+        Self { objects, reached: None }
+    }
 }
 
 /// The watch told of an object that is not there, in a version that it has passed.
@@ -114,6 +131,13 @@ impl<K: Object> Write<K> {
 }
 
 impl<K: Object> Wrote<K> {
+    fn into_object(self) -> Option<Lazy<K>> {
+        match self {
+            Self::Stands(object) => Some(object),
+            Self::Left(_) | Self::Gone(_) | Self::Presumed(_) => None,
+        }
+    }
+
     fn uid(&self) -> Option<&Uid> {
         match self {
             Self::Stands(object) => object.meta().uid(),
@@ -134,8 +158,52 @@ impl<K: Object> Default for Store<K> {
             parts: BTreeMap::new(),
             apart: Arc::default(),
             changes: Vec::new(),
+            retired: Vec::new(),
         }
     }
+}
+
+/// The objects of a store as the watch last reported them, without own writes. A cheap copy that does not change.
+pub(crate) struct Watched<K: Object> {
+    visible: OrdMap<ObjectKey<K>, Lazy<K>>,
+    /// Objects that own writes lie over, at most [`Store::WRITES`].
+    told: BTreeMap<ObjectKey<K>, Option<Lazy<K>>>,
+}
+
+impl<K: Object> Watched<K> {
+    /// Returns at most `limit` objects after `key`, in key order.
+    pub(crate) fn after(&self, key: Option<&ObjectKey<K>>, limit: usize) -> Vec<Lazy<K>> {
+        watched_after(&self.visible, &self.told, key, limit)
+    }
+
+    /// Replaces an object of the copy, or removes it. Returns `false` if there is none.
+    pub(crate) fn set(&mut self, key: &ObjectKey<K>, object: Option<Lazy<K>>) -> bool {
+        let was_there = match self.told.remove(key) {
+            Some(told) => told.is_some(),
+            None => self.visible.contains_key(key),
+        };
+        match object.filter(|_| was_there) {
+            Some(object) => drop(self.visible.insert(key.clone(), object)),
+            None => drop(self.visible.remove(key)),
+        }
+        was_there
+    }
+}
+
+fn watched_after<K: Object>(
+    visible: &OrdMap<ObjectKey<K>, Lazy<K>>,
+    told: &BTreeMap<ObjectKey<K>, Option<Lazy<K>>>,
+    key: Option<&ObjectKey<K>>,
+    limit: usize,
+) -> Vec<Lazy<K>> {
+    let after = (key.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+    let untouched = visible.range::<_, ObjectKey<K>>(after).filter(|(key, _)| !told.contains_key(key));
+    if told.is_empty() {
+        return untouched.take(limit).map(|(_, object)| object.clone()).collect();
+    }
+    let told = told.range::<ObjectKey<K>, _>(after).filter_map(|(key, told)| Some((key, told.as_ref()?)));
+    let all: BTreeMap<_, _> = told.take(limit).chain(untouched.take(limit)).collect();
+    all.into_values().take(limit).cloned().collect()
 }
 
 impl<K: Object> Store<K> {
@@ -186,6 +254,11 @@ impl<K: Object> Store<K> {
         std::mem::take(&mut self.changes)
     }
 
+    /// Takes the states that were replaced, to be dropped while no lock is held.
+    pub(crate) fn take_retired(&mut self) -> Vec<Lazy<K>> {
+        std::mem::take(&mut self.retired)
+    }
+
     fn show(&mut self, key: &ObjectKey<K>, new: Option<Lazy<K>>) {
         let old = match &new {
             Some(object) => self.visible.insert(key.clone(), object.clone()),
@@ -200,25 +273,19 @@ impl<K: Object> Store<K> {
 /// What the watch tells.
 impl<K: Object> Store<K> {
     /// All objects as the watch told them, in key order.
+    #[cfg(test)]
     pub(crate) fn told(&self) -> impl Iterator<Item = Lazy<K>> {
-        let told = self.told.values().flatten().cloned();
-        let untouched = self.visible.iter().filter(|(key, _)| !self.told.contains_key(key));
-        let all: BTreeMap<_, _> = told
-            .map(|object| (object.key(), object))
-            .chain(untouched.map(|(k, o)| (k.clone(), o.clone())))
-            .collect();
-        all.into_values()
+        self.watched().after(None, usize::MAX).into_iter()
+    }
+
+    /// The objects as the watch reported them, at this moment.
+    pub(crate) fn watched(&self) -> Watched<K> {
+        Watched { visible: self.visible.clone(), told: self.told.clone() }
     }
 
     /// At most so many objects as the watch told them, in key order, those after `key`.
     pub(crate) fn told_after(&self, key: Option<&ObjectKey<K>>, limit: usize) -> Vec<Lazy<K>> {
-        let after = (key.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-        let told =
-            self.told.range::<ObjectKey<K>, _>(after).filter_map(|(key, told)| Some((key, told.as_ref()?)));
-        let visible = self.visible.range::<_, ObjectKey<K>>(after);
-        let untouched = visible.filter(|(key, _)| !self.told.contains_key(key)).take(limit);
-        let all: BTreeMap<_, _> = told.take(limit).chain(untouched).collect();
-        all.into_values().take(limit).cloned().collect()
+        watched_after(&self.visible, &self.told, key, limit)
     }
 
     /// What the watch told of one object.
@@ -227,39 +294,72 @@ impl<K: Object> Store<K> {
     }
 
     /// Takes over a complete list of a part as of `version`, and says what is different now.
-    ///
-    /// Objects that did not change stay the ones held. What the list lacks was deleted while nobody looked. An object
-    /// under the same name with another uid is a delete and a create.
+    #[cfg(test)]
     pub(crate) fn replace(
         &mut self,
         part: &Part,
         list: impl IntoIterator<Item = Lazy<K>>,
         version: Option<u64>,
     ) -> Vec<Event<K>> {
+        let mut list = ListInTransit::new(list.into_iter().map(|object| (object.key(), object)).collect());
+        let mut events = Vec::new();
+        while !self.replace_some(part, &mut list, version, 2, &mut events) {}
+        events
+    }
+
+    /// Takes over a piece of a complete list of a part as of `version`: looks at about `limit` objects, and appends what is
+    /// different now to `events`. Returns whether that was the last piece.
+    ///
+    /// Objects that did not change stay the ones held. An object that the list lacks was deleted while no watch was open.
+    /// An object under the same name with another uid is a delete and a create. Between the pieces readers see objects
+    /// from before and after the list, each of them never older than before.
+    pub(crate) fn replace_some(
+        &mut self,
+        part: &Part,
+        list: &mut ListInTransit<K>,
+        version: Option<u64>,
+        limit: usize,
+        events: &mut Vec<Event<K>>,
+    ) -> bool {
         let position = self.parts.get(part).copied();
         let in_initial_list = position.is_none();
-        if version < position.flatten() {
+        if list.reached.is_none() && version < position.flatten() {
             self.forget_writes(part); // the server has lost what they did
             self.ended = Ended::default();
         }
-        let mut vanished = self.keys_in(part);
-        let mut events = Vec::new();
-        for object in list {
-            let key = object.key();
+        let (mut vanished, held_to) = self.held_after(part, list.reached.as_ref(), limit);
+        let mut arrived = Vec::new();
+        while arrived.len() < limit
+            && let Some(next) = list.objects.first_entry()
+            && held_to.as_ref().is_none_or(|end| next.key() <= end)
+        {
+            arrived.push(next.remove_entry());
+        }
+        // The piece ends where the shorter of both ends. Without an end nothing is left of either.
+        let end = match arrived.last() {
+            Some((last, _)) if arrived.len() == limit && !list.objects.is_empty() => Some(last.clone()),
+            _ => held_to,
+        };
+        for (key, object) in arrived {
             vanished.remove(&key);
             let old = self.told_of(&key);
             if old.is_some_and(|old| old.meta().same_version(object.meta())) {
+                self.retired.push(object);
                 continue;
             }
-            entered(&mut events, old.cloned(), &object, in_initial_list);
+            entered(events, old.cloned(), &object, in_initial_list);
             self.tell(&key, Some(object));
         }
-        for key in vanished {
+        for key in vanished.into_iter().take_while(|key| end.as_ref().is_none_or(|end| key <= end)) {
             events.extend(self.vanish(&key));
+        }
+        list.reached = end;
+        if list.reached.is_some() {
+            return false;
         }
         self.parts.insert(part.clone(), version);
         self.settle(part);
-        events
+        true
     }
 
     /// Takes over one object from the watch; no event if it is the version already held, or an older one.
@@ -326,11 +426,35 @@ impl<K: Object> Store<K> {
     }
 
     /// Forgets a part that is not watched any more.
+    #[cfg(test)]
     pub(crate) fn withdraw(&mut self, part: &Part) -> Vec<Event<K>> {
+        let (mut events, mut reached) = (Vec::new(), None);
+        while !self.withdraw_some(part, &mut reached, 2, &mut events) {}
+        events
+    }
+
+    /// Forgets a piece of a part that is not watched any more: looks at about `limit` objects after the key that was `reached`,
+    /// which is `None` at first, and appends what is different now to `events`. Returns whether that was the last piece.
+    pub(crate) fn withdraw_some(
+        &mut self,
+        part: &Part,
+        reached: &mut Option<ObjectKey<K>>,
+        limit: usize,
+        events: &mut Vec<Event<K>>,
+    ) -> bool {
+        if reached.is_none() {
+            self.forget_writes(part);
+        }
+        let (keys, end) = self.held_after(part, reached.as_ref(), limit);
+        events.extend(keys.iter().filter_map(|key| self.vanish(key)));
+        *reached = end;
+        if reached.is_some() {
+            return false;
+        }
+        // Writes may have been laid over it between the pieces.
         self.forget_writes(part);
         self.parts.remove(part);
-        let keys = self.keys_in(part);
-        keys.iter().filter_map(|key| self.vanish(key)).collect()
+        true
     }
 
     fn vanish(&mut self, key: &ObjectKey<K>) -> Option<Event<K>> {
@@ -339,11 +463,29 @@ impl<K: Object> Store<K> {
         Some(Event::Delete { object, state_unknown: true })
     }
 
-    /// The keys of what the watch of a part told.
-    fn keys_in(&self, part: &Part) -> BTreeSet<ObjectKey<K>> {
-        let told = self.told.iter().filter(|(_, told)| told.is_some()).map(|(key, _)| key);
-        let untouched = self.visible.keys().filter(|key| !self.told.contains_key(key));
-        told.chain(untouched).filter(|key| self.is_in(key, part)).cloned().collect()
+    /// Looks at about `limit` objects after `key`: the keys of those that the watch of `part` reported, and the last key that
+    /// was looked at, unless there are no more.
+    fn held_after(
+        &self,
+        part: &Part,
+        key: Option<&ObjectKey<K>>,
+        limit: usize,
+    ) -> (BTreeSet<ObjectKey<K>>, Option<ObjectKey<K>>) {
+        // The empty name comes before all others.
+        let first = part.as_ref().and_then(|name| Some(ObjectKey::new(K::Scope::namespace(Some(name))?, "")));
+        let from = match key {
+            Some(key) => Bound::Excluded(key),
+            None => first.as_ref().map_or(Bound::Unbounded, Bound::Included),
+        };
+        let is_beyond = |key: &ObjectKey<K>| part.is_some() && !self.is_in(key, part);
+        let visible = self.visible.range::<_, ObjectKey<K>>((from, Bound::Unbounded)).map(|(key, _)| key);
+        let seen: Vec<_> = visible.take_while(|key| !is_beyond(key)).take(limit).collect();
+        let end = if seen.len() == limit { seen.last().copied() } else { None };
+        let to = end.map_or(Bound::Unbounded, Bound::Included);
+        let told = self.told.range::<ObjectKey<K>, _>((from, to)).filter(|(_, told)| told.is_some());
+        let told = told.map(|(key, _)| key);
+        let untouched = seen.iter().copied().filter(|key| !self.told.contains_key(*key));
+        (told.chain(untouched).filter(|key| self.is_in(key, part)).cloned().collect(), end.cloned())
     }
 
     fn tell(&mut self, key: &ObjectKey<K>, object: Option<Lazy<K>>) {
@@ -352,7 +494,7 @@ impl<K: Object> Store<K> {
             None => self.show(key, object),
             Some(write) => {
                 let seen = write.over(object.as_ref());
-                self.told.insert(key.clone(), object);
+                self.retired.extend(self.told.insert(key.clone(), object).flatten());
                 self.show(key, seen);
             }
         }
@@ -474,8 +616,9 @@ impl<K: Object> Store<K> {
         let seen = write.over(told.as_ref());
         if let Some(before) = self.writes.insert(key.clone(), write) {
             self.order.remove(&before.place);
+            self.retired.extend(before.what.into_object());
         }
-        self.told.insert(key.clone(), told);
+        self.retired.extend(self.told.insert(key.clone(), told).flatten());
         self.show(key, seen);
         if self.writes.len() > Self::WRITES
             && let Some((_, oldest)) = self.order.pop_first()
@@ -532,14 +675,16 @@ impl<K: Object> Store<K> {
 
     /// Takes a write away that is not in `order` any more.
     fn forget(&mut self, key: &ObjectKey<K>) {
-        self.writes.remove(key);
+        self.retired.extend(self.writes.remove(key).and_then(|write| write.what.into_object()));
         let told = self.told.remove(key).flatten();
         let same = match (&told, self.visible.get(key)) {
             (Some(told), Some(seen)) => told.ptr_eq(seen),
             (None, None) => true,
             _ => false,
         };
-        if !same {
+        if same {
+            self.retired.extend(told);
+        } else {
             self.show(key, told);
         }
     }

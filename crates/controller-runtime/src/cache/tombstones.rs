@@ -20,21 +20,23 @@ pub(super) struct Tombstones<K: Object> {
 }
 
 impl<K: Object> Tombstones<K> {
-    /// Remembers an event if it is the end of an object.
-    pub(super) fn note(&mut self, event: &Event<K>, now: Instant) {
+    /// Records an event if it is the end of an object. Appends what it forgets to `forgotten`, to be dropped while no lock is
+    /// held.
+    pub(super) fn note(&mut self, event: &Event<K>, now: Instant, forgotten: &mut Vec<Event<K>>) {
         if let Event::Delete { .. } = event {
             if self.deletes.len() == MOST {
-                self.deletes.pop_front();
+                forgotten.extend(self.deletes.pop_front().map(|(_, event)| event));
             }
             self.deletes.push_back((now, event.clone()));
         }
     }
 
-    /// Forgets what went too long ago.
-    pub(super) fn expire(&mut self, now: Instant) {
-        while self.deletes.front().is_some_and(|(went, _)| now.saturating_duration_since(*went) > REMEMBERED)
+    /// Forgets what went too long ago, and appends it to `forgotten`, to be dropped while no lock is held.
+    pub(super) fn expire(&mut self, now: Instant, forgotten: &mut Vec<Event<K>>) {
+        while let Some((went, _)) = self.deletes.front()
+            && now.saturating_duration_since(*went) > REMEMBERED
         {
-            self.deletes.pop_front();
+            forgotten.extend(self.deletes.pop_front().map(|(_, event)| event));
         }
     }
 
@@ -71,21 +73,22 @@ mod tests {
     #[test]
     fn what_went_is_remembered_for_ten_minutes() {
         let (mut tombstones, start) = (Tombstones::default(), Instant::now());
-        tombstones.note(&gone("a"), start);
-        tombstones.note(&gone("b"), start + REMEMBERED);
+        let mut forgotten = Vec::new();
+        tombstones.note(&gone("a"), start, &mut forgotten);
+        tombstones.note(&gone("b"), start + REMEMBERED, &mut forgotten);
         let Event::Delete { object, .. } = gone("c") else { unreachable!() };
-        tombstones.note(&Event::Generic { object }, start + REMEMBERED);
-        tombstones.expire(start + REMEMBERED);
-        assert_eq!(names(&tombstones), ["a", "b"]);
-        tombstones.expire(start + REMEMBERED + Duration::from_secs(1));
-        assert_eq!(names(&tombstones), ["b"]);
+        tombstones.note(&Event::Generic { object }, start + REMEMBERED, &mut forgotten);
+        tombstones.expire(start + REMEMBERED, &mut forgotten);
+        assert_eq!((names(&tombstones), forgotten.len()), (vec!["a".to_owned(), "b".to_owned()], 0));
+        tombstones.expire(start + REMEMBERED + Duration::from_secs(1), &mut forgotten);
+        assert_eq!((names(&tombstones), forgotten.len()), (vec!["b".to_owned()], 1));
     }
 
     #[test]
     fn no_more_than_a_thousand_are_remembered() {
         let (mut tombstones, now) = (Tombstones::default(), Instant::now());
         for number in 0..=MOST {
-            tombstones.note(&gone(&number.to_string()), now);
+            tombstones.note(&gone(&number.to_string()), now, &mut Vec::new());
         }
         assert_eq!((names(&tombstones).len(), names(&tombstones)[0].as_str()), (MOST, "1"));
     }

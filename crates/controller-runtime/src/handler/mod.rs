@@ -1,7 +1,7 @@
 //! Handlers: which requests an event asks for.
 //!
-//! A handler runs where the event is delivered, so it must not block; it adds requests to the queue, which keeps each
-//! of them once however often it is added.
+//! A handler runs in the task of its source, so it must not block. No lock is held: it may call every method of every cache. It
+//! adds requests to the queue, which keeps each of them once however often it is added.
 
 mod funcs;
 mod map;

@@ -4,11 +4,12 @@ use kube::core::ApiResource;
 
 use super::{Sink, Source, rules::Rules};
 use crate::{
-    cache::{Cache, Cached, LabelSelector},
+    cache::{Cache, Cached, Delivery, LabelSelector},
     client::DynamicKind,
     handler::EventHandler,
     manager::{self, BoxError},
     object::{Object, StaticObject},
+    pace::Pace,
     predicate::Predicate,
     reconcile::Request,
 };
@@ -122,7 +123,7 @@ impl<K: Object, R: Request> Kind<K, R> {
         let Self { open, name, rules } = self;
         let cached = open(cache, &rules.required_labels().and(required.clone()));
         let name = name.unwrap_or_else(|| cached.resource_name());
-        Attached { cached, name: Arc::from(name), rules: Arc::new(rules) }
+        Attached { cached, name: Arc::from(name), rules }
     }
 }
 
@@ -136,7 +137,7 @@ impl<K: Object, R: Request> fmt::Debug for Kind<K, R> {
 pub(crate) struct Attached<K: Object, R: Request> {
     cached: Cached<K>,
     name: Arc<str>,
-    rules: Arc<Rules<K, R>>,
+    rules: Rules<K, R>,
 }
 
 impl<K: Object, R: Request> Source<R> for Attached<K, R> {
@@ -147,10 +148,14 @@ impl<K: Object, R: Request> Source<R> for Attached<K, R> {
     async fn run(&self, sink: Sink<R>) -> Result<(), BoxError> {
         let readable = self.cached.readable().await;
         readable.map_err(|missing| manager::Error::Forbidden { missing })?;
-        let (rules, to) = (Arc::clone(&self.rules), sink.clone());
-        let _subscription = self.cached.subscribe(move |event| to.receive(event, &*rules));
-        sink.set_synced();
-        std::future::pending().await
+        let (mut events, mut pace) = (self.cached.subscribe(), Pace::begin());
+        loop {
+            match events.next().await {
+                Delivery::Event(event) => sink.receive(&event, &self.rules),
+                Delivery::Synced => sink.set_synced(),
+            }
+            pace.step().await;
+        }
     }
 
     fn signals_synced(&self) -> bool {

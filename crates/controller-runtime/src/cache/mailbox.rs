@@ -1,0 +1,263 @@
+//! Events on their way to one subscriber.
+//!
+//! The informer appends to mailboxes while it holds its lock; predicates and handlers run in the task of the subscriber, which
+//! takes from its mailbox while no lock is held. So user code may call every method of every cache.
+//!
+//! Bounds: a queue that holds [`Mailbox::MOST`] events stops the watch until the subscriber has taken them, because a handler
+//! has to see each state that readers saw: requests may follow from one between two others. A stream is read at the pace of
+//! its user, which may be never, so its mailbox stops nothing and holds one event an object ([`Coalesced`]). The initial list is a
+//! snapshot that shares its memory with the store.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::AcqRel, Ordering::Acquire},
+    },
+    task::{Context, Poll},
+    vec,
+};
+
+use futures::task::AtomicWaker;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, futures::OwnedNotified};
+
+use super::{events::Coalesced, informer::Informer, lazy::Lazy, store::Watched};
+use crate::{
+    event::Event,
+    object::{Object, ObjectKey},
+};
+
+/// Events that one subscriber has not taken.
+pub(super) struct Mailbox<K: Object> {
+    contents: Mutex<Contents<K>>,
+    waker: AtomicWaker,
+    room: Arc<Room>,
+}
+
+struct Contents<K: Object> {
+    waiting: Waiting<K>,
+    /// Whether it is counted in [`Room::full`].
+    is_full: bool,
+}
+
+/// How events wait.
+pub(super) enum Waiting<K: Object> {
+    /// Each of them, in order.
+    Queue(VecDeque<Event<K>>),
+    /// One an object.
+    Coalesced(Box<Coalesced<K>>),
+}
+
+impl<K: Object> Mailbox<K> {
+    /// How many events wait in a queue before the watch waits for the subscriber.
+    pub(super) const MOST: usize = 1024;
+
+    pub(super) fn new(waiting: Waiting<K>, room: &Arc<Room>) -> Self {
+        let contents = Mutex::new(Contents { waiting, is_full: false });
+        Self { contents, waker: AtomicWaker::new(), room: Arc::clone(room) }
+    }
+
+    /// Appends an event and wakes the subscriber. Runs no user code, except that a coalesced event may drop the last handle of
+    /// a state: such states are appended to `retired`.
+    pub(super) fn push(&self, event: Event<K>, retired: &mut Vec<Event<K>>) {
+        let mut contents = self.contents.lock();
+        match &mut contents.waiting {
+            Waiting::Queue(queue) => {
+                queue.push_back(event);
+                if queue.len() >= Self::MOST && !contents.is_full {
+                    contents.is_full = true;
+                    self.room.full.fetch_add(1, AcqRel);
+                }
+            }
+            Waiting::Coalesced(coalesced) => {
+                // The states that it lets go of are those of the event or older ones, which the copy keeps alive.
+                retired.push(event.clone());
+                coalesced.push(event);
+            }
+        }
+        drop(contents);
+        self.waker.wake();
+    }
+
+    /// Returns the next event, or registers the waker.
+    pub(super) fn poll_pop(&self, cx: &mut Context<'_>) -> Poll<Event<K>> {
+        // Registered before the look, so that an event right after it wakes.
+        self.waker.register(cx.waker());
+        let mut contents = self.contents.lock();
+        let (event, delivered) = match &mut contents.waiting {
+            Waiting::Queue(queue) => (queue.pop_front(), None),
+            Waiting::Coalesced(coalesced) => (coalesced.pop(), coalesced.take_delivered()),
+        };
+        self.make_room(&mut contents);
+        drop(contents);
+        drop(delivered); // may be the last handles of objects
+        event.map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// Moves all events of a queue into `taken`, which is empty, or registers the waker.
+    fn poll_take(&self, taken: &mut VecDeque<Event<K>>, cx: &mut Context<'_>) -> Poll<()> {
+        self.waker.register(cx.waker());
+        let mut contents = self.contents.lock();
+        if let Waiting::Queue(queue) = &mut contents.waiting {
+            std::mem::swap(queue, taken);
+        }
+        self.make_room(&mut contents);
+        if taken.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+    }
+
+    fn make_room(&self, contents: &mut Contents<K>) {
+        let has_room = match &contents.waiting {
+            Waiting::Queue(queue) => queue.len() < Self::MOST,
+            Waiting::Coalesced(_) => true,
+        };
+        if contents.is_full && has_room {
+            contents.is_full = false;
+            self.room.full.fetch_sub(1, AcqRel);
+            self.room.notify.notify_waiters();
+        }
+    }
+
+    /// Counts as full no longer: its subscriber is gone. Nothing may be appended afterwards.
+    pub(super) fn close(&self) {
+        let mut contents = self.contents.lock();
+        let emptied = std::mem::replace(&mut contents.waiting, Waiting::Queue(VecDeque::new()));
+        self.make_room(&mut contents);
+        drop(contents);
+        drop(emptied); // may be the last handles of objects
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match &self.contents.lock().waiting {
+            Waiting::Queue(queue) => queue.len(),
+            Waiting::Coalesced(coalesced) => coalesced.len(),
+        }
+    }
+}
+
+/// Full mailboxes of one informer, whose watch waits for their subscribers.
+#[derive(Default)]
+pub(super) struct Room {
+    full: AtomicUsize,
+    notify: Arc<Notify>,
+}
+
+impl Room {
+    /// Returns what to wait for before more events may be appended; `None` if no mailbox is full. To be called again after the
+    /// wait.
+    pub(super) fn lacking(&self) -> Option<OwnedNotified> {
+        if self.full.load(Acquire) == 0 {
+            return None;
+        }
+        // Made before the second look, so that it is notified of all that happens after it.
+        let notified = Arc::clone(&self.notify).notified_owned();
+        (self.full.load(Acquire) > 0).then_some(notified)
+    }
+}
+
+/// The objects of an initial list, in key order, from a snapshot of the store.
+pub(super) struct InitialList<K: Object> {
+    watched: Watched<K>,
+    /// Looked up and not returned.
+    piece: vec::IntoIter<Lazy<K>>,
+    at_once: usize,
+    /// The last key looked up.
+    reached: Option<ObjectKey<K>>,
+}
+
+impl<K: Object> InitialList<K> {
+    /// How many objects are looked up at a time.
+    const AT_ONCE: usize = 64;
+
+    pub(super) fn new(watched: Watched<K>) -> Self {
+        Self { watched, piece: Vec::new().into_iter(), at_once: Self::AT_ONCE, reached: None }
+    }
+
+    /// A list that can be [superseded](Self::supersede) up to the object that is returned next.
+    pub(super) fn superseded(watched: Watched<K>) -> Self {
+        Self { at_once: 1, ..Self::new(watched) }
+    }
+
+    /// Replaces the state of an object, or removes it, unless it was returned already or is not in the list: then it returns `false`.
+    pub(super) fn supersede(&mut self, key: &ObjectKey<K>, object: Option<Lazy<K>>) -> bool {
+        self.reached.as_ref().is_none_or(|reached| key > reached) && self.watched.set(key, object)
+    }
+}
+
+impl<K: Object> Iterator for InitialList<K> {
+    type Item = Event<K>;
+
+    fn next(&mut self) -> Option<Event<K>> {
+        if self.piece.len() == 0 {
+            let piece = self.watched.after(self.reached.as_ref(), self.at_once);
+            if let Some(last) = piece.last() {
+                self.reached = Some(last.key());
+            }
+            self.piece = piece.into_iter();
+        }
+        self.piece.next().map(|object| Event::Create { object, in_initial_list: true })
+    }
+}
+
+/// What a [`Subscription`] delivers.
+pub(crate) enum Delivery<K: Object> {
+    Event(Event<K>),
+    /// The initial list has been delivered. Once.
+    Synced,
+}
+
+/// The events of an informer for a controller: recent deletions, the initial list, then every event. Dropping it ends the
+/// subscription.
+#[must_use = "dropping it ends the subscription"]
+pub(crate) struct Subscription<K: Object> {
+    /// Deletions that happened before.
+    deletions: vec::IntoIter<Event<K>>,
+    initial: Option<InitialList<K>>,
+    /// Taken out of the mailbox.
+    taken: VecDeque<Event<K>>,
+    place: Place<K>,
+}
+
+impl<K: Object> Subscription<K> {
+    pub(super) fn new(deletions: Vec<Event<K>>, initial: InitialList<K>, place: Place<K>) -> Self {
+        let (deletions, initial) = (deletions.into_iter(), Some(initial));
+        Self { deletions, initial, taken: VecDeque::new(), place }
+    }
+
+    /// Waits for the next event.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropping the future loses no event.
+    pub(crate) async fn next(&mut self) -> Delivery<K> {
+        if let Some(initial) = &mut self.initial {
+            if let Some(event) = self.deletions.next().or_else(|| initial.next()) {
+                return Delivery::Event(event);
+            }
+            self.initial = None;
+            return Delivery::Synced;
+        }
+        loop {
+            if let Some(event) = self.taken.pop_front() {
+                return Delivery::Event(event);
+            }
+            let (mailbox, taken) = (&self.place.mailbox, &mut self.taken);
+            poll_fn(|cx| mailbox.poll_take(taken, cx)).await;
+        }
+    }
+}
+
+/// A place among the subscribers of an informer, given up when it is dropped.
+pub(super) struct Place<K: Object> {
+    pub(super) informer: Arc<Informer<K>>,
+    pub(super) id: u64,
+    pub(super) mailbox: Arc<Mailbox<K>>,
+}
+
+impl<K: Object> Drop for Place<K> {
+    fn drop(&mut self) {
+        self.informer.unsubscribe(self.id);
+        self.mailbox.close();
+    }
+}
