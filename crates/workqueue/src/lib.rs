@@ -49,6 +49,18 @@
 //! *event*: it is never rate limited, but what it may do to a key that waits because it failed is a policy:
 //! [`BackOffEvents`]. [`Queue::when`] and [`Queue::snapshot`] say until when and why keys wait.
 //!
+//! # Recovery
+//!
+//! A budget that all retries share, the [`Bucket`] of the default limiter, holds back keys that could be tried again. When
+//! the service that made them fail is back, each success of a key that had failed releases keys that only the budget holds
+//! back, in order: one, then two for each further success, up to 100 at once. The first failure ends that until the
+//! next success, and the keys that still wait follow at the rate of the budget. So the budget's figures hold while attempts
+//! fail, and ten thousand keys are done as fast as they succeed.
+//!
+//! To the queue, a *success* is [`forget`](Queue::forget) of a key that is being processed and had failed, a *failure* every
+//! rate-limited add of a key that is not ready, and [`Queue::throttled`] says that the service refuses load although no key
+//! failed. A key's own back-off is never cut short.
+//!
 //! # Modules, in reading order
 //!
 //! - `core`: the state machine. Time is an argument, nothing waits.
@@ -74,6 +86,7 @@
 //! | events in back-off | the first at once, later ones 30 s after the last run: [`BackOffEvents::Once`] |
 //! | ageing | after 1 s, one hand-out in 4 |
 //! | flows | one |
+//! | keys ahead of the bucket in a recovery | 100 at once |
 //!
 //! # What it costs
 //!
@@ -111,8 +124,8 @@ pub use options::{AddOptions, BackOffEvents, Options};
 pub use priority::{Ageing, Priority};
 pub use queue::Queue;
 pub use rate_limiter::{
-    Bucket, ExponentialLimits, InvalidBucket, InvalidExponential, ItemExponentialFailure, ItemFastSlow,
-    MaxOf, RateLimiter, WithFullJitter, WithMaxWait, default_controller_rate_limiter,
+    Bucket, Delay, ExponentialLimits, InvalidBucket, InvalidExponential, ItemExponentialFailure,
+    ItemFastSlow, MaxOf, RateLimiter, WithFullJitter, WithMaxWait, default_controller_rate_limiter,
     default_item_based_rate_limiter,
 };
 pub use snapshot::{KeySnapshot, KeyState, Waiting};

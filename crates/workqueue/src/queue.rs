@@ -121,10 +121,20 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     }
 
     /// Forgets the failures of `key`: it succeeded, or will not be tried again. Where it is in the queue does not change.
+    ///
+    /// While the key is being processed this is a success, which may release keys that only a shared budget holds back: see
+    /// [recovery](crate#recovery).
     #[doc(alias = "Forget")]
     pub fn forget(&self, key: &K) {
-        let (hash, now) = (self.shared.hash(key), self.shared.now());
-        self.shared.inner.lock().core.forget(key, hash, now);
+        let hash = self.shared.hash(key);
+        self.shared.change(|inner, now| inner.core.forget(key, hash, now));
+    }
+
+    /// Tells the queue that the service refuses load, although no key failed: a 429 that came with a time to wait, say. Keys
+    /// that only a shared budget holds back keep to it until a key that had failed succeeds: see
+    /// [recovery](crate#recovery).
+    pub fn throttled(&self) {
+        self.shared.change(|inner, _| inner.core.throttled());
     }
 
     /// How many failures of `key` were counted since it was last forgotten.

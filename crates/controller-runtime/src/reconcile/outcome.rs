@@ -46,7 +46,11 @@ pub(crate) fn settle<R: Request>(inbox: &Inbox<R>, request: &R, ran_as: Priority
         }
         Outcome::Returned(Err(error)) => match error.retry() {
             Retry::WithBackOff => add(None, AddOptions::default().rate_limited()),
-            Retry::After(delay) => add(None, AddOptions::default().after(delay)),
+            Retry::After(delay) => {
+                // The service says when it wants the next request: it is no time to send more of them.
+                queue.throttled();
+                add(None, AddOptions::default().after(delay));
+            }
             Retry::Never => queue.forget(request),
         },
         Outcome::Panicked(_) | Outcome::TimedOut => add(None, AddOptions::default().rate_limited()),

@@ -2,13 +2,16 @@
 //! for the rest.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
     time::Duration,
 };
 
 use controller_runtime::{
-    Action, Builder, Client, Enqueue, Event, EventHandler, Kind, Manager, MapMeta, ObjectKey, cache::Meta,
-    controller::Options, manager, reconcile, workqueue::Bucket,
+    Action, Builder, Client, Context, Enqueue, Event, EventHandler, Kind, Manager, MapMeta, ObjectKey,
+    Reconciler, cache::Meta, controller::Options, manager, reconcile, source::Requests, workqueue::Bucket,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube_envtest::Environment;
@@ -183,4 +186,45 @@ async fn three_controllers_under_one_bucket_retry_together_as_one_would() {
     sleep(Duration::from_millis(19_950)).await;
     let retries = notes.names().len() - 300;
     assert_eq!(retries, 299, "a burst of 100, then ten a second");
+}
+
+/// Fails while the service is down. An attempt takes 5 ms.
+#[derive(Clone)]
+struct OnService {
+    is_up: Arc<AtomicBool>,
+    succeeded: Arc<AtomicUsize>,
+}
+
+impl Reconciler for OnService {
+    type Request = u32;
+
+    async fn reconcile(&self, _: &u32, _: &Context) -> Result<Action, reconcile::Error> {
+        sleep(5 * MILLISECOND).await;
+        if !self.is_up.load(SeqCst) {
+            return Err(reconcile::Error::new("the service is down"));
+        }
+        self.succeeded.fetch_add(1, SeqCst);
+        Ok(Action::done())
+    }
+}
+
+/// In Go before 1.23 the bucket delays the last of them by 1000 s, and since then nothing limits retries during the outage.
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_requests_are_done_within_30_s_of_the_end_of_an_outage() {
+    let env = environment().await;
+    let manager = manager(&env);
+    let service = OnService { is_up: Arc::default(), succeeded: Arc::default() };
+    Builder::managed_by(&manager)
+        .for_requests("numbers")
+        .watches_raw_source(Requests::stream("numbers", futures::stream::iter(0..10_000)))
+        .complete(service.clone())
+        .unwrap();
+    let _running = Running::start(manager).await;
+    sleep(Duration::from_secs(300)).await;
+    service.is_up.store(true, SeqCst);
+    let recovered = Instant::now();
+    while service.succeeded.load(SeqCst) < 10_000 {
+        sleep(10 * MILLISECOND).await;
+        assert!(recovered.elapsed() < Duration::from_secs(30), "{} are done", service.succeeded.load(SeqCst));
+    }
 }

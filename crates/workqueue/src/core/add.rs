@@ -58,7 +58,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
     ) {
         // Asked before anything changes: a limiter is the caller's code, and may panic.
         let failed = adding.as_ref().filter(|_| how.rate_limited && self.is_charged(known));
-        let charged = failed.map(|key| self.options.rate_limiter.when(key, now.instant(self.epoch)));
+        let charged = failed.map(|key| self.options.rate_limiter.charge(key, now.instant(self.epoch)));
         let id = known.unwrap_or_else(|| {
             let flow = self.order.lines.join(|| Some(self.options.flow_of.as_ref()?(adding.as_ref()?)));
             let id = self.slab.insert(adding, hash, flow, how.priority.unwrap_or_default());

@@ -14,7 +14,7 @@ pub(crate) struct Entry<K> {
     /// Kept so that neither a growing index nor a finished key hashes the key again.
     pub(crate) hash: u64,
     pub(crate) state: State,
-    /// Waiting: until when. Ready: since when, if anybody wants to know, else [`Moment::NEVER`]. Processing: the earliest
+    /// Waiting: until when, the slot of a shared budget included. Ready: since when, if anybody wants to know, else [`Moment::NEVER`]. Processing: the earliest
     /// time asked for meanwhile, [`Moment::NEVER`] when only events asked.
     pub(crate) at: Moment,
     /// Neighbours in the line of ready keys, or in the one of those being processed. A vacant place names the next one.
@@ -56,8 +56,9 @@ impl<K> Entry<K> {
 /// Where a key is. There is one state per key, so it cannot be ready and waiting, or ready and processed, at once.
 #[derive(Clone, Copy)]
 pub(crate) enum State {
-    /// Not due; `place` is its place in the heap of waiting keys.
-    Waiting { why: Reason, place: u32 },
+    /// Not due; `place` is its place in the heap of waiting keys, or in that of held ones if only a shared budget holds it
+    /// back.
+    Waiting { why: Reason, place: u32, held: bool },
     /// In line.
     Ready,
     /// Handed out; `again` says what was asked for meanwhile.
@@ -85,6 +86,12 @@ pub(crate) struct Again {
 pub(crate) struct Past {
     /// The key is in back-off until then: what the rate limiter said of its last counted failure.
     pub(crate) back_off: Moment,
+    /// When the time is over that its own failures ask for; [`Moment::NEVER`] if no shared budget can hold it back.
+    pub(crate) own: Moment,
+    /// Whether it has failed since it was last forgotten.
+    pub(crate) failed: bool,
+    /// Whether it was released ahead of its slot, and its run has not ended.
+    pub(crate) ahead: bool,
     /// Whether an event has brought it forward in this back-off.
     pub(crate) brought_forward: bool,
     /// Number of urgent events that brought it forward in this back-off.
@@ -100,6 +107,9 @@ pub(crate) struct Past {
 impl Past {
     pub(crate) const NONE: Self = Self {
         back_off: Moment::START,
+        own: Moment::NEVER,
+        failed: false,
+        ahead: false,
         brought_forward: false,
         urgent: 0,
         early: false,

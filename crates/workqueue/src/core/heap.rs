@@ -9,26 +9,25 @@ const ARITY: usize = 4;
 
 pub(crate) struct Heap {
     nodes: Vec<Node>,
-    /// Numbers the keys, so that those due at one moment come out in the order in which they were added.
-    added: u64,
 }
 
 /// Ordered by its fields from first to last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Node {
-    until: Moment,
-    added: u64,
-    id: Id,
+pub(crate) struct Node {
+    pub(crate) until: Moment,
+    /// Numbers the keys, so that those due at one moment come out in the order in which they were added.
+    pub(crate) added: u64,
+    pub(crate) id: Id,
 }
 
 impl Heap {
     pub(crate) fn new() -> Self {
-        Self { nodes: Vec::new(), added: 0 }
+        Self { nodes: Vec::new() }
     }
 
     #[inline]
-    pub(crate) fn first(&self) -> Option<(Moment, Id)> {
-        self.nodes.first().map(|node| (node.until, node.id))
+    pub(crate) fn first(&self) -> Option<Node> {
+        self.nodes.first().copied()
     }
 
     #[inline]
@@ -37,23 +36,22 @@ impl Heap {
     }
 
     /// Adds an entry whose state is waiting.
-    pub(crate) fn push<K>(&mut self, id: Id, until: Moment, slab: &mut Slab<K>) {
+    pub(crate) fn push<K>(&mut self, node: Node, slab: &mut Slab<K>) {
         if self.nodes.len() == self.nodes.capacity() {
             // An eighth more: doubling would leave half of it unused in the middle of a storm.
             self.nodes.reserve_exact(self.nodes.len() / 8 + 16);
         }
-        self.nodes.push(Node { until, added: self.added, id });
-        self.added += 1;
+        self.nodes.push(node);
         self.rise(self.nodes.len() - 1, slab);
     }
 
     /// Takes out an entry whose state is waiting.
-    pub(crate) fn remove<K>(&mut self, id: Id, slab: &mut Slab<K>) {
+    pub(crate) fn remove<K>(&mut self, id: Id, slab: &mut Slab<K>) -> Node {
         let State::Waiting { place, .. } = slab[id].state else {
             unreachable!("a key in the heap is waiting")
         };
         let place = place as usize;
-        self.nodes.swap_remove(place);
+        let removed = self.nodes.swap_remove(place);
         if place < self.nodes.len() {
             self.rise(place, slab);
             self.sink(place, slab);
@@ -61,13 +59,12 @@ impl Heap {
             // A storm has passed: its memory need not stay.
             self.nodes.shrink_to(1024);
         }
+        removed
     }
 
-    /// All waiting keys, the one due first first.
-    pub(crate) fn sorted(&self) -> Vec<Id> {
-        let mut nodes = self.nodes.clone();
-        nodes.sort_unstable();
-        nodes.into_iter().map(|node| node.id).collect()
+    /// All keys of the heap, in no particular order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter()
     }
 
     fn rise<K>(&mut self, mut place: usize, slab: &mut Slab<K>) {

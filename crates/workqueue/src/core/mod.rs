@@ -15,7 +15,8 @@
 //! looks at the order first moves the keys that are due into line, so lines are in order of readiness.
 //!
 //! Read `entry` first, then this, then `order` with its parts `line`, `flows` and `heap`; `add` says what an add does to a
-//! key in each state, and `when` holds the rules about *when* it may run. `slab` and `lent` keep the keys.
+//! key in each state, `when` holds the rules about *when* it may run, and `recovery` those about keys that only a shared
+//! budget holds back. `slab` and `lent` keep the keys.
 
 mod add;
 mod entry;
@@ -25,12 +26,14 @@ mod lent;
 mod line;
 mod moment;
 mod order;
+mod recovery;
 mod slab;
 #[cfg(test)]
 mod tests;
 mod when;
 
 use std::hash::Hash;
+use std::time::Duration;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use tokio::time::Instant;
@@ -38,9 +41,10 @@ use tokio::time::Instant;
 use crate::options::Options;
 use crate::snapshot::{KeySnapshot, KeyState, Waiting};
 use crate::{Gauges, Metrics, Priority};
-use entry::{Entry, State};
+use entry::{Again, Entry, State};
 use lent::{Lender, Terms};
 use order::Order;
+use recovery::Recovery;
 use slab::{Id, Slab};
 use when::Due;
 
@@ -49,6 +53,10 @@ pub use flows::Flow;
 pub(crate) use lent::Loan;
 pub(crate) use moment::{Moment, Now};
 
+/// How often the first key that a shared budget holds back is offered an earlier slot, beside the times when one became free
+/// in this queue: other queues may draw from the same budget.
+const OFFER_EVERY: Duration = Duration::from_secs(1);
+
 pub(crate) struct Core<K> {
     slab: Slab<K>,
     lender: Lender<K>,
@@ -56,6 +64,10 @@ pub(crate) struct Core<K> {
     index: HashTable<Id>,
     hasher: DefaultHashBuilder,
     order: Order,
+    recovery: Recovery,
+    /// When the first key that a shared budget holds back was last offered an earlier slot, and which it was with which slot.
+    offered: Option<(Moment, Id)>,
+    offer_again: Moment,
     /// How many keys are being processed, and how many of these are to run again.
     processing: usize,
     again: usize,
@@ -89,6 +101,9 @@ impl<K> Core<K> {
             index: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
             order: Order::new(options.ageing, options.flow_of.is_some()),
+            recovery: Recovery::default(),
+            offered: None,
+            offer_again: Moment::START,
             processing: 0,
             again: 0,
             intake: Intake::Open,
@@ -108,15 +123,63 @@ impl<K> Core<K> {
     }
 
     pub(crate) fn next_due(&self) -> Option<Moment> {
-        self.order.next_due()
+        let due = self.order.next_due()?;
+        Some(if self.order.first_held().is_some() { due.min(self.offer_again) } else { due })
     }
 
     /// Puts the keys in line that are due.
     #[inline]
     pub(crate) fn advance(&mut self, now: &Now<impl FnOnce() -> Moment>) {
         if !self.order.nothing_waits() {
-            self.order.advance(**now, &mut self.slab, self.options.metrics.as_deref());
+            self.advance_waiting(**now);
         }
+    }
+
+    /// The rest of [`advance`](Self::advance). The first key that a shared budget holds back is offered what has become free
+    /// in the budget, and so on with the next one if that makes it ready.
+    fn advance_waiting(&mut self, now: Moment) {
+        loop {
+            self.order.advance(now, &mut self.slab, self.options.metrics.as_deref());
+            let Some(first) = self.order.first_held() else { return };
+            if self.offered == Some(first) && now < self.offer_again {
+                return;
+            }
+            let (until, id) = first;
+            let delay = self.options.rate_limiter.move_up(self.slab[id].key(), now.instant(self.epoch));
+            let until = until.min(now.after(delay));
+            (self.offered, self.offer_again) = (Some((until, id)), now.after(OFFER_EVERY));
+            if until < first.0 {
+                self.order.move_up(id, until, &mut self.slab);
+            }
+            if let Some(past) = &mut self.slab[id].past {
+                past.back_off = past.back_off.min(until);
+            }
+            if until > now {
+                return;
+            }
+        }
+    }
+
+    /// Puts keys in line that only a shared budget holds back, as many as successes allow. Their slots stay reserved, and are
+    /// given back when they succeed.
+    fn release(&mut self, now: &Now<impl FnOnce() -> Moment>) {
+        self.advance(now);
+        while let Some((_, id)) = self.order.first_held() {
+            if !self.recovery.release() {
+                return;
+            }
+            self.order.remove_waiting(id, &mut self.slab);
+            if let Some(past) = &mut self.slab[id].past {
+                // Its back-off is over, so that a failure counts.
+                (past.ahead, past.back_off) = (true, **now);
+            }
+            self.enter(id, now);
+        }
+    }
+
+    /// The service refuses load: no further key runs ahead of its slot until one succeeds.
+    pub(crate) fn throttled(&mut self) {
+        self.recovery.failed();
     }
 
     /// Shut down, nothing in line and nothing that will be: a key to run again is still to come.
@@ -174,13 +237,27 @@ impl<K> Core<K> {
             metrics.worked(now.elapsed_since(since));
             self.order.remove_processing(id, &mut self.slab);
         }
-        let Some(again) = again else {
-            self.lender.take_back([theirs, ours], gone);
-            self.remove(id);
-            return;
-        };
         let entry = &mut self.slab[id];
-        self.lender.take_back([theirs, ours], &mut entry.key);
+        let was_ahead = entry.past.as_mut().is_some_and(|past| std::mem::take(&mut past.ahead));
+        if was_ahead {
+            self.recovery.finished();
+        }
+        match again {
+            None => {
+                self.lender.take_back([theirs, ours], gone);
+                self.remove(id);
+            }
+            Some(again) => self.run_again(id, again, [theirs, ours], now),
+        }
+        if was_ahead {
+            self.release(now);
+        }
+    }
+
+    /// Puts a key that was just done where the adds meanwhile ask for.
+    fn run_again(&mut self, id: Id, again: Again, loans: [Loan<K>; 2], now: &Now<impl FnOnce() -> Moment>) {
+        let entry = &mut self.slab[id];
+        self.lender.take_back(loans, &mut entry.key);
         entry.priority = again.priority;
         self.again -= 1;
         self.advance(now);
@@ -195,7 +272,11 @@ impl<K> Core<K> {
         if let Due::At(at, why) = due
             && at > **now
         {
-            self.order.push_waiting(id, at, why, &mut self.slab);
+            let own = match &self.slab[id].past {
+                Some(past) if why == Reason::RateLimited => past.own,
+                _ => at,
+            };
+            self.order.push_waiting(id, own, at, why, &mut self.slab);
         } else {
             self.enter(id, now);
         }
@@ -267,7 +348,12 @@ impl<K: Clone + Eq + Hash> Core<K> {
     pub(crate) fn cancel(&mut self, key: &K, hash: u64) -> bool {
         let Some(id) = self.find(key, hash) else { return false };
         match &mut self.slab[id].state {
-            State::Ready => self.order.remove_ready(id, &mut self.slab),
+            State::Ready => {
+                self.order.remove_ready(id, &mut self.slab);
+                if self.slab[id].past.as_ref().is_some_and(|past| past.ahead) {
+                    self.recovery.finished();
+                }
+            }
             State::Waiting { .. } => self.order.remove_waiting(id, &mut self.slab),
             State::Processing { again } => {
                 let asked = again.take().is_some();
@@ -280,11 +366,25 @@ impl<K: Clone + Eq + Hash> Core<K> {
         true
     }
 
-    /// Forgets the failures of `key`; where it is in the queue does not change.
-    pub(crate) fn forget(&mut self, key: &K, hash: u64, now: Moment) {
+    /// Forgets the failures of `key`; where it is in the queue does not change. If it is being processed and had failed,
+    /// its success may release others.
+    pub(crate) fn forget(&mut self, key: &K, hash: u64, now: &Now<impl FnOnce() -> Moment>) {
         self.options.rate_limiter.forget(key, now.instant(self.epoch));
-        if let Some(past) = self.find(key, hash).and_then(|id| self.slab[id].past.as_mut()) {
-            (past.back_off, past.early) = (Moment::START, false);
+        // Its slots are free.
+        self.offered = None;
+        let Some(id) = self.find(key, hash) else { return };
+        let entry = &mut self.slab[id];
+        let Some(past) = &mut entry.past else { return };
+        // Where it waits or will wait, it does so until its time: no slot is left that could be exchanged.
+        (past.back_off, past.own, past.early) = (Moment::START, Moment::NEVER, false);
+        let had_failed = std::mem::take(&mut past.failed);
+        match entry.state {
+            State::Processing { .. } if had_failed => {
+                self.recovery.succeeded();
+                self.release(now);
+            }
+            State::Waiting { why: Reason::RateLimited, .. } => self.order.keep_waiting(id, &mut self.slab),
+            _ => {}
         }
     }
 
@@ -298,7 +398,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         self.intake = if drain { Intake::Draining } else { Intake::Closed };
         self.advance(&Now::new(|| now));
         let mut given_up: Vec<K> = Vec::new();
-        for id in self.order.all_waiting() {
+        for id in self.order.all_waiting(&self.slab) {
             self.order.remove_waiting(id, &mut self.slab);
             given_up.extend(self.slab[id].key.take());
             self.remove(id);

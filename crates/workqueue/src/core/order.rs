@@ -1,10 +1,13 @@
-//! Which key is next: those that are ready in lines, those that wait in a heap.
+//! Which key is next: those that are ready in lines, those that wait in heaps.
 //!
-//! A key is in one line, in the heap or in neither; its state says which, and every move between them goes through here.
+//! A key is in one line, in one heap or in neither; its state says which, and every move between them goes through here.
+//!
+//! A key that failed may have two times: one of its own, and the slot of a shared budget. It waits in the first heap until
+//! its own time is over, and if its slot is later, then in the second one, where the keys are that only the budget holds back.
 
 use super::entry::{Entry, Reason, State};
 use super::flows::Lines;
-use super::heap::Heap;
+use super::heap::{Heap, Node};
 use super::line::Line;
 use super::moment::{Moment, Now};
 use super::slab::{Id, Slab};
@@ -15,6 +18,10 @@ pub(crate) struct Order {
     /// Ready keys per class, the highest class first.
     ready: [usize; Priority::ALL.len()],
     waiting: Heap,
+    /// Keys that only a shared budget holds back, the one with the first slot on top.
+    held: Heap,
+    /// Counts the keys that began to wait: their numbers in the heaps.
+    added: u64,
     /// Keys handed out, the one handed out first first; only where somebody measures them.
     processing: Line,
     ageing: Ageing,
@@ -38,6 +45,8 @@ impl Order {
             lines: Lines::new(fair),
             ready: [0; _],
             waiting: Heap::new(),
+            held: Heap::new(),
+            added: 0,
             processing: Line::EMPTY,
             ageing,
             passed_over_since: [Moment::NEVER; _],
@@ -58,18 +67,28 @@ impl Order {
 
     #[inline]
     pub(crate) fn nothing_waits(&self) -> bool {
-        self.waiting.is_empty()
+        self.waiting.is_empty() && self.held.is_empty()
+    }
+
+    /// The slot and key of the first one that only a shared budget holds back.
+    #[inline]
+    pub(crate) fn first_held(&self) -> Option<(Moment, Id)> {
+        self.held.first().map(|node| (node.until, node.id))
     }
 
     /// When the first of the waiting keys is due.
     #[inline]
     pub(crate) fn next_due(&self) -> Option<Moment> {
-        self.waiting.first().map(|(until, _)| until)
+        let [waiting, held] = [&self.waiting, &self.held].map(|heap| heap.first().map(|node| node.until));
+        waiting.into_iter().chain(held).min()
     }
 
     /// The waiting keys, the one due first first.
-    pub(crate) fn all_waiting(&self) -> Vec<Id> {
-        self.waiting.sorted()
+    pub(crate) fn all_waiting<K>(&self, slab: &Slab<K>) -> Vec<Id> {
+        let due = |node: &Node| (slab[node.id].at, node.added, node.id);
+        let mut nodes: Vec<_> = self.waiting.iter().chain(self.held.iter()).map(due).collect();
+        nodes.sort_unstable();
+        nodes.into_iter().map(|(_, _, id)| id).collect()
     }
 
     /// The keys handed out, the one handed out first first.
@@ -94,22 +113,70 @@ impl Order {
         self.one_less(class);
     }
 
-    /// Lets a key that is nowhere wait.
-    pub(crate) fn push_waiting<K>(&mut self, id: Id, until: Moment, why: Reason, slab: &mut Slab<K>) {
+    /// Lets a key that is nowhere wait `until` a time, from `own` on only because a shared budget holds it back.
+    pub(crate) fn push_waiting<K>(
+        &mut self,
+        id: Id,
+        own: Moment,
+        until: Moment,
+        why: Reason,
+        slab: &mut Slab<K>,
+    ) {
         let entry = &mut slab[id];
-        (entry.state, entry.at) = (State::Waiting { why, place: 0 }, until);
-        self.waiting.push(id, until, slab);
+        (entry.state, entry.at) = (State::Waiting { why, place: 0, held: false }, until);
+        self.waiting.push(Node { until: own.min(until), added: self.added, id }, slab);
+        self.added += 1;
     }
 
-    /// Takes a key out of the heap; the caller puts it somewhere.
+    /// Takes a key out of its heap; the caller puts it somewhere.
     pub(crate) fn remove_waiting<K>(&mut self, id: Id, slab: &mut Slab<K>) {
-        self.waiting.remove(id, slab);
+        let held = matches!(slab[id].state, State::Waiting { held: true, .. });
+        let heap = if held { &mut self.held } else { &mut self.waiting };
+        heap.remove(id, slab);
+    }
+
+    /// Gives the first key that a shared budget holds back an earlier slot.
+    pub(crate) fn move_up<K>(&mut self, id: Id, until: Moment, slab: &mut Slab<K>) {
+        let node = self.held.remove(id, slab);
+        slab[id].at = until;
+        self.held.push(Node { until, ..node }, slab);
+    }
+
+    /// Lets a waiting key whose slot was given back wait until its time all the same.
+    pub(crate) fn keep_waiting<K>(&mut self, id: Id, slab: &mut Slab<K>) {
+        let State::Waiting { held, .. } = &mut slab[id].state else { return };
+        let heap = if std::mem::replace(held, false) { &mut self.held } else { &mut self.waiting };
+        let node = heap.remove(id, slab);
+        self.waiting.push(Node { until: slab[id].at, ..node }, slab);
+    }
+
+    /// The key that is due first, if it is by `now`. Its own time may be over and its slot later.
+    fn pop_due<K>(&mut self, now: Moment, slab: &mut Slab<K>) -> Option<Node> {
+        let first = |heap: &Heap| heap.first().filter(|node| node.until <= now);
+        let heap = match (first(&self.waiting), first(&self.held)) {
+            (None, None) => return None,
+            (Some(_), None) => &mut self.waiting,
+            (None, Some(_)) => &mut self.held,
+            (Some(waiting), Some(held)) if waiting < held => &mut self.waiting,
+            (Some(_), Some(_)) => &mut self.held,
+        };
+        let id = heap.first()?.id;
+        Some(heap.remove(id, slab))
     }
 
     /// Moves every key that is due to the end of its line, the one due first first.
     pub(crate) fn advance<K>(&mut self, now: Moment, slab: &mut Slab<K>, metrics: Option<&dyn Metrics>) {
-        while let Some((until, id)) = self.waiting.first().filter(|(until, _)| *until <= now) {
-            self.waiting.remove(id, slab);
+        while let Some(node) = self.pop_due(now, slab) {
+            let (id, until) = (node.id, node.until);
+            let entry = &mut slab[id];
+            if entry.at > until {
+                if let State::Waiting { held, .. } = &mut entry.state {
+                    *held = true;
+                }
+                let slot = entry.at;
+                self.held.push(Node { until: slot, ..node }, slab);
+                continue;
+            }
             self.push_ready(id, until, slab);
             if let Some(metrics) = metrics {
                 metrics.added(slab[id].priority);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::entry::{Again, Past, Reason, State};
 use super::{Core, Id, Moment, Now};
+use crate::Delay;
 use crate::options::{AddOptions, BackOffEvents, Debounce};
 
 /// Runs of one back-off that urgent events begin at once.
@@ -40,7 +41,7 @@ impl<K> Core<K> {
         &mut self,
         id: Id,
         how: AddOptions,
-        charged: Option<Duration>,
+        charged: Option<Delay>,
         now: Moment,
     ) -> Option<(Moment, Reason)> {
         let after = how.after.map(|delay| (now.after(delay), Reason::Delayed));
@@ -50,17 +51,18 @@ impl<K> Core<K> {
     }
 
     /// When a key that failed may be tried again; begins its back-off.
-    fn failed(&mut self, id: Id, charged: Option<Duration>, now: Moment) -> Moment {
+    fn failed(&mut self, id: Id, charged: Option<Delay>, now: Moment) -> Moment {
+        self.recovery.failed();
         let entry = &mut self.slab[id];
         let Some(delay) = charged else {
             return entry.past.as_ref().map_or(now, |past| past.back_off);
         };
-        let until = now.after(delay);
-        if matches!(self.options.back_off_events, BackOffEvents::Once { .. }) && until > now {
-            let past = entry.past.get_or_insert_with(|| Box::new(Past::NONE));
-            if !past.is_in_back_off(now) {
-                (past.back_off, past.brought_forward, past.urgent) = (until, false, 0);
-            }
+        let until = now.after(delay.total());
+        let past = entry.past.get_or_insert_with(|| Box::new(Past::NONE));
+        (past.failed, past.own) = (true, now.after(delay.own));
+        let once = matches!(self.options.back_off_events, BackOffEvents::Once { .. });
+        if once && until > now && !past.is_in_back_off(now) {
+            (past.back_off, past.brought_forward, past.urgent) = (until, false, 0);
         }
         until
     }

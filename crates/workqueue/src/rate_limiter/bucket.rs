@@ -8,8 +8,8 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use tokio::time::Instant;
 
-use super::RateLimiter;
 use super::tokens::Tokens;
+use super::{Delay, RateLimiter};
 use crate::sync::Mutex;
 
 /// A token bucket: `burst` retries at once, then `rate` a second, whichever keys they are for.
@@ -151,6 +151,16 @@ impl<K: Clone + Eq + Hash + Send> RateLimiter<K> for Bucket<K> {
         reservation.delay
     }
 
+    fn charge(&mut self, key: &K, now: Instant) -> Delay {
+        Delay::shared(self.when(key, now))
+    }
+
+    fn move_up(&mut self, key: &K, now: Instant) -> Duration {
+        let Some(slot) = self.reserved.get_mut(key) else { return Duration::ZERO };
+        *slot = self.tokens.lock().move_up(*slot, now);
+        slot.saturating_duration_since(now)
+    }
+
     fn forget(&mut self, key: &K, now: Instant) {
         if self.reserved.is_empty() {
             return;
@@ -185,7 +195,7 @@ impl<K: Clone + Eq + Hash> Bucket<K> {
             }
         };
         if previous > now {
-            let earlier = self.earlier.entry_ref(key).or_insert_with(Vec::new);
+            let earlier = self.earlier.entry_ref(key).or_default();
             earlier.retain(|slot| *slot > now);
             earlier.push(previous);
             if earlier.len() > EARLIER_SLOTS {
@@ -278,6 +288,7 @@ mod tests {
     enum Step {
         Fail(u8),
         Forget(u8),
+        MoveUp(u8),
         Pass(u64),
     }
 
@@ -292,6 +303,7 @@ mod tests {
                 prop_oneof![
                     4 => (0..6_u8).prop_map(Step::Fail),
                     1 => (0..6_u8).prop_map(Step::Forget),
+                    1 => (0..6_u8).prop_map(Step::MoveUp),
                     2 => (0..400_u64).prop_map(Step::Pass),
                 ],
                 0..60,
@@ -306,6 +318,14 @@ mod tests {
                     Step::Forget(key) => {
                         bucket.forget(&key, now);
                         retries.retain(|(of, at)| *of != key || *at <= now);
+                    }
+                    Step::MoveUp(key) => {
+                        let slot = bucket.reserved.get(&key).copied().filter(|slot| *slot > now);
+                        let at = now + bucket.move_up(&key, now);
+                        if let Some(retry) = retries.iter_mut().find(|retry| Some(retry.1) == slot && retry.0 == key) {
+                            prop_assert!(at <= retry.1);
+                            retry.1 = at;
+                        }
                     }
                     Step::Pass(millis) => now += Duration::from_millis(millis),
                 }
@@ -333,6 +353,24 @@ mod tests {
         assert_eq!(delays(&mut other, &"b", now, 1), [0.2]);
         one.forget(&"a", now);
         assert_eq!(delays(&mut other, &"c", now, 1), [0.1]);
+    }
+
+    #[test]
+    fn a_key_moves_up_to_the_earliest_slot_that_became_free_and_leaves_its_own_to_others() {
+        let (mut bucket, now) = (Bucket::try_new(10.0, 2).unwrap(), Instant::now());
+        let seconds = |delay: Duration| delay.as_secs_f64();
+        let all: Vec<f64> = (0..6).map(|key| seconds(bucket.when(&key, now))).collect();
+        assert_eq!(all, [0.0, 0.0, 0.1, 0.2, 0.3, 0.4]);
+        assert_eq!(seconds(bucket.move_up(&5, now)), 0.4, "nothing is free");
+        bucket.forget(&3, now);
+        assert_eq!(seconds(bucket.move_up(&2, now)), 0.1, "what is free is later");
+        assert_eq!(seconds(bucket.move_up(&5, now)), 0.2);
+        assert_eq!(seconds(bucket.when(&6, now)), 0.4, "the slot that it left");
+        assert_eq!(bucket.move_up(&9, now), Duration::ZERO, "no reservation holds it back");
+        bucket.forget(&2, now);
+        let later = now + Duration::from_millis(150);
+        assert_eq!(bucket.move_up(&4, later), Duration::ZERO, "a slot that passed unused is a token at hand");
+        assert_eq!(seconds(bucket.when(&7, later)), 0.15, "the slot that it left, at 0.3 s");
     }
 
     #[test]

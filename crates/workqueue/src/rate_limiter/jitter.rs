@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::RateLimiter;
+use super::{Delay, RateLimiter};
 
 /// Returns a random delay between zero and what `inner` says: "full jitter".
 ///
@@ -27,8 +27,19 @@ impl<L> WithFullJitter<L> {
 
 impl<K, L: RateLimiter<K>> RateLimiter<K> for WithFullJitter<L> {
     fn when(&mut self, key: &K, now: Instant) -> Duration {
-        let nanos = u64::try_from(self.inner.when(key, now).as_nanos()).unwrap_or(u64::MAX);
-        Duration::from_nanos(self.random.u64(..=nanos))
+        self.charge(key, now).total()
+    }
+
+    /// The delay is drawn as a whole; the shared budget has what is left of it after the key's own time.
+    fn charge(&mut self, key: &K, now: Instant) -> Delay {
+        let delay = self.inner.charge(key, now);
+        let nanos = u64::try_from(delay.total().as_nanos()).unwrap_or(u64::MAX);
+        let drawn = Delay { own: delay.own, shared: delay.total() };
+        drawn.at_most(Duration::from_nanos(self.random.u64(..=nanos)))
+    }
+
+    fn move_up(&mut self, key: &K, now: Instant) -> Duration {
+        self.inner.move_up(key, now)
     }
 
     fn forget(&mut self, key: &K, now: Instant) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::RateLimiter;
+use super::{Delay, RateLimiter};
 
 /// Asks every limiter and returns the longest delay.
 ///
@@ -26,7 +26,15 @@ impl<K> MaxOf<K> {
 
 impl<K> RateLimiter<K> for MaxOf<K> {
     fn when(&mut self, key: &K, now: Instant) -> Duration {
-        self.limiters.iter_mut().map(|limiter| limiter.when(key, now)).max().unwrap_or_default()
+        self.charge(key, now).total()
+    }
+
+    fn charge(&mut self, key: &K, now: Instant) -> Delay {
+        self.limiters.iter_mut().map(|limiter| limiter.charge(key, now)).fold(Delay::default(), Delay::max)
+    }
+
+    fn move_up(&mut self, key: &K, now: Instant) -> Duration {
+        self.limiters.iter_mut().map(|limiter| limiter.move_up(key, now)).max().unwrap_or_default()
     }
 
     fn forget(&mut self, key: &K, now: Instant) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::RateLimiter;
+use super::{Delay, RateLimiter};
 
 /// Returns what `inner` says, but at most `max`.
 ///
@@ -28,6 +28,14 @@ impl<L> WithMaxWait<L> {
 impl<K, L: RateLimiter<K>> RateLimiter<K> for WithMaxWait<L> {
     fn when(&mut self, key: &K, now: Instant) -> Duration {
         self.inner.when(key, now).min(self.max)
+    }
+
+    fn charge(&mut self, key: &K, now: Instant) -> Delay {
+        self.inner.charge(key, now).at_most(self.max)
+    }
+
+    fn move_up(&mut self, key: &K, now: Instant) -> Duration {
+        self.inner.move_up(key, now)
     }
 
     fn forget(&mut self, key: &K, now: Instant) {

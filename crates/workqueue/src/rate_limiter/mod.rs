@@ -24,7 +24,59 @@ pub use jitter::WithFullJitter;
 pub use max_of::MaxOf;
 pub use max_wait::WithMaxWait;
 
+/// The parts of the delay of a failure: see [`RateLimiter::charge`]. The key waits for the longer of the two.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use kube_workqueue::Delay;
+/// let delay = Delay::own(Duration::from_millis(5)).max(Delay::shared(Duration::from_secs(1)));
+/// assert_eq!(delay.total(), Duration::from_secs(1));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Delay {
+    /// Time that the key's own failures ask for.
+    pub own: Duration,
+    /// Time that a budget asks for which the key shares with others.
+    pub shared: Duration,
+}
+
+impl Delay {
+    /// A delay that no other key has a part in.
+    #[must_use]
+    pub fn own(delay: Duration) -> Self {
+        Self { own: delay, shared: Duration::ZERO }
+    }
+
+    /// A delay because of other keys alone.
+    #[must_use]
+    pub fn shared(delay: Duration) -> Self {
+        Self { own: Duration::ZERO, shared: delay }
+    }
+
+    /// The longer of the two parts.
+    #[must_use]
+    pub fn total(self) -> Duration {
+        self.own.max(self.shared)
+    }
+
+    /// Each part the longer one of this delay's and the `other`'s.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self { own: self.own.max(other.own), shared: self.shared.max(other.shared) }
+    }
+
+    /// Neither part longer than `limit`.
+    #[must_use]
+    pub fn at_most(self, limit: Duration) -> Self {
+        Self { own: self.own.min(limit), shared: self.shared.min(limit) }
+    }
+}
+
 /// Decides how long a key waits before its next attempt.
+///
+/// [`when`](Self::when), [`forget`](Self::forget) and [`num_requeues`](Self::num_requeues) make a limiter, as in Go. The
+/// other methods have defaults that are right for a limiter whose keys do not share a budget.
 ///
 /// The queue calls a limiter under its lock, so an implementation must neither block nor call the queue.
 /// Time is an argument: a limiter gives the same answers for the same calls at the same instants.
@@ -34,6 +86,24 @@ pub trait RateLimiter<K>: Send {
     ///
     /// `Duration::MAX` means for ever.
     fn when(&mut self, key: &K, now: Instant) -> Duration;
+
+    /// Like `when`, but tells the time that the key's own failures ask for from the time that a shared budget asks for. The
+    /// queue calls this method. A key that only the budget holds back may run earlier when keys that had failed succeed.
+    ///
+    /// Default: what `when` returns is the key's own.
+    fn charge(&mut self, key: &K, now: Instant) -> Delay {
+        Delay::own(self.when(key, now))
+    }
+
+    /// Moves the reservation of `key` in a shared budget to an earlier one that has become free, if there is one. Returns how
+    /// long the budget still holds the key back.
+    ///
+    /// The queue calls it for the key that has waited longest of those that only the budget holds back.
+    ///
+    /// Default: zero, because without a shared budget no key is held back by it.
+    fn move_up(&mut self, _key: &K, _now: Instant) -> Duration {
+        Duration::ZERO
+    }
 
     /// Clears what is remembered of `key`: it succeeded, or nobody will try it again.
     fn forget(&mut self, key: &K, now: Instant);
@@ -47,6 +117,14 @@ impl<K, L: RateLimiter<K> + ?Sized> RateLimiter<K> for Box<L> {
         (**self).when(key, now)
     }
 
+    fn charge(&mut self, key: &K, now: Instant) -> Delay {
+        (**self).charge(key, now)
+    }
+
+    fn move_up(&mut self, key: &K, now: Instant) -> Duration {
+        (**self).move_up(key, now)
+    }
+
     fn forget(&mut self, key: &K, now: Instant) {
         (**self).forget(key, now);
     }
@@ -57,7 +135,8 @@ impl<K, L: RateLimiter<K> + ?Sized> RateLimiter<K> for Box<L> {
 }
 
 /// What a queue uses unless told otherwise: per key 5 ms, doubled at each failure up to 1000 s, and over all keys a
-/// bucket of 100 retries that fills at 10 a second. A key waits for the longer of the two.
+/// bucket of 100 retries that fills at 10 a second. A key waits for the longer of the two, unless keys that had failed
+/// succeed: then those that only the bucket holds back run earlier, see [the crate](crate#recovery).
 ///
 /// The values are those of client-go's `DefaultTypedControllerRateLimiter`.
 #[doc(alias = "DefaultTypedControllerRateLimiter")]

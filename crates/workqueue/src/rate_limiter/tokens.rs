@@ -80,6 +80,29 @@ impl Tokens {
         Reservation { delay, slot: now.checked_add(delay) }
     }
 
+    /// Exchanges a slot for the earliest one that is free, if that is earlier. Returns the slot to use; `now` is a token at
+    /// hand.
+    pub(super) fn move_up(&mut self, slot: Instant, now: Instant) -> Instant {
+        self.advance(now);
+        if slot <= now {
+            return slot;
+        }
+        let earlier = if self.level < 0.0 && self.spare >= 1.0 {
+            self.spare -= 1.0;
+            now
+        } else if self.level >= 1.0 {
+            self.level -= 1.0;
+            now
+        } else {
+            match self.free.first_key_value() {
+                Some((first, _)) if *first < slot => self.take_free_slot().expect("there is a first one"),
+                _ => return slot,
+            }
+        };
+        self.give_back(slot, now);
+        earlier
+    }
+
     /// Gives back a slot, unless it has passed: then its token was used.
     pub(super) fn give_back(&mut self, slot: Instant, now: Instant) {
         if slot > now {

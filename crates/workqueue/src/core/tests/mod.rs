@@ -51,6 +51,11 @@ impl<K: Clone + Eq + Hash> Core<K> {
         self.take(&Now::new(|| now))
     }
 
+    fn forget_at(&mut self, now: Moment, key: &K) {
+        let hash = self.hash(key);
+        self.forget(key, hash, &Now::new(|| now));
+    }
+
     fn done_at(&mut self, now: Moment, loan: Loan<K>) {
         self.done(loan, &mut None, &Now::new(|| now));
     }
@@ -95,7 +100,7 @@ impl Script {
             ["at", time] => self.now = Moment::START.after(seconds(time)),
             ["forget", key] => {
                 let key = key.to_owned();
-                self.core.forget(&key, self.core.hash(&key), self.now);
+                self.core.forget_at(self.now, &key);
             }
             ["done", key] => {
                 let loan = self.handed_out.remove(key).expect("it was handed out");
@@ -169,7 +174,7 @@ fn state<'k>(
         if again.is_some() { format!("{key}+again") } else { key.clone() }
     });
     let processing = join(processing.collect());
-    let waiting = core.order.all_waiting().into_iter().map(|id| {
+    let waiting = core.order.all_waiting(&core.slab).into_iter().map(|id| {
         let entry = &core.slab[id];
         format!("{}@{:?}", entry.key(), entry.at.instant(epoch) - epoch)
     });

@@ -1,15 +1,17 @@
 //! The core against a model: a list of keys, searched from end to end.
 //!
 //! The model says the same things in the plainest way, and a random sequence of operations has to come out of both alike.
-//! It knows delays, failures, back-off, debounce, classes and their ageing, flows, cancelling and shutdown.
+//! It knows delays, failures, back-off, debounce, classes and their ageing, flows, recovery, cancelling and shutdown.
 
 use std::num::NonZeroU32;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
+use std::collections::BTreeSet;
+
 use super::*;
-use crate::{Ageing, BackOffEvents, RateLimiter};
+use crate::{Ageing, BackOffEvents, Delay, RateLimiter};
 
 const THEN_EVERY: u64 = 30;
 /// For how long events have to be quiet, and the longest that they can put a key off.
@@ -25,23 +27,64 @@ struct Rules {
     ageing: Ageing,
 }
 
-/// Every failure of a key waits as many units as it is the how-manieth, times 20.
-#[derive(Default)]
-struct Linear(BTreeMap<u8, u32>);
+/// The n-th failure of a key asks for n × 20 units, and a budget that all keys share for one slot in 30 units. A slot that is
+/// given back goes to the next failure, or to the key that moves up.
+#[derive(Clone)]
+struct Limiter {
+    epoch: Instant,
+    failures: BTreeMap<u8, u32>,
+    slots: BTreeMap<u8, u64>,
+    free: BTreeSet<u64>,
+    last: u64,
+}
 
-impl RateLimiter<u8> for Linear {
-    fn when(&mut self, key: &u8, _now: Instant) -> Duration {
-        let failures = self.0.entry(*key).or_default();
-        *failures += 1;
-        units(u64::from(*failures) * 20)
+impl Limiter {
+    fn new(epoch: Instant) -> Self {
+        let (failures, slots) = (BTreeMap::new(), BTreeMap::new());
+        Self { epoch, failures, slots, free: BTreeSet::new(), last: 0 }
     }
 
-    fn forget(&mut self, key: &u8, _now: Instant) {
-        self.0.remove(key);
+    fn since_epoch(&self, now: Instant) -> u64 {
+        (now - self.epoch).as_nanos().try_into().unwrap()
+    }
+}
+
+impl RateLimiter<u8> for Limiter {
+    fn when(&mut self, key: &u8, now: Instant) -> Duration {
+        self.charge(key, now).total()
+    }
+
+    fn charge(&mut self, key: &u8, now: Instant) -> Delay {
+        let now = self.since_epoch(now);
+        let failures = self.failures.entry(*key).or_default();
+        *failures += 1;
+        self.free.retain(|slot| *slot > now);
+        let slot = self.free.pop_first().unwrap_or_else(|| {
+            self.last = (self.last + 30).max(now);
+            self.last
+        });
+        self.slots.insert(*key, slot);
+        Delay { own: units(u64::from(*failures) * 20), shared: units(slot - now) }
+    }
+
+    fn move_up(&mut self, key: &u8, now: Instant) -> Duration {
+        let now = self.since_epoch(now);
+        self.free.retain(|slot| *slot > now);
+        let Some(slot) = self.slots.get_mut(key) else { return Duration::ZERO };
+        if self.free.first().is_some_and(|first| first < slot) {
+            let earlier = self.free.pop_first().unwrap();
+            self.free.insert(std::mem::replace(slot, earlier));
+        }
+        units(slot.saturating_sub(now))
+    }
+
+    fn forget(&mut self, key: &u8, now: Instant) {
+        self.failures.remove(key);
+        self.free.extend(self.slots.remove(key).filter(|slot| *slot > self.since_epoch(now)));
     }
 
     fn num_requeues(&self, key: &u8) -> u32 {
-        self.0.get(key).copied().unwrap_or_default()
+        self.failures.get(key).copied().unwrap_or_default()
     }
 }
 
@@ -57,18 +100,31 @@ enum Step {
     Forget { key: u8 },
     Cancel { key: u8 },
     Pass { time: u64 },
+    Throttled,
     ShutDown,
 }
 
 #[derive(Clone, PartialEq)]
 enum Where {
-    /// `until`, the number of the operation that said so, and whether it was an event that may be put off further.
-    Waiting(u64, u64, bool),
+    /// `until`, the number of the operation that said so, and what asked for it.
+    Waiting(u64, u64, By),
     /// The number of the move into line.
     Ready(u64),
     /// An event meanwhile and whether one was urgent, the earliest time asked for meanwhile, the class of the next run;
     /// `None` if nothing was asked for.
-    Processing(Option<(bool, bool, u64, Priority)>),
+    Processing(Option<(bool, bool, Asked, Priority)>),
+}
+
+/// What asked for a time.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum By {
+    Delay,
+    /// A failure; the key's own time ends at `own`.
+    Failure {
+        own: u64,
+    },
+    /// An event that may be put off further.
+    Debounce,
 }
 
 #[derive(Clone)]
@@ -77,6 +133,9 @@ struct Key {
     place: Where,
     priority: Priority,
     back_off: u64,
+    own: u64,
+    failed: bool,
+    ahead: bool,
     brought_forward: bool,
     urgent: u32,
     early: bool,
@@ -85,12 +144,14 @@ struct Key {
     latest: u64,
 }
 
-/// A time, and whether later events can put it off.
-type Asked = (u64, bool);
+/// A time, and what asked for it.
+type Asked = (u64, By);
 
 struct Model {
     keys: Vec<Key>,
-    failures: Linear,
+    limiter: Limiter,
+    /// How many keys may run ahead of their slots.
+    window: usize,
     now: u64,
     moves: u64,
     /// By class, the highest first: since when it has been passed over.
@@ -109,10 +170,11 @@ fn class(priority: Priority) -> usize {
 }
 
 impl Model {
-    fn new(rules: Rules) -> Self {
+    fn new(rules: Rules, epoch: Instant) -> Self {
         Self {
             keys: Vec::new(),
-            failures: Linear::default(),
+            limiter: Limiter::new(epoch),
+            window: 0,
             now: 0,
             moves: 0,
             passed_over_since: [None; 3],
@@ -155,8 +217,67 @@ impl Model {
         self.moves
     }
 
-    /// Keys that are due get in line, in order of their times.
+    fn instant(&self) -> Instant {
+        self.limiter.epoch + units(self.now)
+    }
+
+    /// Of the keys that only the shared budget holds back, the one with the first slot.
+    fn first_held(&self) -> Option<usize> {
+        let held = self.keys.iter().enumerate().filter_map(|(at, key)| match key.place {
+            Where::Waiting(until, number, By::Failure { own }) if own <= self.now => {
+                Some((until, number, at))
+            }
+            _ => None,
+        });
+        held.min().map(|(_, _, at)| at)
+    }
+
+    /// Keys that are due get in line. The first one that only the budget holds back gets the first slot that is free.
     fn advance(&mut self) {
+        loop {
+            self.line_up();
+            let (now, instant) = (self.now, self.instant());
+            let Some(first) = self.first_held() else { return };
+            let key = &mut self.keys[first];
+            let Where::Waiting(until, ..) = &mut key.place else { unreachable!() };
+            let delay = self.limiter.move_up(&key.key, instant).as_nanos();
+            *until = (*until).min(now + u64::try_from(delay).unwrap());
+            key.back_off = key.back_off.min(*until);
+            if *until > now {
+                return;
+            }
+        }
+    }
+
+    /// Keys that only the budget holds back get in line, as many as the window allows.
+    fn release(&mut self) {
+        self.advance();
+        while self.keys.iter().filter(|key| key.ahead).count() < self.window {
+            let Some(first) = self.first_held() else { return };
+            let mut key = self.keys.remove(first);
+            (key.ahead, key.back_off) = (true, self.now);
+            self.place(key, (self.now, By::Delay));
+        }
+    }
+
+    fn forget(&mut self, key: u8) {
+        let instant = self.instant();
+        self.limiter.forget(&key, instant);
+        let Some(known) = self.keys.iter_mut().find(|known| known.key == key) else { return };
+        (known.back_off, known.own, known.early) = (0, u64::MAX, false);
+        if let Where::Waiting(_, _, by) | Where::Processing(Some((_, _, (_, by), _))) = &mut known.place
+            && matches!(by, By::Failure { .. })
+        {
+            *by = By::Delay;
+        }
+        if std::mem::take(&mut known.failed) && matches!(known.place, Where::Processing(_)) {
+            self.window += 1;
+            self.release();
+        }
+    }
+
+    /// Keys that are due get in line, in order of their times.
+    fn line_up(&mut self) {
         let now = self.now;
         while let Some(due) = (0..self.keys.len())
             .filter_map(|at| match self.keys[at].place {
@@ -170,10 +291,10 @@ impl Model {
         }
     }
 
-    fn place(&mut self, mut key: Key, (at, by_event): Asked) {
+    fn place(&mut self, mut key: Key, (at, by): Asked) {
         let number = self.number();
         key.place = if at > self.now {
-            Where::Waiting(at, number, by_event)
+            Where::Waiting(at, number, by)
         } else {
             self.queue_up(key.key, key.priority);
             Where::Ready(number)
@@ -185,37 +306,41 @@ impl Model {
         if self.rules.once && key.back_off > self.now {
             key.urgent += u32::from(urgent);
             if !std::mem::replace(&mut key.brought_forward, true) || urgent && key.urgent <= 10 {
-                return (self.now, false);
+                return (self.now, By::Delay);
             }
             // A second for urgent ones is longer than anything here.
             let at = (key.ended + THEN_EVERY).min(key.back_off);
             return match key.place {
-                Where::Waiting(until, _, by_event) if until <= at => (until, by_event),
-                _ => (at, false),
+                Where::Waiting(until, _, by) if until <= at => (until, by),
+                _ => (at, By::Delay),
             };
         }
         if !self.rules.debounced {
-            return (self.now, false);
+            return (self.now, By::Delay);
         }
         let (quiet, max) = DEBOUNCE;
         match key.place {
-            Where::Waiting(_, _, true) => {}
+            Where::Waiting(_, _, By::Debounce) => {}
             Where::Waiting(until, ..) => key.latest = until.min(self.now + max),
             _ => key.latest = self.now + max,
         }
-        (key.latest.min(self.now + quiet), true)
+        (key.latest.min(self.now + quiet), By::Debounce)
     }
 
-    fn failed(&mut self, key: &mut Key) -> u64 {
+    fn failed(&mut self, key: &mut Key) -> Asked {
+        self.window = 0;
         if matches!(key.place, Where::Processing(_)) && key.early {
-            return key.back_off;
+            return (key.back_off, By::Failure { own: key.own });
         }
-        let delay = self.failures.when(&key.key, Instant::now()).as_nanos();
-        let until = self.now + u64::try_from(delay).unwrap();
+        let instant = self.instant();
+        let delay = self.limiter.charge(&key.key, instant);
+        let [until, own] =
+            [delay.total(), delay.own].map(|delay| self.now + u64::try_from(delay.as_nanos()).unwrap());
+        (key.failed, key.own) = (true, own);
         if self.rules.once && key.back_off <= self.now {
             (key.back_off, key.brought_forward, key.urgent) = (until, false, 0);
         }
-        until
+        (until, By::Failure { own })
     }
 
     fn add(&mut self, key: u8, after: Option<u64>, failed: bool, priority: Option<Priority>, urgent: bool) {
@@ -230,6 +355,9 @@ impl Model {
             place: Where::Processing(None),
             priority: priority.unwrap_or_default(),
             back_off: 0,
+            own: 0,
+            failed: false,
+            ahead: false,
             brought_forward: false,
             urgent: 0,
             early: false,
@@ -238,13 +366,13 @@ impl Model {
         });
         let priority = priority.unwrap_or(if event { Priority::Normal } else { this.priority });
         let mut asked = || {
-            let after = after.map(|after| self.now + after);
+            let after = after.map(|after| (self.now + after, By::Delay));
             let failed = failed.then(|| self.failed(&mut this));
-            after.into_iter().chain(failed).min()
+            failed.into_iter().chain(after).min_by_key(|(at, _)| *at)
         };
         match known.map(|known| known.place) {
             None => {
-                let asked = asked().map(|at| (at, false));
+                let asked = asked();
                 let asked = asked.unwrap_or_else(|| self.event(&mut this, urgent));
                 self.place(this, asked);
             }
@@ -260,9 +388,9 @@ impl Model {
             Some(Where::Waiting(until, ..)) => {
                 let asked = asked();
                 this.priority = this.priority.max(priority);
-                this.latest = asked.map_or(this.latest, |at| this.latest.min(at));
+                this.latest = asked.map_or(this.latest, |(at, _)| this.latest.min(at));
                 let at = match asked {
-                    Some(at) => (at.min(until), false),
+                    Some((at, by)) => (at.min(until), by),
                     None => self.event(&mut this, urgent),
                 };
                 if at.0 != until {
@@ -272,16 +400,13 @@ impl Model {
                 }
             }
             Some(Where::Processing(again)) => {
-                let at = asked().unwrap_or(u64::MAX);
+                let asked = asked();
                 let (was_event, was_urgent, earlier, class) =
-                    again.unwrap_or((false, false, u64::MAX, priority));
+                    again.unwrap_or((false, false, (u64::MAX, By::Delay), priority));
+                let earlier = asked.filter(|asked| asked.0 < earlier.0).unwrap_or(earlier);
                 let urgent = was_urgent || event && urgent;
-                this.place = Where::Processing(Some((
-                    was_event || event,
-                    urgent,
-                    earlier.min(at),
-                    class.max(priority),
-                )));
+                this.place =
+                    Where::Processing(Some((was_event || event, urgent, earlier, class.max(priority))));
                 self.keys.push(this);
             }
         }
@@ -292,17 +417,23 @@ impl Model {
         let at = self.keys.iter().position(|known| known.key == key).unwrap();
         let mut this = self.keys.remove(at);
         let Where::Processing(again) = this.place else { panic!("{key} is being processed") };
+        let was_ahead = std::mem::take(&mut this.ahead);
         let Some((event, urgent, asked, priority)) = again else {
+            if was_ahead {
+                self.release();
+            }
             return self.tidy();
         };
         self.advance();
         this.ended = self.now;
         this.place = Where::Processing(None);
-        let asked = (asked, false);
         let at =
             if event { std::cmp::min_by_key(asked, self.event(&mut this, urgent), |at| at.0) } else { asked };
         this.priority = priority;
-        self.place(this, if self.closed { (self.now, false) } else { at });
+        self.place(this, if self.closed { (self.now, By::Delay) } else { at });
+        if was_ahead {
+            self.release();
+        }
     }
 
     /// The class whose turn it is.
@@ -366,7 +497,7 @@ impl Model {
 
     fn when(&self, key: u8) -> Option<u64> {
         match self.keys.iter().find(|known| known.key == key)?.place {
-            Where::Waiting(until, ..) | Where::Processing(Some((false, _, until, _))) => Some(until),
+            Where::Waiting(until, ..) | Where::Processing(Some((false, _, (until, _), _))) => Some(until),
             Where::Ready(..) | Where::Processing(_) => None,
         }
         .filter(|until| *until > self.now)
@@ -402,7 +533,7 @@ impl Model {
         let first = keys.len();
         for key in &mut self.keys {
             if let Where::Processing(again) = &mut key.place
-                && again.take_if(|(event, _, at, _)| !*event && *at > now).is_some()
+                && again.take_if(|(event, _, (at, _), _)| !*event && *at > now).is_some()
             {
                 keys.push(key.key);
             }
@@ -422,8 +553,9 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(key, after, failed, priority, urgent)| Step::Add { key, after, failed, priority, urgent }),
         4 => Just(Step::Get),
         4 => (0..4_usize).prop_map(|which| Step::Done { which }),
-        1 => key.clone().prop_map(|key| Step::Forget { key }),
+        2 => key.clone().prop_map(|key| Step::Forget { key }),
         1 => key.prop_map(|key| Step::Cancel { key }),
+        1 => Just(Step::Throttled),
         4 => (0..40_u64).prop_map(|time| Step::Pass { time }),
     ]
 }
@@ -439,26 +571,27 @@ fn rules() -> impl Strategy<Value = Rules> {
     })
 }
 
-fn core(rules: Rules) -> Core<u8> {
+fn core(rules: Rules, epoch: Instant) -> Core<u8> {
     let policy = if rules.once {
         BackOffEvents::Once { then_every: units(THEN_EVERY) }
     } else {
         BackOffEvents::Always
     };
     let mut options =
-        Options::default().rate_limiter(Linear::default()).back_off_events(policy).ageing(rules.ageing);
+        Options::default().rate_limiter(Limiter::new(epoch)).back_off_events(policy).ageing(rules.ageing);
     if rules.fair {
         options = options.fair_by(|key| Flow::from((key % FLOWS).to_string()));
     }
     if rules.debounced {
         options = options.debounce(units(DEBOUNCE.0), units(DEBOUNCE.1));
     }
-    Core::new(options, Instant::now())
+    Core::new(options, epoch)
 }
 
 /// Runs the steps on both, compares every answer, and empties both in the end.
 fn compare(steps: &[Step], rules: Rules) {
-    let (mut core, mut model) = (core(rules), Model::new(rules));
+    let epoch = Instant::now();
+    let (mut core, mut model) = (core(rules, epoch), Model::new(rules, epoch));
     let mut handed_out: Vec<Loan<u8>> = Vec::new();
     for step in steps
         .iter()
@@ -492,13 +625,14 @@ fn compare(steps: &[Step], rules: Rules) {
             }
             Step::Done { .. } => {}
             Step::Forget { key } => {
-                core.forget(&key, core.hash(&key), now);
-                model.failures.forget(&key, Instant::now());
-                if let Some(known) = model.keys.iter_mut().find(|known| known.key == key) {
-                    (known.back_off, known.early) = (0, false);
-                }
+                core.forget_at(now, &key);
+                model.forget(key);
             }
             Step::Cancel { key } => assert_eq!(core.cancel(&key, core.hash(&key)), model.cancel(key)),
+            Step::Throttled => {
+                core.throttled();
+                model.window = 0;
+            }
             Step::Pass { time } => model.now += time,
             Step::ShutDown => {
                 let mut given_up = core.shut_down(false, now);
@@ -513,7 +647,7 @@ fn compare(steps: &[Step], rules: Rules) {
             let when =
                 core.when(&key, core.hash(&key), now).map(|(until, _)| until.elapsed_since(Moment::START));
             assert_eq!(when, model.when(key).map(units), "when {key}");
-            assert_eq!(core.num_requeues(&key), model.failures.num_requeues(&key), "failures of {key}");
+            assert_eq!(core.num_requeues(&key), model.limiter.num_requeues(&key), "failures of {key}");
         }
     }
     assert!(core.is_drained(), "nothing is left");
