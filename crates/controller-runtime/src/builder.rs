@@ -417,7 +417,9 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
         let own = own_source.map(|attach| attach(subject, cache, &required));
         let sources = sources.into_iter().map(|attach| attach(cache, &required));
         let sources = own.into_iter().chain(sources).collect();
-        Controller::new(Parts { name, options, settings, log, filters, sources, clock, reconciler }, metrics)
+        let client = if settings.needs_leader_election { manager.client() } else { manager.ungated_client() };
+        let parts = Parts { name, options, settings, log, filters, sources, clock, reconciler, client };
+        Controller::new(parts, metrics)
     }
 }
 

@@ -51,6 +51,7 @@ use self::{
     worker_pool::{WantedWorkers, WorkerPool},
 };
 use crate::{
+    client::Client,
     manager::{BoxError, RunContext, Runnable},
     metrics::{ControllerMetrics, Metrics, QueueGauges},
     predicate::EventFilter,
@@ -64,6 +65,8 @@ pub(crate) struct Controller<R: Request> {
     /// It outlives a run, so that what failed in one is not tried at once in the next.
     inbox: Inbox<R>,
     reconciler: Arc<dyn DynReconciler<R>>,
+    /// The client that reconciles find in their context.
+    client: Client,
     sources: Arc<Sources<R>>,
     log: Arc<Log<R>>,
     metrics: ControllerMetrics,
@@ -84,16 +87,18 @@ pub(crate) struct Parts<R: Request, T> {
     pub(crate) sources: Vec<Arc<dyn DynSource<R>>>,
     pub(crate) clock: Clock,
     pub(crate) reconciler: T,
+    pub(crate) client: Client,
 }
 
 impl<R: Request> Controller<R> {
     pub(crate) fn new<T: Reconciler<Request = R>>(parts: Parts<R, T>, metrics: &Metrics) -> Self {
-        let Parts { name, options, settings, log, filters, sources, clock, reconciler } = parts;
+        let Parts { name, options, settings, log, filters, sources, clock, reconciler, client } = parts;
         let Options { queue, new_queue, make_span, .. } = options;
         let queue = new_queue(&name, queue.metrics(metrics.queue(&name)));
         let watched = queue.clone();
         Self {
             reconciler: Arc::new(reconciler),
+            client,
             sources: Arc::new(Sources::new(sources)),
             log: Arc::new(log.in_span(make_span)),
             metrics: metrics.controller(&name, settings.max_concurrent_reconciles),
@@ -122,6 +127,7 @@ impl<R: Request> Controller<R> {
         draining: CancellationToken,
     ) -> impl Fn(usize) -> Worker<R> + use<'_, R> {
         let surroundings = Arc::new(Surroundings {
+            client: self.client.clone(),
             recorder: cx.recorder.named(&self.inbox.controller),
             draining,
             clock: cx.clock,

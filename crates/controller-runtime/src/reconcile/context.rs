@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::Causes;
-use crate::recorder::Recorder;
+use crate::{client::Client, recorder::Recorder};
 
 /// What a reconcile can know about itself.
 #[derive(Debug, Clone)]
@@ -21,6 +21,7 @@ pub struct Context {
 /// What is the same for all runs of a worker.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
+    pub(crate) client: Client,
     pub(crate) recorder: Recorder,
     pub(crate) draining: CancellationToken,
     pub(crate) clock: Clock,
@@ -52,6 +53,40 @@ impl Context {
     #[doc(alias = "ReconcileIDFromContext")]
     pub fn id(&self) -> Uuid {
         self.id
+    }
+
+    /// The client for the writes of this reconcile: the manager's, with the permission that the controller needs.
+    ///
+    /// - A controller that [needs leader election](crate::controller::Options::needs_leader_election), which is the default,
+    ///   has [`Manager::client`](crate::Manager::client): while this process does not hold the lease, writes fail with
+    ///   [`ErrorKind::NotPermitted`](crate::client::ErrorKind::NotPermitted).
+    /// - A controller that does not has [`Manager::ungated_client`](crate::Manager::ungated_client), which writes at any time.
+    ///
+    /// The caches of the manager show its writes at once. Objects of another cluster are written with
+    /// [`Cluster::client`](crate::manager::Cluster::client).
+    ///
+    /// ```
+    /// use controller_runtime::{Action, Cached, Context, ObjectKey, Reconciler, reconcile};
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    ///
+    /// struct Collector { maps: Cached<ConfigMap> }
+    ///
+    /// impl Reconciler for Collector {
+    ///     type Request = ObjectKey<ConfigMap>;
+    ///
+    ///     async fn reconcile(&self, key: &ObjectKey<ConfigMap>, cx: &Context) -> Result<Action, reconcile::Error> {
+    ///         match self.maps.get(key)? {
+    ///             Some(map) if map.data.is_none() => cx.client().delete(&*map).await?,
+    ///             _ => return Ok(Action::done()),
+    ///         };
+    ///         Ok(Action::done())
+    ///     }
+    /// }
+    /// ```
+    #[must_use]
+    #[doc(alias = "GetClient")]
+    pub fn client(&self) -> &Client {
+        &self.surroundings.client
     }
 
     /// Records Kubernetes Events in the name of the controller, without waiting for the API server.
