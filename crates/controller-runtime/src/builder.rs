@@ -145,19 +145,18 @@ impl<'m> Builder<'m> {
     ///
     /// ```
     /// use kube::core::{DynamicObject, PartialObjectMeta};
-    /// # use controller_runtime::{Action, Builder, Manager, ObjectKey, client::DynamicKind, reconcile};
+    /// # use controller_runtime::{Action, Builder, Context, Manager, ObjectKey, client::DynamicKind, reconcile};
     ///
     /// type Key = ObjectKey<PartialObjectMeta<DynamicObject>>;
     ///
     /// # fn example(manager: &Manager, kind: &DynamicKind) -> Result<(), Box<dyn std::error::Error>> {
-    /// let client = manager.client().of(kind.clone());
-    /// Builder::managed_by(manager).for_dynamic_metadata(kind).complete(reconcile::from_fn(move |key: Key, _| {
-    ///     let client = client.clone();
-    ///     async move {
-    ///         let whole = client.get(&key.whole()).await?; // when metadata are not enough after all
+    /// Builder::managed_by(manager).for_dynamic_metadata(kind).complete(reconcile::from_fn_with(
+    ///     kind.clone(),
+    ///     async |kind: &DynamicKind, key: &Key, cx: &Context| {
+    ///         let whole = cx.client().of(kind.clone()).get(&key.whole()).await?; // when metadata do not suffice
     ///         Ok(Action::done())
-    ///     }
-    /// }))?;
+    ///     },
+    /// ))?;
     /// # Ok(())
     /// # }
     /// ```

@@ -95,7 +95,7 @@ async fn run(manager: Manager, work: impl Future<Output = ()>) {
 #[tokio::test(start_paused = true)]
 async fn each_failure_is_one_line_with_the_fields_of_go_and_an_id_of_its_own() {
     let (env, manager) = start().await;
-    let fails = |_: ObjectKey<Lease>, cx: Context| async move {
+    let fails = async |_: &ObjectKey<Lease>, cx: &Context| {
         if cx.attempt() < 2 { Err(reconcile::Error::new("no luck")) } else { Ok(Action::done()) }
     };
     Builder::managed_by(&manager).for_kind::<Lease>().complete(reconcile::from_fn(fails)).unwrap();
@@ -128,12 +128,10 @@ async fn each_failure_is_one_line_with_the_fields_of_go_and_an_id_of_its_own() {
 #[tokio::test(start_paused = true)]
 async fn whatever_went_wrong_is_a_reconciler_error_that_says_what() {
     let (env, manager) = start().await;
-    let fails = |_: ObjectKey<Lease>, cx: Context| async move {
-        match cx.attempt() {
-            0 => panic!("a bug"),
-            1 => std::future::pending().await,
-            _ => Err(reconcile::Error::terminal("hopeless")),
-        }
+    let fails = async |_: &ObjectKey<Lease>, cx: &Context| match cx.attempt() {
+        0 => panic!("a bug"),
+        1 => std::future::pending().await,
+        _ => Err(reconcile::Error::terminal("hopeless")),
     };
     Builder::managed_by(&manager)
         .for_kind::<Lease>()
@@ -157,19 +155,16 @@ async fn whatever_went_wrong_is_a_reconciler_error_that_says_what() {
 #[tokio::test(start_paused = true)]
 async fn what_is_to_run_again_is_told_with_its_delay_where_much_is_logged() {
     let (env, manager) = start().await;
-    let runs = AtomicUsize::new(0);
-    let goes_on = move |_: ObjectKey<Lease>, _| {
-        let run = runs.fetch_add(1, Ordering::SeqCst);
-        async move {
-            match run {
-                0 | 1 => Ok(Action::requeue()),
-                2 => Ok(Action::requeue_after(Duration::from_millis(300))),
-                3 => Err(reconcile::Error::retry_after("busy", Duration::from_millis(200))),
-                _ => Ok(Action::done()),
-            }
-        }
+    let goes_on = async |runs: &AtomicUsize, _: &ObjectKey<Lease>, _: &Context| match runs
+        .fetch_add(1, Ordering::SeqCst)
+    {
+        0 | 1 => Ok(Action::requeue()),
+        2 => Ok(Action::requeue_after(Duration::from_millis(300))),
+        3 => Err(reconcile::Error::retry_after("busy", Duration::from_millis(200))),
+        _ => Ok(Action::done()),
     };
-    Builder::managed_by(&manager).for_kind::<Lease>().complete(reconcile::from_fn(goes_on)).unwrap();
+    let reconciler = reconcile::from_fn_with(AtomicUsize::new(0), goes_on);
+    Builder::managed_by(&manager).for_kind::<Lease>().complete(reconciler).unwrap();
     run(manager, create_lease(&env)).await;
     let of_run = |attempt: u32| {
         format!(
@@ -193,7 +188,7 @@ async fn what_is_to_run_again_is_told_with_its_delay_where_much_is_logged() {
 #[tokio::test(start_paused = true)]
 async fn a_panic_that_is_not_recovered_is_counted_and_told_before_it_goes_on() {
     let (env, manager) = start().await;
-    let panics = |_: ObjectKey<Lease>, _| async { panic!("a bug") };
+    let panics = async |_: &ObjectKey<Lease>, _: &Context| panic!("a bug");
     Builder::managed_by(&manager)
         .for_kind::<Lease>()
         .with_options(Options::default().recover_panic(false))
@@ -218,7 +213,7 @@ async fn a_panic_that_is_not_recovered_is_counted_and_told_before_it_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn a_stop_says_what_it_waits_for_in_the_order_of_the_groups() {
     let (_env, manager) = start().await;
-    let done = |_: ObjectKey<Lease>, _| async { Ok(Action::done()) };
+    let done = async |_: &ObjectKey<Lease>, _: &Context| Ok(Action::done());
     Builder::managed_by(&manager).for_kind::<Lease>().complete(reconcile::from_fn(done)).unwrap();
     run(manager, async {}).await;
     let waits = ["leader election runnables", "caches"];
@@ -241,7 +236,7 @@ impl Runnable for Says {
 async fn a_span_around_the_run_is_around_all_that_is_logged_in_it() {
     let (env, manager) = start().await;
     manager.add(Says("hello")).unwrap();
-    let done = |_: ObjectKey<Lease>, _| async { Ok(Action::done()) };
+    let done = async |_: &ObjectKey<Lease>, _: &Context| Ok(Action::done());
     Builder::managed_by(&manager).for_kind::<Lease>().complete(reconcile::from_fn(done)).unwrap();
     run(manager, create_lease(&env)).instrument(tracing::info_span!("cluster", name = "blue")).await;
 
@@ -258,7 +253,7 @@ async fn a_span_around_the_run_is_around_all_that_is_logged_in_it() {
 #[tokio::test(start_paused = true)]
 async fn requests_of_other_types_are_logged_by_their_debug_form() {
     let (_env, manager) = start().await;
-    let done = |_: (u32, &'static str), _| async { Ok(Action::done()) };
+    let done = async |_: &(u32, &'static str), _: &Context| Ok(Action::done());
     Builder::managed_by(&manager)
         .for_requests("numbers")
         .watches_raw_source(Requests::stream("one", futures::stream::iter([(1, "x")])))
@@ -276,7 +271,7 @@ async fn a_span_of_ones_own_takes_the_place_of_the_default() {
     let options = Options::default().log_constructor(|key: &ObjectKey<Lease>, cx: &Context| {
         tracing::info_span!("mine", lease = %key, attempt = cx.attempt())
     });
-    let done = |_: ObjectKey<Lease>, _| async { Ok(Action::done()) };
+    let done = async |_: &ObjectKey<Lease>, _: &Context| Ok(Action::done());
     Builder::managed_by(&manager)
         .for_kind::<Lease>()
         .with_options(options)

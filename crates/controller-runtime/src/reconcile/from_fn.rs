@@ -2,29 +2,102 @@ use std::{fmt, future::Future, marker::PhantomData};
 
 use super::{Action, Context, Error, Reconciler, Request};
 
-/// A reconciler of a function, for what needs no type of its own.
+/// Makes a reconciler of an async function or closure, for what needs no type of its own.
 ///
 /// ```
 /// use controller_runtime::{Action, Builder, Context, Manager, ObjectKey, reconcile};
 /// use k8s_openapi::api::core::v1::Pod;
 ///
-/// # fn example(manager: &Manager) -> Result<(), controller_runtime::manager::AddError> {
-/// let print = |pod: ObjectKey<Pod>, cx: Context| async move {
+/// async fn print(pod: &ObjectKey<Pod>, cx: &Context) -> Result<Action, reconcile::Error> {
 ///     println!("{pod}, attempt {}", cx.attempt());
 ///     Ok(Action::done())
-/// };
+/// }
+///
+/// # fn example(manager: &Manager) -> Result<(), controller_runtime::manager::AddError> {
 /// Builder::managed_by(manager).for_kind::<Pod>().complete(reconcile::from_fn(print))?;
+/// Builder::managed_by(manager).for_kind::<Pod>().named("deleter").complete(reconcile::from_fn(
+///     async |pod: &ObjectKey<Pod>, cx: &Context| {
+///         cx.client().delete_key(pod).await?;
+///         Ok(Action::done())
+///     },
+/// ))?;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// A closure cannot capture, because its future would borrow from it: [`from_fn_with`] passes it what it needs.
 #[doc(alias = "reconcile.Func")]
-pub fn from_fn<R, F, Fut>(function: F) -> FromFn<R, F>
+pub fn from_fn<R, F>(function: F) -> FromFn<R, F>
 where
     R: Request,
-    F: Fn(R, Context) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<Action, Error>> + Send,
+    // The first bound tells the compiler the types of a closure's arguments, the second one that its future is `Send`.
+    F: AsyncFn(&R, &Context) -> Result<Action, Error> + for<'a> ReconcileFn<'a, R> + Send + Sync + 'static,
 {
     FromFn { function, request: PhantomData }
+}
+
+/// Like [`from_fn`], with a value that each call borrows: caches, settings, clients of other systems.
+///
+/// ```
+/// use controller_runtime::{Action, Builder, Cached, Context, Manager, ObjectKey, reconcile};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # fn example(manager: &Manager) -> Result<(), controller_runtime::manager::AddError> {
+/// let maps = manager.cached::<ConfigMap>();
+/// Builder::managed_by(manager).for_kind::<ConfigMap>().complete(reconcile::from_fn_with(
+///     maps,
+///     async |maps: &Cached<ConfigMap>, key: &ObjectKey<ConfigMap>, cx: &Context| {
+///         if let Some(map) = maps.get(key)? && map.data.is_none() {
+///             cx.client().delete(&*map).await?;
+///         }
+///         Ok(Action::done())
+///     },
+/// ))?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn from_fn_with<S, R, F>(state: S, function: F) -> FromFnWith<S, R, F>
+where
+    S: Send + Sync + 'static,
+    R: Request,
+    F: AsyncFn(&S, &R, &Context) -> Result<Action, Error>
+        + for<'a> ReconcileFnWith<'a, S, R>
+        + Send
+        + Sync
+        + 'static,
+{
+    FromFnWith { state, function, request: PhantomData }
+}
+
+/// Functions that [`from_fn`] takes. Implemented for every function and closure whose future is `Send`.
+pub trait ReconcileFn<'a, R: Request>: Fn(&'a R, &'a Context) -> Self::Running {
+    /// One reconcile.
+    type Running: Future<Output = Result<Action, Error>> + Send;
+}
+
+impl<'a, R, F, Running> ReconcileFn<'a, R> for F
+where
+    R: Request,
+    F: Fn(&'a R, &'a Context) -> Running,
+    Running: Future<Output = Result<Action, Error>> + Send,
+{
+    type Running = Running;
+}
+
+/// Functions that [`from_fn_with`] takes. Implemented for every function and closure whose future is `Send`.
+pub trait ReconcileFnWith<'a, S: 'a, R: Request>: Fn(&'a S, &'a R, &'a Context) -> Self::Running {
+    /// One reconcile.
+    type Running: Future<Output = Result<Action, Error>> + Send;
+}
+
+impl<'a, S, R, F, Running> ReconcileFnWith<'a, S, R> for F
+where
+    S: 'a,
+    R: Request,
+    F: Fn(&'a S, &'a R, &'a Context) -> Running,
+    Running: Future<Output = Result<Action, Error>> + Send,
+{
+    type Running = Running;
 }
 
 /// A function as a reconciler. Made by [`from_fn`].
@@ -33,21 +106,46 @@ pub struct FromFn<R, F> {
     request: PhantomData<fn(R)>,
 }
 
-impl<R, F, Fut> Reconciler for FromFn<R, F>
+impl<R, F> Reconciler for FromFn<R, F>
 where
     R: Request,
-    F: Fn(R, Context) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<Action, Error>> + Send,
+    F: for<'a> ReconcileFn<'a, R> + Send + Sync + 'static,
 {
     type Request = R;
 
     async fn reconcile(&self, request: &R, cx: &Context) -> Result<Action, Error> {
-        (self.function)(request.clone(), cx.clone()).await
+        (self.function)(request, cx).await
     }
 }
 
 impl<R, F> fmt::Debug for FromFn<R, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FromFn").finish_non_exhaustive()
+    }
+}
+
+/// A function and its state as a reconciler. Made by [`from_fn_with`].
+pub struct FromFnWith<S, R, F> {
+    state: S,
+    function: F,
+    request: PhantomData<fn(R)>,
+}
+
+impl<S, R, F> Reconciler for FromFnWith<S, R, F>
+where
+    S: Send + Sync + 'static,
+    R: Request,
+    F: for<'a> ReconcileFnWith<'a, S, R> + Send + Sync + 'static,
+{
+    type Request = R;
+
+    async fn reconcile(&self, request: &R, cx: &Context) -> Result<Action, Error> {
+        (self.function)(&self.state, request, cx).await
+    }
+}
+
+impl<S, R, F> fmt::Debug for FromFnWith<S, R, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FromFnWith").finish_non_exhaustive()
     }
 }

@@ -17,7 +17,7 @@ pub use self::{
     cause::{Cause, Causes, Change},
     context::Context,
     error::Error,
-    from_fn::{FromFn, from_fn},
+    from_fn::{FromFn, FromFnWith, ReconcileFn, ReconcileFnWith, from_fn, from_fn_with},
     object::{AsReconciler, ObjectReconciler, as_reconciler},
 };
 pub(crate) use self::{

@@ -11,16 +11,19 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Client, Context, Manager, ObjectKey, ObjectReconciler, Reconciler,
+    Action, Builder, Cached, Client, Context, Manager, ObjectKey, ObjectReconciler, Reconciler,
     controller::{Config, Options},
     manager, reconcile,
     source::{Requests, Sink, Source, from_fn},
     workqueue::{Priority, Queue},
 };
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube_envtest::Environment;
 use tokio::time::Instant;
 
-use crate::support::{NoteAll, Notes, Running, Widget, environment, key, manager, settle, widget};
+use crate::support::{
+    NoteAll, Notes, Running, Widget, config_map, environment, key, manager, settle, widget,
+};
 
 fn client(env: &Environment) -> Client {
     Client::new(env.client(), "test")
@@ -82,11 +85,12 @@ async fn a_function_is_a_reconciler() {
     let env = environment().await;
     let (manager, seen) = (manager(&env), Arc::<Mutex<Vec<String>>>::default());
     let notes = Arc::clone(&seen);
-    let note = move |key: ObjectKey<Widget>, cx: Context| {
+    let note = async |notes: &Arc<Mutex<Vec<String>>>, key: &ObjectKey<Widget>, cx: &Context| {
         notes.lock().unwrap().push(format!("{key} ({})", cx.attempt()));
-        async move { if cx.attempt() == 0 { Err("once".into_error()) } else { Ok(Action::done()) } }
+        if cx.attempt() == 0 { Err("once".into_error()) } else { Ok(Action::done()) }
     };
-    Builder::managed_by(&manager).for_kind::<Widget>().complete(reconcile::from_fn(note)).unwrap();
+    let builder = Builder::managed_by(&manager).for_kind::<Widget>();
+    builder.complete(reconcile::from_fn_with(notes, note)).unwrap();
     let _running = Running::start(manager).await;
     client(&env).create(&widget("a", 1)).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -203,28 +207,23 @@ async fn a_queue_of_ones_own_is_used_under_the_controllers_name_and_metrics() {
 async fn what_was_there_at_the_start_runs_behind_what_happens_but_not_for_ever() {
     for classes in [true, false] {
         let env = environment().await;
-        let (manager, first) = (manager(&env), AtomicUsize::new(0));
+        let manager = manager(&env);
         for name in ["a", "b", "c"] {
             client(&env).create(&widget(name, 1)).await.unwrap();
         }
         let notes = NoteAll::<ObjectKey<Widget>>::new();
-        let noted = notes.clone();
         // The first reconcile takes a second, in which something happens.
-        let slow = move |request: ObjectKey<Widget>, cx: Context| {
-            let (noted, wait) = (noted.clone(), first.fetch_add(1, SeqCst) == 0);
-            async move {
-                if wait {
-                    tokio::time::sleep(Duration::from_secs(1)).await;
-                }
-                noted.reconcile(&request, &cx).await
+        type State = (NoteAll<ObjectKey<Widget>>, AtomicUsize);
+        let slow = async |(notes, runs): &State, request: &ObjectKey<Widget>, cx: &Context| {
+            if runs.fetch_add(1, SeqCst) == 0 {
+                tokio::time::sleep(Duration::from_secs(1)).await;
             }
+            notes.reconcile(request, cx).await
         };
+        let slow = reconcile::from_fn_with((notes.clone(), AtomicUsize::new(0)), slow);
         let options = Options::default().use_priority_queue(classes).max_concurrent_reconciles(1);
-        let handle = Builder::managed_by(&manager)
-            .for_kind::<Widget>()
-            .with_options(options)
-            .complete(reconcile::from_fn(slow))
-            .unwrap();
+        let handle =
+            Builder::managed_by(&manager).for_kind::<Widget>().with_options(options).complete(slow).unwrap();
         let _running = Running::start(manager).await;
         settle().await;
         client(&env).create(&widget("d", 1)).await.unwrap();
@@ -242,7 +241,7 @@ async fn an_action_may_name_the_class_of_the_next_run_where_there_are_classes() 
     for (classes, expected) in [(true, Priority::High), (false, Priority::Normal)] {
         let env = environment().await;
         let manager = manager(&env);
-        let again = |_: &'static str, _| async {
+        let again = async |_: &&'static str, _: &Context| {
             Ok(Action::requeue_after(Duration::from_secs(60)).with_priority(Priority::High))
         };
         let mine: Arc<Mutex<Option<Queue<&'static str>>>> = Arc::default();
@@ -263,6 +262,31 @@ async fn an_action_may_name_the_class_of_the_next_run_where_there_are_classes() 
         let queue = mine.lock().unwrap().clone().unwrap();
         assert_eq!(queue.snapshot().next().unwrap().priority, expected);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_by_the_client_of_a_context_is_in_the_cache_at_once_and_in_the_name_of_the_manager() {
+    let env = environment().await;
+    let manager = Manager::new(env.client(), manager::Options::new("the-operator"));
+    let (maps, seen) = (manager.cached::<ConfigMap>(), Arc::<Mutex<Vec<String>>>::default());
+    type State = (Cached<ConfigMap>, Arc<Mutex<Vec<String>>>);
+    let write = async |(maps, seen): &State, key: &ObjectKey<Widget>, cx: &Context| {
+        let map =
+            ConfigMap { data: Some([("a".to_owned(), "b".to_owned())].into()), ..config_map(key.name()) };
+        cx.client().apply(&map).await?;
+        let cached = maps.get(&ObjectKey::new("default", key.name()))?;
+        seen.lock().unwrap().extend(cached.and_then(|map| map.metadata.name.clone()));
+        Ok(Action::done())
+    };
+    let write = reconcile::from_fn_with((maps, Arc::clone(&seen)), write);
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(write).unwrap();
+    let _running = Running::start(manager).await;
+    client(&env).create(&widget("a", 1)).await.unwrap();
+    settle().await;
+    assert_eq!(*seen.lock().unwrap(), ["a"]);
+    let stored = client(&env).get(&ObjectKey::<ConfigMap>::new("default", "a")).await.unwrap().unwrap();
+    let writers = stored.metadata.managed_fields.unwrap().into_iter().filter_map(|entry| entry.manager);
+    assert_eq!(writers.collect::<Vec<_>>(), ["the-operator"]);
 }
 
 #[tokio::test(start_paused = true)]

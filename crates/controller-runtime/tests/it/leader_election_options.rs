@@ -1,18 +1,22 @@
 //! What the options of an election, and those of controllers about it, come to.
 
-use std::time::Duration;
+use std::{sync::Mutex, time::Duration};
 
 use controller_runtime::{
-    Builder, Client, Manager,
+    Action, Builder, Client, Context, Manager, ObjectKey,
     controller::{self, Config},
     leader_election,
     manager::Options,
+    reconcile,
 };
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Namespace};
 use kube::Api;
 use kube_envtest::Environment;
 use serde_json::json;
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep},
+};
 
 use crate::support::{Notes, Running, Widget, environment, settle, widget};
 
@@ -111,6 +115,38 @@ async fn a_controller_that_needs_no_leader_reconciles_on_a_standby_whoever_says_
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_client_of_a_context_writes_on_a_standby_only_where_the_controller_needs_no_leader() {
+    let env = environment().await;
+    let leader = candidate(&env, election("leader"), 1);
+    let _leader = leading(&leader).await;
+    let standby = candidate(&env, election("standby"), 2);
+    let _standby = Running::start(standby.clone()).await;
+    Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
+    for (needs, written) in [(true, Err("does not hold the lease")), (false, Ok(()))] {
+        let writes = async |seen: &Mutex<mpsc::UnboundedSender<_>>, key: &ObjectKey<Widget>, cx: &Context| {
+            let patched = cx.client().merge_patch(key, &json!({ "spec": { "size": 2 } })).await;
+            seen.lock().unwrap().send(patched.map(drop).map_err(|error| error.to_string())).unwrap();
+            Ok(Action::done())
+        };
+        let (sender, mut seen) = mpsc::unbounded_channel();
+        // An unmanaged controller runs whoever leads.
+        let mut controller = Builder::managed_by(&standby)
+            .for_kind::<Widget>()
+            .with_options(controller::Options::default().needs_leader_election(needs))
+            .complete_unmanaged(reconcile::from_fn_with(Mutex::new(sender), writes))
+            .unwrap();
+        controller.run(settle()).await.unwrap();
+        match (seen.recv().await.unwrap(), written) {
+            (Err(refused), Err(reason)) => assert!(refused.contains(reason), "{refused}"),
+            (is, should) => {
+                assert_eq!(is.is_ok(), should.is_ok(), "{is:?}, where a leader is needed: {needs}");
+            }
+        }
+    }
+    assert!(!*standby.leads().borrow());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_renewal_that_meets_a_lease_that_somebody_changed_takes_the_slow_path_and_is_counted() {
     let env = environment().await;
     let manager = candidate(&env, election("one"), 1);
@@ -123,7 +159,7 @@ async fn a_renewal_that_meets_a_lease_that_somebody_changed_takes_the_slow_path_
     sleep(10 * SECOND).await;
     assert_eq!(slow_paths(), "0");
     let client = Client::new(env.client(), "test");
-    let key = controller_runtime::ObjectKey::<Lease>::new("default", "the-lease");
+    let key = ObjectKey::<Lease>::new("default", "the-lease");
     for times in ["1", "2"] {
         client.merge_patch(&key, &json!({ "metadata": { "labels": { "seen": times } } })).await.unwrap();
         sleep(10 * SECOND).await;
