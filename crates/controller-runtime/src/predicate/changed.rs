@@ -1,8 +1,10 @@
 //! Predicates that refuse updates of what does not matter.
 
+use std::fmt;
+
 use super::{EventFilter, Predicate};
 use crate::{
-    cache::Meta,
+    cache::{Lazy, Meta},
     event::{Event, MetaEvent},
     object::Object,
 };
@@ -55,4 +57,66 @@ refuse_updates_unless! {
     ResourceVersionChanged: |old, new| old.resource_version() != new.resource_version();
     LabelChanged: |old, new| old.labels() != new.labels();
     AnnotationChanged: |old, new| !old.same_annotations(new);
+}
+
+/// Refuses updates that leave a part of the object as it was. Creates, deletes and generic events pass.
+///
+/// ```
+/// use controller_runtime::{Predicate, predicate::Changed};
+/// use k8s_openapi::api::apps::v1::Deployment;
+///
+/// fn accepted(_: impl Predicate<Deployment>) {}
+///
+/// accepted(Changed::of(|deployment: &Deployment| &deployment.spec));
+/// accepted(Changed::by_key(|deployment: &Deployment| {
+///     deployment.status.as_ref().and_then(|status| status.ready_replicas)
+/// }));
+/// ```
+///
+/// Both states of an update are decoded, unless they are of one version, as in a resync. If a state does not fit its type, the
+/// event passes, so that the reconciler meets the error and reports it. Where metadata can decide,
+/// [`GenerationChanged`] and its like cost less.
+pub struct Changed<K: Object> {
+    is_same: Box<IsSame<K>>,
+}
+
+/// Compares the old and the new state.
+type IsSame<K> = dyn Fn(&K, &K) -> bool + Send + Sync;
+
+impl<K: Object> Changed<K> {
+    /// Compares the part that `part` borrows from the object.
+    pub fn of<T: PartialEq + ?Sized>(part: impl Fn(&K) -> &T + Send + Sync + 'static) -> Self {
+        Self { is_same: Box::new(move |old, new| part(old) == part(new)) }
+    }
+
+    /// Compares a value that `key` computes from the object.
+    pub fn by_key<T: PartialEq>(key: impl Fn(&K) -> T + Send + Sync + 'static) -> Self {
+        Self { is_same: Box::new(move |old, new| key(old) == key(new)) }
+    }
+
+    fn differs(&self, old: &Lazy<K>, new: &Lazy<K>) -> bool {
+        let version = old.meta().resource_version();
+        if version.is_some() && version == new.meta().resource_version() {
+            return false;
+        }
+        match (old.object(), new.object()) {
+            (Ok(old), Ok(new)) => !(self.is_same)(&old, &new),
+            _ => true,
+        }
+    }
+}
+
+impl<K: Object> Predicate<K> for Changed<K> {
+    fn test(&self, event: &Event<K>) -> bool {
+        match event {
+            Event::Update { old, new } => self.differs(old, new),
+            _ => true,
+        }
+    }
+}
+
+impl<K: Object> fmt::Debug for Changed<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Changed").finish_non_exhaustive()
+    }
 }

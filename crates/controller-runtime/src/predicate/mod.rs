@@ -3,8 +3,9 @@
 //! A predicate sees the event with the old and the new state and answers at once. Predicates are evaluated after the
 //! cache: what they refuse is not reconciled, but it is still watched and held in memory.
 //!
-//! Those here look at metadata alone ([`Meta`](crate::cache::Meta)), so that what they refuse is never decoded. Yours may
-//! decode ([`Lazy::object`](crate::Lazy::object)), and then decide what an object that does not fit its type is worth.
+//! Those here look at metadata alone ([`Meta`](crate::cache::Meta)), so that what they refuse is never decoded, except
+//! [`Changed`], which compares any part of an object. Yours may decode ([`Lazy::object`](crate::Lazy::object)), and then
+//! decide what an object that does not fit its type is worth.
 //!
 //! A [`LabelSelector`] is a predicate that can do more: where nobody reads the kind as a whole, the API server sends only
 //! what it selects.
@@ -15,7 +16,7 @@ mod funcs;
 mod labels;
 
 pub use self::{
-    changed::{AnnotationChanged, GenerationChanged, LabelChanged, ResourceVersionChanged},
+    changed::{AnnotationChanged, Changed, GenerationChanged, LabelChanged, ResourceVersionChanged},
     combine::{And, Not, Or},
     funcs::Funcs,
 };
@@ -40,6 +41,11 @@ use crate::{
 /// accepted(|event: &Event<Deployment>| event.latest().object().is_ok_and(|deployment| deployment.spec.is_some()));
 /// accepted(Or(GenerationChanged, LabelChanged));
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a predicate on events of `{K}`",
+    note = "a predicate on events of `{K}` is a closure `|event: &Event<{K}>| -> bool`, or a type of `controller_runtime::predicate`",
+    note = "a source of `PartialObjectMeta<K>` sees metadata only: a predicate that reads more needs a source of `K`"
+)]
 pub trait Predicate<K: Object>: Send + Sync + 'static {
     /// Whether the event passes.
     fn test(&self, event: &Event<K>) -> bool;
@@ -156,6 +162,26 @@ mod tests {
         assert!(!And(GenerationChanged, LabelChanged).test(&event));
         assert!(Or(GenerationChanged, LabelChanged).test(&event));
         assert!(Not(LabelChanged).test(&event));
+    }
+
+    #[test]
+    fn a_part_has_changed_if_its_two_values_differ() {
+        let replicas = |replicas: u32, version: &str| -> Lazy<Deployment> {
+            let metadata = json!({ "namespace": "default", "name": "web", "resourceVersion": version });
+            let spec = json!({ "replicas": replicas, "selector": {}, "template": {} });
+            let deployment = json!({ "metadata": metadata, "spec": spec });
+            Lazy::of(serde_json::from_value::<Deployment>(deployment).expect("a deployment")).expect("a name")
+        };
+        let update = |old, new| Event::Update { old, new };
+        let spec = Changed::of(|deployment: &Deployment| &deployment.spec);
+        let count = Changed::by_key(|deployment: &Deployment| deployment.spec.as_ref()?.replicas);
+        for predicate in [&spec, &count] {
+            assert!(predicate.test(&update(replicas(1, "1"), replicas(2, "2"))));
+            assert!(!predicate.test(&update(replicas(1, "1"), replicas(1, "2"))));
+            assert!(predicate.test(&Event::Create { object: replicas(1, "1"), in_initial_list: true }));
+            assert!(predicate.test(&Event::Delete { object: replicas(1, "1"), state_unknown: false }));
+        }
+        assert!(!And(spec, LabelChanged).test(&update(replicas(1, "1"), replicas(2, "2"))));
     }
 
     #[test]

@@ -11,8 +11,10 @@ use std::{
 };
 
 use controller_runtime::{
-    Client, Manager, ObjectKey,
+    Action, Builder, Cached, Client, Context, Event, Manager, ObjectKey,
     cache::{self, UntilError},
+    predicate::Changed,
+    reconcile,
 };
 use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde::{Deserialize, Serialize};
@@ -74,6 +76,45 @@ async fn an_object_that_does_not_fit_its_type_is_an_error_for_who_reads_it_and_i
     settle().await;
     assert_eq!((bed("b").unwrap(), bed("c").unwrap()), (Flower::Tulips, Flower::Tulips));
     assert_eq!(flowers.list().unwrap().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_does_not_fit_its_type_has_changed_and_its_reconcile_meets_the_error() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    let manager = manager(&env);
+    let flowers = manager.cached::<Flowers>();
+    type State = (Cached<Flowers>, Arc<Mutex<Vec<String>>>);
+    let look = async |(flowers, seen): &State, key: &ObjectKey<Flowers>, _: &Context| {
+        let read = flowers.get(key);
+        let flower = read.map(|map| map.map(|map| map.data.as_ref().unwrap()["bed"]));
+        seen.lock().unwrap().push(flower.as_ref().map_or("error".to_owned(), |flower| format!("{flower:?}")));
+        Ok(Action::done())
+    };
+    let seen = Arc::<Mutex<Vec<String>>>::default();
+    Builder::managed_by(&manager)
+        .for_kind::<Flowers>()
+        .with_predicate(|event: &Event<Flowers>| event.meta().name() == "a")
+        .with_predicate(Changed::of(|map: &Flowers| &map.data))
+        .complete(reconcile::from_fn_with((flowers, Arc::clone(&seen)), look))
+        .unwrap();
+    let _running = Running::start(manager).await;
+    client.create(&planted("a", "roses")).await.unwrap();
+    settle().await;
+    let key = ObjectKey::<ConfigMap>::new("default", "a");
+    let mut patches = vec![json!({ "metadata": { "labels": { "a": "b" } } })];
+    patches.extend(["cactus", "thistle", "tulips"].map(|flower| json!({ "data": { "bed": flower } })));
+    patches.push(json!({ "metadata": { "labels": { "a": "c" } } }));
+    for patch in patches {
+        client.merge_patch(&key, &patch).await.unwrap();
+        settle().await;
+    }
+    let roses_and_tulips = ["Some(Roses)", "error", "error", "Some(Tulips)"];
+    assert_eq!(
+        *seen.lock().unwrap(),
+        roses_and_tulips,
+        "neither change of the labels is a change of the data"
+    );
 }
 
 #[tokio::test(start_paused = true)]
