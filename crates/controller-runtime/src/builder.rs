@@ -14,7 +14,7 @@ use crate::{
     object::{Object, ObjectKey, OwnableBy, StaticObject},
     predicate::{EventFilter, Predicate, required_labels},
     reconcile::{Reconciler, Request},
-    source::{DynSource, Kind, Source},
+    source::{DynSource, Kind, Owns, Source},
 };
 
 /// Metadata of a kind known at run time.
@@ -256,47 +256,47 @@ impl<K: Object> ControllerBuilder<'_, ObjectKey<K>, Of<K>> {
 
     /// Reconciles the controlling `K` of each `C` that changes.
     ///
-    /// Metadata are all that is needed, so that is what is watched and held of `C`, unless a
-    /// [`Cached<C>`](crate::Cached) has been made by then. For more, watch it:
+    /// The API server sends, and the cache holds, only the metadata of `C`, unless a [`Cached<C>`](crate::Cached) has been
+    /// made before [`complete`](Self::complete). [`owns_with`](Self::owns_with) takes predicates.
+    #[doc(alias = "Owns")]
+    pub fn owns<C: StaticObject>(self) -> Self
+    where
+        C::Scope: OwnableBy<K::Scope>,
+    {
+        self.owns_with(Owns::<C>::new())
+    }
+
+    /// Like [`owns`](Self::owns), with predicates, for every owner, or on whole objects: as [`Owns`] says.
     ///
     /// ```
-    /// # use controller_runtime::{ForOwner, Kind, ObjectKey, predicate::GenerationChanged};
-    /// # use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
-    /// // Every owner, not only the controller; and only changes of the spec.
-    /// let services: Kind<Service, ObjectKey<Deployment>> =
-    ///     Kind::new(ForOwner::every()).with_predicate(GenerationChanged);
+    /// # use controller_runtime::{Action, Builder, Context, Manager, ObjectKey, reconcile};
+    /// use controller_runtime::{Owns, predicate::GenerationChanged};
+    /// use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+    ///
+    /// # async fn nothing(_: &ObjectKey<Deployment>, _: &Context) -> Result<Action, reconcile::Error> { Ok(Action::done()) }
+    /// # fn example(manager: &Manager) -> Result<(), controller_runtime::manager::AddError> {
+    /// Builder::managed_by(manager)
+    ///     .for_kind::<Deployment>()
+    ///     .owns_with(Owns::<ReplicaSet>::new().with_predicate(GenerationChanged))
+    ///     .complete(reconcile::from_fn(nothing))?;
+    /// # Ok(())
+    /// # }
     /// ```
-    #[doc(alias = "Owns")]
-    pub fn owns<C: StaticObject>(mut self) -> Self
+    pub fn owns_with<C: Object, Form: 'static>(mut self, owned: Owns<C, Form>) -> Self
     where
         C::Scope: OwnableBy<K::Scope>,
     {
         let owner = self.subject.owner.clone();
-        self.sources.push(Box::new(|cache, required| {
-            if cache.is_read_as::<C>(&DynamicKind::of::<C>()) {
-                Arc::new(Kind::<C, _>::new(owner).attach(cache, required))
-            } else {
-                Arc::new(Kind::<PartialObjectMeta<C>, _>::new(owner).attach(cache, required))
-            }
-        }));
+        self.sources.push(Box::new(|cache, required| owned.attach(owner, cache, required)));
         self
     }
 
-    /// The same of a kind known at run time: metadata, unless a cache of the objects has been made by then
-    /// ([`Caches::of_dynamic`](crate::cache::Caches::of_dynamic)).
-    pub fn owns_dynamic(mut self, kind: &DynamicKind) -> Self
+    /// Like [`owns`](Self::owns), but of a kind known at run time.
+    pub fn owns_dynamic(self, kind: &DynamicKind) -> Self
     where
         <DynamicObject as kube::Resource>::Scope: OwnableBy<K::Scope>,
     {
-        let (owner, kind) = (self.subject.owner.clone(), kind.clone());
-        self.sources.push(Box::new(move |cache, required| {
-            if cache.is_read_as::<DynamicObject>(&kind) {
-                Arc::new(Kind::<DynamicObject, _>::dynamic(&kind, owner).attach(cache, required))
-            } else {
-                Arc::new(Kind::<DynamicMetadata, _>::dynamic(&kind, owner).attach(cache, required))
-            }
-        }));
-        self
+        self.owns_with(Owns::<DynamicObject>::dynamic(kind))
     }
 }
 

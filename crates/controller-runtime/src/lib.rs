@@ -145,7 +145,7 @@ pub use self::{
     reconcile::{Action, Context, ObjectReconciler, Reconciler},
     recorder::{Recorder, Report},
     referent::{OfKind, Referent},
-    source::{Kind, Source},
+    source::{Kind, Owns, Source},
 };
 
 /// What becomes of spans compiles.

@@ -63,6 +63,11 @@ impl<O: Object<DynamicType = ApiResource>> ForOwner<O> {
 }
 
 impl<O: Object> ForOwner<O> {
+    /// The same kind of owners, whether they are marked as the controller or not.
+    pub(crate) fn every_owner(self) -> Self {
+        Self { owners: Owners::Every, ..self }
+    }
+
     fn matches(&self, owner: &OwnerRef) -> bool {
         owner.kind() == O::kind(&self.info)
             && owner.group() == O::group(&self.info)

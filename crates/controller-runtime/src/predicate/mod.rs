@@ -76,6 +76,12 @@ impl<K: Object, F: Fn(&Event<K>) -> bool + Send + Sync + 'static> Predicate<K> f
 /// // Nothing of what is being deleted, and no resyncs.
 /// accepted(And(ResourceVersionChanged, |event: &MetaEvent<'_>| !event.latest().is_deleting()));
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a predicate on metadata",
+    note = "a predicate on metadata is a closure `|event: &MetaEvent<'_>| -> bool`, or a type of `controller_runtime::predicate` \
+            that reads metadata only",
+    note = "for a predicate that reads spec or status of an owned object: `Owns::<C>::new().whole().with_predicate(..)`"
+)]
 pub trait EventFilter: Send + Sync + 'static {
     /// Whether the event passes.
     fn passes(&self, event: &MetaEvent<'_>) -> bool;

@@ -45,10 +45,7 @@ impl<K: StaticObject, R: Request> Kind<K, R> {
     /// Hands every change of the kind to `handler`, as the manager's cache tells of it: of all objects, unless the kind has
     /// another default ([`CacheBuilder::as_default`](crate::cache::CacheBuilder::as_default)).
     pub fn new(handler: impl EventHandler<K, R>) -> Self {
-        Self::opened_by(
-            |cache, required| cache.of_kind_with::<K>(&(), &DynamicKind::of::<K>(), required),
-            handler,
-        )
+        Self::of_resource(DynamicKind::of::<K>(), (), handler)
     }
 }
 
@@ -56,11 +53,7 @@ impl<K: Object<DynamicType = ApiResource>, R: Request> Kind<K, R> {
     /// The same of a kind known at run time: `K` is `kube::core::DynamicObject`, or `PartialObjectMeta<DynamicObject>` for
     /// metadata alone.
     pub fn dynamic(kind: &DynamicKind, handler: impl EventHandler<K, R>) -> Self {
-        let kind = kind.clone();
-        Self::opened_by(
-            move |cache, required| cache.of_kind_with::<K>(&kind.resource, &kind, required),
-            handler,
-        )
+        Self::of_resource(kind.clone(), kind.resource.clone(), handler)
     }
 }
 
@@ -85,6 +78,15 @@ impl<K: Object, R: Request> Kind<K, R> {
         Self::opened_by(|_, _| cached, handler)
     }
 
+    /// Hands every change of the kind that `kind` and `info` name to `handler`.
+    pub(super) fn of_resource(
+        kind: DynamicKind,
+        info: K::DynamicType,
+        handler: impl EventHandler<K, R>,
+    ) -> Self {
+        Self::opened_by(move |cache, required| cache.of_kind_with::<K>(&info, &kind, required), handler)
+    }
+
     fn opened_by(
         open: impl FnOnce(&Cache, &LabelSelector) -> Cached<K> + Send + 'static,
         handler: impl EventHandler<K, R>,
@@ -106,7 +108,16 @@ impl<K: Object, R: Request> Kind<K, R> {
     /// the time the source is given to a controller.
     #[must_use]
     pub fn with_predicate(mut self, predicate: impl Predicate<K>) -> Self {
-        self.rules.add(predicate);
+        self.rules.add(Box::new(predicate));
+        self
+    }
+
+    /// Like [`Kind::with_predicate`], for several.
+    pub(super) fn with_predicates(
+        mut self,
+        predicates: impl IntoIterator<Item = Box<dyn Predicate<K>>>,
+    ) -> Self {
+        predicates.into_iter().for_each(|predicate| self.rules.add(predicate));
         self
     }
 

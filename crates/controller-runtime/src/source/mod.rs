@@ -5,6 +5,7 @@
 
 mod from_fn;
 mod kind;
+mod owns;
 mod rules;
 mod sink;
 mod stream;
@@ -14,6 +15,7 @@ use std::{any::type_name, future::Future, pin::Pin, sync::Arc};
 pub use self::{
     from_fn::{FromFn, from_fn},
     kind::Kind,
+    owns::{MetadataOnly, Owns, Whole},
     sink::Sink,
     stream::{Events, Requests},
 };

@@ -14,8 +14,8 @@ impl<K: Object, R: Request> Rules<K, R> {
         Self { handler: Box::new(handler), predicates: Vec::new() }
     }
 
-    pub(super) fn add(&mut self, predicate: impl Predicate<K>) {
-        self.predicates.push(Box::new(predicate));
+    pub(super) fn add(&mut self, predicate: Box<dyn Predicate<K>>) {
+        self.predicates.push(predicate);
     }
 
     /// Labels that every object has of which an event goes to the handler.

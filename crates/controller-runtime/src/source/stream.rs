@@ -127,7 +127,7 @@ impl<K: Object, R: Request> Events<K, R> {
     /// Hands on only what `predicate` passes, in addition to the predicates given before.
     #[must_use]
     pub fn with_predicate(mut self, predicate: impl Predicate<K>) -> Self {
-        self.rules.add(predicate);
+        self.rules.add(Box::new(predicate));
         self
     }
 }

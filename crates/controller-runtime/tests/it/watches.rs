@@ -6,7 +6,7 @@ use std::{
 };
 
 use controller_runtime::{
-    Builder, Cached, Client, ForOwner, Kind, Manager, MapMeta, ObjectKey,
+    Builder, Cached, Client, ForOwner, Kind, Manager, MapMeta, MetaEvent, ObjectKey, Owns,
     cache::{LabelSelector, Meta},
     client::DynamicKind,
     manager::Options,
@@ -89,6 +89,95 @@ async fn of_owned_objects_only_metadata_are_watched_unless_somebody_reads_the_re
     }
 }
 
+/// Creates ConfigMap `name` with label `app`, which Widget `owner` controls.
+async fn create_owned(env: &Environment, owner: &Widget, name: &str, app: &str) -> ConfigMap {
+    let mut child = labelled(name, app);
+    set_controller_reference(owner, &mut child).unwrap();
+    client(env).create(&child).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn predicates_on_metadata_of_owned_objects_are_asked_whatever_form_is_watched() {
+    for read in [false, true] {
+        let env = environment().await;
+        let (manager, asked) = watched(&env, "configmaps");
+        let reader: Option<Cached<ConfigMap>> = read.then(|| manager.cached());
+        let notes = Notes::done();
+        let owned = Owns::<ConfigMap>::new()
+            .with_predicate(|event: &MetaEvent<'_>| event.latest().name() != "ignored")
+            .with_predicate(predicate::LabelChanged);
+        let builder = Builder::managed_by(&manager).for_kind::<Widget>();
+        builder.owns_with(owned).complete(notes.clone()).unwrap();
+        let _running = Running::start(manager.clone()).await;
+        let owner = client(&env).create(&widget("a", 1)).await.unwrap();
+        settle().await;
+        notes.clear();
+        create_owned(&env, &owner, "ignored", "web").await;
+        settle().await;
+        assert_eq!(notes.names(), [""; 0], "the first predicate refuses it");
+        let mut child = create_owned(&env, &owner, "child", "web").await;
+        settle().await;
+        child.data = Some([("a".to_owned(), "b".to_owned())].into());
+        let mut child = client(&env).update(&child).await.unwrap();
+        settle().await;
+        assert_eq!(notes.names(), ["a"], "created; the second predicate refuses the change of the data");
+        child.metadata.labels = None;
+        client(&env).update(&child).await.unwrap();
+        settle().await;
+        assert_eq!(notes.names(), ["a", "a"]);
+        assert_eq!(*asked.lock().unwrap(), [if read { "whole all" } else { "metadata all" }]);
+        drop(reader);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_api_server_selects_owned_objects_by_the_labels_of_their_predicate() {
+    let env = environment().await;
+    let (manager, asked) = watched(&env, "configmaps");
+    let notes = Notes::done();
+    let owned = Owns::<DynamicObject>::dynamic(&DynamicKind::of::<ConfigMap>()).with_predicate(web());
+    Builder::managed_by(&manager).for_kind::<Widget>().owns_with(owned).complete(notes.clone()).unwrap();
+    let _running = Running::start(manager).await;
+    let owner = client(&env).create(&widget("a", 1)).await.unwrap();
+    settle().await;
+    notes.clear();
+    create_owned(&env, &owner, "db", "db").await;
+    settle().await;
+    assert_eq!(notes.names(), [""; 0]);
+    create_owned(&env, &owner, "web", "web").await;
+    settle().await;
+    assert_eq!(notes.names(), ["a"]);
+    assert_eq!(*asked.lock().unwrap(), ["metadata app%3Dweb"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn predicates_on_whole_owned_objects_see_what_is_in_them() {
+    let env = environment().await;
+    let (manager, asked) = watched(&env, "configmaps");
+    let notes = Notes::done();
+    let owned = Owns::<ConfigMap>::new()
+        .with_predicate(|event: &MetaEvent<'_>| event.latest().name() != "ignored")
+        .whole()
+        .with_predicate(predicate::Changed::of(|map: &ConfigMap| &map.data));
+    Builder::managed_by(&manager).for_kind::<Widget>().owns_with(owned).complete(notes.clone()).unwrap();
+    let _running = Running::start(manager).await;
+    let owner = client(&env).create(&widget("a", 1)).await.unwrap();
+    settle().await;
+    notes.clear();
+    create_owned(&env, &owner, "ignored", "web").await;
+    let mut child = create_owned(&env, &owner, "child", "web").await;
+    settle().await;
+    child.metadata.labels = None;
+    let mut child = client(&env).update(&child).await.unwrap();
+    settle().await;
+    assert_eq!(notes.names(), ["a"], "created; labels are not the data");
+    child.data = Some([("a".to_owned(), "b".to_owned())].into());
+    client(&env).update(&child).await.unwrap();
+    settle().await;
+    assert_eq!(notes.names(), ["a", "a"]);
+    assert_eq!(*asked.lock().unwrap(), ["whole all"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_owner_is_reconciled_if_that_is_asked_for() {
     let env = environment().await;
@@ -98,6 +187,13 @@ async fn every_owner_is_reconciled_if_that_is_asked_for() {
         .watches(Kind::<ConfigMap, _>::new(ForOwner::every()))
         .complete(notes.clone())
         .unwrap();
+    let with_option = Notes::done();
+    Builder::managed_by(&manager)
+        .for_kind::<Widget>()
+        .named("with-option")
+        .owns_with(Owns::<ConfigMap>::new().every_owner())
+        .complete(with_option.clone())
+        .unwrap();
     let _running = Running::start(manager).await;
     let mut child = config_map("child");
     let reference = |name: &str, controller: bool| json!({ "apiVersion": "example.com/v2", "kind": "Widget", "name": name, "uid": name, "controller": controller });
@@ -106,6 +202,7 @@ async fn every_owner_is_reconciled_if_that_is_asked_for() {
     client(&env).create(&child).await.unwrap();
     settle().await;
     assert_eq!(notes.names(), ["a", "b"]);
+    assert_eq!(with_option.names(), ["a", "b"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,199 @@
+//! Owned objects as a source, with predicates.
+
+use std::{fmt, marker::PhantomData, sync::Arc};
+
+use kube::core::{ApiResource, PartialObjectMeta};
+
+use super::{DynSource, Kind};
+use crate::{
+    cache::{Cache, LabelSelector},
+    client::DynamicKind,
+    event::Event,
+    handler::ForOwner,
+    object::{Object, ObjectKey, OwnableBy, StaticObject},
+    predicate::{EventFilter, Predicate},
+};
+
+/// Objects of kind `C` that the objects of a controller own, and the events of them that request their owner. Given to
+/// [`ControllerBuilder::owns_with`](crate::ControllerBuilder::owns_with).
+///
+/// ```
+/// # use controller_runtime::{Action, Builder, Context, Manager, ObjectKey, reconcile};
+/// use controller_runtime::{Owns, predicate::{Changed, GenerationChanged}};
+/// use k8s_openapi::api::{apps::v1::{Deployment, ReplicaSet}, core::v1::{Pod, Service}};
+///
+/// # async fn nothing(_: &ObjectKey<Deployment>, _: &Context) -> Result<Action, reconcile::Error> { Ok(Action::done()) }
+/// # fn example(manager: &Manager) -> Result<(), controller_runtime::manager::AddError> {
+/// Builder::managed_by(manager)
+///     .for_kind::<Deployment>()
+///     // Metadata are watched, and suffice for this predicate.
+///     .owns_with(Owns::<ReplicaSet>::new().with_predicate(GenerationChanged))
+///     // Whole objects are watched, because the predicate reads the spec.
+///     .owns_with(Owns::<Service>::new().whole().with_predicate(Changed::of(|service: &Service| &service.spec)))
+///     // Owners that are not the controller are requested as well.
+///     .owns_with(Owns::<Pod>::new().every_owner())
+///     .complete(reconcile::from_fn(nothing))?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// By default the API server sends, and the cache holds, only the metadata of `C`, unless a [`Cached<C>`](crate::Cached) has
+/// been made before the controller is given to its manager. Predicates are then those on metadata ([`EventFilter`]): a
+/// predicate that reads more does not compile.
+///
+/// ```compile_fail,E0277
+/// # use controller_runtime::{Owns, predicate::Changed};
+/// # use k8s_openapi::api::core::v1::Service;
+/// Owns::<Service>::new().with_predicate(Changed::of(|service: &Service| &service.spec)); // lacks `.whole()`
+/// ```
+#[must_use = "give it to `ControllerBuilder::owns_with`"]
+#[doc(alias = "OwnsOption")]
+pub struct Owns<C: Object, Form = MetadataOnly> {
+    kind: DynamicKind,
+    info: C::DynamicType,
+    every_owner: bool,
+    predicates: Predicates<C>,
+    form: PhantomData<fn() -> Form>,
+}
+
+/// [`Owns`] that watches metadata.
+#[derive(Debug, Clone, Copy)]
+pub enum MetadataOnly {}
+
+/// [`Owns`] that watches whole objects.
+#[derive(Debug, Clone, Copy)]
+pub enum Whole {}
+
+/// Predicates by what they read, which decides what has to be watched.
+enum Predicates<C: Object> {
+    OfMetadata(Vec<Box<dyn EventFilter>>),
+    OfObjects(Vec<Box<dyn Predicate<C>>>),
+}
+
+impl<C: StaticObject> Owns<C> {
+    /// Every event requests the owner that is marked as the controller, which is what
+    /// [`owns`](crate::ControllerBuilder::owns) does.
+    pub fn new() -> Self {
+        Self::of(DynamicKind::of::<C>(), ())
+    }
+}
+
+impl<C: StaticObject> Default for Owns<C> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<C: Object<DynamicType = ApiResource>> Owns<C> {
+    /// Like [`Owns::new`], but of a kind known at run time: `C` is `kube::core::DynamicObject`.
+    pub fn dynamic(kind: &DynamicKind) -> Self {
+        Self::of(kind.clone(), kind.resource().clone())
+    }
+}
+
+impl<C: Object> Owns<C> {
+    fn of(kind: DynamicKind, info: C::DynamicType) -> Self {
+        let predicates = Predicates::OfMetadata(Vec::new());
+        Self { kind, info, every_owner: false, predicates, form: PhantomData }
+    }
+
+    /// Passes on only events that `predicate` passes, in addition to the predicates given before.
+    ///
+    /// If it is a [`LabelSelector`], the API server sends only the objects that it selects, unless the whole kind is read
+    /// already.
+    #[doc(alias = "WithPredicates")]
+    pub fn with_predicate(mut self, predicate: impl EventFilter) -> Self {
+        if let Predicates::OfMetadata(predicates) = &mut self.predicates {
+            predicates.push(Box::new(predicate));
+        }
+        self
+    }
+
+    /// Watches and caches whole objects, so that predicates may read spec and status.
+    pub fn whole(self) -> Owns<C, Whole> {
+        let Self { kind, info, every_owner, predicates, .. } = self;
+        let predicates = Predicates::OfObjects(predicates.on_objects());
+        Owns { kind, info, every_owner, predicates, form: PhantomData }
+    }
+}
+
+impl<C: Object> Owns<C, Whole> {
+    /// Passes on only events that `predicate` passes, in addition to the predicates given before.
+    ///
+    /// If it is a [`LabelSelector`], the API server sends only the objects that it selects, unless the whole kind is read
+    /// already.
+    #[doc(alias = "WithPredicates")]
+    pub fn with_predicate(mut self, predicate: impl Predicate<C>) -> Self {
+        if let Predicates::OfObjects(predicates) = &mut self.predicates {
+            predicates.push(Box::new(predicate));
+        }
+        self
+    }
+}
+
+impl<C: Object, Form> Owns<C, Form> {
+    /// Requests every owner of the controller's kind, not only the one that is marked as the controller.
+    #[doc(alias = "MatchEveryOwner")]
+    pub fn every_owner(mut self) -> Self {
+        self.every_owner = true;
+        self
+    }
+
+    /// Declares the kind to the cache, as metadata if nothing needs more.
+    pub(crate) fn attach<O: Object>(
+        self,
+        owner: ForOwner<O>,
+        cache: &Cache,
+        required: &LabelSelector,
+    ) -> Arc<dyn DynSource<ObjectKey<O>>>
+    where
+        C::Scope: OwnableBy<O::Scope>,
+    {
+        let Self { kind, info, every_owner, predicates, .. } = self;
+        let owner = if every_owner { owner.every_owner() } else { owner };
+        match predicates {
+            // Where whole objects are cached for other readers, a second watch of metadata would cost more than it saves.
+            Predicates::OfMetadata(filters) if !cache.is_read_as::<C>(&kind) => {
+                let predicates = filters.into_iter().map(of_metadata);
+                let source = Kind::<PartialObjectMeta<C>, _>::of_resource(kind, info, owner);
+                Arc::new(source.with_predicates(predicates).attach(cache, required))
+            }
+            predicates => {
+                let source = Kind::<C, _>::of_resource(kind, info, owner);
+                Arc::new(source.with_predicates(predicates.on_objects()).attach(cache, required))
+            }
+        }
+    }
+}
+
+impl<C: Object> Predicates<C> {
+    fn on_objects(self) -> Vec<Box<dyn Predicate<C>>> {
+        match self {
+            Self::OfMetadata(filters) => filters.into_iter().map(of_metadata).collect(),
+            Self::OfObjects(predicates) => predicates,
+        }
+    }
+}
+
+/// Makes a predicate of any kind of a filter of metadata.
+fn of_metadata<K: Object>(filter: Box<dyn EventFilter>) -> Box<dyn Predicate<K>> {
+    Box::new(OfMetadata(filter))
+}
+
+struct OfMetadata(Box<dyn EventFilter>);
+
+impl<K: Object> Predicate<K> for OfMetadata {
+    fn test(&self, event: &Event<K>) -> bool {
+        self.0.passes(&event.meta_event())
+    }
+
+    fn required_labels(&self) -> LabelSelector {
+        self.0.required_labels()
+    }
+}
+
+impl<C: Object, Form> fmt::Debug for Owns<C, Form> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owns").field("kind", &self.kind.resource().kind).finish_non_exhaustive()
+    }
+}
