@@ -33,6 +33,19 @@ async fn a_check_can_be_excluded() {
 }
 
 #[tokio::test]
+async fn a_check_called_ping_takes_the_place_of_the_built_in_one() {
+    let checks = Checks::default();
+    checks.add("ping", || async { Ok(()) });
+    assert_eq!(get(&checks, "/readyz?verbose").await, (200, "[+]ping ok\nreadyz check passed\n".to_owned()));
+    assert_eq!(
+        get(&checks, "/readyz?verbose&exclude=ping").await.1,
+        "[+]ping excluded: ok\nreadyz check passed\n"
+    );
+    checks.add("ping", || async { Err("no route to it".into()) });
+    assert_eq!(get(&checks, "/readyz").await.0, 500);
+}
+
+#[tokio::test]
 async fn a_single_check_has_a_path_and_keeps_its_reason_to_itself() {
     let checks = checks();
     assert_eq!(get(&checks, "/readyz/good").await, (200, "ok".to_owned()));
