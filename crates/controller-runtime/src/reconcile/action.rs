@@ -31,9 +31,12 @@ impl Action {
     }
 
     /// The request is reconciled again after `delay`, or earlier if an event asks for it. Earlier failures are
-    /// forgotten, and no rate limit applies: a delay of zero comes back at once, each time.
+    /// forgotten, and no rate limit applies.
+    ///
+    /// A delay of zero is [`Action::requeue`]: it backs off, so that a computed delay that has become zero cannot make a
+    /// reconcile loop without a pause. (In Go it is no requeue at all. To settle the request, return [`Action::done`].)
     pub const fn requeue_after(delay: Duration) -> Self {
-        Self::next(Next::RequeueAfter(delay))
+        if delay.is_zero() { Self::requeue() } else { Self::next(Next::RequeueAfter(delay)) }
     }
 
     /// The next run that this asks for is of class `priority`. Default: the class of the run that ends, but not below

@@ -52,6 +52,8 @@ impl Error {
     /// rate limiter is not asked, so it is no [attempt](super::Context::attempt): failures before it still count, and a back-off
     /// goes on where it was when the next error says nothing of this kind.
     ///
+    /// A delay of zero, as of a `Retry-After: 0`, is retried with back-off.
+    ///
     /// ```
     /// use std::time::Duration;
     /// use controller_runtime::{Action, reconcile::Error};
@@ -65,7 +67,8 @@ impl Error {
     /// # assert!(!answered(429, 1).unwrap_err().is_terminal());
     /// ```
     pub fn retry_after(error: impl Into<Box<dyn StdError + Send + Sync>>, delay: Duration) -> Self {
-        Self { source: error.into(), retry: Retry::After(delay) }
+        let retry = if delay.is_zero() { Retry::WithBackOff } else { Retry::After(delay) };
+        Self { source: error.into(), retry }
     }
 
     pub(crate) fn retry(&self) -> Retry {

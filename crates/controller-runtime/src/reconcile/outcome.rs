@@ -112,6 +112,14 @@ mod tests {
         assert_eq!(settled(failed(Error::retry_after("busy", minute))).await, (Some(minute), 3));
     }
 
+    /// In Go zero settles the request, and a port of such code must not become a loop that never pauses.
+    #[tokio::test(start_paused = true)]
+    async fn a_delay_of_zero_backs_off() {
+        let fourth = (Some(Duration::from_millis(40)), 4);
+        assert_eq!(settled(Outcome::Returned(Ok(Action::requeue_after(Duration::ZERO)))).await, fourth);
+        assert_eq!(settled(failed(Error::retry_after("busy", Duration::ZERO))).await, fourth);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_terminal_error_is_not_retried_and_leaves_nothing_behind() {
         assert_eq!(settled(failed(Error::terminal("hopeless"))).await, (None, 0));
