@@ -4,7 +4,8 @@ use std::{error::Error as StdError, fmt, time::Duration};
 ///
 /// Made from any error by `?`. Retried with back-off, unless it was made by [`Error::terminal`] or [`Error::retry_after`].
 ///
-/// It does not implement [`std::error::Error`] itself, so that `?` can convert every type that does.
+/// `?` converts every error that is [`Send`] and [`Sync`]: types that implement [`std::error::Error`], boxed errors, texts,
+/// `anyhow::Error` and `eyre::Report`. For that reason it does not implement [`std::error::Error`] itself.
 ///
 /// ```
 /// use controller_runtime::reconcile::Error;
@@ -17,7 +18,20 @@ use std::{error::Error as StdError, fmt, time::Duration};
 ///     port.parse::<u16>().map_err(Error::terminal) // only a change of the object can help
 /// }
 ///
+/// fn check(port: u16) -> Result<(), Error> {
+///     if port == 0 { Err("spec.port must not be 0")? }
+///     Ok(())
+/// }
+///
+/// fn with_anyhow(port: &str) -> Result<u16, Error> {
+///     use anyhow::Context;
+///     let port = port.parse::<u16>().context("spec.port is no number")?; // an anyhow::Error
+///     Ok(port)
+/// }
+///
 /// assert!(!parse("http").unwrap_err().is_terminal());
+/// assert_eq!(check(0).unwrap_err().to_string(), "spec.port must not be 0");
+/// assert_eq!(format!("{:#}", with_anyhow("http").unwrap_err()), "spec.port is no number: invalid digit found in string");
 /// assert!(parse_once("http").unwrap_err().is_terminal());
 /// ```
 pub struct Error {
@@ -82,6 +96,8 @@ impl Error {
     }
 
     /// The error it was made from, if that is an `E`.
+    ///
+    /// `anyhow` and `eyre` hide the type of an error that they wrap without a context.
     #[must_use]
     pub fn downcast_ref<E: StdError + 'static>(&self) -> Option<&E> {
         self.source.downcast_ref()
@@ -94,7 +110,7 @@ impl Error {
     }
 }
 
-impl<E: StdError + Send + Sync + 'static> From<E> for Error {
+impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Error {
     fn from(error: E) -> Self {
         Self::new(error)
     }
