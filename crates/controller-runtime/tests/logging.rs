@@ -13,7 +13,7 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Manager, ObjectKey,
+    Action, Builder, Cached, Client, Context, Event, Manager, ObjectKey,
     cache::Index,
     client::Warnings,
     controller::Options,
@@ -23,6 +23,7 @@ use controller_runtime::{
 };
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Endpoints};
 use kube_envtest::Environment;
+use serde_json::json;
 use tracing::{Instrument, level_filters::LevelFilter};
 
 thread_local! {
@@ -120,7 +121,7 @@ async fn each_failure_is_one_line_with_the_fields_of_go_and_an_id_of_its_own() {
         assert_eq!(lines(line), [format!("INFO {line} {fields}")]);
     }
     assert_eq!(lines("Starting Controller"), [format!("INFO Starting Controller {fields}")]);
-    assert_eq!(lines("Starting workers"), [format!("INFO Starting workers {fields} worker count=1")]);
+    assert_eq!(lines("Starting workers"), [format!("INFO Starting workers {fields} worker count=16")]);
     assert_eq!(lines("Reconciling").len(), 3);
 }
 
@@ -149,6 +150,41 @@ async fn whatever_went_wrong_is_a_reconciler_error_that_says_what() {
         "{timed_out}"
     );
     assert!(terminal.ends_with("Reconciler error error=terminal error: hopeless"), "{terminal}");
+}
+
+/// Go logs each conflict as an error, so that a healthy operator with a second writer looks broken.
+#[tokio::test(start_paused = true)]
+async fn a_conflict_is_an_error_in_the_log_once_it_has_been_met_nine_times_in_a_row() {
+    let (env, manager) = start().await;
+    let conflicts = async |env: &kube::Client, key: &ObjectKey<Lease>, cx: &Context| {
+        let client = Client::new(env.clone(), "test");
+        let stale = client.get(key).await?.expect("it is there");
+        client.merge_patch(key, &json!({ "metadata": { "labels": { "a": cx.id().to_string() } } })).await?;
+        if cx.attempt().is_multiple_of(2) {
+            client.update(&stale).await?;
+        } else {
+            // By the client of kube, and as an anyhow::Error with a context.
+            let leases = kube::Api::<Lease>::namespaced(env.clone(), "default");
+            let replaced = leases.replace("a", &kube::api::PostParams::default(), &stale).await;
+            anyhow::Context::context(replaced, "while renewing")?;
+        }
+        Ok(Action::done())
+    };
+    let predicate = |event: &Event<Lease>| matches!(event, Event::Create { .. });
+    Builder::managed_by(&manager)
+        .for_kind::<Lease>()
+        .with_predicate(predicate)
+        .complete(reconcile::from_fn_with(env.client(), conflicts))
+        .unwrap();
+    run(manager, async {
+        create_lease(&env).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+    })
+    .await;
+    let told = lines("Reconciler error");
+    let levels = told.iter().map(|line| line.split(' ').next().unwrap()).collect::<Vec<_>>();
+    assert_eq!(levels, [["DEBUG"; 8].as_slice(), &["ERROR"; 2]].concat(), "{told:#?}");
+    assert!(told[1].contains("while renewing: "), "{}", told[1]);
 }
 
 /// Rows 5, 6 and 7 of the table of outcomes, and a failure that says when.

@@ -1,15 +1,18 @@
 //! What a controller logs: Go's messages to the letter, under the names of Go's fields, so that what filters the log of an
 //! operator in Go does so here. What Go does not say is in fields of its own.
+//!
+//! One level differs from Go's: a failure that the retry usually mends is logged at `DEBUG` until it goes on.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
 
 use tracing::Span;
 
 use super::config::GroupKind;
 use crate::{
+    client::{self, ErrorKind, FinalizeError},
     manager::BoxError,
     object::{Object, ObjectKey},
-    reconcile::{Context, Next, Outcome, Request},
+    reconcile::{Context, Error, Next, Outcome, Request, Retry},
 };
 
 /// Logs under the fields that all lines of a controller have.
@@ -130,8 +133,12 @@ pub(super) fn observed_panic(text: &str) {
     tracing::info!("Observed a panic in reconciler: {text}");
 }
 
-/// Says how a reconcile ended, within its span.
-pub(super) fn outcome(outcome: &Outcome, retry: Duration) {
+/// How many attempts in a row may meet a [passing](is_passing) failure before it is logged as an error. With the default
+/// back-off they take 1.3 s.
+const PASSING: u32 = 8;
+
+/// Logs how attempt number `attempt` of a reconcile ended, within its span.
+pub(super) fn outcome(outcome: &Outcome, attempt: u32, retry: Duration) {
     match outcome {
         Outcome::Returned(Ok(action)) => match action.next {
             Next::Done => tracing::debug!("Reconcile successful"),
@@ -141,10 +148,43 @@ pub(super) fn outcome(outcome: &Outcome, retry: Duration) {
         Outcome::Returned(Err(error)) if error.is_terminal() => {
             tracing::error!(error = format_args!("terminal error: {error:#}"), "Reconciler error");
         }
+        Outcome::Returned(Err(error)) if attempt < PASSING && is_passing(error) => {
+            tracing::debug!(error = format_args!("{error:#}"), retryAfter = ?retry, "Reconciler error");
+        }
         Outcome::Returned(Err(error)) => failed(format_args!("{error:#}"), retry),
         Outcome::Panicked(message) => failed(format_args!("panic: {message} [recovered]"), retry),
         Outcome::TimedOut => failed(format_args!("stopped at its timeout"), retry),
     }
+}
+
+/// Whether the retry usually mends the failure: a conflict is over when the cache has caught up with the other writer, and a
+/// write without the lease when the controller has stopped.
+///
+/// A failure that says itself when to retry is not one of them. It is no attempt, so it could go on unnoticed.
+fn is_passing(error: &Error) -> bool {
+    let mut cause: Option<&(dyn StdError + 'static)> = Some(error.get_ref());
+    let causes = std::iter::from_fn(|| {
+        let error = cause?;
+        cause = error.source();
+        Some(error)
+    });
+    error.retry() == Retry::WithBackOff && { causes }.any(is_conflict_or_not_permitted)
+}
+
+fn is_conflict_or_not_permitted(error: &(dyn StdError + 'static)) -> bool {
+    if let Some(kube::Error::Api(status)) = error.downcast_ref() {
+        return status.reason == "Conflict";
+    }
+    let ours = error.downcast_ref::<client::Error>().or(match error.downcast_ref() {
+        Some(FinalizeError::Client(error)) => Some(error),
+        _ => None,
+    });
+    ours.is_some_and(|error| {
+        matches!(
+            error.kind(),
+            ErrorKind::Conflict(_) | ErrorKind::NotPermitted(_) | ErrorKind::Interrupted(_)
+        )
+    })
 }
 
 fn failed(error: fmt::Arguments<'_>, retry: Duration) {

@@ -151,7 +151,7 @@ impl<R: Request> Worker<R> {
             settle(&self.inbox, request, item.priority(), &outcome);
             let retry = if outcome.is_done() { None } else { queue.when(request) };
             let retry = retry.map(|waiting| waiting.until.saturating_duration_since(ended));
-            log::outcome(&outcome, retry.unwrap_or_default());
+            log::outcome(&outcome, cx.attempt, retry.unwrap_or_default());
             let (ended, result) = (self.inbox.clock.at(ended), RunResult::of(&outcome));
             let run = Run {
                 ended,

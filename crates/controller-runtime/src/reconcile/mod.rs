@@ -11,7 +11,6 @@ mod panics;
 
 use std::{fmt, future::Future, hash::Hash};
 
-use self::error::Retry;
 pub use self::{
     action::Action,
     cause::{Cause, Causes, Change},
@@ -23,6 +22,7 @@ pub use self::{
 pub(crate) use self::{
     action::Next,
     context::Surroundings,
+    error::Retry,
     outcome::{Outcome, settle},
     panics::{caught, panic_message, recovered},
 };
