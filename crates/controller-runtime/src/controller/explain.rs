@@ -141,9 +141,11 @@ impl fmt::Display for Standing {
             Self::Idle => f.write_str("waits for an event"),
             Self::Queued { since, priority } => {
                 write!(f, "is in line for a worker, in class {priority}")?;
-                since.map_or(Ok(()), |since| write!(f, ", since {since}"))
+                since.map_or(Ok(()), |since| write!(f, ", since {since:.3}"))
             }
-            Self::Waiting { until, left, rule } => write!(f, "waits {left:?} more, until {until}: {rule}"),
+            Self::Waiting { until, left, rule } => {
+                write!(f, "waits {} more, until {until:.3}: {rule}", Brief(*left))
+            }
             Self::Running { again: false } => f.write_str("is being reconciled"),
             Self::Running { again: true } => f.write_str("is being reconciled, and will be once more"),
         }
@@ -155,7 +157,7 @@ impl fmt::Display for RunResult {
         match self {
             Self::Done => f.write_str("done"),
             Self::Requeued => f.write_str("asked to run again"),
-            Self::RequeuedAfter(delay) => write!(f, "asked to run again after {delay:?}"),
+            Self::RequeuedAfter(delay) => write!(f, "asked to run again after {}", Brief(*delay)),
             Self::Failed(text) => write!(f, "failed: {text}"),
             Self::FailedForGood(text) => write!(f, "failed for good: {text}"),
             Self::Panicked(text) => write!(f, "panicked: {text}"),
@@ -164,7 +166,7 @@ impl fmt::Display for RunResult {
     }
 }
 
-/// The story, a line for each run.
+/// The story: a line for the state, then one for each run, the latest first. Failures in a row with one error share a line.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { controller, request, standing, attempt, causes, runs } = self;
@@ -178,15 +180,159 @@ impl fmt::Display for Explanation {
         if runs.is_empty() {
             writeln!(f, "no run is remembered")?;
         }
-        for run in runs {
-            let Run { ended, took, attempt, causes, result, .. } = run;
-            write!(f, "{ended} after {took:?}, attempt {attempt}, {causes}")?;
-            #[cfg(feature = "opentelemetry")]
-            if let Some(span) = &run.span {
-                write!(f, ", trace {}", span.trace_id())?;
-            }
-            writeln!(f, ": {result}")?;
+        let mut rest = &runs[..];
+        while let [latest, earlier @ ..] = rest {
+            let is_like = |run: &&Run| latest.result.is_failure() && run.result == latest.result;
+            let alike = earlier.iter().take_while(is_like).count();
+            let (group, before) = rest.split_at(1 + alike);
+            write_runs(f, group, before.first())?;
+            rest = before;
         }
         Ok(())
+    }
+}
+
+/// Writes the line of runs that ended alike, the latest first. `before` is the run before all of them.
+fn write_runs(f: &mut fmt::Formatter<'_>, runs: &[Run], before: Option<&Run>) -> fmt::Result {
+    let [latest, ..] = runs else { return Ok(()) };
+    let first = runs.last().unwrap_or(latest);
+    write!(f, "{:.3} {} (", latest.ended, latest.result)?;
+    if runs.len() > 1 {
+        write!(
+            f,
+            "{} times since {:.3}, attempts {} to {}",
+            runs.len(),
+            first.ended,
+            first.attempt,
+            latest.attempt
+        )?;
+    } else {
+        write!(f, "attempt {}, took {}", latest.attempt, Brief(latest.took))?;
+    }
+    let verb = if runs.len() > 1 { "began with " } else { "" };
+    write!(f, "; {verb}{}", Trigger { run: first, before })?;
+    #[cfg(feature = "opentelemetry")]
+    if let Some(span) = &latest.span {
+        write!(f, "; trace {}", span.trace_id())?;
+    }
+    writeln!(f, ")")
+}
+
+/// What led to a run, for a person. `before` is the run before it, if that is remembered.
+struct Trigger<'r> {
+    run: &'r Run,
+    before: Option<&'r Run>,
+}
+
+impl fmt::Display for Trigger<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { run, before } = self;
+        if run.causes.events() > 0 {
+            return fmt::Display::fmt(&run.causes, f);
+        }
+        f.write_str(match before.map(|before| &before.result) {
+            Some(RunResult::Failed(_) | RunResult::Panicked(_) | RunResult::TimedOut) => "a retry",
+            Some(RunResult::Requeued | RunResult::RequeuedAfter(_)) => "requested by the run before",
+            // Runs before the last 32 are forgotten.
+            None if run.attempt > 0 => "a retry",
+            None | Some(RunResult::Done | RunResult::FailedForGood(_)) => "initial list, resync or source",
+        })
+    }
+}
+
+/// A duration for a person, in milliseconds at the finest.
+struct Brief(Duration);
+
+impl fmt::Display for Brief {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = Duration::from_millis(u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX));
+        if millis.is_zero() { f.write_str("under 1ms") } else { write!(f, "{millis:?}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reconcile::{Cause, Change};
+
+    /// A run that ended `second` seconds after the beginning of time.
+    fn run(second: i64, attempt: u32, result: RunResult) -> Run {
+        Run {
+            ended: Timestamp::from_second(second).expect("a timestamp"),
+            took: Duration::from_micros(12_345),
+            attempt,
+            causes: Causes::default(),
+            result,
+            #[cfg(feature = "opentelemetry")]
+            span: None,
+        }
+    }
+
+    fn caused(mut run: Run) -> Run {
+        run.causes.add(Cause { change: Change::Created, source: "widgets".into(), object: None });
+        run
+    }
+
+    fn failed(text: &str) -> RunResult {
+        RunResult::Failed(text.to_owned())
+    }
+
+    #[track_caller]
+    fn check(runs: Vec<Run>, expected: &str) {
+        let explanation = Explanation {
+            controller: "widget".to_owned(),
+            request: "Widget default/a".to_owned(),
+            standing: Standing::Idle,
+            attempt: 0,
+            causes: Causes::default(),
+            runs,
+        };
+        let text = explanation.to_string();
+        let (_, lines) = text.split_once('\n').expect("a line for the state");
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn failures_in_a_row_with_one_error_are_one_line() {
+        check(
+            vec![
+                run(9, 3, failed("no luck")),
+                run(8, 2, failed("no luck")),
+                run(7, 1, failed("no luck")),
+                run(6, 0, failed("busy")),
+                run(5, 0, RunResult::Done),
+                caused(run(4, 0, RunResult::Done)),
+            ],
+            "1970-01-01T00:00:09.000Z failed: no luck (3 times since 1970-01-01T00:00:07.000Z, attempts 1 to 3; began with a retry)\n\
+             1970-01-01T00:00:06.000Z failed: busy (attempt 0, took 12ms; initial list, resync or source)\n\
+             1970-01-01T00:00:05.000Z done (attempt 0, took 12ms; initial list, resync or source)\n\
+             1970-01-01T00:00:04.000Z done (attempt 0, took 12ms; 1 event: widgets created)\n",
+        );
+    }
+
+    #[test]
+    fn a_run_without_an_event_says_what_led_to_it() {
+        let minute = Duration::from_secs(60);
+        check(
+            vec![
+                run(9, 1, RunResult::Done),
+                run(8, 0, RunResult::TimedOut),
+                run(7, 0, RunResult::RequeuedAfter(minute)),
+                run(6, 31, RunResult::Done),
+            ],
+            "1970-01-01T00:00:09.000Z done (attempt 1, took 12ms; a retry)\n\
+             1970-01-01T00:00:08.000Z stopped at its timeout (attempt 0, took 12ms; requested by the run before)\n\
+             1970-01-01T00:00:07.000Z asked to run again after 60s (attempt 0, took 12ms; initial list, resync or source)\n\
+             1970-01-01T00:00:06.000Z done (attempt 31, took 12ms; a retry)\n",
+        );
+    }
+
+    #[test]
+    fn durations_are_given_in_milliseconds_at_the_finest() {
+        for (nanos, expected) in
+            [(0, "under 1ms"), (999_999, "under 1ms"), (1_234_567, "1ms"), (61_234_567_890, "61.234s")]
+        {
+            assert_eq!(Brief(Duration::from_nanos(nanos)).to_string(), expected);
+        }
     }
 }

@@ -6,6 +6,7 @@ mod handle;
 mod history;
 mod inbox;
 mod log;
+mod near;
 mod options;
 mod overview;
 mod sources;

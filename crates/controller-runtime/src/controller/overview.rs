@@ -5,7 +5,7 @@ use std::fmt;
 use kube_workqueue::KeyState;
 use serde::Serialize;
 
-use super::{Explanation, Inbox};
+use super::{Explanation, Inbox, near::near};
 use crate::reconcile::Request;
 
 /// How it stands with a controller's requests.
@@ -43,9 +43,9 @@ pub(crate) trait Explain: Send + Sync {
     /// How it stands with all requests.
     fn overview(&self) -> Overview;
 
-    /// Why the request of that text is where it is. `None` if there is no such request in the queue or among those that ran
-    /// last.
-    fn explain_text(&self, text: &str) -> Option<Explanation>;
+    /// Explains the request of that text. If there is no such request in the queue or among those that ran last, returns
+    /// some that are spelt like it.
+    fn explain_text(&self, text: &str) -> Result<Explanation, Vec<String>>;
 }
 
 impl<R: Request> Explain for Inbox<R> {
@@ -67,10 +67,16 @@ impl<R: Request> Explain for Inbox<R> {
         Overview { controller: self.controller.to_string(), queued, waiting, running, failing }
     }
 
-    fn explain_text(&self, text: &str) -> Option<Explanation> {
+    fn explain_text(&self, text: &str) -> Result<Explanation, Vec<String>> {
         let queued = self.queue.snapshot().map(|seen| seen.key).find(|request| is_named(request, text));
-        let request = queued.or_else(|| self.tracker.find(|request| is_named(request, text)))?;
-        Some(self.explain(&request))
+        match queued.or_else(|| self.tracker.find(|request| is_named(request, text))) {
+            Some(request) => Ok(self.explain(&request)),
+            None => {
+                let ran = self.tracker.ran().into_iter();
+                let known = ran.chain(self.queue.snapshot().map(|seen| seen.key));
+                Err(near(text, known.map(|request| format!("{request:?}"))))
+            }
+        }
     }
 }
 

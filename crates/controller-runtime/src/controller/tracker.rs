@@ -99,6 +99,13 @@ impl<R: Request> Tracker<R> {
         self.0.lock().history.failing().cloned().collect()
     }
 
+    /// The requests of which runs are kept, in their order.
+    pub(crate) fn ran(&self) -> Vec<R> {
+        let mut ran: Vec<R> = self.0.lock().history.requests().cloned().collect();
+        ran.sort();
+        ran
+    }
+
     /// A request that is expected or ran lately: of several the first.
     pub(crate) fn find(&self, is_it: impl Fn(&R) -> bool) -> Option<R> {
         let inner = self.0.lock();

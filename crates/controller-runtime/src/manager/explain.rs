@@ -28,14 +28,16 @@ pub enum ExplainError {
     },
     /// The controller has not had such a request lately.
     #[error(
-        "controller {controller} has no request {request} in its queue or among the 1024 that ran last: nothing has asked for \
-         it, or it is spelt otherwise (default/web, say)"
+        "controller {controller} has no request {request} in its queue or among the 1024 that ran last: {}",
+        proposal(near)
     )]
     UnknownRequest {
         /// The name of the controller.
         controller: String,
         /// The request as it was given.
         request: String,
+        /// Requests of the controller that are spelt like it, at most three.
+        near: Vec<String>,
     },
 }
 
@@ -89,9 +91,10 @@ fn explain(registry: &Registry, name: &str, request: &str) -> Result<Explanation
         known.sort();
         return Err(ExplainError::UnknownController { name: name.to_owned(), known });
     };
-    controller.explain_text(request).ok_or_else(|| ExplainError::UnknownRequest {
+    controller.explain_text(request).map_err(|near| ExplainError::UnknownRequest {
         controller: name.to_owned(),
         request: request.to_owned(),
+        near,
     })
 }
 
@@ -162,6 +165,14 @@ fn json(value: &impl Serialize) -> Response {
             response
         }
         Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &format!("it cannot be written: {error}")),
+    }
+}
+
+fn proposal(near: &[String]) -> String {
+    if near.is_empty() {
+        "nothing has requested it, or it is spelt differently (default/web, for example)".to_owned()
+    } else {
+        format!("it has {}", near.join(", "))
     }
 }
 

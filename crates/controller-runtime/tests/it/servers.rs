@@ -149,8 +149,8 @@ async fn why_a_request_fails_is_explained_to_those_who_may_see_it() {
         (404, "there is no controller gadget: the manager has widget\n".to_owned())
     );
     assert_eq!(ask("?controller=gadget").await.0, 404);
-    let expected = "controller widget has no request default/b in its queue or among the 1024 that ran last: nothing has \
-                    asked for it, or it is spelt otherwise (default/web, say)";
+    let expected = "controller widget has no request default/b in its queue or among the 1024 that ran last: it has \
+                    default/a";
     assert_eq!(ask("?controller=widget&request=default/b").await, (404, format!("{expected}\n")));
     assert_eq!(manager.explain("widget", "default/b").unwrap_err().to_string(), expected);
     assert_eq!(manager.explain("widget", "default/a").unwrap().request, "Widget default/a");
