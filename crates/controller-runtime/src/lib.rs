@@ -140,7 +140,7 @@ pub use self::{
     event::{Event, MetaEvent},
     handler::{EventHandler, ForObject, ForOwner, MapFn, MapMeta},
     manager::Manager,
-    object::{DynamicNamespace, KindInfo, Object, ObjectKey, OwnableBy, Scope, StaticObject},
+    object::{DynamicNamespace, KindInfo, NamespaceOf, Object, ObjectKey, OwnableBy, Scope, StaticObject},
     predicate::Predicate,
     reconcile::{Action, Context, ObjectReconciler, Reconciler},
     recorder::{Recorder, Report},

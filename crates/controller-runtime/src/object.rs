@@ -1,6 +1,7 @@
 //! What a controller works on: objects, their scopes, and the keys that name them.
 
 use std::{
+    borrow::Cow,
     cmp::Ordering,
     fmt,
     hash::{Hash, Hasher},
@@ -161,6 +162,72 @@ impl From<Option<&str>> for DynamicNamespace {
     }
 }
 
+/// Values that say the namespace of an object of scope `S`, for [`ObjectKey::new`]: a text for namespaced kinds, `()` for
+/// cluster-scoped ones, either for kinds known at run time.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a namespace for an object of `{S}`",
+    label = "not a namespace for `{S}`",
+    note = "an object of a cluster-scoped kind has no namespace: `ObjectKey::<Node>::new((), \"worker-1\")`",
+    note = "an object of a namespaced kind needs one: `ObjectKey::<Pod>::new(\"default\", \"web\")`"
+)]
+pub trait NamespaceOf<S: Scope> {
+    /// The namespace part of a key.
+    fn into_namespace(self) -> S::Namespace;
+}
+
+impl NamespaceOf<ClusterResourceScope> for () {
+    fn into_namespace(self) {}
+}
+
+// One by one: of a blanket implementation the compiler would report the missing `Into`, and not the message above.
+macro_rules! namespaces {
+    ($($text:ty),*) => {$(
+        impl NamespaceOf<NamespaceResourceScope> for $text {
+            fn into_namespace(self) -> Arc<str> {
+                Arc::from(self)
+            }
+        }
+
+        impl NamespaceOf<DynamicResourceScope> for $text {
+            fn into_namespace(self) -> DynamicNamespace {
+                DynamicNamespace(Some(Arc::from(self)))
+            }
+        }
+    )*};
+}
+
+namespaces!(&str, &mut str, String, Box<str>, Arc<str>, Cow<'_, str>);
+
+impl NamespaceOf<NamespaceResourceScope> for &String {
+    fn into_namespace(self) -> Arc<str> {
+        Arc::from(self.as_str())
+    }
+}
+
+impl NamespaceOf<DynamicResourceScope> for &String {
+    fn into_namespace(self) -> DynamicNamespace {
+        DynamicNamespace::from(self.as_str())
+    }
+}
+
+impl NamespaceOf<DynamicResourceScope> for () {
+    fn into_namespace(self) -> DynamicNamespace {
+        DynamicNamespace::from(self)
+    }
+}
+
+impl NamespaceOf<DynamicResourceScope> for Option<&str> {
+    fn into_namespace(self) -> DynamicNamespace {
+        DynamicNamespace::from(self)
+    }
+}
+
+impl NamespaceOf<DynamicResourceScope> for DynamicNamespace {
+    fn into_namespace(self) -> DynamicNamespace {
+        self
+    }
+}
+
 /// Scopes whose objects may be owned by objects of scope `Owner`.
 ///
 /// An owner must be in its dependent's namespace or cluster-scoped: the garbage collector treats any other owner as
@@ -232,8 +299,26 @@ type Namespace<K> = <<K as Resource>::Scope as Scope>::Namespace;
 
 impl<K: Object> ObjectKey<K> {
     /// The key of the object `name`, in `namespace` (`()` for cluster-scoped kinds).
-    pub fn new(namespace: impl Into<Namespace<K>>, name: impl Into<Arc<str>>) -> Self {
-        Self { namespace: namespace.into(), name: name.into(), kind: PhantomData }
+    ///
+    /// A namespace where there is none does not compile, and neither does a missing one:
+    ///
+    /// ```compile_fail,E0277
+    /// # use controller_runtime::ObjectKey;
+    /// # use k8s_openapi::api::core::v1::Node;
+    /// ObjectKey::<Node>::new("default", "worker-1"); // a Node is in no namespace: `new((), "worker-1")`
+    /// ```
+    ///
+    /// ```compile_fail,E0277
+    /// # use controller_runtime::ObjectKey;
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// ObjectKey::<Pod>::new((), "web"); // a Pod is in a namespace: `new("default", "web")`
+    /// ```
+    pub fn new(namespace: impl NamespaceOf<K::Scope>, name: impl Into<Arc<str>>) -> Self {
+        Self::in_namespace(namespace.into_namespace(), name)
+    }
+
+    pub(crate) fn in_namespace(namespace: Namespace<K>, name: impl Into<Arc<str>>) -> Self {
+        Self { namespace, name: name.into(), kind: PhantomData }
     }
 
     /// The key of `object`.
@@ -248,12 +333,13 @@ impl<K: Object> ObjectKey<K> {
 
     /// The key of the object `name` in `namespace`; `None` if there is no namespace and the kind is namespaced.
     pub(crate) fn from_parts(namespace: Option<&Arc<str>>, name: impl Into<Arc<str>>) -> Option<Self> {
-        Some(Self::new(K::Scope::namespace(namespace)?, name))
+        Some(Self::in_namespace(K::Scope::namespace(namespace)?, name))
     }
 
     /// The key in the given metadata; `None` if they are those of a cluster-scoped object and the kind is namespaced.
     pub(crate) fn of_meta(meta: &Meta) -> Option<Self> {
-        Some(Self::new(K::Scope::namespace(meta.shared_namespace())?, Arc::clone(meta.shared_name())))
+        let namespace = K::Scope::namespace(meta.shared_namespace())?;
+        Some(Self::in_namespace(namespace, Arc::clone(meta.shared_name())))
     }
 
     /// The namespace's name; `None` for cluster-scoped kinds.
@@ -279,7 +365,7 @@ impl<K: Object> ObjectKey<K> {
     where
         K::Scope: OwnableBy<O::Scope>,
     {
-        Some(ObjectKey::new(K::Scope::owner_namespace(&self.namespace)?, name))
+        Some(ObjectKey::in_namespace(K::Scope::owner_namespace(&self.namespace)?, name))
     }
 }
 

@@ -124,7 +124,7 @@ impl<'c, K: Object> Selection<'c, K> {
         self.informer.look_outside(Some(name));
         // The empty name comes before all others.
         let Some(namespace) = K::Scope::namespace(Some(name)) else { return Vec::new() };
-        let here = fewest.from(&ObjectKey::new(namespace, ""));
+        let here = fewest.from(&ObjectKey::in_namespace(namespace, ""));
         let here = here.take_while(|(key, _)| key.namespace() == Some(name));
         states(here.filter(wanted).take(self.limit))
     }

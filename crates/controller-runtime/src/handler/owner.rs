@@ -4,7 +4,7 @@ use crate::{
     client::DynamicKind,
     enqueue::Enqueue,
     event::Event,
-    object::{Object, ObjectKey, OwnableBy, Scope, StaticObject},
+    object::{Object, ObjectKey, OwnableBy, StaticObject},
 };
 use kube::core::ApiResource;
 
@@ -79,7 +79,7 @@ impl<O: Object> ForOwner<O> {
         K::Scope: OwnableBy<O::Scope>,
     {
         if self.in_cluster {
-            return Some(ObjectKey::new(O::Scope::namespace(None)?, owner.name()));
+            return ObjectKey::from_parts(None, owner.name());
         }
         state.key().owner(owner.name())
     }
