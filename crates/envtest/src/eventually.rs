@@ -42,7 +42,9 @@ impl std::error::Error for Unmet {}
 
 /// Waits until `look` returns a value; an error of `look` says what is still missing.
 ///
-/// Looks every 10 ms, in tokio's time: with paused time the wait takes none.
+/// Looks every 10 ms, in tokio's time: with paused time the wait takes none. The error is of any type that can be displayed, so
+/// that `?` passes on the error of a request. Where the errors are of several types, `async || -> Result<_, BoxError>` or
+/// `anyhow::Result<_>` takes all of them.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -63,9 +65,9 @@ impl std::error::Error for Unmet {}
 ///
 /// What was missing at the last look, when `within` has passed.
 #[doc(alias = "Eventually")]
-pub async fn eventually<T>(
+pub async fn eventually<T, E: fmt::Display>(
     within: Duration,
-    look: impl AsyncFnMut() -> Result<T, String>,
+    look: impl AsyncFnMut() -> Result<T, E>,
 ) -> Result<T, Unmet> {
     // Looks come one after the other, so the lock is always free.
     let look = Mutex::new(look);
@@ -74,7 +76,7 @@ pub async fn eventually<T>(
 
 /// [`eventually`] for looks that borrow nothing of their closure, so that a future which waits for them is `Send`: the
 /// compiler cannot tell that of an async closure.
-pub(crate) async fn poll<T, Fut: Future<Output = Result<T, String>>>(
+pub(crate) async fn poll<T, E: fmt::Display, Fut: Future<Output = Result<T, E>>>(
     within: Duration,
     mut look: impl FnMut() -> Fut,
 ) -> Result<T, Unmet> {
@@ -84,7 +86,7 @@ pub(crate) async fn poll<T, Fut: Future<Output = Result<T, String>>>(
         loop {
             match look().await {
                 Ok(value) => return value,
-                Err(missing) => last = missing,
+                Err(missing) => last = format!("{missing:#}"),
             }
             sleep(INTERVAL).await;
         }
@@ -100,9 +102,9 @@ pub(crate) async fn poll<T, Fut: Future<Output = Result<T, String>>>(
 ///
 /// What was wrong, at the first look that found something; or that a look did not come to an end.
 #[doc(alias = "Consistently")]
-pub async fn consistently<T>(
+pub async fn consistently<T, E: fmt::Display>(
     during: Duration,
-    mut look: impl AsyncFnMut() -> Result<T, String>,
+    mut look: impl AsyncFnMut() -> Result<T, E>,
 ) -> Result<T, Unmet> {
     let started = Instant::now();
     let deadline = started + during;
@@ -110,8 +112,10 @@ pub async fn consistently<T>(
     loop {
         // A look that began in time may end a while after it.
         let looked = timeout_at(deadline + during, look()).await;
-        let value =
-            looked.unwrap_or_else(|_| Err("a look did not come to an end".to_owned())).map_err(unmet)?;
+        let value = match looked {
+            Ok(looked) => looked.map_err(|wrong| unmet(format!("{wrong:#}")))?,
+            Err(_) => return Err(unmet("a look did not come to an end".to_owned())),
+        };
         if Instant::now() + INTERVAL > deadline {
             return Ok(value);
         }
@@ -148,11 +152,11 @@ pub async fn consistently<T>(
 /// What was missing at the last look, with the object, when `within` has passed.
 #[doc(alias = "komega.Object")]
 #[doc(alias = "komega.Get")]
-pub async fn eventually_object<K, T>(
+pub async fn eventually_object<K, T, E: fmt::Display>(
     api: &Api<K>,
     name: &str,
     within: Duration,
-    mut check: impl FnMut(&K) -> Result<T, String>,
+    mut check: impl FnMut(&K) -> Result<T, E>,
 ) -> Result<T, Unmet>
 where
     K: kube::Resource + Clone + fmt::Debug + Serialize + DeserializeOwned,
@@ -162,7 +166,7 @@ where
     let waited = timeout_at(Instant::now() + within, async {
         loop {
             last = match found(api, name).await {
-                Ok(object) => check(seen.insert(object)),
+                Ok(object) => check(seen.insert(object)).map_err(|missing| format!("{missing:#}")),
                 Err(missing) => Err(missing),
             };
             if last.is_ok() {
@@ -180,11 +184,11 @@ where
 /// # Errors
 ///
 /// What was wrong, with the object, at the first look that found something.
-pub async fn consistently_object<K, T>(
+pub async fn consistently_object<K, T, E: fmt::Display>(
     api: &Api<K>,
     name: &str,
     during: Duration,
-    mut check: impl FnMut(&K) -> Result<T, String>,
+    mut check: impl FnMut(&K) -> Result<T, E>,
 ) -> Result<T, Unmet>
 where
     K: kube::Resource + Clone + fmt::Debug + Serialize + DeserializeOwned,
@@ -192,7 +196,7 @@ where
     let mut seen = None;
     let looked = consistently(during, async || {
         let object = found(api, name).await?;
-        let checked = check(&object);
+        let checked = check(&object).map_err(|wrong| format!("{wrong:#}"));
         seen = Some(object);
         checked
     });
@@ -258,17 +262,35 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn gives_up_after_the_time_and_says_what_was_missing() {
         let started = Instant::now();
-        let unmet = eventually::<()>(Duration::from_secs(2), async || Err("no pods".to_owned())).await;
+        let unmet =
+            eventually::<(), String>(Duration::from_secs(2), async || Err("no pods".to_owned())).await;
         let unmet = unmet.expect_err("the condition is never true");
         assert_eq!(unmet.to_string(), "not so after 2s: no pods");
         assert_eq!(started.elapsed(), Duration::from_secs(2));
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_look_may_fail_with_any_error_that_says_what_it_is() {
+        let looked = eventually(Duration::from_secs(1), async || "ten".parse::<u32>());
+        assert_eq!(looked.await.unwrap_err().last, "invalid digit found in string");
+        let looked =
+            eventually(Duration::from_secs(1), async || -> Result<u32, Box<dyn std::error::Error>> {
+                let number = "10".parse::<u32>()?;
+                if number > 9 {
+                    Err("more than nine")?;
+                }
+                Ok(number)
+            });
+        assert_eq!(looked.await.unwrap_err().last, "more than nine");
+        let checked = consistently(Duration::from_secs(1), async || "ten".parse::<u32>());
+        assert_eq!(checked.await.unwrap_err().last, "invalid digit found in string");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_look_that_hangs_is_given_up_too() {
-        let unmet = eventually::<()>(Duration::from_secs(2), std::future::pending).await;
+        let unmet = eventually::<(), String>(Duration::from_secs(2), std::future::pending).await;
         assert_eq!(unmet.expect_err("it hangs").last, "the first look has not come to an end");
-        let unmet = consistently::<()>(Duration::from_secs(2), std::future::pending).await;
+        let unmet = consistently::<(), String>(Duration::from_secs(2), std::future::pending).await;
         assert_eq!(unmet.expect_err("it hangs").last, "a look did not come to an end");
     }
 
@@ -277,7 +299,7 @@ mod tests {
         let (started, mut looks) = (Instant::now(), 0);
         let looked = consistently(Duration::from_secs(1), async || {
             looks += 1;
-            Ok(looks)
+            Ok::<_, String>(looks)
         });
         assert_eq!(looked.await, Ok(101), "the first and the last moment included");
         assert_eq!(started.elapsed(), Duration::from_secs(1));
