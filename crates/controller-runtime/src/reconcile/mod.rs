@@ -50,20 +50,20 @@ impl<T: Clone + Ord + Hash + fmt::Debug + Send + Sync + 'static> Request for T {
 /// # Example
 ///
 /// ```
-/// use controller_runtime::{Action, Cached, Client, Context, ObjectKey, Reconciler, reconcile};
+/// use controller_runtime::{Action, Cached, Context, ObjectKey, Reconciler, reconcile};
 /// use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 ///
-/// struct Welcome { client: Client, namespaces: Cached<Namespace> }
+/// struct Welcome { namespaces: Cached<Namespace> }
 ///
 /// impl Reconciler for Welcome {
 ///     type Request = ObjectKey<Namespace>;
 ///
-///     async fn reconcile(&self, key: &ObjectKey<Namespace>, _: &Context) -> Result<Action, reconcile::Error> {
+///     async fn reconcile(&self, key: &ObjectKey<Namespace>, cx: &Context) -> Result<Action, reconcile::Error> {
 ///         let Some(namespace) = self.namespaces.get(key)? else { return Ok(Action::done()) };
 ///         let mut welcome = ConfigMap::default();
 ///         welcome.metadata.name = Some("welcome".to_owned());
 ///         welcome.metadata.namespace = namespace.metadata.name.clone();
-///         self.client.apply(&welcome).await?;
+///         cx.client().apply(&welcome).await?;
 ///         Ok(Action::done())
 ///     }
 /// }
