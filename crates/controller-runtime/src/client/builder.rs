@@ -1,10 +1,10 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use kube_workqueue::InvalidBucket;
 use parking_lot::Mutex;
 
 use super::{
-    Client, ClientMetrics, FieldValidation, Interceptor, OwnWrites, Warnings, WriteGate,
+    Client, ClientMetrics, FieldValidation, Interceptor, OwnWrites, Warnings, WriteGate, deadline,
     limiter::Limiter,
     metrics::{NoMetrics, metered},
     warnings::Said,
@@ -44,6 +44,8 @@ pub(super) struct Settings {
     pub(super) namespace: Option<Arc<str>>,
     pub(super) interceptors: Vec<Arc<dyn Interceptor>>,
     pub(super) gates: Vec<Arc<dyn WriteGate>>,
+    /// Time that a request may take unless it says otherwise.
+    pub(super) timeout: Duration,
     pub(super) limiter: Option<Arc<Limiter>>,
     pub(super) warnings: Warnings,
     pub(super) said: Arc<Said>,
@@ -65,6 +67,7 @@ impl ClientBuilder {
             namespace: None,
             interceptors: Vec::new(),
             gates: Vec::new(),
+            timeout: deadline::DEFAULT,
             limiter: None,
             warnings: Warnings::default(),
             said: Arc::default(),
@@ -87,6 +90,23 @@ impl ClientBuilder {
     pub fn rate_limit(mut self, rate: f64, burst: u32) -> Result<Self, InvalidBucket> {
         self.settings.limiter = Some(Arc::new(Limiter::try_new(rate, burst)?));
         Ok(self)
+    }
+
+    /// Sets the time that each request may take, from when it is first sent until its answer has been read. Default: 60 s, as
+    /// kube-apiserver gives itself. [`Client::request_timeout`] and the requests' own `request_timeout` set another.
+    ///
+    /// It covers all attempts of a request together, and the waits between them that the API server asks for
+    /// (`Retry-After`): an answer that asks for a longer wait than is left is passed on at once. It does not cover the wait
+    /// for this client's own [rate limit](Self::rate_limit). Of a watch it covers the time until the answer begins; what the watch
+    /// sends then has no deadline here.
+    ///
+    /// A request that is out of time fails with [`ErrorKind::DeadlineExceeded`](super::ErrorKind::DeadlineExceeded)
+    /// ([`Error::is_timeout`](super::Error::is_timeout)), and its connection gives it up. Whether a write was carried out is
+    /// unknown then ([`Error::is_outcome_unknown`](super::Error::is_outcome_unknown)).
+    #[doc(alias = "Timeout")]
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.timeout = timeout;
+        self
     }
 
     /// What becomes of warnings of the API server. Default: each is logged.

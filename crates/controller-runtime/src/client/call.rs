@@ -1,6 +1,6 @@
 //! One request to the API server as a value: what interceptors, the write gate and messages see of it.
 
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
@@ -87,6 +87,8 @@ pub struct Call {
     pub(super) accept: &'static str,
     pub(super) body: Bytes,
     pub(super) dry_run: bool,
+    /// Time that it may take, if it differs from what its client allows.
+    pub(super) timeout: Option<Duration>,
 }
 
 pub(super) const JSON: &str = "application/json";
@@ -114,6 +116,7 @@ impl Call {
             accept: JSON,
             body: Bytes::new(),
             dry_run: false,
+            timeout: None,
         }
     }
 

@@ -150,6 +150,15 @@ impl<K> Delete<K> {
         self
     }
 
+    /// Sets the time that this request may take, as [`ClientBuilder::request_timeout`](super::ClientBuilder::request_timeout)
+    /// says. Default: the client's, which is 60 s unless it was built with another.
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
+        if let Ok(call) = &mut self.call {
+            call.timeout = Some(timeout);
+        }
+        self
+    }
+
     /// Lets the cache learn of this delete from its watch alone. Default: the next cached read sees it.
     pub fn not_to_cache(mut self) -> Self {
         self.to_cache = false;

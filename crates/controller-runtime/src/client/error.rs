@@ -1,4 +1,4 @@
-use std::{error::Error as StdError, fmt, time::Duration};
+use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
 
 use kube::core::{Status, response::StatusCause};
 
@@ -29,6 +29,8 @@ struct Inner {
     kind: ErrorKind,
     status: Option<Status>,
     retry_after: Option<Duration>,
+    /// Host and port of the API server, where they are known and part of the message.
+    host: Option<Arc<str>>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -68,6 +70,12 @@ pub enum ErrorKind {
     NotPermitted(NoPermit),
     /// The right to write ended while the request was in flight. It may have been carried out or not.
     Interrupted(NoPermit),
+    /// The API server did not answer within the time that the request may take
+    /// ([`ClientBuilder::request_timeout`](super::ClientBuilder::request_timeout)). The request may have been carried out or not.
+    DeadlineExceeded {
+        /// That time.
+        timeout: Duration,
+    },
     /// There was no answer. The request may have been carried out or not.
     NoAnswer(String),
     /// The answer does not fit the type. A write was carried out.
@@ -91,16 +99,30 @@ impl Error {
     pub(super) fn unsent(verb: Verb, subject: String, reason: impl Into<String>) -> Self {
         let source: Box<dyn StdError + Send + Sync> = reason.into().into();
         let kind = ErrorKind::NotSent;
-        Self(Box::new(Inner { verb, subject, kind, status: None, retry_after: None, source: Some(source) }))
+        Self(Box::new(Inner {
+            verb,
+            subject,
+            kind,
+            status: None,
+            retry_after: None,
+            host: None,
+            source: Some(source),
+        }))
     }
 
     pub(super) fn make(call: &Call, kind: ErrorKind, status: Option<Status>) -> Self {
         let (verb, subject) = (call.verb, call.subject());
-        Self(Box::new(Inner { verb, subject, kind, status, retry_after: None, source: None }))
+        Self(Box::new(Inner { verb, subject, kind, status, retry_after: None, host: None, source: None }))
     }
 
     fn with_retry_after(mut self, retry_after: Option<Duration>) -> Self {
         self.0.retry_after = retry_after;
+        self
+    }
+
+    /// Names the API server that did not answer.
+    pub(super) fn of_host(mut self, host: &Arc<str>) -> Self {
+        self.0.host = (!host.is_empty()).then(|| Arc::clone(host));
         self
     }
 
@@ -215,6 +237,16 @@ impl Error {
         self.0.kind == ErrorKind::Expired
     }
 
+    /// The request was out of time: on the way ([`ErrorKind::DeadlineExceeded`]), or at the API server, which said so
+    /// ([`ErrorKind::Timeout`]).
+    ///
+    /// A reconcile that fails with it is retried with back-off, as with any other error. The retry must find out by reading whether
+    /// a write was carried out: a create with a `generateName` would be carried out a second time.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        matches!(self.0.kind, ErrorKind::Timeout | ErrorKind::DeadlineExceeded { .. })
+    }
+
     /// Whether a write may have been carried out although it failed: its answer was lost, or says less than that.
     #[must_use]
     pub fn is_outcome_unknown(&self) -> bool {
@@ -222,6 +254,7 @@ impl Error {
             && matches!(
                 self.0.kind,
                 ErrorKind::NoAnswer(_)
+                    | ErrorKind::DeadlineExceeded { .. }
                     | ErrorKind::Interrupted(_)
                     | ErrorKind::Timeout
                     | ErrorKind::ServerFailed
@@ -255,7 +288,8 @@ fn names_object(status: &Status) -> bool {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { verb, subject, kind, status, source, .. } = &*self.0;
+        let Inner { verb, subject, kind, status, host, source, .. } = &*self.0;
+        let server = Server(host.as_deref());
         write!(f, "{verb} {subject}: ")?;
         match kind {
             ErrorKind::NotServed => f.write_str(
@@ -269,10 +303,24 @@ impl fmt::Display for Error {
             }
             ErrorKind::NotPermitted(why) => write!(f, "not sent: {why}"),
             ErrorKind::Interrupted(why) => write!(f, "cut while in flight, its outcome is unknown: {why}"),
-            ErrorKind::NoAnswer(why) => write!(f, "the API server did not answer: {why}"),
+            ErrorKind::DeadlineExceeded { timeout } => {
+                write!(f, "no answer from {server} within {timeout:?}")?;
+                f.write_str(if verb.is_write() { "; whether it was carried out is unknown" } else { "" })
+            }
+            ErrorKind::NoAnswer(why) => write!(f, "{server} did not answer: {why}"),
             ErrorKind::Undecodable(error) => write!(f, "the answer does not fit its type: {error}"),
             _ => f.write_str(&told(status.as_ref())),
         }
+    }
+}
+
+/// `the API server`, and its host where it is known.
+struct Server<'a>(Option<&'a str>);
+
+impl fmt::Display for Server<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the API server")?;
+        self.0.map_or(Ok(()), |host| write!(f, " at {host}"))
     }
 }
 

@@ -6,11 +6,11 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
 use kube::{client::Body, core::Status};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::{
-    Answer, Call, Client, Error, ErrorKind, NoPermit, Verb, builder::Settings, call::Content, decode::decode,
-    error::innermost, gate::WritePermit, throttle::Throttle,
+    Answer, Call, Client, Error, ErrorKind, NoPermit, Verb, builder::Settings, call::Content,
+    deadline::Deadline, decode::decode, error::innermost, gate::WritePermit, throttle::Throttle,
 };
 
 impl Client {
@@ -18,26 +18,33 @@ impl Client {
     pub(super) async fn exchange(&self, call: Call) -> Result<Answer, Error> {
         let settings = self.settings();
         let mut throttle = Throttle::default();
+        let timeout = call.timeout.unwrap_or(settings.timeout);
+        let mut deadline = Deadline::after(timeout);
         loop {
             wait_for_turn(settings, &call).await;
             let permit = permit(settings, &call)?;
+            let sent = Instant::now();
             let got = tokio::select! {
-                // An answer that is there counts, even if the permit has ended at the same moment.
+                // An answer that is there counts, even if the permit or the time has ended at the same moment.
                 biased;
                 got = once(settings, &call) => got?,
                 ended = permit.ended() => return Err(interrupted(&call, ended)),
+                () = sleep(deadline.left()) => return Err(out_of_time(settings, &call, timeout)),
             };
+            deadline.spend(sent.elapsed());
             let refusal = match got {
                 Ok(answer) => return Ok(answer),
                 Err(refusal) => refusal,
             };
             let Refusal { code, retry_after, .. } = refusal;
-            let Some(delay) = throttle.step(code.as_u16(), retry_after, call.verb.is_write()) else {
+            let delay = throttle.step(code.as_u16(), retry_after, call.verb.is_write());
+            let Some(delay) = delay.filter(|delay| deadline.allows(*delay)) else {
                 return Err(refusal.into_error(&call));
             };
             settings.metrics.retry(code.as_str(), call.verb.method().as_str(), &settings.host);
             tracing::debug!(verb = %call.verb, subject = call.subject(), "answered {code}: again in {delay:?}");
             sleep(delay).await;
+            deadline.spend(delay);
         }
     }
 }
@@ -67,13 +74,14 @@ fn permit(settings: &Settings, call: &Call) -> Result<WritePermit, Error> {
 
 /// One answer, read to its end unless it is a watch.
 async fn once(settings: &Settings, call: &Call) -> Result<Result<Answer, Refusal>, Error> {
-    let response = settings.kube.send(call.to_http()?).await.map_err(|error| no_answer(call, error))?;
+    let response =
+        settings.kube.send(call.to_http()?).await.map_err(|error| no_answer(settings, call, error))?;
     let (parts, body) = response.into_parts();
     settings.warnings.take(call, &parts.headers, &settings.said);
     if parts.status.is_success() && call.verb == Verb::Watch {
         return Ok(Ok(Answer { code: parts.status, body: Content::Stream(body) }));
     }
-    let text = read(call, body).await?;
+    let text = read(settings, call, body).await?;
     Ok(if parts.status.is_success() {
         Ok(Answer { code: parts.status, body: Content::Whole(text) })
     } else {
@@ -81,8 +89,8 @@ async fn once(settings: &Settings, call: &Call) -> Result<Result<Answer, Refusal
     })
 }
 
-async fn read(call: &Call, body: Body) -> Result<Bytes, Error> {
-    let collected = body.collect().await.map_err(|error| no_answer(call, error))?;
+async fn read(settings: &Settings, call: &Call, body: Body) -> Result<Bytes, Error> {
+    let collected = body.collect().await.map_err(|error| no_answer(settings, call, error))?;
     Ok(collected.to_bytes())
 }
 
@@ -90,12 +98,16 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
 }
 
-fn no_answer(call: &Call, error: kube::Error) -> Error {
+fn no_answer(settings: &Settings, call: &Call, error: kube::Error) -> Error {
     let why = match &error {
         kube::Error::Service(source) => innermost(&**source).to_string(),
         other => innermost(other).to_string(),
     };
-    Error::make(call, ErrorKind::NoAnswer(why), None).caused_by(error)
+    Error::make(call, ErrorKind::NoAnswer(why), None).of_host(&settings.host).caused_by(error)
+}
+
+pub(super) fn out_of_time(settings: &Settings, call: &Call, timeout: Duration) -> Error {
+    Error::make(call, ErrorKind::DeadlineExceeded { timeout }, None).of_host(&settings.host)
 }
 
 fn interrupted(call: &Call, ended: NoPermit) -> Error {

@@ -1,6 +1,6 @@
 //! What requests about many objects have in common.
 
-use std::{borrow::Cow, fmt, marker::PhantomData};
+use std::{borrow::Cow, fmt, marker::PhantomData, time::Duration};
 
 use kube::core::{NamespaceScope, Resource};
 
@@ -50,6 +50,14 @@ impl<K, V> Many<K, V> {
     #[doc(alias = "MatchingFields")]
     pub fn fields(mut self, selector: impl fmt::Display) -> Self {
         self.fields.push(selector.to_string());
+        self
+    }
+
+    /// Sets the time that each request may take, as [`ClientBuilder::request_timeout`](super::ClientBuilder::request_timeout)
+    /// says: of a watch, the time until its answer begins; of [`List::pages`](super::List::pages), that of each page. Default: the
+    /// client's, which is 60 s unless it was built with another.
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.call.timeout = Some(timeout);
         self
     }
 

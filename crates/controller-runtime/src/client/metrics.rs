@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body::{Body as _, Frame, SizeHint};
 use kube::client::Body;
 use tokio::time::Instant;
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 /// `verb` and `method` are HTTP methods in capitals, as in client-go. `host` is what the client was told
 /// ([`ClientBuilder::host`](super::ClientBuilder::host)). Called on the way of every request, so it must not block.
 pub trait ClientMetrics: Send + Sync + 'static {
-    /// `rest_client_requests_total`: a request was answered with `code`, or not at all: `<error>`.
+    /// `rest_client_requests_total`: a request was answered with `code`, or not at all, or given up: `<error>`.
     fn request(&self, code: &str, method: &str, host: &str);
 
     /// `rest_client_request_duration_seconds`: from sending a request until its answer began.
@@ -75,13 +75,12 @@ impl tower_service::Service<Request<Body>> for Metered {
             if let Some(bytes) = request.body().size_hint().exact() {
                 metrics.request_size(verb.as_str(), &host, bytes);
             }
-            let sent = Instant::now();
+            let mut unanswered =
+                Unanswered { verb: &verb, host: &host, metrics: &*metrics, sent: Some(Instant::now()) };
             let result = kube.send(request).await;
-            metrics.request_duration(verb.as_str(), &host, sent.elapsed());
-            match &result {
-                Ok(response) => metrics.request(response.status().as_str(), verb.as_str(), &host),
-                Err(_) => metrics.request("<error>", verb.as_str(), &host),
-            }
+            let status = result.as_ref().ok().map(Response::status);
+            unanswered.end(status.as_ref().map_or("<error>", StatusCode::as_str));
+            drop(unanswered);
             result.map(|response| {
                 response.map(|body| {
                     let told = (!is_watch).then(|| Told { verb, host, metrics, bytes: 0 });
@@ -89,6 +88,30 @@ impl tower_service::Service<Request<Body>> for Metered {
                 })
             })
         })
+    }
+}
+
+/// A request that is waiting for its answer. One that is given up, for want of time for instance, counts as one that failed,
+/// as in client-go.
+struct Unanswered<'a> {
+    verb: &'a http::Method,
+    host: &'a str,
+    metrics: &'a dyn ClientMetrics,
+    /// `None` once it is counted.
+    sent: Option<Instant>,
+}
+
+impl Unanswered<'_> {
+    fn end(&mut self, code: &str) {
+        let Some(sent) = self.sent.take() else { return };
+        self.metrics.request_duration(self.verb.as_str(), self.host, sent.elapsed());
+        self.metrics.request(code, self.verb.as_str(), self.host);
+    }
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.end("<error>");
     }
 }
 

@@ -35,7 +35,12 @@
 //! [`Patch::between`] two states of it. If it has changed, the request fails with a [`Conflict`]. Applies and patches written
 //! by hand are for whatever has the name.
 //!
-//! An answer that says to come later (429, 503 with `Retry-After`) is waited for, ten times and a minute at most.
+//! An answer that says to come later (429, 503 with `Retry-After`) is waited for, ten times and a minute at most. Each
+//! request has a deadline, its repetitions included: 60 s, unless the client or the request has another
+//! ([`ClientBuilder::request_timeout`]). A write that is out of time may have been carried out or not
+//! ([`Error::is_outcome_unknown`]). Cached reads go on to show what is known, and then what the watch delivers: the object may
+//! come, change or go later. So the next attempt decides on what it reads, and creates under a name of its choice rather than
+//! a `generateName`.
 //!
 //! Reads here go to the API server. Cached reads are those of [`Cached`](crate::Cached), which is another type so that
 //! it shows where something may be stale. What is written here is visible there at once, if the answer is the object: those to
@@ -53,6 +58,7 @@ mod builder;
 mod call;
 mod config;
 mod conflict;
+mod deadline;
 mod decode;
 mod delete;
 mod dynamic;
@@ -344,9 +350,12 @@ impl Client {
     /// The request failed; [`Error::is_not_served`] if there is no such kind.
     pub async fn discover(&self, group: &str, version: &str, kind: &str) -> Result<DynamicKind, Error> {
         let wanted = kube::core::GroupVersionKind::gvk(group, version, kind);
-        let found = kube::discovery::pinned_kind(self.kube(), &wanted).await;
+        let call = || Call::new(Verb::Get, Arc::new(DynamicKind::namespaced(group, version, kind, kind)));
+        let timeout = self.settings().timeout;
+        let found = tokio::time::timeout(timeout, kube::discovery::pinned_kind(self.kube(), &wanted)).await;
+        let Ok(found) = found else { return Err(exchange::out_of_time(self.settings(), &call(), timeout)) };
         found.map(DynamicKind::from).map_err(|error| {
-            let call = Call::new(Verb::Get, Arc::new(DynamicKind::namespaced(group, version, kind, kind)));
+            let call = call();
             match error {
                 kube::Error::Api(status) => Error::refused(&call, *status, None),
                 kube::Error::Discovery(_) => Error::make(&call, ErrorKind::NotServed, None),

@@ -4,6 +4,7 @@ use std::{
     future::{Future, IntoFuture},
     marker::PhantomData,
     pin::Pin,
+    time::Duration,
 };
 
 use futures::{Stream, StreamExt, stream};
@@ -41,6 +42,13 @@ impl<K> Get<K> {
     /// latest version.
     pub fn not_older_than(mut self, resource_version: impl Into<String>) -> Self {
         self.call.push("resourceVersion", resource_version);
+        self
+    }
+
+    /// Sets the time that this request may take, as [`ClientBuilder::request_timeout`](super::ClientBuilder::request_timeout)
+    /// says. Default: the client's, which is 60 s unless it was built with another.
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.call.timeout = Some(timeout);
         self
     }
 

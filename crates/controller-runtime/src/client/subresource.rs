@@ -1,4 +1,4 @@
-use std::{borrow::Cow, fmt, future::Future};
+use std::{borrow::Cow, fmt, future::Future, time::Duration};
 
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
@@ -36,6 +36,15 @@ impl Subresource {
     pub(super) fn new(client: &Client, mut call: Call, name: &str) -> Self {
         call.subresource = Some(name.to_owned());
         Self { client: client.clone(), call }
+    }
+
+    /// Sets the time that each request made of this may take, as
+    /// [`ClientBuilder::request_timeout`](super::ClientBuilder::request_timeout) says. Default: the client's, which is 60 s unless it
+    /// was built with another.
+    #[must_use]
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.call.timeout = Some(timeout);
+        self
     }
 
     /// Adds a query parameter to all requests that are made of this. One that the client sends itself fails before it is sent.

@@ -1,6 +1,6 @@
 //! Clients that do the same as another one under a restriction.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{Call, Client, Error, FieldValidation, Interceptor, builder::Settings};
 
@@ -34,6 +34,13 @@ impl Client {
     #[must_use]
     pub fn field_validation(&self, validation: FieldValidation) -> Self {
         self.with(|settings| settings.field_validation = Some(validation))
+    }
+
+    /// A client each of whose requests may take this long, as [`ClientBuilder::request_timeout`](super::ClientBuilder::request_timeout)
+    /// says.
+    #[must_use]
+    pub fn request_timeout(&self, timeout: Duration) -> Self {
+        self.with(|settings| settings.timeout = timeout)
     }
 
     /// A client whose calls pass `interceptor` first, and then those that were added before.

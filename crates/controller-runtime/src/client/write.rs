@@ -5,6 +5,7 @@ use std::{
     marker::PhantomData,
     pin::Pin,
     sync::Arc,
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -123,6 +124,15 @@ impl<T, V> Write<T, V> {
     pub fn query(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
         if let Ok(call) = &mut self.call {
             call.push_more(name, value);
+        }
+        self
+    }
+
+    /// Sets the time that this request may take, as [`ClientBuilder::request_timeout`](super::ClientBuilder::request_timeout)
+    /// says. Default: the client's, which is 60 s unless it was built with another.
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
+        if let Ok(call) = &mut self.call {
+            call.timeout = Some(timeout);
         }
         self
     }

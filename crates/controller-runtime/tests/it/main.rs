@@ -11,6 +11,7 @@ mod cache_reads;
 mod cache_trouble;
 mod cache_views;
 mod client;
+mod client_deadlines;
 mod client_helpers;
 mod client_options;
 mod client_patches;

@@ -1,0 +1,197 @@
+//! Requests that nothing answers.
+
+use std::{collections::BTreeMap, future::IntoFuture, time::Duration};
+
+use controller_runtime::{
+    Action, Builder, Client, Context, ObjectKey, Reconciler,
+    client::{self, ErrorKind},
+    reconcile,
+};
+use futures::TryStreamExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::WatchEvent;
+use kube_apiserver_embedded::faults::{Action as Fault, Failure, Rule, Verb};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::{Running, Widget, config_map, environment, key, manager, widget};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// The outcome of a request, which comes within an hour, and how long it took.
+async fn outcome<T>(
+    request: impl IntoFuture<Output = Result<T, client::Error>>,
+) -> (Result<T, client::Error>, Duration) {
+    let began = Instant::now();
+    let outcome = timeout(HOUR, request.into_future()).await.expect("a request ends");
+    (outcome, began.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_acknowledged_and_never_answered_fails_after_a_minute() {
+    let env = environment().await;
+    let client = Client::builder(env.client(), "test").host("10.96.0.1:443").build();
+    env.server().faults().add(Rule::new(Fault::Silence));
+    let (read, took) = outcome(client.get(&key("a"))).await;
+    assert_eq!(took, MINUTE);
+    let error = read.unwrap_err();
+    let told = "get widgets.example.com default/a: no answer from the API server at 10.96.0.1:443 within 60s";
+    assert_eq!(error.to_string(), told);
+    assert!(error.is_timeout() && !error.is_outcome_unknown(), "a read changes nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whether_a_write_out_of_time_was_carried_out_is_unknown() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    let faults = env.server().faults();
+    faults.add(Rule::new(Fault::Silence).verb(Verb::Create).once());
+    faults.add(Rule::new(Fault::WithholdResponse).verb(Verb::Create));
+    for was_carried_out in [false, true] {
+        let (created, took) = outcome(client.create(&widget("a", 1))).await;
+        assert_eq!(took, MINUTE);
+        let error = created.unwrap_err();
+        let told = "create widgets.example.com default/a: no answer from the API server within 60s; \
+                    whether it was carried out is unknown";
+        assert_eq!(error.to_string(), told);
+        assert!(error.is_timeout() && error.is_outcome_unknown());
+        assert_eq!(error.kind(), &ErrorKind::DeadlineExceeded { timeout: MINUTE });
+        assert_eq!(client.get(&key("a")).await.unwrap().is_some(), was_carried_out);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_stops_within_its_body_is_out_of_time() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    client.create(&widget("a", 1)).await.unwrap();
+    env.server().faults().add(Rule::new(Fault::Stall(10)));
+    let (read, took) = outcome(client.list::<Widget>()).await;
+    assert!(read.unwrap_err().is_timeout());
+    assert_eq!(took, MINUTE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_is_that_of_the_request_or_else_of_its_client() {
+    let env = environment().await;
+    let built = Client::builder(env.client(), "test").request_timeout(30 * SECOND).build();
+    let stored = built.create(&widget("a", 1)).await.unwrap();
+    env.server().faults().add(Rule::new(Fault::Silence));
+    let of_client = built.request_timeout(7 * SECOND);
+    assert_eq!(outcome(built.get(&key("a"))).await.1, 30 * SECOND);
+    assert_eq!(outcome(of_client.get(&key("a"))).await.1, 7 * SECOND);
+    assert_eq!(outcome(of_client.get(&key("a")).request_timeout(SECOND)).await.1, SECOND);
+    assert_eq!(outcome(of_client.list::<Widget>().request_timeout(SECOND)).await.1, SECOND);
+    assert_eq!(outcome(of_client.apply(&config_map("a")).request_timeout(SECOND)).await.1, SECOND);
+    assert_eq!(outcome(of_client.delete(&stored).request_timeout(SECOND)).await.1, SECOND);
+    let all = of_client.delete_all::<Widget>().in_namespace("default").request_timeout(SECOND);
+    assert_eq!(outcome(all).await.1, SECOND);
+    let status = of_client.subresource(&key("a"), "status").request_timeout(SECOND);
+    assert_eq!(outcome(status.get::<Widget>()).await.1, SECOND);
+    let endless = of_client.get(&key("a")).request_timeout(Duration::MAX).into_future();
+    assert!(timeout(10 * MINUTE, endless).await.is_err(), "a time beyond all clocks is no deadline");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_must_begin_in_time_and_may_then_be_silent_for_hours() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    let faults = env.server().faults();
+    let silence = faults.add(Rule::new(Fault::Silence).verb(Verb::Watch));
+    let (begun, took) = outcome(client.watch::<Widget>("").stream().try_next()).await;
+    assert!(begun.unwrap_err().is_timeout());
+    assert_eq!(took, MINUTE);
+
+    faults.remove(silence);
+    let mut events = client.watch::<Widget>("").timeout(4 * HOUR).stream();
+    client.create(&widget("a", 1)).await.unwrap();
+    assert!(matches!(events.try_next().await.unwrap(), Some(WatchEvent::Added(_))));
+    faults.add(Rule::new(Fault::Silence).verb(Verb::List));
+    let silent = timeout(2 * HOUR, async {
+        while let Some(event) = events.try_next().await.unwrap() {
+            assert!(matches!(event, WatchEvent::Bookmark(_)));
+        }
+    });
+    assert!(silent.await.is_err(), "it is open");
+    client.create(&widget("b", 1)).await.unwrap();
+    let next = events.try_filter(|event| std::future::ready(!matches!(event, WatchEvent::Bookmark(_))));
+    let next = std::pin::pin!(next).try_next().await.unwrap();
+    assert!(matches!(next, Some(WatchEvent::Added(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn repetitions_that_the_server_asks_for_have_the_time_of_one_request() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    let busy = Failure::TooManyRequests { retry_after: 25 * SECOND };
+    let faults = env.server().faults();
+    faults.add(Rule::new(Fault::Fail(busy)));
+    let (refused, took) = outcome(client.get(&key("a"))).await;
+    let error = refused.unwrap_err();
+    assert!(error.is_too_many_requests(), "the answer is passed on, not the end of the time: {error}");
+    assert_eq!((took, error.retry_after()), (50 * SECOND, Some(25 * SECOND)));
+
+    faults.clear();
+    faults.add(Rule::new(Fault::Fail(busy)).at_most(2));
+    faults.add(Rule::new(Fault::Silence));
+    let (silent, took) = outcome(client.get(&key("a"))).await;
+    assert!(silent.unwrap_err().is_timeout());
+    assert_eq!(took, MINUTE, "the third attempt has what the first two left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_the_clients_own_rate_limit_is_not_counted() {
+    let env = environment().await;
+    let client = Client::builder(env.client(), "test").rate_limit(0.01, 1).unwrap().build();
+    client.get(&key("a")).await.unwrap();
+    let (read, took) = outcome(client.get(&key("a"))).await;
+    assert!(read.is_ok());
+    assert_eq!(took, 100 * SECOND);
+}
+
+/// Writes a ConfigMap for each Widget.
+struct Writes(Client);
+
+impl Reconciler for Writes {
+    type Request = ObjectKey<Widget>;
+
+    async fn reconcile(&self, key: &ObjectKey<Widget>, _: &Context) -> Result<Action, reconcile::Error> {
+        let mut map = config_map(key.name());
+        map.data = Some(BTreeMap::from([("of".to_owned(), key.name().to_owned())]));
+        self.0.apply(&map).await?;
+        Ok(Action::done())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_whose_write_is_met_by_silence_is_retried_and_what_was_written_is_seen() {
+    let env = environment().await;
+    let faults = env.server().faults();
+    faults.add(Rule::new(Fault::Silence).verb(Verb::Patch).resource("", "configmaps").at_most(2));
+    faults.add(Rule::new(Fault::WithholdResponse).verb(Verb::Patch).resource("", "configmaps").once());
+    let manager = manager(&env);
+    manager.metrics().register_rest_client_metrics();
+    let maps = manager.cached::<ConfigMap>();
+    Builder::managed_by(&manager).for_kind::<Widget>().complete(Writes(manager.client())).unwrap();
+    let running = Running::start(manager.clone()).await;
+    let began = Instant::now();
+    Client::new(env.client(), "user").create(&widget("a", 1)).await.unwrap();
+    let map = ObjectKey::<ConfigMap>::new("default", "a");
+    // The third attempt is carried out and not answered: the watch alone tells of it.
+    while maps.get(&map).unwrap().is_none() {
+        sleep(SECOND).await;
+    }
+    assert!(began.elapsed() < 2 * MINUTE + 10 * SECOND, "{:?}", began.elapsed());
+    sleep(2 * MINUTE).await;
+    assert_eq!(faults.journal().len(), 3);
+    let metrics = manager.metrics().encode();
+    for line in [
+        r#"rest_client_requests_total{code="<error>",method="PATCH",host=""} 3"#,
+        r#"rest_client_requests_total{code="200",method="PATCH",host=""} 1"#,
+        r#"controller_runtime_reconcile_errors_total{controller="widget"} 3"#,
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line} is not in\n{metrics}");
+    }
+    running.stop().await.unwrap();
+}
