@@ -2,7 +2,7 @@ use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
 
 use kube::core::{Status, response::StatusCause};
 
-use super::{Call, Verb, conflict::Conflict, decode::FieldError, gate::NoPermit};
+use super::{Call, Verb, conflict::Conflict, decode::FieldError, gate::NoPermit, transport::Unreachable};
 
 /// A request to the API server that failed.
 ///
@@ -332,9 +332,11 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        // What kept a request from being sent, and why there was no answer, is in the message already.
+        // What kept a request from being sent is in the message already. So is why there was no answer, which is the innermost
+        // of the causes: what lies between says no more than that.
         match (&self.0.kind, &self.0.source) {
-            (ErrorKind::NotSent | ErrorKind::NoAnswer(_), Some(source)) => source.source(),
+            (ErrorKind::NoAnswer(_), _) => None,
+            (ErrorKind::NotSent, Some(source)) => source.source(),
             (_, source) => source.as_ref().map(|source| &**source as &(dyn StdError + 'static)),
         }
     }
@@ -353,10 +355,24 @@ fn told(status: Option<&Status>) -> String {
 pub(crate) fn describe(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => told(Some(status)),
-        kube::Error::Service(source) => format!("the API server did not answer: {}", innermost(&**source)),
+        kube::Error::Service(source) => {
+            let server = unreachable(&**source);
+            format!("{} did not answer: {}", Server(server.map(|server| &**server)), innermost(&**source))
+        }
         kube::Error::HyperError(source) => format!("the API server did not answer: {}", innermost(source)),
         kube::Error::BuildRequest(kube::core::request::Error::Validation(reason)) => reason.clone(),
         other => other.to_string(),
+    }
+}
+
+/// Host and port of the server to which no connection could be made, if that is the cause.
+pub(super) fn unreachable<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Arc<str>> {
+    let mut cause = error;
+    loop {
+        match cause.downcast_ref::<Unreachable>() {
+            Some(unreachable) => return Some(unreachable.server()),
+            None => cause = cause.source()?,
+        }
     }
 }
 

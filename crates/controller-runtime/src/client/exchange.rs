@@ -1,6 +1,6 @@
 //! The last part of a call's way: turn, permit, request, answer, and once more if the server asks for it.
 
-use std::time::Duration;
+use std::{error::Error as StdError, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
@@ -9,8 +9,14 @@ use kube::{client::Body, core::Status};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Answer, Call, Client, Error, ErrorKind, NoPermit, Verb, builder::Settings, call::Content,
-    deadline::Deadline, decode::decode, error::innermost, gate::WritePermit, throttle::Throttle,
+    Answer, Call, Client, Error, ErrorKind, NoPermit, Verb,
+    builder::Settings,
+    call::Content,
+    deadline::Deadline,
+    decode::decode,
+    error::{innermost, unreachable},
+    gate::WritePermit,
+    throttle::Throttle,
 };
 
 impl Client {
@@ -99,11 +105,12 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 fn no_answer(settings: &Settings, call: &Call, error: kube::Error) -> Error {
-    let why = match &error {
-        kube::Error::Service(source) => innermost(&**source).to_string(),
-        other => innermost(other).to_string(),
+    let cause: &(dyn StdError + 'static) = match &error {
+        kube::Error::Service(source) => &**source,
+        other => other,
     };
-    Error::make(call, ErrorKind::NoAnswer(why), None).of_host(&settings.host).caused_by(error)
+    let host = unreachable(cause).unwrap_or(&settings.host);
+    Error::make(call, ErrorKind::NoAnswer(innermost(cause).to_string()), None).of_host(host).caused_by(error)
 }
 
 pub(super) fn out_of_time(settings: &Settings, call: &Call, timeout: Duration) -> Error {

@@ -46,8 +46,10 @@
 //! it shows where something may be stale. What is written here is visible there at once, if the answer is the object: those to
 //! a write of `scale`, an `eviction` or a `binding` are not.
 //!
-//! A [`kube::Client`] made with `kube::Config::default_retry` retries by itself, inside of what is counted here: turn that
-//! off to have one policy.
+//! Nothing below repeats requests: a [`kube::Client`] whose [`default_retry`](kube::Config::default_retry) is on, as that of
+//! [`kube::Client::try_default`] is, would send a create again after a 504, and with a `generateName` create twice. A client
+//! here hands it bodies that cannot be sent a second time. [`connect`] makes connections without such a layer, with
+//! keepalive, pings and HTTP/2.
 //!
 //! # What is not here
 //!
@@ -85,6 +87,7 @@ mod retry;
 mod status;
 mod subresource;
 mod throttle;
+mod transport;
 mod warnings;
 mod watch;
 mod wrappers;
@@ -120,6 +123,7 @@ pub use self::{
     result_ext::ResultExt,
     status::{Builtin, Derived, WithStatus},
     subresource::Subresource,
+    transport::connect,
     warnings::{Warning, Warnings},
     watch::{Watch, Watching},
     write::{Apply, Change, Create, FieldValidation, Update, Write},

@@ -10,7 +10,7 @@ use http::{
 use super::{Election, Options};
 use crate::{
     cache::Cache,
-    client::{Client, ClientBuilder},
+    client::{self, Client, ClientBuilder},
     leader_election::LeaseGate,
     metrics::Metrics,
 };
@@ -67,13 +67,12 @@ pub(super) fn connect(
     name: &str,
     suffix: &str,
 ) -> Result<kube::Client, kube::Error> {
-    config.default_retry = false;
     let given = config.headers.iter().position(|(header, _)| *header == USER_AGENT);
     let given = given.map(|place| config.headers.remove(place).1);
     let given = given.as_ref().and_then(|agent| agent.to_str().ok());
     let agent = HeaderValue::from_str(&format!("{}{suffix}", given.unwrap_or(name)));
     config.headers.push((USER_AGENT, agent.map_err(|error| kube::Error::HttpError(error.into()))?));
-    kube::Client::try_from(config)
+    client::connect(config)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::WatchEvent;
 use kube_apiserver_embedded::faults::{Action as Fault, Failure, Rule, Verb};
+use kube_envtest::{Environment, Transport};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{Running, Widget, config_map, environment, key, manager, widget};
@@ -194,4 +195,22 @@ async fn a_reconcile_whose_write_is_met_by_silence_is_retried_and_what_was_writt
         assert!(metrics.lines().any(|found| found == line), "{line} is not in\n{metrics}");
     }
     running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_that_closes_before_the_answer_fails_the_request_at_once() {
+    let transport = Transport::Tcp(([127, 0, 0, 1], 0).into());
+    let env = Environment::builder().transport(transport).crd::<Widget>().start().await.unwrap();
+    let host = env.listener().unwrap().local_addr().to_string();
+    let config = kube::Config::new(env.listener().unwrap().url().parse().unwrap());
+    let connection = client::connect(config).unwrap();
+    let client = Client::builder(connection, "test").host(&*host).build();
+    let faults = env.server().faults();
+    faults.add(Rule::new(Fault::LoseResponse).verb(Verb::Create).once());
+    let error = client.create(&widget("a", 1)).await.unwrap_err();
+    assert!(error.is_outcome_unknown() && !error.is_timeout(), "{error}");
+    let told = format!("create widgets.example.com default/a: the API server at {host} did not answer: ");
+    assert!(error.to_string().starts_with(&told), "{error}");
+    assert!(client.get(&key("a")).await.unwrap().is_some());
+    assert_eq!(faults.journal().len(), 1, "it was not sent again");
 }

@@ -44,6 +44,7 @@ mod signals;
 mod sources;
 mod support;
 mod telemetry;
+mod transport;
 mod user_code;
 mod wall_clock;
 mod warm_up;
