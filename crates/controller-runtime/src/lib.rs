@@ -17,8 +17,8 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let env = kube_envtest::Environment::builder().start().await?; // or kube::Client::try_default()
-//! let manager = Manager::new(env.client(), Options::new("print-names"));
+//! let env = kube_envtest::Environment::builder().start().await?;
+//! let manager = Manager::new(env.client(), Options::new("print-names")); // an operator: Manager::from_config
 //! Builder::managed_by(&manager).for_kind::<ConfigMap>().complete(PrintNames)?;
 //!
 //! let ready = manager.ready();

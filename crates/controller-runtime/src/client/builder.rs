@@ -7,6 +7,7 @@ use super::{
     Client, ClientMetrics, FieldValidation, Interceptor, OwnWrites, Warnings, WriteGate, deadline,
     limiter::Limiter,
     metrics::{NoMetrics, metered},
+    send_once::send_once,
     warnings::Said,
 };
 
@@ -172,6 +173,7 @@ impl ClientBuilder {
     #[must_use]
     pub fn build(self) -> Client {
         let Self { mut settings, metrics } = self;
+        settings.kube = send_once(settings.kube);
         if let Some(metrics) = metrics {
             settings.kube = metered(settings.kube, Arc::clone(&settings.host), Arc::clone(&metrics));
             settings.metrics = metrics;

@@ -84,6 +84,7 @@ mod read;
 mod requests;
 mod result_ext;
 mod retry;
+mod send_once;
 mod status;
 mod subresource;
 mod throttle;

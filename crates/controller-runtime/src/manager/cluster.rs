@@ -30,7 +30,8 @@ pub struct Cluster {
 }
 
 impl Manager {
-    /// Takes another cluster, which `client` reaches. It starts and stops with the manager: its caches are complete before
+    /// Takes another cluster, which `client` reaches: make it with [`client::connect`](crate::client::connect), as the
+    /// manager's own. Retries that it makes by itself have no effect, as in [`Manager::new`]. It starts and stops with the manager: its caches are complete before
     /// controllers begin, and stay until these have ended. One that is added while the manager runs starts at once. If its
     /// caches cannot become complete, the manager stops, as with those of its own.
     ///

@@ -101,10 +101,10 @@ pub use crate::{
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use controller_runtime::{Manager, manager::Options};
+/// use controller_runtime::{Manager, client::get_config, manager::Options};
 ///
-/// let client = kube::Client::try_default().await?;
-/// let manager = Manager::new(client, Options::new("guestbook-operator"));
+/// let config = get_config(None, None).await?;
+/// let manager = Manager::from_config(config, Options::new("guestbook-operator"))?;
 /// // … build controllers …
 /// manager.run_until_signal().await?;
 /// # Ok(())
@@ -145,10 +145,15 @@ struct Election {
 }
 
 impl Manager {
-    /// A manager that reaches the cluster through `client`.
+    /// A manager that reaches the cluster through `client`: for tests, whose client is in process, and for connections of your
+    /// own making. Operators use [`Manager::from_config`], whose connections find out when the API server is gone.
     ///
-    /// So does its leader election, unless [`leader_election::Options::client`] says otherwise. [`Manager::from_config`]
-    /// gives it a client of its own.
+    /// The leader election uses `client` too, unless [`leader_election::Options::client`] sets another one;
+    /// [`Manager::from_config`] gives it a connection of its own.
+    ///
+    /// Each request is sent once, whatever `client` does by itself: the retries of
+    /// [`kube::Config::default_retry`], which [`kube::Client::try_default`] turns on, have no effect on requests of this manager
+    /// and its clients.
     #[must_use]
     pub fn new(client: kube::Client, options: Options) -> Self {
         let metrics = Metrics::default();
@@ -197,16 +202,19 @@ impl Manager {
     /// A manager that reaches the cluster that `config` names.
     ///
     /// With leader election there are two connections, so that nothing that the operator does can keep a renewal of the
-    /// lease waiting. They call themselves `guestbook-operator` and `guestbook-operator/leader-election`, after the name in the
+    /// lease waiting. Both are made by [`client::connect`](crate::client::connect): with HTTP/2 where the API server offers it,
+    /// so that all watches share a few connections, and with pings and TCP keepalive, by which a peer that has vanished is found
+    /// within a minute. They call themselves `guestbook-operator` and `guestbook-operator/leader-election`, after the name in the
     /// options unless `config` has another `User-Agent`. Neither repeats requests by itself
-    /// ([`kube::Config::default_retry`]): the manager does. Metrics call the API server by host and port of its URL, as in Go,
+    /// ([`kube::Config::default_retry`] has no effect): the manager does. Metrics call the API server by host and port of its URL, as in Go,
     /// unless [`Options::host`] says otherwise.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
     /// use controller_runtime::{Manager, manager::Options};
     ///
-    /// let manager = Manager::from_config(kube::Config::infer().await?, Options::new("guestbook-operator"))?;
+    /// let config = controller_runtime::client::get_config(None, None).await?;
+    /// let manager = Manager::from_config(config, Options::new("guestbook-operator"))?;
     /// # Ok(())
     /// # }
     /// ```

@@ -10,17 +10,21 @@ use std::{
 };
 
 use controller_runtime::{
-    Client,
+    Client, Manager,
     client::{Patch, connect},
+    manager::Options,
 };
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api,
-    api::WatchParams,
+    api::{PostParams, WatchParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
-use kube_apiserver_embedded::{ListenOptions, Listener};
+use kube_apiserver_embedded::{
+    ListenOptions, Listener,
+    faults::{Action as Fault, Failure, Rule, Verb},
+};
 use kube_envtest::Environment;
 use serde_json::json;
 use tokio::{io::copy_bidirectional, net::TcpListener, task::JoinSet};
@@ -28,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     servers::connect as connect_tcp,
-    support::{config_map, environment, key},
+    support::{Widget, config_map, environment, key, widget},
 };
 
 /// A load balancer in front of a listener.
@@ -163,5 +167,26 @@ async fn a_server_that_cannot_be_reached_is_named_once_with_the_reason() {
         );
         assert_eq!(error.to_string(), told);
         assert!(std::error::Error::source(&error).is_none(), "what would be said twice");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_repeats_requests_by_itself_is_kept_from_it() {
+    let env = environment().await;
+    let (listener, relay) = listen(&env, ListenOptions::default()).await;
+    let config = config(&listener, &relay).await;
+    assert!(config.default_retry, "as kube::Client::try_default has it");
+    let repeats = kube::Client::try_from(config).unwrap();
+    let faults = env.server().faults();
+    faults.add(Rule::new(Fault::Fail(Failure::Timeout)).verb(Verb::Create));
+    let manager = Manager::new(repeats.clone(), Options::new("test"));
+    for client in [Client::new(repeats, "test"), manager.client(), manager.ungated_client()] {
+        let before = faults.journal().len();
+        let error = client.create(&widget("a", 1)).await.unwrap_err();
+        assert!(error.is_timeout() && error.is_outcome_unknown(), "{error}");
+        assert_eq!(faults.journal().len(), before + 1);
+        let widgets: Api<Widget> = Api::default_namespaced(client.kube().clone());
+        widgets.create(&PostParams::default(), &widget("a", 1)).await.unwrap_err();
+        assert_eq!(faults.journal().len(), before + 2);
     }
 }

@@ -1,0 +1,66 @@
+//! Requests that no layer below repeats.
+//!
+//! With [`kube::Config::default_retry`], which is on by default, a [`kube::Client`] sends a request of any verb again after
+//! 429, 503 and 504, 15 times. That happens within what counts as one attempt here: deadlines, metrics, the write gate and
+//! [`Error::is_outcome_unknown`](super::Error::is_outcome_unknown) would all be wrong about it. From outside the layer can
+//! neither be seen nor removed. But it repeats only requests whose body can be cloned
+//! ([`kube::client::Body::try_clone`]), and a body that went through a client as an answer cannot.
+
+use std::{
+    convert::Infallible,
+    future::{Future, Ready, ready},
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use http::{Request, Response};
+use kube::client::Body;
+use tower_service::Service;
+
+/// A client that sends what `kube` sends, once.
+pub(super) fn send_once(kube: kube::Client) -> kube::Client {
+    let namespace = kube.default_namespace().to_owned();
+    let bodies = kube::Client::new(Echo, "");
+    kube::Client::new(SendOnce { kube, bodies }, namespace)
+}
+
+struct SendOnce {
+    kube: kube::Client,
+    /// Answers with the body of the request.
+    bodies: kube::Client,
+}
+
+impl Service<Request<Body>> for SendOnce {
+    type Response = Response<Body>;
+    type Error = kube::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, kube::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), kube::Error>> {
+        Poll::Ready(Ok(())) // `send` waits until it may
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (kube, bodies) = (self.kube.clone(), self.bodies.clone());
+        Box::pin(async move {
+            let (head, body) = request.into_parts();
+            let body = bodies.send(Request::new(body)).await?.into_body();
+            kube.send(Request::from_parts(head, body)).await
+        })
+    }
+}
+
+struct Echo;
+
+impl Service<Request<Body>> for Echo {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        ready(Ok(Response::new(request.into_body())))
+    }
+}
