@@ -4,6 +4,8 @@ use std::fmt;
 
 use kube::core::ApiResource;
 
+use crate::client;
+
 /// A right that the operator lacks: without it a cache stays empty.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -23,13 +25,6 @@ impl fmt::Display for MissingRight {
 
 /// What to add to the operator's rights so that it may list and watch the resource.
 pub(super) fn rule(resource: &ApiResource, namespace: Option<&str>) -> String {
-    let role = namespace.map_or_else(
-        || "a ClusterRole bound by a ClusterRoleBinding".to_owned(),
-        |namespace| format!("a Role in namespace {namespace}"),
-    );
     let ApiResource { group, plural, .. } = resource;
-    format!(
-        "give the operator's ServiceAccount {role} with the rule \
-         {{apiGroups: [\"{group}\"], resources: [\"{plural}\"], verbs: [\"list\", \"watch\"]}}"
-    )
+    client::rule(group, plural, &["list", "watch"], namespace)
 }

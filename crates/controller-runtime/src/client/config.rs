@@ -1,6 +1,13 @@
-use std::{error::Error, ffi::OsStr, path::Path};
+use std::{
+    error::Error,
+    ffi::{OsStr, OsString},
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+
+use super::error::innermost;
 
 /// Which cluster to reach, and as whom: what the file `kubeconfig` says, otherwise `$KUBECONFIG`, otherwise the service account
 /// of the pod, otherwise `~/.kube/config`, as in controller-runtime. ([`kube::Config::infer`] takes `~/.kube/config` before the
@@ -19,23 +26,141 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 /// # Errors
 ///
 /// The kubeconfig cannot be read or used, or lacks the context. Where nothing names one and this is no pod, it is
-/// `~/.kube/config`.
+/// `~/.kube/config`. The error names the file, and the contexts that it has.
 #[doc(alias = "GetConfig")]
 #[doc(alias = "GetConfigWithContext")]
 pub async fn get_config(
     kubeconfig: Option<&Path>,
     context: Option<&str>,
-) -> Result<kube::Config, KubeconfigError> {
-    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-    if let Some(file) = kubeconfig {
-        return kube::Config::from_custom_kubeconfig(Kubeconfig::read_from(file)?, &options).await;
-    }
-    let named = std::env::var_os("KUBECONFIG");
-    if let Some(config) = of_pod(named.as_deref(), kube::Config::incluster) {
+) -> Result<kube::Config, ConfigError> {
+    let named = std::env::var_os("KUBECONFIG").filter(|named| !named.is_empty());
+    if kubeconfig.is_none()
+        && let Some(config) = of_pod(named.as_deref(), kube::Config::incluster)
+    {
         return Ok(config);
     }
-    kube::Config::from_kubeconfig(&options).await
+    let (origin, read) = match (kubeconfig, named) {
+        (Some(file), _) => (Origin::File(file.to_owned()), Kubeconfig::read_from(file)),
+        (None, Some(files)) => (Origin::Environment(files), Kubeconfig::read()),
+        (None, None) => (Origin::Home, Kubeconfig::read()),
+    };
+    let kubeconfig = match read {
+        Ok(kubeconfig) => kubeconfig,
+        Err(source) => return Err(ConfigError { origin, problem: Problem::Unreadable(Box::new(source)) }),
+    };
+    let mut contexts: Vec<String> = kubeconfig.contexts.iter().map(|context| context.name.clone()).collect();
+    contexts.sort_unstable();
+    let chosen = context.map(str::to_owned).or_else(|| kubeconfig.current_context.clone());
+    let missing = |wanted| ConfigError {
+        origin: origin.clone(),
+        problem: Problem::NoContext { wanted, contexts: contexts.clone() },
+    };
+    match &chosen {
+        None => return Err(missing(None)),
+        Some(name) if name.is_empty() => return Err(missing(None)),
+        Some(name) if !contexts.contains(name) => return Err(missing(Some(name.clone()))),
+        Some(_) => {}
+    }
+    let options = KubeConfigOptions { context: chosen, ..KubeConfigOptions::default() };
+    kube::Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .map_err(|source| ConfigError { origin, problem: Problem::Unreadable(Box::new(source)) })
 }
+
+/// There is no configuration of a cluster, or none that can be used.
+///
+/// The message names the kubeconfig, says what is wrong with it and what to do, in one line.
+pub struct ConfigError {
+    origin: Origin,
+    problem: Problem,
+}
+
+/// Where a configuration comes from.
+#[derive(Clone)]
+enum Origin {
+    File(PathBuf),
+    /// What `$KUBECONFIG` says: one file or several.
+    Environment(OsString),
+    /// `~/.kube/config`
+    Home,
+    /// A configuration that was loaded.
+    Loaded,
+}
+
+enum Problem {
+    Unreadable(Box<KubeconfigError>),
+    NoContext {
+        /// `None` if no context was asked for and the file has no current one.
+        wanted: Option<String>,
+        /// Those that there are.
+        contexts: Vec<String>,
+    },
+    Unusable(Box<kube::Error>),
+}
+
+impl ConfigError {
+    /// A configuration with which no connection can be made.
+    #[cfg(feature = "clap")]
+    pub(crate) fn unusable(source: kube::Error) -> Self {
+        Self { origin: Origin::Loaded, problem: Problem::Unusable(Box::new(source)) }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(file) => write!(f, "the kubeconfig {}", file.display()),
+            Self::Environment(files) => write!(f, "the kubeconfig {} ($KUBECONFIG)", files.display()),
+            Self::Home => f.write_str("the kubeconfig ~/.kube/config"),
+            Self::Loaded => f.write_str("the configuration of the cluster"),
+        }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { origin, problem } = self;
+        match problem {
+            Problem::Unreadable(source) => {
+                write!(f, "{origin} cannot be used: {}", innermost(&**source))?;
+                match &**source {
+                    KubeconfigError::ReadConfig(..) | KubeconfigError::FindPath => {
+                        f.write_str("; name another file by --kubeconfig or $KUBECONFIG")
+                    }
+                    _ => Ok(()),
+                }
+            }
+            Problem::NoContext { wanted, contexts } => {
+                match wanted {
+                    Some(wanted) => write!(f, "{origin} has no context {wanted:?}")?,
+                    None => write!(f, "{origin} has no current context")?,
+                }
+                if contexts.is_empty() {
+                    return f.write_str(
+                        ", and no other one either: name another file by --kubeconfig or $KUBECONFIG",
+                    );
+                }
+                let contexts = contexts.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+                write!(
+                    f,
+                    "; it has {contexts}: choose one of them (`kubectl config use-context`), or name another file by --kubeconfig or $KUBECONFIG"
+                )
+            }
+            Problem::Unusable(source) => {
+                write!(f, "{origin} cannot be used: {}", innermost(&**source))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Without a source: the message ends with the innermost cause.
+impl Error for ConfigError {}
 
 /// What the pod's service account says, if there is one and `$KUBECONFIG` is not `named`.
 fn of_pod<E: Error>(
@@ -78,12 +203,31 @@ mod tests {
             context("one"),
             context("two"),
         );
-        fs::write(&file, text).expect("a file");
+        fs::write(&file, &text).expect("a file");
         for (context, expected) in [(None, "one"), (Some("two"), "two")] {
             let config = get_config(Some(&file), context).await.expect("it can be used");
             assert_eq!(config.cluster_url.host(), Some(expected));
         }
+        let named = format!("the kubeconfig {}", file.display());
         let error = get_config(Some(&file), Some("three")).await.expect_err("there are two");
-        assert!(error.to_string().contains("three"), "{error}");
+        let cure = "choose one of them (`kubectl config use-context`), or name another file by --kubeconfig or $KUBECONFIG";
+        assert_eq!(
+            error.to_string(),
+            format!("{named} has no context \"three\"; it has \"one\", \"two\": {cure}")
+        );
+
+        fs::write(&file, text.replace("current-context: one,", "")).expect("a file");
+        let error = get_config(Some(&file), None).await.expect_err("none is the current one");
+        assert_eq!(
+            error.to_string(),
+            format!("{named} has no current context; it has \"one\", \"two\": {cure}")
+        );
+
+        fs::remove_file(&file).expect("it is there");
+        let error = get_config(Some(&file), None).await.expect_err("there is no file");
+        let reason = io::Error::from_raw_os_error(2); // ENOENT
+        let cure = "name another file by --kubeconfig or $KUBECONFIG";
+        assert_eq!(error.to_string(), format!("{named} cannot be used: {reason}; {cure}"));
+        assert!(error.source().is_none(), "each cause is said once");
     }
 }

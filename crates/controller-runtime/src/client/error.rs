@@ -2,7 +2,9 @@ use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
 
 use kube::core::{Status, response::StatusCause};
 
-use super::{Call, Verb, conflict::Conflict, decode::FieldError, gate::NoPermit, transport::Unreachable};
+use super::{
+    Call, Verb, conflict::Conflict, decode::FieldError, gate::NoPermit, rbac, transport::Unreachable,
+};
 
 /// A request to the API server that failed.
 ///
@@ -309,6 +311,11 @@ impl fmt::Display for Error {
             }
             ErrorKind::NoAnswer(why) => write!(f, "{server} did not answer: {why}"),
             ErrorKind::Undecodable(error) => write!(f, "the answer does not fit its type: {error}"),
+            ErrorKind::Forbidden => {
+                f.write_str(&told(status.as_ref()))?;
+                let message = status.as_ref().map_or("", |status| &status.message);
+                rbac::missing_rule(*verb, message).map_or(Ok(()), |rule| write!(f, "; {rule}"))
+            }
             _ => f.write_str(&told(status.as_ref())),
         }
     }

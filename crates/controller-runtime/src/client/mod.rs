@@ -80,6 +80,7 @@ mod own_writes;
 mod owner;
 mod patch;
 mod preconditions;
+mod rbac;
 mod read;
 mod requests;
 mod result_ext;
@@ -101,7 +102,7 @@ use serde_json::Value;
 pub use self::{
     builder::ClientBuilder,
     call::{Answer, Call, Verb},
-    config::get_config,
+    config::{ConfigError, get_config},
     conflict::{Conflict, Expected},
     decode::FieldError,
     delete::{Delete, DeleteAll, Deleting, Deletion, Propagation},
@@ -137,6 +138,7 @@ pub(crate) use self::{
     call::uncompressed,
     error::describe,
     own_writes::{Extent, OwnWrites, Presumed, Removed},
+    rbac::rule,
 };
 use crate::object::{Object, ObjectKey, StaticObject};
 

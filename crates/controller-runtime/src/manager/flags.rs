@@ -5,7 +5,7 @@ use tracing::level_filters::LevelFilter;
 
 use super::{CertFiles, Endpoint, Manager, Options, Serving};
 use crate::{
-    client::get_config,
+    client::{self, ConfigError, get_config},
     leader_election,
     metrics::{AllowedTo, ServerOptions},
 };
@@ -110,17 +110,18 @@ impl Flags {
     /// # Errors
     ///
     /// There is no such cluster, or its configuration cannot be used.
-    pub async fn manager(&self, name: &str, election_id: &str) -> Result<Manager, kube::Error> {
+    pub async fn manager(&self, name: &str, election_id: &str) -> Result<Manager, ConfigError> {
         Manager::from_config(self.config(None).await?, self.options(name, election_id))
+            .map_err(ConfigError::unusable)
     }
 
-    /// A client of the cluster that the flags name.
+    /// A connection to the cluster that the flags name, as [`client::connect`] makes it.
     ///
     /// # Errors
     ///
     /// There is no such cluster, or its configuration cannot be used.
-    pub async fn client(&self) -> Result<kube::Client, kube::Error> {
-        kube::Client::try_from(self.config(None).await?)
+    pub async fn client(&self) -> Result<kube::Client, ConfigError> {
+        client::connect(self.config(None).await?).map_err(ConfigError::unusable)
     }
 
     /// The cluster that the flags name, as [`get_config`] looks for it; `context` is one of the kubeconfig instead of its
@@ -130,8 +131,8 @@ impl Flags {
     ///
     /// There is none, or the kubeconfig cannot be read or lacks the context.
     #[doc(alias = "GetConfigWithContext")]
-    pub async fn config(&self, context: Option<&str>) -> Result<kube::Config, kube::Error> {
-        get_config(self.kubeconfig.as_deref(), context).await.map_err(kube::Error::InferKubeconfig)
+    pub async fn config(&self, context: Option<&str>) -> Result<kube::Config, ConfigError> {
+        get_config(self.kubeconfig.as_deref(), context).await
     }
 }
 
