@@ -8,7 +8,10 @@ use std::{
 };
 
 use clap::Parser;
-use controller_runtime::{Manager, manager::Options};
+use controller_runtime::{
+    Manager,
+    manager::{Options, Signals},
+};
 use guestbook::{
     cluster::Cluster,
     controller,
@@ -154,11 +157,8 @@ fn invitation(cluster: &Cluster) -> String {
     }
 }
 
-/// Becomes done at Ctrl-C or SIGTERM.
+/// Done at Ctrl-C or SIGTERM.
 async fn terminated() -> io::Result<()> {
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    tokio::select! {
-        result = tokio::signal::ctrl_c() => result,
-        _ = terminate.recv() => Ok(()),
-    }
+    Signals::listen()?.next().await;
+    Ok(())
 }

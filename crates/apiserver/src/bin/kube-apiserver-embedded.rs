@@ -11,7 +11,6 @@ use std::fs::OpenOptions;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -19,7 +18,6 @@ use clap::{Parser, ValueEnum};
 use jiff::SignedDuration;
 use kube_apiserver_embedded::{ApiServer, DataFile, ListenOptions, Options, Profile, Tokens};
 use mimalloc::MiMalloc;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Duration;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -93,10 +91,7 @@ async fn run(arguments: Arguments) -> Result<(), String> {
         ProfileName::Dev => Profile::Dev,
     };
     // Asked for before the server is announced, so that a signal that follows the announcement is not missed.
-    let mut terminate =
-        signal(SignalKind::terminate()).map_err(|error| format!("cannot wait for SIGTERM: {error}"))?;
-    let mut interrupt =
-        signal(SignalKind::interrupt()).map_err(|error| format!("cannot wait for SIGINT: {error}"))?;
+    let terminated = terminated()?;
     // A hasher's keys are the standard library's only source of chance.
     let seed = arguments.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
     let mut options = Options::default()
@@ -132,12 +127,40 @@ async fn run(arguments: Arguments) -> Result<(), String> {
     let mut output = std::io::stdout();
     // Nobody may be listening to the announcement, which is no reason not to serve.
     let _ = output.write_all(announcement.as_bytes()).and_then(|()| output.flush());
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
+    terminated.await;
     listener.shutdown().await;
     Ok(())
+}
+
+/// Done at SIGTERM or SIGINT. Listens from the call on.
+#[cfg(unix)]
+fn terminated() -> Result<impl Future<Output = ()>, String> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate =
+        signal(SignalKind::terminate()).map_err(|error| format!("cannot wait for SIGTERM: {error}"))?;
+    let mut interrupt =
+        signal(SignalKind::interrupt()).map_err(|error| format!("cannot wait for SIGINT: {error}"))?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// Done at Ctrl-C or Ctrl-Break. Listens from the call on.
+#[cfg(windows)]
+fn terminated() -> Result<impl Future<Output = ()>, String> {
+    use tokio::signal::windows;
+    let mut ctrl_c = windows::ctrl_c().map_err(|error| format!("cannot wait for Ctrl-C: {error}"))?;
+    let mut ctrl_break =
+        windows::ctrl_break().map_err(|error| format!("cannot wait for Ctrl-Break: {error}"))?;
+    Ok(async move {
+        tokio::select! {
+            _ = ctrl_c.recv() => {}
+            _ = ctrl_break.recv() => {}
+        }
+    })
 }
 
 /// A time such as `90s` or `1h0m0s`.
@@ -146,9 +169,13 @@ fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from(read).map_err(|_| "a duration is not negative".to_owned())
 }
 
-/// Writes a file that only its owner can read, if it is new.
+/// Writes a file that only its owner can read, if it is new. On Windows a new file inherits the rights of its folder.
 fn write_secret(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(path)?;
     file.write_all(text.as_bytes())
 }
 

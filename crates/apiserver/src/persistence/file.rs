@@ -2,7 +2,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use redb::backends::FileBackend;
@@ -132,15 +131,12 @@ fn save(database: &redb::Database, changes: &Changes, revision: u64) -> Result<(
 fn open(path: &Path, fsync: bool) -> Result<redb::Database, DataFileError> {
     let failed = |source| DataFileError::Open { path: path.to_owned(), source };
     let is_new = !path.exists();
-    // Secrets are in it.
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
-        .map_err(failed)?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    // Secrets are in it. Windows has no mode: a file inherits the rights of its folder.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(path).map_err(failed)?;
     if !is_empty_or_ours(&mut file).map_err(failed)? {
         return Err(DataFileError::Foreign(path.to_owned()));
     }

@@ -1,16 +1,15 @@
-//! SIGINT and SIGTERM: the first one drains, the second one ends the process.
+//! SIGINT and SIGTERM, or on Windows Ctrl-C and Ctrl-Break: the first one drains, the second one ends the process.
 
 use std::{convert::Infallible, io, thread};
 
 use tokio::{
     runtime::{self, Runtime},
-    signal::unix::{Signal, SignalKind, signal},
     sync::oneshot,
 };
 
 use super::{Error, Manager};
 
-/// The signals that ask a process to end.
+/// The signals that ask a process to end: SIGINT and SIGTERM, or on Windows Ctrl-C and Ctrl-Break.
 ///
 /// Listening replaces what these signals do by themselves, for the whole process and for good. Nothing else about it is
 /// global: any number of these may listen.
@@ -26,10 +25,7 @@ use super::{Error, Manager};
 /// ```
 #[derive(Debug)]
 #[doc(alias = "SetupSignalHandler")]
-pub struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
+pub struct Signals(system::Signals);
 
 impl Signals {
     /// Begins to listen. To be called within a tokio runtime.
@@ -38,20 +34,70 @@ impl Signals {
     ///
     /// The system refuses to deliver the signals.
     pub fn listen() -> io::Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        system::Signals::listen().map(Self)
     }
 
-    /// Waits for the next SIGINT or SIGTERM.
+    /// Waits for the next of these signals.
     pub async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+        self.0.next().await;
+    }
+}
+
+#[cfg(unix)]
+mod system {
+    use std::io;
+
+    use tokio::signal::unix::{Signal, SignalKind, signal};
+
+    #[derive(Debug)]
+    pub(super) struct Signals {
+        interrupt: Signal,
+        terminate: Signal,
+    }
+
+    impl Signals {
+        pub(super) fn listen() -> io::Result<Self> {
+            let (interrupt, terminate) = (SignalKind::interrupt(), SignalKind::terminate());
+            Ok(Self { interrupt: signal(interrupt)?, terminate: signal(terminate)? })
+        }
+
+        pub(super) async fn next(&mut self) {
+            tokio::select! {
+                _ = self.interrupt.recv() => {}
+                _ = self.terminate.recv() => {}
+            }
+        }
+    }
+}
+
+#[cfg(windows)]
+mod system {
+    use std::io;
+
+    use tokio::signal::windows::{CtrlBreak, CtrlC, ctrl_break, ctrl_c};
+
+    #[derive(Debug)]
+    pub(super) struct Signals {
+        ctrl_c: CtrlC,
+        ctrl_break: CtrlBreak,
+    }
+
+    impl Signals {
+        pub(super) fn listen() -> io::Result<Self> {
+            Ok(Self { ctrl_c: ctrl_c()?, ctrl_break: ctrl_break()? })
+        }
+
+        pub(super) async fn next(&mut self) {
+            tokio::select! {
+                _ = self.ctrl_c.recv() => {}
+                _ = self.ctrl_break.recv() => {}
+            }
         }
     }
 }
 
 impl Manager {
-    /// Runs until SIGINT or SIGTERM, then drains. A second signal ends the process at once, with exit code 1: a thread waits
+    /// Runs until SIGINT or SIGTERM, or on Windows Ctrl-C or Ctrl-Break, then drains. A second signal ends the process at once, with exit code 1: a thread waits
     /// for it, so that nothing keeps it from that.
     ///
     /// # Errors

@@ -6,7 +6,6 @@ use std::{
     process::{Child, Stdio},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::{Duration, Instant, sleep};
 
 use super::commands::Command;
@@ -68,9 +67,7 @@ impl Process {
 
     /// Asks it to end and waits until it has; kills it at the deadline.
     pub(super) async fn stop(&mut self, deadline: Instant) -> Result<(), ProcessError> {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        // It may have ended by itself, which is as good.
-        let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
+        self.terminate();
         let asked = Instant::now();
         loop {
             if self.child.try_wait().map_err(|source| self.lost(source))?.is_some() {
@@ -82,6 +79,20 @@ impl Process {
             }
             sleep(INTERVAL).await;
         }
+    }
+
+    /// Sends SIGTERM. Ignores an error: the process may have ended by itself.
+    #[cfg(unix)]
+    fn terminate(&mut self) {
+        use rustix::process::{Pid, Signal, kill_process};
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
+    }
+
+    /// Ends the process, because this system has no signal that asks it to.
+    #[cfg(not(unix))]
+    fn terminate(&mut self) {
+        let _ = self.child.kill();
     }
 
     fn kill(&mut self) {
@@ -169,8 +180,10 @@ impl fmt::Debug for Process {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
+    use rustix::process::Pid;
+
     use super::*;
 
     /// A shell script in the place of a binary.
