@@ -30,7 +30,7 @@ use self::ended::Ended;
 use super::{Uid, lazy::Lazy, meta::Meta, shelf::Known};
 use crate::{
     event::Event,
-    object::{Object, ObjectKey, Scope},
+    object::{Object, ObjectKey},
 };
 
 /// What one list and watch is about: a namespace, or all of them that are not watched by themselves.
@@ -472,7 +472,7 @@ impl<K: Object> Store<K> {
         limit: usize,
     ) -> (BTreeSet<ObjectKey<K>>, Option<ObjectKey<K>>) {
         // The empty name comes before all others.
-        let first = part.as_ref().and_then(|name| Some(ObjectKey::new(K::Scope::namespace(Some(name))?, "")));
+        let first = part.as_ref().and_then(|name| ObjectKey::from_parts(Some(name), ""));
         let from = match key {
             Some(key) => Bound::Excluded(key),
             None => first.as_ref().map_or(Bound::Unbounded, Bound::Included),
