@@ -187,14 +187,14 @@ fn config_map(name: &str) -> ConfigMap {
 
 fn key<K: controller_runtime::Object>(name: &str) -> ObjectKey<K>
 where
-    <K::Scope as controller_runtime::Scope>::Namespace: From<&'static str>,
+    &'static str: controller_runtime::NamespaceOf<K::Scope>,
 {
     ObjectKey::new("default", name)
 }
 
 async fn get<K: controller_runtime::StaticObject>(client: &Client, name: &str) -> Option<K>
 where
-    <K::Scope as controller_runtime::Scope>::Namespace: From<&'static str>,
+    &'static str: controller_runtime::NamespaceOf<K::Scope>,
 {
     client.get(&key::<K>(name)).await.expect("the server answers")
 }
