@@ -175,9 +175,33 @@ pub(crate) const FAILOVER: Section = Section {
     ],
 };
 
+pub(crate) const OUTAGE: Section = Section {
+    id: "outage",
+    title: "After an outage",
+    how: "A controller of 10,000 ConfigMaps, with each contender's defaults, whose reconcile reads its object from the API server \
+          over a relay that refuses connections: every reconcile fails. After 30 s the relay works again; the figure ends when \
+          each object has been reconciled with success. Caches keep their own connections, which are not disturbed. kube-rs \
+          retries after 5 s, as its examples do; controller-runtime has no token bucket by default.",
+    figures: &[less("outage.recovery", "end of the outage until all 10,000 have succeeded", "s")],
+};
+
+pub(crate) const SILENCE: Section = Section {
+    id: "silence",
+    title: "Silent connections",
+    how: "A controller and a client whose connections lead over a relay. The relay falls silent: in connections that are open it \
+          takes all bytes, which the kernel acknowledges, and passes none on, as a load balancer does that has lost its \
+          backend; new connections work. The watch counts until the change of an object made just afterwards has been \
+          reconciled; the request, sent just afterwards, until it ends in an answer or an error. No answer within 120 s \
+          counts as none.",
+    figures: &[
+        less("silence.watch", "a silently dead watch: until the next change is reconciled", "s"),
+        less("silence.request", "a silent request: until it ends", "s"),
+    ],
+};
+
 /// All with fixed figures; those of the API server come from its load program.
-pub(crate) const SECTIONS: [&Section; 8] =
-    [&QUEUE, &CACHE, &RECONCILES, &CONTROLLERS, &GUESTBOOKS, &IDLE, &START, &FAILOVER];
+pub(crate) const SECTIONS: [&Section; 10] =
+    [&QUEUE, &CACHE, &RECONCILES, &CONTROLLERS, &GUESTBOOKS, &IDLE, &START, &FAILOVER, &OUTAGE, &SILENCE];
 
 impl Section {
     pub(crate) fn ids(&self) -> Vec<&'static str> {

@@ -31,7 +31,7 @@ const PRIORITY: &str = "controller-runtime priority";
 const KUBE: &str = "kube-rs";
 
 /// Goals by the subject that set them.
-const GOALS: [(&str, Goal); 24] = [
+const GOALS: [(&str, Goal); 29] = [
     (
         "queue: one at a time, against the typed queue",
         TimesAtLeast(("queue.one_at_a_time", TYPED), ("queue.one_at_a_time", OURS), 2.0),
@@ -119,6 +119,18 @@ const GOALS: [(&str, Goal); 24] = [
         "controller: idle memory of the guestbook operator, against controller-runtime",
         TimesAtMost(("idle.resident", OURS), ("idle.resident", GO), 1.0 / 3.0),
     ),
+    (
+        "cache: list of all pods, cold, against controller-runtime",
+        TimesAtLeast(("cache.list", GO), ("cache.list", OURS), 1.0),
+    ),
+    (
+        "controller: process start to convergence of 1,000 guestbooks, against kube-rs",
+        TimesAtLeast(("guestbooks.seconds", KUBE), ("guestbooks.seconds", OURS), 1.0),
+    ),
+    ("controller: recovery of 10,000 keys after an outage", AtMost(("outage.recovery", OURS), 30.0)),
+    // Found within 45 s; the rest is for opening the watch again.
+    ("cache: a silently dead watch is noticed", AtMost(("silence.watch", OURS), 46.0)),
+    ("client: a silent request ends", AtMost(("silence.request", OURS), 60.0)),
 ];
 
 /// A goal, and what was measured.

@@ -3,6 +3,7 @@
 
 mod bare_watch;
 mod guestbooks;
+mod link;
 mod messages;
 mod pod;
 mod pods;
@@ -13,6 +14,7 @@ use bench_peer::{Ask, Peer, Reply, serve};
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use crate::bare_watch::BareWatch;
+use crate::link::Link;
 use crate::server::Server;
 
 /// Requests on their way at a time.
@@ -29,6 +31,7 @@ struct Cluster {
     server: Option<Server>,
     /// Begun, and waiting for events.
     watch: Option<BareWatch>,
+    link: Option<Link>,
 }
 
 impl Peer for Cluster {
@@ -53,11 +56,24 @@ impl Peer for Cluster {
             "messages.paced" => {
                 messages::paced(client, self.watch.take().context("messages.watch comes first")?, ask).await
             }
+            "link.start" => {
+                let link = self.link.insert(Link::start(server).await?);
+                Ok(Reply::figures([("kubeconfig", link.kubeconfig().display().to_string())]))
+            }
+            "link.down" => Ok(self.link()?.set_up(false)),
+            "link.up" => Ok(self.link()?.set_up(true)),
+            "link.silence" => Ok(self.link()?.fall_silent()),
             "guestbooks.create" => guestbooks::create(client, ask.number("count")?).await,
             "guestbooks.wait" => guestbooks::wait(client, ask.number("count")?).await,
             "guestbooks.delete" => guestbooks::delete(client).await,
             other => anyhow::bail!("{other}: no such step"),
         }
+    }
+}
+
+impl Cluster {
+    fn link(&self) -> anyhow::Result<&Link> {
+        self.link.as_ref().context("link.start comes first")
     }
 }
 

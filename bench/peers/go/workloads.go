@@ -13,6 +13,8 @@ type peer struct {
 	cache    *podCache
 	messages *messages
 	leader   *candidate
+	outage   *succeeded
+	request  *request
 }
 
 func (p *peer) carryOut(a ask) (figures, error) {
@@ -43,6 +45,18 @@ func (p *peer) carryOut(a ask) (figures, error) {
 	case "leader.wait":
 		<-p.leader.reconciled
 		return nil, nil
+	case "outage.start":
+		outage, err := startOutage(&p.requests, a)
+		p.outage = outage
+		return nil, err
+	case "outage.wait":
+		return p.outage.wait(a), nil
+	case "request.start":
+		request, err := startRequest(a)
+		p.request = request
+		return nil, err
+	case "request.again":
+		return p.request.again(), nil
 	case "settle":
 		debug.FreeOSMemory()
 		return nil, nil

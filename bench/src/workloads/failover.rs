@@ -62,7 +62,7 @@ async fn hand_over(programs: &Programs, contender: Contender, signal: Signal) ->
     Ok(started.elapsed().as_secs_f64())
 }
 
-async fn small_cluster(programs: &Programs) -> anyhow::Result<Cluster> {
+pub(super) async fn small_cluster(programs: &Programs) -> anyhow::Result<Cluster> {
     let mut cluster = Cluster::start(programs).await?;
     cluster.ask("messages.create", json!({"count": 1})).await?;
     Ok(cluster)

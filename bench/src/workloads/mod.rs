@@ -3,6 +3,7 @@
 mod cache;
 mod failover;
 mod guestbooks;
+mod outage;
 mod queue;
 mod reconciles;
 pub(crate) mod server;
@@ -30,6 +31,10 @@ pub(crate) enum Part {
     Start,
     /// A leader that goes.
     Failover,
+    /// Ten thousand keys after an outage.
+    Outage,
+    /// Connections that fall silent.
+    Silence,
     /// The embedded API server.
     Server,
 }
@@ -51,6 +56,8 @@ impl Part {
             Self::Idle => "idle",
             Self::Start => "start",
             Self::Failover => "failover",
+            Self::Outage => "outage",
+            Self::Silence => "silence",
             Self::Server => "server",
         }
     }
@@ -65,6 +72,8 @@ impl Part {
             Self::Idle => guestbooks::idle(session).await,
             Self::Start => failover::first_reconcile(session).await,
             Self::Failover => failover::run(session).await,
+            Self::Outage => outage::run(session).await,
+            Self::Silence => outage::silence(session).await,
             Self::Server => server::run(session).await,
         }
     }

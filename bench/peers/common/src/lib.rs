@@ -7,7 +7,9 @@ pub mod messages;
 mod operator;
 mod requests;
 mod serve;
+mod succeeded;
 
 pub use operator::serve_operator;
 pub use requests::Requests;
 pub use serve::{Ask, Peer, Reply, serve};
+pub use succeeded::Succeeded;

@@ -3,12 +3,13 @@
 mod cache;
 mod controllers;
 mod messages;
+mod outage;
 mod queue;
 
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use bench_peer::{Ask, Peer, Reply, Requests, serve};
+use bench_peer::{Ask, Peer, Reply, Requests, Succeeded, serve};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::runtime::controller::Controller;
@@ -30,6 +31,8 @@ struct KubeRs {
     cache: Option<cache::PodCache>,
     messages: Option<messages::Messages>,
     first: Option<watch::Receiver<bool>>,
+    outage: Option<Succeeded>,
+    request: Option<outage::Request>,
     running: JoinSet<()>,
 }
 
@@ -66,6 +69,16 @@ impl Peer for KubeRs {
                 first.wait_for(|reconciled| *reconciled).await?;
                 Ok(Reply::done())
             }
+            "outage.start" => {
+                self.outage = Some(outage::start(self.client(ask).await?, self.through(ask).await?, &mut self.running));
+                Ok(Reply::done())
+            }
+            "outage.wait" => self.outage.as_ref().context("outage.start comes first")?.wait(ask).await,
+            "request.start" => {
+                self.request = Some(outage::Request::start(self.client(ask).await?).await?);
+                Ok(Reply::done())
+            }
+            "request.again" => Ok(self.request.as_ref().context("request.start comes first")?.again().await),
             // Memory that was freed stays with the allocator, here as in a user's program.
             "settle" => Ok(Reply::done()),
             "requests" => Ok(Reply::figures([("requests", self.requests.sent())])),
@@ -77,6 +90,11 @@ impl Peer for KubeRs {
 impl KubeRs {
     async fn client(&self, ask: &Ask) -> anyhow::Result<kube::Client> {
         self.requests.client(ask.text("kubeconfig")?).await
+    }
+
+    /// A client that leads another way.
+    async fn through(&self, ask: &Ask) -> anyhow::Result<kube::Client> {
+        self.requests.client(ask.text("through")?).await
     }
 }
 

@@ -4,10 +4,11 @@ mod cache;
 mod leader;
 mod manager;
 mod messages;
+mod outage;
 mod queue;
 
 use anyhow::Context as _;
-use bench_peer::{Ask, Peer, Reply, Requests, serve};
+use bench_peer::{Ask, Peer, Reply, Requests, Succeeded, serve};
 use tokio::task::JoinSet;
 
 use self::manager::Unstarted;
@@ -24,6 +25,8 @@ struct Ours {
     cache: Option<cache::PodCache>,
     messages: Option<messages::Messages>,
     leader: Option<leader::Candidate>,
+    outage: Option<Succeeded>,
+    request: Option<outage::Request>,
     running: JoinSet<()>,
 }
 
@@ -54,6 +57,20 @@ impl Peer for Ours {
                 Ok(Reply::done())
             }
             "leader.wait" => self.leader.as_mut().context("leader.start comes first")?.wait().await,
+            "outage.start" => {
+                self.outage = Some(outage::start(
+                    self.manager(ask).await?,
+                    self.through(ask).await?,
+                    &mut self.running,
+                )?);
+                Ok(Reply::done())
+            }
+            "outage.wait" => self.outage.as_ref().context("outage.start comes first")?.wait(ask).await,
+            "request.start" => {
+                self.request = Some(outage::Request::start(self.manager(ask).await?).await?);
+                Ok(Reply::done())
+            }
+            "request.again" => Ok(self.request.as_ref().context("request.start comes first")?.again().await),
             // Memory that was freed stays with the allocator, here as in a user's program.
             "settle" => Ok(Reply::done()),
             "requests" => Ok(Reply::figures([("requests", self.requests.sent())])),
@@ -65,5 +82,10 @@ impl Peer for Ours {
 impl Ours {
     async fn manager(&self, ask: &Ask) -> anyhow::Result<Unstarted> {
         Ok(Unstarted::with_client(self.requests.client(ask.text("kubeconfig")?).await?))
+    }
+
+    /// On the cluster by another way.
+    async fn through(&self, ask: &Ask) -> anyhow::Result<Unstarted> {
+        Ok(Unstarted::with_client(self.requests.client(ask.text("through")?).await?))
     }
 }
