@@ -84,6 +84,7 @@ enum Origin {
     /// `~/.kube/config`
     Home,
     /// A configuration that was loaded.
+    #[cfg(feature = "clap")]
     Loaded,
 }
 
@@ -95,6 +96,7 @@ enum Problem {
         /// Those that there are.
         contexts: Vec<String>,
     },
+    #[cfg(feature = "clap")]
     Unusable(Box<kube::Error>),
 }
 
@@ -112,6 +114,7 @@ impl fmt::Display for Origin {
             Self::File(file) => write!(f, "the kubeconfig {}", file.display()),
             Self::Environment(files) => write!(f, "the kubeconfig {} ($KUBECONFIG)", files.display()),
             Self::Home => f.write_str("the kubeconfig ~/.kube/config"),
+            #[cfg(feature = "clap")]
             Self::Loaded => f.write_str("the configuration of the cluster"),
         }
     }
@@ -146,6 +149,7 @@ impl fmt::Display for ConfigError {
                     "; it has {contexts}: choose one of them (`kubectl config use-context`), or name another file by --kubeconfig or $KUBECONFIG"
                 )
             }
+            #[cfg(feature = "clap")]
             Problem::Unusable(source) => {
                 write!(f, "{origin} cannot be used: {}", innermost(&**source))
             }
