@@ -10,6 +10,6 @@ mod serve;
 mod succeeded;
 
 pub use operator::serve_operator;
-pub use requests::Requests;
+pub use requests::{Requests, config, config_in_pod};
 pub use serve::{Ask, Peer, Reply, serve};
 pub use succeeded::Succeeded;

@@ -1,10 +1,10 @@
 //! A program that is the operator of guestbooks alone, as it is deployed: what a program has in memory is what runs and the
 //! code around that, and in a pod nobody reads a kubeconfig.
 
-use kube::Client;
+use kube::Config;
 use tokio::task::JoinSet;
 
-use crate::{Ask, Peer, Reply, Requests, serve};
+use crate::{Ask, Peer, Reply, Requests, config_in_pod, serve};
 
 /// Serves the steps that an operator has, which `start` runs.
 ///
@@ -12,7 +12,7 @@ use crate::{Ask, Peer, Reply, Requests, serve};
 ///
 /// Those of [`serve`].
 pub async fn serve_operator(
-    start: impl Fn(Client, &mut JoinSet<()>) -> anyhow::Result<()>,
+    start: impl Fn(Config, &Requests, &mut JoinSet<()>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     serve(Operator { start, requests: Requests::default(), running: JoinSet::new() }).await
 }
@@ -23,12 +23,12 @@ struct Operator<S> {
     running: JoinSet<()>,
 }
 
-impl<S: Fn(Client, &mut JoinSet<()>) -> anyhow::Result<()>> Peer for Operator<S> {
+impl<S: Fn(Config, &Requests, &mut JoinSet<()>) -> anyhow::Result<()>> Peer for Operator<S> {
     async fn step(&mut self, ask: &Ask) -> anyhow::Result<Reply> {
         match &*ask.step {
             "guestbook.start" => {
-                let client = self.requests.client_in_pod(ask.text("host")?, ask.text("secrets")?)?;
-                (self.start)(client, &mut self.running)?;
+                let config = config_in_pod(ask.text("host")?, ask.text("secrets")?)?;
+                (self.start)(config, &self.requests, &mut self.running)?;
                 Ok(Reply::done())
             }
             "requests" => Ok(Reply::figures([("requests", self.requests.sent())])),

@@ -2,13 +2,13 @@
 
 use bench_peer::{Ask, Reply};
 use controller_runtime::{
-    Action, Builder, Context, Manager, ObjectKey, Reconciler, leader_election,
-    manager::{Options, Signals},
-    reconcile,
+    Action, Builder, Context, ObjectKey, Reconciler, leader_election, manager::Signals, reconcile,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+
+use crate::manager::Unstarted;
 
 /// Whether the controller has run.
 pub(crate) struct Candidate {
@@ -28,13 +28,11 @@ impl Reconciler for Note {
 
 impl Candidate {
     /// Runs a manager with an election, until SIGTERM ends the process.
-    pub(crate) fn start(client: kube::Client, ask: &Ask, running: &mut JoinSet<()>) -> anyhow::Result<Self> {
+    pub(crate) fn start(manager: Unstarted, ask: &Ask, running: &mut JoinSet<()>) -> anyhow::Result<Self> {
         let election = leader_election::Options::new("bench").namespace("default");
-        let options = match ask.text("variant")? {
-            "elected" => Options::new("bench").leader_election(election),
-            _ => Options::new("bench"),
-        };
-        let manager = Manager::new(client, options);
+        let is_elected = ask.text("variant")? == "elected";
+        let manager =
+            manager.with(|options| if is_elected { options.leader_election(election) } else { options });
         let (note, reconciled) = watch::channel(false);
         Builder::managed_by(&manager).for_kind::<ConfigMap>().complete(Note(note))?;
         let mut signals = Signals::listen()?;

@@ -8,7 +8,7 @@ mod outage;
 mod queue;
 
 use anyhow::Context as _;
-use bench_peer::{Ask, Peer, Reply, Requests, Succeeded, serve};
+use bench_peer::{Ask, Peer, Reply, Requests, Succeeded, config, serve};
 use tokio::task::JoinSet;
 
 use self::manager::Unstarted;
@@ -52,8 +52,8 @@ impl Peer for Ours {
             "messages.wait" => self.messages.as_ref().context("messages.start comes first")?.wait(ask).await,
             "messages.reads" => Ok(self.messages.as_ref().context("messages.start comes first")?.reads()),
             "leader.start" => {
-                let client = self.requests.client(ask.text("kubeconfig")?).await?;
-                self.leader = Some(leader::Candidate::start(client, ask, &mut self.running)?);
+                let manager = self.manager(ask).await?;
+                self.leader = Some(leader::Candidate::start(manager, ask, &mut self.running)?);
                 Ok(Reply::done())
             }
             "leader.wait" => self.leader.as_mut().context("leader.start comes first")?.wait().await,
@@ -81,11 +81,11 @@ impl Peer for Ours {
 
 impl Ours {
     async fn manager(&self, ask: &Ask) -> anyhow::Result<Unstarted> {
-        Ok(Unstarted::with_client(self.requests.client(ask.text("kubeconfig")?).await?))
+        Unstarted::new(config(ask.text("kubeconfig")?).await?, &self.requests)
     }
 
     /// On the cluster by another way.
     async fn through(&self, ask: &Ask) -> anyhow::Result<Unstarted> {
-        Ok(Unstarted::with_client(self.requests.client(ask.text("through")?).await?))
+        Unstarted::new(config(ask.text("through")?).await?, &self.requests)
     }
 }

@@ -1,6 +1,8 @@
 //! Managers.
 
-use controller_runtime::{Manager, manager::Options};
+use bench_peer::Requests;
+use controller_runtime::{Manager, client::connect, manager::Options};
+use kube::Config;
 use tokio::task::JoinSet;
 
 /// A manager as users make it, on the cluster that the driver names.
@@ -10,8 +12,9 @@ pub(crate) struct Unstarted {
 }
 
 impl Unstarted {
-    pub(crate) fn with_client(client: kube::Client) -> Self {
-        Self { client, options: Options::new("bench") }
+    /// With the connections of [`Manager::from_config`], whose requests `requests` counts.
+    pub(crate) fn new(config: Config, requests: &Requests) -> anyhow::Result<Self> {
+        Ok(Self { client: requests.counted(connect(config)?), options: Options::new("bench") })
     }
 
     pub(crate) fn with(self, options: impl FnOnce(Options) -> Options) -> Manager {

@@ -9,8 +9,8 @@ use bench_peer::serve_operator;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    serve_operator(|client, running| {
-        guestbook::start(client, running);
+    serve_operator(|config, requests, running| {
+        guestbook::start(requests.connected(config)?, running);
         Ok(())
     })
     .await

@@ -11,5 +11,6 @@ use self::manager::Unstarted;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    serve_operator(|client, running| guestbook::start(Unstarted::with_client(client), running)).await
+    serve_operator(|config, requests, running| guestbook::start(Unstarted::new(config, requests)?, running))
+        .await
 }
