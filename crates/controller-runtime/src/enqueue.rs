@@ -1,10 +1,10 @@
 //! The way from a handler into the queue.
 
-use std::{fmt, time::Duration};
+use std::{cell::Cell, fmt, time::Duration};
 
 use kube_workqueue::{AddOptions, Priority, Queue};
 
-use crate::reconcile::Request;
+use crate::{cache::DecodeError, reconcile::Request};
 
 /// Where a handler puts requests: the queue of its controller, which learns why it got them.
 ///
@@ -18,6 +18,8 @@ pub struct Enqueue<'a, R: Request> {
     class: Class,
     /// Records a request before it is added, and returns whether the event is urgent for it.
     note: Option<&'a dyn Fn(&R) -> bool>,
+    /// Where a handler of ours reports that the object does not decode.
+    undecodable: Option<&'a Cell<Option<DecodeError>>>,
 }
 
 /// In which class requests are put.
@@ -35,7 +37,7 @@ impl<'a, R: Request> Enqueue<'a, R> {
     /// Puts requests into `queue` as they are: for tests of a handler.
     #[must_use]
     pub fn to(queue: &'a Queue<R>) -> Self {
-        Self { queue, class: Class::AsSaid, note: None }
+        Self { queue, class: Class::AsSaid, note: None, undecodable: None }
     }
 
     /// The same with another class.
@@ -46,6 +48,18 @@ impl<'a, R: Request> Enqueue<'a, R> {
     /// Calls `note` with each request before it is added; the event is urgent for requests for which it returns true.
     pub(crate) fn noted_by(self, note: &'a dyn Fn(&R) -> bool) -> Self {
         Self { note: Some(note), ..self }
+    }
+
+    /// Reports to `undecodable` that the object does not decode.
+    pub(crate) fn reporting_to(self, undecodable: &'a Cell<Option<DecodeError>>) -> Self {
+        Self { undecodable: Some(undecodable), ..self }
+    }
+
+    /// Reports that the newest state of the object does not decode, so that the event is delivered again when it changes.
+    pub(crate) fn report(&self, error: DecodeError) {
+        if let Some(undecodable) = self.undecodable {
+            undecodable.set(Some(error));
+        }
     }
 
     /// Asks for `request` to be reconciled: at once, whatever limits its retries.

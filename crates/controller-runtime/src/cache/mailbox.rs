@@ -201,7 +201,7 @@ impl<K: Object> Iterator for InitialList<K> {
 }
 
 /// What a [`Subscription`] delivers.
-pub(crate) enum Delivery<K: Object> {
+pub(crate) enum Delivered<K: Object> {
     Event(Event<K>),
     /// The initial list has been delivered. Once.
     Synced,
@@ -230,17 +230,17 @@ impl<K: Object> Subscription<K> {
     /// # Cancellation
     ///
     /// Dropping the future loses no event.
-    pub(crate) async fn next(&mut self) -> Delivery<K> {
+    pub(crate) async fn next(&mut self) -> Delivered<K> {
         if let Some(initial) = &mut self.initial {
             if let Some(event) = self.deletions.next().or_else(|| initial.next()) {
-                return Delivery::Event(event);
+                return Delivered::Event(event);
             }
             self.initial = None;
-            return Delivery::Synced;
+            return Delivered::Synced;
         }
         loop {
             if let Some(event) = self.taken.pop_front() {
-                return Delivery::Event(event);
+                return Delivered::Event(event);
             }
             let (mailbox, taken) = (&self.place.mailbox, &mut self.taken);
             poll_fn(|cx| mailbox.poll_take(taken, cx)).await;

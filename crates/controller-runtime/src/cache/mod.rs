@@ -85,4 +85,4 @@ pub use self::{
     until::UntilError,
     view::View,
 };
-pub(crate) use self::{mailbox::Delivery, registry::Cache, sync::NotSynced};
+pub(crate) use self::{mailbox::Delivered, registry::Cache, sync::NotSynced};

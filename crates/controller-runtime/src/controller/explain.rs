@@ -8,7 +8,10 @@ use kube_workqueue::{KeyState, Priority, Reason};
 use serde::{Serialize, Serializer};
 use tokio::time::{Duration, Instant};
 
-use super::history::{Run, RunResult};
+use super::{
+    FailedEvent,
+    history::{Run, RunResult},
+};
 use crate::reconcile::Causes;
 
 /// Where a request stands, and how it came there.
@@ -31,6 +34,9 @@ pub struct Explanation {
     /// The last runs, the latest first: at most 32, and of the 1024 requests of a controller that ran last, those that
     /// failed before all others.
     pub runs: Vec<Run>,
+    /// Events of an object of the request's name that a predicate or handler has failed to handle: the first 100.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failed_events: Vec<FailedEvent>,
 }
 
 /// Where a request stands.
@@ -169,7 +175,7 @@ impl fmt::Display for RunResult {
 /// The story: a line for the state, then one for each run, the latest first. Failures in a row with one error share a line.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { controller, request, standing, attempt, causes, runs } = self;
+        let Self { controller, request, standing, attempt, causes, runs, failed_events } = self;
         writeln!(f, "{request} of controller {controller} {standing}")?;
         if *attempt > 0 {
             writeln!(f, "attempts since its last success: {attempt}")?;
@@ -179,6 +185,9 @@ impl fmt::Display for Explanation {
         }
         if runs.is_empty() {
             writeln!(f, "no run is remembered")?;
+        }
+        for event in failed_events {
+            writeln!(f, "{event}")?;
         }
         let mut rest = &runs[..];
         while let [latest, earlier @ ..] = rest {
@@ -286,6 +295,7 @@ mod tests {
             attempt: 0,
             causes: Causes::default(),
             runs,
+            failed_events: Vec::new(),
         };
         let text = explanation.to_string();
         let (_, lines) = text.split_once('\n').expect("a line for the state");

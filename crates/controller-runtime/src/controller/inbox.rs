@@ -2,6 +2,7 @@
 
 use std::{
     any::Any,
+    cell::Cell,
     panic::{self, AssertUnwindSafe},
     sync::Arc,
 };
@@ -9,9 +10,9 @@ use std::{
 use kube_clock::Clock;
 use kube_workqueue::{AddOptions, Queue};
 
-use super::{Explanation, Tracker};
+use super::{EventFailure, Explanation, FailedEvents, Tracker, overview::FAILED_EVENTS};
 use crate::{
-    cache::LabelSelector,
+    cache::{DecodeError, LabelSelector},
     enqueue::{Class, Enqueue},
     event::Event,
     object::{Object, ObjectKey},
@@ -30,6 +31,7 @@ pub(crate) struct Inbox<R: Request> {
     classes: bool,
     /// The manager's clock.
     pub(super) clock: Clock,
+    pub(crate) failed_events: FailedEvents,
 }
 
 impl<R: Request> Inbox<R> {
@@ -41,7 +43,19 @@ impl<R: Request> Inbox<R> {
         clock: Clock,
     ) -> Self {
         let (controller, filters) = (Arc::from(controller), Arc::from(filters));
-        Self { controller, queue, tracker: Arc::default(), filters, classes, clock }
+        Self {
+            controller,
+            queue,
+            tracker: Arc::default(),
+            filters,
+            classes,
+            clock,
+            failed_events: FailedEvents::default(),
+        }
+    }
+
+    pub(super) fn with_failed_events(self, failed_events: FailedEvents) -> Self {
+        Self { failed_events, ..self }
     }
 
     /// One of nobody in particular.
@@ -54,40 +68,48 @@ impl<R: Request> Inbox<R> {
         required_labels(&self.filters)
     }
 
-    /// Lets `handle` put requests into the queue because of `event`, which came from `source`. A panic in user code costs
-    /// this event, and nothing else.
+    /// Lets `handle` put requests into the queue because of `event`, which came from `source`.
+    ///
+    /// # Errors
+    ///
+    /// User code panicked, or the object does not decode. Requests that it added before stay.
     pub(crate) fn receive<K: Object>(
         &self,
         source: &Arc<str>,
         event: &Event<K>,
         handle: impl FnOnce(&Enqueue<'_, R>),
-    ) {
+    ) -> Result<(), EventFailure> {
         let passes = || self.filters.iter().all(|filter| filter.passes(&event.meta_event()));
+        let undecodable = Cell::new(None);
         let received = panic::catch_unwind(AssertUnwindSafe(|| {
             if passes() {
-                self.pass(source, event, handle);
+                self.pass(source, event, &undecodable, handle);
             }
         }));
-        if let Err(panic) = received {
-            tracing::error!(
-                controller = &*self.controller,
-                source = &**source,
-                object = %event.meta(),
-                "a predicate or handler panicked, and the event is lost: {}",
-                panic_message(&*panic)
-            );
+        match (received, undecodable.take()) {
+            (Err(panic), _) => Err(EventFailure::Panicked(panic_message(&*panic).to_owned())),
+            (Ok(()), Some(error)) => Err(EventFailure::Undecodable(error.to_string())),
+            (Ok(()), None) => Ok(()),
         }
     }
 
-    fn pass<K: Object>(&self, source: &Arc<str>, event: &Event<K>, handle: impl FnOnce(&Enqueue<'_, R>)) {
-        let Some(change) = change(event) else { return handle(&self.enqueue(Class::Low)) };
+    fn pass<K: Object>(
+        &self,
+        source: &Arc<str>,
+        event: &Event<K>,
+        undecodable: &Cell<Option<DecodeError>>,
+        handle: impl FnOnce(&Enqueue<'_, R>),
+    ) {
+        let Some(change) = change(event) else {
+            return handle(&self.enqueue(Class::Low).reporting_to(undecodable));
+        };
         let note = |request: &R| {
             let is_own = is_about(request, event);
             let object = (!is_own).then(|| Arc::from(event.meta().to_string()));
             self.tracker.expect(request, Cause { change, source: Arc::clone(source), object });
             is_own && is_urgent(event)
         };
-        handle(&self.enqueue(Class::AsSaid).noted_by(&note));
+        handle(&self.enqueue(Class::AsSaid).noted_by(&note).reporting_to(undecodable));
     }
 
     /// Puts a request into the queue because `source` asks for it.
@@ -108,7 +130,10 @@ impl<R: Request> Inbox<R> {
 
     /// Why `request` is where it is.
     pub(crate) fn explain(&self, request: &R) -> Explanation {
-        self.tracker.explain(&self.controller, request, &self.queue, self.clock)
+        let mut explanation = self.tracker.explain(&self.controller, request, &self.queue, self.clock);
+        let object = explanation.request.split_once(' ').map_or(&*explanation.request, |(_, name)| name);
+        explanation.failed_events = self.failed_events.first(FAILED_EVENTS, Some(object));
+        explanation
     }
 }
 
@@ -121,6 +146,7 @@ impl<R: Request> Clone for Inbox<R> {
             filters: Arc::clone(&self.filters),
             classes: self.classes,
             clock: self.clock,
+            failed_events: self.failed_events.clone(),
         }
     }
 }
@@ -182,7 +208,7 @@ mod tests {
 
     fn told(event: &Event<ConfigMap>, inbox: &Inbox<ObjectKey<ConfigMap>>) -> (Priority, String) {
         let request = event.key();
-        inbox.receive(&Arc::from("configmaps"), event, |queue| queue.add(request.clone()));
+        inbox.receive(&Arc::from("configmaps"), event, |queue| queue.add(request.clone())).expect("no panic");
         let priority = inbox.queue.snapshot().next().expect("a request").priority;
         (priority, inbox.tracker.begin(&request).causes.to_string())
     }
@@ -221,8 +247,9 @@ mod tests {
     fn every_event_has_to_pass_the_filters_whatever_source_it_comes_from() {
         let created = |event: &MetaEvent<'_>| matches!(event, MetaEvent::Create { .. });
         let inbox = Inbox::new("test", Queue::default(), vec![Box::new(created)], true, Clock::default());
-        let tell =
-            |event: &Event<ConfigMap>| inbox.receive(&Arc::from("x"), event, |queue| queue.add(event.key()));
+        let tell = |event: &Event<ConfigMap>| {
+            inbox.receive(&Arc::from("x"), event, |queue| queue.add(event.key())).expect("no panic");
+        };
         tell(&Event::Generic { object: map("1") });
         assert!(inbox.queue.is_empty());
         tell(&Event::Create { object: map("1"), in_initial_list: false });
@@ -233,8 +260,9 @@ mod tests {
     fn a_handler_that_panics_costs_its_event_alone() {
         let inbox = Inbox::of(Queue::default());
         let event = Event::Generic { object: map("1") };
-        inbox.receive(&Arc::from("x"), &event, |_| panic!("a bug"));
-        inbox.receive(&Arc::from("x"), &event, |queue| queue.add(event.key()));
+        let failed = inbox.receive(&Arc::from("x"), &event, |_| panic!("a bug"));
+        assert!(matches!(failed, Err(EventFailure::Panicked(reason)) if reason.contains("a bug")));
+        inbox.receive(&Arc::from("x"), &event, |queue| queue.add(event.key())).expect("no panic");
         assert_eq!(inbox.queue.len(), 1);
     }
 }

@@ -2,6 +2,7 @@
 
 mod config;
 mod explain;
+mod failed_events;
 mod handle;
 mod history;
 mod inbox;
@@ -30,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::{
     config::Config,
     explain::{Explanation, Rule, Standing},
+    failed_events::FailedEvent,
     handle::Handle,
     history::{Run, RunResult},
     options::Options,
@@ -40,6 +42,7 @@ pub use self::{
 };
 pub(crate) use self::{
     config::{GroupKind, Settings},
+    failed_events::{EventFailure, FailedEvents, FailedEventsOfSource},
     inbox::Inbox,
     log::Log,
     overview::Explain,
@@ -105,7 +108,8 @@ impl<R: Request> Controller<R> {
             metrics: metrics.controller(&name, settings.max_concurrent_reconciles),
             _queue_metrics: metrics
                 .queue_gauges(&name, settings.use_priority_queue, move || watched.gauges()),
-            inbox: Inbox::new(&name, queue, filters, settings.use_priority_queue, clock),
+            inbox: Inbox::new(&name, queue, filters, settings.use_priority_queue, clock)
+                .with_failed_events(FailedEvents::new(metrics.failed_events(&name))),
             wanted_workers: Arc::new(WantedWorkers::new(settings.max_concurrent_reconciles)),
             workers: Mutex::default(),
             settings,

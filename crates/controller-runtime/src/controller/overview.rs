@@ -5,13 +5,13 @@ use std::fmt;
 use kube_workqueue::KeyState;
 use serde::Serialize;
 
-use super::{Explanation, Inbox, near::near};
+use super::{Explanation, FailedEvent, Inbox, near::near};
 use crate::reconcile::Request;
 
 /// How it stands with a controller's requests.
 ///
 /// Its `Display` form is a story for a person, its `Serialize` form the same for a program.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 #[serde(rename_all = "camelCase")]
 pub struct Overview {
@@ -25,7 +25,13 @@ pub struct Overview {
     pub running: usize,
     /// The requests whose last run failed, the one that failed longest ago first: of the 1024 that ran last.
     pub failing: Vec<Failing>,
+    /// Events that a predicate or handler has failed to handle: the first 100.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failed_events: Vec<FailedEvent>,
 }
+
+/// How many failed events an overview has at most.
+pub(super) const FAILED_EVENTS: usize = 100;
 
 /// A request whose last run failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -64,7 +70,8 @@ impl<R: Request> Explain for Inbox<R> {
             error: self.tracker.last_error(request).unwrap_or_default(),
         };
         let failing = self.tracker.failing().iter().map(failing).collect();
-        Overview { controller: self.controller.to_string(), queued, waiting, running, failing }
+        let failed_events = self.failed_events.first(FAILED_EVENTS, None);
+        Overview { controller: self.controller.to_string(), queued, waiting, running, failing, failed_events }
     }
 
     fn explain_text(&self, text: &str) -> Result<Explanation, Vec<String>> {
@@ -89,12 +96,13 @@ fn is_named<R: Request>(request: &R, text: &str) -> bool {
 /// The story, a line for each failing request.
 impl fmt::Display for Overview {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { controller, queued, waiting, running, failing } = self;
+        let Self { controller, queued, waiting, running, failing, failed_events } = self;
         writeln!(
             f,
             "controller {controller}: {running} running, {queued} queued, {waiting} waiting, {} failing",
             failing.len()
         )?;
-        failing.iter().try_for_each(|Failing { request, error }| writeln!(f, "  {request}: {error}"))
+        failing.iter().try_for_each(|Failing { request, error }| writeln!(f, "  {request}: {error}"))?;
+        failed_events.iter().try_for_each(|event| writeln!(f, "  {event}"))
     }
 }

@@ -132,6 +132,7 @@ impl<R: Request> Tracker<R> {
             attempt: queue.num_requeues(request),
             causes: pending.map(|pending| pending.causes.clone()).unwrap_or_default(),
             runs: inner.history.of(request).rev().cloned().collect(),
+            failed_events: Vec::new(),
         }
     }
 }

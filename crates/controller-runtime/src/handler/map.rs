@@ -7,7 +7,7 @@ use crate::{cache::Meta, enqueue::Enqueue, event::Event, object::Object, reconci
 ///
 /// An update is mapped twice, before and after, so that what an object no longer refers to is reconciled as well. Write the
 /// type of the argument (`|secret: &Secret| …`): it decides what is watched. A state that does not fit the type leads to no
-/// request, and is in the log as an error. Where labels, owners or names are enough, [`MapMeta`] costs less.
+/// request, and is in the log as an error; when the object changes, the function is called for the state before it and the new one. Where labels, owners or names are enough, [`MapMeta`] costs less.
 #[doc(alias = "EnqueueRequestsFromMapFunc")]
 #[derive(Debug, Clone, Copy)]
 pub struct MapFn<F>(pub F);
@@ -21,9 +21,11 @@ where
 {
     fn handle(&self, event: &Event<K>, queue: &Enqueue<'_, R>) {
         add_each(event, queue, |state, requests| {
-            // An error is reported where it comes up.
-            if let Ok(object) = state.object() {
-                requests.extend((self.0)(&object));
+            match state.object() {
+                Ok(object) => requests.extend((self.0)(&object)),
+                // Of an older state the event before this one has reported it.
+                Err(error) if state.ptr_eq(event.latest()) => queue.report(error),
+                Err(_) => {}
             }
         });
     }

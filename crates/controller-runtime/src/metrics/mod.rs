@@ -61,6 +61,7 @@ mod controller;
 mod election;
 #[cfg(feature = "opentelemetry")]
 mod example;
+mod failed_events;
 mod handlers;
 mod process;
 mod queue;
@@ -82,11 +83,12 @@ use prometheus_client::{
 pub use self::server::{AllowedTo, ServerOptions};
 pub(crate) use self::{
     cache::CacheLook, certificates::CertificateMetrics, controller::ControllerMetrics,
-    election::ElectionMetrics, handlers::ExtraHandlers, queue::QueueGauges,
+    election::ElectionMetrics, failed_events::FailedEventMetrics, handlers::ExtraHandlers,
+    queue::QueueGauges,
 };
 use self::{
-    controller::ControllerFamilies, election::ElectionFamilies, queue::QueueFamilies,
-    rest_client::RestClientFamilies,
+    controller::ControllerFamilies, election::ElectionFamilies, failed_events::FailedEventFamilies,
+    queue::QueueFamilies, rest_client::RestClientFamilies,
 };
 use crate::client::ClientMetrics;
 /// What [`ServerOptions::tls`] speaks of.
@@ -114,6 +116,7 @@ pub struct Metrics {
 struct Inner {
     registry: Mutex<Registry>,
     controllers: ControllerFamilies,
+    failed_events: FailedEventFamilies,
     queues: QueueFamilies,
     elections: ElectionFamilies,
     rest_client: Arc<RestClientFamilies>,
@@ -148,6 +151,11 @@ impl Metrics {
     /// What a controller counts.
     pub(crate) fn controller(&self, name: &str, max_concurrent_reconciles: usize) -> ControllerMetrics {
         self.inner.controllers.of(name, max_concurrent_reconciles)
+    }
+
+    /// Metrics of the events that a controller's sources have failed to handle.
+    pub(crate) fn failed_events(&self, controller: &str) -> FailedEventMetrics {
+        self.inner.failed_events.of(controller)
     }
 
     /// What a controller's queue counts.
@@ -203,6 +211,7 @@ impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::default();
         let controllers = ControllerFamilies::register(&mut registry);
+        let failed_events = FailedEventFamilies::register(&mut registry);
         let queues = QueueFamilies::register(&mut registry);
         let elections = ElectionFamilies::register(&mut registry);
         let rest_client = Arc::new(RestClientFamilies::register(&mut registry));
@@ -210,7 +219,15 @@ impl Default for Metrics {
         registry.register_collector(Box::new(process::ProcessCollector));
         let registry = Mutex::new(registry);
         Self {
-            inner: Arc::new(Inner { registry, controllers, queues, elections, rest_client, certificates }),
+            inner: Arc::new(Inner {
+                registry,
+                controllers,
+                failed_events,
+                queues,
+                elections,
+                rest_client,
+                certificates,
+            }),
         }
     }
 }

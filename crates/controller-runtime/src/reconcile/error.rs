@@ -1,8 +1,11 @@
-use std::{error::Error as StdError, fmt, time::Duration};
+use std::{error::Error as StdError, fmt, iter::successors, time::Duration};
+
+use crate::cache::DecodeError;
 
 /// Why a reconcile failed.
 ///
-/// Made from any error by `?`. Retried with back-off, unless it was made by [`Error::terminal`] or [`Error::retry_after`].
+/// Made from any error by `?`. Retried with back-off, unless it was made by [`Error::terminal`] or [`Error::retry_after`], or of a
+/// [`DecodeError`].
 ///
 /// `?` converts every error that is [`Send`] and [`Sync`]: types that implement [`std::error::Error`], boxed errors, texts,
 /// `anyhow::Error` and `eyre::Report`. For that reason it does not implement [`std::error::Error`] itself.
@@ -110,9 +113,18 @@ impl Error {
     }
 }
 
+/// An error of an object that does not decode is [terminal](Error::terminal), also as the cause of another one: it is read the same
+/// until the object changes, and a change of an object that the controller watches asks for a reconcile.
 impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Error {
     fn from(error: E) -> Self {
-        Self::new(error)
+        let error = Self::new(error);
+        let first: &(dyn StdError + 'static) = &*error.source;
+        let mut causes =
+            successors(Some(first), |error: &&(dyn StdError + 'static)| StdError::source(*error));
+        match causes.any(<dyn StdError>::is::<DecodeError>) {
+            true => Self { retry: Retry::Never, ..error },
+            false => error,
+        }
     }
 }
 

@@ -2,9 +2,9 @@ use std::{fmt, sync::Arc};
 
 use kube::core::ApiResource;
 
-use super::{Sink, Source, rules::Rules};
+use super::{Sink, Source, delivery::Delivery, rules::Rules};
 use crate::{
-    cache::{Cache, Cached, Delivery, LabelSelector},
+    cache::{Cache, Cached, Delivered, LabelSelector},
     client::DynamicKind,
     handler::EventHandler,
     manager::{self, BoxError},
@@ -16,8 +16,9 @@ use crate::{
 
 /// All changes of one kind, through a cache.
 ///
-/// Any number of controllers share one watch of the kind. A predicate or handler that panics costs its controller the
-/// event, which is logged as an error; everything else goes on.
+/// Any number of controllers share one watch of the kind. An event on which a predicate or handler panics is delivered again, after a
+/// second doubling to five minutes, until it is handled or a newer event of the object takes its place; everything else goes
+/// on. `controller_runtime_failed_events` and [`Manager::overview`](crate::Manager::overview) show what waits.
 ///
 /// ```
 /// use controller_runtime::{Kind, MapFn, ObjectKey, predicate::LabelChanged};
@@ -160,10 +161,18 @@ impl<K: Object, R: Request> Source<R> for Attached<K, R> {
         let readable = self.cached.readable().await;
         readable.map_err(|missing| manager::Error::Forbidden { missing })?;
         let (mut events, mut pace) = (self.cached.subscribe(), Pace::begin());
+        let mut delivery = Delivery::new(&sink, &self.rules);
         loop {
-            match events.next().await {
-                Delivery::Event(event) => sink.receive(&event, &self.rules),
-                Delivery::Synced => sink.set_synced(),
+            tokio::select! {
+                // What is due first: events may never pause.
+                biased;
+                () = delivery.due() => {
+                    delivery.retry();
+                }
+                next = events.next() => match next {
+                    Delivered::Event(event) => delivery.deliver(event),
+                    Delivered::Synced => sink.set_synced(),
+                },
             }
             pace.step().await;
         }

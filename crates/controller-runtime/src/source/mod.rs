@@ -3,9 +3,11 @@
 //! [`Kind`] tells of the changes of cached objects, of this cluster or of another one. [`Events`] and [`Requests`] take what
 //! a stream or a channel brings. For everything else there is the trait [`Source`], and [`from_fn`] for a closure.
 
+mod delivery;
 mod from_fn;
 mod kind;
 mod owns;
+mod retries;
 mod rules;
 mod sink;
 mod stream;

@@ -2,7 +2,13 @@ use std::{fmt, sync::Arc};
 
 use kube_workqueue::{AddOptions, Queue};
 
-use crate::{controller::Inbox, event::Event, handler::EventHandler, object::Object, reconcile::Request};
+use crate::{
+    controller::{EventFailure, FailedEventsOfSource, Inbox},
+    event::Event,
+    handler::EventHandler,
+    object::Object,
+    reconcile::Request,
+};
 
 /// Where a source puts what it asks for: the queue of its controller.
 ///
@@ -38,9 +44,28 @@ impl<R: Request> Sink<R> {
     /// Asks for what `handler` makes of `event`, if the controller's
     /// [event filters](crate::ControllerBuilder::with_event_filter) let it pass.
     ///
-    /// A handler that panics costs this event, which is logged as an error.
+    /// A handler that panics costs this event, which is logged as an error and counted
+    /// (`controller_runtime_events_dropped_total`). The sources of this crate deliver it again instead.
     pub fn receive<K: Object>(&self, event: &Event<K>, handler: &(impl EventHandler<K, R> + ?Sized)) {
-        self.inbox.receive(&self.source, event, |queue| handler.handle(event, queue));
+        if let Err(failure) = self.try_receive(event, handler) {
+            let (controller, source, object) = (&*self.inbox.controller, &*self.source, event.meta());
+            tracing::error!(controller, source, %object, "an event is lost: {failure}");
+            self.inbox.failed_events.count_lost(source, &failure);
+        }
+    }
+
+    /// Like [`Sink::receive`], but returns why user code has not handled the event.
+    pub(super) fn try_receive<K: Object>(
+        &self,
+        event: &Event<K>,
+        handler: &(impl EventHandler<K, R> + ?Sized),
+    ) -> Result<(), EventFailure> {
+        self.inbox.receive(&self.source, event, |queue| handler.handle(event, queue))
+    }
+
+    /// Where this run of the source records events that are to be delivered again.
+    pub(super) fn failed_events(&self) -> FailedEventsOfSource {
+        self.inbox.failed_events.of_source(&self.inbox.controller, &self.source)
     }
 
     /// Says that the source has told what there is. See [`Source::signals_synced`](super::Source::signals_synced).

@@ -8,7 +8,7 @@ use tokio::{
     task::coop,
 };
 
-use super::{Sink, Source, rules::Rules};
+use super::{Sink, Source, delivery::Delivery, rules::Rules};
 use crate::{
     event::Event, handler::EventHandler, manager::BoxError, object::Object, predicate::Predicate,
     reconcile::Request,
@@ -139,11 +139,23 @@ impl<K: Object, R: Request> Source<R> for Events<K, R> {
 
     async fn run(&self, sink: Sink<R>) -> Result<(), BoxError> {
         let mut stream = self.stream.lock().await;
-        while let Some(event) = stream.next().await {
-            sink.receive(&event, &self.rules);
+        let mut delivery = Delivery::new(&sink, &self.rules);
+        let mut has_ended = false;
+        loop {
+            tokio::select! {
+                // What is due first: events may never pause.
+                biased;
+                () = delivery.due(), if delivery.is_retrying() => {
+                    delivery.retry();
+                }
+                next = stream.next(), if !has_ended => match next {
+                    Some(event) => delivery.deliver(event),
+                    None => has_ended = true,
+                },
+                else => return Ok(()),
+            }
             coop::consume_budget().await;
         }
-        Ok(())
     }
 }
 

@@ -320,22 +320,6 @@ async fn a_server_that_finds_every_version_too_old_is_not_asked_in_a_tight_circl
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_in_a_predicate_costs_one_event() {
-    let env = environment().await;
-    let client = Client::new(env.client(), "test");
-    client.create(&widget("bad", 1)).await.unwrap();
-    let manager = manager(env.client());
-    let notes = Notes::done();
-    let fussy = |event: &Event<Widget>| event.meta().name() != "bad" || panic!("a bug");
-    Builder::managed_by(&manager).for_kind::<Widget>().with_predicate(fussy).complete(notes.clone()).unwrap();
-    let running = Running::start(manager).await;
-    client.create(&widget("good", 1)).await.unwrap();
-    settle().await;
-    assert_eq!(notes.names(), ["good"]);
-    running.stop().await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_stopped_manager_leaves_nothing_in_memory_also_if_handlers_hold_its_caches() {
     let env = environment().await;
     let manager = manager(env.client());

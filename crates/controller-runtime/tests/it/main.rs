@@ -21,6 +21,7 @@ mod clusters;
 mod controller;
 mod events;
 mod explain;
+mod failed_events;
 mod failures;
 mod fault_run;
 mod faults;

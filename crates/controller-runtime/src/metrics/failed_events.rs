@@ -1,0 +1,76 @@
+//! Events that predicates and handlers have failed to handle, counted.
+
+use prometheus_client::{
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::Registry,
+};
+
+use super::Labels;
+use crate::controller::EventFailure;
+
+/// Families of all controllers.
+#[derive(Clone, Default)]
+pub(super) struct FailedEventFamilies {
+    failures: Family<Labels, Counter>,
+    dropped: Family<Labels, Counter>,
+    waiting: Family<Labels, Gauge>,
+}
+
+impl FailedEventFamilies {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let families = Self::default();
+        registry.register(
+            "controller_runtime_event_failures",
+            "Deliveries of events on which a predicate or handler panicked, or whose object does not decode",
+            families.failures.clone(),
+        );
+        registry.register(
+            "controller_runtime_events_dropped",
+            "Events that failed and are not delivered again",
+            families.dropped.clone(),
+        );
+        registry.register(
+            "controller_runtime_failed_events",
+            "Objects with events that failed and wait: to be delivered again, or for a change if the object does not decode",
+            families.waiting.clone(),
+        );
+        families
+    }
+
+    pub(super) fn of(&self, controller: &str) -> FailedEventMetrics {
+        FailedEventMetrics { controller: controller.to_owned(), families: self.clone() }
+    }
+}
+
+/// Failed events of one controller.
+#[derive(Clone, Default)]
+pub(crate) struct FailedEventMetrics {
+    controller: String,
+    families: FailedEventFamilies,
+}
+
+impl FailedEventMetrics {
+    fn labels(&self, source: &str) -> Labels {
+        vec![("controller", self.controller.clone()), ("source", source.to_owned())]
+    }
+
+    pub(crate) fn count(&self, source: &str, failure: &EventFailure) {
+        let mut labels = self.labels(source);
+        let reason = match failure {
+            EventFailure::Panicked(_) => "panic",
+            EventFailure::Undecodable(_) => "undecodable",
+        };
+        labels.push(("reason", reason.to_owned()));
+        self.families.failures.get_or_create_owned(&labels).inc();
+    }
+
+    pub(crate) fn count_dropped(&self, source: &str) {
+        self.families.dropped.get_or_create_owned(&self.labels(source)).inc();
+    }
+
+    pub(crate) fn add_waiting(&self, source: &str, objects: i64) {
+        if objects != 0 {
+            self.families.waiting.get_or_create_owned(&self.labels(source)).inc_by(objects);
+        }
+    }
+}
