@@ -26,7 +26,7 @@ lint:
 
 # rendered documentation of the crates here, without those of dependencies
 doc:
-    cargo doc --workspace --no-deps --features controller-runtime/http2,controller-runtime/opentelemetry --open
+    cargo doc --workspace --no-deps --features controller-runtime/http2,controller-runtime/logging,controller-runtime/opentelemetry --open
 
 # recorded scenarios of a real kube-apiserver against the embedded one; `just conformance apply/` plays some
 conformance *filter:

@@ -49,6 +49,7 @@
 //!
 //! - `clap` gives `manager::Flags`, the flags of an operator;
 //! - `http2` gives `metrics::ServerOptions::enable_http2`, and is not needed to talk to the API server;
+//! - `logging` gives the module `logging`: levels, a filter and JSON for the log of an operator, and flags for them;
 //! - `opentelemetry` gives the module `telemetry`, a layer that exports the spans of reconciles, and links the attempts of a
 //!   request.
 //!
@@ -57,6 +58,10 @@
 //! network saves, which is why it is not turned on here as it is in client-go.
 //!
 //! # Logs and traces
+//!
+//! The feature `logging` sets up the log of an operator. A conflict, or a write that is refused because the process does not hold
+//! the lease, is logged at `DEBUG` for the first eight attempts in a row, because a retry usually mends it, and at `ERROR` from
+//! the ninth on.
 //!
 //! Everything is said through `tracing`: each reconcile is a span with controller, request, `reconcileID` and attempt, under
 //! the names that controller-runtime's log fields have. The feature `opentelemetry` exports them: see `docs/opentelemetry.md`.
@@ -94,7 +99,7 @@
 //! - locks other than leases (`LeaderElectionResourceLockInterface`);
 //! - a scheme and a REST mapper: kinds are types, or are found by [`Client::discover`];
 //! - a fake client: `kube-envtest` has a server;
-//! - the flags `--master` and, but for the level, those of zap.
+//! - the flags `--master` and, but for the level and the encoder, those of zap.
 //!
 //! [`cache`], [`client`] and [`metrics`] say what they lack. Beyond Go's, there is nothing that finds clusters
 //! ([`Manager::add_cluster`] adds one) or shares objects out among processes.
@@ -115,6 +120,8 @@ mod host;
 mod http_server;
 mod json_path;
 pub mod leader_election;
+#[cfg(feature = "logging")]
+pub mod logging;
 pub mod manager;
 pub mod metrics;
 mod object;

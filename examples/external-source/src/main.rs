@@ -19,7 +19,7 @@ struct Args {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let Args { folder, manager: flags } = Args::parse();
-    tracing_subscriber::fmt().with_max_level(flags.zap_log_level).init();
+    flags.init_logging()?;
     let manager = flags.manager("external-source", "external-source.example.com").await?;
     external_source::add_to(&manager, &folder)?;
     Ok(manager.run_until_signal().await?)

@@ -1,7 +1,7 @@
 //! `cargo run -p guestbook`: see README.md in this folder.
 
 use std::{
-    io::{self, IsTerminal},
+    io,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     process::ExitCode,
@@ -9,7 +9,7 @@ use std::{
 
 use clap::Parser;
 use controller_runtime::{
-    Manager,
+    Manager, logging,
     manager::{Options, Signals},
 };
 use guestbook::{
@@ -19,7 +19,7 @@ use guestbook::{
     play::{self, Cast},
 };
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
 
 /// Runs the Guestbook operator.
 ///
@@ -57,7 +57,10 @@ impl Args {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let args = Args::parse();
-    init_logs(&args);
+    if let Err(error) = init_logs(&args) {
+        eprintln!("error: {error}");
+        return ExitCode::FAILURE;
+    }
     match run(args).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -67,13 +70,11 @@ async fn main() -> ExitCode {
     }
 }
 
-/// `RUST_LOG` decides. Without it the operator on a cluster logs, and beside the play, which tells all, nothing does.
-fn init_logs(args: &Args) {
-    // What the client says of a failed connection, the error at the end says better.
-    let default = if args.on_existing_cluster() && !args.demo { "info,kube_client=off" } else { "off" };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
-    let colours = io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colours).init();
+/// Logs as `RUST_LOG` says. Without it the operator on a cluster logs, and nothing does beside the play, which tells all.
+fn init_logs(args: &Args) -> Result<(), logging::InitError> {
+    let logs = args.on_existing_cluster() && !args.demo;
+    let level = if logs { LevelFilter::INFO } else { LevelFilter::OFF };
+    logging::init(&logging::Options::default().level(level))
 }
 
 async fn run(args: Args) -> anyhow::Result<()> {

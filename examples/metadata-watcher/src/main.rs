@@ -14,7 +14,7 @@ struct Args {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let Args { manager: flags } = Args::parse();
-    tracing_subscriber::fmt().with_max_level(flags.zap_log_level).init();
+    flags.init_logging()?;
     let manager = flags.manager("metadata-watcher", "metadata-watcher.example.com").await?;
     metadata_watcher::add_to(&manager)?;
     Ok(manager.run_until_signal().await?)

@@ -54,7 +54,7 @@ struct Args {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let Args { manager: flags } = Args::parse();
-    tracing_subscriber::fmt().with_max_level(flags.zap_log_level).init();
+    flags.init_logging()?;
     let manager = flags.manager("pod-labeller", "pod-labeller.example.com").await?;
     add_to(&manager)?;
     Ok(manager.run_until_signal().await?)

@@ -15,7 +15,7 @@ struct Args {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let Args { manager: flags } = Args::parse();
-    tracing_subscriber::fmt().with_max_level(flags.zap_log_level).init();
+    flags.init_logging()?;
     let manager = flags.manager("secret-sync", "secret-sync.example.com").await?;
     secret_sync::add_to(&manager)?;
     Ok(manager.run_until_signal().await?)

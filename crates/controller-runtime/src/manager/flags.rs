@@ -2,8 +2,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tracing::level_filters::LevelFilter;
+#[cfg(feature = "logging")]
+use tracing_subscriber::filter::Targets;
 
 use super::{CertFiles, Endpoint, Manager, Options, Serving};
+#[cfg(feature = "logging")]
+use crate::logging;
 use crate::{
     client::{self, ConfigError, get_config},
     leader_election,
@@ -13,7 +17,7 @@ use crate::{
 /// The flags of an operator, with the names and defaults of kubebuilder's scaffold: flatten them into your own.
 ///
 /// Of the scaffold's, those of webhooks are missing (`--webhook-cert-path` and so on), and of zap's all but
-/// `--zap-log-level`.
+/// `--zap-log-level` and, with the feature `logging`, `--zap-encoder`.
 ///
 /// ```
 /// use clap::Parser;
@@ -73,6 +77,14 @@ pub struct Flags {
     /// How much to log: `error`, `info`, `debug`, or a number: 1 is `debug`, more is `trace`
     #[arg(long, visible_alias = "log-level", value_name = "LEVEL", default_value = "info", value_parser = level)]
     pub zap_log_level: LevelFilter,
+    /// Levels of single targets: `my_operator=debug,kube_client=warn`; by default $RUST_LOG
+    #[cfg(feature = "logging")]
+    #[arg(long, value_name = "FILTER", value_parser = filter)]
+    pub log: Option<Targets>,
+    /// Log lines as `text` or as `json`
+    #[cfg(feature = "logging")]
+    #[arg(long, visible_alias = "zap-encoder", value_name = "FORMAT", default_value_t)]
+    pub log_format: logging::Format,
 }
 
 impl Flags {
@@ -102,6 +114,25 @@ impl Flags {
             Some(namespace) => election.namespace(namespace),
             None => election,
         })
+    }
+
+    /// Makes the process log as the flags say: [`logging::init`].
+    ///
+    /// # Errors
+    ///
+    /// `RUST_LOG` is set and is no filter, or the process has a subscriber already.
+    #[cfg(feature = "logging")]
+    pub fn init_logging(&self) -> Result<(), logging::InitError> {
+        logging::init(&self.log_options())
+    }
+
+    #[cfg(feature = "logging")]
+    fn log_options(&self) -> logging::Options {
+        let options = logging::Options::default().level(self.zap_log_level).format(self.log_format);
+        match &self.log {
+            Some(filter) => options.filter(filter.clone()),
+            None => options,
+        }
     }
 
     /// A manager with [`Flags::options`], on the cluster that the flags name, whose leader election has a connection of its
@@ -145,6 +176,12 @@ fn level(given: &str) -> Result<LevelFilter, String> {
         (_, Ok(_)) => Ok(LevelFilter::TRACE),
         _ => Err("give error, info, debug or a number".to_owned()),
     }
+}
+
+/// The levels of targets.
+#[cfg(feature = "logging")]
+fn filter(given: &str) -> Result<Targets, String> {
+    given.parse().map_err(|error| format!("{error}; give levels of targets, such as my_operator=debug"))
 }
 
 /// Reads whether HTTP/2 is wanted, which only a program that has it built in can give.
@@ -227,6 +264,22 @@ mod tests {
         let text =
             certificate("--metrics-cert-path=/certs --metrics-cert-name=a.crt --metrics-cert-key=a.key");
         assert!(text.contains("\"/certs/a.crt\"") && text.contains("\"/certs/a.key\""), "{text}");
+    }
+
+    #[cfg(feature = "logging")]
+    #[test]
+    fn the_flags_say_what_is_logged_and_how() {
+        let options = |text: &str| format!("{:?}", flags(text).log_options());
+        let default = options("");
+        assert!(default.contains("INFO") && default.contains("filter: None, format: Text"), "{default}");
+        let text = options("--log-level=debug --log=my_operator=trace --log-format=json");
+        for part in ["DEBUG", "my_operator", "TRACE", "format: Json"] {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
+        assert!(options("--zap-encoder=console").contains("format: Text"));
+        for wrong in ["--log=my_operator=loud", "--log-format=xml"] {
+            assert!(Program::try_parse_from(["program", wrong]).is_err(), "{wrong}");
+        }
     }
 
     #[test]

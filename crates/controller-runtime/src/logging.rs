@@ -1,0 +1,283 @@
+//! The log of an operator, with the feature `logging`: levels, a filter, text or JSON, and wall time.
+//!
+//! ```
+//! use controller_runtime::logging::{self, Format, Options};
+//! use tracing::level_filters::LevelFilter;
+//!
+//! # fn main() -> Result<(), logging::InitError> {
+//! logging::init(&Options::default().level(LevelFilter::DEBUG).format(Format::Json))?;
+//! tracing::info!("it works");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! With the feature `clap`, `manager::Flags` has flags for all of it: `flags.init_logging()`.
+//!
+//! # Levels
+//!
+//! [`Options::level`] holds for the operator and this library. Crates that carry requests (`tower`, `hyper`, `h2`, `rustls`,
+//! `kube_client` and the like) stay at `INFO` or above: at `DEBUG` they write several lines for each request, more than
+//! everything else together. A filter that names one of them shows its lines: `tower=debug`.
+//!
+//! The filter is that of [`Options::filter`], or else that of the environment variable `RUST_LOG`. It has directives for
+//! targets, separated by commas: `my_operator=debug,kube_client=warn`. A level without a target takes the place of
+//! [`Options::level`].
+//!
+//! # Output
+//!
+//! Lines go to standard error, as those of Go's scaffold do, in colour if that is a terminal. Times are wall time in UTC, by the
+//! clock of conditions and events: where a test pauses tokio's time, lines have virtual time.
+
+use std::{
+    env, fmt,
+    io::{self, IsTerminal},
+    str::FromStr,
+};
+
+use kube_clock::Clock;
+use tracing::{Subscriber, level_filters::LevelFilter};
+use tracing_subscriber::{
+    Layer,
+    filter::{ParseError, Targets},
+    fmt::{format::Writer, time::FormatTime},
+    layer::SubscriberExt,
+    registry::LookupSpan,
+    util::{SubscriberInitExt, TryInitError},
+};
+
+/// Crates that write several lines for each request at `DEBUG`. A name stands for all that begin with it.
+const TRANSPORT: [&str; 8] = ["h2", "hyper", "kube_client", "mio", "notify", "reqwest", "rustls", "tower"];
+
+/// What is logged, and how. The default is text at level `INFO`.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Options {
+    level: LevelFilter,
+    filter: Option<Targets>,
+    format: Format,
+}
+
+/// The format of a log line.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Format {
+    /// A line for people.
+    #[default]
+    Text,
+    /// An object of JSON on a line, with the fields of the event beside `timestamp`, `level`, `message` and `target`, and those of
+    /// its span in `span`.
+    Json,
+}
+
+/// Parses `text` (or Go's `console`) and `json`.
+impl FromStr for Format {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "text" | "console" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            _ => Err("give text or json"),
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        })
+    }
+}
+
+/// Why there is no log.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InitError {
+    /// The filter in the environment variable `RUST_LOG` cannot be read.
+    #[error("RUST_LOG={text}: not a filter; give levels of targets, such as info,my_operator=debug")]
+    Filter {
+        /// The value of the variable.
+        text: String,
+        /// What is wrong with it.
+        source: ParseError,
+    },
+    /// The process has a subscriber for `tracing`, or a logger for `log`, already.
+    #[error("the process logs already: call init once, or add logging::layer to the subscriber of your own")]
+    Taken(#[source] TryInitError),
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { level: LevelFilter::INFO, filter: None, format: Format::Text }
+    }
+}
+
+impl Options {
+    /// Sets the level of all that the filter does not name. Default: `INFO`.
+    pub fn level(mut self, level: LevelFilter) -> Self {
+        self.level = level;
+        self
+    }
+
+    /// Sets the levels of single targets. Default: the filter in `RUST_LOG`, if that is set.
+    pub fn filter(mut self, filter: Targets) -> Self {
+        self.filter = Some(filter);
+        self
+    }
+
+    /// Sets the format. Default: text.
+    pub fn format(mut self, format: Format) -> Self {
+        self.format = format;
+        self
+    }
+
+    /// The levels of all targets.
+    fn targets(&self) -> Result<Targets, InitError> {
+        let from_env = match (&self.filter, env::var("RUST_LOG")) {
+            (None, Ok(text)) if !text.is_empty() => {
+                Some(text.parse::<Targets>().map_err(|source| InitError::Filter { text, source })?)
+            }
+            _ => None,
+        };
+        Ok(targets(self.level, self.filter.as_ref().or(from_env.as_ref())))
+    }
+}
+
+/// The levels of all targets: `level`, and what `filter` changes of it.
+fn targets(level: LevelFilter, filter: Option<&Targets>) -> Targets {
+    let level = filter.and_then(Targets::default_level).unwrap_or(level);
+    let named: Vec<(&str, LevelFilter)> = filter.into_iter().flat_map(Targets::iter).collect();
+    let is_named = |transport: &str| named.iter().any(|(target, _)| transport.starts_with(target));
+    let quiet = TRANSPORT.into_iter().filter(|transport| !is_named(transport));
+    Targets::new()
+        .with_default(level)
+        .with_targets(quiet.map(|transport| (transport, level.min(LevelFilter::INFO))))
+        .with_targets(named.iter().map(|(target, level)| (*target, *level)))
+}
+
+/// Makes the subscriber of this process one that logs to standard error. To be called once, early in `main`.
+///
+/// # Errors
+///
+/// `RUST_LOG` is set and is no filter, or the process has a subscriber already.
+pub fn init(options: &Options) -> Result<(), InitError> {
+    tracing_subscriber::registry().with(layer(options)?).try_init().map_err(InitError::Taken)
+}
+
+/// A layer that logs to standard error, for a subscriber with further layers.
+///
+/// ```
+/// use controller_runtime::logging;
+/// use tracing_subscriber::layer::SubscriberExt;
+///
+/// # fn main() -> Result<(), logging::InitError> {
+/// let subscriber = tracing_subscriber::registry().with(logging::layer(&logging::Options::default())?);
+/// # let _ = subscriber;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// `RUST_LOG` is set and is no filter.
+pub fn layer<S>(options: &Options) -> Result<Box<dyn Layer<S> + Send + Sync>, InitError>
+where
+    S: Subscriber + for<'span> LookupSpan<'span>,
+{
+    let targets = options.targets()?;
+    let lines = tracing_subscriber::fmt::layer().with_timer(WallTime).with_writer(io::stderr);
+    Ok(match options.format {
+        Format::Text => lines.with_ansi(io::stderr().is_terminal()).with_filter(targets).boxed(),
+        Format::Json => lines.json().flatten_event(true).with_span_list(false).with_filter(targets).boxed(),
+    })
+}
+
+/// Wall time in UTC to the microsecond, for the lines of a subscriber of your own. In paused time it is virtual time.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WallTime;
+
+impl FormatTime for WallTime {
+    fn format_time(&self, to: &mut Writer<'_>) -> fmt::Result {
+        write!(to, "{:.6}", Clock::default().now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::jiff::Timestamp;
+    use tokio::time::{Duration, sleep};
+    use tracing::Level;
+
+    use super::*;
+
+    /// Checks which of the targets are logged at DEBUG and at INFO.
+    #[track_caller]
+    fn check(level: LevelFilter, filter: &str, debug: &[&str], info: &[&str]) {
+        let filter = (!filter.is_empty()).then(|| filter.parse().expect("a filter"));
+        let targets = targets(level, filter.as_ref());
+        let all = [
+            "my_operator::loop",
+            "controller_runtime::cache",
+            "tower::buffer::worker",
+            "hyper_util::client",
+            "kube_client::client",
+        ];
+        let at = |level: Level| -> Vec<_> {
+            all.iter()
+                .filter(|target| targets.would_enable(target, &level))
+                .map(|target| target.split("::").next().unwrap())
+                .collect()
+        };
+        assert_eq!(at(Level::DEBUG), debug, "at DEBUG");
+        assert_eq!(at(Level::INFO), info, "at INFO");
+    }
+
+    const ALL: [&str; 5] = ["my_operator", "controller_runtime", "tower", "hyper_util", "kube_client"];
+
+    #[test]
+    fn crates_that_carry_requests_are_quiet_unless_they_are_named() {
+        let ours = ["my_operator", "controller_runtime"];
+        check(LevelFilter::INFO, "", &[], &ALL);
+        check(LevelFilter::DEBUG, "", &ours, &ALL);
+        check(LevelFilter::TRACE, "", &ours, &ALL);
+        check(LevelFilter::ERROR, "", &[], &[]);
+        check(
+            LevelFilter::DEBUG,
+            "tower=debug,my_operator=warn",
+            &["controller_runtime", "tower"],
+            &ALL[1..],
+        );
+        check(LevelFilter::INFO, "kube=debug", &["kube_client"], &ALL);
+        check(LevelFilter::INFO, "kube_client=off", &[], &ALL[..4]);
+    }
+
+    #[test]
+    fn a_level_without_a_target_takes_the_place_of_the_level() {
+        check(LevelFilter::INFO, "debug", &["my_operator", "controller_runtime"], &ALL);
+        check(LevelFilter::DEBUG, "error,my_operator=info", &[], &["my_operator"]);
+    }
+
+    #[test]
+    fn formats_have_names() {
+        for (text, format) in [("text", Format::Text), ("console", Format::Text), ("json", Format::Json)] {
+            assert_eq!(text.parse(), Ok(format));
+        }
+        assert_eq!("xml".parse::<Format>(), Err("give text or json"));
+        assert_eq!(Format::Json.to_string().parse(), Ok(Format::Json));
+    }
+
+    fn now() -> Timestamp {
+        let mut text = String::new();
+        WallTime.format_time(&mut Writer::new(&mut text)).expect("a time");
+        text.parse().expect("a timestamp")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lines_have_virtual_time_where_time_is_paused() {
+        let before = now();
+        sleep(Duration::from_secs(86_400)).await;
+        assert_eq!(now().duration_since(before).as_secs(), 86_400);
+    }
+}
