@@ -171,6 +171,9 @@ async fn play(seed: u64, size: &Size) -> Story {
             faults.compact();
             faults.evict_history("example.com", "widgets");
         }
+        if rng.u32(..100) == 0 {
+            lose_connections(&faults);
+        }
         sleep(size.pause.mul_f64(0.5 + rng.f64())).await;
     }
     faults.clear();
@@ -226,7 +229,7 @@ async fn start(
     let cache = cache::Options::default().retain(retain);
     let manager = Manager::new(client, manager::Options::new(OPERATOR).seed(seed).cache(cache));
     let copies = Copies { client: manager.client(), widgets: manager.cached(), in_work: Arc::clone(in_work) };
-    let options = Options::default().max_concurrent_reconciles(8).reconciliation_timeout(2 * MINUTE);
+    let options = Options::default().max_concurrent_reconciles(8);
     let controller = Builder::managed_by(&manager)
         .for_kind::<Widget>()
         .owns::<ConfigMap>()
@@ -250,6 +253,9 @@ fn misbehave(faults: &Faults) {
         (Fault::LoseResponse, 0.03),
         (Fault::DelayBefore(90 * SECOND), 0.02),
         (Fault::DelayAfter(150 * SECOND), 0.02),
+        (Fault::Silence, 0.02),
+        (Fault::WithholdResponse, 0.02),
+        (Fault::Stall(20), 0.02),
     ];
     for (action, probability) in all {
         let when = When::Probability(probability);
@@ -262,17 +268,32 @@ fn misbehave(faults: &Faults) {
     for failure in [Failure::Expired, busy, Failure::Internal, Failure::Unavailable] {
         faults.add(Rule::new(Fault::Fail(failure)).verb(Verb::Watch).when(When::Probability(0.1)));
     }
+    for silent in [Fault::Silence, Fault::Stall(300)] {
+        faults.add(Rule::new(silent).verb(Verb::Watch).when(When::Probability(0.05)));
+    }
     let watches = [
         WatchFault::CloseAfterEvents(7),
         WatchFault::CloseAfter(20 * SECOND),
         WatchFault::ExpireAfterEvents(11),
         WatchFault::StallAfterEvents(13),
+        WatchFault::StallAfter(40 * SECOND),
         WatchFault::Late(5 * SECOND),
         WatchFault::NoBookmarks,
     ];
     for fault in watches {
         faults.add(Rule::new(Fault::Watch(fault)).verb(Verb::Watch).when(When::Probability(0.15)));
     }
+}
+
+/// Loses all connections of the operator without a word, as a load balancer that is replaced: its watches stay open and silent, and
+/// nothing answers the requests that it sends for a while.
+fn lose_connections(faults: &Faults) {
+    for (group, plural) in [("", "configmaps"), ("example.com", "widgets")] {
+        assert!(faults.stall_watches(group, plural));
+    }
+    let lost = Rule::new(Fault::Silence).within(Duration::ZERO..20 * SECOND);
+    faults.add(lost.clone().field_manager(OPERATOR));
+    faults.add(lost.verb(Verb::List).verb(Verb::Watch));
 }
 
 /// Something that a user does to a Widget or its ConfigMap.
