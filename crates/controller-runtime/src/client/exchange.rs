@@ -75,7 +75,10 @@ fn permit(settings: &Settings, call: &Call) -> Result<WritePermit, Error> {
     }
     let permits = settings.gates.iter().map(|gate| gate.permit(call));
     let all = permits.into_iter().try_fold(WritePermit::unlimited(), |all, permit| Ok(all.and(permit?)));
-    all.map_err(|no_permit| Error::make(call, ErrorKind::NotPermitted(no_permit), None))
+    all.map_err(|no_permit: NoPermit| match no_permit.is_misuse() {
+        true => Error::not_sent(call, no_permit.to_string()),
+        false => Error::make(call, ErrorKind::NotPermitted(no_permit), None),
+    })
 }
 
 /// One answer, read to its end unless it is a watch.

@@ -80,11 +80,23 @@ impl fmt::Debug for WritePermit {
 #[error("{reason}")]
 pub struct NoPermit {
     reason: String,
+    /// Whether it is a mistake in the program, which no wait mends.
+    is_misuse: bool,
 }
 
 impl NoPermit {
     /// Says why: lower case, without a full stop.
     pub fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into() }
+        Self { reason: reason.into(), is_misuse: false }
+    }
+
+    /// Like [`NoPermit::new`], but for a write that this client must never send where it is used. It fails with
+    /// [`ErrorKind::NotSent`](super::ErrorKind::NotSent), so that it is not taken for a moment without the lease.
+    pub(crate) fn misuse(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), is_misuse: true }
+    }
+
+    pub(super) fn is_misuse(&self) -> bool {
+        self.is_misuse
     }
 }

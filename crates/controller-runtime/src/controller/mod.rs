@@ -143,6 +143,7 @@ impl<R: Request> Controller<R> {
             inbox: self.inbox.clone(),
             reconciler: Arc::clone(&self.reconciler),
             timeout: self.settings.reconciliation_timeout,
+            needs_leader_election: self.settings.needs_leader_election,
             recover_panic: self.settings.recover_panic,
             surroundings: Arc::clone(&surroundings),
             current: Mutex::new(None),

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     metrics::ControllerMetrics,
-    reconcile::{Context, Outcome, Request, Surroundings, caught, settle},
+    reconcile::{Context, Outcome, Request, Surroundings, caught, settle, without_election},
 };
 
 /// A reconcile that keeps its thread for longer is worth another thread's waking up.
@@ -43,6 +43,7 @@ pub(super) struct Worker<R: Request> {
     pub(super) inbox: Inbox<R>,
     pub(super) reconciler: Arc<dyn DynReconciler<R>>,
     pub(super) timeout: Option<Duration>,
+    pub(super) needs_leader_election: bool,
     pub(super) recover_panic: bool,
     pub(super) surroundings: Arc<Surroundings>,
     /// The request in work, for the report of what did not stop.
@@ -170,7 +171,13 @@ impl<R: Request> Worker<R> {
 
     async fn attempt(&self, request: &R, cx: &Context) -> Outcome {
         // Called within the future, so that a reconciler that panics before its first `.await` is recovered too.
-        let reconcile = caught(async { self.reconciler.reconcile(request, cx).await });
+        let reconcile = caught(async {
+            let reconcile = async { self.reconciler.reconcile(request, cx).await };
+            match self.needs_leader_election {
+                true => reconcile.await,
+                false => without_election(&self.inbox.controller, reconcile).await,
+            }
+        });
         let returned = match self.timeout {
             None => reconcile.await,
             Some(limit) => match tokio::time::timeout(limit, reconcile).await {

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use super::Issuer;
-use crate::client::{Call, NoPermit, WriteGate, WritePermit};
+use crate::{
+    client::{Call, NoPermit, WriteGate, WritePermit},
+    reconcile::unelected_controller,
+};
 
 /// Lets writes pass while this process leads, and cuts those in flight when it does no longer.
 pub(crate) struct LeaseGate {
@@ -19,6 +22,14 @@ impl LeaseGate {
 
 impl WriteGate for LeaseGate {
     fn permit(&self, _: &Call) -> Result<WritePermit, NoPermit> {
+        if let Some(controller) = unelected_controller() {
+            // On a leader too: it would work there, and fail on each standby.
+            return Err(NoPermit::misuse(format!(
+                "controller {controller} runs without leader election, and this client writes only with the lease {}: \
+                 use the client of the reconcile's context (`cx.client()`), or `Manager::ungated_client`",
+                self.lease,
+            )));
+        }
         let permit = self.issuer.permit();
         let reason = format!("this process does not hold the lease {}", self.lease);
         if !permit.is_valid() {

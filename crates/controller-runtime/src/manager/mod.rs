@@ -235,6 +235,11 @@ impl Manager {
 
     /// The client for reconcilers: it writes in the name of the manager. With leader election it writes only while this
     /// process leads.
+    ///
+    /// Reconciles of a controller without leader election use [`Context::client`](crate::Context::client) or
+    /// [`Manager::ungated_client`]. There this client's writes fail with
+    /// [`ErrorKind::NotSent`](crate::client::ErrorKind::NotSent), on the leader as well: they would work there, and fail on each
+    /// standby.
     #[must_use]
     pub fn client(&self) -> Client {
         self.shared.client.clone()

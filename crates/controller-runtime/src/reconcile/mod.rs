@@ -3,6 +3,7 @@
 mod action;
 mod cause;
 mod context;
+mod election;
 mod error;
 mod from_fn;
 mod object;
@@ -22,6 +23,7 @@ pub use self::{
 pub(crate) use self::{
     action::Next,
     context::Surroundings,
+    election::{unelected_controller, without_election},
     error::Retry,
     outcome::{Outcome, settle},
     panics::{caught, panic_message, recovered},

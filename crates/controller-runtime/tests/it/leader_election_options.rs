@@ -18,7 +18,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::support::{Notes, Running, Widget, environment, settle, widget};
+use crate::support::{Notes, Running, Widget, environment, key, settle, widget};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -112,6 +112,37 @@ async fn a_controller_that_needs_no_leader_reconciles_on_a_standby_whoever_says_
     assert_eq!((silent.names().len(), needs.names().len()), (1, 0));
     assert_eq!((needs_not.names().len(), default.names().len()), (1, 0));
     assert!(!*by_manager.leads().borrow() && !*by_itself.leads().borrow());
+}
+
+/// Clients, and what came of their writes.
+type Used = ([Client; 2], Mutex<mpsc::UnboundedSender<Result<(), String>>>);
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_needs_the_lease_is_refused_in_a_controller_without_election_on_the_leader_too() {
+    let env = environment().await;
+    let leader = candidate(&env, election("leader"), 1);
+    let (sender, mut seen) = mpsc::unbounded_channel();
+    let clients = [leader.client(), leader.ungated_client()];
+    let writes = async |(clients, seen): &Used, key: &ObjectKey<Widget>, _: &Context| {
+        for client in clients {
+            let patched = client.merge_patch(key, &json!({ "spec": { "size": 2 } })).await;
+            seen.lock().unwrap().send(patched.map(drop).map_err(|error| error.to_string())).unwrap();
+        }
+        Ok(Action::done())
+    };
+    let reconciler = reconcile::from_fn_with((clients, Mutex::new(sender)), writes);
+    let options = controller::Options::default().needs_leader_election(false);
+    let builder = Builder::managed_by(&leader).for_kind::<Widget>().named("everywhere");
+    builder.with_options(options).complete(reconciler).unwrap();
+    let _leader = leading(&leader).await;
+    Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
+    let told = "patch widgets.example.com default/a: not sent: controller everywhere runs without leader election, and this \
+                client writes only with the lease the-lease: use the client of the reconcile's context (`cx.client()`), or \
+                `Manager::ungated_client`";
+    assert_eq!(seen.recv().await.unwrap(), Err(told.to_owned()));
+    assert_eq!(seen.recv().await.unwrap(), Ok(()));
+    // Anywhere else it works.
+    leader.client().merge_patch(&key("a"), &json!({ "spec": { "size": 3 } })).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
