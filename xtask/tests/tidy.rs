@@ -80,6 +80,51 @@ fn rust_in_the_readme_is_a_doc_test_of_at_most_40_lines() {
     }
 }
 
+/// The guides quote a project that is compiled and tested in this workspace, so that what readers copy works.
+#[test]
+fn guides_quote_the_example_that_is_tested() {
+    let example = root().join("examples/getting-started");
+    // A project elsewhere has a name of its own, and finds the crates in a checkout beside it.
+    let manifest = read(&example.join("Cargo.toml"))
+        .replace("name = \"getting-started\"", "name = \"team-operator\"")
+        .replace("\"../../crates/", "\"../controller-runtime/crates/");
+    let manifest: Vec<&str> = manifest.lines().filter(|line| !line.starts_with("description")).collect();
+    let (manifest, main) = (manifest.join("\n"), read(&example.join("src/main.rs")));
+    let tests = read(&example.join("src/tests.rs"));
+    let mut offences = Offences::default();
+    for (guide, whole, rust) in [
+        ("docs/getting-started.md", [("toml", &*manifest), ("rust", &*main)].as_slice(), &*main),
+        ("docs/testing.md", &[], &*tests),
+    ] {
+        let text = read(&root().join(guide));
+        let blocks = |language: &str| -> Vec<String> {
+            let fence = format!("```{language}\n");
+            let ends = |block: &str| block.split("\n```").next().unwrap_or_default().to_owned();
+            text.split(&*fence).skip(1).map(ends).collect()
+        };
+        for (language, file) in whole {
+            if blocks(language) != [file.trim()] {
+                offences.add(&root().join(guide), &format!("its {language} is not that of the example"));
+            }
+        }
+        for (language, file) in [("toml", &*manifest), ("rust", rust)] {
+            for block in blocks(language).iter().filter(|block| !file.contains(&***block)) {
+                let line = block.lines().last().unwrap_or_default();
+                offences.add(
+                    &root().join(guide),
+                    &format!("the {language} that ends with {line:?} is not in the example"),
+                );
+            }
+        }
+        for test in tests.split("async fn ").skip(1).filter_map(|rest| rest.split('(').next()) {
+            if whole.is_empty() && !text.contains(test) {
+                offences.add(&root().join(guide), &format!("lacks the test {test}"));
+            }
+        }
+    }
+    offences.assert_none();
+}
+
 /// The commands that newcomers are told to run are those that CI runs.
 #[test]
 fn the_test_command_of_the_documents_is_the_one_of_ci() {

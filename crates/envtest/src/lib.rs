@@ -59,6 +59,8 @@
 //! | `WithContext` | a wait ends when its future is dropped |
 //! | Gomega's `Eventually`, `Consistently` | [`eventually`], [`consistently`] |
 //!
+//! The guide `docs/testing.md` of the repository shows all of it on one operator.
+//!
 //! # What is left
 //!
 //! Nothing, after a drop or a panic: tasks end, processes are killed and waited for, their files removed. Objects in an
