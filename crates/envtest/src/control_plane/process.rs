@@ -180,7 +180,8 @@ impl fmt::Debug for Process {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use rustix::process::Pid;
 

@@ -285,7 +285,7 @@ impl Instance {
         async move {
             // The sender lives as long as the operator runs.
             if stop.wait_for(|stop| *stop).await.is_err() {
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         }
     }
