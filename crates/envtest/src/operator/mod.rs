@@ -54,7 +54,7 @@ const START_WITHIN: Duration = Duration::from_secs(180);
 /// operator.crash_at(CrashPoint::before("create configmaps")).await?;
 /// operator.start().await?;
 /// let maps = Api::<ConfigMap>::default_namespaced(env.client());
-/// eventually_object(&maps, "page", Duration::from_secs(10), |_| Ok(())).await?;
+/// eventually_object(&maps, "page", Duration::from_secs(10), |_| Ok::<_, String>(())).await?;
 /// operator.stop().await?;
 /// # Ok(())
 /// # }
