@@ -152,11 +152,11 @@ pub async fn consistently<T, E: fmt::Display>(
 /// What was missing at the last look, with the object, when `within` has passed.
 #[doc(alias = "komega.Object")]
 #[doc(alias = "komega.Get")]
-pub async fn eventually_object<K, T, E: fmt::Display>(
+pub async fn eventually_object<K, T>(
     api: &Api<K>,
     name: &str,
     within: Duration,
-    mut check: impl FnMut(&K) -> Result<T, E>,
+    mut check: impl FnMut(&K) -> Result<T, String>,
 ) -> Result<T, Unmet>
 where
     K: kube::Resource + Clone + fmt::Debug + Serialize + DeserializeOwned,
@@ -166,7 +166,7 @@ where
     let waited = timeout_at(Instant::now() + within, async {
         loop {
             last = match found(api, name).await {
-                Ok(object) => check(seen.insert(object)).map_err(|missing| format!("{missing:#}")),
+                Ok(object) => check(seen.insert(object)),
                 Err(missing) => Err(missing),
             };
             if last.is_ok() {
@@ -184,11 +184,11 @@ where
 /// # Errors
 ///
 /// What was wrong, with the object, at the first look that found something.
-pub async fn consistently_object<K, T, E: fmt::Display>(
+pub async fn consistently_object<K, T>(
     api: &Api<K>,
     name: &str,
     during: Duration,
-    mut check: impl FnMut(&K) -> Result<T, E>,
+    mut check: impl FnMut(&K) -> Result<T, String>,
 ) -> Result<T, Unmet>
 where
     K: kube::Resource + Clone + fmt::Debug + Serialize + DeserializeOwned,
@@ -196,7 +196,7 @@ where
     let mut seen = None;
     let looked = consistently(during, async || {
         let object = found(api, name).await?;
-        let checked = check(&object).map_err(|wrong| format!("{wrong:#}"));
+        let checked = check(&object);
         seen = Some(object);
         checked
     });

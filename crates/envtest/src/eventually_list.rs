@@ -40,11 +40,11 @@ const PRINTED: usize = 10;
 /// What was missing at the last look, with the objects, when `within` has passed.
 #[doc(alias = "komega.ObjectList")]
 #[doc(alias = "komega.List")]
-pub async fn eventually_list<K, T, E: fmt::Display>(
+pub async fn eventually_list<K, T>(
     api: &Api<K>,
     params: &ListParams,
     within: Duration,
-    mut check: impl FnMut(&[K]) -> Result<T, E>,
+    mut check: impl FnMut(&[K]) -> Result<T, String>,
 ) -> Result<T, Unmet>
 where
     K: kube::Resource + Clone + fmt::Debug + Serialize + DeserializeOwned,
@@ -53,7 +53,7 @@ where
     let looked = eventually(within, async || {
         let listed = api.list(params).await;
         let list = listed.map_err(|error| format!("{} cannot be listed: {error}", api.resource_url()))?;
-        check(seen.insert(list.items)).map_err(|missing| format!("{missing:#}"))
+        check(seen.insert(list.items))
     });
     looked.await.map_err(|unmet| Unmet { object: seen.as_deref().and_then(print_all), ..unmet })
 }
