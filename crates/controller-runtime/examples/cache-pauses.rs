@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let ready = manager.ready();
     let run = manager.run(async {
         let _ = ready.await;
-        println!("{} objects", maps.len());
+        println!("{} objects", maps.stats().objects);
         if let Err(error) = measure(&client, &env, &namespaces, &maps).await {
             eprintln!("{error}");
         }
@@ -81,14 +81,12 @@ async fn measure(
                 tokio::time::sleep(second * 3).await;
                 took("all are listed anew");
                 namespaces.remove("default");
-                while !maps.is_empty() {
+                while !maps.is_empty()? {
                     tokio::task::yield_now().await;
                 }
                 took("a namespace goes with all of them");
                 namespaces.add("default");
-                while maps.is_empty() {
-                    tokio::task::yield_now().await;
-                }
+                maps.synced().await;
                 took("all come back");
                 stop.store(true, Relaxed);
                 Ok::<_, Box<dyn Error>>(())

@@ -138,7 +138,7 @@ pub use kube_workqueue as workqueue;
 
 pub use self::{
     builder::{Builder, ControllerBuilder, Of, OfNone},
-    cache::{Cached, DecodeError, Lazy},
+    cache::{Cached, DecodeError, Lazy, ReadError},
     client::{
         Client, Error as ClientError, OwnerError, has_finalizer, is_controlled_by, set_controller_reference,
     },

@@ -1,7 +1,7 @@
 //! The controller: makes the cluster match each Guestbook.
 
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, DecodeError, Kind, Lazy, Manager, MapFn, ObjectKey, Reconciler,
+    Action, Builder, Cached, Client, Context, Kind, Lazy, Manager, MapFn, ObjectKey, ReadError, Reconciler,
     StaticObject, has_finalizer, is_controlled_by, manager::AddError, predicate::GenerationChanged,
     reconcile, set_condition,
 };
@@ -50,7 +50,7 @@ fn dressed_by(
     guestbooks: Cached<Guestbook>,
 ) -> impl Fn(&ConfigMap) -> Vec<ObjectKey<Guestbook>> + Send + Sync {
     move |theme: &ConfigMap| {
-        let mut dressed = guestbooks.list_lazy();
+        let mut dressed = guestbooks.list_lazy().expect("caches are complete before controllers start");
         dressed.retain(|guestbook| {
             guestbook.meta().namespace() == theme.metadata.namespace.as_deref()
                 && guestbook.object().is_ok_and(|guestbook| guestbook.spec.theme == theme.metadata.name)
@@ -129,7 +129,7 @@ impl GuestbookReconciler {
     }
 
     /// The style sheet of the theme that the Guestbook names.
-    fn style(&self, guestbook: &Guestbook) -> Result<Result<Option<String>, ThemeNotFound>, DecodeError> {
+    fn style(&self, guestbook: &Guestbook) -> Result<Result<Option<String>, ThemeNotFound>, ReadError> {
         let Some(theme) = &guestbook.spec.theme else {
             return Ok(Ok(None));
         };

@@ -46,8 +46,12 @@ async fn a_secret_goes_when_its_time_has_come_and_others_stay() {
         secrets.until(&key, gone, 2 * HOUR).await.expect("it goes");
         // Timestamps of objects have whole seconds.
         assert!(began.elapsed().abs_diff(HOUR) <= Duration::from_secs(1), "{:?}", began.elapsed());
-        let names: Vec<_> =
-            secrets.list_lazy().iter().map(|secret| secret.meta().name().to_owned()).collect();
+        let names: Vec<_> = secrets
+            .list_lazy()
+            .expect("it is complete")
+            .iter()
+            .map(|secret| secret.meta().name().to_owned())
+            .collect();
         assert_eq!(names, ["broken", "kept"]);
     };
     manager.clone().run(play).await.expect("the manager stops when the play is over");

@@ -4,7 +4,8 @@
 //! namespaces that concerns, by a look into an index: no namespace is read for it, however many there are.
 
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Kind, Manager, MapMeta, ObjectKey, Reconciler, cache::Meta,
+    Action, Builder, Cached, Client, Context, Kind, Manager, MapMeta, ObjectKey, Reconciler,
+    cache::{Index, Meta},
     reconcile, set_controller_reference,
 };
 use k8s_openapi::api::core::v1::{Namespace, Secret};
@@ -33,13 +34,19 @@ pub fn add_to(manager: &Manager) -> anyhow::Result<()> {
     let vault = manager.cache().of::<Secret>().namespaces([VAULT]).build()?;
 
     let by_secret = namespaces.index_by_meta(|meta| meta.labels().get(WANTS).map(str::to_owned));
-    let who_wants = move |secret: &Meta| by_secret.keys(secret.name());
     Builder::managed_by(manager)
         .for_kind::<Namespace>()
         .owns::<Secret>() // who changes a copy has it changed back; of copies only metadata are held
-        .watches(Kind::of(&vault, MapMeta(who_wants)))
+        .watches(Kind::of(&vault, MapMeta(wanted_by(by_secret))))
         .complete(SecretSync { client: manager.client(), namespaces, vault })?;
     Ok(())
+}
+
+/// The namespaces that want a secret.
+fn wanted_by(
+    by_secret: Index<Namespace, String>,
+) -> impl Fn(&Meta) -> Vec<ObjectKey<Namespace>> + Send + Sync {
+    move |secret: &Meta| by_secret.keys(secret.name()).expect("caches are complete before controllers start")
 }
 
 impl Reconciler for SecretSync {

@@ -59,7 +59,7 @@ impl PodCache {
 
     /// Nanoseconds of reads: of one object, of all, and of those with one value of the index.
     pub(crate) fn read(&self) -> anyhow::Result<Reply> {
-        let keys: Vec<_> = self.pods.list_lazy().iter().map(Lazy::key).collect();
+        let keys: Vec<_> = self.pods.list_lazy()?.iter().map(Lazy::key).collect();
         let at = |number: usize| &keys[number * 7919 % keys.len()];
         let get = |key: &ObjectKey<Pod>| anyhow::Ok(self.pods.get(key)?.context("it was listed")?);
         // Each is read for the first time in a while.
@@ -85,7 +85,7 @@ impl PodCache {
         let version = ask.text("resource_version")?;
         let has_it =
             |pod: &Lazy<Pod>| pod.meta().resource_version().is_some_and(|has| has.to_string() == version);
-        while !self.pods.get_lazy(&key).as_ref().is_some_and(has_it) {
+        while !self.pods.get_lazy(&key)?.as_ref().is_some_and(has_it) {
             sleep(Duration::from_millis(5)).await;
         }
         Ok(Reply::done())

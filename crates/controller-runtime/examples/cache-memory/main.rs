@@ -93,7 +93,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 /// Reads of single objects, spread over all, then of a few again and again; and of ten thousand.
 fn reads(pods: &Cached<Pod>, fifths: &Index<Pod, u64>) -> Result<(), Box<dyn Error>> {
-    let keys: Vec<_> = pods.list_lazy().iter().map(Lazy::key).collect();
+    let keys: Vec<_> = pods.list_lazy()?.iter().map(Lazy::key).collect();
     let mut rng = fastrand::Rng::with_seed(7);
     let spread: Vec<_> = (0..20_000).map(|_| &keys[rng.usize(..keys.len())]).collect();
     let time = |keys: &[&ObjectKey<Pod>]| -> Result<Duration, Box<dyn Error>> {
@@ -128,7 +128,7 @@ async fn events(pods: &Cached<Pod>, client: &kube::Client, count: usize) -> Resu
     let last = client.request_text(tell).await?;
     let (namespace, last) = last.split_once('/').ok_or("no name")?;
     let (key, version) = (ObjectKey::new(namespace, last), Some(u64::try_from(server::VERSION + sent)?));
-    while pods.get_lazy(&key).and_then(|pod| pod.meta().resource_version()?.number()) != version {
+    while pods.get_lazy(&key)?.and_then(|pod| pod.meta().resource_version()?.number()) != version {
         sleep(Duration::from_millis(1)).await;
     }
     let (cpu, elapsed) = (cpu_time()? - cpu, started.elapsed());

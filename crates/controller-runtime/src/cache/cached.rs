@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use super::{
-    DecodeError, MissingRight, ResourceVersion, Uid,
+    MissingRight, ReadError, ResourceVersion, Uid,
     events::Events,
     index::Index,
     informer::{AnyInformer, Informer},
@@ -26,16 +26,13 @@ use crate::object::{Object, ObjectKey};
 /// What our own [`Client`](crate::Client) has written is read at once, before the watch tells of it, if the API server's answer
 /// is the object: after a write of `scale`, an `eviction` or a `binding` it is not. Events come from the watch alone.
 ///
-/// A cache of some namespaces knows nothing of the others: an object there is not found, and the first time that one is looked for
-/// the log says so.
-///
-/// An object that does not fit `K` is reported in the log as an error, and reading it is a [`DecodeError`]. Its metadata
+/// An object that does not fit `K` is reported in the log as an error, and reading it is a [`ReadError::Decode`]. Its metadata
 /// can be read, and the other objects of the kind go on.
 ///
 /// ```no_run
 /// # use controller_runtime::{Manager, ObjectKey};
 /// # use k8s_openapi::api::core::v1::ConfigMap;
-/// # fn example(manager: &Manager) -> Result<(), controller_runtime::DecodeError> {
+/// # fn example(manager: &Manager) -> Result<(), controller_runtime::ReadError> {
 /// let config_maps = manager.cached::<ConfigMap>();
 /// // … later, in a reconciler:
 /// if let Some(settings) = config_maps.get(&ObjectKey::new("default", "settings"))? {
@@ -47,11 +44,14 @@ use crate::object::{Object, ObjectKey};
 ///
 /// # Before it is complete
 ///
-/// Until the API server has told the present, what it has not told looks as if it did not exist: a read finds nothing, or a part,
-/// and is no error. The first read that comes so early is a warning in the log. In a reconcile it does not happen if the handle was made
-/// before the manager ran. Elsewhere (in `main`, a webhook, a test) await [`Cached::synced`] or
-/// [`Manager::ready`](crate::Manager::ready) first, or wait for what you look for by [`Cached::until`]; in a map function, which
-/// cannot wait, ask [`Cached::has_synced`].
+/// Until the API server has listed the objects, a read is a [`ReadError::NotSynced`]: what has not arrived yet must not look as if it
+/// did not exist. An object that has arrived, or that our own [`Client`](crate::Client) has written, is found. Within a reconcile a
+/// handle that was made before the manager ran is always complete. A handle that is made later is not; keep it, because dropping the
+/// last one ends the watch, and return the error from the reconcile, which is retried. Elsewhere (in `main`, a webhook, a
+/// test) await [`Cached::synced`] or [`Manager::ready`](crate::Manager::ready) first, or wait for one object by
+/// [`Cached::until`]. A map function or predicate cannot wait, and need not if the handle was made before the manager ran.
+///
+/// A cache of some namespaces knows nothing of the others: a read there is a [`ReadError::OutsideNamespaces`].
 pub struct Cached<K: Object> {
     informer: Arc<Informer<K>>,
 }
@@ -61,41 +61,47 @@ impl<K: Object> Cached<K> {
         Self { informer }
     }
 
-    /// The object, if it exists. Not found either before the cache is [complete](Cached#before-it-is-complete).
+    /// Returns the object, if it exists.
     ///
     /// # Errors
     ///
-    /// It exists and does not fit `K`.
-    #[doc(alias = "ErrCacheNotStarted")]
-    pub fn get(&self, key: &ObjectKey<K>) -> Result<Option<Arc<K>>, DecodeError> {
-        self.get_lazy(key).map(|object| object.object()).transpose()
+    /// It exists and does not fit `K`; it is not known whether it exists ([`ReadError::NotSynced`],
+    /// [`ReadError::OutsideNamespaces`]).
+    pub fn get(&self, key: &ObjectKey<K>) -> Result<Option<Arc<K>>, ReadError> {
+        Ok(self.get_lazy(key)?.map(|object| object.object()).transpose()?)
     }
 
-    /// The state of the object, not decoded, if it exists.
-    #[must_use]
-    pub fn get_lazy(&self, key: &ObjectKey<K>) -> Option<Lazy<K>> {
+    /// Returns the state of the object, not decoded, if it exists.
+    ///
+    /// # Errors
+    ///
+    /// It is not known whether it exists.
+    pub fn get_lazy(&self, key: &ObjectKey<K>) -> Result<Option<Lazy<K>>, ReadError> {
         let found = self.informer.get(key);
-        if found.is_none() {
-            self.informer.look_early();
-            self.informer.look_outside(key.namespace());
+        if found.is_some() {
+            return Ok(found);
         }
-        found
+        self.informer.check_synced_in(key.namespace())?;
+        // Read again: the object may have arrived before the check.
+        Ok(self.informer.get(key))
     }
 
-    /// All objects, by namespace and name, as they were at one moment. Those that have arrived, before the cache is
-    /// [complete](Cached#before-it-is-complete).
+    /// Returns all objects, by namespace and name, as they were at one moment.
     ///
     /// # Errors
     ///
     /// One of them does not fit `K`: leaving it out silently would look as if it did not exist. To go on without it,
-    /// take [`Cached::list_lazy`] and decide for each object.
-    pub fn list(&self) -> Result<Vec<Arc<K>>, DecodeError> {
+    /// take [`Cached::list_lazy`] and decide for each object. Or they have not been listed yet.
+    pub fn list(&self) -> Result<Vec<Arc<K>>, ReadError> {
         self.select().list()
     }
 
-    /// The states of all objects, not decoded, by namespace and name, as they were at one moment.
-    #[must_use]
-    pub fn list_lazy(&self) -> Vec<Lazy<K>> {
+    /// Returns the states of all objects, not decoded, by namespace and name, as they were at one moment.
+    ///
+    /// # Errors
+    ///
+    /// They have not been listed yet.
+    pub fn list_lazy(&self) -> Result<Vec<Lazy<K>>, ReadError> {
         self.select().list_lazy()
     }
 
@@ -119,17 +125,24 @@ impl<K: Object> Cached<K> {
     ///
     /// # Errors
     ///
-    /// One of them does not fit `K`.
-    pub fn owned_by<O: Object>(&self, owner: &O) -> Result<Vec<Arc<K>>, DecodeError> {
-        self.owned_by_lazy(owner).iter().map(Lazy::object).collect()
+    /// One of them does not fit `K`; they have not been listed yet; the cache does not hold the namespace of the owner.
+    pub fn owned_by<O: Object>(&self, owner: &O) -> Result<Vec<Arc<K>>, ReadError> {
+        Ok(self.owned_by_lazy(owner)?.iter().map(Lazy::object).collect::<Result<_, _>>()?)
     }
 
-    /// The same, not decoded.
-    #[must_use]
-    pub fn owned_by_lazy<O: Object>(&self, owner: &O) -> Vec<Lazy<K>> {
-        self.informer.look_early();
-        let uid = owner.meta().uid.as_deref().map(Uid::from);
-        uid.map(|uid| self.informer.owners().objects(&uid).states().cloned().collect()).unwrap_or_default()
+    /// Like [`Cached::owned_by`], but returns the states, not decoded.
+    ///
+    /// # Errors
+    ///
+    /// They have not been listed yet; the cache does not hold the namespace of the owner.
+    pub fn owned_by_lazy<O: Object>(&self, owner: &O) -> Result<Vec<Lazy<K>>, ReadError> {
+        match owner.meta().namespace.as_deref() {
+            // Dependents live in the namespace of their owner.
+            Some(namespace) => self.informer.check_synced_in(Some(namespace))?,
+            None => self.informer.check_synced()?,
+        }
+        let Some(uid) = owner.meta().uid.as_deref().map(Uid::from) else { return Ok(Vec::new()) };
+        Ok(self.informer.owners().objects(&uid).states().cloned().collect())
     }
 
     /// An index of the objects by what `values` finds in each: one value, several, or none.
@@ -147,7 +160,7 @@ impl<K: Object> Cached<K> {
     /// ```no_run
     /// # use controller_runtime::{Manager, cache::Index};
     /// # use k8s_openapi::api::core::v1::Pod;
-    /// # fn example(manager: &Manager) -> Result<(), controller_runtime::DecodeError> {
+    /// # fn example(manager: &Manager) -> Result<(), controller_runtime::ReadError> {
     /// let by_node: Index<Pod, String> = manager.cached::<Pod>().index(|pod| pod.spec.clone()?.node_name);
     /// // … later, in a reconciler:
     /// let pods = by_node.get("worker-1")?;
@@ -168,9 +181,10 @@ impl<K: Object> Cached<K> {
     /// ```no_run
     /// # use controller_runtime::{Cached, cache::Index};
     /// # use k8s_openapi::api::core::v1::Pod;
-    /// # fn example(pods: &Cached<Pod>) {
+    /// # fn example(pods: &Cached<Pod>) -> Result<(), controller_runtime::ReadError> {
     /// let by_app: Index<Pod, String> = pods.index_by_meta(|meta| meta.labels().get("app").map(str::to_owned));
-    /// assert!(by_app.get_lazy("web").is_empty());
+    /// let web = by_app.keys("web")?;
+    /// # Ok(())
     /// # }
     /// ```
     pub fn index_by_meta<V, I>(&self, values: impl Fn(&Meta) -> I + Send + Sync + 'static) -> Index<K, V>
@@ -181,7 +195,8 @@ impl<K: Object> Cached<K> {
         Index::of_meta(&self.informer, values)
     }
 
-    /// Waits until `condition` holds of the object, or of its absence (`None`), and returns it as it is then.
+    /// Waits until `condition` holds of the object, or of its absence (`None`), and returns it as it is then. An object that has not
+    /// arrived counts as absent once its namespace has been listed.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -200,7 +215,7 @@ impl<K: Object> Cached<K> {
     ///
     /// # Errors
     ///
-    /// It did not hold within the time; the object does not fit `K`.
+    /// It did not hold within the time; the object does not fit `K`; the cache does not hold its namespace.
     pub async fn until(
         &self,
         key: &ObjectKey<K>,
@@ -245,16 +260,23 @@ impl<K: Object> Cached<K> {
         self.informer.versions()
     }
 
-    /// The number of objects.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.informer.len()
+    /// Returns the number of objects. [`Cached::stats`] says how many are held, whether or not they have all been listed.
+    ///
+    /// # Errors
+    ///
+    /// They have not been listed yet.
+    pub fn len(&self) -> Result<usize, ReadError> {
+        self.informer.check_synced()?;
+        Ok(self.informer.len())
     }
 
-    /// Whether there are no objects.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    /// Returns whether there are no objects.
+    ///
+    /// # Errors
+    ///
+    /// They have not been listed yet.
+    pub fn is_empty(&self) -> Result<bool, ReadError> {
+        Ok(self.len()? == 0)
     }
 
     /// What is held in which form.
@@ -266,14 +288,14 @@ impl<K: Object> Cached<K> {
     /// Waits until the present is known.
     ///
     /// Once known it stays so, except that of a set of namespaces ([`CacheBuilder::namespace_set`](super::CacheBuilder::namespace_set))
-    /// one that was just added is not known for a moment: until then its objects are not found. Pending for ever if the
+    /// one that was just added is not known for a moment: until then reads of it, and of all namespaces, are errors. Pending for ever if the
     /// manager does not run.
     pub async fn synced(&self) {
         self.informer.until_complete().await;
     }
 
-    /// Whether the present is known: of a set of namespaces that of all that are in it now. Until then what is read is not all
-    /// there is, or nothing.
+    /// Whether the present is known: of a set of namespaces that of all that are in it now. Until then reads are errors
+    /// ([`ReadError::NotSynced`]).
     #[must_use]
     #[doc(alias = "ErrCacheNotStarted")]
     pub fn has_synced(&self) -> bool {
@@ -323,6 +345,6 @@ impl<K: Object> Clone for Cached<K> {
 impl<K: Object> fmt::Debug for Cached<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let query = self.informer.query();
-        f.debug_struct("Cached").field("resource", query).field("len", &self.len()).finish()
+        f.debug_struct("Cached").field("resource", query).field("len", &self.informer.len()).finish()
     }
 }

@@ -82,7 +82,7 @@ impl<'m> Caches<'m> {
     /// # async fn example(manager: &Manager) -> Result<(), Box<dyn std::error::Error>> {
     /// let widgets = manager.client().discover("example.com", "v1", "Widget").await?;
     /// let widgets = manager.cache().of_dynamic_metadata(&widgets).labels("team=red").build()?;
-    /// let labels = widgets.get_lazy(&ObjectKey::new("a", "w")).map(|widget| widget.meta().labels().clone());
+    /// let labels = widgets.get_lazy(&ObjectKey::new("a", "w"))?.map(|widget| widget.meta().labels().clone());
     /// # Ok(())
     /// # }
     /// ```

@@ -12,7 +12,7 @@ use imbl::OrdMap;
 use parking_lot::{Mutex, RwLock};
 
 use super::{
-    DecodeError, Uid, informer::Informer, lazy::Lazy, many, meta::Meta, objects::Objects, reads::Readers,
+    ReadError, Uid, informer::Informer, lazy::Lazy, many, meta::Meta, objects::Objects, reads::Readers,
     selection::Selection, store::Change,
 };
 use crate::object::{Object, ObjectKey};
@@ -139,29 +139,32 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
         Selection::of(&self.informer).matching(self, value)
     }
 
-    /// The objects that have this value, by namespace and name. Those that have arrived, before the cache is
-    /// [complete](super::Cached#before-it-is-complete).
+    /// Returns the objects that have this value, by namespace and name.
     ///
     /// # Errors
     ///
-    /// One of them does not fit `K`, which an index of decoded objects never holds.
-    pub fn get<Q: Ord + ?Sized>(&self, value: &Q) -> Result<Vec<Arc<K>>, DecodeError>
+    /// The objects of the cache have not been listed yet. One of them does not fit `K`, which an index of decoded objects never
+    /// holds.
+    pub fn get<Q: Ord + ?Sized>(&self, value: &Q) -> Result<Vec<Arc<K>>, ReadError>
     where
         V: std::borrow::Borrow<Q>,
     {
-        self.informer.look_early();
+        self.informer.check_synced()?;
         let found = self.objects(value);
-        many::objects(|| found.states())
+        Ok(many::objects(|| found.states())?)
     }
 
-    /// The same, not decoded.
-    #[must_use]
-    pub fn get_lazy<Q: Ord + ?Sized>(&self, value: &Q) -> Vec<Lazy<K>>
+    /// Like [`Index::get`], but returns the states, not decoded.
+    ///
+    /// # Errors
+    ///
+    /// The objects of the cache have not been listed yet.
+    pub fn get_lazy<Q: Ord + ?Sized>(&self, value: &Q) -> Result<Vec<Lazy<K>>, ReadError>
     where
         V: std::borrow::Borrow<Q>,
     {
-        self.informer.look_early();
-        self.objects(value).states().cloned().collect()
+        self.informer.check_synced()?;
+        Ok(self.objects(value).states().cloned().collect())
     }
 
     /// The objects that have a value in this range, by value, then by namespace and name. One that has several of them is there for
@@ -170,7 +173,7 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
     /// ```no_run
     /// # use controller_runtime::cache::Index;
     /// # use k8s_openapi::api::batch::v1::Job;
-    /// # fn example(by_failures: &Index<Job, i32>) -> Result<(), controller_runtime::DecodeError> {
+    /// # fn example(by_failures: &Index<Job, i32>) -> Result<(), controller_runtime::ReadError> {
     /// let failing = by_failures.range(3..)?;
     /// # Ok(())
     /// # }
@@ -178,38 +181,47 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
     ///
     /// # Errors
     ///
-    /// One of them does not fit `K`, which an index of decoded objects never holds.
-    pub fn range(&self, range: impl RangeBounds<V>) -> Result<Vec<Arc<K>>, DecodeError> {
-        let found = self.range_lazy(range);
-        many::objects(|| found.iter())
+    /// As of [`Index::get`].
+    pub fn range(&self, range: impl RangeBounds<V>) -> Result<Vec<Arc<K>>, ReadError> {
+        let found = self.range_lazy(range)?;
+        Ok(many::objects(|| found.iter())?)
     }
 
-    /// The same, not decoded.
-    #[must_use]
-    pub fn range_lazy(&self, range: impl RangeBounds<V>) -> Vec<Lazy<K>> {
-        self.informer.look_early();
+    /// Like [`Index::range`], but returns the states, not decoded.
+    ///
+    /// # Errors
+    ///
+    /// The objects of the cache have not been listed yet.
+    pub fn range_lazy(&self, range: impl RangeBounds<V>) -> Result<Vec<Lazy<K>>, ReadError> {
+        self.informer.check_synced()?;
         let all = self.table.by_value.read().clone();
         let begins = all.range::<_, V>((range.start_bound(), Bound::Unbounded));
         let within = begins.take_while(|(value, _)| range.contains(value));
-        within.flat_map(|(_, objects)| objects.states().cloned()).collect()
+        Ok(within.flat_map(|(_, objects)| objects.states().cloned()).collect())
     }
 
-    /// The keys of the objects that have this value, by namespace and name.
-    #[must_use]
-    pub fn keys<Q: Ord + ?Sized>(&self, value: &Q) -> Vec<ObjectKey<K>>
+    /// Returns the keys of the objects that have this value, by namespace and name.
+    ///
+    /// # Errors
+    ///
+    /// The objects of the cache have not been listed yet.
+    pub fn keys<Q: Ord + ?Sized>(&self, value: &Q) -> Result<Vec<ObjectKey<K>>, ReadError>
     where
         V: std::borrow::Borrow<Q>,
     {
-        self.informer.look_early();
-        self.objects(value).iter().map(|(key, _)| key.clone()).collect()
+        self.informer.check_synced()?;
+        Ok(self.objects(value).iter().map(|(key, _)| key.clone()).collect())
     }
 
-    /// The values that objects have, in order.
-    #[must_use]
-    pub fn values(&self) -> Vec<V> {
-        self.informer.look_early();
+    /// Returns the values that objects have, in order.
+    ///
+    /// # Errors
+    ///
+    /// The objects of the cache have not been listed yet.
+    pub fn values(&self) -> Result<Vec<V>, ReadError> {
+        self.informer.check_synced()?;
         let all = self.table.by_value.read().clone();
-        all.keys().cloned().collect()
+        Ok(all.keys().cloned().collect())
     }
 }
 

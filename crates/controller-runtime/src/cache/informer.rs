@@ -18,11 +18,11 @@ use super::{
     arrival::{Arrival, Intake},
     events::Coalesced,
     feed::{Form, PIECE, Sink, Trouble},
-    hints::Hints,
     index::{self, AnyIndex, IndexChange, Table},
     lazy::Lazy,
     mailbox::{InitialList, Mailbox, Place, Room, Subscription, Waiting},
     query::Query,
+    read_error::ReadError,
     registry::Seat,
     resync::{Resync, Schedule},
     shelf::{Holding, Shelf},
@@ -57,7 +57,6 @@ pub(crate) struct Informer<K: Object> {
     seat: OnceLock<Seat>,
     /// Held to read while several indexes are looked at, so that they say the same of each object.
     indexed: RwLock<()>,
-    hints: Hints,
     /// Mailboxes that are full.
     room: Arc<Room>,
 }
@@ -149,7 +148,6 @@ impl<K: Object> Informer<K> {
             owners: OnceLock::new(),
             seat: OnceLock::new(),
             indexed: RwLock::default(),
-            hints: Hints::default(),
             room: Arc::default(),
         }
     }
@@ -226,14 +224,45 @@ impl<K: Object> Informer<K> {
         ObjectKey::from_parts(namespace.map(Arc::from).as_ref(), name).filter(|_| here)
     }
 
-    /// Says, once, that somebody looks where this is not, which looks as if nothing was there.
-    pub(crate) fn look_outside(&self, namespace: Option<&str>) {
-        self.hints.looked_into(namespace, &self.query);
+    /// Checks that all objects of the query are known.
+    ///
+    /// # Errors
+    ///
+    /// Some of them have not been listed yet.
+    pub(super) fn check_synced(&self) -> Result<(), ReadError> {
+        if self.has_static_parts_synced() {
+            return Ok(());
+        }
+        // Handlers receive the objects of the last part before the status says that all are known.
+        let (parts, store) = (self.query.parts(), self.store.read());
+        if parts.iter().all(|part| store.knows(part)) { Ok(()) } else { Err(self.not_synced()) }
     }
 
-    /// Says, once, that somebody looks before the present is known, which looks as if nothing was there.
-    pub(crate) fn look_early(&self) {
-        self.hints.looked(|| self.status.borrow().synced, &self.query);
+    /// Checks that all objects of the query in one namespace are known, or those of a kind without namespaces.
+    ///
+    /// # Errors
+    ///
+    /// They have not been listed yet, or are outside the namespaces of the query.
+    pub(super) fn check_synced_in(&self, namespace: Option<&str>) -> Result<(), ReadError> {
+        if !self.query.namespaces.contain(namespace) {
+            return Err(ReadError::OutsideNamespaces {
+                resource: self.query.label(),
+                namespace: namespace.map(str::to_owned),
+                may_change: self.query.namespaces.may_change(),
+            });
+        }
+        let is_known =
+            self.has_static_parts_synced() || self.store.read().knows(&self.query.part_of(namespace));
+        if is_known { Ok(()) } else { Err(self.not_synced()) }
+    }
+
+    /// Whether all parts are known, and stay so because there will be no others.
+    fn has_static_parts_synced(&self) -> bool {
+        !self.query.namespaces.may_change() && self.status.borrow().synced
+    }
+
+    fn not_synced(&self) -> ReadError {
+        ReadError::NotSynced { resource: self.query.label(), trouble: self.status.borrow().trouble() }
     }
 }
 

@@ -26,7 +26,6 @@ mod decode_error;
 mod definition;
 mod events;
 mod feed;
-mod hints;
 mod hot;
 mod in_namespace;
 mod index;
@@ -43,6 +42,7 @@ mod options;
 mod pack;
 mod pieces;
 mod query;
+mod read_error;
 mod reads;
 mod recent;
 mod reflector;
@@ -77,6 +77,7 @@ pub use self::{
     meta::{Labels, Meta, OwnerRef, ResourceVersion, Uid},
     options::Options,
     query::Namespaces,
+    read_error::ReadError,
     resync::Resync,
     retain::Retain,
     selection::Selection,

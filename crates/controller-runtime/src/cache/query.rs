@@ -62,6 +62,16 @@ impl Query {
         apart.map(|(name, _)| name)
     }
 
+    /// Returns the list and watch that objects of a namespace come from.
+    pub(super) fn part_of(&self, namespace: Option<&str>) -> Part {
+        match self.namespaces {
+            Whereabouts::Everywhere => {
+                self.watched_apart().find(|name| namespace == Some(&***name)).map(Arc::clone)
+            }
+            Whereabouts::In(_) | Whereabouts::InLive(_) => namespace.map(Arc::from),
+        }
+    }
+
     /// What the API server is asked to select of a part.
     pub(super) fn selectors_of(&self, part: &Part) -> Selectors {
         match part {
@@ -212,6 +222,11 @@ impl Whereabouts {
             Self::In(names) => Some(BTreeSet::clone(names)),
             Self::InLive(names) => Some(names.get()),
         }
+    }
+
+    /// Whether the namespaces may change.
+    pub(super) fn may_change(&self) -> bool {
+        matches!(self, Self::InLive(_))
     }
 
     /// Whether objects of `namespace` are meant, or may be some time.

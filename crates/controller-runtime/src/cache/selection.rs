@@ -2,9 +2,7 @@ use std::{fmt, sync::Arc};
 
 use kube::core::NamespaceScope;
 
-use super::{
-    DecodeError, LabelSelector, index::Index, informer::Informer, lazy::Lazy, many, objects::Objects,
-};
+use super::{LabelSelector, ReadError, index::Index, informer::Informer, lazy::Lazy, many, objects::Objects};
 use crate::object::{Object, ObjectKey, Scope};
 
 /// Says which objects of a cache are wanted: all of what is said must hold. Made by [`Cached::select`](super::Cached::select) and
@@ -93,21 +91,26 @@ impl<'c, K: Object> Selection<'c, K> {
         self
     }
 
-    /// The objects, by namespace and name, as they were at one moment. Those that have arrived, before the cache is
-    /// [complete](super::Cached#before-it-is-complete).
+    /// Returns the objects, by namespace and name, as they were at one moment.
     ///
     /// # Errors
     ///
-    /// One of them does not fit `K`.
-    pub fn list(&self) -> Result<Vec<Arc<K>>, DecodeError> {
-        let found = self.list_lazy();
-        many::objects(|| found.iter())
+    /// One of them does not fit `K`; they have not been listed yet; the cache does not hold the namespace.
+    pub fn list(&self) -> Result<Vec<Arc<K>>, ReadError> {
+        let found = self.list_lazy()?;
+        Ok(many::objects(|| found.iter())?)
     }
 
-    /// The same, not decoded.
-    #[must_use]
-    pub fn list_lazy(&self) -> Vec<Lazy<K>> {
-        self.informer.look_early();
+    /// Like [`Selection::list`], but returns the states, not decoded.
+    ///
+    /// # Errors
+    ///
+    /// They have not been listed yet; the cache does not hold the namespace.
+    pub fn list_lazy(&self) -> Result<Vec<Lazy<K>>, ReadError> {
+        match &self.namespace {
+            Some(name) => self.informer.check_synced_in(Some(name))?,
+            None => self.informer.check_synced()?,
+        }
         let mut found: Vec<_> =
             self.informer.at_one_moment(|| self.matching.iter().map(|objects| objects()).collect());
         found.sort_by_key(Objects::len);
@@ -119,20 +122,22 @@ impl<'c, K: Object> Selection<'c, K> {
                 && self.labels.as_ref().is_none_or(|labels| labels.selects(object.meta().labels()))
         };
         let Some(name) = &self.namespace else {
-            return states(fewest.iter().filter(wanted).take(self.limit));
+            return Ok(states(fewest.iter().filter(wanted).take(self.limit)));
         };
-        self.informer.look_outside(Some(name));
         // The empty name comes before all others.
-        let Some(namespace) = K::Scope::namespace(Some(name)) else { return Vec::new() };
+        let Some(namespace) = K::Scope::namespace(Some(name)) else { return Ok(Vec::new()) };
         let here = fewest.from(&ObjectKey::in_namespace(namespace, ""));
         let here = here.take_while(|(key, _)| key.namespace() == Some(name));
-        states(here.filter(wanted).take(self.limit))
+        Ok(states(here.filter(wanted).take(self.limit)))
     }
 
-    /// The keys of the objects, by namespace and name.
-    #[must_use]
-    pub fn keys(&self) -> Vec<ObjectKey<K>> {
-        self.list_lazy().iter().map(Lazy::key).collect()
+    /// Returns the keys of the objects, by namespace and name.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Selection::list_lazy`].
+    pub fn keys(&self) -> Result<Vec<ObjectKey<K>>, ReadError> {
+        Ok(self.list_lazy()?.iter().map(Lazy::key).collect())
     }
 }
 

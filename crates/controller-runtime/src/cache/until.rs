@@ -4,7 +4,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::time::timeout;
 
-use super::{DecodeError, informer::Informer};
+use super::{ReadError, informer::Informer};
 use crate::object::{Object, ObjectKey};
 
 /// Why a wait for a condition ended without it.
@@ -18,12 +18,12 @@ pub enum UntilError {
         object: String,
         /// How long it was waited for.
         within: Duration,
-        /// `at version 5`, or `absent`.
+        /// `at version 5`, `absent`, or `not listed yet`.
         last: String,
     },
-    /// The object does not fit its type.
+    /// The object does not fit its type, or the cache does not hold its namespace.
     #[error("the object that is waited for is unreadable")]
-    Unreadable(#[source] DecodeError),
+    Unreadable(#[source] ReadError),
 }
 
 pub(super) async fn until<K: Object>(
@@ -32,27 +32,48 @@ pub(super) async fn until<K: Object>(
     condition: impl Fn(Option<&K>) -> bool,
     within: Duration,
 ) -> Result<Option<Arc<K>>, UntilError> {
-    let notify = informer.notify(key);
+    let (notify, mut status) = (informer.notify(key), informer.status());
     let holds = async {
         loop {
             // Asked for before the look, so that a change right after it is not missed.
             let mut changed = pin!(notify.notified());
             changed.as_mut().enable();
-            let object = informer.get(key).map(|object| object.object()).transpose();
-            let object = object.map_err(UntilError::Unreadable)?;
-            if condition(object.as_deref()) {
-                return Ok(object);
+            status.mark_unchanged();
+            match read(informer, key) {
+                Ok(object) if condition(object.as_deref()) => return Ok(object),
+                Ok(_) | Err(ReadError::NotSynced { .. }) => {}
+                Err(error) => return Err(UntilError::Unreadable(error)),
             }
-            changed.await;
+            tokio::select! {
+                () = changed => {}
+                listed = status.changed() => {
+                    let _ = listed; // the sender lives in the informer
+                }
+            }
         }
     };
     timeout(within, holds).await.unwrap_or_else(|_| {
-        let last = informer.get(key).and_then(|object| object.meta().resource_version().cloned());
-        let last = last.map_or_else(|| "absent".to_owned(), |version| format!("at version {version}"));
+        let last = match informer.get(key).map(|object| object.meta().resource_version().cloned()) {
+            Some(Some(version)) => format!("at version {version}"),
+            Some(None) => "without a version".to_owned(),
+            None if informer.check_synced_in(key.namespace()).is_err() => "not listed yet".to_owned(),
+            None => "absent".to_owned(),
+        };
         Err(UntilError::TimedOut {
             object: format!("{} {key}", informer.query().resource_name()),
             within,
             last,
         })
     })
+}
+
+fn read<K: Object>(informer: &Informer<K>, key: &ObjectKey<K>) -> Result<Option<Arc<K>>, ReadError> {
+    let found = match informer.get(key) {
+        Some(found) => Some(found),
+        None => {
+            informer.check_synced_in(key.namespace())?;
+            informer.get(key)
+        }
+    };
+    Ok(found.map(|object| object.object()).transpose()?)
 }

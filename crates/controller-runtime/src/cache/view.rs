@@ -3,7 +3,7 @@ use std::{fmt, sync::Arc};
 use kube::core::PartialObjectMeta;
 use serde::de::DeserializeOwned;
 
-use super::{Cached, DecodeError, Lazy};
+use super::{Cached, DecodeError, Lazy, ReadError};
 use crate::object::{Object, ObjectKey};
 
 /// The cached objects of a kind, seen as something else: metadata alone, a slim type, or what a function makes of them.
@@ -11,7 +11,7 @@ use crate::object::{Object, ObjectKey};
 /// A view of one store. It keeps nothing and watches nothing; each read makes what it returns.
 ///
 /// ```
-/// use controller_runtime::{Cached, DecodeError, ObjectKey};
+/// use controller_runtime::{Cached, ObjectKey, ReadError};
 /// use k8s_openapi::api::core::v1::Pod;
 ///
 /// /// What a scheduler needs of a pod.
@@ -26,7 +26,7 @@ use crate::object::{Object, ObjectKey};
 ///     node_name: Option<String>,
 /// }
 ///
-/// fn node_of(pods: &Cached<Pod>, key: &ObjectKey<Pod>) -> Result<Option<String>, DecodeError> {
+/// fn node_of(pods: &Cached<Pod>, key: &ObjectKey<Pod>) -> Result<Option<String>, ReadError> {
 ///     let placements = pods.view::<Placement>();
 ///     Ok(placements.get(key)?.and_then(|pod| pod.spec.node_name))
 /// }
@@ -63,18 +63,18 @@ impl<K: Object, T> View<K, T> {
     ///
     /// # Errors
     ///
-    /// It does not fit.
-    pub fn get(&self, key: &ObjectKey<K>) -> Result<Option<T>, DecodeError> {
-        self.cached.get_lazy(key).map(|state| (self.make)(&state)).transpose()
+    /// It does not fit, or it is not known whether it exists.
+    pub fn get(&self, key: &ObjectKey<K>) -> Result<Option<T>, ReadError> {
+        Ok(self.cached.get_lazy(key)?.map(|state| (self.make)(&state)).transpose()?)
     }
 
     /// All objects, by namespace and name.
     ///
     /// # Errors
     ///
-    /// One of them does not fit.
-    pub fn list(&self) -> Result<Vec<T>, DecodeError> {
-        self.cached.list_lazy().iter().map(|state| (self.make)(state)).collect()
+    /// One of them does not fit, or they have not been listed yet.
+    pub fn list(&self) -> Result<Vec<T>, ReadError> {
+        Ok(self.cached.list_lazy()?.iter().map(|state| (self.make)(state)).collect::<Result<_, _>>()?)
     }
 }
 
@@ -86,6 +86,6 @@ impl<K: Object, T> Clone for View<K, T> {
 
 impl<K: Object, T> fmt::Debug for View<K, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("View").field("len", &self.cached.len()).finish_non_exhaustive()
+        f.debug_struct("View").field("of", &self.cached).finish_non_exhaustive()
     }
 }

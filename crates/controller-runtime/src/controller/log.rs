@@ -9,6 +9,7 @@ use tracing::Span;
 
 use super::config::GroupKind;
 use crate::{
+    cache::ReadError,
     client::{self, ErrorKind, FinalizeError},
     manager::BoxError,
     object::{Object, ObjectKey},
@@ -158,7 +159,7 @@ pub(super) fn outcome(outcome: &Outcome, attempt: u32, retry: Duration) {
 }
 
 /// Whether the retry usually mends the failure: a conflict is over when the cache has caught up with the other writer, and a
-/// write without the lease when the controller has stopped.
+/// write without the lease when the controller has stopped. A cache that is not complete yet soon is.
 ///
 /// A failure that says itself when to retry is not one of them. It is no attempt, so it could go on unnoticed.
 fn is_passing(error: &Error) -> bool {
@@ -168,10 +169,13 @@ fn is_passing(error: &Error) -> bool {
         cause = error.source();
         Some(error)
     });
-    error.retry() == Retry::WithBackOff && { causes }.any(is_conflict_or_not_permitted)
+    error.retry() == Retry::WithBackOff && { causes }.any(is_passing_cause)
 }
 
-fn is_conflict_or_not_permitted(error: &(dyn StdError + 'static)) -> bool {
+fn is_passing_cause(error: &(dyn StdError + 'static)) -> bool {
+    if let Some(error) = error.downcast_ref::<ReadError>() {
+        return error.is_not_synced();
+    }
     if let Some(kube::Error::Api(status)) = error.downcast_ref() {
         return status.reason == "Conflict";
     }

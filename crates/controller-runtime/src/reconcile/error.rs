@@ -1,11 +1,11 @@
 use std::{error::Error as StdError, fmt, iter::successors, time::Duration};
 
-use crate::cache::DecodeError;
+use crate::cache::{DecodeError, ReadError};
 
 /// Why a reconcile failed.
 ///
 /// Made from any error by `?`. Retried with back-off, unless it was made by [`Error::terminal`] or [`Error::retry_after`], or of a
-/// [`DecodeError`].
+/// [`DecodeError`], or of a [`ReadError::OutsideNamespaces`] of a cache whose namespaces are fixed.
 ///
 /// `?` converts every error that is [`Send`] and [`Sync`]: types that implement [`std::error::Error`], boxed errors, texts,
 /// `anyhow::Error` and `eyre::Report`. For that reason it does not implement [`std::error::Error`] itself.
@@ -121,7 +121,10 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Error {
         let first: &(dyn StdError + 'static) = &*error.source;
         let mut causes =
             successors(Some(first), |error: &&(dyn StdError + 'static)| StdError::source(*error));
-        match causes.any(<dyn StdError>::is::<DecodeError>) {
+        let is_permanent = |error: &(dyn StdError + 'static)| {
+            error.is::<DecodeError>() || error.downcast_ref().is_some_and(ReadError::is_permanent)
+        };
+        match causes.any(is_permanent) {
             true => Self { retry: Retry::Never, ..error },
             false => error,
         }

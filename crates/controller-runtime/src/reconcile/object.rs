@@ -64,7 +64,7 @@ impl<T: ObjectReconciler> Reconciler for AsReconciler<T> {
     type Request = ObjectKey<T::Object>;
 
     async fn reconcile(&self, key: &ObjectKey<T::Object>, cx: &Context) -> Result<Action, Error> {
-        match self.cached.get(key).map_err(Error::terminal)? {
+        match self.cached.get(key)? {
             Some(object) => self.reconciler.reconcile(object, cx).await,
             None => Ok(Action::done()),
         }

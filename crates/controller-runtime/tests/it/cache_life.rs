@@ -58,7 +58,7 @@ fn labelled(name: &str, app: &str) -> Widget {
 }
 
 fn names(widgets: &Cached<Widget>) -> Vec<String> {
-    widgets.list_lazy().iter().map(|widget| widget.key().to_string()).collect()
+    widgets.list_lazy().unwrap().iter().map(|widget| widget.key().to_string()).collect()
 }
 
 /// A manager, and what it asked for of Widgets.
@@ -95,7 +95,7 @@ async fn an_object_that_leaves_a_selector_is_deleted_with_its_last_state_and_may
     assert_eq!(names(&widgets), ["default/b"]);
 
     client.merge_patch(&key("b"), &app("db")).await.unwrap();
-    assert!(widgets.is_empty(), "our own write is known to have made it leave");
+    assert!(widgets.is_empty().unwrap(), "our own write is known to have made it leave");
     client.merge_patch(&key("b"), &app("web")).await.unwrap();
     assert_eq!(names(&widgets), ["default/b"]);
 }
@@ -193,7 +193,7 @@ async fn who_comes_while_the_manager_runs_is_told_of_the_present_first() {
     client.create(&config_map("m")).await.unwrap();
     maps.synced().await;
     settle().await;
-    assert!(maps.list_lazy().iter().any(|map| map.meta().name() == "m"));
+    assert!(maps.list_lazy().unwrap().iter().any(|map| map.meta().name() == "m"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -294,7 +294,8 @@ async fn metadata_of_a_kind_known_at_run_time_are_a_view_of_what_others_read() {
         let form = |seen: &Seen| seen.accept.contains("as=PartialObjectMetadata");
         all.iter().map(|seen| (form(seen), seen.path.contains("labelSelector=app%3Dweb"))).collect::<Vec<_>>()
     };
-    let names = || metadata.list_lazy().iter().map(|widget| widget.key().to_string()).collect::<Vec<_>>();
+    let names =
+        || metadata.list_lazy().unwrap().iter().map(|widget| widget.key().to_string()).collect::<Vec<_>>();
     assert_eq!((asked(), names()), (vec![(true, true)], vec!["default/a".to_owned()]));
     assert!(metadata.get(&ObjectKey::new("default", "a")).unwrap().is_some());
 
@@ -302,7 +303,7 @@ async fn metadata_of_a_kind_known_at_run_time_are_a_view_of_what_others_read() {
     let whole = manager.cache().of::<Widget>().namespaces(["default"]).labels("app=web").build().unwrap();
     whole.synced().await;
     settle().await;
-    assert_eq!((asked(), whole.len(), names().len()), (vec![(false, true)], 1, 1));
+    assert_eq!((asked(), whole.len().unwrap(), names().len()), (vec![(false, true)], 1, 1));
     client.create(&labelled("c", "web")).await.unwrap();
     settle().await;
     assert_eq!((names(), metadata.stats().shared), (vec!["default/a".to_owned(), "default/c".to_owned()], 1));
@@ -346,7 +347,7 @@ async fn a_cache_says_up_to_which_version_everything_has_been_told() {
     let created: ResourceVersion = stored.metadata.resource_version.as_deref().unwrap().into();
     settle().await;
     assert_eq!(
-        (widgets.len(), widgets.resource_version()),
+        (widgets.len().unwrap(), widgets.resource_version()),
         (1, Some(listed)),
         "nothing was heard of the other namespace"
     );

@@ -91,7 +91,7 @@ async fn what_a_transform_takes_away_is_not_held_neither_of_what_is_told_nor_of_
     assert_eq!(shown(), both, "our own write is selected by the labels that the server has");
     settle().await;
     assert_eq!(shown(), both);
-    assert!(maps.list_lazy()[0].meta().labels().is_empty());
+    assert!(maps.list_lazy().unwrap()[0].meta().labels().is_empty());
     assert_eq!(metadata.stats().shared, 2, "a transform of all kinds is the same one");
     assert_eq!(widgets.get(&key("a")).unwrap().unwrap().spec.size, 7);
 }
@@ -120,7 +120,7 @@ async fn what_is_said_for_all_kinds_holds_for_controllers_too_unless_a_cache_say
     let _running = Running::start(manager).await;
     settle().await;
     assert_eq!(notes.names(), ["a"]);
-    assert_eq!((default.len(), dynamic.len(), all.len()), (1, 1, 3),);
+    assert_eq!((default.len().unwrap(), dynamic.len().unwrap(), all.len().unwrap()), (1, 1, 3),);
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,7 +186,7 @@ async fn widgets_in(client: &Client, namespace: &str, names: &[&str]) {
 }
 
 fn keys(widgets: &Cached<Widget>) -> Vec<String> {
-    widgets.select().keys().iter().map(ToString::to_string).collect()
+    widgets.select().keys().unwrap().iter().map(ToString::to_string).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -265,7 +265,7 @@ async fn a_namespace_apart_is_watched_beside_all_the_others_and_who_selects_the_
     let _running = Running::start(manager).await;
     settle().await;
     assert_eq!(keys(&all), ["blue/db", "blue/web", "red/web"]);
-    assert_eq!((metadata.len(), same.len()), (3, 3));
+    assert_eq!((metadata.len().unwrap(), same.len().unwrap()), (3, 3));
     let mut watches = asked.lock().unwrap().clone();
     watches.sort();
     assert_eq!(

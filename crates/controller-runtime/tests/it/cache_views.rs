@@ -53,7 +53,7 @@ async fn a_view_shows_what_is_held_now_as_something_else_and_decodes_no_more_tha
 
     own.merge_patch(&key("a"), &json!({ "spec": { "size": 700 } })).await.unwrap();
     let error = slim.get(&key("a")).expect_err("that is no u8");
-    assert_eq!(error.path(), "spec.size");
+    assert_eq!(error.decode_error().unwrap().path(), "spec.size");
     assert!(slim.list().is_err() && widgets.list().is_ok(), "it fits its own type");
     assert_eq!(widgets.stats().unreadable, 0);
 }
@@ -70,7 +70,8 @@ fn owned(name: &str, owners: &[&Widget]) -> ConfigMap {
 
 /// The names of the config maps that a widget owns.
 fn names<O: Object>(maps: &Cached<ConfigMap>, owner: &O) -> Vec<String> {
-    let lazy: Vec<_> = maps.owned_by_lazy(owner).iter().map(|map| map.meta().name().to_owned()).collect();
+    let lazy: Vec<_> =
+        maps.owned_by_lazy(owner).unwrap().iter().map(|map| map.meta().name().to_owned()).collect();
     let decoded: Vec<_> = maps.owned_by(owner).unwrap().iter().map(|map| map.name_any()).collect();
     assert_eq!(lazy, decoded);
     lazy
@@ -88,7 +89,7 @@ async fn what_an_owner_owns_is_found_by_its_uid_and_follows_every_change() {
     let manager = manager(&env);
     let (maps, own) = (manager.cached::<ConfigMap>(), manager.client());
     let _running = Running::start(manager).await;
-    assert_eq!(maps.owned_by_lazy(&one).len(), 2);
+    assert_eq!(maps.owned_by_lazy(&one).unwrap().len(), 2);
     assert_eq!(maps.stats().decodes, 0, "metadata tell");
     assert_eq!(names(&maps, &one), ["a", "b"]);
     assert_eq!(names(&maps, &two), ["a", "c"]);

@@ -91,7 +91,7 @@ async fn a_compressed_list_is_read_piece_by_piece_and_watches_are_asked_for_plai
     let (maps, _widgets) = (manager.cached::<ConfigMap>(), manager.cached::<Widget>());
     let client = manager.client();
     let _running = Running::start(manager).await;
-    assert_eq!(maps.len(), 60);
+    assert_eq!(maps.len().unwrap(), 60);
     assert_eq!(maps.list().unwrap()[59].data.as_ref().unwrap()["text"], "59-".repeat(3000));
     let listed = pieces.lock().unwrap().clone();
     assert!(listed.len() == 1 && listed[0] > 1, "a compressed list came in {listed:?} pieces");

@@ -243,7 +243,7 @@ impl<'e> History<'e> {
             let key = ObjectKey::<Widget>::new(namespace, name);
             let is = if delete { take(client, &key).await } else { Some(put(client, &key, body).await) };
             if name == OWN {
-                let seen = self.widgets.cached.get_lazy(&key).map(|widget| entry(&widget).1);
+                let seen = self.widgets.cached.get_lazy(&key).unwrap().map(|widget| entry(&widget).1);
                 assert_eq!(seen, is, "{}what we wrote is read at once", self.story());
             }
             (0, is)
@@ -374,7 +374,7 @@ impl<K: Object> Reader<K> {
         let here = |(key, _): &(String, (String, u64))| {
             namespace.is_empty() || key.starts_with(&format!("{namespace}/"))
         };
-        self.cached.list_lazy().iter().map(entry).filter(here).collect()
+        self.cached.list_lazy().unwrap().iter().map(entry).filter(here).collect()
     }
 
     fn look(&mut self, been: &[State], namespace: &str, story: &str) {

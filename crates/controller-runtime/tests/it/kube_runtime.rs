@@ -93,7 +93,7 @@ async fn kube_runtime_b_http_410_at_the_start_of_a_watch_leads_to_a_new_list() {
     happened.store(1, SeqCst);
     eventually(Duration::from_secs(120), async || {
         let names: Vec<_> =
-            widgets.list_lazy().iter().map(|widget| widget.meta().name().to_owned()).collect();
+            widgets.list_lazy().unwrap().iter().map(|widget| widget.meta().name().to_owned()).collect();
         if names == ["kept", "new"] { Ok(()) } else { Err(format!("{names:?}")) }
     })
     .await

@@ -46,6 +46,7 @@ mod sources;
 mod support;
 mod telemetry;
 mod transport;
+mod unknown_reads;
 mod user_code;
 mod wall_clock;
 mod warm_up;

@@ -154,7 +154,7 @@ async fn what_may_be_selected_or_not_is_read_at_once_where_it_was_read_before() 
     client.merge_patch(&key("a"), &json!({ "spec": { "unschedulable": null } })).await.unwrap();
     node.metadata.name = Some("b".to_owned());
     client.create(&node).await.unwrap();
-    assert!(nodes.is_empty(), "what was not there is left to the watch");
+    assert!(nodes.is_empty().unwrap(), "what was not there is left to the watch");
 
     env.server().faults().clear();
     for name in ["a", "b"] {

@@ -120,7 +120,7 @@ async fn initial_lists_relists_and_removals_are_delivered_in_pieces() {
         .complete(NoteAll::<ObjectKey<Widget>>::new())
         .unwrap();
     let _running = Running::start(manager).await;
-    until(|| by_size.keys(&2).len() == OBJECTS && at_size_2.load(SeqCst) == OBJECTS).await;
+    until(|| by_size.keys(&2).unwrap().len() == OBJECTS && at_size_2.load(SeqCst) == OBJECTS).await;
     handled.assert_pieces("the initial list");
     indexed.assert_pieces("the index during the initial list and a relist");
 
@@ -131,7 +131,7 @@ async fn initial_lists_relists_and_removals_are_delivered_in_pieces() {
     namespaces.add("default");
     until(|| handled.all() == before + 2 * OBJECTS).await;
     handled.assert_pieces("the objects of a namespace that is added");
-    assert_eq!(by_size.keys(&3).len(), OBJECTS);
+    assert_eq!(by_size.keys(&3).unwrap().len(), OBJECTS);
     indexed.assert_pieces("the index while a namespace goes and comes back");
 
     let late = Calls::default();

@@ -298,7 +298,7 @@ async fn a_selector_that_filters_all_sources_is_the_api_servers_in_each_of_them(
     settle().await;
     assert_eq!(notes.names(), ["x", "x-widget"]);
     assert_eq!(*asked.lock().unwrap(), ["whole app%3Dweb"]);
-    assert_eq!(widgets.len(), 2);
+    assert_eq!(widgets.len().unwrap(), 2);
 
     // A source that comes later needs no more.
     let later = handle.watch(Kind::<PartialObjectMeta<ConfigMap>, _>::new(same_name()));

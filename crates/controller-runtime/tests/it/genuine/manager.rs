@@ -112,7 +112,7 @@ async fn rights_that_are_missing_are_told_at_once_and_are_enough_when_they_are_g
     cluster.client().create(&cluster.widget("a", 1)).await.unwrap();
     let (manager, widgets, _nodes) = declared();
     let _running = Running::start(manager).await;
-    assert_eq!(widgets.len(), 1);
+    assert_eq!(widgets.len().unwrap(), 1);
 }
 
 #[tokio::test]

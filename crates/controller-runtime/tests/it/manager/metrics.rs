@@ -68,7 +68,7 @@ async fn metrics_tell_what_the_caches_hold() {
     let manager = manager(&env);
     let widgets = manager.cached::<Widget>();
     let _running = Running::start(manager.clone()).await;
-    assert_eq!(widgets.len(), 1);
+    assert_eq!(widgets.len().unwrap(), 1);
     assert_eq!(metric(&manager, "controller_runtime_cache_objects{resource=\"widgets.example.com\"}"), "1");
     let text = "controller_runtime_cache_bytes{resource=\"widgets.example.com\",form=\"text\"}";
     assert_ne!(metric(&manager, text), "0");

@@ -1,0 +1,95 @@
+use super::DecodeError;
+
+/// Reason why a cache cannot answer a read.
+///
+/// A cache that does not know whether an object exists says so, instead of answering as if it did not: code that removes orphans
+/// would otherwise delete everything.
+///
+/// In a reconciler, pass it on with `?`. A reconcile that failed by [`ReadError::NotSynced`] is retried with back-off, and logged at
+/// DEBUG at first. [`ReadError::Decode`], and [`ReadError::OutsideNamespaces`] of a cache whose namespaces are fixed, are
+/// [terminal](crate::reconcile::Error::terminal).
+///
+/// ```
+/// use controller_runtime::{Cached, Client, ReadError, reconcile};
+/// use k8s_openapi::api::core::v1::{Node, Secret};
+///
+/// /// Deletes the secrets whose owner is gone.
+/// async fn collect(secrets: &Cached<Secret>, node: &Node, client: &Client) -> Result<(), reconcile::Error> {
+///     for secret in secrets.owned_by(node)? {
+///         client.delete(&*secret).await?;
+///     }
+///     Ok(())
+/// }
+///
+/// /// Outside of a reconciler: waits for the cache once, instead of returning the error.
+/// async fn count(secrets: &Cached<Secret>) -> Result<usize, ReadError> {
+///     secrets.synced().await;
+///     secrets.len()
+/// }
+/// ```
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+#[doc(alias = "ErrCacheNotStarted")]
+pub enum ReadError {
+    /// An object does not fit its Rust type.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// The objects have not been listed yet.
+    ///
+    /// A cache that was made before the manager ran is complete within every reconcile. One that is made later, or belongs to a cluster that cannot be
+    /// reached, is not for a while.
+    #[error(
+        "the cache of {resource} is not complete yet{}: await Cached::synced before reading, or return the error from the \
+         reconcile to have it retried",
+        trouble.as_ref().map(|trouble| format!(" ({trouble})")).unwrap_or_default()
+    )]
+    NotSynced {
+        /// Resource and selection of the cache.
+        resource: String,
+        /// Reason why the list or watch fails now, if it does.
+        trouble: Option<String>,
+    },
+    /// The cache does not hold the namespace.
+    #[error(
+        "the cache of {resource} does not hold {}: add the namespace to the cache (cache::Options::namespaces, \
+         CacheBuilder::namespaces or cache::Namespaces::add), or read with Client::get or Client::list",
+        namespace.as_ref().map_or_else(|| "objects without namespace".to_owned(), |name| format!("namespace {name}"))
+    )]
+    OutsideNamespaces {
+        /// Resource and selection of the cache.
+        resource: String,
+        /// Namespace that was asked for.
+        namespace: Option<String>,
+        /// Whether the namespaces of the cache may change while the manager runs
+        /// ([`CacheBuilder::namespace_set`](super::CacheBuilder::namespace_set)).
+        may_change: bool,
+    },
+}
+
+impl ReadError {
+    /// Returns the error of decoding, if an object does not fit its Rust type.
+    #[must_use]
+    pub fn decode_error(&self) -> Option<&DecodeError> {
+        match self {
+            Self::Decode(error) => Some(error),
+            Self::NotSynced { .. } | Self::OutsideNamespaces { .. } => None,
+        }
+    }
+
+    /// Whether the objects have not been listed yet.
+    #[must_use]
+    pub fn is_not_synced(&self) -> bool {
+        matches!(self, Self::NotSynced { .. })
+    }
+
+    /// Whether the cache does not hold the namespace.
+    #[must_use]
+    pub fn is_outside_namespaces(&self) -> bool {
+        matches!(self, Self::OutsideNamespaces { .. })
+    }
+
+    /// Whether a repeated read fails as well, until the object changes or the operator is started with other options.
+    pub(crate) fn is_permanent(&self) -> bool {
+        matches!(self, Self::Decode(_) | Self::OutsideNamespaces { may_change: false, .. })
+    }
+}
