@@ -145,7 +145,7 @@ async fn timestamps_are_equal_in_every_run() -> anyhow::Result<()> {
     Client::new(env.client(), "test").create(&team(&["ada"])).await?;
     let config_maps = Api::<ConfigMap>::default_namespaced(env.client());
     let created = eventually_object(&config_maps, "red-ada", SOON, |map| {
-        map.creation_timestamp().ok_or("no timestamp")
+        map.creation_timestamp().ok_or("no timestamp".to_owned())
     });
     assert_eq!(created.await?.0.to_string(), "2026-01-02T00:00:00Z");
     Ok(())
@@ -159,7 +159,10 @@ async fn kubectl_reads_the_status() -> anyhow::Result<()> {
     operator.start().await?;
     Client::new(env.client(), "test").create(&team(&["ada"])).await?;
     let teams = Api::<Team>::default_namespaced(env.client());
-    eventually_object(&teams, "red", SOON, |team| team.status.as_ref().map(drop).ok_or("no status")).await?;
+    eventually_object(&teams, "red", SOON, |team| {
+        team.status.as_ref().map(drop).ok_or("no status".to_owned())
+    })
+    .await?;
 
     let folder = tempfile::tempdir()?;
     let kubeconfig = folder.path().join("kubeconfig");
