@@ -1,11 +1,12 @@
 //! Faults over a socket.
 
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::Api;
 use kube_apiserver_embedded::faults::{Action, Rule, Verb};
 use kube_apiserver_embedded::{ApiServer, ListenOptions, Options, Tokens};
 use serde_json::Value;
+use tokio::task::JoinSet;
+use tokio::task::JoinSet;
 
 use crate::{create, exists, is_reset, raw, start};
 
@@ -102,21 +103,16 @@ async fn silence_over_tcp_ends_with_the_listener() {
     let faults = server.faults();
     faults.add(Rule::new(Action::Silence).name("silent"));
     faults.add(Rule::new(Action::WithholdResponse).verb(Verb::Create).once());
-    let ask = |call: futures::future::BoxFuture<'static, bool>| tokio::spawn(call);
-    let silent = {
-        let remote = remote.clone();
-        ask(Box::pin(async move { remote.get("silent").await.is_err() }))
-    };
-    let withheld = {
-        let remote = remote.clone();
-        ask(Box::pin(async move { create(&remote, "a").await.is_err() }))
-    };
+    let mut asking = JoinSet::new();
+    let asks = remote.clone();
+    asking.spawn(async move { asks.get("silent").await.is_err() });
+    asking.spawn(async move { create(&remote, "a").await.is_err() });
     while faults.journal().len() < 2 || !exists(&api, "a").await {
         tokio::task::yield_now().await;
     }
-    assert!(!silent.is_finished() && !withheld.is_finished());
+    assert!(asking.try_join_next().is_none(), "neither has an answer");
     listener.shutdown().await;
-    assert!(silent.await.unwrap() && withheld.await.unwrap(), "their connections closed without an answer");
+    assert_eq!(asking.join_all().await, [true, true], "their connections closed without an answer");
 }
 
 #[tokio::test]
