@@ -70,7 +70,7 @@ impl Cluster {
         let config =
             kube::Config::from_custom_kubeconfig(file.map_err(usable)?, &options).await.map_err(usable)?;
         let url = config.cluster_url.clone();
-        let client = kube::Client::try_from(config)?;
+        let client = controller_runtime::client::connect(config)?;
         if let Err(error) = client.apiserver_version().await {
             let cause = innermost(&error);
             anyhow::bail!(
