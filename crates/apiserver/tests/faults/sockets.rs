@@ -1,11 +1,11 @@
 //! Faults over a socket.
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::Api;
 use kube_apiserver_embedded::faults::{Action, Rule, Verb};
 use kube_apiserver_embedded::{ApiServer, ListenOptions, Options, Tokens};
 use serde_json::Value;
-use tokio::task::JoinSet;
 use tokio::task::JoinSet;
 
 use crate::{create, exists, is_reset, raw, start};
