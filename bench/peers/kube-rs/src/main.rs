@@ -70,7 +70,8 @@ impl Peer for KubeRs {
                 Ok(Reply::done())
             }
             "outage.start" => {
-                self.outage = Some(outage::start(self.client(ask).await?, self.through(ask).await?, &mut self.running));
+                self.outage =
+                    Some(outage::start(self.client(ask).await?, self.through(ask).await?, &mut self.running));
                 Ok(Reply::done())
             }
             "outage.wait" => self.outage.as_ref().context("outage.start comes first")?.wait(ask).await,

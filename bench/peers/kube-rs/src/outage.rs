@@ -13,7 +13,8 @@ use crate::controllers::run;
 
 /// Runs a controller of ConfigMaps that `client` watches, whose reconcile reads its object by `through`.
 pub(crate) fn start(client: Client, through: Client, running: &mut JoinSet<()>) -> Succeeded {
-    let controller = Controller::new(Api::<ConfigMap>::namespaced(client, NAMESPACE), watcher::Config::default());
+    let controller =
+        Controller::new(Api::<ConfigMap>::namespaced(client, NAMESPACE), watcher::Config::default());
     let maps = Api::<ConfigMap>::namespaced(through, NAMESPACE);
     let succeeded = Succeeded::default();
     let done = succeeded.clone();
