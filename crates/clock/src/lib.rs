@@ -18,26 +18,25 @@
 //!
 //! A [`Clock`] reads one of three sources:
 //!
-//! 1. With an [`Epoch`], it advances from there with [`tokio::time`]. A test that gives one epoch to its API server and to
-//!    every manager gets timestamps that are equal in each run.
+//! 1. With an [`Epoch`], it advances from there with [`tokio::time`]. A test that passes one epoch to its API server and to
+//!    every manager gets the same timestamps in each run.
 //! 2. Without an epoch and in paused time, it advances with [`tokio::time`] from one reading of the system clock that all
-//!    clocks of the process share. Clocks then agree to the nanosecond, however much virtual time lies between their
-//!    construction.
-//! 3. Otherwise it reads the system clock, each time: a step by NTP or a resume after a suspend is visible at the next read.
+//!    clocks of the process share. Clocks therefore agree to the nanosecond, even if they were created a virtual day apart.
+//! 3. Otherwise it reads the system clock at each call, so that a step by NTP or a resume after a suspend is visible at once.
 //!
-//! Whether time is paused is decided at each read, so a test may pause it at any point.
+//! Each read determines whether time is paused, so a test can pause it at any point.
 //!
 //! # Why a crate, and why a static
 //!
-//! An API server and an operator in one process must write equal timestamps at one virtual instant, and neither may depend on
-//! the other. Two readings of the system clock, one in each, differ by milliseconds and so, after truncation to seconds, now and
-//! then by a second. They therefore share the reading, which is a static of this crate. It is a constant, set once and the same
-//! for every caller, and not a registry: it carries no information from one component to another.
+//! An API server and an operator in one process must write equal timestamps at the same virtual instant, and neither can
+//! depend on the other. If each read the system clock itself, the readings would differ by milliseconds, and after truncation
+//! to seconds sometimes by a second. They therefore share one reading, which is a static of this crate. The static is a
+//! constant, set once and the same for every caller; it carries no information between components.
 //!
 //! # Limitations
 //!
-//! Waits and timeouts belong to [`tokio::time`]; wall time may jump in either direction outside of paused time. A thread
-//! without a tokio runtime reads the system clock, also while a test pauses the time of its runtime.
+//! Waits and timeouts use [`tokio::time`]. Outside of paused time, wall time can jump in either direction. A thread
+//! without a tokio runtime reads the system clock, even while a test pauses the time of its runtime.
 
 use std::{hint::spin_loop, sync::OnceLock};
 
@@ -46,7 +45,7 @@ use tokio::time::Instant;
 
 /// A wall clock.
 ///
-/// Values are small and are copied. Two clocks with equal epochs, or both without one, show equal times in paused time.
+/// Clocks are small and `Copy`. Two clocks with equal epochs, or both without one, show equal times in paused time.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     epoch: Option<Epoch>,
@@ -54,19 +53,19 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that advances from `epoch`, or without one shows the system's time and follows paused time.
+    /// Creates a clock that advances from `epoch`; without one it shows the system time, or follows paused time.
     #[must_use]
     pub fn new(epoch: Option<Epoch>) -> Self {
         Self { epoch, system: system_time }
     }
 
-    /// The epoch that the clock advances from, if it was given one.
+    /// Epoch that the clock advances from, if any.
     #[must_use]
     pub fn epoch(&self) -> Option<Epoch> {
         self.epoch
     }
 
-    /// Wall time at present.
+    /// Current wall time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         match self.anchor() {
@@ -75,10 +74,10 @@ impl Clock {
         }
     }
 
-    /// Wall time at `instant`, which may lie in the past or in the future.
+    /// Wall time at `instant`, in the past or in the future.
     ///
-    /// Outside of paused time this is the system's time plus the distance to `instant`: if the system clock was set between
-    /// the two, the result is what the clock would have shown had it been right all along.
+    /// Outside of paused time this is the current system time plus the distance to `instant`, so a step of the system clock
+    /// between the two shifts the result.
     #[must_use]
     pub fn at(&self, instant: Instant) -> Timestamp {
         match self.anchor() {
@@ -87,7 +86,7 @@ impl Clock {
         }
     }
 
-    /// The pair of readings that wall time is computed from, or tokio's present if the system clock is to be read.
+    /// Returns the readings from which wall time is computed, or the current instant if the system clock is to be read.
     fn anchor(&self) -> Result<Epoch, Instant> {
         match (self.epoch, paused()) {
             (Some(epoch), _) => Ok(epoch),
@@ -104,10 +103,10 @@ impl Default for Clock {
     }
 }
 
-/// A wall time at an instant, from which a [`Clock`] advances with tokio's time.
+/// A pair of an instant and the wall time at it, from which a [`Clock`] advances with tokio's time.
 ///
-/// One value for everything in a test or simulation, rather than a timestamp, makes all its clocks agree: a manager that is
-/// started later with the same epoch continues the time instead of starting over.
+/// Share one epoch, rather than a timestamp, in a test or simulation: a manager that is started later with the same epoch
+/// continues the time instead of starting over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Epoch {
     instant: Instant,
@@ -115,19 +114,19 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// The epoch at which wall time is `timestamp` now.
+    /// Creates an epoch at which the current wall time is `timestamp`.
     #[must_use]
     pub fn starting_now(timestamp: Timestamp) -> Self {
         Self { instant: Instant::now(), timestamp }
     }
 
-    /// Wall time at present.
+    /// Current wall time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.at(Instant::now())
     }
 
-    /// Wall time at `instant`, which may lie before the epoch. Times beyond the range of [`Timestamp`] are its bounds.
+    /// Wall time at `instant`, which can precede the epoch. Saturates at the bounds of [`Timestamp`].
     #[must_use]
     pub fn at(&self, instant: Instant) -> Timestamp {
         match instant.checked_duration_since(self.instant) {
@@ -139,32 +138,42 @@ impl Epoch {
         }
     }
 
-    /// One reading of the system's two clocks. Paused time cannot influence it.
+    /// Reads the system's monotonic clock and wall clock. Paused time does not affect the result.
     fn of_system() -> Self {
         Self { instant: Instant::from_std(monotonic_time()), timestamp: system_time() }
     }
 }
 
-/// The reading of the system's clocks that all clocks without an epoch share in paused time.
+/// Returns whether tokio's time is paused, as in tests and simulations.
 ///
-/// A paused runtime begins at the instant at which it was paused, so its wall time begins with the system's at that instant.
+/// Lets code avoid other threads in paused time, because the order of their results would differ from run to run. If time is running, it
+/// reads tokio's clock twice; in paused time it waits until the system's monotonic clock has advanced.
+#[must_use]
+pub fn is_paused() -> bool {
+    matches!(paused(), Paused::Yes)
+}
+
+/// One reading of the system's clocks, shared by all clocks without an epoch in paused time.
+///
+/// A paused runtime starts at the instant at which it was paused, so its wall time starts at the system time of that instant.
 static REFERENCE: OnceLock<Epoch> = OnceLock::new();
 
-/// How often [`paused`] reads the monotonic clock, at most. Clocks advance every 1 to 100 ns, and a reading takes 20 to 100 ns.
+/// Limit of readings of the monotonic clock in [`paused`]. Clocks advance every 1 to 100 ns, and a reading takes 20 to 100 ns.
 const READINGS: u32 = 1_000_000;
 
-/// Whether tokio's time is paused.
+/// State of tokio's time.
 enum Paused {
     Yes,
-    /// Time runs, and this is the present.
+    /// Time is running; the field is the current instant.
     No(Instant),
 }
 
-/// Tells paused from running time, since tokio does not say which it is: two readings of tokio's clock that are equal although
-/// the system's monotonic clock has advanced between them are those of paused time.
+/// Detects paused time, which tokio does not expose: if two readings of tokio's clock are equal although the system's monotonic
+/// clock has advanced between them, time is paused.
 ///
-/// Paused time advances only when its runtime is idle, so that it stands still for code that this runtime runs. In running time
-/// the first two readings differ, where the system's clock counts in nanoseconds: [`Clock::now`] then reads three clocks, not one.
+/// Paused time advances only while its runtime is idle, so it stands still while this function runs. In running time the
+/// first two readings differ if the system's clock has nanosecond resolution; [`Clock::now`] then reads three clocks instead
+/// of one.
 fn paused() -> Paused {
     let first = Instant::now();
     let second = Instant::now();
@@ -177,7 +186,7 @@ fn paused() -> Paused {
         monotonic_time() > before
     });
     match Instant::now() {
-        // Without a clock that advances nothing is known, and the system's time is the safe answer.
+        // If the monotonic clock does not advance, nothing is known, and the system time is the safe answer.
         third if third == first && advanced => Paused::Yes,
         third => Paused::No(third),
     }

@@ -1,3 +1,5 @@
+//! Steps of the system clock, paused time, and agreement between clocks.
+
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use jiff::SignedDuration;
@@ -12,7 +14,7 @@ fn new_year() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
-/// Seconds that the system clock of the test below shows.
+/// Seconds shown by the system clock of [`stepped`].
 static SYSTEM: AtomicI64 = AtomicI64::new(0);
 
 /// A clock on a system clock that the test sets.
@@ -109,7 +111,7 @@ fn times_beyond_the_range_of_timestamps_are_its_bounds() {
 }
 
 proptest! {
-    /// Wall time and tokio's time differ by a constant: no order of reads, and no distance between them, changes it.
+    /// Wall time and tokio's time differ by a constant, independently of the order and the distance of reads.
     #[test]
     fn wall_time_advances_exactly_as_tokio_does(before in 0..4_000_000_000_000_u64, after in 0..4_000_000_000_000_u64) {
         let epoch = Epoch::starting_now(new_year());
