@@ -1,4 +1,4 @@
-//! The guard of a key that is being processed.
+//! Guard of a key that is being processed.
 
 use std::fmt;
 use std::ops::Deref;
@@ -8,21 +8,20 @@ use crate::Priority;
 use crate::core::Loan;
 use crate::shared::Shared;
 
-/// A key to work on; while it lives, nobody else is handed the same key.
+/// A key that is being processed; while it lives, the queue hands out the same key to no other worker.
 ///
-/// Dropping it says that the work is done, whether it succeeded or not: by returning, by a panic, or because the future
-/// that held it was dropped. What the key needs next (a retry, a later run) is asked of the queue before that.
+/// Dropping it ends the processing, successful or not: on return, by a panic, or because the future that holds it is dropped.
+/// Ask the queue for a retry or a later run of the key before that.
 ///
-/// It borrows the handle of the queue that it came from; [`into_owned`](Self::into_owned) makes one that can go into a
-/// task of its own.
-#[must_use = "dropping the item says that its work is done"]
+/// It borrows the handle of its queue; [`into_owned`](Self::into_owned) makes one that can be moved into another task.
+#[must_use = "dropping the item ends its processing"]
 pub struct Item<'q, K> {
-    /// Taken when the item goes, and not before.
+    /// Taken when the item is consumed or dropped.
     loan: Option<Loan<K>>,
     home: Home<'q, K>,
 }
 
-/// The queue it came from. A handle of its own is made only on demand: to count it costs half as much as a lock.
+/// The queue of the item. A handle of its own is made only on demand: counting references costs half as much as taking a lock.
 enum Home<'q, K> {
     Borrowed(&'q Arc<Shared<K>>),
     Owned(Arc<Shared<K>>),
@@ -33,7 +32,7 @@ impl<'q, K> Item<'q, K> {
         Self { loan: Some(loan), home: Home::Borrowed(home) }
     }
 
-    /// The same item with a handle of the queue of its own.
+    /// Converts to an item that holds its own handle of the queue.
     pub fn into_owned(mut self) -> Item<'static, K> {
         let home = Arc::clone(self.home());
         Item { loan: self.loan.take(), home: Home::Owned(home) }
@@ -45,13 +44,13 @@ impl<'q, K> Item<'q, K> {
         self.loan().key()
     }
 
-    /// The class in which it was handed out.
+    /// The priority with which the key was handed out.
     #[must_use]
     pub fn priority(&self) -> Priority {
         self.loan().terms().priority
     }
 
-    /// Gives the key back to the queue it came from, and takes another one if there is one and that queue is `here`.
+    /// Returns the key to its queue, and takes another key, if there is one and the queue is `here`.
     pub(crate) fn exchange(mut self, here: &Arc<Shared<K>>) -> Option<Loan<K>> {
         let loan = if Arc::ptr_eq(self.home(), here) { self.loan.take() } else { None };
         loan.and_then(|loan| here.exchange(loan))
@@ -81,7 +80,7 @@ impl<K> Deref for Item<'_, K> {
 impl<K> Drop for Item<'_, K> {
     fn drop(&mut self) {
         if let Some(loan) = self.loan.take() {
-            // The key is dropped after the lock.
+            // The key is dropped after the lock is released.
             let mut gone = None;
             self.home().change(|inner, now| inner.core.done(loan, &mut gone, now));
         }

@@ -1,7 +1,6 @@
 //! A queue of keys to work on: each key once, one run of it at a time, failures retried with back-off.
 //!
-//! It keeps the contract of client-go's `workqueue`, under which Kubernetes controllers run, and knows nothing of
-//! Kubernetes itself.
+//! It keeps the contract of client-go's `workqueue`, on which Kubernetes controllers rely, and does not depend on Kubernetes.
 //!
 //! ```
 //! use kube_workqueue::Queue;
@@ -10,95 +9,95 @@
 //! # async fn main() {
 //! let queue = Queue::default();
 //! queue.add("default/web");
-//! queue.add("default/web"); // it is in line already: still one run
+//! queue.add("default/web"); // already queued: still one run
 //! queue.add("default/db");
 //!
 //! let mut attempts = Vec::new();
 //! while let Some(item) = queue.get().await {
 //!     attempts.push(*item);
 //!     if *item == "default/db" && queue.num_requeues(&item) < 2 {
-//!         queue.add_rate_limited(*item); // it failed: again in 5 ms, then in 10 ms
+//!         queue.add_rate_limited(*item); // failed: retried in 5 ms, then in 10 ms
 //!     } else {
 //!         queue.forget(&item);
 //!     }
 //!     if attempts.len() == 4 {
 //!         queue.shut_down();
 //!     }
-//! } // dropping the item says that its work is done
+//! } // dropping the item ends its processing
 //! assert_eq!(attempts, ["default/web", "default/db", "default/db", "default/db"]);
 //! # }
 //! ```
 //!
-//! # How to think of it
+//! # Mental model
 //!
-//! A key is in one state at a time. *Ready* keys stand in line in the order in which they became ready. *Waiting* keys
-//! have a time from which on they are ready. A key handed out by [`Queue::get`] is *being processed* until its [`Item`]
-//! is dropped. Adding says "this key needs a run that begins after now", and that is what it does:
+//! A key is in one state at a time. *Ready* keys are queued in the order in which they became ready. *Waiting* keys become
+//! ready at a set time. A key handed out by [`Queue::get`] is *being processed* until its [`Item`] is dropped. Adding a key
+//! requests a run that begins after now:
 //!
-//! | the key is | [`add`](Queue::add) | [`add_after`](Queue::add_after), [`add_rate_limited`](Queue::add_rate_limited) |
+//! | State of the key | [`add`](Queue::add) | [`add_after`](Queue::add_after), [`add_rate_limited`](Queue::add_rate_limited) |
 //! |---|---|---|
-//! | not known | ready | waiting |
-//! | ready | stays where it is | stays ready |
-//! | waiting | ready | waiting, until the earlier of the two times |
-//! | being processed | ready as soon as that is done, once | waiting (or ready, if the time has come) as soon as that is done |
+//! | unknown | becomes ready | waits |
+//! | ready | keeps its place | stays ready |
+//! | waiting | becomes ready | waits until the earlier of the two times |
+//! | being processed | becomes ready once the run ends, once | waits once the run ends (or becomes ready, if the time has come) |
 //!
-//! Many tasks may call `get` on clones of one handle; whichever comes first has the key.
+//! Many tasks may call `get` on clones of one handle; each key goes to one of them.
 //!
-//! Who is next among ready keys is a matter of their [`Priority`], of [`Ageing`], which bounds how long a lower class is
-//! passed over, of [flows](Options::fair_by) that take turns, and last of how long they have been ready. A plain add is an
-//! *event*: it is never rate limited, but what it may do to a key that waits because it failed is a policy:
-//! [`BackOffEvents`]. [`Queue::when`] and [`Queue::snapshot`] say until when and why keys wait.
+//! The order of ready keys depends first on their [`Priority`], then on [`Ageing`], which bounds how long a lower priority is
+//! passed over, then on [flows](Options::fair_by), which take turns, and last on the time at which they became ready. A plain
+//! add is an *event*: it is never rate limited. Its effect on a key that waits because it failed is set by [`BackOffEvents`].
+//! [`Queue::when`] and [`Queue::snapshot`] report until when and why keys wait.
 //!
 //! # Recovery
 //!
-//! A budget that all retries share, the [`Bucket`] of the default limiter, holds back keys that could be tried again. When
-//! the service that made them fail is back, each success of a key that had failed releases keys that only the budget holds
-//! back, in order: one, then two for each further success, up to 100 at once. The first failure ends that until the
-//! next success, and the keys that still wait follow at the rate of the budget. So the budget's figures hold while attempts
-//! fail, and ten thousand keys are done as fast as they succeed.
+//! All retries share a budget, the [`Bucket`] of the default limiter, which delays keys that could otherwise be retried. When
+//! the service that made them fail is back, each success of a key that had failed releases keys that only the budget delays, in
+//! order: one, then two for each further success, up to 100 at once. The first failure ends the recovery until the next
+//! success, and the keys that still wait follow at the rate of the budget. So the rate of the budget applies while attempts
+//! fail, and ten thousand keys are processed as fast as they succeed.
 //!
-//! To the queue, a *success* is [`forget`](Queue::forget) of a key that is being processed and had failed, a *failure* every
-//! rate-limited add of a key that is not ready, and [`Queue::throttled`] says that the service refuses load although no key
-//! failed. A key's own back-off is never cut short.
+//! A *success* is a [`forget`](Queue::forget) of a key that is being processed and had failed; a *failure* is a
+//! rate-limited add of a key that is not ready. [`Queue::throttled`] reports that the service refuses load although no key
+//! failed. A key's own back-off is never shortened.
 //!
 //! # Modules, in reading order
 //!
 //! - `core`: the state machine. Time is an argument, nothing waits.
-//! - [`Queue`], [`Item`], [`Options`]: what is public of it.
-//! - `shared`: the lock around the core and the tasks that wait; `waiters` says whom to wake, `sync` holds what is left of
+//! - [`Queue`], [`Item`], [`Options`]: the public interface.
+//! - `shared`: the lock around the core and the waiting tasks; `waiters` decides which task to wake, `sync` contains all
 //!   locks, wakers and timers.
-//! - [`RateLimiter`] and its implementations (`rate_limiter`): how long a failure waits.
-//! - [`Metrics`], [`Gauges`], [`KeySnapshot`]: what a queue tells about itself.
+//! - [`RateLimiter`] and its implementations (`rate_limiter`): the delay after a failure.
+//! - [`Metrics`], [`Gauges`], [`KeySnapshot`]: observation of a queue.
 //!
 //! # Cancellation
 //!
-//! Dropping the future of `get` loses no key, wherever it stood. Dropping an [`Item`], also by a panic or with the future
-//! that holds it, is "done": the key can be handed out again. Dropping the future of
+//! Dropping the future of `get` loses no key, at any point. Dropping an [`Item`], also by a panic or with the future
+//! that holds it, ends the processing: the key can be handed out again. Dropping the future of
 //! [`shut_down_with_drain`](Queue::shut_down_with_drain) ends the wait, not the shutdown.
 //!
 //! # Defaults
 //!
-//! | what | value |
+//! | Setting | Default |
 //! |---|---|
 //! | delay of the n-th failure of a key | 5 ms × 2ⁿ, at most 1000 s |
 //! | retries of all keys together | 100 at once, then 10 a second |
-//! | events | at once, in the class [`Priority::Normal`], not debounced |
+//! | events | at once, with [`Priority::Normal`], not debounced |
 //! | events in back-off | the first at once, later ones 30 s after the last run: [`BackOffEvents::Once`] |
 //! | ageing | after 1 s, one hand-out in 4 |
 //! | flows | one |
 //! | keys ahead of the bucket in a recovery | 100 at once |
 //!
-//! # What it costs
+//! # Cost
 //!
-//! An operation takes the queue's lock once and hashes its key before that. The clock is read only where it matters: for
-//! delays and failures, while keys wait, while classes compete, and for metrics. A ready key takes some 100 bytes and a
-//! waiting one some 125, beyond the strings of the key itself; a key is lent to the one who works on it and not cloned.
-//! `examples/speed` prints figures.
+//! An operation takes the queue's lock once, and hashes its key before that. The clock is read only where it is needed: for
+//! delays and failures, while keys wait, while priorities compete, and for metrics. A ready key takes about 100 bytes and a
+//! waiting one about 125, plus the strings of the key itself; a key is lent to its worker, not cloned.
+//! `examples/speed` prints measurements.
 //!
-//! # What is not here
+//! # Limitations
 //!
-//! No persistence: a restarted controller lists its objects anew. No results: what a run found out is the caller's. No
-//! tasks: nothing happens between calls, and a queue without callers costs nothing. No clock but tokio's, so that
+//! No persistence: a restarted controller lists its objects again. No results: the caller keeps the results of a run. No
+//! tasks: nothing happens between calls, and a queue without callers costs nothing. No clock other than tokio's, so that
 //! tests can pause it.
 
 mod core;

@@ -1,12 +1,12 @@
-//! What a queue tells about itself.
+//! Metrics of a queue.
 
 use std::time::Duration;
 
 use crate::Priority;
 
-/// Receives what happens in a queue. With [`Gauges`] these are client-go's seven families.
+/// Receives measurements of a queue. With [`Gauges`] they make up client-go's seven families.
 ///
-/// | family | source |
+/// | Family | Source |
 /// |---|---|
 /// | `workqueue_adds_total` | [`added`](Self::added) |
 /// | `workqueue_queue_duration_seconds` | [`waited`](Self::waited) |
@@ -16,16 +16,16 @@ use crate::Priority;
 /// | `workqueue_unfinished_work_seconds` | [`Gauges::unfinished`] |
 /// | `workqueue_longest_running_processor_seconds` | [`Gauges::longest_running`] |
 ///
-/// The queue calls these under its lock, so they must neither block nor panic nor call the queue: an atomic
-/// addition is meant.
+/// The queue calls these under its lock, so they must neither block nor panic nor call the queue; they should do no more than
+/// an atomic addition.
 pub trait Metrics: Send + Sync {
-    /// A key became ready. Adds of keys that are ready already do not count, and a delayed key counts when it is due.
+    /// A key became ready. Adds of ready keys do not count, and a delayed key counts when it is due.
     fn added(&self, priority: Priority);
 
-    /// A key was handed out `ready` after it became ready.
+    /// A key was handed out; it had been ready for this long.
     fn waited(&self, priority: Priority, ready: Duration);
 
-    /// A key was done `running` after it was handed out.
+    /// The processing of a key ended; it took this long.
     fn worked(&self, running: Duration);
 
     /// A key was added with a delay, by the caller or by the rate limiter.
@@ -36,9 +36,9 @@ pub trait Metrics: Send + Sync {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Gauges {
-    /// Ready keys of each class, the highest first as in [`Priority::ALL`].
+    /// Ready keys by priority, the highest first as in [`Priority::ALL`].
     pub depth: [usize; Priority::ALL.len()],
-    /// The sum of the times for which keys have been processed that are not done yet.
+    /// The sum of the processing times so far of keys that are being processed.
     pub unfinished: Duration,
     /// The longest of these times.
     pub longest_running: Duration,

@@ -1,4 +1,4 @@
-//! The handle to a queue.
+//! The handle of a queue.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -14,7 +14,7 @@ use crate::snapshot::{KeySnapshot, Waiting};
 
 /// A queue of keys to work on, each once at a time.
 ///
-/// A handle: clones are the same queue. See the [crate docs](crate) for what it promises.
+/// A handle: clones are the same queue. See the [crate docs](crate) for its guarantees.
 #[doc(alias = "TypedRateLimitingInterface")]
 #[doc(alias = "PriorityQueue")]
 pub struct Queue<K> {
@@ -22,13 +22,13 @@ pub struct Queue<K> {
 }
 
 impl<K> Queue<K> {
-    /// An empty queue.
+    /// Makes an empty queue.
     #[must_use]
     pub fn new(options: Options<K>) -> Self {
         Self { shared: Arc::new(Shared::new(options)) }
     }
 
-    /// How many keys are ready and not yet handed out. Keys that wait or are being processed do not count.
+    /// Number of keys that are ready and not yet handed out. Keys that wait or are being processed do not count.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shared.change(|inner, now| {
@@ -37,22 +37,22 @@ impl<K> Queue<K> {
         })
     }
 
-    /// Whether no key is ready.
+    /// Returns whether no key is ready.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The state of the queue now, for gauges; the cost is that of the number of keys being processed.
+    /// The state of the queue now, for gauges. The cost is proportional to the number of keys being processed.
     ///
-    /// The two times need [`Options::metrics`]: without, nobody looks at a clock when a key is handed out, and they are
+    /// The two times need [`Options::metrics`]: without it, the clock is not read when a key is handed out, and they are
     /// zero.
     #[must_use]
     pub fn gauges(&self) -> Gauges {
         self.shared.change(|inner, now| inner.core.gauges(now))
     }
 
-    /// Whether the queue was shut down.
+    /// Returns whether the queue was shut down.
     #[must_use]
     pub fn is_shut_down(&self) -> bool {
         self.shared.inner.lock().core.is_shut_down()
@@ -60,8 +60,8 @@ impl<K> Queue<K> {
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
-    /// Makes `key` ready. Nothing happens if it is ready already; if it waits, it waits no longer; if it is being
-    /// processed, it will be ready once more when that is done.
+    /// Makes `key` ready. No effect if it is ready already; if it waits, the wait ends; if it is being
+    /// processed, it becomes ready once more when the processing ends.
     ///
     /// Ignored after the queue was shut down, like every kind of add.
     #[doc(alias = "Add")]
@@ -69,9 +69,9 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.add_with(key, AddOptions::default());
     }
 
-    /// Makes `key` ready `delay` from now. The earliest time asked for wins; a key that is ready stays ready.
+    /// Makes `key` ready `delay` from now. The earliest requested time applies; a key that is ready stays ready.
     ///
-    /// While `key` is being processed the time runs on, and takes effect when that is done.
+    /// If `key` is being processed, the delay runs meanwhile and takes effect when the processing ends.
     #[doc(alias = "AddAfter")]
     pub fn add_after(&self, key: K, delay: Duration) {
         self.add_with(key, AddOptions::default().after(delay));
@@ -79,13 +79,13 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
     /// Counts a failure of `key` and makes it ready after the delay that the rate limiter sets.
     ///
-    /// A key that is ready runs anyway: then nothing is counted.
+    /// For a key that is ready, nothing is counted, because it runs anyway.
     #[doc(alias = "AddRateLimited")]
     pub fn add_rate_limited(&self, key: K) {
         self.add_with(key, AddOptions::default().rate_limited());
     }
 
-    /// Adds `key` as `how` says: the three other adds in one, and a class.
+    /// Adds `key` with options: delay, rate limiting, priority and urgency.
     #[doc(alias = "AddWithOpts")]
     pub fn add_with(&self, key: K, how: AddOptions) {
         let hash = self.shared.hash(&key);
@@ -93,16 +93,16 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.shared.change(|inner, now| inner.core.add(&mut adding, hash, how, now));
     }
 
-    /// Takes back every run of `key` that was asked for: it is neither ready nor does it wait any more. A run that is
-    /// under way goes on. Returns whether there was anything to take back.
+    /// Cancels every requested run of `key`: it is neither ready nor waiting afterwards. A run in progress
+    /// continues. Returns whether a run was cancelled.
     pub fn cancel(&self, key: &K) -> bool {
         let hash = self.shared.hash(key);
         self.shared.change(|inner, _| inner.core.cancel(key, hash))
     }
 
-    /// Until when and why `key` waits; `None` when it does not.
+    /// Until when and why `key` waits; `None` if it does not.
     ///
-    /// For a key being processed this is about its next run.
+    /// For a key being processed, this is about its next run.
     #[must_use]
     pub fn when(&self, key: &K) -> Option<Waiting> {
         let (hash, now) = (self.shared.hash(key), self.shared.now());
@@ -112,17 +112,17 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
     /// All keys of the queue, in no particular order.
     ///
-    /// The iterator takes the lock for 64 keys at a time at most, so a queue of a million keys goes on working while
-    /// somebody looks at it. What changes meanwhile may be seen as it was or as it is, and a key that leaves the queue and
-    /// comes back may be seen twice or not at all.
+    /// The iterator takes the lock for at most 64 keys at a time, so a queue of a million keys remains usable meanwhile.
+    /// Concurrent changes may or may not be visible, and a key that leaves the queue and comes back may appear twice or not at
+    /// all.
     pub fn snapshot(&self) -> impl Iterator<Item = KeySnapshot<K>> + use<K> {
         let shared = Arc::clone(&self.shared);
         (0..).map_while(move |page| shared.inner.lock().core.page(page, shared.now())).flatten()
     }
 
-    /// Forgets the failures of `key`: it succeeded, or will not be tried again. Where it is in the queue does not change.
+    /// Resets the failure count of `key`, which succeeded or will not be retried. Its state in the queue does not change.
     ///
-    /// While the key is being processed this is a success, which may release keys that only a shared budget holds back: see
+    /// While the key is being processed this counts as a success, which may release keys that only a shared budget delays: see
     /// [recovery](crate#recovery).
     #[doc(alias = "Forget")]
     pub fn forget(&self, key: &K) {
@@ -130,26 +130,26 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.shared.change(|inner, now| inner.core.forget(key, hash, now));
     }
 
-    /// Tells the queue that the service refuses load, although no key failed: a 429 that came with a time to wait, say. Keys
-    /// that only a shared budget holds back keep to it until a key that had failed succeeds: see
+    /// Reports that the service refuses load although no key failed: for example by a 429 with a time to wait. Keys
+    /// that only a shared budget delays keep to it until a key that had failed succeeds: see
     /// [recovery](crate#recovery).
     pub fn throttled(&self) {
         self.shared.change(|inner, _| inner.core.throttled());
     }
 
-    /// How many failures of `key` were counted since it was last forgotten.
+    /// Number of failures of `key` since its count was last reset.
     #[doc(alias = "NumRequeues")]
     #[must_use]
     pub fn num_requeues(&self, key: &K) -> u32 {
         self.shared.inner.lock().core.num_requeues(key)
     }
 
-    /// The next ready key, in the order in which keys became ready; waits until there is one.
+    /// Takes the next ready key, in the order described in the [crate docs](crate#mental-model); waits until there is one.
     ///
-    /// `None` when the queue was shut down and nothing is left to hand out, and from then on always.
+    /// Returns `None` when the queue was shut down and nothing is left to hand out, and always from then on.
     ///
     /// # Cancellation
-    /// Dropping the future at any point loses nothing: no key is taken before it returns, and a wake-up it did not use
+    /// Dropping the future at any point loses nothing: no key is taken before it returns, and an unused wake-up
     /// goes to another waiter.
     #[doc(alias = "Get")]
     pub async fn get(&self) -> Option<Item<'_, K>> {
@@ -160,8 +160,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         poll_fn(|cx| seat.poll_item(cx)).await
     }
 
-    /// Says that the work on `done` is done and gets the next key: what dropping the item and [`get`](Self::get) do, with
-    /// the lock taken once instead of twice. The loop of a worker that has nothing else to do in between:
+    /// Ends the processing of `done` and takes the next key, like dropping the item and calling [`get`](Self::get), but with
+    /// one acquisition of the lock instead of two. The loop of a worker that does nothing else in between:
     ///
     /// ```
     /// # async fn example(queue: kube_workqueue::Queue<String>) {
@@ -174,7 +174,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// ```
     ///
     /// # Cancellation
-    /// The item is done when the future is first polled, or when it is dropped before. From then on as in
+    /// The processing ends when the future is first polled, or when it is dropped before. After that it behaves like
     /// [`get`](Self::get).
     pub async fn next<'q>(&'q self, done: Item<'q, K>) -> Option<Item<'q, K>> {
         match done.exchange(&self.shared) {
@@ -183,28 +183,28 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// Accepts no more keys. What is ready is still handed out, and a key that was added again while being processed
+    /// Stops accepting keys. Ready keys are still handed out, and a key that was added again while being processed
     /// still runs once more; then [`get`](Self::get) returns `None`.
     ///
-    /// Keys that are not due yet are given up and returned, the one due first first, so that nothing is lost unseen.
+    /// Keys that are not due yet are removed and returned, the one due first first, so that the caller can handle them.
     /// A second call returns nothing, and ends the waiting of [`shut_down_with_drain`](Self::shut_down_with_drain).
     #[doc(alias = "ShutDown")]
     #[expect(
         clippy::must_use_candidate,
-        reason = "who shuts down for good seldom cares for what was to come later"
+        reason = "after a final shutdown, keys that were not due are rarely needed"
     )]
     pub fn shut_down(&self) -> Vec<K> {
         self.close(false)
     }
 
-    /// Shuts the queue down and waits until every key that was ready has been handed out and is done.
+    /// Shuts the queue down and waits until every ready key has been handed out and processed.
     ///
-    /// Returns the keys that were given up because they were not due. Somebody has to go on calling [`get`](Self::get):
-    /// give the wait a limit where that is not certain.
+    /// Returns the keys that were not due. Workers must continue to call [`get`](Self::get);
+    /// use a timeout if that is not certain.
     ///
     /// # Cancellation
-    /// The queue is shut down when the future is first polled and stays so. Dropping the future only ends the wait, and
-    /// the keys it would have returned go with it.
+    /// The queue is shut down when the future is first polled, and stays so. Dropping the future only ends the wait, and
+    /// drops the keys that it would have returned.
     #[doc(alias = "ShutDownWithDrain")]
     pub async fn shut_down_with_drain(&self) -> Vec<K> {
         let given_up = self.close(true);

@@ -1,4 +1,4 @@
-//! The shell around the core: one lock, and wakers for those who wait.
+//! Shell around the core: one lock, and the wakers of waiting tasks.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use crate::waiters::{Ticket, Waiters};
 
 pub(crate) struct Shared<K> {
     pub(crate) epoch: Instant,
-    /// The one of the core.
+    /// The hasher of the core, so that keys are hashed before the lock is taken.
     hasher: DefaultHashBuilder,
     pub(crate) inner: Mutex<Inner<K>>,
 }
 
-/// What the lock protects. Whoever changes it ends with [`Inner::calls`], and wakes those only after unlocking.
+/// State under the lock. A change ends with [`Inner::calls`], and its wakers are woken after unlocking.
 pub(crate) struct Inner<K> {
     pub(crate) core: Core<K>,
-    /// Those in [`Queue::get`].
+    /// Tasks in [`Queue::get`].
     pub(crate) getters: Waiters,
-    /// Those in [`Queue::shut_down_with_drain`].
+    /// Tasks in [`Queue::shut_down_with_drain`].
     pub(crate) drainers: Waiters,
 }
 
@@ -45,7 +45,7 @@ impl<K> Shared<K> {
         Moment::since(self.epoch, sync::now())
     }
 
-    /// Takes a key if there is one. A getter asks here first: a place among those who wait is not made for nothing.
+    /// Takes a key if there is one. A getter tries this first, to avoid registering as a waiter.
     #[inline]
     pub(crate) fn take(&self) -> Option<Loan<K>> {
         match self.change(|inner, now| inner.core.take(now)) {
@@ -54,9 +54,9 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Takes back what is done, and takes another key if there is one.
+    /// Returns a processed key, and takes another one if there is one.
     pub(crate) fn exchange(&self, done: Loan<K>) -> Option<Loan<K>> {
-        // The key is dropped after the lock.
+        // The key is dropped after the lock is released.
         let mut gone = None;
         let taken = self.change(|inner, now| {
             inner.core.done(done, &mut gone, now);
@@ -73,17 +73,19 @@ impl<K> Shared<K> {
         self.hasher.hash_one(key)
     }
 
-    /// Changes the state and calls whom the change concerns.
+    /// Changes the state, and wakes the tasks that the change concerns.
     #[inline]
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Inner<K>, &Now<&dyn Fn() -> Moment>) -> T) -> T {
         let read = || self.now();
         let now = Now::new(&read as &dyn Fn() -> Moment);
         let mut inner = self.inner.lock();
         let result = change(&mut inner, &now);
+        // The common case of busy workers: no task waits, so none needs to be woken.
         if inner.getters.is_empty() && inner.drainers.is_empty() {
             return result;
         }
         let calls = inner.calls();
+        // Wake after unlocking, or the woken task would wait for the lock.
         drop(inner);
         calls.wake();
         result
@@ -91,9 +93,9 @@ impl<K> Shared<K> {
 }
 
 impl<K> Inner<K> {
-    /// Whom to wake. Asked after every change, because it is the state that says so and not the change.
+    /// The tasks to wake. Derived from the state after every change, not from the kind of change.
     fn calls(&mut self) -> Calls {
-        // When all is finished every getter has something to learn: one calls the next.
+        // When the queue is finished, every getter must return: each wakes the next.
         let runs = if self.core.is_finished() { usize::MAX } else { self.core.ready() };
         let [for_run, for_alarm] = self.getters.call(runs, self.core.next_due());
         let over = !self.drainers.is_empty() && (self.core.is_drained() || !self.core.is_draining());
@@ -102,7 +104,7 @@ impl<K> Inner<K> {
     }
 }
 
-/// Tasks to wake as soon as the lock is free.
+/// Tasks to wake once the lock is released.
 struct Calls {
     for_run: Option<Waker>,
     for_alarm: Option<Waker>,
@@ -123,30 +125,30 @@ impl Calls {
     }
 }
 
-/// A task's place among those who wait; it is given up when the task stops waiting, for whatever reason.
+/// A task's registration as a waiter; dropped when the task stops waiting, for whatever reason.
 pub(crate) struct Seat<'q, K> {
     shared: &'q Arc<Shared<K>>,
     room: fn(&mut Inner<K>) -> &mut Waiters,
-    /// Taken only when there is something to wait for.
+    /// Set only while the task waits.
     ticket: Option<Ticket>,
     alarm: Alarm,
 }
 
-/// What a getter sees.
+/// Result of a getter's poll.
 enum Look<'q, K> {
     Found(Item<'q, K>),
     Finished,
-    /// Nothing yet: wait to be called, or until the alarm that this getter has to keep.
+    /// Nothing yet: wait for a wake-up, or until the alarm that this getter keeps.
     Wait(Option<Instant>),
 }
 
 impl<'q, K> Seat<'q, K> {
-    /// For a task in [`Queue::get`](crate::Queue::get).
+    /// Registration of a task in [`Queue::get`](crate::Queue::get).
     pub(crate) fn of_getter(shared: &'q Arc<Shared<K>>) -> Self {
         Self { shared, room: |inner| &mut inner.getters, ticket: None, alarm: Alarm::default() }
     }
 
-    /// For a task in [`Queue::shut_down_with_drain`](crate::Queue::shut_down_with_drain).
+    /// Registration of a task in [`Queue::shut_down_with_drain`](crate::Queue::shut_down_with_drain).
     pub(crate) fn of_drainer(shared: &'q Arc<Shared<K>>) -> Self {
         Self { shared, room: |inner| &mut inner.drainers, ticket: None, alarm: Alarm::default() }
     }
@@ -178,7 +180,7 @@ impl<'q, K> Seat<'q, K> {
         }
     }
 
-    /// Takes a key, or sits down to be called with `waker`: under one lock, so that no call falls in between.
+    /// Takes a key, or registers `waker`, under one lock so that no wake-up falls in between.
     fn look(&mut self, waker: &Waker) -> Look<'q, K> {
         let found = self.shared.change(|inner, now| {
             let taken = inner.core.take(now);

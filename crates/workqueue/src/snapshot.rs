@@ -1,4 +1,4 @@
-//! What a queue shows of its keys.
+//! State of a queue's keys, for observers.
 
 use tokio::time::Instant;
 
@@ -9,41 +9,41 @@ use crate::core::{Flow, Reason};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiting {
-    /// When it will be ready.
+    /// Time at which it becomes ready.
     pub until: Instant,
-    /// What set that time.
+    /// Rule that set the time.
     pub why: Reason,
 }
 
-/// What a queue knows of one key: see [`Queue::snapshot`](crate::Queue::snapshot).
+/// State of one key: see [`Queue::snapshot`](crate::Queue::snapshot).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeySnapshot<K> {
     /// The key.
     pub key: K,
-    /// Where it is.
+    /// Its state.
     pub state: KeyState,
-    /// Its class.
+    /// Its priority.
     pub priority: Priority,
-    /// Its flow, where the queue has flows.
+    /// Its flow, if the queue has flows.
     pub flow: Option<Flow>,
-    /// How many failures were counted since it was last forgotten.
+    /// Number of failures since its count was last reset.
     pub failures: u32,
 }
 
-/// Where a key is.
+/// State of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyState {
-    /// It is not due.
+    /// Waits until it is due.
     Waiting(Waiting),
-    /// It is in line.
+    /// Ready to be handed out.
     Ready {
-        /// Since when, as far as that is known: a key that is ready at once has no such time unless the queue has
-        /// [metrics](crate::Options::metrics), because nobody looked at a clock.
+        /// Time since which it is ready, if known. The time is unknown for a key that became ready at once, unless the queue
+        /// has [metrics](crate::Options::metrics), because the clock was not read.
         since: Option<Instant>,
     },
-    /// Somebody has its [`Item`](crate::Item).
+    /// Being processed: its [`Item`](crate::Item) exists.
     Processing {
         /// Whether it was added meanwhile.
         again: bool,

@@ -1,8 +1,8 @@
-//! Tasks that wait for the queue, and whom to call when.
+//! Tasks that wait for the queue, and when to wake them.
 //!
-//! Pure bookkeeping under the queue's lock. A waiter takes a seat, is called at most once until it has looked again, and
-//! leaves; what it was called for is worked out anew after every change, so a waiter that leaves without looking loses
-//! nothing: the next one is called instead.
+//! Pure bookkeeping under the queue's lock. A waiter registers, is woken at most once until it has polled again, and
+//! leaves. The reason for waking is derived again after every change, so a waiter that leaves without polling loses
+//! nothing: the next one is woken instead.
 
 use std::task::Waker;
 
@@ -12,11 +12,11 @@ use crate::core::Moment;
 pub(crate) struct Ticket(u64);
 
 pub(crate) struct Waiters {
-    /// By ticket, because tickets are given out in ascending order.
+    /// Ordered by ticket, because tickets ascend.
     seats: Vec<Seat>,
     next: u64,
     called: usize,
-    /// Who has set an alarm for the first waiting key, and for when.
+    /// The waiter that keeps an alarm for the first waiting key, and the time of the alarm.
     alarm: Option<(Ticket, Moment)>,
 }
 
@@ -36,7 +36,7 @@ impl Waiters {
         self.seats.is_empty()
     }
 
-    /// Takes a seat, or goes on sitting: from now on this waiter can be called (again), by `waker`.
+    /// Registers a waiter, or renews its registration: from now on it can be woken (again) by `waker`.
     pub(crate) fn sit(&mut self, ticket: Option<Ticket>, waker: &Waker) -> Ticket {
         let known =
             ticket.and_then(|ticket| self.seats.binary_search_by_key(&ticket, |seat| seat.ticket).ok());
@@ -55,9 +55,10 @@ impl Waiters {
         ticket
     }
 
-    /// Sets the alarm for `due` unless somebody has set one that is early enough; returns it if this waiter is to keep it.
+    /// Sets the alarm for `due`, unless another waiter has set one that is early enough. Returns the time if this waiter keeps
+    /// the alarm.
     pub(crate) fn set_alarm(&mut self, ticket: Ticket, due: Option<Moment>) -> Option<Moment> {
-        // The one this waiter kept so far is over, also when nothing is due any more.
+        // This waiter's earlier alarm ends, even if nothing is due any more.
         self.alarm.take_if(|(keeper, _)| *keeper == ticket);
         let due = due.filter(|due| self.alarm.is_none_or(|(_, at)| at > *due))?;
         self.alarm = Some((ticket, due));
@@ -71,15 +72,15 @@ impl Waiters {
         self.alarm.take_if(|(keeper, _)| *keeper == ticket);
     }
 
-    /// Calls whom there is work for: somebody for the first of `runs`, and somebody to set the alarm if `due` needs one.
+    /// Selects wakers: one waiter for the first of `runs`, and one to set the alarm if `due` needs one.
     ///
-    /// One is on its way at a time: it calls the next when it has looked, so many runs find many waiters without anybody waking
-    /// them all, and few runs that are short find one, which takes them one after another.
+    /// One waiter is on its way at a time, and causes the next to be woken when it has polled. So many runs wake many waiters
+    /// without a wake-up of all at once, and a few short runs wake one, which takes them one after another.
     pub(crate) fn call(&mut self, runs: usize, due: Option<Moment>) -> [Option<Waker>; 2] {
         if self.seats.is_empty() {
             return [None, None];
         }
-        // The one who came last is called first: its task is the warmest, and the alarm's keeper is left in peace.
+        // The last waiter is woken first: its task is the warmest, and the keeper of the alarm is not disturbed.
         let run = if self.called == 0 && runs > 0 {
             self.seats.iter().rposition(|seat| !seat.called)
         } else {
@@ -89,14 +90,14 @@ impl Waiters {
         let keeper = due.and_then(|due| match self.alarm {
             Some((_, at)) if at <= due => None,
             Some((keeper, _)) => self.seats.binary_search_by_key(&keeper, |seat| seat.ticket).ok(),
-            // Whoever was called will look, and then either set the alarm or leave and have another one called.
+            // The woken waiter will poll, and then either set the alarm or leave and cause another one to be woken.
             None if self.called > 0 => None,
             None => Some(0),
         });
         [run, keeper.and_then(|place| self.ring(place))]
     }
 
-    /// Calls everybody.
+    /// Wakes all waiters.
     pub(crate) fn call_all(&mut self) -> Vec<Waker> {
         (0..self.seats.len()).filter_map(|place| self.ring(place)).collect()
     }
@@ -121,11 +122,11 @@ mod tests {
         let tickets = [0; 3].map(|_| waiters.sit(None, Waker::noop()));
         let calls = |waiters: &mut Waiters| waiters.call(5, None)[0].is_some();
         assert_eq!([calls(&mut waiters), calls(&mut waiters)], [true, false]);
-        waiters.leave(tickets[2]); // with a run
+        waiters.leave(tickets[2]); // woken for a run
         assert_eq!([calls(&mut waiters), calls(&mut waiters)], [true, false]);
-        waiters.sit(Some(tickets[1]), Waker::noop()); // it found nothing
+        waiters.sit(Some(tickets[1]), Waker::noop()); // polled and found nothing
         assert!(calls(&mut waiters));
-        waiters.leave(tickets[0]); // it was never called
+        waiters.leave(tickets[0]); // never woken
         assert!(!calls(&mut waiters));
     }
 }

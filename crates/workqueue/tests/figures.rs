@@ -1,4 +1,5 @@
-//! The numbers by which people know this system: back-off of one key, storms of ten thousand, the bucket over them.
+//! Known figures of controller-runtime's queue: back-off of one key, storms of ten thousand keys, the bucket above
+//! them.
 //!
 //! Real queues in paused time; the times are exact.
 
@@ -24,7 +25,7 @@ fn exponential() -> ItemExponentialFailure<u32> {
     ItemExponentialFailure::default()
 }
 
-/// The worker loop of controller-runtime before v0.7 came back a second after each error.
+/// In controller-runtime before v0.7 a worker loop ran again one second after each error.
 fn legacy() -> MaxOf<u32> {
     let one_second = ItemFastSlow::new(SECOND, SECOND, 0);
     MaxOf::new([Box::new(exponential()) as Box<dyn RateLimiter<u32>>, Box::new(one_second)])
@@ -131,7 +132,7 @@ async fn with_full_jitter_a_wave_is_no_herd() {
     for at in &retries.at {
         slots[usize::try_from(at.as_millis() / 10).unwrap()] += 1;
     }
-    // The first retries have some 5 ms to spread over; a wave of 10,000 is one of the later ones.
+    // The first retries have only milliseconds to spread over, so the check begins after 320 ms.
     assert!(
         slots[32..].iter().all(|keys| *keys <= 500),
         "a slot of 10 ms holds more than a twentieth of a wave"

@@ -1,4 +1,4 @@
-//! The async shell under all interleavings of a few threads (up to a number of preemptions).
+//! The async shell under all interleavings of a few threads, up to a number of preemptions.
 //!
 //! `RUSTFLAGS="--cfg workqueue_loom" cargo test -p kube-workqueue --release --test loom`
 //!
@@ -31,7 +31,7 @@ fn queue() -> Queue<&'static str> {
     Queue::new(Options::default().rate_limiter(default_item_based_rate_limiter()))
 }
 
-/// What a reconciler would look at: how often the key was changed, and whether somebody is at work on it.
+/// State that a reconciler checks: the number of changes of the key, and whether it is being processed.
 #[derive(Default)]
 struct Watched {
     changes: AtomicUsize,
@@ -45,7 +45,7 @@ impl Watched {
         queue.add("a");
     }
 
-    /// Works off the queue until it is finished.
+    /// Processes keys until the queue has shut down.
     fn work(&self, queue: &Queue<&'static str>) {
         let mut next = block_on(queue.get());
         while let Some(item) = next {

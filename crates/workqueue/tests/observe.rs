@@ -1,4 +1,4 @@
-//! What a queue tells about itself: metrics, gauges, snapshots.
+//! Metrics, gauges and snapshots of a queue.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use tokio::time::advance;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Writes down what it is told.
+/// Records the calls of the metrics trait.
 #[derive(Default)]
 struct Recorder(Mutex<Vec<String>>);
 

@@ -1,4 +1,4 @@
-//! The queue as tasks see it, in paused time.
+//! The queue as its tasks use it, in paused time.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,12 +12,12 @@ use tokio::time::{Instant, sleep, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Whether `future` has to wait, having been polled once.
+/// Polls `future` once, and returns whether it is pending.
 async fn is_pending<F: Future>(mut future: Pin<&mut F>) -> bool {
     poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await
 }
 
-/// A task that hands what it got to the test.
+/// Returns a future that gets one item.
 fn getter(queue: &Queue<&'static str>) -> impl Future<Output = Option<Item<'static, &'static str>>> + use<> {
     let queue = queue.clone();
     async move { queue.get().await.map(Item::into_owned) }
@@ -104,7 +104,7 @@ async fn a_delay_added_after_the_first_one_was_cancelled_still_wakes_the_getter(
     tasks.spawn(getter(&queue));
     yield_now().await;
     assert!(queue.cancel(&"a"));
-    sleep(2 * SECOND).await; // the alarm for "a" has gone off, and there was nothing
+    sleep(2 * SECOND).await; // the timer of "a" has fired without a key to hand out
     queue.add_after("b", 3 * SECOND);
     assert_eq!(*tasks.join_next().await.unwrap().unwrap().unwrap(), "b");
     assert_eq!(start.elapsed(), 5 * SECOND);
@@ -133,7 +133,7 @@ async fn dropping_the_getter_that_was_called_passes_the_key_to_the_next() {
     let mut first = pin!(queue.get());
     let mut second = Box::pin(queue.get());
     assert!(is_pending(first.as_mut()).await && is_pending(second.as_mut()).await);
-    queue.add("a"); // calls the second, which came last
+    queue.add("a"); // wakes the second getter, which registered last
     drop(second);
     let item = timeout(SECOND, first).await.expect("the first getter is called instead");
     assert_eq!(*item.unwrap(), "a");
@@ -168,7 +168,8 @@ async fn a_dropped_get_loses_no_key_wherever_it_stood() {
     assert_eq!(*timeout(SECOND, queue.get()).await.unwrap().unwrap(), "a");
 }
 
-/// Every place to drop it, with a neighbour that came at every time, and that runs between the events or only at the end.
+/// Drops the future after each possible poll, with another getter that starts at each possible time, and is polled
+/// between the events or only at the end.
 #[tokio::test(start_paused = true)]
 async fn a_get_dropped_after_any_of_its_polls_loses_no_key_and_no_call() {
     let events: [fn(&Queue<&'static str>); 6] = [
@@ -260,7 +261,7 @@ async fn a_panic_while_processing_is_done_too() {
     assert_eq!(*timeout(SECOND, queue.get()).await.unwrap().unwrap(), "a");
 }
 
-/// Panics always.
+/// A rate limiter that always panics.
 struct Faulty;
 
 impl RateLimiter<&'static str> for Faulty {
@@ -395,8 +396,8 @@ async fn dropping_drain_leaves_the_queue_shut_down() {
     timeout(SECOND, queue.shut_down_with_drain()).await.expect("nothing is left to wait for");
 }
 
-/// Random work by eight tasks: no key is lost, none runs beside itself, and the last add of each is followed by a run
-/// that began after it.
+/// Random work by eight tasks: no key is lost, no key is processed twice at once, and the last add of each key is
+/// followed by a run that started after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn every_last_add_is_followed_by_a_run_and_no_key_runs_beside_itself() {
     use std::sync::Arc;

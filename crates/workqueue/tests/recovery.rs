@@ -1,4 +1,4 @@
-//! Recovery from an outage: what the shared bucket holds back while attempts fail, and how fast it lets go.
+//! Recovery from an outage: retries that the shared bucket delays while attempts fail, and their speed afterwards.
 //!
 //! Real queues with the default limiter, in paused time; each attempt takes 5 ms.
 
@@ -12,10 +12,10 @@ use tokio::time::{Instant, advance, sleep, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Keys from here on succeed although the service is down.
+/// Keys from this number on succeed even while the service is down.
 const HEALTHY: u32 = 1_000_000;
 
-/// A service that is down at times, the attempts on it, and the workers that make them.
+/// A service with outages, the attempts to use it, and the workers that make them.
 #[derive(Clone)]
 struct Service(Rc<RefCell<State>>);
 
@@ -36,7 +36,7 @@ impl Service {
         self.0.borrow_mut().is_up = is_up;
     }
 
-    /// Lets workers attempt the keys of `queue`.
+    /// Spawns workers that attempt the keys of `queue`.
     fn work(&self, queue: &Queue<u32>, workers: usize, tasks: &LocalSet) {
         for _ in 0..workers {
             let (service, queue) = (self.clone(), queue.clone());
@@ -61,7 +61,7 @@ impl Service {
         self.0.borrow().successes.len()
     }
 
-    /// Failures from `from` on, by the second.
+    /// Returns the number of failures in each second from `from` on.
     fn failures_per_second(&self, from: Duration, seconds: usize) -> Vec<usize> {
         let mut counts = vec![0; seconds];
         for at in self.0.borrow().failures.iter().filter_map(|at| at.checked_sub(from)) {
@@ -134,7 +134,7 @@ async fn a_relapse_costs_one_burst_and_then_the_rate_of_the_bucket_and_retries_g
     tasks.run_until(sleep(61 * SECOND)).await;
     let failures = service.failures_per_second(relapse, 60);
     assert!((90..=110).contains(&failures[0]), "what ran ahead: {failures:?}");
-    // What ran ahead has used slots of the next seconds, so the bound of the bucket holds all the time.
+    // Retries that ran ahead have used slots of the next seconds, so the limit of the bucket holds at all times.
     let mut all = 0;
     for (second, count) in failures.iter().enumerate() {
         all += count;
@@ -174,7 +174,7 @@ async fn a_keys_own_back_off_is_not_cut_short() {
     let queue = queue(default_controller_rate_limiter());
     let start = Instant::now();
     queue.add_rate_limited(0);
-    // The twelfth failure asks for 10.24 s; the budget for less.
+    // The twelfth failure has a back-off of 10.24 s, the bucket a shorter delay.
     for _ in 0..11 {
         drop(queue.get().await.inspect(|item| queue.add_rate_limited(**item)));
     }
@@ -191,7 +191,7 @@ async fn a_keys_own_back_off_is_not_cut_short() {
     assert_eq!((last, failed.elapsed()), (0, Duration::from_millis(10_240)), "{:?}", start.elapsed());
 }
 
-/// Keys of one queue that waits behind another one's slots, because both draw from one bucket.
+/// Keys of a queue that wait behind slots of another one, because both share a bucket.
 #[tokio::test(start_paused = true)]
 async fn slots_that_another_queue_gives_back_are_noticed_within_a_second() {
     let bucket = Bucket::default();
@@ -206,7 +206,7 @@ async fn slots_that_another_queue_gives_back_are_noticed_within_a_second() {
     assert!(began.elapsed() <= SECOND, "{:?}", began.elapsed());
 }
 
-/// Users' own limiters have three methods; nothing about them changes.
+/// A user's limiter that implements only the required methods.
 struct Own;
 
 impl RateLimiter<u32> for Own {

@@ -1,10 +1,10 @@
-//! Bars with their values, as SVG.
+//! Bar charts as SVG.
 
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 420.0;
-/// The plot's corners: room for the labels is outside.
+/// Corners of the plot. The labels are outside.
 const LEFT: f64 = 90.0;
 const RIGHT: f64 = WIDTH - 20.0;
 const TOP: f64 = 70.0;
@@ -87,7 +87,7 @@ fn push(svg: &mut String, element: std::fmt::Arguments<'_>) {
     writeln!(svg, "{element}").expect("a string takes everything");
 }
 
-/// As few digits as say it: 0.005, 40.96, 70,000.
+/// Formats a number with few digits: 0.005, 40.96, 70,000.
 fn plain(value: f64) -> String {
     let text = format!("{value:.3}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
@@ -97,7 +97,7 @@ fn plain(value: f64) -> String {
     groups.join(",") + rest
 }
 
-/// Values to heights.
+/// Converts values to heights.
 struct Axis {
     scale: Scale,
     least: f64,
@@ -113,7 +113,7 @@ impl Axis {
         }
         match scale {
             Scale::Linear => {
-                // A step of 1, 2 or 5 times a power of ten that gives some five lines.
+                // Multiples of 1, 2 or 5 times a power of ten, which give about five lines.
                 let magnitude = 10_f64.powf((most / 5.0).log10().floor());
                 let step = [1.0, 2.0, 5.0, 10.0]
                     .map(|factor| factor * magnitude)

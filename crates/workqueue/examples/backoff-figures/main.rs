@@ -1,7 +1,7 @@
 //! `cargo run -p kube-workqueue --example backoff-figures [folder]`: the retry behaviour in five figures.
 //!
-//! Runs failing keys against real queues in paused time, prints what happened as tables, and draws the same numbers as
-//! SVG files into the folder (`target/backoff-figures` unless given).
+//! Runs failing keys with real queues in paused time, prints the results as tables, and draws them as SVG files into
+//! the folder (default: `target/backoff-figures`).
 
 mod chart;
 mod simulation;
@@ -59,7 +59,7 @@ async fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// A1: how long each retry of a single key was put off, and A2 when that was.
+/// A1: delay before each retry of a single key, and A2: the time of the retry.
 fn delays(retries: &Retries, folder: &Path) -> io::Result<()> {
     println!("A1, A2  One failing key, 5 ms doubled up to 1000 s\n");
     println!("retry    delay [s]       at [s]");

@@ -1,20 +1,21 @@
-//! Keys that fail and fail again, against a real queue in paused time.
+//! Keys that fail repeatedly, with a real queue in paused time.
 
 use std::time::Duration;
 
 use kube_workqueue::{Options, Queue, RateLimiter};
 use tokio::time::{Instant, timeout_at};
 
-/// When the failing keys of one queue were tried again.
+/// Times of the retries of one queue's failing keys.
 #[derive(Debug)]
 pub(crate) struct Retries {
     /// Since the first failure, in order.
     pub(crate) at: Vec<Duration>,
 }
 
-/// Lets `keys` keys fail at once, and again each time they are retried; records the retries of the first `span`.
+/// Lets `keys` keys fail at once, and again at each retry. Records the retries of the first `span`.
 ///
-/// A run takes no time, as in the articles: what is seen is the limiter and the queue. Call it with the clock paused.
+/// A run takes no time, as in the articles, so the figures show the limiter and the queue alone. The clock must be
+/// paused.
 pub(crate) async fn fail(limiter: impl RateLimiter<u32> + 'static, keys: u32, span: Duration) -> Retries {
     let queue = Queue::new(Options::default().rate_limiter(limiter));
     let start = Instant::now();
@@ -28,12 +29,12 @@ pub(crate) async fn fail(limiter: impl RateLimiter<u32> + 'static, keys: u32, sp
         attempts.push(start.elapsed());
         queue.add_rate_limited(*item);
     }
-    // The first attempt of each key is the failure that all began with.
+    // The first attempt of each key is the initial failure, not a retry.
     Retries { at: attempts.split_off(keys as usize) }
 }
 
 impl Retries {
-    /// How many there were in each of the first seconds.
+    /// Returns the number of retries in each of the first seconds.
     pub(crate) fn per_second(&self, seconds: usize) -> Vec<usize> {
         let mut counts = vec![0; seconds];
         for at in &self.at {
@@ -45,7 +46,7 @@ impl Retries {
         counts
     }
 
-    /// The time from each attempt to the next one, of a single key.
+    /// Returns the times between the attempts of a single key.
     pub(crate) fn delays(&self) -> Vec<Duration> {
         let earlier = std::iter::once(Duration::ZERO).chain(self.at.iter().copied());
         self.at.iter().zip(earlier).map(|(at, earlier)| *at - earlier).collect()

@@ -1,4 +1,4 @@
-//! What a queue allocates per key; the strings of the keys are shared with the caller, and not counted.
+//! Memory that a queue allocates per key. The strings of the keys are shared with the caller and not counted.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use kube_workqueue::Queue;
 
 use super::keys::Key;
 
-/// Bytes per key that waits in line. `used` tells what the allocator has given out.
+/// Returns the bytes per key that is ready. `used` returns the number of allocated bytes.
 pub(crate) fn ready(keys: &[Key], used: impl Fn() -> usize) -> f64 {
     per_key(keys, used, Queue::add)
 }
 
-/// Bytes per key that waits for its time.
+/// Returns the bytes per key that is delayed.
 pub(crate) fn delayed(keys: &[Key], used: impl Fn() -> usize) -> f64 {
     per_key(keys, used, |queue, key| queue.add_after(key, Duration::from_hours(1)))
 }

@@ -1,4 +1,4 @@
-//! How late a queue hands out what is due.
+//! Delay with which a queue hands out keys that are due.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use super::keys::Key;
 
-/// How long after they were due keys are handed out to a getter that waits for them, sorted: delays between 0.1 s and
-/// 1.1 s. The name of each key is its place.
+/// Returns the sorted times between the due time of keys and their delivery to a waiting getter, for delays between 0.1
+/// s and 1.1 s. The name of each key is its index.
 pub(crate) async fn lateness(keys: Vec<Key>) -> Vec<Duration> {
     let queue = Queue::default();
     let mut random = fastrand::Rng::with_seed(1);

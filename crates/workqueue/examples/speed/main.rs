@@ -1,7 +1,7 @@
-//! `cargo run --profile bench -p kube-workqueue --example speed`: what the queue costs, as lines of JSON.
+//! `cargo run --profile bench -p kube-workqueue --example speed`: costs of the queue, as lines of JSON.
 //!
-//! For programs that run it in turns with others and compare. Every line is
-//! `{"workload": …, "value": …, "unit": …}`; times are per key, and a run measures every workload once.
+//! For programs that alternate runs of several versions and compare them. Every line is `{"workload": …, "value": …,
+//! "unit": …}`; times are per key, and a run measures every workload once.
 
 mod heap;
 mod keys;

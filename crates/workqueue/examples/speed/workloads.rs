@@ -1,7 +1,7 @@
-//! The workloads, shared by the runner and the benches.
+//! Workloads, shared by the runner and the benches.
 //!
-//! Each takes keys that exist already and returns the time from its first operation to its last. Nothing of it is
-//! measured with the caller's keys being made or the queue being dropped.
+//! Each receives existing keys and returns the time from its first operation to its last. Creating the keys and
+//! dropping the queue are not measured.
 
 #![expect(clippy::disallowed_methods, reason = "it is real time that is measured")]
 
@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::keys::Key;
 
-/// Add, get and done, one key after the other.
+/// Add, get and done, one key after another.
 pub(crate) async fn one_at_a_time(keys: Vec<Key>) -> Duration {
     let queue = Queue::default();
     let start = Instant::now();
@@ -28,7 +28,7 @@ pub(crate) async fn one_at_a_time(keys: Vec<Key>) -> Duration {
     start.elapsed()
 }
 
-/// All keys added, then all of them handed out.
+/// All keys are added, then all are handed out.
 pub(crate) async fn fill_then_drain(keys: Vec<Key>) -> Duration {
     let (queue, count) = (Queue::default(), keys.len());
     let start = Instant::now();
@@ -43,7 +43,7 @@ pub(crate) async fn fill_then_drain(keys: Vec<Key>) -> Duration {
     start.elapsed()
 }
 
-/// Adds of keys that are in line already; `keys` holds the same ones many times.
+/// Adds of keys that are queued already; `keys` contains each of them many times.
 pub(crate) async fn duplicates(keys: Vec<Key>) -> Duration {
     let queue = Queue::default();
     keys.iter().take(1000).for_each(|key| queue.add(key.clone()));
@@ -52,7 +52,7 @@ pub(crate) async fn duplicates(keys: Vec<Key>) -> Duration {
     start.elapsed()
 }
 
-/// Eight tasks that add and eight that get and are done, until every key has been handed out.
+/// Eight tasks that add keys, and eight that get and finish them, until every key has been handed out.
 pub(crate) async fn eight_by_eight(keys: Vec<Key>) -> Duration {
     let queue = Queue::default();
     let mut shares: [Vec<Key>; 8] = Default::default();
@@ -77,7 +77,7 @@ pub(crate) async fn eight_by_eight(keys: Vec<Key>) -> Duration {
     start.elapsed()
 }
 
-/// Delays between one and two hours, in no order.
+/// Delays between one and two hours, in random order.
 pub(crate) async fn add_after(keys: Vec<Key>) -> Duration {
     let queue = Queue::default();
     let mut random = fastrand::Rng::with_seed(1);
@@ -88,7 +88,7 @@ pub(crate) async fn add_after(keys: Vec<Key>) -> Duration {
     start.elapsed()
 }
 
-/// What the default limiter says to failures.
+/// Delays that the default limiter returns for failures.
 pub(crate) fn limiter_when(keys: &[Key]) -> Duration {
     let mut limiter = default_controller_rate_limiter();
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! What an add does to a key in each of its states.
+//! Effect of an add on a key in each of its states.
 
 use std::hash::Hash;
 
@@ -11,8 +11,8 @@ use crate::Priority;
 use crate::options::AddOptions;
 
 impl<K: Clone + Eq + Hash> Core<K> {
-    /// `hash` is that of `key` by [`hasher`](Self::hasher). Takes the key only if it enters the queue: what is left is for
-    /// the caller to drop, outside the lock.
+    /// Adds a key. `hash` is that of `key` by [`hasher`](Self::hasher). The key is taken only if it enters the queue; otherwise
+    /// the caller drops it, outside the lock.
     pub(crate) fn add(
         &mut self,
         adding: &mut Option<K>,
@@ -30,7 +30,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
             Occupied(known) => {
                 let id = *known.get();
                 match self.slab[id].state {
-                    // It runs anyway: only its class can change.
+                    // It runs anyway; only its priority can change.
                     State::Ready => self.lift(id, how),
                     _ => self.add_with_care(Some(id), adding, hash, how, now),
                 }
@@ -45,8 +45,8 @@ impl<K: Clone + Eq + Hash> Core<K> {
         }
     }
 
-    /// The rest of [`add`](Self::add): what is delayed, has failed, or is known and not ready. Apart from the two cases
-    /// above, which are nearly all, because these need not pay for it.
+    /// Handles the other cases of [`add`](Self::add): a delayed or failed key, or a known one that is not ready. Separate,
+    /// because nearly all adds are one of the two cases above and should not pay for this.
     #[inline(never)]
     fn add_with_care(
         &mut self,
@@ -56,7 +56,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         how: AddOptions,
         now: &Now<impl FnOnce() -> Moment>,
     ) {
-        // Asked before anything changes: a limiter is the caller's code, and may panic.
+        // Called before anything changes: a limiter is the user's code, and may panic.
         let failed = adding.as_ref().filter(|_| how.rate_limited && self.is_charged(known));
         let charged = failed.map(|key| self.options.rate_limiter.charge(key, now.instant(self.epoch)));
         let id = known.unwrap_or_else(|| {
@@ -72,20 +72,23 @@ impl<K: Clone + Eq + Hash> Core<K> {
             metrics.retried();
         }
         if known.is_none() {
-            let due = asked.map_or_else(|| self.event(id, how.urgent, now), |(at, why)| Due::At(at, why));
+            let due = match asked {
+                None => self.event(id, how.urgent, now),
+                Some(asked) => self.accept(id, asked),
+            };
             self.place(id, due, now);
         } else {
             self.bring_forward(id, how, asked, now);
         }
     }
 
-    /// The class that an add asks for.
+    /// The priority that an add asks for.
     fn class_of(&self, id: Id, how: AddOptions) -> Priority {
         let inherited = if how.is_event() { Priority::Normal } else { self.slab[id].priority };
         how.priority.unwrap_or(inherited)
     }
 
-    /// Moves a ready key to the end of a higher class, if that is what is asked for.
+    /// Moves a ready key to the end of a higher priority, if the add asks for one.
     fn lift(&mut self, id: Id, how: AddOptions) {
         let priority = self.class_of(id, how);
         let entry = &self.slab[id];
@@ -97,7 +100,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         }
     }
 
-    /// Lets a key that waits or is being processed run earlier or in a higher class, if that is what was `asked` for;
+    /// Lets a key that waits or is being processed run earlier or with a higher priority, if the add `asked` for that;
     /// `None` is an event.
     fn bring_forward(
         &mut self,
@@ -114,12 +117,12 @@ impl<K: Clone + Eq + Hash> Core<K> {
                 let until = entry.at;
                 entry.priority = priority.max(entry.priority);
                 if let (Some(past), Some((at, _))) = (&mut entry.past, asked) {
-                    // Further events may put a debounced key off, but not beyond a time that was asked for.
+                    // Further events may postpone a debounced key, but not beyond a requested time.
                     past.latest = past.latest.min(at);
                 }
                 let due = match asked {
                     None => self.event(id, how.urgent, now),
-                    Some((at, why)) if at < until => Due::At(at, why),
+                    Some(asked) if asked.0 < until => self.accept(id, asked),
                     Some(_) => return,
                 };
                 if !matches!(due, Due::At(at, _) if at == until) {
@@ -135,10 +138,11 @@ impl<K: Clone + Eq + Hash> Core<K> {
                 next.event |= asked.is_none();
                 next.urgent |= asked.is_none() && how.urgent;
                 next.priority = next.priority.max(priority);
-                if let Some((at, why)) = asked.filter(|(at, _)| *at < entry.at) {
-                    (entry.at, next.why) = (at, why);
+                if let Some(asked) = asked.filter(|(at, _)| *at < entry.at) {
+                    (entry.at, next.why) = asked;
+                    self.accept(id, asked);
                 }
-                entry.state = State::Processing { again: Some(next) };
+                self.slab[id].state = State::Processing { again: Some(next) };
                 self.again += usize::from(again.is_none());
             }
         }

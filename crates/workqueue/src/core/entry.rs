@@ -1,28 +1,28 @@
-//! What is known of one key.
+//! State of one key.
 
 use super::lent::Loan;
 use super::moment::Moment;
 use super::slab::Id;
 use crate::Priority;
 
-/// A key the queue knows. A key it does not know is absent, so four of the five states are here.
+/// A key in the queue. Unknown keys have no entry, so four of the five states are here.
 pub(crate) struct Entry<K> {
     /// `None` while it is lent, and in a vacant place.
     pub(crate) key: Option<K>,
     /// The queue's handle of a key that is being processed.
     pub(crate) loan: Option<Loan<K>>,
-    /// Kept so that neither a growing index nor a finished key hashes the key again.
+    /// Stored, so that neither a growing index nor a finished key hashes the key again.
     pub(crate) hash: u64,
     pub(crate) state: State,
-    /// Waiting: until when, the slot of a shared budget included. Ready: since when, if anybody wants to know, else [`Moment::NEVER`]. Processing: the earliest
-    /// time asked for meanwhile, [`Moment::NEVER`] when only events asked.
+    /// Waiting: the due time, including the slot of a shared budget. Ready: the time since which it is ready if metrics need
+    /// it, else [`Moment::NEVER`]. Processing: the earliest time requested meanwhile, [`Moment::NEVER`] if only events came.
     pub(crate) at: Moment,
-    /// Neighbours in the line of ready keys, or in the one of those being processed. A vacant place names the next one.
+    /// Neighbours in the line of ready keys, or in that of keys being processed. A vacant place names the next one.
     pub(crate) previous: Id,
     pub(crate) next: Id,
     pub(crate) priority: Priority,
     pub(crate) flow: u32,
-    /// Only keys that failed or are debounced have one.
+    /// Set only for keys that failed or are debounced.
     pub(crate) past: Option<Box<Past>>,
 }
 
@@ -53,27 +53,26 @@ impl<K> Entry<K> {
     }
 }
 
-/// Where a key is. There is one state per key, so it cannot be ready and waiting, or ready and processed, at once.
+/// State of a key. A key has one state, so it cannot be ready and waiting, or ready and processed, at once.
 #[derive(Clone, Copy)]
 pub(crate) enum State {
-    /// Not due; `place` is its place in the heap of waiting keys, or in that of held ones if only a shared budget holds it
-    /// back.
+    /// Not due. `place` is its place in the heap of waiting keys, or in that of held keys if only a shared budget delays it.
     Waiting { why: Reason, place: u32, held: bool },
     /// In line.
     Ready,
-    /// Handed out; `again` says what was asked for meanwhile.
+    /// Handed out; `again` is the run requested meanwhile.
     Processing { again: Option<Again> },
 }
 
 impl State {
-    /// Of an entry that is about to be put somewhere: in neither a line nor the heap.
+    /// State of an entry that is in neither a line nor a heap, until it is put into one.
     pub(crate) const NEW: Self = Self::Processing { again: None };
 }
 
-/// A run asked for while the key is being processed; its time is that of the entry.
+/// A run requested while the key is being processed; its time is that of the entry.
 #[derive(Clone, Copy)]
 pub(crate) struct Again {
-    /// Whether an event asked for it: then it is `done` that says when, for only then is it known how the run ended.
+    /// Whether an event requested it: then `done` sets the time, because only then is the result of the run known.
     pub(crate) event: bool,
     /// Whether one of the events was urgent.
     pub(crate) urgent: bool,
@@ -81,13 +80,16 @@ pub(crate) struct Again {
     pub(crate) priority: Priority,
 }
 
-/// What the rules about back-off and debounce have to remember of a key.
+/// History of a key that the rules of back-off and debouncing need.
 #[derive(Clone, Copy)]
 pub(crate) struct Past {
-    /// The key is in back-off until then: what the rate limiter said of its last counted failure.
+    /// End of the back-off: the time that the rate limiter set for its last counted failure.
     pub(crate) back_off: Moment,
-    /// When the time is over that its own failures ask for; [`Moment::NEVER`] if no shared budget can hold it back.
+    /// End of the delay of its own failures; [`Moment::NEVER`] if no shared budget can delay it.
     pub(crate) own: Moment,
+    /// Value of `own` after the failure that set the time of the next run. A later failure that asks for a later time changes
+    /// `own` alone.
+    pub(crate) own_of_next: Moment,
     /// Whether it has failed since it was last forgotten.
     pub(crate) failed: bool,
     /// Whether it was released ahead of its slot, and its run has not ended.
@@ -96,11 +98,11 @@ pub(crate) struct Past {
     pub(crate) brought_forward: bool,
     /// Number of urgent events that brought it forward in this back-off.
     pub(crate) urgent: u8,
-    /// Whether the run that is under way began in back-off.
+    /// Whether the current run began in back-off.
     pub(crate) early: bool,
-    /// When its last run ended.
+    /// End of its last run.
     pub(crate) ended: Moment,
-    /// The time beyond which no further event can put a debounced key off.
+    /// Time beyond which no further event can postpone a debounced key.
     pub(crate) latest: Moment,
 }
 
@@ -108,6 +110,7 @@ impl Past {
     pub(crate) const NONE: Self = Self {
         back_off: Moment::START,
         own: Moment::NEVER,
+        own_of_next: Moment::NEVER,
         failed: false,
         ahead: false,
         brought_forward: false,
@@ -122,13 +125,13 @@ impl Past {
     }
 }
 
-/// Why a key waits.
+/// Reason why a key waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
-    /// It was added with a delay.
+    /// The key was added with a delay.
     Delayed,
-    /// It failed and the rate limiter set the delay.
+    /// The key failed and the rate limiter set the delay.
     RateLimited,
     /// An event arrived, but the key is in back-off and was already brought forward once:
     /// see [`BackOffEvents`](crate::BackOffEvents).

@@ -1,4 +1,4 @@
-//! Lines of ready keys of one class, taken from in turn.
+//! Queues of ready keys, per priority and flow; the flows of a priority take turns.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,12 +11,12 @@ use super::line::Line;
 use super::slab::{Id, Slab};
 use crate::Priority;
 
-/// Whom a key belongs to: a namespace, a tenant. See [`Options::fair_by`](crate::Options::fair_by).
+/// Group of keys that shares turns, such as a namespace or a tenant. See [`Options::fair_by`](crate::Options::fair_by).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flow(Arc<str>);
 
 impl Flow {
-    /// The name of the flow.
+    /// Name of the flow.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -35,7 +35,7 @@ impl fmt::Display for Flow {
     }
 }
 
-/// The ready keys, class by class: one line each, or as many lines as there are flows, which take turns.
+/// The ready keys by priority: one line each, or one line for each flow.
 pub(crate) enum Lines {
     Plain([Line; Priority::ALL.len()]),
     Fair(Box<Flows>),
@@ -46,7 +46,7 @@ impl Lines {
         if fair { Self::Fair(Box::new(Flows::new())) } else { Self::Plain([Line::EMPTY; _]) }
     }
 
-    /// The number of a flow for one more entry.
+    /// Adds an entry to a flow. Returns the number of the flow.
     pub(crate) fn join(&mut self, name: impl FnOnce() -> Option<Flow>) -> u32 {
         match self {
             Self::Plain(_) => 0,
@@ -54,7 +54,7 @@ impl Lines {
         }
     }
 
-    /// An entry of the flow is gone.
+    /// Removes an entry from its flow.
     #[inline]
     pub(crate) fn leave(&mut self, number: u32) {
         if let Self::Fair(flows) = self {
@@ -85,7 +85,7 @@ impl Lines {
         }
     }
 
-    /// Takes the ready key of `class` whose turn it is out of its line.
+    /// Removes and returns the ready key of `class` that is next.
     #[inline]
     pub(crate) fn pop<'s, K>(
         &mut self,
@@ -98,7 +98,7 @@ impl Lines {
         }
     }
 
-    /// How many flows have keys.
+    /// Number of flows with keys.
     #[cfg(test)]
     pub(crate) fn known(&self) -> usize {
         match self {
@@ -108,21 +108,21 @@ impl Lines {
     }
 }
 
-/// The flows that have keys in the queue, numbered, and the turns they take.
+/// The flows that have keys in the queue, numbered, and their turns.
 pub(crate) struct Flows {
     flows: Vec<State>,
     vacant: Vec<u32>,
-    /// Name to number; its order is not visible: the turns are.
+    /// Name to number. The order of the hash is not visible; the order of flows comes from `turns`.
     numbers: HashMap<Flow, u32, DefaultHashBuilder>,
     turns: [VecDeque<u32>; Priority::ALL.len()],
 }
 
 struct State {
     name: Flow,
-    /// Entries that belong to it, in whatever state.
+    /// Number of its entries, in whatever state.
     members: usize,
     lines: [Line; Priority::ALL.len()],
-    /// Whether it has a place in the turns of the class. It may keep it with an empty line, until its turn comes.
+    /// Whether it has a place in the turns of the class. It may keep the place with an empty line, until its turn comes.
     in_turn: [bool; Priority::ALL.len()],
 }
 
@@ -151,12 +151,13 @@ impl Flows {
         number
     }
 
-    /// Without entries a flow is forgotten.
+    /// Removes an entry from its flow; a flow without entries is dropped.
     fn leave(&mut self, number: u32) {
         let flow = &mut self.flows[number as usize];
         flow.members -= 1;
         if flow.members == 0 {
             self.numbers.remove(&flow.name);
+            // The number is given to another flow later, so no turn may refer to it.
             for class in (0..flow.in_turn.len()).filter(|class| flow.in_turn[*class]) {
                 self.turns[class].retain(|other| *other != number);
             }
@@ -164,7 +165,7 @@ impl Flows {
         }
     }
 
-    /// Flows that have lost their ready keys are out of turn, until they have some again.
+    /// Flows without ready keys are skipped and lose their turn, until they have ready keys again.
     fn pop<'s, K>(&mut self, class: usize, slab: &'s mut Slab<K>) -> Option<(Id, &'s mut Entry<K>)> {
         while let Some(number) = self.turns[class].pop_front() {
             let flow = &mut self.flows[number as usize];

@@ -1,4 +1,4 @@
-//! The waiting keys, the one due first on top.
+//! The waiting keys, with the one due first on top.
 
 use super::entry::State;
 use super::moment::Moment;
@@ -15,7 +15,7 @@ pub(crate) struct Heap {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Node {
     pub(crate) until: Moment,
-    /// Numbers the keys, so that those due at one moment come out in the order in which they were added.
+    /// Numbers the keys, so that keys due at the same time come out in the order in which they were added.
     pub(crate) added: u64,
     pub(crate) id: Id,
 }
@@ -35,17 +35,17 @@ impl Heap {
         self.nodes.is_empty()
     }
 
-    /// Adds an entry whose state is waiting.
+    /// Adds an entry in state waiting.
     pub(crate) fn push<K>(&mut self, node: Node, slab: &mut Slab<K>) {
         if self.nodes.len() == self.nodes.capacity() {
-            // An eighth more: doubling would leave half of it unused in the middle of a storm.
+            // Grow by an eighth: doubling would leave half of it unused in the middle of a storm.
             self.nodes.reserve_exact(self.nodes.len() / 8 + 16);
         }
         self.nodes.push(node);
         self.rise(self.nodes.len() - 1, slab);
     }
 
-    /// Takes out an entry whose state is waiting.
+    /// Removes an entry in state waiting.
     pub(crate) fn remove<K>(&mut self, id: Id, slab: &mut Slab<K>) -> Node {
         let State::Waiting { place, .. } = slab[id].state else {
             unreachable!("a key in the heap is waiting")
@@ -56,7 +56,7 @@ impl Heap {
             self.rise(place, slab);
             self.sink(place, slab);
         } else if self.nodes.is_empty() {
-            // A storm has passed: its memory need not stay.
+            // A storm has passed, so free its memory.
             self.nodes.shrink_to(1024);
         }
         removed

@@ -1,8 +1,8 @@
-//! Keys that are handed out, without a copy: the queue has to recognise the key, the worker to read it.
+//! Keys that are handed out without a copy: both the queue and the worker need to read the key.
 //!
-//! Counting two handles of one key costs less than cloning a key of two strings, and what holds it is used again and again,
-//! so nothing is allocated for a run. A counter without weak handles (triomphe's) says for nothing whether it is the last.
-//! Keys are swapped and not moved: that is a copy from place to place, with no stop on the stack.
+//! Counting two handles of one key costs less than cloning a key of two strings, and their allocation is reused, so a run
+//! allocates nothing. A reference counter without weak handles (triomphe's) shows at no cost whether a handle is the last. Keys
+//! are swapped instead of moved, which copies them directly from place to place, without a copy on the stack.
 
 use std::mem::swap;
 
@@ -12,24 +12,24 @@ use super::moment::Moment;
 use super::slab::Id;
 use crate::Priority;
 
-/// One of the two handles of a key that is handed out: the queue has one, and the worker's comes back with
+/// One of the two handles of a key that is handed out. The queue keeps one; the worker's comes back with
 /// [`Core::done`](super::Core::done).
 pub(crate) struct Loan<K>(Arc<Shell<K>>);
 
 struct Shell<K> {
-    /// There as long as both handles are.
+    /// Set as long as both handles exist.
     key: Option<K>,
     terms: Terms,
 }
 
-/// What is agreed on when a key is lent.
+/// Facts about the hand-out of a key.
 #[derive(Clone, Copy)]
 pub(crate) struct Terms {
-    /// The place of its entry.
+    /// Place of its entry.
     pub(crate) id: Id,
-    /// The class in which it was handed out.
+    /// Priority with which it was handed out.
     pub(crate) priority: Priority,
-    /// Since when, if anybody wants to know.
+    /// Time of the hand-out, if metrics need it.
     pub(crate) since: Moment,
 }
 
@@ -45,12 +45,12 @@ impl<K> Loan<K> {
     }
 }
 
-/// Makes handles, and keeps the empty shells of those that came back.
+/// Makes handles, and keeps the empty shells of returned ones.
 pub(crate) struct Lender<K> {
     shells: Vec<UniqueArc<Shell<K>>>,
 }
 
-/// As many shells are kept: more than workers that are worth while, less than memory worth mentioning.
+/// Largest number of shells kept: more than any useful number of workers, and little memory.
 const KEPT: usize = 256;
 
 impl<K> Lender<K> {
@@ -68,7 +68,7 @@ impl<K> Lender<K> {
         [Loan(Arc::clone(&loan)), Loan(loan)]
     }
 
-    /// Puts the key into `to`, which was `None`, when both its handles have come back.
+    /// Puts the key into `to`, which was `None`, once both its handles have come back.
     #[inline]
     pub(crate) fn take_back(&mut self, [one, other]: [Loan<K>; 2], to: &mut Option<K>) {
         drop(one);

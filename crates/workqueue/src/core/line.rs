@@ -1,4 +1,4 @@
-//! A line of keys, first come first served, threaded through the entries themselves.
+//! A first-in, first-out list of keys, linked through the entries themselves.
 
 use super::entry::Entry;
 use super::slab::{Id, Slab};
@@ -17,7 +17,7 @@ impl Line {
         Some(self.first).filter(|id| *id != Id::NONE)
     }
 
-    /// Puts an entry that is in no line at the end of this one.
+    /// Appends an entry that is in no line.
     #[inline]
     pub(crate) fn push<K>(&mut self, id: Id, slab: &mut Slab<K>) {
         let entry = &mut slab[id];
@@ -29,7 +29,7 @@ impl Line {
         self.last = id;
     }
 
-    /// Takes the first entry out of this line.
+    /// Removes the first entry.
     #[inline]
     pub(crate) fn pop<'s, K>(&mut self, slab: &'s mut Slab<K>) -> Option<(Id, &'s mut Entry<K>)> {
         let first = self.first()?;
@@ -41,7 +41,7 @@ impl Line {
         Some((first, &mut slab[first]))
     }
 
-    /// Takes an entry out of this line, wherever it stands.
+    /// Removes an entry, at any position.
     pub(crate) fn remove<K>(&mut self, id: Id, slab: &mut Slab<K>) {
         let (previous, next) = (slab[id].previous, slab[id].next);
         match previous {

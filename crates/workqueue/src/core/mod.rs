@@ -9,14 +9,14 @@
 //!  waiting ───────────┘ └──────────── processing + again ─── done, delayed ──▶ waiting
 //! ```
 //!
-//! A key has one entry, so what is asked for twice is done once: an add of a ready key changes nothing, an add of a
-//! waiting one can only bring it forward, and adds of a key being processed are remembered together and take effect when
-//! it is done. Time is an argument everywhere (as a function where it is not always looked at), and every operation that
-//! looks at the order first moves the keys that are due into line, so lines are in order of readiness.
+//! A key has one entry, so repeated requests are carried out once: an add of a ready key changes nothing, an add of a
+//! waiting one can only bring it forward, and adds of a key being processed are collected and take effect when its run
+//! ends. Time is an argument everywhere (as a function where it is not always needed), and every operation that
+//! depends on the order first moves due keys into line, so lines are in order of readiness.
 //!
-//! Read `entry` first, then this, then `order` with its parts `line`, `flows` and `heap`; `add` says what an add does to a
-//! key in each state, `when` holds the rules about *when* it may run, and `recovery` those about keys that only a shared
-//! budget holds back. `slab` and `lent` keep the keys.
+//! Read `entry` first, then this, then `order` with its parts `line`, `flows` and `heap`; `add` contains the effect of an add
+//! on a key in each state, `when` the rules about *when* a key may run, and `recovery` those about keys that only a shared
+//! budget delays. `slab` and `lent` store the keys.
 
 mod add;
 mod entry;
@@ -53,22 +53,22 @@ pub use flows::Flow;
 pub(crate) use lent::Loan;
 pub(crate) use moment::{Moment, Now};
 
-/// How often the first key that a shared budget holds back is offered an earlier slot, beside the times when one became free
+/// Interval at which the first key that a shared budget delays is offered an earlier slot, in addition to when one becomes free
 /// in this queue: other queues may draw from the same budget.
 const OFFER_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) struct Core<K> {
     slab: Slab<K>,
     lender: Lender<K>,
-    /// Key to place. Its order, the hash's, is not visible outside: order comes from `order`.
+    /// Key to place. The order of the hash is not visible outside: order comes from `order`.
     index: HashTable<Id>,
     hasher: DefaultHashBuilder,
     order: Order,
     recovery: Recovery,
-    /// When the first key that a shared budget holds back was last offered an earlier slot, and which it was with which slot.
+    /// The first key that a shared budget delays and its slot, at the last offer of an earlier one.
     offered: Option<(Moment, Id)>,
     offer_again: Moment,
-    /// How many keys are being processed, and how many of these are to run again.
+    /// Number of keys being processed, and of those that will run again.
     processing: usize,
     again: usize,
     intake: Intake,
@@ -76,7 +76,7 @@ pub(crate) struct Core<K> {
     epoch: Instant,
 }
 
-/// Whether adds are accepted, and whether somebody waits for the end.
+/// Whether adds are accepted, and whether a caller waits for the end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Intake {
     Open,
@@ -84,12 +84,12 @@ enum Intake {
     Draining,
 }
 
-/// What [`Core::take`] found.
+/// Result of [`Core::take`].
 pub(crate) enum Taken<K> {
     Key(Loan<K>),
-    /// Nothing is ready; something may be later.
+    /// Nothing is ready now.
     Nothing,
-    /// Nothing is ready and nothing will ever be.
+    /// Nothing is ready and nothing will be.
     Finished,
 }
 
@@ -112,12 +112,12 @@ impl<K> Core<K> {
         }
     }
 
-    /// What hashes keys, for those who add: a key is read before the lock is taken, not while others wait for it.
+    /// The hasher of keys, for adding: keys are hashed before the lock is taken.
     pub(crate) fn hasher(&self) -> DefaultHashBuilder {
         self.hasher.clone()
     }
 
-    /// Ready keys. Keys that came due since the last operation are not yet among them.
+    /// Number of ready keys. Keys that came due since the last operation are not included.
     pub(crate) fn ready(&self) -> usize {
         self.order.ready()
     }
@@ -127,7 +127,7 @@ impl<K> Core<K> {
         Some(if self.order.first_held().is_some() { due.min(self.offer_again) } else { due })
     }
 
-    /// Puts the keys in line that are due.
+    /// Moves due keys into line.
     #[inline]
     pub(crate) fn advance(&mut self, now: &Now<impl FnOnce() -> Moment>) {
         if !self.order.nothing_waits() {
@@ -135,8 +135,8 @@ impl<K> Core<K> {
         }
     }
 
-    /// The rest of [`advance`](Self::advance). The first key that a shared budget holds back is offered what has become free
-    /// in the budget, and so on with the next one if that makes it ready.
+    /// Handles the other cases of [`advance`](Self::advance). The first key that a shared budget delays is offered a slot that
+    /// has become free, and so on with the next key if that makes it ready.
     fn advance_waiting(&mut self, now: Moment) {
         loop {
             self.order.advance(now, &mut self.slab, self.options.metrics.as_deref());
@@ -160,8 +160,8 @@ impl<K> Core<K> {
         }
     }
 
-    /// Puts keys in line that only a shared budget holds back, as many as successes allow. Their slots stay reserved, and are
-    /// given back when they succeed.
+    /// Moves keys into line that only a shared budget delays, as many as successes allow. Their slots stay reserved, and are
+    /// returned when they succeed.
     fn release(&mut self, now: &Now<impl FnOnce() -> Moment>) {
         self.advance(now);
         while let Some((_, id)) = self.order.first_held() {
@@ -177,17 +177,18 @@ impl<K> Core<K> {
         }
     }
 
-    /// The service refuses load: no further key runs ahead of its slot until one succeeds.
+    /// Handles a service that refuses load: no further key runs ahead of its slot until one succeeds.
     pub(crate) fn throttled(&mut self) {
         self.recovery.failed();
     }
 
-    /// Shut down, nothing in line and nothing that will be: a key to run again is still to come.
+    /// Returns whether the queue was shut down, nothing is in line and nothing will be; a key that will run again is still to
+    /// come.
     pub(crate) fn is_finished(&self) -> bool {
         self.is_shut_down() && self.order.ready() == 0 && self.again == 0
     }
 
-    /// Finished, and every key that was handed out is done.
+    /// Returns whether the queue is finished and every key handed out has been processed.
     pub(crate) fn is_drained(&self) -> bool {
         self.is_finished() && self.processing == 0
     }
@@ -200,7 +201,7 @@ impl<K> Core<K> {
         self.intake == Intake::Draining
     }
 
-    /// Hands out the key whose turn it is.
+    /// Hands out the next key.
     pub(crate) fn take(&mut self, now: &Now<impl FnOnce() -> Moment>) -> Taken<K> {
         self.advance(now);
         let Some((id, entry)) = self.order.hand_out(now, &mut self.slab) else {
@@ -223,7 +224,7 @@ impl<K> Core<K> {
         Taken::Key(theirs)
     }
 
-    /// Ends the processing of a key; what was asked for meanwhile takes effect. If the key leaves the queue it goes into
+    /// Ends the processing of a key; requests made meanwhile take effect. If the key leaves the queue it goes into
     /// `gone`, so that it is dropped outside the lock.
     #[inline]
     pub(crate) fn done(&mut self, theirs: Loan<K>, gone: &mut Option<K>, now: &Now<impl FnOnce() -> Moment>) {
@@ -254,7 +255,7 @@ impl<K> Core<K> {
         }
     }
 
-    /// Puts a key that was just done where the adds meanwhile ask for.
+    /// Places a key that was just processed as the adds during its run ask for.
     fn run_again(&mut self, id: Id, again: Again, loans: [Loan<K>; 2], now: &Now<impl FnOnce() -> Moment>) {
         let entry = &mut self.slab[id];
         self.lender.take_back(loans, &mut entry.key);
@@ -262,18 +263,18 @@ impl<K> Core<K> {
         self.again -= 1;
         self.advance(now);
         let due = self.after_run(id, again, now);
-        // After shutdown this is the last run of the key, and nobody waits for a back-off to end.
+        // After shutdown this is the last run of the key, and does not wait for a back-off to end.
         let due = if self.is_shut_down() { Due::AtOnce } else { due };
         self.place(id, due, now);
     }
 
-    /// Puts a key that is nowhere where it belongs: in line, or among those that wait.
+    /// Places a key that is in no line and no heap: in line, or among the waiting ones.
     fn place(&mut self, id: Id, due: Due, now: &Now<impl FnOnce() -> Moment>) {
         if let Due::At(at, why) = due
             && at > **now
         {
             let own = match &self.slab[id].past {
-                Some(past) if why == Reason::RateLimited => past.own,
+                Some(past) if why == Reason::RateLimited => past.own_of_next,
                 _ => at,
             };
             self.order.push_waiting(id, own, at, why, &mut self.slab);
@@ -282,7 +283,7 @@ impl<K> Core<K> {
         }
     }
 
-    /// Puts a key that is nowhere in line.
+    /// Places a key that is in no line and no heap in line.
     #[inline]
     fn enter(&mut self, id: Id, now: &Now<impl FnOnce() -> Moment>) {
         let since = if self.options.metrics.is_some() { **now } else { Moment::NEVER };
@@ -300,8 +301,8 @@ impl<K> Core<K> {
         }
     }
 
-    /// A table that grows by itself looks at its entries in its own order, each at a random place of the slab. Here they
-    /// are read one after the other.
+    /// A table that grows by itself visits its entries in its own order, each at a random place of the slab. Here they
+    /// are read in the order of memory.
     #[cold]
     fn rebuild_index(&mut self) {
         let mut index = HashTable::with_capacity((self.index.len() * 2).max(1));
@@ -311,7 +312,7 @@ impl<K> Core<K> {
         self.index = index;
     }
 
-    /// Forgets an entry that is nowhere and whose key was taken.
+    /// Drops an entry that is in no line and no heap, and no longer has its key.
     #[inline]
     fn remove(&mut self, id: Id) {
         let entry = &self.slab[id];
@@ -344,7 +345,7 @@ impl<K> Core<K> {
 }
 
 impl<K: Clone + Eq + Hash> Core<K> {
-    /// Takes back the runs that were asked for; one that is under way goes on. Returns whether there was one.
+    /// Cancels requested runs; one in progress continues. Returns whether there was one.
     pub(crate) fn cancel(&mut self, key: &K, hash: u64) -> bool {
         let Some(id) = self.find(key, hash) else { return false };
         match &mut self.slab[id].state {
@@ -366,7 +367,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         true
     }
 
-    /// Forgets the failures of `key`; where it is in the queue does not change. If it is being processed and had failed,
+    /// Resets the failures of `key`; its state in the queue does not change. If it is being processed and had failed,
     /// its success may release others.
     pub(crate) fn forget(&mut self, key: &K, hash: u64, now: &Now<impl FnOnce() -> Moment>) {
         self.options.rate_limiter.forget(key, now.instant(self.epoch));
@@ -375,8 +376,9 @@ impl<K: Clone + Eq + Hash> Core<K> {
         let Some(id) = self.find(key, hash) else { return };
         let entry = &mut self.slab[id];
         let Some(past) = &mut entry.past else { return };
-        // Where it waits or will wait, it does so until its time: no slot is left that could be exchanged.
-        (past.back_off, past.own, past.early) = (Moment::START, Moment::NEVER, false);
+        // If it waits, it does so until its time: it has no slot left to exchange.
+        (past.back_off, past.early) = (Moment::START, false);
+        (past.own, past.own_of_next) = (Moment::NEVER, Moment::NEVER);
         let had_failed = std::mem::take(&mut past.failed);
         match entry.state {
             State::Processing { .. } if had_failed => {
@@ -392,7 +394,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         self.options.rate_limiter.num_requeues(key)
     }
 
-    /// Accepts no more keys and gives up the runs that are not due: their keys are returned, the one due first first, then
+    /// Stops accepting keys and drops runs that are not due: their keys are returned, the one due first first, then
     /// those that are being processed now.
     pub(crate) fn shut_down(&mut self, drain: bool, now: Moment) -> Vec<K> {
         self.intake = if drain { Intake::Draining } else { Intake::Closed };
@@ -405,7 +407,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         }
         let to_run_again = self.again;
         for entry in self.slab.iter_mut().filter(|_| to_run_again > 0) {
-            // What an event asked for still runs, and it is not worth while to wait for the rest.
+            // A run requested by an event still takes place; waiting for the others is not worthwhile.
             if let State::Processing { again } = &mut entry.state
                 && again.take_if(|asked| !asked.event && entry.at > now).is_some()
             {
@@ -439,7 +441,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         Some(self.slab.page(page)?.map(describe).collect())
     }
 
-    /// `hash` is that of `key`.
+    /// Finds a key. `hash` is that of `key`.
     #[inline]
     fn find(&self, key: &K, hash: u64) -> Option<Id> {
         self.index.find(hash, |id| self.slab[*id].key() == key).copied()

@@ -1,11 +1,11 @@
-//! Points in time as the core sees them.
+//! Times in the core.
 
 use std::cell::LazyCell;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The time of an operation, read when it is first asked for: most operations never ask, and a look at the clock costs
+/// The time of an operation, read on first use: most operations need none, and reading the clock costs
 /// more than all the rest of them.
 pub(crate) type Now<F> = LazyCell<Moment, F>;
 
@@ -14,12 +14,12 @@ pub(crate) type Now<F> = LazyCell<Moment, F>;
 pub(crate) struct Moment(u64);
 
 impl Moment {
-    /// When the queue was made.
+    /// Time at which the queue was made.
     pub(crate) const START: Self = Self(0);
     /// 584 years later.
     pub(crate) const NEVER: Self = Self(u64::MAX);
 
-    /// `instant`, for a queue made at `epoch`; what was before counts as the epoch.
+    /// Converts `instant`, for a queue made at `epoch`; earlier instants become the epoch.
     #[inline]
     pub(crate) fn since(epoch: Instant, instant: Instant) -> Self {
         Self(nanos(instant.saturating_duration_since(epoch)))
@@ -27,7 +27,7 @@ impl Moment {
 
     pub(crate) fn instant(self, epoch: Instant) -> Instant {
         let elapsed = Duration::from_nanos(self.0);
-        // A platform whose instants end before ours gets the day after tomorrow instead: waiting simply starts again.
+        // If the platform's instants end before this one, use the day after tomorrow: the waiting task then waits again.
         epoch.checked_add(elapsed).unwrap_or_else(|| epoch + Duration::from_secs(2 * 24 * 60 * 60))
     }
 
@@ -36,7 +36,7 @@ impl Moment {
         Self(self.0.saturating_add(nanos(delay)))
     }
 
-    /// The time from `earlier` to here; zero if that is later.
+    /// The time since `earlier`; zero if that is later.
     #[inline]
     pub(crate) fn elapsed_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -45,7 +45,7 @@ impl Moment {
 
 #[inline]
 fn nanos(duration: Duration) -> u64 {
-    // The product cannot overflow in the second branch; the common case stays in 64 bits.
+    // Saturates beyond 570 years, so that the product cannot overflow and the common case stays in 64 bits.
     match duration.as_secs() {
         0..18_000_000_000 => duration.as_secs() * 1_000_000_000 + u64::from(duration.subsec_nanos()),
         _ => u64::MAX,

@@ -1,9 +1,9 @@
-//! Which key is next: those that are ready in lines, those that wait in heaps.
+//! Order of keys: ready ones in lines, waiting ones in heaps.
 //!
-//! A key is in one line, in one heap or in neither; its state says which, and every move between them goes through here.
+//! A key is in one line, in one heap or in neither; its state tells which, and every move between them goes through here.
 //!
 //! A key that failed may have two times: one of its own, and the slot of a shared budget. It waits in the first heap until
-//! its own time is over, and if its slot is later, then in the second one, where the keys are that only the budget holds back.
+//! its own time is over. If its slot is later, it then waits in the second one, for keys that only the budget delays.
 
 use super::entry::{Entry, Reason, State};
 use super::flows::Lines;
@@ -15,26 +15,26 @@ use crate::{Ageing, Metrics, Priority};
 
 pub(crate) struct Order {
     pub(crate) lines: Lines,
-    /// Ready keys per class, the highest class first.
+    /// Ready keys per priority, the highest first.
     ready: [usize; Priority::ALL.len()],
     waiting: Heap,
-    /// Keys that only a shared budget holds back, the one with the first slot on top.
+    /// Keys that only a shared budget delays, the one with the first slot on top.
     held: Heap,
     /// Counts the keys that began to wait: their numbers in the heaps.
     added: u64,
-    /// Keys handed out, the one handed out first first; only where somebody measures them.
+    /// Keys handed out, the oldest first; only if metrics need them.
     processing: Line,
     ageing: Ageing,
-    /// Since when each class has been passed over: since the first time that a key of a higher one was handed out while
-    /// it had ready keys, [`Moment::NEVER`] when it has none.
+    /// Time since which each priority has been passed over: since the first time that a key of a higher one was handed out
+    /// while it had ready keys; [`Moment::NEVER`] while it has none.
     passed_over_since: [Moment; Priority::ALL.len()],
-    /// Keys handed out past an aged class since the last time that one of those had its share.
+    /// Keys handed out past an aged priority since the last time that one of those had its share.
     passed_over: u32,
-    /// The class that had a share last.
+    /// The priority that had a share last.
     shared: usize,
 }
 
-/// Classes are numbered from the highest on: the order in which they are looked at.
+/// Priorities are numbered from the highest on, the order in which they are considered.
 fn class(priority: Priority) -> usize {
     Priority::High as usize - priority as usize
 }
@@ -70,13 +70,13 @@ impl Order {
         self.waiting.is_empty() && self.held.is_empty()
     }
 
-    /// The slot and key of the first one that only a shared budget holds back.
+    /// Slot and key of the first one that only a shared budget delays.
     #[inline]
     pub(crate) fn first_held(&self) -> Option<(Moment, Id)> {
         self.held.first().map(|node| (node.until, node.id))
     }
 
-    /// When the first of the waiting keys is due.
+    /// Due time of the first waiting key.
     #[inline]
     pub(crate) fn next_due(&self) -> Option<Moment> {
         let [waiting, held] = [&self.waiting, &self.held].map(|heap| heap.first().map(|node| node.until));
@@ -91,12 +91,12 @@ impl Order {
         nodes.into_iter().map(|(_, _, id)| id).collect()
     }
 
-    /// The keys handed out, the one handed out first first.
+    /// The keys handed out, the oldest first.
     pub(crate) fn all_processing<K>(&self, slab: &Slab<K>) -> impl Iterator<Item = Id> {
         self.processing.iter(slab)
     }
 
-    /// Puts a key that is nowhere at the end of its line.
+    /// Appends a key that is in no line and no heap to its line.
     #[inline]
     pub(crate) fn push_ready<K>(&mut self, id: Id, since: Moment, slab: &mut Slab<K>) {
         let entry = &mut slab[id];
@@ -106,14 +106,14 @@ impl Order {
         self.ready[class] += 1;
     }
 
-    /// Takes a ready key out of its line; the caller puts it somewhere.
+    /// Removes a ready key from its line; the caller places it.
     pub(crate) fn remove_ready<K>(&mut self, id: Id, slab: &mut Slab<K>) {
         let class = class(slab[id].priority);
         self.lines.remove(id, class, slab);
         self.one_less(class);
     }
 
-    /// Lets a key that is nowhere wait `until` a time, from `own` on only because a shared budget holds it back.
+    /// Lets a key wait `until` a time. From `own` on only a shared budget delays it.
     pub(crate) fn push_waiting<K>(
         &mut self,
         id: Id,
@@ -128,21 +128,21 @@ impl Order {
         self.added += 1;
     }
 
-    /// Takes a key out of its heap; the caller puts it somewhere.
+    /// Removes a key from its heap; the caller places it.
     pub(crate) fn remove_waiting<K>(&mut self, id: Id, slab: &mut Slab<K>) {
         let held = matches!(slab[id].state, State::Waiting { held: true, .. });
         let heap = if held { &mut self.held } else { &mut self.waiting };
         heap.remove(id, slab);
     }
 
-    /// Gives the first key that a shared budget holds back an earlier slot.
+    /// Gives the first key that a shared budget delays an earlier slot.
     pub(crate) fn move_up<K>(&mut self, id: Id, until: Moment, slab: &mut Slab<K>) {
         let node = self.held.remove(id, slab);
         slab[id].at = until;
         self.held.push(Node { until, ..node }, slab);
     }
 
-    /// Lets a waiting key whose slot was given back wait until its time all the same.
+    /// Lets a waiting key whose slot was returned wait until its time nevertheless.
     pub(crate) fn keep_waiting<K>(&mut self, id: Id, slab: &mut Slab<K>) {
         let State::Waiting { held, .. } = &mut slab[id].state else { return };
         let heap = if std::mem::replace(held, false) { &mut self.held } else { &mut self.waiting };
@@ -150,7 +150,7 @@ impl Order {
         self.waiting.push(Node { until: slab[id].at, ..node }, slab);
     }
 
-    /// The key that is due first, if it is by `now`. Its own time may be over and its slot later.
+    /// Removes and returns the key that is due first, if it is due by `now`. Its own time may be over while its slot is later.
     fn pop_due<K>(&mut self, now: Moment, slab: &mut Slab<K>) -> Option<Node> {
         let first = |heap: &Heap| heap.first().filter(|node| node.until <= now);
         let heap = match (first(&self.waiting), first(&self.held)) {
@@ -164,7 +164,7 @@ impl Order {
         Some(heap.remove(id, slab))
     }
 
-    /// Moves every key that is due to the end of its line, the one due first first.
+    /// Moves every due key to the end of its line, the one due first first.
     pub(crate) fn advance<K>(&mut self, now: Moment, slab: &mut Slab<K>, metrics: Option<&dyn Metrics>) {
         while let Some(node) = self.pop_due(now, slab) {
             let (id, until) = (node.id, node.until);
@@ -184,9 +184,9 @@ impl Order {
         }
     }
 
-    /// Takes the key whose turn it is out of its line.
+    /// Removes and returns the next key.
     ///
-    /// `now` is asked only when it matters, that is when more than one class has ready keys.
+    /// `now` is read only if more than one priority has ready keys.
     #[inline]
     pub(crate) fn hand_out<'s, K>(
         &mut self,
@@ -212,11 +212,11 @@ impl Order {
         }
     }
 
-    /// The class that is served when there are ready keys below the `highest` one.
+    /// The priority that is served when there are ready keys below the `highest` one.
     fn share(&mut self, highest: usize, now: Moment) -> usize {
         let classes = self.ready.len();
         let mut turn = None;
-        // Those that are aged take turns, beginning behind the one that had the last.
+        // Aged priorities take turns, starting after the one that had the last.
         for class in (1..=classes).map(|behind| (self.shared + behind) % classes) {
             if class <= highest || self.ready[class] == 0 {
                 continue;
@@ -241,7 +241,7 @@ impl Order {
         self.processing.push(id, slab);
     }
 
-    /// Takes a key from those being processed; the caller puts it somewhere.
+    /// Removes a key from those being processed; the caller places it.
     pub(crate) fn remove_processing<K>(&mut self, id: Id, slab: &mut Slab<K>) {
         self.processing.remove(id, slab);
     }

@@ -1,9 +1,9 @@
-//! How many keys run ahead of the slots that a shared budget gave them.
+//! Number of keys that may run ahead of their slots in a shared budget.
 //!
-//! A budget that all retries share ([`Bucket`](crate::Bucket)) protects a service that fails. When the service is back it only
-//! delays: ten thousand keys that failed wait a quarter of an hour. Successes of keys that had failed show that it is back,
-//! so each of them releases keys that wait for nothing but the budget, in the order of their slots. As in TCP's slow start
-//! the successes set the pace, and neither a clock nor a rate does: a slow service is not flooded.
+//! A budget shared by all retries ([`Bucket`](crate::Bucket)) protects a failing service. Once the service is back, the budget
+//! only delays: ten thousand keys that failed wait a quarter of an hour. Successes of keys that had failed show that the
+//! service is back, so each of them releases keys that only the budget delays, in the order of their slots. As in TCP's slow
+//! start, successes set the pace, not a clock or a rate, so a slow service is not flooded.
 //!
 //! ```text
 //!              success: window = 1                    success: window + 1, at most 100
@@ -13,32 +13,32 @@
 //!      └───────── failure, throttled ────────┘
 //! ```
 //!
-//! *Ahead* is a key from its release until its run ends. At most `window` keys are ahead at once. A run that succeeds frees
+//! A key is *ahead* from its release until its run ends. At most `window` keys are ahead at once. A run that succeeds frees
 //! its own place and adds one, so the number of keys ahead doubles with each round of successes. A failure leaves the keys
-//! that are ahead where they are and releases no further ones: the others keep to their slots. A key that is ahead keeps the
-//! slot that it had, until it succeeds: if it fails, its attempt has used that slot. So after a failure at most 100 attempts
-//! are made early, as many as the default burst of the budget, then the budget's rate is paid back, and while nothing succeeds
+//! that are ahead, but releases no further ones: the others keep their slots. A key that is ahead keeps its
+//! slot until it succeeds: if it fails, its attempt has used that slot. So after a failure at most 100 attempts
+//! are early, as many as the default burst of the budget; then the budget's rate is repaid, and while nothing succeeds
 //! no key is ahead.
 
-/// Most keys that are ahead of their slots at once: the burst of the default budget.
+/// Largest number of keys ahead of their slots: the burst of the default budget.
 pub(crate) const MAX_WINDOW: u32 = 100;
 
-/// The state machine. It begins closed.
+/// The state machine. It starts closed.
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
-    /// How many keys may be ahead at once. 0 is closed.
+    /// Number of keys that may be ahead. 0 means closed.
     window: u32,
-    /// How many are. After a failure more than `window`.
+    /// Number of keys that are ahead. After a failure it may exceed `window`.
     ahead: u32,
 }
 
 impl Recovery {
-    /// A key that had failed succeeded.
+    /// Handles the success of a key that had failed.
     pub(crate) fn succeeded(&mut self) {
         self.window = (self.window + 1).min(MAX_WINDOW);
     }
 
-    /// An attempt failed, or the service refused load.
+    /// Handles a failed attempt, or a service that refuses load.
     pub(crate) fn failed(&mut self) {
         self.window = 0;
     }
@@ -50,7 +50,7 @@ impl Recovery {
         may
     }
 
-    /// The run of a key that was released has ended, or will not take place.
+    /// Handles the end of a released key's run, or its cancellation.
     pub(crate) fn finished(&mut self) {
         self.ahead -= 1;
     }
@@ -62,7 +62,7 @@ mod tests {
 
     use super::*;
 
-    /// Releases as many keys as may run.
+    /// Releases as many keys as allowed.
     fn released(recovery: &mut Recovery) -> u32 {
         std::iter::repeat_with(|| recovery.release()).take_while(|released| *released).count() as u32
     }
@@ -103,7 +103,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Attempts that exceed the budget are bounded by successes, and by the window at any moment.
+        /// Attempts beyond the budget are bounded by successes, and by the window at any moment.
         #[test]
         fn no_more_keys_are_released_than_successes_allow(steps in prop::collection::vec(0..4_u8, 0..500)) {
             let (mut recovery, mut successes, mut all, mut failed) = (Recovery::default(), 0_u32, 0_u32, true);

@@ -1,8 +1,8 @@
 //! Entries at numbered places.
 //!
-//! Places are stable, so that lines, the heap and the index can name an entry by a number of four bytes. Entries live in
+//! Places are stable, so that lines, the heap and the index can refer to an entry by a number of four bytes. Entries live in
 //! chunks: growing moves none of them and wastes at most one chunk, where doubling a vector would waste half of it. An
-//! entry is written and read where it is and never moved as a whole: copying it would cost more than its lookup.
+//! entry is written and read in place and never moved as a whole: copying it would cost more than its lookup.
 
 use std::ops::{Index, IndexMut};
 
@@ -14,7 +14,7 @@ use crate::Priority;
 pub(crate) struct Id(u32);
 
 impl Id {
-    /// Stands for "no entry" in links between entries.
+    /// Means "no entry" in links between entries.
     pub(crate) const NONE: Self = Self(u32::MAX);
 
     fn split(self) -> (usize, usize) {
@@ -23,12 +23,12 @@ impl Id {
     }
 }
 
-/// Entries per chunk: large enough to be rare, small enough to be no burden for a queue of few keys.
+/// Entries per chunk: large enough to allocate rarely, small enough for a queue of few keys.
 const CHUNK: usize = 64;
 
 pub(crate) struct Slab<K> {
     chunks: Vec<Box<[Entry<K>; CHUNK]>>,
-    /// The first of the vacant places, each of which names the next.
+    /// The first vacant place; each vacant place names the next.
     vacant: Id,
     len: usize,
 }
@@ -38,7 +38,7 @@ impl<K> Slab<K> {
         Self { chunks: Vec::new(), vacant: Id::NONE, len: 0 }
     }
 
-    /// Makes an entry that is nowhere yet, for the key in `from`, which becomes `None`.
+    /// Makes an entry for the key in `from`, which becomes `None`. The entry is in no line and no heap yet.
     #[inline]
     pub(crate) fn insert(&mut self, from: &mut Option<K>, hash: u64, flow: u32, priority: Priority) -> Id {
         if self.vacant == Id::NONE {
@@ -49,7 +49,7 @@ impl<K> Slab<K> {
         let (chunk, place) = id.split();
         let entry = &mut self.chunks[chunk][place];
         self.vacant = entry.next;
-        // Swapped and not moved: a copy from place to place, with no stop on the stack.
+        // Swapped instead of moved: a direct copy, without one on the stack.
         std::mem::swap(&mut entry.key, from);
         (entry.hash, entry.flow, entry.priority, entry.state) = (hash, flow, priority, State::NEW);
         id
@@ -58,7 +58,7 @@ impl<K> Slab<K> {
     #[cold]
     fn grow(&mut self) {
         let first = self.chunks.len() * CHUNK;
-        // The last number is no place: it says "none".
+        // The last number is no place: it means "none".
         let places = u32::try_from(first + CHUNK).expect("four thousand million keys do not fit into memory");
         let first = places - CHUNK as u32;
         let next = |place| {
@@ -77,7 +77,7 @@ impl<K> Slab<K> {
         self.vacant = id;
         self.len -= 1;
         if self.len == 0 && self.chunks.len() > 16 {
-            // A storm has passed: its memory need not stay.
+            // A storm has passed, so free its memory.
             *self = Self::new();
         }
     }

@@ -1,4 +1,4 @@
-//! When an added key may run: delays, back-off, and what events may do to both.
+//! Times at which added keys run: delays, back-off, and the effect of events on both.
 
 use std::hash::Hash;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use super::{Core, Id, Moment, Now};
 use crate::Delay;
 use crate::options::{AddOptions, BackOffEvents, Debounce};
 
-/// Runs of one back-off that urgent events begin at once.
+/// Number of runs in one back-off that urgent events start at once.
 const URGENT_AT_ONCE: u8 = 10;
 
-/// Time from the end of the last run to the next one that an urgent event asks for beyond these.
+/// Shortest time from the end of the last run to the next one for further urgent events.
 const URGENT_EVERY: Duration = Duration::from_secs(1);
 
-/// When a key is to run.
+/// When a key runs.
 #[derive(Clone, Copy)]
 pub(super) enum Due {
     AtOnce,
@@ -22,21 +22,21 @@ pub(super) enum Due {
 }
 
 impl<K> Core<K> {
-    /// Whether a failure of the key counts.
+    /// Returns whether a failure of the key counts.
     pub(super) fn is_charged(&self, known: Option<Id>) -> bool {
         let Some(entry) = known.map(|id| &self.slab[id]) else {
             return true;
         };
         match entry.state {
-            // It runs anyway: the budget of the others is not touched.
+            // It runs anyway, so the budget of the others is not touched.
             State::Ready => false,
-            // A run that was brought forward: its failure says nothing new, so count and time stay as they were.
+            // The run was brought forward by an event: its failure is no news, so count and time stay.
             State::Processing { .. } => entry.past.as_ref().is_none_or(|past| !past.early),
             State::Waiting { .. } => true,
         }
     }
 
-    /// The time that an add which is no event asks for; `charged` is the limiter's answer if the failure counts.
+    /// The time requested by an add that is not an event; `charged` is the limiter's answer if the failure counts.
     pub(super) fn asked_for(
         &mut self,
         id: Id,
@@ -46,11 +46,11 @@ impl<K> Core<K> {
     ) -> Option<(Moment, Reason)> {
         let after = how.after.map(|delay| (now.after(delay), Reason::Delayed));
         let failed = how.rate_limited.then(|| (self.failed(id, charged, now), Reason::RateLimited));
-        // Of two equal times the limiter's is named: it is the one that says that something is wrong.
+        // If both times are equal, report the limiter's: it shows that the key failed.
         failed.into_iter().chain(after).min_by_key(|(at, _)| *at)
     }
 
-    /// When a key that failed may be tried again; begins its back-off.
+    /// Starts the back-off of a key that failed. Returns when it may run again.
     fn failed(&mut self, id: Id, charged: Option<Delay>, now: Moment) -> Moment {
         self.recovery.failed();
         let entry = &mut self.slab[id];
@@ -67,7 +67,15 @@ impl<K> Core<K> {
         until
     }
 
-    /// When a key runs because of an event now. `id` is new, waiting, or was just done.
+    /// Takes a requested time for the next run of a key.
+    pub(super) fn accept(&mut self, id: Id, (at, why): (Moment, Reason)) -> Due {
+        if let (Reason::RateLimited, Some(past)) = (why, &mut self.slab[id].past) {
+            past.own_of_next = past.own;
+        }
+        Due::At(at, why)
+    }
+
+    /// When a key runs because of an event now. `id` is new, waiting, or was just processed.
     pub(super) fn event(&mut self, id: Id, urgent: bool, now: &Now<impl FnOnce() -> Moment>) -> Due {
         let entry = &mut self.slab[id];
         if entry.past.is_none() && self.options.debounce.is_none() {
@@ -95,7 +103,7 @@ impl<K> Core<K> {
         };
         let past = entry.past.get_or_insert_with(|| Box::new(Past::NONE));
         match entry.state {
-            // Only what an event put off can be put off further by the next one.
+            // Only a time that was set by debouncing can be postponed by the next event.
             State::Waiting { why: Reason::Debounced, .. } => {}
             State::Waiting { .. } => past.latest = now.after(max).min(entry.at),
             State::Ready | State::Processing { .. } => past.latest = now.after(max),
@@ -103,7 +111,7 @@ impl<K> Core<K> {
         Due::At(now.after(quiet).min(past.latest), Reason::Debounced)
     }
 
-    /// When a key that was just done runs again.
+    /// When a key that was just processed runs again.
     pub(super) fn after_run(&mut self, id: Id, again: Again, now: &Now<impl FnOnce() -> Moment>) -> Due {
         if let Some(past) = &mut self.slab[id].past {
             past.ended = **now;
@@ -121,7 +129,7 @@ impl<K> Core<K> {
 }
 
 impl<K: Clone + Eq + Hash> Core<K> {
-    /// Until when and why `key` waits; `None` when it is not known, or ready, or to run again at once.
+    /// Until when and why `key` waits; `None` if it is unknown or ready, or runs again at once.
     pub(crate) fn when(&self, key: &K, hash: u64, now: Moment) -> Option<(Moment, Reason)> {
         let entry = &self.slab[self.find(key, hash)?];
         match entry.state {

@@ -1,4 +1,4 @@
-//! One budget of retries for many keys.
+//! A budget of retries that many keys share.
 
 use std::fmt;
 use std::hash::Hash;
@@ -12,19 +12,19 @@ use super::tokens::Tokens;
 use super::{Delay, RateLimiter};
 use crate::sync::Mutex;
 
-/// A token bucket: `burst` retries at once, then `rate` a second, whichever keys they are for.
+/// A token bucket: `burst` retries at once, then `rate` a second, for all keys together.
 ///
-/// It starts full. Each retry takes one token; when none is left the retry reserves the next one that will drip in and
+/// It starts full. Each retry takes one token; when none is left, the retry reserves the next one to arrive and
 /// is delayed until then, so reservations queue up behind each other. The arithmetic is that of
 /// `golang.org/x/time/rate`, in floating-point tokens, so delays equal Go's to the nanosecond.
 ///
-/// A key that is [forgotten](RateLimiter::forget) before its time gives its place back: the next retry takes the earliest
-/// place that is free. (client-go never gives one back, so that after ten thousand keys failed once and recovered the next
-/// honest retry waits a quarter of an hour: kubernetes/kubernetes#104554.) In every window of length T there are at most
-/// `burst + rate × T` retries, whatever is forgotten; while nothing is, delays equal Go's.
+/// A key that is [forgotten](RateLimiter::forget) before its time returns its slot: the next retry takes the earliest
+/// free slot. (client-go never returns one, so that after ten thousand keys failed once and recovered, the next
+/// retry waits a quarter of an hour: kubernetes/kubernetes#104554.) In every window of length T there are at most
+/// `burst + rate × T` retries, whatever is forgotten; while nothing is forgotten, delays equal Go's.
 ///
-/// A clone draws from the same bucket: give one to each of several queues to bound the sum of their retries. The
-/// reservations that a clone made are its own: it forgets no other's.
+/// A clone draws from the same bucket: give one to each of several queues to bound the sum of their retries. A clone returns
+/// only the reservations that it made itself.
 ///
 /// ```
 /// # use kube_workqueue::{Bucket, RateLimiter};
@@ -39,22 +39,22 @@ use crate::sync::Mutex;
 #[doc(alias = "TypedBucketRateLimiter")]
 pub struct Bucket<K> {
     tokens: Arc<Mutex<Tokens>>,
-    /// Slots that keys of this handle reserved last. Some may have come.
+    /// Last slots reserved by keys of this handle. Some may have passed.
     reserved: HashMap<K, Instant>,
-    /// Slots that a key reserved before its last one and that had not come then. Empty as long as each key waits for its
+    /// Slots that a key reserved before its last one and that had not passed then. Empty as long as each key waits for its
     /// retry.
     earlier: HashMap<K, Vec<Instant>>,
-    /// At how many reservations to look for those that have come: keys that are never forgotten must not pile up.
+    /// Number of reservations at which passed ones are removed: keys that are never forgotten must not pile up.
     sweep_at: usize,
 }
 
-/// The fewest reservations at which it is worth while to sweep.
+/// Smallest number of reservations that is worth a sweep.
 const SWEEP: usize = 1024;
 
-/// Slots of a key that are remembered besides its last one. Beyond that the one due first is not given back.
+/// Number of slots stored for a key besides its last one. Beyond that, the one due first is not returned.
 const EARLIER_SLOTS: usize = 64;
 
-/// Why [`Bucket::try_new`] refused.
+/// Reason why [`Bucket::try_new`] refused.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidBucket {
@@ -67,7 +67,7 @@ pub enum InvalidBucket {
 }
 
 impl<K> Bucket<K> {
-    /// A bucket that holds `burst` tokens and gains `rate` a second. `f64::INFINITY` never delays.
+    /// Makes a bucket that holds `burst` tokens and gains `rate` a second. `f64::INFINITY` never delays.
     ///
     /// # Errors
     /// When `rate` is not positive or `burst` is zero.
@@ -76,18 +76,18 @@ impl<K> Bucket<K> {
         Ok(Self::of(Tokens::new(rate, burst)))
     }
 
-    /// Lets no reservation reach further than `horizon` into the future: a retry that would have to wait longer waits
-    /// `horizon` and takes no token. So the wait is bounded, and beyond it the rate is not. Applies to all clones.
+    /// Limits how far a reservation may reach into the future: a retry that would have to wait longer than `horizon` waits
+    /// `horizon` and takes no token. So the wait is bounded, but the rate is exceeded. Applies to all clones.
     #[must_use]
     pub fn horizon(self, horizon: Duration) -> Self {
         self.tokens.lock().horizon = horizon;
         self
     }
 
-    /// Changes rate and burst from `now` on, for all clones. What was reserved stays as it is.
+    /// Changes rate and burst from `now` on, for all clones. Existing reservations stay.
     ///
     /// # Errors
-    /// As [`try_new`](Self::try_new); then nothing has changed.
+    /// See [`try_new`](Self::try_new); then nothing has changed.
     pub fn set_limits(&self, rate: f64, burst: u32, now: Instant) -> Result<(), InvalidBucket> {
         check(rate, burst)?;
         let mut tokens = self.tokens.lock();
@@ -97,7 +97,7 @@ impl<K> Bucket<K> {
         Ok(())
     }
 
-    /// The same bucket, for a queue with another type of key.
+    /// A handle of the bucket for a queue with another type of key.
     #[must_use]
     pub fn share<J>(&self) -> Bucket<J> {
         Bucket::drawing_from(self.tokens.clone())
@@ -179,7 +179,7 @@ impl<K: Clone + Eq + Hash + Send> RateLimiter<K> for Bucket<K> {
 }
 
 impl<K: Clone + Eq + Hash> Bucket<K> {
-    /// Records the slot of a key, beside those that it reserved earlier: all are free when the key is forgotten, and not
+    /// Records the slot of a key, beside those that it reserved earlier. All become free when the key is forgotten, and not
     /// before, because the limiter does not know at which of them the key is retried.
     fn remember(&mut self, key: &K, slot: Instant, now: Instant) {
         if self.reserved.len() >= self.sweep_at {
@@ -295,7 +295,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Retries that take place, which are those whose key was not forgotten before, keep to the bound; and no slot is
+        /// Retries of keys that were not forgotten before keep to the bound; and no slot is
         /// lost, so that after all keys are forgotten the next retry waits for one token at most.
         #[test]
         fn retries_keep_to_the_bound_and_no_slot_is_lost_however_keys_fail_and_are_forgotten(

@@ -1,4 +1,4 @@
-//! Back-off per key: `base × 2ⁿ`, capped.
+//! Exponential back-off per key: `base × 2ⁿ`, capped.
 
 use std::fmt;
 use std::hash::Hash;
@@ -13,8 +13,8 @@ use crate::sync::Mutex;
 
 /// Delays the n-th failure of a key (counted from 0) by `min(base × 2ⁿ, max)`.
 ///
-/// With the defaults of 5 ms and 1000 s: 5 ms, 10 ms, 20 ms … 655.36 s, then 1000 s for ever.
-/// One number is kept per failing key until it is forgotten.
+/// With the defaults of 5 ms and 1000 s: 5 ms, 10 ms, 20 ms … 655.36 s, then always 1000 s.
+/// Stores one number per failing key until it is forgotten.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -32,7 +32,7 @@ pub struct ItemExponentialFailure<K> {
     failures: HashMap<K, u32>,
 }
 
-/// The first and the longest delay of an [`ItemExponentialFailure`], to be looked at and changed while it is in use.
+/// Handle of the first and the longest delay of an [`ItemExponentialFailure`], to change them while it is in use.
 #[derive(Debug, Clone)]
 pub struct ExponentialLimits(Arc<Mutex<Limits>>);
 
@@ -43,7 +43,7 @@ struct Limits {
 }
 
 impl ExponentialLimits {
-    /// From the next failure on, starts at `base` and doubles up to `max`; failures counted so far stay counted.
+    /// Sets first and longest delay from the next failure on; failures counted so far stay counted.
     ///
     /// # Errors
     /// When `max` is less than `base`; then nothing has changed.
@@ -58,13 +58,13 @@ impl ExponentialLimits {
 
 impl Limits {
     fn delay(self, failures: u32) -> Duration {
-        // Beyond 2⁶⁴ ns, five centuries, there is nothing to tell apart: the shift stays in range and the product saturates.
+        // Beyond 2⁶⁴ ns, five centuries, differences do not matter: the shift stays in range and the product saturates.
         let nanos = self.base.as_nanos().saturating_mul(1 << failures.min(64));
         if nanos < self.max.as_nanos() { Duration::from_nanos_u128(nanos) } else { self.max }
     }
 }
 
-/// Why [`ItemExponentialFailure::try_new`] refused: the ceiling is below the first delay.
+/// Reason why [`ItemExponentialFailure::try_new`] refused: the longest delay is below the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("exponential back-off: maximum {max:?} is less than the first delay {base:?}")]
 pub struct InvalidExponential {
@@ -73,7 +73,7 @@ pub struct InvalidExponential {
 }
 
 impl<K> ItemExponentialFailure<K> {
-    /// A limiter that starts at `base` and doubles up to `max`.
+    /// Makes a limiter that starts at `base` and doubles up to `max`.
     ///
     /// # Errors
     /// When `max` is less than `base`.
@@ -86,7 +86,7 @@ impl<K> ItemExponentialFailure<K> {
         Self { limits, failures: HashMap::new() }
     }
 
-    /// A handle to the delays, to be kept when the limiter goes into a queue.
+    /// A handle of the delays, to keep when the limiter is moved into a queue.
     #[must_use]
     pub fn limits(&self) -> ExponentialLimits {
         self.limits.clone()
@@ -108,7 +108,7 @@ impl<K: Clone + Eq + Hash + Send> RateLimiter<K> for ItemExponentialFailure<K> {
     }
 
     fn forget(&mut self, key: &K, _now: Instant) {
-        // Most keys never fail, and then nothing need be hashed.
+        // Most keys never fail, and then no key needs to be hashed.
         if !self.failures.is_empty() {
             self.failures.remove(key);
         }

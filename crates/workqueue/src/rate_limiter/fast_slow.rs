@@ -1,4 +1,4 @@
-//! A few quick attempts, then patience.
+//! A few quick attempts, then slow ones.
 
 use std::fmt;
 use std::hash::Hash;
@@ -11,7 +11,7 @@ use super::RateLimiter;
 
 /// Delays the first failures of a key by `fast` and all later ones by `slow`.
 ///
-/// For work that either succeeds almost at once or will not for a long time, such as waiting for a volume.
+/// For work that either succeeds almost at once or not for a long time, such as waiting for a volume.
 #[doc(alias = "TypedItemFastSlowRateLimiter")]
 pub struct ItemFastSlow<K> {
     fast: Duration,
@@ -21,7 +21,7 @@ pub struct ItemFastSlow<K> {
 }
 
 impl<K> ItemFastSlow<K> {
-    /// The first `fast_attempts` failures of a key wait `fast`, the ones after it `slow`.
+    /// Makes a limiter that delays the first `fast_attempts` failures of a key by `fast`, and later ones by `slow`.
     #[must_use]
     pub fn new(fast: Duration, slow: Duration, fast_attempts: u32) -> Self {
         Self { fast, slow, fast_attempts, failures: HashMap::new() }

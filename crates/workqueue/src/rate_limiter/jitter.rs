@@ -1,4 +1,4 @@
-//! Randomness against herds.
+//! Random delays, to spread keys that failed together.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use tokio::time::Instant;
 
 use super::{Delay, RateLimiter};
 
-/// Returns a random delay between zero and what `inner` says: "full jitter".
+/// Returns a random delay between zero and that of `inner`: "full jitter".
 ///
-/// Keys that failed together are retried together, at each doubling anew; this spreads them over the whole delay. Put it
-/// around the per-key limiter and beside a [`Bucket`](super::Bucket), not around that: what the bucket promises holds for the
-/// delays it gives. Delays come from a seed, so a run can be repeated.
+/// Keys that failed together are retried together, at each doubling; this spreads them over the whole delay. Wrap the
+/// per-key limiter in it, beside a [`Bucket`](super::Bucket), but not the bucket: its guarantees hold for the
+/// unchanged delays. Delays come from a seed, so a run can be repeated.
 #[derive(Debug)]
 pub struct WithFullJitter<L> {
     inner: L,
@@ -18,7 +18,7 @@ pub struct WithFullJitter<L> {
 }
 
 impl<L> WithFullJitter<L> {
-    /// `inner`, with delays drawn from the numbers that follow `seed`.
+    /// Wraps `inner`, with delays drawn from the random numbers that follow `seed`.
     #[must_use]
     pub fn new(inner: L, seed: u64) -> Self {
         Self { inner, random: fastrand::Rng::with_seed(seed) }
@@ -30,7 +30,7 @@ impl<K, L: RateLimiter<K>> RateLimiter<K> for WithFullJitter<L> {
         self.charge(key, now).total()
     }
 
-    /// The delay is drawn as a whole; the shared budget has what is left of it after the key's own time.
+    /// Draws the total delay; the part of the shared budget is the rest after the key's own time.
     fn charge(&mut self, key: &K, now: Instant) -> Delay {
         let delay = self.inner.charge(key, now);
         let nanos = u64::try_from(delay.total().as_nanos()).unwrap_or(u64::MAX);

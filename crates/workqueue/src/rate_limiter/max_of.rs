@@ -1,4 +1,4 @@
-//! Several limiters at once: the strictest decides.
+//! Several limiters at once, of which the longest delay applies.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,15 +9,14 @@ use super::{Delay, RateLimiter};
 
 /// Asks every limiter and returns the longest delay.
 ///
-/// All of them are charged, also those whose answer is not used: a failure is a failure to each. Without a limiter
-/// there is no delay.
+/// Every limiter counts the failure, even if its delay is not used. Without a limiter there is no delay.
 #[doc(alias = "TypedMaxOfRateLimiter")]
 pub struct MaxOf<K> {
     limiters: Vec<Box<dyn RateLimiter<K>>>,
 }
 
 impl<K> MaxOf<K> {
-    /// The strictest of `limiters`.
+    /// Combines `limiters`.
     #[must_use]
     pub fn new(limiters: impl IntoIterator<Item = Box<dyn RateLimiter<K>>>) -> Self {
         Self { limiters: limiters.into_iter().collect() }

@@ -1,4 +1,4 @@
-//! A ceiling on another limiter's answer.
+//! Upper bound on another limiter's delay.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use tokio::time::Instant;
 
 use super::{Delay, RateLimiter};
 
-/// Returns what `inner` says, but at most `max`.
+/// Returns the delay of `inner`, but at most `max`.
 ///
-/// The inner limiter is charged in full. Around a [`Bucket`](super::Bucket) this gives up the bucket's rate as soon as
-/// its queue is longer than `max`: cap the exponential part instead where that matters.
+/// The inner limiter counts the full delay. Around a [`Bucket`](super::Bucket) this exceeds the bucket's rate as soon as
+/// its reservations reach further than `max`: cap the exponential part instead if that matters.
 #[doc(alias = "TypedWithMaxWaitRateLimiter")]
 #[derive(Debug)]
 pub struct WithMaxWait<L> {
@@ -18,7 +18,7 @@ pub struct WithMaxWait<L> {
 }
 
 impl<L> WithMaxWait<L> {
-    /// `inner`, never longer than `max`.
+    /// Caps the delays of `inner` at `max`.
     #[must_use]
     pub fn new(inner: L, max: Duration) -> Self {
         Self { inner, max }

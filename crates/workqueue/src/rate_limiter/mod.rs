@@ -1,8 +1,8 @@
-//! How long a key that has to be tried again must wait.
+//! Rate limiters: the delay of a key before its next attempt.
 //!
-//! A limiter is asked once per failure and answers with a delay; it never waits itself. Limiters that look at one key
-//! ([`ItemExponentialFailure`], [`ItemFastSlow`]) and limiters that look at all of them ([`Bucket`]) are put together with
-//! [`MaxOf`]; [`WithMaxWait`] puts a ceiling on an answer and [`WithFullJitter`] spreads it.
+//! A limiter is asked once per failure and returns a delay; it never waits itself. Limiters of single keys
+//! ([`ItemExponentialFailure`], [`ItemFastSlow`]) and of all keys together ([`Bucket`]) are combined by
+//! [`MaxOf`]; [`WithMaxWait`] caps a delay and [`WithFullJitter`] randomises it.
 
 mod bucket;
 mod exponential;
@@ -24,7 +24,7 @@ pub use jitter::WithFullJitter;
 pub use max_of::MaxOf;
 pub use max_wait::WithMaxWait;
 
-/// The parts of the delay of a failure: see [`RateLimiter::charge`]. The key waits for the longer of the two.
+/// The parts of the delay after a failure: see [`RateLimiter::charge`]. The key waits for the longer of the two.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -35,20 +35,20 @@ pub use max_wait::WithMaxWait;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Delay {
-    /// Time that the key's own failures ask for.
+    /// Delay because of the key's own failures.
     pub own: Duration,
-    /// Time that a budget asks for which the key shares with others.
+    /// Delay because of a budget that the key shares with others.
     pub shared: Duration,
 }
 
 impl Delay {
-    /// A delay that no other key has a part in.
+    /// A delay that does not depend on other keys.
     #[must_use]
     pub fn own(delay: Duration) -> Self {
         Self { own: delay, shared: Duration::ZERO }
     }
 
-    /// A delay because of other keys alone.
+    /// A delay that depends only on other keys.
     #[must_use]
     pub fn shared(delay: Duration) -> Self {
         Self { own: Duration::ZERO, shared: delay }
@@ -60,13 +60,13 @@ impl Delay {
         self.own.max(self.shared)
     }
 
-    /// Each part the longer one of this delay's and the `other`'s.
+    /// The maximum of each part of this delay and the `other`.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         Self { own: self.own.max(other.own), shared: self.shared.max(other.shared) }
     }
 
-    /// Neither part longer than `limit`.
+    /// Caps each part at `limit`.
     #[must_use]
     pub fn at_most(self, limit: Duration) -> Self {
         Self { own: self.own.min(limit), shared: self.shared.min(limit) }
@@ -76,39 +76,39 @@ impl Delay {
 /// Decides how long a key waits before its next attempt.
 ///
 /// [`when`](Self::when), [`forget`](Self::forget) and [`num_requeues`](Self::num_requeues) make a limiter, as in Go. The
-/// other methods have defaults that are right for a limiter whose keys do not share a budget.
+/// other methods have defaults that fit a limiter without a shared budget.
 ///
 /// The queue calls a limiter under its lock, so an implementation must neither block nor call the queue.
-/// Time is an argument: a limiter gives the same answers for the same calls at the same instants.
+/// Time is an argument: a limiter returns the same results for the same calls at the same instants.
 #[doc(alias = "TypedRateLimiter")]
 pub trait RateLimiter<K>: Send {
-    /// Counts one more failure of `key` and returns how long, from `now` on, it has to wait.
+    /// Counts one more failure of `key` and returns its delay from `now` on.
     ///
-    /// `Duration::MAX` means for ever.
+    /// `Duration::MAX` means forever.
     fn when(&mut self, key: &K, now: Instant) -> Duration;
 
-    /// Like `when`, but tells the time that the key's own failures ask for from the time that a shared budget asks for. The
-    /// queue calls this method. A key that only the budget holds back may run earlier when keys that had failed succeed.
+    /// Like `when`, but separates the key's own delay from that of a shared budget. The
+    /// queue calls this method. A key that only the budget delays may run earlier when keys that had failed succeed.
     ///
-    /// Default: what `when` returns is the key's own.
+    /// Default: the delay of `when` is the key's own.
     fn charge(&mut self, key: &K, now: Instant) -> Delay {
         Delay::own(self.when(key, now))
     }
 
     /// Moves the reservation of `key` in a shared budget to an earlier one that has become free, if there is one. Returns how
-    /// long the budget still holds the key back.
+    /// long the budget still delays the key.
     ///
-    /// The queue calls it for the key that has waited longest of those that only the budget holds back.
+    /// The queue calls it for the key with the earliest slot among those that only the budget delays.
     ///
-    /// Default: zero, because without a shared budget no key is held back by it.
+    /// Default: zero, because without a shared budget no key is delayed by it.
     fn move_up(&mut self, _key: &K, _now: Instant) -> Duration {
         Duration::ZERO
     }
 
-    /// Clears what is remembered of `key`: it succeeded, or nobody will try it again.
+    /// Drops the state of `key`, which succeeded or will not be retried.
     fn forget(&mut self, key: &K, now: Instant);
 
-    /// How many failures of `key` were counted since it was last forgotten; 0 for a limiter that does not look at keys.
+    /// Number of failures of `key` since it was last forgotten; 0 for a limiter without state per key.
     fn num_requeues(&self, key: &K) -> u32;
 }
 
@@ -134,9 +134,9 @@ impl<K, L: RateLimiter<K> + ?Sized> RateLimiter<K> for Box<L> {
     }
 }
 
-/// What a queue uses unless told otherwise: per key 5 ms, doubled at each failure up to 1000 s, and over all keys a
-/// bucket of 100 retries that fills at 10 a second. A key waits for the longer of the two, unless keys that had failed
-/// succeed: then those that only the bucket holds back run earlier, see [the crate](crate#recovery).
+/// The default limiter of a queue: per key 5 ms, doubled at each failure up to 1000 s, and over all keys a
+/// bucket of 100 retries that fills at 10 a second. A key waits for the longer of the two. When keys that had failed
+/// succeed, those that only the bucket delays run earlier; see [the crate](crate#recovery).
 ///
 /// The values are those of client-go's `DefaultTypedControllerRateLimiter`.
 #[doc(alias = "DefaultTypedControllerRateLimiter")]
@@ -151,7 +151,7 @@ where
     ])
 }
 
-/// Per key 1 ms, doubled at each failure up to 1000 s; nothing over all keys.
+/// A limiter of single keys: 1 ms, doubled at each failure up to 1000 s.
 ///
 /// The values are those of client-go's `DefaultTypedItemBasedRateLimiter`.
 #[doc(alias = "DefaultTypedItemBasedRateLimiter")]

@@ -1,12 +1,12 @@
-//! The arithmetic of a token bucket with reservations that can be given back.
+//! Arithmetic of a token bucket with reservations that can be returned.
 //!
-//! Without refunds it is that of `golang.org/x/time/rate`: a level of tokens that drips up to the burst and goes below zero
-//! when reservations reach into the future, each of them at the slot where its token will have dripped in.
+//! Without returns it is that of `golang.org/x/time/rate`: a level of tokens that rises up to the burst, and goes below zero
+//! when reservations reach into the future, each of them at the slot where its token will have arrived.
 //!
-//! Go restores a cancelled token only if nothing was reserved after it, because raising the level would put the next
-//! reservation on top of the last one, while the slot that became free passes unused. Here free slots are remembered: the
-//! next reservation takes the earliest of them, and one that passes unused is a token at hand. So the releases are always
-//! a subset of, or later than, those of a bucket that was never refunded, and the bound on them holds in every window.
+//! Go restores a cancelled token only if nothing was reserved after it. Otherwise it would raise the level, which puts the next
+//! reservation on top of the last one, while the free slot passes unused. Here free slots are stored: the next reservation
+//! takes the earliest of them, and one that passes unused becomes an available token. So the releases are always a subset of
+//! those of a bucket without returns, or later, and the bound on them holds in every window.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,24 +17,24 @@ pub(super) struct Tokens {
     /// Tokens gained per second.
     pub(super) rate: f64,
     pub(super) burst: f64,
-    /// How far into the future a reservation may reach.
+    /// Largest distance of a reservation into the future.
     pub(super) horizon: Duration,
-    /// Tokens at hand; negative when reservations reach into the future, the free slots among them included.
+    /// Available tokens; negative when reservations reach into the future, free slots included.
     level: f64,
-    /// When `level` was right; `None` before the first reservation, when the bucket is full at any time.
+    /// Time at which `level` was computed; `None` before the first reservation, when the bucket is full at any time.
     at: Option<Instant>,
-    /// Slots that were given back and are still to come, with how many times each.
+    /// Returned slots that are still to come, with their number.
     free: BTreeMap<Instant, u32>,
-    /// Tokens of slots that passed unused while later ones are taken. Counted apart from `level`, because they can be used
-    /// at once and not only behind the last reservation.
+    /// Tokens of slots that passed unused while later ones are reserved. Separate from `level`, because they can be used
+    /// at once, not only behind the last reservation.
     spare: f64,
 }
 
-/// An answer of [`Tokens::reserve`].
+/// Result of [`Tokens::reserve`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Reservation {
     pub(super) delay: Duration,
-    /// The slot, if there is one that can be given back.
+    /// The slot, if there is one that can be returned.
     pub(super) slot: Option<Instant>,
 }
 
@@ -80,8 +80,8 @@ impl Tokens {
         Reservation { delay, slot: now.checked_add(delay) }
     }
 
-    /// Exchanges a slot for the earliest one that is free, if that is earlier. Returns the slot to use; `now` is a token at
-    /// hand.
+    /// Exchanges a slot for the earliest free one, if that is earlier. Returns the slot to use; `now` stands for an available
+    /// token.
     pub(super) fn move_up(&mut self, slot: Instant, now: Instant) -> Instant {
         self.advance(now);
         if slot <= now {
@@ -103,14 +103,14 @@ impl Tokens {
         earlier
     }
 
-    /// Gives back a slot, unless it has passed: then its token was used.
+    /// Returns a slot, unless it has passed: then its token was used.
     pub(super) fn give_back(&mut self, slot: Instant, now: Instant) {
         if slot > now {
             *self.free.entry(slot).or_insert(0) += 1;
         }
     }
 
-    /// Brings everything up to `now`. Time that goes backwards adds nothing, but later times count from there: as in Go.
+    /// Advances the state to `now`. Time that goes backwards adds nothing, but later times count from there, as in Go.
     pub(super) fn advance(&mut self, now: Instant) {
         let elapsed = self.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         self.level = (self.level + elapsed.as_secs_f64() * self.rate).min(self.burst);
@@ -118,8 +118,8 @@ impl Tokens {
         while let Some(slot) = self.free.first_entry().filter(|slot| *slot.key() <= now) {
             self.spare += f64::from(slot.remove());
         }
-        // Each slot that is used finds its own token just dripped in, and beside that the bucket holds one less than the
-        // burst: what passed unused beyond that ran over.
+        // Each slot in use finds its own token just arrived, and the bucket holds at most the burst less that one: unused
+        // tokens beyond that are lost.
         self.spare = self.spare.min(self.burst - 1.0);
         if self.level >= 0.0 {
             self.level = (self.level + std::mem::take(&mut self.spare)).min(self.burst);
@@ -196,7 +196,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Reserve,
-        /// Gives back the reservation made so many reservations ago, if it is not due.
+        /// Returns the reservation made this many reservations ago, if it is not due.
         GiveBack(usize),
         Pass(u64),
     }
@@ -212,7 +212,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// The promise of the bucket: at most `burst + rate × T` releases in every window of length T.
+        /// The guarantee of the bucket: at most `burst + rate × T` releases in every window of length T.
         #[test]
         fn releases_are_at_most_burst_plus_rate_times_t_in_every_window_refunds_included(
             steps in prop::collection::vec(step(), 0..150), rate in 1..20_u32, burst in 1..6_u32,
@@ -224,7 +224,7 @@ mod tests {
                     Step::Reserve => {
                         releases.insert(made, tokens.reserve(now));
                         let reservation = releases.get_mut(&made).unwrap();
-                        // Every release has a time; `slot` only says whether it can be taken back.
+                        // Every release has a time; `slot` only shows whether it can be returned.
                         let at = now + reservation.delay;
                         reservation.delay = at - start;
                         made += 1;

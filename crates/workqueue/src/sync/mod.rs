@@ -1,4 +1,4 @@
-//! Everything the shell has of locks, wakers and timers, in one place.
+//! All locks, wakers and timers of the shell.
 //!
 //! Nothing else in this crate synchronises or sleeps, so a model checker has one module to replace: `tests/loom.rs` runs the
 //! shell under all interleavings of its threads.

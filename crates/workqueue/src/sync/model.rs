@@ -1,6 +1,6 @@
 //! Loom's lock, and a clock that stands still until a test moves it.
 //!
-//! Loom runs all threads of a model on one thread of the system and switches only where its own types are used, so the
+//! Loom runs all threads of a model on one operating system thread and switches only where its own types are used, so the
 //! clock can live in a thread-local cell and adds no interleavings of its own.
 
 use std::cell::{Cell, RefCell};
@@ -29,14 +29,14 @@ thread_local! {
     static SLEEPING: RefCell<Vec<(Instant, Waker)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Puts the clock back and wakes nobody: to be called at the end of every execution of a model.
+/// Resets the clock without waking any task. Call it at the end of every execution of a model.
 pub fn reset() {
     EPOCH.set(None);
     ELAPSED.set(Duration::ZERO);
     SLEEPING.take();
 }
 
-/// Lets time pass, and wakes those who slept until then.
+/// Advances the clock, and wakes tasks that slept until then.
 pub fn pass(time: Duration) {
     ELAPSED.set(ELAPSED.get() + time);
     let now = now();

@@ -1,4 +1,4 @@
-//! A lock of `parking_lot`, the clock and timers of tokio.
+//! Locks of `parking_lot`, clock and timers of tokio.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,18 +12,18 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Timers of tokio ring at full milliseconds of their own, and the operating system wakes them up to one later still.
+/// Tokio's timers fire at full milliseconds, and the operating system may wake them up to one millisecond later.
 const TICK: Duration = Duration::from_millis(1);
 
-/// A timer that exists only while somebody needs it.
+/// A timer that exists only while it is needed.
 ///
-/// It is set a tick early, though not before the next one. If it then rings too early, it is set again for the rest; if not,
-/// what was rounded up twice has been taken back once: a wake-up is late by about a tick at most, instead of two.
+/// It is set one tick early, but at least a nanosecond ahead. If it then fires too early, it is set again for the rest. This
+/// compensates one of the two roundings: a wake-up is late by about one tick at most, instead of two.
 #[derive(Default)]
 pub(crate) struct Alarm(Option<Pin<Box<Sleep>>>);
 
 impl Alarm {
-    /// Ready when `deadline` has come, or sooner: look, and poll again if it has not. Without a deadline, never.
+    /// Ready when `deadline` has come, or earlier: check, and poll again if it has not. Without a deadline, never ready.
     pub(crate) fn poll(&mut self, deadline: Option<Instant>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(deadline) = deadline else {
             self.0 = None;
@@ -37,7 +37,7 @@ impl Alarm {
         }
         let rung = sleep.as_mut().poll(cx);
         if rung.is_ready() {
-            // A deadline years ahead rings early: whoever waits for it needs a new timer, not one that has rung.
+            // A deadline years ahead fires early; the caller then needs a new timer, because this one has completed.
             self.0 = None;
         }
         rung

@@ -1,4 +1,4 @@
-//! Failures, and what events do to a key that waits because of one.
+//! Failures, and the effect of events on a key that waits because of one.
 
 use expect_test::expect;
 
@@ -9,7 +9,7 @@ fn as_go() -> Options<String> {
     options().back_off_events(BackOffEvents::Always)
 }
 
-/// Fails once and is to be tried again at 0.1 s.
+/// Fails once; the retry is due at 0.1 s.
 const FAILED: &str = "add a; get; limited a; done a";
 
 #[test]

@@ -1,4 +1,4 @@
-//! Events that come in flurries.
+//! Events in close succession.
 
 use expect_test::expect;
 

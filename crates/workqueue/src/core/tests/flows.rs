@@ -1,4 +1,4 @@
-//! Flows take turns. The first letter of a key is its flow.
+//! Turns of flows. The first letter of a key is its flow.
 
 use expect_test::expect;
 
@@ -78,7 +78,7 @@ fn no_active_flow_is_passed_over_twice_before_its_turn() {
     assert_eq!(first, ["a0", "b1", "c1", "d1"], "four flows, four hand-outs");
 }
 
-/// The bound that [`Options::fair_by`] promises, with runs of all lengths and one flow that has nearly all the keys.
+/// The bound in [`Options::fair_by`], with runs of all lengths and one flow that has nearly all the keys.
 #[test]
 fn no_flow_waits_longer_than_its_share_of_the_workers_times_the_longest_run() {
     let mut random = fastrand::Rng::with_seed(1);

@@ -1,9 +1,9 @@
-//! The state machine, told as text.
+//! Tests of the state machine as scripts.
 //!
-//! A script is a list of operations on keys: `add a`, `add low a`, `add urgent a`, `after a 5s`, `limited a` (100 ms, doubling up to 1 s
-//! unless the options say otherwise), `get`, `done a`, `cancel a`, `forget a`, `when a`, `failures a`, `at 3s` (sets the clock),
-//! `shut`. The answer has a line per operation that says something, and the final state: the ready keys in the order in
-//! which they would be handed out, the waiting ones in the order of their times.
+//! A script is a list of operations on keys: `add a`, `add low a`, `add urgent a`, `after a 5s`, `limited a` (100 ms, doubling
+//! up to 1 s unless the options differ), `get`, `done a`, `cancel a`, `forget a`, `when a`, `failures a`, `at 3s` (sets the
+//! clock), `shut`. The output has a line per operation with a result, and the final state: the ready keys in the order in which
+//! they would be handed out, the waiting ones in the order of their times.
 
 mod back_off;
 mod debounce;
@@ -36,7 +36,7 @@ fn options() -> Options<String> {
     Options::default().rate_limiter(limiter.expect("100 ms is less than 1 s"))
 }
 
-/// The operations, as the shell does them.
+/// The operations, as the shell calls them.
 impl<K: Clone + Eq + Hash> Core<K> {
     fn hash(&self, key: &K) -> u64 {
         self.hasher().hash_one(key)
@@ -158,7 +158,7 @@ fn priority(name: &str) -> Priority {
     Priority::ALL.into_iter().find(|priority| priority.as_str() == name).unwrap()
 }
 
-/// Takes the core apart: who would come out at once, and who when.
+/// Empties the core: the keys that are handed out at once, and the waiting ones with their times.
 fn state<'k>(
     core: &mut Core<String>,
     processing: impl Iterator<Item = &'k String>,

@@ -1,7 +1,7 @@
-//! The core against a model: a list of keys, searched from end to end.
+//! The core against a model: a list of keys with linear search.
 //!
-//! The model says the same things in the plainest way, and a random sequence of operations has to come out of both alike.
-//! It knows delays, failures, back-off, debounce, classes and their ageing, flows, recovery, cancelling and shutdown.
+//! The model implements the same rules in the plainest way, and a random sequence of operations must give equal results in
+//! both. It covers delays, failures, back-off, debounce, priorities and their ageing, flows, recovery, cancelling and shutdown.
 
 use std::num::NonZeroU32;
 
@@ -14,11 +14,11 @@ use super::*;
 use crate::{Ageing, BackOffEvents, Delay, RateLimiter};
 
 const THEN_EVERY: u64 = 30;
-/// For how long events have to be quiet, and the longest that they can put a key off.
+/// Quiet time of debouncing, and the longest time that events can postpone a key.
 const DEBOUNCE: (u64, u64) = (10, 25);
 const FLOWS: u8 = 3;
 
-/// What is chosen of the policies.
+/// Choice of policies.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
     once: bool,
@@ -27,8 +27,8 @@ struct Rules {
     ageing: Ageing,
 }
 
-/// The n-th failure of a key asks for n × 20 units, and a budget that all keys share for one slot in 30 units. A slot that is
-/// given back goes to the next failure, or to the key that moves up.
+/// The n-th failure of a key asks for n × 20 units, and a budget shared by all keys for one slot in 30 units. A slot that is
+/// returned goes to the next failure, or to the key that moves up.
 #[derive(Clone)]
 struct Limiter {
     epoch: Instant,
@@ -106,16 +106,16 @@ enum Step {
 
 #[derive(Clone, PartialEq)]
 enum Where {
-    /// `until`, the number of the operation that said so, and what asked for it.
+    /// Due time, the number of the operation that set it, and the origin of the time.
     Waiting(u64, u64, By),
-    /// The number of the move into line.
+    /// The number of its move into line.
     Ready(u64),
-    /// An event meanwhile and whether one was urgent, the earliest time asked for meanwhile, the class of the next run;
-    /// `None` if nothing was asked for.
+    /// Whether an event came meanwhile and whether one was urgent, the earliest requested time, and the priority of the next
+    /// run; `None` without a request.
     Processing(Option<(bool, bool, Asked, Priority)>),
 }
 
-/// What asked for a time.
+/// Origin of a time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum By {
     Delay,
@@ -123,7 +123,7 @@ enum By {
     Failure {
         own: u64,
     },
-    /// An event that may be put off further.
+    /// An event that may be postponed further.
     Debounce,
 }
 
@@ -140,26 +140,26 @@ struct Key {
     urgent: u32,
     early: bool,
     ended: u64,
-    /// Beyond this no event puts it off.
+    /// Time beyond which no event postpones it.
     latest: u64,
 }
 
-/// A time, and what asked for it.
+/// A time and its origin.
 type Asked = (u64, By);
 
 struct Model {
     keys: Vec<Key>,
     limiter: Limiter,
-    /// How many keys may run ahead of their slots.
+    /// Number of keys that may run ahead of their slots.
     window: usize,
     now: u64,
     moves: u64,
-    /// By class, the highest first: since when it has been passed over.
+    /// By priority, the highest first: since when it has been passed over.
     passed_over_since: [Option<u64>; 3],
     passed_over: u32,
-    /// The class that had a share last.
+    /// The priority that had a share last.
     shared: usize,
-    /// By class: flows, the one whose turn it is first. Some may have lost their ready keys.
+    /// By priority: flows, the next one first. Some may have no ready keys any more.
     turns: [Vec<u8>; 3],
     closed: bool,
     rules: Rules,
@@ -190,7 +190,7 @@ impl Model {
         if self.rules.fair { key % FLOWS } else { 0 }
     }
 
-    /// The flow of a key that gets in line gets in turn.
+    /// Gives the flow of a new ready key a turn.
     fn queue_up(&mut self, key: u8, priority: Priority) {
         let (flow, turns) = (self.flow(key), &mut self.turns[class(priority)]);
         if !turns.contains(&flow) {
@@ -198,7 +198,7 @@ impl Model {
         }
     }
 
-    /// Keys have gone: what is known of classes without ready keys, and of flows without keys, goes too.
+    /// Drops the state of priorities without ready keys, and of flows without keys.
     fn tidy(&mut self) {
         let flows: Vec<u8> = self.keys.iter().map(|key| self.flow(key.key)).collect();
         for turns in &mut self.turns {
@@ -221,7 +221,7 @@ impl Model {
         self.limiter.epoch + units(self.now)
     }
 
-    /// Of the keys that only the shared budget holds back, the one with the first slot.
+    /// The key with the first slot among those that only the shared budget delays.
     fn first_held(&self) -> Option<usize> {
         let held = self.keys.iter().enumerate().filter_map(|(at, key)| match key.place {
             Where::Waiting(until, number, By::Failure { own }) if own <= self.now => {
@@ -232,7 +232,7 @@ impl Model {
         held.min().map(|(_, _, at)| at)
     }
 
-    /// Keys that are due get in line. The first one that only the budget holds back gets the first slot that is free.
+    /// Makes due keys ready. The first one that only the budget delays gets the first free slot.
     fn advance(&mut self) {
         loop {
             self.line_up();
@@ -249,7 +249,7 @@ impl Model {
         }
     }
 
-    /// Keys that only the budget holds back get in line, as many as the window allows.
+    /// Makes keys ready that only the budget delays, as many as the window allows.
     fn release(&mut self) {
         self.advance();
         while self.keys.iter().filter(|key| key.ahead).count() < self.window {
@@ -276,7 +276,7 @@ impl Model {
         }
     }
 
-    /// Keys that are due get in line, in order of their times.
+    /// Makes due keys ready, in order of their times.
     fn line_up(&mut self) {
         let now = self.now;
         while let Some(due) = (0..self.keys.len())
@@ -308,7 +308,7 @@ impl Model {
             if !std::mem::replace(&mut key.brought_forward, true) || urgent && key.urgent <= 10 {
                 return (self.now, By::Delay);
             }
-            // A second for urgent ones is longer than anything here.
+            // The second of urgent events is longer than any time here.
             let at = (key.ended + THEN_EVERY).min(key.back_off);
             return match key.place {
                 Where::Waiting(until, _, by) if until <= at => (until, by),
@@ -436,7 +436,7 @@ impl Model {
         }
     }
 
-    /// The class whose turn it is.
+    /// The priority that is next.
     fn turn(&mut self) -> Option<usize> {
         let ready = |class: usize| {
             let mut keys = self.keys.iter().filter(|key| key.priority == Priority::ALL[class]);
@@ -457,7 +457,7 @@ impl Model {
         if self.passed_over < self.rules.ageing.every.get() {
             return Some(*highest);
         }
-        // The two lowest classes are all that can be aged: the one that did not have the last share.
+        // Only the two lower priorities can be aged: take the one that did not have the last share.
         let other = aged.iter().find(|class| **class > self.shared).unwrap_or(&aged[0]);
         (self.passed_over, self.shared) = (0, *other);
         Some(*other)
@@ -473,7 +473,7 @@ impl Model {
             });
             ready.filter(|(_, at)| self.flow(self.keys[*at].key) == flow).min()
         };
-        // Flows that have lost their keys are passed by and get in line again when they have some.
+        // Flows without ready keys are skipped, and get a turn again when they have some.
         let turns = &self.turns[class];
         let turn = turns.iter().position(|flow| first_of(*flow).is_some()).unwrap();
         let flow = turns[turn];
@@ -588,7 +588,7 @@ fn core(rules: Rules, epoch: Instant) -> Core<u8> {
     Core::new(options, epoch)
 }
 
-/// Runs the steps on both, compares every answer, and empties both in the end.
+/// Runs the steps on both, compares every result, and empties both in the end.
 fn compare(steps: &[Step], rules: Rules) {
     let epoch = Instant::now();
     let (mut core, mut model) = (core(rules, epoch), Model::new(rules, epoch));
@@ -652,6 +652,29 @@ fn compare(steps: &[Step], rules: Rules) {
     }
     assert!(core.is_drained(), "nothing is left");
     assert_eq!((core.index.len(), core.order.lines.known()), (0, 0));
+}
+
+/// The second failure of key 2 asks for a later run than the first one, so the first one's times hold: when its own back-off
+/// is over, only the budget delays the key, and it gets the slot that key 5 gives back.
+#[test]
+fn a_later_failure_during_a_run_leaves_the_own_back_off_of_the_earlier_one() {
+    let add = |key, failed| Step::Add { key, after: None, failed, priority: None, urgent: false };
+    let steps = [
+        add(2, false),
+        Step::Pass { time: 1 },
+        Step::Get,
+        add(5, true),
+        add(2, true),
+        Step::Pass { time: 25 },
+        add(2, true),
+        Step::Done { which: 0 },
+        Step::Forget { key: 5 },
+        add(0, false),
+    ];
+    for once in [false, true] {
+        let ageing = Ageing { after: units(10), every: NonZeroU32::MIN };
+        compare(&steps, Rules { once, fair: false, debounced: false, ageing });
+    }
 }
 
 /// The short version by default; `WORKQUEUE_CASES=20000` makes it some two million steps.

@@ -1,4 +1,4 @@
-//! Classes and ageing.
+//! Priorities and ageing.
 
 use std::num::NonZeroU32;
 
@@ -130,8 +130,8 @@ fn two_aged_classes_take_turns() {
     );
 }
 
-/// The bound that [`Ageing`] promises, with both higher classes never empty: a low key before which `p` others of its class
-/// became ready is among the first `2 × (p + 1) × every` handed out after its class has aged.
+/// The bound in [`Ageing`], with both higher priorities never empty: a low key with `p` others of its priority ready
+/// before it is among the first `2 × (p + 1) × every` hand-outs after its priority has aged.
 #[test]
 fn no_key_waits_longer_than_ageing_allows() {
     for every in 1..6_u32 {
@@ -153,7 +153,7 @@ fn no_key_waits_longer_than_ageing_allows() {
             let key = loan.key().clone();
             script.core.done_at(script.now, loan);
             hand_outs += 1;
-            // The first time that the class is passed over.
+            // The first time that the priority is passed over.
             if hand_outs == 1 {
                 script.now = script.now.after(seconds("1s"));
             }

@@ -346,7 +346,7 @@ fn a_million_keys_come_and_go_and_leave_nothing_behind() {
 fn keys_are_known_however_often_the_index_grows() {
     let mut core: Core<u32> = Core::new(Options::default(), Instant::now());
     let (mut added, mut lent) = (0_u32, Vec::new());
-    // Of three keys one is done, and leaves a vacant place; one is being processed; one is in line.
+    // One key of three is done, and leaves a vacant place; one is being processed; one is in line.
     while added < 3000 {
         for _ in 0..3 {
             core.add_at(Moment::START, added, AddOptions::default());
@@ -364,6 +364,6 @@ fn keys_are_known_however_often_the_index_grows() {
         core.add_at(Moment::START, key, AddOptions::default());
     }
     assert_eq!((core.ready(), core.again), (2000, 1000));
-    // A table by itself takes no less room.
+    // A table of its own would take as much room.
     assert!(core.index.capacity() <= HashTable::<Id>::with_capacity(3000).capacity());
 }
