@@ -1,7 +1,7 @@
-//! Whether who asks may: the stage between authentication and everything else.
+//! Authorization: the stage after authentication.
 //!
-//! Everybody who is known may do everything; that is kube-apiserver's mode `AlwaysAllow`. Those of whom nothing is known see
-//! what is public.
+//! Authenticated users may do everything, as with kube-apiserver's mode `AlwaysAllow`. Anonymous users may only
+//! read health and version.
 
 use http::Method;
 use http::request::Parts;
@@ -10,21 +10,21 @@ use crate::authentication::UserInfo;
 use crate::faults::Facts;
 use crate::status::ApiError;
 
-/// Who those are of whom nothing is known.
+/// User name of requests without credentials.
 pub(crate) const ANONYMOUS: &str = "system:anonymous";
 
-/// What the role `system:public-info-viewer` of every cluster shows to everybody.
+/// Paths that the role `system:public-info-viewer` of every cluster shows to all users.
 const PUBLIC: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
 
 /// Refuses a request that its user may not send.
 ///
 /// # Errors
-/// 403 that says what the user may not do.
+/// 403 with the action that the user may not perform.
 pub(crate) fn authorize(user: &UserInfo, head: &Parts) -> Result<(), ApiError> {
     if user.name == ANONYMOUS { only_public(user, head) } else { Ok(()) }
 }
 
-/// Refuses what is not public, in the words of an authorizer that knows no rule for it.
+/// Refuses paths that are not public, with the message of an authorizer without a matching rule.
 fn only_public(user: &UserInfo, head: &Parts) -> Result<(), ApiError> {
     let path = head.uri.path();
     if head.method == Method::GET && PUBLIC.contains(&path) {
@@ -46,10 +46,10 @@ fn only_public(user: &UserInfo, head: &Parts) -> Result<(), ApiError> {
     }
     let mut resource = facts.resource.clone();
     if !facts.subresource.is_empty() {
-        // The rest of a path below `proxy` is not a part of the name.
+        // Below `proxy`, the rest of the path is not part of the subresource's name.
         resource.extend(["/", facts.subresource.split('/').next().unwrap_or_default()]);
     }
-    // A namespace is within itself.
+    // A request for a namespace object counts as being in that namespace.
     let is_namespace = group.is_empty() && facts.resource == "namespaces";
     let namespace = if is_namespace { name } else { &facts.namespace };
     let place = if namespace.is_empty() {

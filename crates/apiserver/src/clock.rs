@@ -1,20 +1,20 @@
-//! Wall time for API objects, which faults can stop and set. Deadlines and other waits do not look at it.
+//! Wall time for API objects, which faults can stop and set. Deadlines and other waits do not use it.
 
 use jiff::{SignedDuration, Timestamp};
 use kube_clock::Epoch;
 use parking_lot::Mutex;
 
-/// A [`kube_clock::Clock`], unless a fault stops or sets it.
+/// A [`kube_clock::Clock`] that faults can stop and set.
 #[derive(Debug)]
 pub(crate) struct Clock {
     undisturbed: kube_clock::Clock,
     faults: Mutex<Faults>,
 }
 
-/// How faults have changed the clock.
+/// Changes that faults made to the clock.
 #[derive(Debug, Clone, Copy, Default)]
 struct Faults {
-    /// Distance from the undisturbed clock.
+    /// Offset from the undisturbed clock.
     offset: SignedDuration,
     /// Time at which the clock was stopped, if it was.
     stopped: Option<Timestamp>,
@@ -27,23 +27,24 @@ impl Faults {
 }
 
 impl Clock {
-    /// A clock that advances from `epoch`, or without one shows the system's time and follows paused time.
+    /// Creates a clock that advances from `epoch`. Without an epoch it shows the system's time and follows
+    /// paused time.
     pub(crate) fn new(epoch: Option<Epoch>) -> Self {
         Self { undisturbed: kube_clock::Clock::new(epoch), faults: Mutex::default() }
     }
 
-    /// The epoch that the clock was given.
+    /// Epoch that the clock was created with.
     pub(crate) fn epoch(&self) -> Option<Epoch> {
         self.undisturbed.epoch()
     }
 
-    /// The present.
+    /// Current time.
     pub(crate) fn now(&self) -> Timestamp {
         let faults = *self.faults.lock();
         faults.apply(self.undisturbed.now())
     }
 
-    /// The present as `metadata.creationTimestamp` has it: whole seconds, UTC.
+    /// Current time in the format of `metadata.creationTimestamp`: whole seconds, UTC.
     pub(crate) fn now_seconds(&self) -> String {
         format_seconds(self.now())
     }
@@ -77,7 +78,7 @@ fn saturating_add(time: Timestamp, by: SignedDuration) -> Timestamp {
     time.saturating_add(by).unwrap_or(bound)
 }
 
-/// RFC 3339 in whole seconds, as Go's `metav1.Time` is written.
+/// Formats a time as Go's `metav1.Time`: RFC 3339 in whole seconds.
 pub(crate) fn format_seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -1,9 +1,9 @@
-//! Events go when nobody has written them for a while.
+//! Deletes Events that have not been written for a while.
 //!
-//! In a cluster each write of an Event gets a lease of etcd, and what is left when the lease ends is deleted there, with an
-//! event for watchers as for any other deletion. So it is here, to the moment: etcd shares leases between objects written
-//! within a minute, which then go up to a minute late. As with etcd's own restart, leases begin anew when a server with a
-//! data file starts.
+//! In a cluster each write of an Event gets an etcd lease. When the lease expires, etcd deletes the Event, and watches
+//! receive the deletion. This module does the same, to the moment; etcd shares leases between objects written within a
+//! minute and so deletes up to a minute late. As after a restart of etcd, leases start over when a server with a data file
+//! starts.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -15,29 +15,29 @@ use crate::resource::StorageKey;
 use crate::server::Server;
 use crate::store::{Change, Expired, Key, Store};
 
-/// `--event-ttl` of kube-apiserver.
+/// Default: kube-apiserver's `--event-ttl`.
 pub(crate) const EVENT_TTL: Duration = Duration::from_secs(3600);
-/// Changes read at a time.
+/// Maximum number of changes per read.
 const BATCH: usize = 1024;
 
-/// The table of Events in whichever version.
+/// Storage key of Events in all versions.
 fn table() -> StorageKey {
     StorageKey { group: String::new(), plural: "events".to_owned() }
 }
 
-/// Deletes Events that were not written for `ttl`. Ends when its task is aborted.
+/// Deletes Events that were not written for `ttl`. Runs until its task is aborted.
 pub(crate) async fn run(server: Arc<Server>, ttl: Duration) {
     let table = table();
     let mut changes = server.changes(&table);
     let mut leases = Leases::new(ttl);
     let mut seen = None;
     loop {
-        // Marked as seen before reading: a commit after this wakes the wait below.
+        // Mark before reading: a later commit then wakes the wait below.
         changes.see(changes.latest());
         let now = Instant::now();
         seen = Some(follow(&server, &table, &mut leases, seen, now));
         for (key, revision) in leases.ended(now) {
-            // One that was written meanwhile has a lease of its own, which the next look finds.
+            // An Event that was written meanwhile has a new lease, which the next iteration finds.
             let _ = server.commit(&table, &key, Some(revision), Change::Delete, |_| Ok::<(), Infallible>(()));
         }
         let end = leases.next_end();
@@ -50,7 +50,7 @@ pub(crate) async fn run(server: Arc<Server>, ttl: Duration) {
     }
 }
 
-/// Gives leases to what was written after the revision `seen`; returns the revision up to which everything is known now.
+/// Updates the leases from the changes after `seen`; returns the revision up to which they are known.
 fn follow(server: &Server, table: &StorageKey, leases: &mut Leases, seen: Option<u64>, now: Instant) -> u64 {
     let mut seen = seen;
     loop {
@@ -78,19 +78,19 @@ fn follow(server: &Server, table: &StorageKey, leases: &mut Leases, seen: Option
     }
 }
 
-/// Which object goes when: the pure core. One lease an object, that of its last write.
+/// Expiry times by object: the pure core. Each object has the lease of its last write.
 #[derive(Debug)]
 struct Leases {
     ttl: Duration,
     of: BTreeMap<Key, Lease>,
-    /// By the order in which they end; revisions tell those apart that end together.
+    /// Leases by expiry; the revision distinguishes leases that expire together.
     order: BTreeMap<Lease, Key>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Lease {
     end: Instant,
-    /// Of the write that it was given to.
+    /// Revision of the write.
     revision: u64,
 }
 
@@ -99,10 +99,10 @@ impl Leases {
         Self { ttl, of: BTreeMap::new(), order: BTreeMap::new() }
     }
 
-    /// The object was written: its lease begins anew.
+    /// Records a write, which starts a new lease.
     fn written(&mut self, key: &Key, revision: u64, now: Instant) {
         self.gone(key);
-        // A time beyond the range of the clock is no end.
+        // An expiry beyond the clock's range never comes.
         if let Some(end) = now.checked_add(self.ttl) {
             let lease = Lease { end, revision };
             self.of.insert(key.clone(), lease);
@@ -110,14 +110,14 @@ impl Leases {
         }
     }
 
-    /// The object is no more.
+    /// Records a deletion.
     fn gone(&mut self, key: &Key) {
         if let Some(lease) = self.of.remove(key) {
             self.order.remove(&lease);
         }
     }
 
-    /// These are all objects. Those whose last write is known keep their leases.
+    /// Resets to these objects. Objects that have not changed keep their leases.
     fn replace<'a>(&mut self, objects: impl Iterator<Item = (&'a Key, u64)>, now: Instant) {
         let known = std::mem::take(&mut self.of);
         self.order.clear();
@@ -136,7 +136,7 @@ impl Leases {
         self.order.keys().next().map(|lease| lease.end)
     }
 
-    /// The objects whose leases have ended, the first first. Their leases are no more.
+    /// Removes and returns the expired objects, the earliest first.
     fn ended(&mut self, now: Instant) -> Vec<(Key, u64)> {
         let mut ended = Vec::new();
         while let Some(first) = self.order.first_entry()
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever is written, deleted and listed anew, an object goes when its last write is old enough, and only then.
+        /// For any writes, deletions and lists, an object expires when its last write is old enough, and only then.
         #[test]
         fn an_object_goes_a_ttl_after_its_last_write(
             steps in proptest::collection::vec((0u8..4, 0usize..4, 0u64..30), 0..60),
@@ -165,7 +165,7 @@ mod tests {
         ) {
             let start = Instant::now();
             let mut leases = Leases::new(Duration::from_secs(ttl));
-            // What the store holds: revision and time of the last write.
+            // Expected state: revision and time of each object's last write.
             let mut model: BTreeMap<Key, (u64, u64)> = BTreeMap::new();
             let (mut now, mut revision) = (0, 0);
             for (what, which, seconds) in steps {

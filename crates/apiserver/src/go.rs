@@ -1,4 +1,4 @@
-//! How Go prints decoded JSON values, for texts that a Go server makes of them, and how it reads durations and times.
+//! Go's text formats: how it prints decoded JSON values, and how it parses durations and times.
 
 mod json;
 mod time;
@@ -13,7 +13,7 @@ use crate::request::query::quote;
 pub(crate) use json::{json, write_json};
 pub(crate) use time::{Layout, time};
 
-/// A duration as Go's `time.ParseDuration` reads it, such as `1h15m30.5s`. The error is its text.
+/// Parses a duration as Go's `time.ParseDuration`, such as `1h15m30.5s`. The error is Go's text.
 pub(crate) fn duration(text: &str) -> Result<SignedDuration, String> {
     let invalid = || format!("time: invalid duration {}", quote(text));
     let (negative, mut rest) = match text.as_bytes().first() {
@@ -51,7 +51,7 @@ pub(crate) fn duration(text: &str) -> Result<SignedDuration, String> {
             _ => return Err(format!("time: unknown unit {} in duration {}", quote(unit), quote(text))),
         };
         let whole: i64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| invalid())? };
-        // What is beyond eighteen digits is less than a nanosecond of any unit.
+        // Digits after the eighteenth are less than a nanosecond in any unit.
         let kept = &fraction[..fraction.len().min(18)];
         let part =
             kept.parse::<i128>().unwrap_or(0) * scale / 10i128.pow(u32::try_from(kept.len()).unwrap_or(0));
@@ -65,7 +65,7 @@ pub(crate) fn duration(text: &str) -> Result<SignedDuration, String> {
     Ok(SignedDuration::from_nanos(if negative { -nanoseconds } else { nanoseconds }))
 }
 
-/// Go's `%T` of a decoded value.
+/// Formats the type of a decoded value as Go's `%T`.
 pub(crate) fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
@@ -78,7 +78,7 @@ pub(crate) fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// Go's `%v` of a decoded value.
+/// Formats a decoded value as Go's `%v`.
 pub(crate) fn value(of: &Value) -> String {
     match of {
         Value::Null => "<nil>".to_owned(),
@@ -100,7 +100,7 @@ pub(crate) fn value(of: &Value) -> String {
     }
 }
 
-/// Go's `%#v` of a decoded value.
+/// Formats a decoded value as Go's `%#v`.
 pub(crate) fn syntax(value: &Value) -> String {
     match value {
         Value::Null => "interface {}(nil)".to_owned(),
@@ -117,7 +117,7 @@ pub(crate) fn syntax(value: &Value) -> String {
     }
 }
 
-/// What Go's JSON decoder calls a value's type.
+/// Returns the name that Go's JSON decoder gives to a value's type.
 pub(crate) fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -1,8 +1,8 @@
 //! A Kubernetes API server inside your process.
 //!
-//! It answers as kube-apiserver v1.36 does, as far as its recorded answers go, but it starts in milliseconds, needs
-//! neither etcd nor a socket, and follows tokio's time, paused time included. Use it where a test, an example or a
-//! development loop wants a real API and a cluster is too much.
+//! Requests are answered as kube-apiserver v1.36 answers them, as far as its answers were recorded. Unlike kube-apiserver, the
+//! server starts in milliseconds, needs neither etcd nor a socket, and follows tokio's time, paused time included. Use it where a
+//! test, an example or a development loop needs the real API and a cluster is too much.
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::ConfigMap;
@@ -24,93 +24,132 @@
 //!
 //! # How it works
 //!
-//! One store holds everything: a revision counter, an ordered persistent map per stored resource, and the last events
-//! of each. A request is read, checked against the schema of its kind, and turned into a commit that compares the
-//! object's revision; what is expensive happens outside of the store's lock and starts over if the object changed
-//! meanwhile. A list is a snapshot, a watch a cursor into the history. Builtin and custom kinds take the same way.
+//! One store holds all objects: a revision counter, an ordered persistent map for each stored resource, and the latest events of
+//! each. The server parses a request, validates it against the schema of its kind, and turns it into a commit that is conditional
+//! on the object's revision. Expensive work happens outside the store's lock and is repeated if the object changed meanwhile. A
+//! list is a snapshot; a watch is a cursor into the history. Builtin and custom kinds share one code path.
 //!
-//! Answers are JSON, YAML, or protobuf where a client prefers that; what has no protobuf message (custom objects, tables)
-//! is not offered in it. Objects are stored as JSON text, and an answer in protobuf is written while that text is read; an
-//! event of a watch is written once for all watchers of one form.
+//! Responses are JSON, YAML, or protobuf if the client prefers it. Custom objects and tables have no protobuf message and are not
+//! offered in protobuf. Objects are stored as JSON text, and protobuf is encoded while that text is read. A watch event is
+//! encoded once for all watches that ask for the same encoding.
 //!
-//! With a data file, commits are also handed, in their order, to a thread that writes them, many in one transaction. Answers
-//! and events wait until their revision is in the file, so that nobody is told what a killed process would forget.
+//! With a data file, commits also go, in order, to a thread that writes many of them in one transaction. Responses and events
+//! wait until their revision is in the file, so that no client sees a change that a killed process would lose.
 //!
-//! Modules in reading order: `store`, `request`, `verbs`, `registry` (what is served), `crd`, `server`; beside them
-//! `schema`, `managed_fields` and `patch`, pure functions of JSON values, and `builtin`, `protobuf`, `discovery`,
-//! `openapi`, `table`, `selector`, what is particular to kinds and views.
+//! Modules in reading order: `store`, `request`, `verbs`, `registry` (the served kinds), `crd`, `server`. Beside them are
+//! `schema`, `managed_fields` and `patch`, which are pure functions of JSON values, and `builtin`, `protobuf`, `discovery`,
+//! `openapi`, `table` and `selector`, which hold the rules of single kinds and views.
 //!
 //! # Faults
 //!
-//! [`ApiServer::faults`] makes the server misbehave as told: requests that are slow, refused, reset or lose their
-//! response, watches that close, expire, stall or lag, revisions that are compacted. See [`faults`].
+//! [`ApiServer::faults`] injects faults: requests that are slow, fail, are reset or lose their response; watches that close,
+//! expire, stall or lag; revisions that are compacted. See [`faults`].
 //!
 //! # Features
 //!
-//! `program` (default) builds the program `kube-apiserver-embedded`; `tls`, part of it, gives
-//! [listeners](ApiServer::listen_with) TLS and HTTP/2, `persistence` [files](ApiServer::open) that keep the objects, `gzip`
-//! compressed answers. In process none is needed: `default-features = false`.
+//! - `program` (default): the program `kube-apiserver-embedded`. It includes the features below.
+//! - `tls`: TLS and HTTP/2 for [listeners](ApiServer::listen_with).
+//! - `persistence`: [data files](ApiServer::open).
+//! - `gzip`: compressed responses.
+//!
+//! None of them is needed in process: use `default-features = false`.
 //!
 //! # Defaults and bounds
 //!
-//! Bodies have at most 3 MiB, and what they have beyond 64 KiB each 128 MiB together, above which they are answered with 429.
-//! JSON is nested up to 127 levels deep, YAML 64, protobuf 100; deeper bodies are 400, where Go takes JSON of 10,000. Of
-//! a query 128 parameters are read. A request ends with 504 after 60 s, or sooner if its `timeout` says so, a write 34 s after
-//! its body came; a write starts over at most 64 times. A history keeps 10,000 events and 32 MiB per resource, and is told from five minutes back
-//! ([`Options::history_age`]); a watch holds at most 64 KiB for its client, and one that falls behind its history ends.
-//! Events are deleted an hour after they were last written ([`Options::event_ttl`]).
-//! A client has 32 s for a handshake of TLS and 120 s for the head of a request over HTTP/1.1; a connection of HTTP/2 carries
-//! up to 1000 requests at once, each with up to 256 KiB of headers, and answers a ping within 20 s. A client that takes
-//! nothing of what is sent to it for 60 s is cut off, and one that has not taken all of an answer after 60 s finds it cut, unless
-//! the answer is a watch. An answer above 128 KiB is made while it is taken: what of it is held for a client is about 64 KiB,
-//! and the state of the collection as it was when a list began.
+//! Requests:
+//!
+//! - A request body may be 3 MiB. Bytes beyond the first 64 KiB of each body share a pool of 128 MiB; when it is empty the answer
+//!   is 429.
+//! - JSON may be nested 127 levels deep, YAML 64 and protobuf 100. Deeper bodies are answered with 400; kube-apiserver accepts
+//!   10,000 levels of JSON.
+//! - The first 128 query parameters are read.
+//! - A request times out after 60 s with 504, or sooner if its `timeout` parameter says so; a write 34 s after its body arrived.
+//! - A write is attempted at most 64 times if other writes change the object meanwhile.
+//!
+//! CustomResourceDefinitions:
+//!
+//! - Of the distinct patterns of a schema 128 KiB are parsed and 1 MiB of automata compiled, at most 512 KiB for one. Patterns beyond
+//!   that are not checked, and the response has a warning.
+//! - The path of a printer column may have 4 KiB and 16 nested filters, and visits 10,000 values. Beyond that the cell is empty.
+//!
+//! Watches and history:
+//!
+//! - The history of a resource holds at most 10,000 events and 32 MiB. Requests may start at most five minutes back
+//!   ([`Options::history_age`]).
+//! - A watch buffers at most 64 KiB for its client. A watch that falls behind the history ends.
+//! - Events (the `Event` resource) are deleted an hour after their last write ([`Options::event_ttl`]).
+//!
+//! Connections:
+//!
+//! - A client has 32 s for the TLS handshake and 120 s to send the head of an HTTP/1.1 request.
+//! - An HTTP/2 connection carries up to 1000 concurrent requests, each with up to 256 KiB of headers. The client must answer a
+//!   ping within 20 s.
+//! - A client that reads nothing for 60 s is disconnected. A response other than a watch is cut off if the client has not read
+//!   all of it after 60 s.
+//! - A response above 128 KiB is generated while the client reads it. It holds about 64 KiB of output, and a snapshot of the
+//!   collection as it was when the list began.
 //!
 //! # What is served
 //!
-//! Custom resources, and all builtin resources of a kube-apiserver v1.36, stored with its defaults; of what else it checks,
-//! only what clients run into first. Nothing acts on them: no pod runs, no quota counts, no certificate is signed, no
-//! webhook or policy is asked, no APIService leads anywhere, and reviews of access say yes, because nothing is restricted.
-//! Addresses and node ports are not allocated: a Service has those that it was given.
+//! Custom resources, and all builtin resources of kube-apiserver v1.36, with its defaults. Of its other validation, the rules
+//! that clients meet most often are implemented. Nothing acts on the objects: no pod runs, no quota is counted, no certificate is
+//! signed, no webhook or policy is called, and no APIService is proxied. Access reviews always allow, because the server
+//! restricts nothing. Addresses and node ports are not allocated: a Service keeps those that the client set.
 //!
-//! Answers tell which of the flow schemas a request belongs to (`X-Kubernetes-PF-FlowSchema-UID`,
-//! `X-Kubernetes-PF-PriorityLevel-UID`), which is how clients learn that they need not limit themselves. Nothing is limited
-//! here either: overload is a fault.
+//! Responses name the flow schema and priority level of the request (`X-Kubernetes-PF-FlowSchema-UID`,
+//! `X-Kubernetes-PF-PriorityLevel-UID`), from which clients learn that they need not limit their own rate. The server itself
+//! limits nothing either; inject a fault to simulate overload.
 //!
-//! A server begins with the objects of every new cluster: four namespaces, the roles that everybody has, those for
-//! users of a namespace (`admin`, `edit`, `view`) and their bindings, but none for components; its priority classes,
-//! flow schemas and ServiceCIDR, APIServices of all that is served, definitions included, and in `default` the Service `kubernetes` with its Endpoints and EndpointSlice, which name the
-//! listener that was opened last, or 127.0.0.1:6443 if there was none; the port is called `https`, with and without
-//! TLS. In profile [`Dev`](Profile::Dev) every namespace has a service account `default`. Where a listener has TLS, its
-//! authority is in the ConfigMap `extension-apiserver-authentication` of `kube-system`, and in profile
-//! [`Dev`](Profile::Dev) in a ConfigMap `kube-root-ca.crt` of every namespace. Absent are the IPAddresses of Services and the
-//! lease of the server.
+//! A server starts with the objects of every new cluster:
 //!
-//! Tables show the columns that were recorded, and those of Endpoints and EndpointSlices; of a few kinds (HorizontalPodAutoscalers,
-//! ResourceQuotas, StorageClasses, ClusterRoleBindings, dynamic resource allocation) only when the object was created. What may not
-//! change of volumes and their claims is refused in the words of Kubernetes, without the diff that it appends.
+//! - four namespaces;
+//! - the roles that every user has, the user-facing roles `admin`, `edit` and `view`, and their bindings, but no roles of
+//!   components;
+//! - the priority classes, flow schemas and the ServiceCIDR;
+//! - APIServices for everything that is served, custom resources included;
+//! - in `default` the Service `kubernetes` with its Endpoints and EndpointSlice. They name the listener that was opened last, or
+//!   127.0.0.1:6443 without a listener; the port is named `https` with and without TLS.
 //!
-//! `autoscaling/v1` keeps what it has no field for in the annotations of Kubernetes, but in the form of `autoscaling/v2`.
+//! In profile [`Dev`](Profile::Dev) every namespace also gets a service account `default`. The certificate authority of a
+//! listener with TLS is published in the ConfigMap `extension-apiserver-authentication` of `kube-system`, and in profile
+//! [`Dev`](Profile::Dev) in a ConfigMap `kube-root-ca.crt` of every namespace. IPAddresses of Services and the Lease of the
+//! server do not exist.
 //!
-//! A service account gets tokens from `serviceaccounts/token`, with audiences, a time and an object that they end with. The
-//! server knows who sends one and whose it is (TokenReview), whether or not it has other [`Tokens`]; one that holds no longer
-//! is 401. They are signed by HMAC, so that nobody but the server can check them, and there are no keys to publish
-//! (`/openid/v1/jwks`). With [`Tokens`] the key is new at each start, and with it tokens end.
+//! Tables have the columns that were recorded, and those of Endpoints and EndpointSlices. A few kinds (HorizontalPodAutoscalers,
+//! ResourceQuotas, StorageClasses, ClusterRoleBindings, dynamic resource allocation) show only the creation time. Changes of immutable
+//! fields of volumes and claims are refused with Kubernetes' message, without the diff that kube-apiserver appends.
 //!
-//! Absent is what only a node or another server could answer: `pods/log`, `pods/exec`, `pods/attach`, `pods/portforward`, and
-//! `proxy` of pods, services and nodes. ComponentStatuses are listed as a kind, and there are none of them.
+//! `autoscaling/v1` keeps fields that it cannot represent in Kubernetes' annotations, but in the encoding of `autoscaling/v2`.
 //!
-//! # What is not here
+//! `serviceaccounts/token` issues service account tokens, with audiences, an expiration and a bound object. The server
+//! authenticates their bearers, and TokenReview verifies them, with or without other [`Tokens`]. A token that is no longer valid
+//! is answered with 401. Tokens are signed with HMAC, so only the server can verify them and `/openid/v1/jwks` has no keys to
+//! publish. With [`Tokens`] the key is new at each start, which invalidates earlier tokens.
 //!
-//! Client certificates, admission webhooks and policies, validation rules in CEL, access control. Impersonation: a request with
-//! one of its headers is refused. A definition that changes does so at once: watches of its objects end, and nobody is told that
-//! storage is being initialized. The [clock](faults::Faults::advance_clock) moves the times in objects and what is reckoned from
-//! them, but no timeout, bookmark or history, which follow tokio's. Nothing says of a volume or claim that it is no longer in
-//! use but in profile [`Dev`](Profile::Dev): elsewhere the finalizers that protect them stay until a client takes them away, as
-//! under envtest. Nobody ends a pod on a node: once deleted, it has its time, and is there until a client deletes it with a
-//! grace of 0, as a kubelet does. The state is in
-//! memory and goes with the last handle, unless it is in a [file](ApiServer::open) too. With [`Tokens`] the server
-//! knows its users, who may all do everything. Without, everybody who reaches it is admin, which is why it listens on
-//! loopback addresses only.
+//! Not served are the subresources that need a node or another server: `pods/exec`, `pods/attach`, `pods/portforward`, and
+//! `proxy` of pods, services and nodes. `pods/log` of a pod without a node is empty, for other pods it is 501. ComponentStatuses show the
+//! scheduler and the controller manager as not probed.
+//!
+//! Watches are also served over WebSocket (HTTP/1.1, with an `Origin` header). Each event is a message.
+//!
+//! The creation of an object that has no effect, such as a webhook configuration, a policy or a quota, has a `Warning`. The README
+//! lists the missing admission plugins.
+//!
+//! # Limitations
+//!
+//! - There are no client certificates, admission webhooks, admission policies, CEL validation rules or access control.
+//! - Requests with impersonation headers are refused.
+//! - A changed CustomResourceDefinition takes effect at once: watches of its objects end, and clients never see the error that
+//!   storage is being initialized.
+//! - The [clock](faults::Faults::advance_clock) changes timestamps in objects and calculations with them. Timeouts, bookmarks and
+//!   the age of the history follow tokio's time.
+//! - Only profile [`Dev`](Profile::Dev) removes the finalizers that protect volumes and claims in use. Elsewhere a client has to
+//!   remove them, as with envtest.
+//! - Nothing terminates a pod that is assigned to a node: after a deletion the pod stays until a client deletes it with a grace
+//!   period of 0, as a kubelet does.
+//! - The state is in memory and is lost with the last handle, unless the server uses a [data file](ApiServer::open).
+//! - With [`Tokens`] the server authenticates its users, and each of them may do everything. Without, every client is admin;
+//!   listeners therefore accept only loopback addresses.
 
 mod admission;
 mod authentication;

@@ -1,6 +1,7 @@
-//! Namespaces: those that always exist, how one is deleted, and the controller that empties it (profile
-//! [`Dev`](crate::Profile::Dev)).
+//! Namespaces: the default ones, the rules of their deletion, and the controllers of profile [`Dev`](crate::Profile::Dev)
+//! that empty deleted namespaces and fill new ones.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -9,35 +10,38 @@ use tokio::time::{Duration, sleep};
 
 use crate::bootstrap;
 use crate::registry::Served;
+use crate::request::query::quote;
 use crate::resource::StorageKey;
-use crate::server::{Server, Subscription};
-use crate::status::ApiError;
+use crate::server::{Server, Subscription, Turns};
+use crate::status::{ApiError, FieldError};
 use crate::store::{Change, Key, Snapshot};
 use crate::verbs::delete::{self, Deletion};
-use crate::verbs::{create, metadata, update};
+use crate::verbs::{create, metadata, names, update};
 
-/// The finalizer in `spec.finalizers` that keeps a namespace until it is empty.
+/// Finalizer in `spec.finalizers` that keeps a namespace until it is empty.
 const FINALIZER: &str = "kubernetes";
-/// Who owns the conditions of a namespace that is being deleted.
+/// Finalizers without a domain.
+const STANDARD: [&str; 3] = [FINALIZER, "orphan", "foregroundDeletion"];
+/// Field manager of the conditions of a terminating namespace.
 const MANAGER: &str = "kube-controller-manager";
-/// The service account that every namespace has.
+/// Service account of every namespace.
 const ACCOUNT: &str = "default";
-/// Namespaces that every cluster has.
+/// Namespaces of every cluster.
 const DEFAULTS: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
-/// Namespaces that nobody can delete.
+/// Namespaces that cannot be deleted.
 const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-/// The table of namespaces.
+/// Storage key of namespaces.
 pub(crate) fn table() -> StorageKey {
     StorageKey { group: String::new(), plural: "namespaces".to_owned() }
 }
 
-/// The table of service accounts.
+/// Storage key of service accounts.
 fn accounts() -> StorageKey {
     StorageKey { group: String::new(), plural: "serviceaccounts".to_owned() }
 }
 
-/// The table of ConfigMaps.
+/// Storage key of ConfigMaps.
 fn maps() -> StorageKey {
     StorageKey { group: String::new(), plural: "configmaps".to_owned() }
 }
@@ -46,7 +50,7 @@ pub(crate) fn is_table(storage: &StorageKey) -> bool {
     storage.group.is_empty() && storage.plural == "namespaces"
 }
 
-/// Creates the namespaces that every cluster has.
+/// Creates the default namespaces.
 pub(crate) fn create_defaults(server: &Server) {
     let Some(served) = server.registry().get("", "v1", "namespaces").cloned() else {
         return;
@@ -62,7 +66,7 @@ pub(crate) fn create_defaults(server: &Server) {
     }
 }
 
-/// A namespace is labelled with its name, once it has one.
+/// Sets the label with the namespace's name, if it has a name yet.
 pub(crate) fn default(namespace: &mut Value) {
     let name = metadata::text(namespace, "name").to_owned();
     if name.is_empty() {
@@ -75,8 +79,7 @@ pub(crate) fn default(namespace: &mut Value) {
     labels["kubernetes.io/metadata.name"] = json!(name);
 }
 
-/// A new namespace is active, kept by its finalizer, and labelled with its name, which may have been generated since
-/// the defaults were set.
+/// Prepares a new namespace: phase, finalizer, and the label with its name, which may have been generated after defaulting.
 pub(crate) fn prepare_create(namespace: &mut Value) {
     default(namespace);
     namespace["status"] = json!({"phase": "Active"});
@@ -87,7 +90,7 @@ pub(crate) fn prepare_create(namespace: &mut Value) {
     namespace["spec"] = json!({"finalizers": finalizers});
 }
 
-/// `spec.finalizers` is written by `/finalize` alone, which writes nothing else.
+/// Restricts updates of `spec.finalizers` to `/finalize`, which changes nothing else.
 pub(crate) fn prepare_update(old: &Value, new: &mut Value, subresource: &str) {
     if subresource != "finalize" {
         new["spec"] = old["spec"].clone();
@@ -104,17 +107,35 @@ pub(crate) fn prepare_update(old: &Value, new: &mut Value, subresource: &str) {
     *new = finalized;
 }
 
-/// Whether nothing in `spec.finalizers` keeps the namespace.
+/// Validates `spec.finalizers` in a write of `/finalize`: each is a qualified name or a standard finalizer.
+pub(crate) fn validate_finalizers(namespace: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let finalizers = namespace["spec"]["finalizers"].as_array().into_iter().flatten();
+    for (index, finalizer) in finalizers.filter_map(Value::as_str).enumerate() {
+        let mut refuse = |why: &str| {
+            let field = format!("spec.finalizers[{index}]");
+            errors.push(FieldError::invalid(field, &quote(finalizer), why));
+        };
+        let wrong = names::qualified(finalizer);
+        wrong.iter().for_each(|why| refuse(why));
+        if wrong.is_empty() && !finalizer.contains('/') && !STANDARD.contains(&finalizer) {
+            refuse("name is neither a standard finalizer name nor is it fully qualified");
+        }
+    }
+    errors
+}
+
+/// Whether `spec.finalizers` is empty.
 pub(crate) fn is_finalized(namespace: &Value) -> bool {
     namespace["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty)
 }
 
-/// Whether a DELETE leaves the namespace there: the first always does, later ones do until nothing keeps it.
+/// Whether the namespace stays after a DELETE: always after the first, and afterwards until its finalizers are gone.
 pub(crate) fn stays(namespace: &Value) -> bool {
     !metadata::is_terminating(namespace) || !is_finalized(namespace)
 }
 
-/// 403 for the namespaces that must stay.
+/// Returns the 403 for protected namespaces.
 pub(crate) fn admit_delete(name: &str) -> Result<(), ApiError> {
     if PROTECTED.contains(&name) {
         return Err(create::forbidden("", "namespaces", name, "this namespace may not be deleted"));
@@ -122,21 +143,23 @@ pub(crate) fn admit_delete(name: &str) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// A deleted namespace terminates.
+/// Sets the phase of a deleted namespace.
 pub(crate) fn mark_deleted(namespace: &mut Value) {
     metadata::of(namespace).remove("deletionGracePeriodSeconds");
     namespace["status"]["phase"] = json!("Terminating");
 }
 
-/// Gives namespaces their service account. Empties them once they have been deleted for `grace`, then lets them go. Ends when
-/// its task is aborted.
+/// Creates the service accounts of namespaces, empties namespaces that were deleted at least `grace` ago, and then removes
+/// them. Runs until its task is aborted.
 pub(crate) async fn run(server: Arc<Server>, grace: Duration) {
     let mut commits = server.commits();
-    // Only these say which namespaces there are, which of them go, and which lack what every one has.
+    // Changes of other tables do not affect which namespaces exist, are terminating, or lack a service account.
     let mut tables = [table(), accounts()].map(|table| server.changes(&table));
     let mut maps = server.changes(&maps());
     let mut authority = None;
     let mut terminating: Vec<Key> = Vec::new();
+    // The contents that a terminating namespace had at the last attempt: without a change there is nothing to do.
+    let mut seen: BTreeMap<Key, u64> = BTreeMap::new();
     loop {
         commits.borrow_and_update();
         let Some(namespaces) = server.registry().get("", "v1", "namespaces").cloned() else {
@@ -147,7 +170,7 @@ pub(crate) async fn run(server: Arc<Server>, grace: Duration) {
         if is_new || tables.iter().any(Subscription::has_news) || (authority.is_some() && maps.has_news()) {
             authority = trusted;
             for table in tables.iter_mut().chain([&mut maps]) {
-                // Before reading, so that what happens meanwhile is news.
+                // Mark before reading, so that later changes count as new.
                 table.see(table.latest());
             }
             let snapshot = server.read(|store| store.snapshot(&table()));
@@ -157,10 +180,11 @@ pub(crate) async fn run(server: Arc<Server>, grace: Duration) {
             }
             let leaving = snapshot.range("", None).filter(|(_, stored)| stored.document.is_terminating());
             terminating = leaving.map(|(key, _)| key.clone()).collect();
+            seen.retain(|key, _| terminating.contains(key));
         }
         let now = server.clock.now();
         let mut soonest: Option<Duration> = None;
-        // Whatever is committed may be the last thing that one of these waited for.
+        // Any commit may have removed the last object that a namespace waited for.
         for key in &terminating {
             let Some(stored) = server.read(|store| store.get(&table(), key).cloned()) else {
                 continue;
@@ -168,7 +192,11 @@ pub(crate) async fn run(server: Arc<Server>, grace: Duration) {
             let namespace = namespaces.value(&stored);
             let left = time_left(&namespace, grace, now);
             if left.is_zero() {
-                empty(&server, &namespaces, key, stored.revision, &namespace);
+                let contents = contents_version(&server, key.name(), stored.revision);
+                if seen.get(key) != Some(&contents) {
+                    empty(&server, &namespaces, key, stored.revision, &namespace).await;
+                    seen.insert(key.clone(), contents);
+                }
             } else {
                 soonest = Some(soonest.map_or(left, |other| other.min(left)));
             }
@@ -182,7 +210,8 @@ pub(crate) async fn run(server: Arc<Server>, grace: Duration) {
     }
 }
 
-/// Gives every namespace the account under which its pods run unless they name another, also one whose account was deleted.
+/// Creates the missing `default` service accounts, also where one was deleted. Pods without a service account of their own
+/// use it.
 fn create_accounts(server: &Server, namespaces: &Snapshot) {
     let accounts = accounts();
     let living = namespaces.range("", None).filter(|(_, stored)| !stored.document.is_terminating());
@@ -196,7 +225,7 @@ fn create_accounts(server: &Server, namespaces: &Snapshot) {
     }
 }
 
-/// Has every namespace tell its pods whom to trust: those that do not, or all where it changed.
+/// Publishes the certificate authority in the namespaces that lack it, or in all of them if it changed.
 fn publish_authority(server: &Server, namespaces: &Snapshot, authority: &str, is_new: bool) {
     let maps = maps();
     let living = namespaces.range("", None).filter(|(_, stored)| !stored.document.is_terminating());
@@ -209,17 +238,17 @@ fn publish_authority(server: &Server, namespaces: &Snapshot, authority: &str, is
     }
 }
 
-/// How long a deleted namespace is still left alone.
+/// Returns the rest of a deleted namespace's grace period.
 fn time_left(namespace: &Value, grace: Duration, now: Timestamp) -> Duration {
     let deleted: Option<Timestamp> = metadata::text(namespace, "deletionTimestamp").parse().ok();
     let begin = deleted.and_then(|deleted| deleted.checked_add(grace).ok());
-    // A time that has passed is a negative one.
+    // The conversion fails for a negative duration, which means that the period is over.
     begin.and_then(|begin| begin.duration_since(now).try_into().ok()).unwrap_or_default()
 }
 
-/// One look at a terminating namespace: deletes what can go, and the namespace if nothing is left. One that nothing keeps was
-/// let go by somebody else, and is for them to delete.
-fn empty(server: &Server, namespaces: &Served, key: &Key, revision: u64, namespace: &Value) {
+/// Processes a terminating namespace once: deletes its contents, and the namespace if nothing is left. A namespace without
+/// finalizers was finalized by another client, which also has to delete it.
+async fn empty(server: &Server, namespaces: &Served, key: &Key, revision: u64, namespace: &Value) {
     if is_finalized(namespace) {
         return;
     }
@@ -229,7 +258,7 @@ fn empty(server: &Server, namespaces: &Served, key: &Key, revision: u64, namespa
         for served in server.registry().one_per_table() {
             if served.resource.namespaced {
                 let snapshot = server.read(|store| store.snapshot(served.storage()));
-                left.extend(delete_contents(server, &served, &snapshot, key.name()));
+                left.extend(delete_contents(server, &served, &snapshot, key.name()).await);
             }
         }
     }
@@ -254,7 +283,7 @@ fn empty(server: &Server, namespaces: &Served, key: &Key, revision: u64, namespa
     } else {
         Change::Put(namespaces.document(&next))
     };
-    // A namespace that changed meanwhile is looked at again, because that was a commit.
+    // On a conflict the namespace has changed, and that commit triggers the next iteration.
     let _ = server.commit(&table(), key, Some(revision), change, |_| Ok::<(), std::convert::Infallible>(()));
 }
 
@@ -262,15 +291,21 @@ fn has_finalizer(namespace: &Value) -> bool {
     namespace["spec"]["finalizers"].as_array().is_some_and(|list| list.contains(&json!(FINALIZER)))
 }
 
-/// What finalizers hold in a namespace.
+/// Objects of one resource in a namespace that finalizers keep.
 struct Left {
     resource: String,
     count: usize,
     finalizers: Vec<String>,
 }
 
-/// Deletes the objects of a namespace as they were when the snapshot was taken; what is left of them.
-fn delete_contents(server: &Server, served: &Served, snapshot: &Snapshot, namespace: &str) -> Option<Left> {
+/// Deletes the objects of a namespace in a snapshot; returns those that remain.
+async fn delete_contents(
+    server: &Server,
+    served: &Served,
+    snapshot: &Snapshot,
+    namespace: &str,
+) -> Option<Left> {
+    let mut turns = Turns::default();
     let resource = &served.resource;
     // The core group is shown as `pods.`.
     let resource = format!("{}.{}", resource.plural, resource.group);
@@ -282,20 +317,36 @@ fn delete_contents(server: &Server, served: &Served, snapshot: &Snapshot, namesp
         if deletion != Deletion::Changed {
             crate::crd::after_write(server, served.storage());
         }
-        // What somebody changed meanwhile is still there, and that change brings us here again.
+        // An object that changed meanwhile still exists; its change triggers the next iteration.
         if deletion != Deletion::Gone {
             left.count += 1;
             left.finalizers.extend(finalizers);
         }
+        turns.pass().await;
     }
     (left.count > 0).then_some(left)
 }
 
-/// The five conditions that say how far the deletion is.
+/// Identifies the contents of a namespace without parsing them, by the revisions of the namespace and of its objects.
+fn contents_version(server: &Server, namespace: &str, revision: u64) -> u64 {
+    let tables = server.registry().one_per_table();
+    let namespaced = tables.iter().filter(|served| served.resource.namespaced);
+    let mut version = revision;
+    for served in namespaced {
+        let snapshot = server.read(|store| store.snapshot(served.storage()));
+        for (_, stored) in snapshot.range(namespace, None) {
+            // FNV-1a over the revisions, which are unique.
+            version = (version ^ stored.revision).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    version
+}
+
+/// Sets the five conditions that report the progress of the deletion.
 fn set_conditions(server: &Server, namespace: &mut Value, left: &[Left]) {
     let remaining: Vec<String> =
         left.iter().map(|held| format!("{} has {} resource instances", held.resource, held.count)).collect();
-    let mut counts: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for finalizer in left.iter().flat_map(|held| &held.finalizers) {
         *counts.entry(finalizer).or_default() += 1;
     }
@@ -380,10 +431,28 @@ mod tests {
         testing::delete(&server, &format!("{MAPS}/changed")).unwrap();
         testing::create(&server, MAPS, &map("changed")).unwrap();
 
-        let left = delete_contents(&server, &served, &before, "default").unwrap();
+        let left = delete_contents(&server, &served, &before, "default").await.unwrap();
         assert_eq!((left.count, left.finalizers.len()), (1, 0));
         let now = server.read(|store| store.snapshot(served.storage()));
         assert!(now.range("default", None).map(|(key, _)| key.name()).eq(["changed"]));
-        assert!(delete_contents(&server, &served, &now, "default").is_none());
+        assert!(delete_contents(&server, &served, &now, "default").await.is_none());
+    }
+
+    #[tokio::test]
+    async fn the_contents_of_a_namespace_are_known_by_revisions() {
+        const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+        let server = testing::server();
+        testing::create(&server, MAPS, &json!({"metadata": {"name": "a"}})).unwrap();
+        let before = contents_version(&server, "default", 1);
+        testing::create(
+            &server,
+            "/api/v1/namespaces/kube-system/configmaps",
+            &json!({"metadata": {"name": "b"}}),
+        )
+        .unwrap();
+        assert_eq!(contents_version(&server, "default", 1), before, "another namespace");
+        assert_ne!(contents_version(&server, "default", 2), before, "the namespace itself");
+        testing::delete(&server, &format!("{MAPS}/a")).unwrap();
+        assert_ne!(contents_version(&server, "default", 1), before);
     }
 }

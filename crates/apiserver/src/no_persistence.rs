@@ -1,4 +1,4 @@
-//! Persistence in a build without the feature `persistence`: there never is any.
+//! Stand-in for persistence in a build without the feature `persistence`.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::resource::StorageKey;
 use crate::status::ApiError;
 use crate::store::{Key, Stored};
 
-/// No value of this exists.
+/// Uninhabited: there is no journal in this build.
 pub(crate) enum Journal {}
 
 impl Journal {
@@ -18,12 +18,12 @@ impl Journal {
         match *self {}
     }
 
-    #[expect(clippy::unused_async, reason = "the same signature as where there is persistence")]
+    #[expect(clippy::unused_async, reason = "same signature as with the feature `persistence`")]
     pub(crate) async fn kept(&self, _: u64) -> Result<(), ApiError> {
         match *self {}
     }
 
-    #[expect(clippy::unused_async, reason = "the same signature as where there is persistence")]
+    #[expect(clippy::unused_async, reason = "same signature as with the feature `persistence`")]
     pub(crate) async fn writable(&self) -> Result<(), ApiError> {
         match *self {}
     }

@@ -23,17 +23,17 @@ impl<'a> Path<'a> {
         Self { parent: None, step: Step::Root }
     }
 
-    /// `path.name`
+    /// Appends a field: `path.name`.
     pub(crate) fn field(&'a self, name: &'a str) -> Self {
         self.with(Step::Field(name))
     }
 
-    /// `path[key]`: how messages about schemas write an entry of a map.
+    /// Appends an entry of a map: `path[key]`, as messages about schemas write it.
     pub(crate) fn key(&'a self, key: &'a str) -> Self {
         self.with(Step::Key(key))
     }
 
-    /// `path[0]`
+    /// Appends an item of a list: `path[0]`.
     pub(crate) fn index(&'a self, index: usize) -> Self {
         self.with(Step::Index(index))
     }

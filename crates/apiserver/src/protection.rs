@@ -1,7 +1,7 @@
-//! Volumes and their claims that are in use stay until they are not (profile [`Dev`](crate::Profile::Dev)).
+//! Removes the protection finalizers of volumes and claims that are no longer in use (profile [`Dev`](crate::Profile::Dev)).
 //!
-//! A finalizer keeps each of them from its creation on, in every profile. As in kube-controller-manager, it is taken away once a
-//! claim is deleted that no pod on a node mounts, and a volume that is bound to no claim.
+//! Volumes and claims get these finalizers on creation, in every profile. As in kube-controller-manager, the finalizer of a
+//! deleted claim is removed once no running pod mounts it, and that of a deleted volume once it is not bound to a claim.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::server::{Server, Subscription};
 use crate::store::Key;
 use crate::verbs::metadata;
 
-/// Lets go what is deleted and not in use. Ends when its task is aborted.
+/// Removes finalizers as volumes and claims become unused. Runs until its task is aborted.
 pub(crate) async fn run(server: Arc<Server>) {
     let mut commits = server.commits();
     let tables = ["persistentvolumeclaims", "persistentvolumes", "pods"].map(table);
@@ -24,7 +24,7 @@ pub(crate) async fn run(server: Arc<Server>) {
         commits.borrow_and_update();
         if tables.iter().any(Subscription::has_news) {
             for table in &mut tables {
-                // Before reading, so that what happens meanwhile is news.
+                // Mark before reading, so that later changes count as new.
                 table.see(table.latest());
             }
             release(&server, "persistentvolumeclaims", CLAIM_PROTECTION, |key, _| !is_mounted(&server, key));
@@ -46,7 +46,7 @@ fn served(server: &Server, plural: &str) -> Option<Arc<Served>> {
     server.registry().get("", "v1", plural).cloned()
 }
 
-/// Takes the finalizer away from what is being deleted and `is_free`.
+/// Removes the finalizer of objects that are being deleted and for which `is_free` holds.
 fn release(server: &Server, plural: &str, finalizer: &str, is_free: impl Fn(&Key, &Value) -> bool) {
     let Some(served) = served(server, plural) else { return };
     let snapshot = server.read(|store| store.snapshot(served.storage()));
@@ -59,7 +59,7 @@ fn release(server: &Server, plural: &str, finalizer: &str, is_free: impl Fn(&Key
     }
 }
 
-/// Whether a pod that runs on a node, or may begin to, mounts the claim.
+/// Whether a pod mounts the claim and is assigned to a node and has not ended.
 fn is_mounted(server: &Server, claim: &Key) -> bool {
     let Some(served) = served(server, "pods") else { return false };
     let snapshot = server.read(|store| store.snapshot(served.storage()));
@@ -68,7 +68,7 @@ fn is_mounted(server: &Server, claim: &Key) -> bool {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let has_ended = ["Succeeded", "Failed"].contains(&text(&pod["status"]["phase"]).as_str());
         let mounts = |volume: &Value| {
-            // A volume of its own has a claim that is named after both.
+            // The claim of an ephemeral volume is named after the pod and the volume.
             let own = volume["ephemeral"].is_object()
                 && format!("{}-{}", key.name(), text(&volume["name"])) == claim.name();
             own || volume["persistentVolumeClaim"]["claimName"] == claim.name()

@@ -1,7 +1,7 @@
-//! Amounts as Kubernetes writes them: `500m`, `1.5Gi`, `1e3`.
+//! Kubernetes quantities: `500m`, `1.5Gi`, `1e3`.
 //!
-//! Whether a text is a quantity at all is decided as Go's `resource.ParseQuantity` decides it, which is more generous than the
-//! regular expression in its message: a number may lack its digits, which makes it zero.
+//! Syntax follows Go's `resource.ParseQuantity`, which accepts more than the regular expression in its message: a number
+//! without digits is zero.
 
 use serde_json::Value;
 
@@ -20,12 +20,12 @@ const DECIMAL: [(&str, i32); 10] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/// Why a text is no quantity, in Go's words; `None` if it is one.
+/// Returns Go's message if `text` is not a quantity.
 pub(crate) fn refusal(text: &str) -> Option<&'static str> {
     Written::read(text).err()
 }
 
-/// The amount in billionths, which compares as the amounts do. `None` for what is no quantity, or out of all reason.
+/// Returns the amount in billionths, for comparisons. `None` if it is not a quantity, or too large.
 pub(crate) fn value(of: &Value) -> Option<i128> {
     let amount = parse(of.as_str()?)?;
     let power = 10i128.checked_pow(u32::try_from(amount.exponent + 9).ok()?)?;
@@ -33,8 +33,8 @@ pub(crate) fn value(of: &Value) -> Option<i128> {
     Some(if amount.negative { -value } else { value })
 }
 
-/// The form in which the amount is stored: as few digits as possible before the largest suffix that needs no fraction. `None`
-/// for what is no quantity, or out of all reason.
+/// Returns the form in which an amount is stored: the fewest digits before the largest suffix that needs no fraction. `None`
+/// if it is not a quantity, or too large.
 pub(crate) fn canonical(text: &str) -> Option<String> {
     let Amount { negative, mut mantissa, mut exponent, suffix } = parse(text)?;
     while mantissa != 0 && mantissa % 10 == 0 {
@@ -74,7 +74,7 @@ pub(crate) fn canonical(text: &str) -> Option<String> {
     Some(format!("{sign}{mantissa}{suffix}"))
 }
 
-/// The parts of a quantity as it is written.
+/// Parts of a quantity as written.
 struct Written<'a> {
     negative: bool,
     whole: &'a str,
@@ -82,14 +82,14 @@ struct Written<'a> {
     scale: Scale,
 }
 
-/// What a suffix multiplies with.
+/// Factor of a suffix.
 #[derive(Clone, Copy)]
 enum Scale {
     /// A power of ten.
     Decimal(i32),
     /// A power of 1024.
     Binary(u32),
-    /// A power of ten that is written as one.
+    /// A power of ten in exponent notation.
     Exponent(i64),
 }
 
@@ -112,7 +112,7 @@ impl<'a> Written<'a> {
     }
 }
 
-/// The digits that a text begins with, and what comes after them.
+/// Splits a text after its leading digits.
 fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
@@ -129,7 +129,7 @@ impl Scale {
     }
 }
 
-/// What a quantity says: a number, a power of ten to multiply it with, and how it was written.
+/// Value of a quantity: a number, a power of ten as its factor, and the style of its suffix.
 struct Amount {
     negative: bool,
     mantissa: i128,
@@ -137,7 +137,7 @@ struct Amount {
     suffix: Suffix,
 }
 
-/// `None` for what is no quantity, or has more digits than are of use to anyone.
+/// Parses an amount; `None` if it is not a quantity, or has more than 18 digits.
 fn parse(text: &str) -> Option<Amount> {
     let Written { negative, whole, fraction, scale } = Written::read(text).ok()?;
     let digits = format!("{whole}{fraction}");
@@ -161,7 +161,7 @@ fn parse(text: &str) -> Option<Amount> {
             Suffix::Exponent
         }
     };
-    // Nothing is smaller than a billionth; what is, is rounded away from zero.
+    // Amounts below a billionth are rounded away from zero.
     while exponent < -9 {
         mantissa = mantissa / 10 + i128::from(mantissa % 10 != 0);
         exponent += 1;
@@ -223,7 +223,7 @@ mod tests {
         for text in ["1i", "1K", "1mm", "0.1EE", "1e", "1e-", "1ki", "1M3", "1i-", "--1"] {
             assert_eq!((refusal(text), canonical(text)), (Some(WRONG_SUFFIX), None), "{text}");
         }
-        // Go takes them, and so do we: those of many digits as they are, those without as zero.
+        // Go accepts them, and so does this server: many digits are kept as they are, and none are zero.
         for text in ["12345678901234567890123", "1e99"] {
             assert_eq!((refusal(text), canonical(text)), (None, None), "{text}");
         }

@@ -1,7 +1,7 @@
-//! The resources that are served at one moment: builtin kinds and the established custom ones.
+//! Registry of the served resources: builtin kinds and established custom kinds.
 //!
-//! A registry never changes. When definitions change, a new one takes its place, sharing what stayed the same, so that a
-//! watch can tell by identity whether its resource is still served as it was.
+//! A registry is immutable. When definitions change, a new registry replaces it and shares the unchanged resources, so that a
+//! watch can compare identities to find out whether its resource is still served unchanged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,38 +14,40 @@ use crate::schema::{self, Schema};
 use crate::server::Server;
 use crate::status::{ApiError, FieldError};
 use crate::store::{Document, Stored, TypeMeta};
-use crate::verbs::Call;
+use crate::verbs::{Call, metadata};
 use crate::{builtin, crd, go, namespaces};
 
-/// A resource with everything derived from it once.
+/// A resource with data derived from it.
 #[derive(Debug)]
 pub(crate) struct Served {
     pub(crate) resource: Arc<Resource>,
     pub(crate) schema: Arc<Schema>,
     pub(crate) kind: TypeMeta,
-    /// Different for every `Served` that ever existed in this process.
+    /// Unique among all values of this type in the process.
     pub(crate) id: u64,
-    /// What only custom resources have.
+    /// Data of custom resources.
     pub(crate) custom: Option<Custom>,
+    /// Schema of the storage version, if that is another version.
+    stored_as: Option<Arc<Schema>>,
 }
 
-/// The part of a definition that the pipeline needs.
+/// Part of a definition that the pipeline needs.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Custom {
     /// Name of the definition.
     pub(crate) definition: String,
     pub(crate) uid: String,
-    /// The definition's, which goes up whenever its `spec` changes.
+    /// Generation of the definition, which is incremented when its `spec` changes.
     pub(crate) generation: i64,
-    /// The version in which objects are stored: an object stored in another one is written anew by its next update.
+    /// Version in which objects are stored. An object that is stored in another version is rewritten by its next update.
     pub(crate) storage_version: String,
-    /// The names that were accepted.
+    /// Accepted names.
     pub(crate) accepted: Value,
-    /// The definition is being deleted: nothing can be created any more.
+    /// Whether the definition is being deleted, so that no objects can be created.
     pub(crate) terminating: bool,
-    /// Sent with every answer of a deprecated version.
+    /// Warning in every response of a deprecated version.
     pub(crate) warning: Option<String>,
-    /// `openAPIV3Schema` of the version, to be published.
+    /// `openAPIV3Schema` of the version, for publishing.
     pub(crate) schema: Value,
 }
 
@@ -58,7 +60,13 @@ impl Served {
             resource,
             schema,
             custom,
+            stored_as: None,
         }
+    }
+
+    /// Sets the schema of the storage version, for a version that is not the storage version.
+    pub(crate) fn stored_as(self, storage: Arc<Schema>) -> Self {
+        Self { stored_as: Some(storage), ..self }
     }
 
     pub(crate) fn storage(&self) -> &StorageKey {
@@ -74,19 +82,26 @@ impl Served {
         crd::is_table(self.storage())
     }
 
-    /// The object as this version shows it. A custom object may have been stored under another schema.
+    /// Returns the object in this version. A custom object may have been stored under another schema: it gets the defaults of
+    /// the storage version, and loses fields that this version does not declare.
     pub(crate) fn value(&self, stored: &Stored) -> Value {
         let mut object = stored.document.to_value(&self.kind, stored.revision);
-        if !self.reads_as_stored(stored) {
-            if !self.is_custom() {
-                builtin::from_storage(&self.resource, &mut object);
-            }
-            self.conform(&mut object);
+        if self.reads_as_stored(stored) {
+            return object;
         }
+        if let Some(storage) = &self.stored_as {
+            storage.default(&mut object);
+            self.schema.prune(&mut object);
+            return object;
+        }
+        if !self.is_custom() {
+            builtin::from_storage(&self.resource, &mut object);
+        }
+        self.conform(&mut object);
         object
     }
 
-    /// The same as JSON text, as of the commit `revision`; of most objects no tree is made.
+    /// Like [`value`](Self::value), as JSON text with this revision. Most objects are copied without being parsed.
     pub(crate) fn text(&self, stored: &Stored, revision: u64) -> Vec<u8> {
         if !self.reads_as_stored(stored) {
             let mut object = self.value(stored);
@@ -98,7 +113,7 @@ impl Served {
         text
     }
 
-    /// Whether the stored text is what this version shows, without reading it.
+    /// Whether the stored text is this version's, without parsing it.
     pub(crate) fn reads_as_stored(&self, stored: &Stored) -> bool {
         if self.is_custom() {
             stored.document.written_as() == self.id
@@ -107,8 +122,14 @@ impl Served {
         }
     }
 
-    /// The stored form of an object of this resource.
+    /// Returns the stored form of an object of this resource. Fields that the storage version does not declare are lost.
     pub(crate) fn document(&self, object: &Value) -> Document {
+        if let Some(storage) = &self.stored_as {
+            let mut object = object.clone();
+            storage.prune(&mut object);
+            // Every version reads it with defaults.
+            return Document::new(&object, 0, self.storage_version());
+        }
         if self.is_custom() || !builtin::converts(&self.resource) {
             return Document::new(object, self.id, self.storage_version());
         }
@@ -117,21 +138,22 @@ impl Served {
         Document::new(&object, self.id, self.storage_version())
     }
 
-    /// Whether an update that changes nothing has nothing to do.
+    /// Whether an update without changes can be skipped, because the object is stored in the current storage version.
     pub(crate) fn is_stored_as_wanted(&self, stored: &Stored) -> bool {
         stored.document.stored_in() == self.storage_version()
     }
 
-    /// Identifies the storage version; all builtin kinds have one for good.
+    /// Identifies the storage version, which never changes for builtin kinds.
     fn storage_version(&self) -> u64 {
         let name = self.custom.as_ref().map_or("", |custom| custom.storage_version.as_str());
-        // FNV-1a: any function that tells names apart will do.
+        // FNV-1a; any function that distinguishes names would do.
         name.bytes()
             .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
     }
 
-    /// Why `object` is not a value of this kind at all, in the decoder's words, which quote numbers as they are in `sent`.
-    /// Numbers become what Go holds: integers of builtin kinds have to be written as such, in others `3.0` is 3.
+    /// Returns the decoder's message if `object` cannot be a value of this kind; `sent` is the body, whose numbers the
+    /// message quotes. Converts numbers to the types that Go uses: integers of builtin kinds have to be written as such;
+    /// otherwise `3.0` is 3.
     pub(crate) fn decode_errors(&self, object: &mut Value, sent: &[u8]) -> Result<(), String> {
         if !self.is_custom()
             && let Some(why) = self.schema.decode_error(object, sent)
@@ -142,7 +164,7 @@ impl Served {
         if self.is_custom() { schema::coerce_metadata(&self.schema, object) } else { Ok(()) }
     }
 
-    /// Makes a decoded object what this version stores: without unknown fields, with defaults.
+    /// Completes a decoded object: removes unknown fields and sets defaults.
     pub(crate) fn conform(&self, object: &mut Value) {
         self.schema.prune(object);
         self.schema.default(object);
@@ -157,7 +179,8 @@ impl Served {
         }
     }
 
-    /// The same for what an apply made of an object: nulls of custom kinds are not dropped but refused.
+    /// Like [`conform`](Self::conform), for the result of an apply, where nulls of custom kinds are refused instead of
+    /// dropped.
     pub(crate) fn conform_applied(&self, object: &mut Value) {
         if self.is_custom() {
             self.schema.prune(object);
@@ -167,18 +190,31 @@ impl Served {
         }
     }
 
-    /// Fields of the top level that an endpoint does not write.
+    /// Returns the top-level fields that an endpoint does not write.
     pub(crate) fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
         match subresource {
             "" if self.resource.status => &["status"],
-            "status" if self.defines() => &["spec"],
-            "status" => &["metadata", "spec", "data"],
+            "status" if self.is_custom() => &["metadata", "spec", "data"],
+            "status" => match self.status_keeps() {
+                Some("labels") => &["spec", "metadata.labels"],
+                Some("ownerReferences") => &["spec", "metadata.ownerReferences"],
+                _ => &["spec"],
+            },
             "finalize" => &["metadata", "status"],
             _ => &[],
         }
     }
 
-    /// What the kind does with an object before it is created.
+    /// Returns the metadata that a write of `/status` of a builtin kind cannot change. Most kinds have no such field.
+    pub(crate) fn status_keeps(&self) -> Option<&'static str> {
+        match (self.resource.group.as_str(), self.resource.kind.as_str()) {
+            ("apps", "Deployment") => Some("labels"),
+            ("", "Pod") => Some("ownerReferences"),
+            _ => None,
+        }
+    }
+
+    /// Applies the kind's changes to an object before it is created.
     pub(crate) fn prepare_create(&self, call: &Call, object: &mut Value) -> Result<(), ApiError> {
         if !self.is_custom() {
             builtin::prepare_create(&self.resource, object);
@@ -195,7 +231,7 @@ impl Served {
         Ok(())
     }
 
-    /// What the kind does with an object before it is updated.
+    /// Applies the kind's changes to an object before it is updated.
     pub(crate) fn prepare_update(
         &self,
         call: &Call,
@@ -216,10 +252,10 @@ impl Served {
         Ok(())
     }
 
-    /// What is wrong with a new object, its metadata apart.
+    /// Validates a new object, except for its metadata.
     pub(crate) fn validate_create(&self, object: &Value) -> Vec<FieldError> {
         if self.is_custom() {
-            self.schema.validate(object)
+            self.with_embedded(object, self.schema.validate(object))
         } else if self.defines() {
             crd::validate::create(object)
         } else {
@@ -227,45 +263,61 @@ impl Served {
         }
     }
 
-    /// What is wrong with the new state of an object, its metadata apart.
+    /// Validates the new state of an object, except for its metadata.
     pub(crate) fn validate_update(&self, old: &Value, new: &Value, subresource: &str) -> Vec<FieldError> {
         if self.is_custom() && subresource == "status" {
             self.schema.validate_status_update(old, new)
         } else if self.is_custom() {
-            self.schema.validate_update(old, new)
+            self.with_embedded(new, self.schema.validate_update(old, new))
         } else if self.defines() {
             if subresource.is_empty() { crd::validate::update(old, new) } else { Vec::new() }
+        } else if subresource == "finalize" {
+            namespaces::validate_finalizers(new)
         } else {
             builtin::validate_update(&self.resource, subresource, old, new)
         }
     }
 
-    /// What clients are told about an object that is accepted.
-    pub(crate) fn warnings(&self, object: &Value) -> Vec<String> {
-        if self.is_custom() { Vec::new() } else { builtin::warnings(&self.resource, object) }
+    /// Adds the errors of the embedded objects of a custom object.
+    fn with_embedded(&self, object: &Value, mut errors: Vec<FieldError>) -> Vec<FieldError> {
+        for (place, embedded) in self.schema.embedded(object) {
+            errors.extend(metadata::validate_embedded(&place, embedded));
+        }
+        errors
     }
 
-    /// Whether an object whose finalizers are gone may go itself.
+    /// Returns the warnings for an accepted object.
+    pub(crate) fn warnings(&self, object: &Value) -> Vec<String> {
+        if self.is_custom() {
+            Vec::new()
+        } else if self.defines() {
+            crd::validate::warnings(object)
+        } else {
+            builtin::warnings(&self.resource, object)
+        }
+    }
+
+    /// Whether an object without finalizers may be deleted.
     pub(crate) fn deletable(&self, object: &Value) -> bool {
         !namespaces::is_table(self.storage()) || namespaces::is_finalized(object)
     }
 
-    /// Refuses to delete what must stay.
+    /// Refuses to delete protected objects.
     pub(crate) fn admit_delete(&self, name: &str) -> Result<(), ApiError> {
         if namespaces::is_table(self.storage()) { namespaces::admit_delete(name) } else { Ok(()) }
     }
 
-    /// Whether something other than finalizers keeps a deleted object for now.
+    /// Whether a deleted object is kept for a reason other than its finalizers.
     pub(crate) fn held(&self, object: &Value) -> bool {
         self.defines() || (namespaces::is_table(self.storage()) && namespaces::stays(object))
     }
 
-    /// Whether the kind writes all of what marks an object as being deleted.
+    /// Whether the kind itself writes all deletion fields.
     pub(crate) fn marks_itself(&self) -> bool {
         self.defines()
     }
 
-    /// What the kind writes into an object whose deletion begins.
+    /// Sets the kind's own fields when a deletion begins.
     pub(crate) fn mark_deleted(&self, server: &Server, object: &mut Value, first: bool) {
         if namespaces::is_table(self.storage()) {
             namespaces::mark_deleted(object);
@@ -275,7 +327,7 @@ impl Served {
         }
     }
 
-    /// Whether dependents stay without their owner unless a client asks otherwise.
+    /// Whether dependents are orphaned by default when their owner is deleted.
     pub(crate) fn orphans_by_default(&self) -> bool {
         let storage = self.storage();
         matches!(
@@ -292,11 +344,11 @@ type Name = (String, String, String);
 pub(crate) struct Registry {
     served: BTreeMap<Name, Arc<Served>>,
     builtin_groups: BTreeSet<String>,
-    /// Kinds that were served once, the oldest first.
+    /// Kinds that are no longer served, the oldest first.
     retired: Vec<Retired>,
 }
 
-/// A kind that was served, and where its objects were.
+/// A kind that is no longer served, and the storage key of its objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Retired {
     kind: String,
@@ -304,11 +356,11 @@ struct Retired {
     namespaced: bool,
 }
 
-/// Kinds beyond this number are forgotten once they are not served any more.
+/// Maximum number of such kinds; the oldest are forgotten.
 const RETIRED: usize = 1000;
 
 impl Registry {
-    /// The builtin resources alone.
+    /// Creates a registry of the builtin resources.
     pub(crate) fn builtin(resources: Vec<Served>) -> Self {
         let mut registry = Self::default();
         for served in resources {
@@ -324,7 +376,7 @@ impl Registry {
         self.served.insert(name, served);
     }
 
-    /// The builtin resources, and of the others none.
+    /// Returns a copy without custom resources.
     pub(crate) fn without_custom(&self) -> Self {
         let served = self.served.iter().filter(|(_, served)| !served.is_custom());
         Self {
@@ -334,7 +386,7 @@ impl Registry {
         }
     }
 
-    /// Remembers what `old` served and this does not.
+    /// Records the kinds that `old` serves and this registry does not.
     pub(crate) fn retire(&mut self, old: &Self) {
         let Self { served, retired, .. } = self;
         let is_served = |kind: &Retired| {
@@ -356,7 +408,7 @@ impl Registry {
         retired.drain(..retired.len().saturating_sub(RETIRED));
     }
 
-    /// Where objects of a kind were that is not served any more, and whether they had namespaces.
+    /// Returns the storage key of a kind that is no longer served, and whether it was namespaced.
     pub(crate) fn retired(&self, group: &str, kind: &str) -> Option<(StorageKey, bool)> {
         let retired =
             self.retired.iter().find(|retired| retired.kind == kind && retired.storage.group == group)?;
@@ -367,7 +419,7 @@ impl Registry {
         self.served.get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
     }
 
-    /// The resource with this kind. A definition may use the name of a builtin kind, which is meant then.
+    /// Returns the resource with this kind. A builtin kind takes precedence over a custom one of the same name.
     pub(crate) fn by_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Served>> {
         let mut found = None;
         for served in self.all() {
@@ -382,8 +434,8 @@ impl Registry {
         found
     }
 
-    /// Whether the name is that of a builtin resource or of a table of one. A definition of that name is accepted, and serves
-    /// nothing: requests are answered by the builtin resource, and the objects are not the definition's.
+    /// Whether the name is that of a builtin resource or of its table. A definition with such a name is accepted but serves
+    /// nothing: requests and objects belong to the builtin resource.
     pub(crate) fn is_builtin(&self, group: &str, plural: &str) -> bool {
         self.is_builtin_group(group)
             && self.all().any(|served| {
@@ -398,7 +450,7 @@ impl Registry {
         self.served.values()
     }
 
-    /// One resource per table, that with the first version.
+    /// Returns one resource per table, the one with the first version.
     pub(crate) fn one_per_table(&self) -> Vec<Arc<Served>> {
         let mut seen = BTreeSet::new();
         self.all().filter(|served| seen.insert(served.storage().clone())).cloned().collect()
@@ -408,12 +460,12 @@ impl Registry {
         self.all().map(|served| served.storage()).collect()
     }
 
-    /// Whether builtin kinds live in this group: its unknown paths are told otherwise than others.
+    /// Whether the group has builtin kinds. Unknown paths in such groups are answered differently.
     pub(crate) fn is_builtin_group(&self, group: &str) -> bool {
         self.builtin_groups.contains(group)
     }
 
-    /// Whether `served` is still what its name stands for.
+    /// Whether `served` is still the resource of its name.
     pub(crate) fn serves(&self, served: &Arc<Served>) -> bool {
         let resource = &served.resource;
         self.get(&resource.group, &resource.version, &resource.plural)

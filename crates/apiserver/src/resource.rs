@@ -1,17 +1,17 @@
-//! What the request pipeline knows about a kind.
+//! Description of a kind for the request pipeline.
 //!
-//! Builtin kinds come from the data files ([`crate::builtin`]), custom kinds from their definitions. The pipeline treats
-//! both alike: where Kubernetes answers differently, a [`Resource`] says so by value, never by the name of the kind.
+//! Builtin kinds come from the data files ([`crate::builtin`]), custom kinds from their definitions. The pipeline treats both
+//! alike: a difference between kinds is a value in their [`Resource`], not a condition on the kind's name.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::table::JsonPath;
 
-/// One served (group, version, plural). Versions of one kind share [`storage`](Self::storage).
+/// A served (group, version, plural). Versions of one kind share [`storage`](Self::storage).
 #[derive(Debug, Clone)]
 pub(crate) struct Resource {
-    /// Empty for the core group.
+    /// API group; empty for the core group.
     pub(crate) group: String,
     pub(crate) version: String,
     pub(crate) plural: String,
@@ -21,97 +21,97 @@ pub(crate) struct Resource {
     pub(crate) namespaced: bool,
     pub(crate) short_names: Vec<String>,
     pub(crate) categories: Vec<String>,
-    /// Verbs of the main endpoint, in the order in which discovery lists them.
+    /// Verbs of the main endpoint, in the order of discovery.
     pub(crate) verbs: Vec<String>,
-    /// The table of the store that holds the objects.
+    /// Storage key of the objects.
     pub(crate) storage: StorageKey,
-    /// What discovery shows as `storageVersionHash`; empty where there is none.
+    /// `storageVersionHash` in discovery; empty if there is none.
     pub(crate) storage_version_hash: String,
     /// Whether `/status` exists; if so, the main endpoint ignores `status`.
     pub(crate) status: bool,
-    /// Whether `/scale` exists, and where it finds its numbers.
+    /// Paths of the replicas for `/scale`, if it exists.
     pub(crate) scale: Option<ScalePaths>,
     /// Further subresources (`finalize`, …), sorted by name.
     pub(crate) other_subresources: Vec<Subresource>,
-    /// Columns of a Table, `Name` included.
+    /// Columns of a table, including `Name`.
     pub(crate) columns: Vec<Column>,
-    /// What a field selector may name besides `metadata.name` and `metadata.namespace`.
+    /// Selectable fields besides `metadata.name` and `metadata.namespace`.
     pub(crate) selectable: Vec<SelectableField>,
     pub(crate) rules: Rules,
-    /// What a POST to the collection does instead of storing an object.
+    /// Action of a POST to the collection, if it does not store an object.
     pub(crate) act: Option<Act>,
-    /// How objects of this version differ from those that are stored; `None` if they do not.
+    /// Conversion between this version and the stored one; `None` if they are equal.
     pub(crate) conversion: Option<Conversion>,
 }
 
 impl Resource {
-    /// `v1`, `apps/v1`.
+    /// Returns the apiVersion, such as `v1` or `apps/v1`.
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// Its group and version.
+    /// Returns group and version.
     pub(crate) fn group_version(&self) -> (String, String) {
         (self.group.clone(), self.version.clone())
     }
 
-    /// Whether the main endpoint answers `verb` (`get list watch create update patch delete deletecollection`).
+    /// Whether the main endpoint supports `verb` (`get list watch create update patch delete deletecollection`).
     pub(crate) fn allows(&self, verb: &str) -> bool {
         self.verbs.iter().any(|allowed| allowed == verb)
     }
 }
 
-/// Names a table of the store: `v1/events` and `events.k8s.io/v1/events` share one.
+/// Key of a table in the store: `v1/events` and `events.k8s.io/v1/events` share one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StorageKey {
     pub(crate) group: String,
     pub(crate) plural: String,
 }
 
-/// Where `/scale` finds its numbers, as paths of keys.
+/// Paths of the fields that `/scale` reads and writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ScalePaths {
     pub(crate) spec_replicas: Vec<String>,
     pub(crate) status_replicas: Vec<String>,
-    /// A `LabelSelector` object (builtin kinds), plain labels (ReplicationControllers) or a text (custom kinds); `None` leaves
-    /// `status.selector` out.
+    /// Path of a `LabelSelector` object (builtin kinds), plain labels (ReplicationControllers) or a text (custom kinds);
+    /// `None` omits `status.selector`.
     pub(crate) selector: Option<Vec<String>>,
 }
 
-/// A subresource as discovery lists it.
+/// A subresource as listed in discovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Subresource {
     pub(crate) name: String,
     pub(crate) kind: String,
-    /// Group and version of `kind`; `None` where they are the parent's.
+    /// Group and version of `kind`; `None` if they are the parent's.
     pub(crate) group_version: Option<(String, String)>,
     pub(crate) verbs: Vec<String>,
-    /// What a POST to it does.
+    /// Action of a POST.
     pub(crate) act: Option<Act>,
 }
 
-/// What a POST does that stores no object of its own kind.
+/// Action of a POST that does not store an object of its own kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Act {
-    /// Gives a pod to a node.
+    /// Assigns a pod to a node.
     Bind,
-    /// Deletes a pod as far as its disruption budget allows.
+    /// Deletes a pod if its disruption budget allows it.
     Evict,
-    /// Makes a token of a service account.
+    /// Issues a token of a service account.
     IssueToken,
-    /// Says whose token it is.
+    /// Returns the user of a token (TokenReview).
     ReviewToken,
-    /// Says who asks.
+    /// Returns the user of the request (SelfSubjectReview).
     ReviewSelf,
-    /// Says what somebody may do.
+    /// Returns whether a user may do something (SubjectAccessReview).
     ReviewAccess,
-    /// Says what the one who asks may do.
+    /// Returns whether the user of the request may do something (SelfSubjectAccessReview).
     ReviewOwnAccess,
-    /// Says all that the one who asks may do.
+    /// Returns everything that the user of the request may do (SelfSubjectRulesReview).
     ReviewRules,
 }
 
-/// Builtin kinds that are served in another version than they are stored in.
+/// Conversion of builtin kinds that are served in a version other than the stored one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Conversion {
     /// Events of `events.k8s.io`, stored as those of the core group.
@@ -120,7 +120,7 @@ pub(crate) enum Conversion {
     Autoscaler,
 }
 
-/// One column of a Table.
+/// A column of a table.
 #[derive(Debug, Clone)]
 pub(crate) struct Column {
     pub(crate) name: String,
@@ -129,60 +129,60 @@ pub(crate) struct Column {
     /// `name` for the object's name; usually empty.
     pub(crate) format: String,
     pub(crate) description: String,
-    /// 0 is shown always, more only by `kubectl get -o wide`.
+    /// 0 is always shown, higher values only by `kubectl get -o wide`.
     pub(crate) priority: i64,
     pub(crate) cell: Cell,
 }
 
-/// How the value of a column is found.
+/// Source of a column's values.
 #[derive(Debug, Clone)]
 pub(crate) enum Cell {
-    /// By a function of the object and the present.
+    /// A function of the object and the current time.
     Builtin(fn(&Value, Timestamp) -> Value),
-    /// By a path, and the type of the column.
+    /// A JSONPath; the column's type determines the format.
     Path(JsonPath),
 }
 
-/// A field that selectors may name.
+/// A field that selectors support.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SelectableField {
-    /// As the selector writes it: `involvedObject.kind`.
+    /// Name in selectors: `involvedObject.kind`.
     pub(crate) label: String,
-    /// Where the value is; the first path that leads to something other than the empty string counts.
+    /// Paths of the value; the first that leads to anything but the empty string wins.
     pub(crate) paths: Vec<Vec<String>>,
-    /// The value if no path leads anywhere: `""`, or Go's zero (`0`, `false`) for typed numbers.
+    /// Value if no path leads to one: `""`, or Go's zero (`0`, `false`) for typed values.
     pub(crate) absent: &'static str,
 }
 
-/// What differs between kinds in the life of an object.
+/// Rules in which kinds differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rules {
     pub(crate) generation: Generation,
-    /// Whether an update may leave `metadata.resourceVersion` out.
+    /// Whether an update may omit `metadata.resourceVersion`.
     pub(crate) unconditional_update: bool,
-    /// Whether PUT to a missing object creates it.
+    /// Whether PUT creates a missing object.
     pub(crate) create_on_update: bool,
-    /// Whether DELETE answers the deleted object rather than a `Status`.
+    /// Whether DELETE returns the deleted object rather than a `Status`.
     pub(crate) returns_deleted_object: bool,
     pub(crate) name: NameRule,
     /// Whether the kind is defined by a CustomResourceDefinition.
     pub(crate) custom: bool,
 }
 
-/// When `metadata.generation` goes up.
+/// Condition under which `metadata.generation` is incremented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Generation {
-    /// The kind has none.
+    /// The kind has no generation.
     Never,
-    /// When `spec` changes.
+    /// `spec` changes.
     Spec,
-    /// When `spec` or the annotations change (Deployment).
+    /// `spec` or the annotations change (Deployment).
     SpecOrAnnotations,
-    /// When anything outside `metadata` changes, `status` excepted if it is a subresource (custom kinds).
+    /// Anything outside `metadata` changes, except `status` if it is a subresource (custom kinds).
     OutsideMetadata,
 }
 
-/// What a name must look like.
+/// Syntax of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NameRule {
     /// RFC 1123 subdomain, up to 253 characters.
@@ -191,6 +191,6 @@ pub(crate) enum NameRule {
     Label,
     /// RFC 1035 label (starts with a letter).
     Label1035,
-    /// Anything that can be a segment of a URL path.
+    /// Any segment of a URL path.
     PathSegment,
 }

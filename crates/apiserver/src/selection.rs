@@ -1,4 +1,4 @@
-//! Which objects a list or a watch is about: label and field selectors.
+//! Label and field selectors of a list or watch.
 
 use crate::registry::Served;
 use crate::request::query::ListOptions;
@@ -20,7 +20,7 @@ impl Selection {
     /// Parses the selectors of the options.
     ///
     /// # Errors
-    /// 400 for a syntax error, or a field that the kind does not offer.
+    /// 400 for a syntax error, or a field that the kind does not support.
     pub(crate) fn parse(call: &Call, options: &ListOptions) -> Result<Self, ApiError> {
         let labels = LabelSelector::parse(&options.label_selector)?;
         let fields = FieldSelector::parse(&options.field_selector, &call.served.resource)?;
@@ -28,19 +28,19 @@ impl Selection {
         Ok(Self { labels, fields, name })
     }
 
-    /// Whether no object is left out.
+    /// Whether all objects match.
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty() && self.name.is_none()
     }
 
-    /// Whether an object of a list is meant.
+    /// Whether an object of a list matches.
     pub(crate) fn matches(&self, served: &Served, key: &Key, stored: &Stored) -> bool {
         self.matches_place(key)
             && (self.is_about_place() || self.matches_traits(&self.traits(served, stored)))
     }
 
-    /// Whether the object is meant as it was before an event, or as it is after it. What watchers ask of an event is
-    /// read once for all of them.
+    /// Whether the object matches in its state before or after an event. The selector values of an event are
+    /// computed once for all watches.
     pub(crate) fn matches_event(&self, served: &Served, event: &Event, state: State) -> bool {
         let Some(stored) = event.state(state) else {
             return false;
@@ -55,13 +55,13 @@ impl Selection {
                 ))
     }
 
-    /// Whether what can be told by the key alone holds, as when one object is watched among many.
+    /// Whether the conditions on the key match, as when a single object is watched.
     fn matches_place(&self, key: &Key) -> bool {
         self.name.as_deref().is_none_or(|name| name == key.name())
             && self.fields.matches_place(key.namespace(), key.name())
     }
 
-    fn is_about_place(&self) -> bool {
+    pub(crate) fn is_about_place(&self) -> bool {
         self.labels.is_empty() && self.fields.is_about_place()
     }
 
@@ -69,7 +69,8 @@ impl Selection {
         self.labels.matches_map(&traits.labels) && self.fields.matches_values(&traits.fields)
     }
 
-    /// No more than this selection asks for: most ask for labels alone, which are found without reading the object.
+    /// Computes only the values that this selection needs. Most need labels alone, which are read without parsing
+    /// the object.
     fn traits(&self, served: &Served, stored: &Stored) -> Traits {
         if self.fields.is_about_place() {
             Traits::new(stored.document.labels(), Vec::new())
@@ -79,7 +80,7 @@ impl Selection {
     }
 }
 
-/// All that selectors may ask for.
+/// Computes all values that selectors may need.
 fn traits(served: &Served, stored: &Stored) -> Traits {
     let resource = &served.resource;
     let fields = if resource.selectable.is_empty() {

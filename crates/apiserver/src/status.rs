@@ -1,25 +1,25 @@
-//! Errors as the API reports them: a `Status` object and an HTTP code.
+//! API errors: a `Status` object and an HTTP code.
 //!
-//! Shapes and texts follow the recorded answers of kube-apiserver v1.36 (`conformance/`).
+//! Shapes and messages follow the recorded answers of kube-apiserver v1.36 (`tests/conformance`).
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-/// One entry of `details.causes`: what is wrong, and in which field.
+/// An entry of `details.causes`: an error of one field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cause {
-    /// Machine-readable, e.g. `FieldValueRequired`; omitted from the answer where empty.
+    /// Machine-readable reason, such as `FieldValueRequired`; omitted if empty.
     pub(crate) reason: &'static str,
-    /// For a person.
+    /// Human-readable message.
     pub(crate) message: String,
-    /// Path of the field, e.g. `spec.replicas`; omitted where empty.
+    /// Path of the field, such as `spec.replicas`; omitted if empty.
     pub(crate) field: String,
 }
 
-/// An answer other than success.
+/// An error response.
 ///
-/// Boxed because it travels in the `Err` of every step of the pipeline.
+/// Boxed because every step of the request pipeline returns it in its `Err`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ApiError(Box<Inner>);
 
@@ -30,12 +30,12 @@ struct Inner {
     message: String,
     /// `None` omits `details`; an empty map writes `"details":{}`, as some answers have it.
     details: Option<Map<String, Value>>,
-    /// `metadata.continue`, omitted where empty.
+    /// `metadata.continue`; omitted if empty.
     continue_token: String,
 }
 
 impl ApiError {
-    /// An error with a code and reason of its own; an empty `reason` is omitted from the answer.
+    /// Creates an error; an empty `reason` is omitted.
     pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             code,
@@ -46,27 +46,27 @@ impl ApiError {
         }))
     }
 
-    /// The HTTP code.
+    /// Returns the HTTP code.
     pub(crate) fn code(&self) -> u16 {
         self.0.code
     }
 
-    /// The machine-readable reason, empty for a bare 500.
+    /// Returns the machine-readable reason; empty for a bare 500.
     pub(crate) fn reason(&self) -> &'static str {
         self.0.reason
     }
 
-    /// The text for a person.
+    /// Returns the human-readable message.
     pub(crate) fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Seconds to wait before trying again: also the `Retry-After` header.
+    /// Returns the seconds to wait before a retry, which are also sent as `Retry-After`.
     pub(crate) fn retry_after(&self) -> Option<u64> {
         self.0.details.as_ref()?.get("retryAfterSeconds")?.as_u64()
     }
 
-    /// Adds `details` with the given fields; empty strings are left out.
+    /// Adds `details` with the given fields; empty strings are omitted.
     #[must_use]
     pub(crate) fn with_details(mut self, name: &str, group: &str, kind: &str) -> Self {
         let details = self.0.details.get_or_insert_default();
@@ -106,14 +106,14 @@ impl ApiError {
         self
     }
 
-    /// Adds `metadata.continue`: how to go on with a list whose snapshot has expired.
+    /// Adds `metadata.continue`, with which a client can continue a list whose snapshot has expired.
     #[must_use]
     pub(crate) fn with_continue(mut self, token: &str) -> Self {
         token.clone_into(&mut self.0.continue_token);
         self
     }
 
-    /// The `Status` object.
+    /// Returns the `Status` object.
     pub(crate) fn to_json(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -132,46 +132,47 @@ impl ApiError {
     }
 }
 
-/// The errors that many places raise.
+/// Errors with several callers.
 impl ApiError {
-    /// 400 without details.
+    /// Builds a 400 without details.
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
-    /// 500 without a reason: how the server reports an error that is not a Status.
+    /// Builds a 500 without a reason, as kube-apiserver reports errors that are not a `Status`.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
     }
 
-    /// 500 for an error that the server reports as its own.
+    /// Builds a 500 with the reason `InternalError`.
     pub(crate) fn internal_error(why: &str) -> Self {
         let cause = Cause { reason: "", message: why.to_owned(), field: String::new() };
         Self::new(500, "InternalError", format!("Internal error occurred: {why}")).with_causes(vec![cause])
     }
 
-    /// 404 for an object. `resource` is the plural.
+    /// Builds the 404 for an object. `resource` is the plural.
     pub(crate) fn not_found(group: &str, resource: &str, name: &str) -> Self {
         Self::new(404, "NotFound", format!("{} \"{name}\" not found", qualified(resource, group)))
             .with_details(name, group, resource)
     }
 
-    /// 409 for a create of an object that exists.
+    /// Builds the 409 for creating an object that exists.
     pub(crate) fn already_exists(group: &str, resource: &str, name: &str) -> Self {
         Self::new(409, "AlreadyExists", format!("{} \"{name}\" already exists", qualified(resource, group)))
             .with_details(name, group, resource)
     }
 
-    /// 409 for a write whose precondition failed. `what` is the plural resource, or the kind for preconditions of a delete.
+    /// Builds the 409 for a failed precondition. `what` is the plural resource, or the kind for preconditions of a delete.
     pub(crate) fn conflict(group: &str, what: &str, name: &str, why: &str) -> Self {
         let message =
             format!("Operation cannot be fulfilled on {} \"{name}\": {why}", qualified(what, group));
         Self::new(409, "Conflict", message).with_details(name, group, what)
     }
 
-    /// 422 for an object whose fields are wrong.
+    /// Builds the 422 for an object with invalid fields.
     pub(crate) fn invalid(group: &str, kind: &str, name: &str, errors: Vec<FieldError>) -> Self {
         let mut told = BTreeSet::new();
+        // kube-apiserver lists each message once, but repeats it among the causes.
         let mut texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
         texts.retain(|text| told.insert(text.clone()));
         let list = match texts.as_slice() {
@@ -184,37 +185,37 @@ impl ApiError {
     }
 }
 
-/// `widgets.example.com`, or `pods` for the core group.
+/// Formats `widgets.example.com`, or `pods` for the core group.
 fn qualified(resource: &str, group: &str) -> String {
     if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
 }
 
-/// What is wrong with one field, in the words of `k8s.io/apimachinery/pkg/util/validation/field`.
+/// An invalid field, with messages of `k8s.io/apimachinery/pkg/util/validation/field`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FieldError {
-    /// Reason of the cause, e.g. `FieldValueInvalid`.
+    /// Reason of the cause, such as `FieldValueInvalid`.
     pub(crate) reason: &'static str,
-    /// Path, e.g. `spec.ports[0].name`.
+    /// Path, such as `spec.ports[0].name`.
     pub(crate) field: String,
-    /// What follows `path: `, e.g. `Invalid value: -1: must be greater than or equal to 0`.
+    /// Text after `path: `, such as `Invalid value: -1: must be greater than or equal to 0`.
     pub(crate) message: String,
 }
 
 impl FieldError {
-    /// `Required value: detail`
+    /// Builds `Required value: detail`.
     pub(crate) fn required(field: impl Into<String>, detail: &str) -> Self {
         let message =
             if detail.is_empty() { "Required value".to_owned() } else { format!("Required value: {detail}") };
         Self { reason: "FieldValueRequired", field: field.into(), message }
     }
 
-    /// `Invalid value: <value>: detail`; `shown` is the value as Go prints it (strings quoted).
+    /// Builds `Invalid value: <value>: detail`; `shown` is the value as Go prints it, with strings quoted.
     pub(crate) fn invalid(field: impl Into<String>, shown: &str, detail: &str) -> Self {
         let message = format!("Invalid value: {shown}: {detail}");
         Self { reason: "FieldValueInvalid", field: field.into(), message }
     }
 
-    /// `Forbidden: detail`
+    /// Builds `Forbidden: detail`.
     pub(crate) fn forbidden(field: impl Into<String>, detail: &str) -> Self {
         Self { reason: "FieldValueForbidden", field: field.into(), message: format!("Forbidden: {detail}") }
     }

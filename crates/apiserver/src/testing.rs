@@ -1,4 +1,4 @@
-//! Values for property tests, and requests that need no client.
+//! Test helpers: values for property tests, and requests that need no client.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::server::{ApiServer, Options, Server, Warnings};
 use crate::status::ApiError;
 use crate::verbs::{Call, create, delete};
 
-/// A server without controllers, whose parts can be called one by one.
+/// A server without controllers, for tests that call its parts directly.
 pub(crate) struct Running {
     server: Arc<Server>,
-    /// Watches end with the last handle.
+    /// Keeps the server open: watches end with the last handle.
     _handle: ApiServer,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn server() -> Running {
     Running { server: handle.server(), _handle: handle }
 }
 
-/// A request to a path, at the point where its resource was found and nothing was done yet.
+/// Builds a request to a path, as it is after routing: the resource is resolved and no verb has run.
 pub(crate) fn call(server: &Arc<Server>, path: &str) -> Call {
     let Route::Resource(path) = Route::parse(path) else {
         panic!("{path} leads to no resource");
@@ -57,7 +57,7 @@ pub(crate) fn call(server: &Arc<Server>, path: &str) -> Call {
     }
 }
 
-/// What a verb comes to where nobody has to be waited for.
+/// Returns the result of a verb that never waits.
 pub(crate) fn now<T>(verb: impl Future<Output = T>) -> T {
     verb.now_or_never().expect("the plugins of every server do not wait")
 }
@@ -72,12 +72,12 @@ pub(crate) fn delete(server: &Arc<Server>, path: &str) -> Result<(), ApiError> {
     now(delete::run(&mut call(server, path), &Bytes::new())).map(drop)
 }
 
-/// The path of all definitions.
+/// Path of all definitions.
 pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-/// The path of the things that [`definition`] defines.
+/// Path of the objects that [`definition`] defines.
 pub(crate) const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
 
-/// Defines things of any shape, in the version `v1`.
+/// A CustomResourceDefinition for `things` without a schema, version `v1`.
 pub(crate) fn definition() -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -91,14 +91,14 @@ pub(crate) fn definition() -> Value {
     })
 }
 
-/// A thing with these finalizers.
+/// A thing with the given finalizers.
 pub(crate) fn thing(name: &str, finalizers: &[&str]) -> Value {
     json!({
         "apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name, "finalizers": finalizers},
     })
 }
 
-/// JSON of little depth whose names collide often.
+/// Shallow JSON whose field names often collide.
 pub(crate) fn json_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -1,4 +1,4 @@
-//! What every answer has in common: its audit id, its layout, its compression; and what the server says of its health.
+//! Properties of all responses: audit id, indentation and compression. Also health checks.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::io::Read;
@@ -96,7 +96,7 @@ async fn a_lease_is_written_by_who_saw_its_last_state() {
             "spec": {"holderIdentity": holder, "renewTime": "2026-01-02T03:04:05.678901Z"},
         })
     };
-    // A PUT creates it.
+    // A PUT creates the lease.
     let (code, _, body) = send(&mut service, "PUT", &path, &[], &lease("a", &Value::Null)).await;
     let first: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!((code, &first["spec"]["renewTime"]), (201, &json!("2026-01-02T03:04:05.678901Z")));
@@ -133,7 +133,7 @@ async fn an_event_is_the_same_in_both_groups() {
     assert_eq!((&core["apiVersion"], &core["message"]), (&json!("v1"), &json!("scaled up")));
     assert_eq!(core["involvedObject"], event["regarding"]);
     assert_eq!(core["reportingComponent"], "example.com/scaler");
-    // What happens again is a series, whichever group says so.
+    // A repeated event gets a series, through either group.
     let series = json!({"series": {"count": 2, "lastObservedTime": "2026-01-02T03:05:05.000000Z"}});
     let merge = [("content-type", "application/merge-patch+json")];
     assert_eq!(send(&mut service, "PATCH", &format!("{CORE}/e"), &merge, &series).await.0, 200);
@@ -233,7 +233,7 @@ async fn every_answer_has_an_audit_id_and_the_request_may_choose_it() {
     assert_eq!(ids.len(), 4);
     let (_, headers, _) = get(&mut service, "/nope", &[("Audit-Id", "mine")]).await;
     assert_eq!(headers["audit-id"], "mine");
-    // The same seed, the same ids; and objects get the same uids however many answers there were before.
+    // With equal seeds the audit ids are equal, and UIDs of objects do not depend on the number of earlier responses.
     let mut again = ApiServer::start(Options::default().seed(3)).service();
     assert_eq!(get(&mut again, "/version", &[]).await.1["audit-id"], ids[0].as_str());
     let map = json!({"metadata": {"name": "a"}});
@@ -275,7 +275,7 @@ async fn large_answers_are_compressed_for_those_who_take_it() {
         }
     }
     assert!(size > 128 << 10);
-    // A watch is never compressed, however much it begins with.
+    // A watch is never compressed, however large its initial events are.
     let path = format!("{MAPS}?watch=1&timeoutSeconds=1");
     let (_, headers, body) = get(&mut service, &path, &[("accept-encoding", "gzip")]).await;
     assert!(!headers.contains_key("content-encoding") && body.len() > 128 << 10);
@@ -309,7 +309,7 @@ async fn people_get_lines() {
     assert!(asked.starts_with(b"{\n  \"kind\": \"Namespace\",\n  \"apiVersion\": \"v1\","), "{asked:?}");
     let values = [asked, plain].map(|body| serde_json::from_slice::<Value>(&body).unwrap());
     assert_eq!(values[0], values[1]);
-    // One line an event, whoever reads.
+    // Events take one line each for every user agent.
     let path = "/api/v1/namespaces?watch=1&timeoutSeconds=1";
     let (_, _, watched) = get(&mut service, path, &[("user-agent", "curl/8.5.0")]).await;
     assert_eq!(watched.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count(), 4);

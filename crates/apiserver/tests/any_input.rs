@@ -1,9 +1,10 @@
-//! Whatever a client sends: an answer, an error that is the client's, and objects that survive being read and written.
+//! Robustness against arbitrary input: each request gets a response, errors are the client's, and objects survive being read
+//! and written back.
 //!
-//! What holds is stated in `fuzz/src`, which cargo-fuzz uses too. `INPUTS=1000000 cargo test --release --test any_input`
-//! (`just any-input 1000000`) looks for longer than the few inputs of an ordinary run: a million take between one and two
-//! minutes of CPU for selectors, two for protobuf, four for bodies, seven for paths and fifteen for patches; name one of them
-//! behind `--` to look there alone.
+//! The properties are in `fuzz/src`, which cargo-fuzz uses too. `INPUTS=1000000 cargo test --release --test any_input` (`just
+//! any-input 1000000`) tries more than the few inputs of an ordinary run. A million inputs take between one and two minutes
+//! of CPU for selectors, two for protobuf, four for bodies, seven for paths and fifteen for patches. Name one of them after
+//! `--` to run it alone.
 
 #[path = "../fuzz/src/lib.rs"]
 #[expect(unreachable_pub, reason = "elsewhere it is a library")]
@@ -14,7 +15,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::RngSeed;
 
-/// Names and values that mean something to the server, and some that do not.
+/// Names and values with a meaning for the server, and some without.
 const WORDS: [&str; 52] = [
     "a",
     "b",
@@ -70,7 +71,7 @@ const WORDS: [&str; 52] = [
     "é\u{0}\u{fffd}",
 ];
 
-/// The same inputs in every ordinary run, others whenever more are asked for.
+/// Uses equal inputs in every ordinary run, and random ones with `INPUTS`.
 fn config() -> ProptestConfig {
     let inputs: Option<u32> = std::env::var("INPUTS").ok().and_then(|inputs| inputs.parse().ok());
     ProptestConfig {
@@ -101,7 +102,7 @@ fn scalar() -> impl Strategy<Value = String> {
     prop_oneof![3 => text, 1 => select(odd).prop_map(str::to_owned)]
 }
 
-/// JSON with repeated names, since text is put together rather than values.
+/// Generates JSON, with repeated names because text is concatenated.
 fn document() -> impl Strategy<Value = String> {
     scalar().prop_recursive(6, 40, 6, |inner| {
         let field = (word(), inner.clone())
@@ -113,7 +114,7 @@ fn document() -> impl Strategy<Value = String> {
     })
 }
 
-/// Objects that are nearly right, so that they come further than the parser.
+/// Generates almost valid objects, which get past the parser.
 fn object() -> impl Strategy<Value = String> {
     let kind = select(vec![
         "",
@@ -140,7 +141,7 @@ fn object() -> impl Strategy<Value = String> {
     })
 }
 
-/// Bytes with a few of them changed, doubled or cut out.
+/// Changes, duplicates or removes a few bytes.
 fn bent(bytes: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let bend = (any::<Index>(), any::<Index>(), any::<u8>(), 0..4u8);
     (bytes, prop::collection::vec(bend, 0..4)).prop_map(|(mut bytes, bends)| {
@@ -161,7 +162,7 @@ fn bent(bytes: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>>
     })
 }
 
-/// Protobuf messages: fields within fields.
+/// Generates protobuf messages: fields within fields.
 fn message() -> impl Strategy<Value = Vec<u8>> {
     let leaf = prop_oneof![
         word().prop_map(String::into_bytes),
@@ -184,7 +185,7 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// The envelope of an object in protobuf around any message.
+/// Generates the protobuf envelope of an object with an arbitrary message.
 fn wrapped() -> impl Strategy<Value = Vec<u8>> {
     let kind = select(vec![("v1", "ConfigMap"), ("apps/v1", "Deployment"), ("v1", "Nope")]);
     (kind, message()).prop_map(|((version, kind), raw)| {
@@ -200,7 +201,7 @@ fn wrapped() -> impl Strategy<Value = Vec<u8>> {
             part
         };
         let kind = [part(1, version.as_bytes()), part(2, kind.as_bytes())].concat();
-        // A name, so that it may be an object.
+        // Add a name, so that the message may be a valid object.
         let named = [part(1, &part(1, b"x")), raw].concat();
         [part(1, &kind), part(2, &named)].concat()
     })
@@ -250,6 +251,22 @@ proptest! {
         bent(prop::collection::vec(operation(), 0..5).prop_map(|list| format!("[{}]", list.join(",")).into_bytes())),
     ]) {
         with_target(|target| target.patch(&data));
+    }
+
+    #[test]
+    fn definitions(text in prop_oneof![
+        r"[\\\[\]{}()^$a-c&~:,0-9dpPL.*+?|@'=!<>-]{0,60}",
+        any::<String>(),
+        // Repeated, as long as a body may be.
+        (
+            select(vec![
+                "[?(@.a", "[?(@..a)]", "..a", "..*", "[*]", "[0,1]", "(", "(a", "(a{30})", r"\pL{50}", r"(\pL{50}){20}|", "[a-z]*", "a|",
+                "é|{2}", "[", "\\", "a{1000}", ".*", "(a*)*",
+            ]),
+            prop_oneof![1usize..40, 1000usize..20_000],
+        ).prop_map(|(piece, times)| piece.repeat(times)),
+    ]) {
+        with_target(|target| target.definition(&text));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a new cluster has before anybody asks.
+//! Objects of a new cluster.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::net::SocketAddr;
@@ -48,7 +48,7 @@ async fn a_server_begins_with_the_objects_of_every_cluster() {
     ] {
         assert_eq!(found, ["default/kubernetes"]);
     }
-    assert_eq!(names::<ConfigMap>(&client).await, [""; 0], "without TLS there is nobody to be trusted");
+    assert_eq!(names::<ConfigMap>(&client).await, [""; 0], "without a listener there are none");
     assert_eq!(names::<ServiceAccount>(&client).await, [""; 0], "nobody makes them here");
     assert_eq!(names::<PriorityClass>(&client).await, ["system-cluster-critical", "system-node-critical"]);
     assert_eq!(
@@ -213,7 +213,7 @@ async fn in_profile_dev_every_namespace_has_a_service_account() {
     assert_eq!(names::<Namespace>(&client).await.len(), 4, "and does not keep its namespace");
 }
 
-/// What the Service, its Endpoints, its EndpointSlice and `/api` say of the server's place.
+/// Returns the address in the Service, its Endpoints, its EndpointSlice and `/api`.
 async fn places(client: &Client) -> [String; 4] {
     let service = Api::<Service>::default_namespaced(client.clone()).get("kubernetes").await.unwrap();
     let target = service.spec.unwrap().ports.unwrap().remove(0).target_port.unwrap();

@@ -1,4 +1,4 @@
-//! What was answered survives: servers that are killed, stopped, or run out of space, and start again.
+//! Data files: acknowledged writes survive servers that are killed, stopped, or run out of disk space.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ struct Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Both fail only if it is gone already.
+        // Both calls only fail if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -50,7 +50,7 @@ impl Program {
         Self { child, url, client: Client::builder(TokioExecutor::new()).build_http() }
     }
 
-    /// Ends it as a crash does.
+    /// Kills the process, like a crash.
     fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -61,7 +61,7 @@ impl Program {
     }
 }
 
-/// One request; `None` if there is no whole answer.
+/// Sends a request; returns `None` without a complete response.
 async fn ask(
     client: &Client<HttpConnector, Full<Bytes>>,
     url: &str,
@@ -81,7 +81,7 @@ async fn ask(
     Some((code, serde_json::from_slice(&body).ok()?))
 }
 
-/// What is there as text.
+/// Returns the status and the body as text.
 async fn ask_text(program: &Program, path: &str) -> (u16, String) {
     let response = program.client.get(format!("{}{path}", program.url).parse().unwrap()).await.unwrap();
     let code = response.status().as_u16();
@@ -108,16 +108,16 @@ fn definition() -> Value {
     })
 }
 
-/// What one client knows of its objects: what the server answered last, `None` for one that is deleted.
+/// A client's knowledge of its objects: the last response for each, `None` for a deleted one.
 #[derive(Default)]
 struct Acknowledged {
     objects: BTreeMap<String, Option<Value>>,
-    /// The one whose last request had no answer: it may be either way.
+    /// Object of the last request without a response, which may have been processed or not.
     in_doubt: Option<String>,
     newest: u64,
 }
 
-/// Creates, updates and deletes objects of its own until the server is gone.
+/// Creates, updates and deletes objects until the server has ended.
 async fn write(
     client: Client<HttpConnector, Full<Bytes>>,
     url: String,
@@ -157,7 +157,7 @@ async fn write(
     }
 }
 
-/// Objects of a list by name. Items of lists do not name their kind.
+/// Returns the objects of a list by name. Items of lists have no kind.
 async fn listed(program: &Program) -> (u64, BTreeMap<String, Value>) {
     let (code, list) = program.send("GET", MAPS, &Value::Null).await;
     assert_eq!(code, 200, "{list}");
@@ -221,7 +221,7 @@ async fn rounds(more: &[&str], rounds: u64) {
                 assert_eq!(objects.get(name), expected.as_ref(), "round {round}: {name}");
             }
         }
-        // Rounds before are not forgotten either.
+        // Objects of earlier rounds are still there.
         for (name, object) in &before {
             assert_eq!(objects.get(name), Some(object), "round {round}: {name}");
         }
@@ -269,7 +269,7 @@ async fn a_server_goes_on_where_the_last_one_with_the_file_ended() {
         uids.push(maps.create(&Default::default(), &map).await.unwrap().metadata.uid.unwrap());
         let there = maps.list(&Default::default()).await.unwrap();
         let there: Vec<String> = there.items.into_iter().filter_map(|map| map.metadata.uid).collect();
-        // The same seed, but no uid twice.
+        // Equal seeds, but no UID occurs twice.
         assert_eq!(there, uids);
         let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> = kube::Api::all(maps.into_client());
         assert_eq!(namespaces.list(&Default::default()).await.unwrap().items.len(), 4);
@@ -298,12 +298,12 @@ fn a_file_that_cannot_be_used_is_one_line_that_names_it() {
     }
 }
 
-/// Fills the disk, as far as this process is concerned, with a limit on the size of its files.
+/// Simulates a full disk by a limit on the size of this process's files.
 #[tokio::test]
 async fn without_space_writes_are_refused_and_nothing_answered_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("data");
-    // In units of 512 bytes; the limit is one that can be lifted again.
+    // In units of 512 bytes. A soft limit can be raised again.
     let script = "trap '' XFSZ; ulimit -S -f 4096; exec \"$0\" --data-file \"$1\"";
     let program = Program::of(Command::new("sh").args(["-c", script, PROGRAM]).arg(&file));
     let map = |n: usize| json!({"metadata": {"name": format!("m{n:04}")}, "data": {"k": "x".repeat(20_000)}});
@@ -319,7 +319,7 @@ async fn without_space_writes_are_refused_and_nothing_answered_is_lost() {
     let told = refused.1["message"].as_str().unwrap();
     assert_eq!(refused.0, 500, "{told}");
     assert!(told.starts_with(&format!("data file {}: cannot be written: ", file.display())), "{told}");
-    // The next ones are refused before they change anything.
+    // Later writes are refused before they change anything.
     let (code, _) = program.send("POST", MAPS, &map(answered + 1)).await;
     assert_eq!(code, 500);
     let (code, health) = ask_text(&program, "/readyz").await;

@@ -1,4 +1,4 @@
-//! Many definitions: each gets its names whatever the others are, at a cost that allows for hundreds.
+//! Many definitions: names are accepted correctly, at a cost that allows for hundreds of definitions.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! What a DELETE takes for its options, and which objects it takes of a collection.
+//! Options of a DELETE, and deletion of collections.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use bytes::Bytes;
@@ -80,7 +80,7 @@ async fn options_of_the_wrong_type_delete_nothing() {
         assert_eq!((code, says(&status, why)), (400, true), "{options} {status}");
     }
     assert_eq!(send(&mut service, "GET", &format!("{MAPS}/a"), &Value::Null).await.0, 200);
-    // Any group and version has options, known or not.
+    // DeleteOptions are accepted in any group and version, known or not.
     let options = json!({"apiVersion": "foo/v9", "kind": "DeleteOptions", "dryRun": ["All"]});
     assert_eq!(send(&mut service, "DELETE", &format!("{MAPS}/a"), &options).await.0, 200);
     assert_eq!(send(&mut service, "DELETE", &format!("{MAPS}/a"), &json!({})).await.0, 200);
@@ -94,7 +94,7 @@ async fn a_collection_is_deleted_page_by_page() {
     assert_eq!((code, names(&first)), (200, vec!["a", "b"]));
     assert_eq!(first["metadata"]["remainingItemCount"], 3);
     let token = first["metadata"]["continue"].as_str().unwrap();
-    // A dry run of the next page leaves it there.
+    // A dry run of the next page deletes nothing.
     let next = format!("{MAPS}?limit=2&continue={token}");
     let (_, second) = send(&mut service, "DELETE", &next, &json!({"dryRun": ["All"]})).await;
     assert_eq!(names(&second), ["c", "d"]);

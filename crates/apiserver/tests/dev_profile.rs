@@ -1,5 +1,5 @@
-//! Profile dev: dependents follow their owners, namespaces are emptied, and nothing outlives the server. Time is paused:
-//! a wait that passes costs no time, and one that never does fails at once.
+//! Profile dev: dependents follow their owners, namespaces are emptied, and nothing outlives the server. In paused time
+//! a wait takes no time, and one that never ends fails at once.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::time::Duration;
@@ -44,7 +44,7 @@ async fn named(api: &Api<ConfigMap>, name: &str) -> ConfigMap {
 }
 
 async fn names(api: &Api<ConfigMap>) -> String {
-    // Controllers are woken by commits; they are done when the runtime is idle, which is when paused time moves.
+    // Commits wake the controllers. They are done when the runtime is idle, which is when paused time advances.
     tokio::time::sleep(Duration::from_millis(1)).await;
     let names: Vec<String> =
         api.list(&ListParams::default()).await.unwrap().iter().map(ResourceExt::name_any).collect();
@@ -161,7 +161,7 @@ async fn a_namespace_that_goes_with_its_owner_is_emptied_first() {
     assert!(namespaces.get_opt("owned").await.unwrap().is_none());
 }
 
-/// A pod that runs on a node, where nothing but its kubelet ends it.
+/// Creates a pod that runs on a node, where only its kubelet can end it.
 async fn running_pod(pods: &Api<Pod>, owner: Option<OwnerReference>) {
     let mut pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]},
@@ -183,7 +183,7 @@ async fn a_pod_on_a_node_has_its_time_to_end_when_its_owner_or_its_namespace_goe
     let pod = pods.get("p").await.unwrap().metadata;
     assert!(pod.deletion_timestamp.is_some());
     assert_eq!(pod.deletion_grace_period_seconds, Some(30));
-    // As the kubelet does once the containers have ended.
+    // Like the kubelet once the containers have ended.
     pods.delete("p", &DeleteParams::default().grace_period(0)).await.unwrap();
     assert!(pods.get_opt("p").await.unwrap().is_none());
 
@@ -301,7 +301,7 @@ async fn controllers_end_with_the_last_handle() {
     let api: Api<ConfigMap> = Api::default_namespaced(client.clone());
     named(&api, "a").await;
     drop(server);
-    // The client still answers: its service is a handle too.
+    // The client still works: its service is a handle too.
     assert_eq!(names(&api).await, "a");
     drop((api, client));
     tokio::time::sleep(Duration::from_millis(1)).await;

@@ -1,4 +1,4 @@
-//! All builtin resources of a genuine kube-apiserver are listed as it lists them.
+//! All builtin resources are listed like those of a genuine kube-apiserver.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::collections::BTreeMap;
@@ -9,15 +9,14 @@ use kube_apiserver_embedded::{ApiServer, Options};
 use serde_json::Value;
 use tower_service::Service;
 
-/// Its answers to `/api` and `/apis`, recorded with v1.36.3.
+/// Responses to `/api` and `/apis`, recorded with v1.36.3.
 const RECORDED: &str = include_str!("data/discovery-aggregated.json");
 
 /// What it has and this server has not: there is no node and no other server to answer.
-const ABSENT: [&str; 7] = [
+const ABSENT: [&str; 6] = [
     "/v1 nodes/proxy",
     "/v1 pods/attach",
     "/v1 pods/exec",
-    "/v1 pods/log",
     "/v1 pods/portforward",
     "/v1 pods/proxy",
     "/v1 services/proxy",
@@ -36,7 +35,7 @@ async fn discover_as(path: &str, accept: &str) -> Value {
     serde_json::from_slice(&body).unwrap()
 }
 
-/// What is said of each resource and subresource, by group, version and name.
+/// Returns the entries of resources and subresources, by group, version and name.
 fn resources(list: &Value) -> BTreeMap<String, Value> {
     let mut found = BTreeMap::new();
     for group in list["items"].as_array().unwrap() {
@@ -58,7 +57,7 @@ fn resources(list: &Value) -> BTreeMap<String, Value> {
     found
 }
 
-/// Groups with their versions, in the order in which clients prefer them.
+/// Returns the groups with their versions, in the order of preference.
 fn groups(list: &Value) -> Vec<String> {
     let version = |version: &Value| version["version"].as_str().unwrap().to_owned();
     let group = |group: &Value| {

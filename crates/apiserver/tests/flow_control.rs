@@ -1,4 +1,4 @@
-//! What clients are told of the flow that their requests belong to.
+//! Response headers with the flow of a request.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use bytes::Bytes;
@@ -23,7 +23,7 @@ async fn uid(service: &ApiService, plural: &str, name: &str) -> String {
     object["metadata"]["uid"].as_str().unwrap().to_owned()
 }
 
-/// The uids of schema and level in the headers of an answer.
+/// Returns the UIDs of flow schema and priority level in the headers of a response.
 fn told(response: &Response<ResponseBody>) -> Option<(String, String)> {
     let header = |name: &str| Some(response.headers().get(name)?.to_str().unwrap().to_owned());
     Some((header("X-Kubernetes-PF-FlowSchema-UID")?, header("X-Kubernetes-PF-PriorityLevel-UID")?))
@@ -59,7 +59,7 @@ async fn a_schema_counts_from_when_it_is_written_until_it_is_deleted() {
     let service = ApiServer::start(Options::default()).service();
     let get = async || told(&send(&service, "GET", "/version", &Value::Null).await);
     let before = get().await.unwrap();
-    // Before `exempt`, of the same precedence, by its name.
+    // Its name sorts before `exempt`, which has the same precedence.
     let schema = json!({"metadata": {"name": "a-version"}, "spec": {
         "priorityLevelConfiguration": {"name": "mine"}, "matchingPrecedence": 1,
         "rules": [{

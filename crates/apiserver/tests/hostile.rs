@@ -1,4 +1,4 @@
-//! Whatever a client sends, there is an answer, and other clients do not notice.
+//! Hostile clients: each request gets a response, and other clients are not affected.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::future::poll_fn;
@@ -19,7 +19,7 @@ async fn send(service: &mut ApiService, method: &str, path: &str, kind: &str, bo
         .uri(path)
         .header("content-type", kind)
         .body(Full::new(Bytes::copy_from_slice(body)));
-    // What the http crate does not take, no transport delivers.
+    // Requests that the http crate refuses cannot be sent over any transport.
     let Ok(request) = request else {
         return (400, Bytes::new());
     };
@@ -104,7 +104,7 @@ fn a_watch_that_is_not_read_costs_nothing_and_ends_when_its_history_is_gone() {
         let body = br#"{"metadata":{"name":"a"},"data":{"k":"v"}}"#;
         let large = "x".repeat(64 << 10);
         send(&mut service, "POST", MAPS, "application/json", body).await;
-        // More than the history of a resource keeps.
+        // More than the history of a resource holds.
         for n in 0..700 {
             let patch = format!(r#"{{"data":{{"k":"{n}{large}"}}}}"#);
             let (status, _) = send(
@@ -129,7 +129,7 @@ fn a_watch_that_is_not_read_costs_nothing_and_ends_when_its_history_is_gone() {
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const THINGS: &str = "/apis/example.com/v1/things";
 
-/// Defines things, which hold whatever they are given.
+/// Defines a custom kind with arbitrary contents.
 async fn define_things(service: &mut ApiService) {
     let definition = json!({
         "metadata": { "name": "things.example.com" },
@@ -167,7 +167,7 @@ fn an_object_as_deep_as_a_body_may_be_can_be_changed_and_deleted_and_the_collect
             );
         }
         assert_eq!(deepest, 126, "with the object itself, 127 levels");
-        // The collector still works: it takes what has no owner.
+        // The collector still works: it deletes an object without owners.
         let orphan = format!(r#"{{"metadata":{{"name":"orphan","ownerReferences":{absent}}}}}"#);
         assert_eq!(send(&mut service, "POST", MAPS, JSON, orphan.as_bytes()).await.0, 201);
         tokio::time::sleep(Duration::from_secs(60)).await;
@@ -233,14 +233,14 @@ async fn a_watch_does_not_outlive_the_last_handle_of_its_server() {
     tokio::time::timeout(Duration::from_secs(1), ended).await.expect("it ends at once");
 }
 
-/// Sends a request whose answer must be a `Status` with this code.
+/// Sends a request that must be answered with a `Status` of this code.
 async fn refused(service: &mut ApiService, method: &str, path: &str, kind: &str, body: &[u8], code: u16) {
     let shown = String::from_utf8_lossy(&body[..body.len().min(60)]).into_owned();
     let (status, answer) = send(service, method, path, kind, body).await;
     assert_eq!(status, code, "{method} {path} {kind} {shown}: {answer:?}");
     let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
     assert_eq!((&answer["kind"], &answer["code"]), (&json!("Status"), &json!(code)), "{shown}");
-    // What is told back is not as large as what was sent.
+    // The response does not quote the whole request.
     assert!(answer.to_string().len() < 16 << 10, "{shown}");
 }
 
@@ -279,13 +279,13 @@ fn bodies_that_are_no_objects_are_refused_with_a_status() {
         for (kind, body) in bodies {
             refused(&mut service, "POST", MAPS, kind, body, 400).await;
         }
-        // A custom resource has no protobuf, and nothing else has CBOR.
+        // Custom resources have no protobuf, and CBOR is not supported.
         refused(&mut service, "POST", THINGS, protobuf, b"k8s\0", 415).await;
         refused(&mut service, "POST", MAPS, "application/cbor", b"\xa0", 415).await;
     });
 }
 
-/// Nine lists of nine times the list before: a billion items if they were written out.
+/// Nested YAML aliases that would expand to a billion items.
 fn bombs() -> String {
     let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
     let lists = names.windows(2).map(|pair| {
@@ -306,7 +306,7 @@ fn duplicate_keys_are_told_and_bounded() {
         let (status, answer) = send(&mut service, "POST", MAPS, JSON, body.as_bytes()).await;
         assert_eq!(status, 201, "{answer:?}");
         assert!(String::from_utf8_lossy(&answer).contains(r#""data":{"k":"last"}"#), "the last one counts");
-        // Each at a place of its own.
+        // Each duplicate has a path of its own.
         let lists: Vec<String> = (0..50_000).map(|n| format!(r#""d{n}":{{"x":1,"x":2}}"#)).collect();
         let body = format!(r#"{{"metadata":{{"name":"b"}},{}}}"#, lists.join(","));
         refused(&mut service, "POST", &strict, JSON, body.as_bytes(), 400).await;

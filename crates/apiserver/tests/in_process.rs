@@ -1,4 +1,4 @@
-//! The server as a library sees it: `kube::Client` over the in-process service.
+//! The server as a library: `kube::Client` with the in-process service.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use futures::StreamExt;
@@ -90,7 +90,7 @@ async fn a_definition_serves_its_resource_when_it_is_answered() {
     assert_eq!(patched.metadata.generation, Some(1));
     definitions.delete("widgets.example.com", &DeleteParams::default()).await.unwrap();
     assert!(definitions.get_opt("widgets.example.com").await.unwrap().is_none());
-    // The path is gone, not only the object: kube-apiserver answers this in plain text.
+    // The path does not exist any more, which kube-apiserver answers in plain text.
     let error = api.get("w").await.unwrap_err();
     assert!(matches!(error, kube::Error::Api(status) if status.code == 404));
 }
@@ -209,7 +209,7 @@ async fn a_bookmark_of_a_quiet_kind_follows_the_revision_that_others_move() {
         panic!("something else than a bookmark");
     };
     assert_eq!(Some(bookmark.metadata.resource_version), busy.resource_version());
-    // Who resumes from it is not too late, and who resumes from what was there before is.
+    // A watch can resume from the bookmark, but not from an earlier revision.
     server.faults().compact();
     let next = maps.create(&PostParams::default(), &config_map("later", "1")).await.unwrap();
     let mut resumed =

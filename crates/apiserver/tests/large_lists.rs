@@ -1,7 +1,7 @@
-//! Large lists are made while they are taken: they are complete, however they are asked for, and clients that do not take
-//! them cost little.
+//! Large lists, which are generated while they are read: they are complete in every encoding, and slow clients cost
+//! little memory.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
-#![expect(clippy::disallowed_methods, reason = "the clients here are none that anybody would use")]
+#![expect(clippy::disallowed_methods, reason = "these clients use raw connections on purpose")]
 
 use std::io::Read;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use tower_service::Service;
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// The allocator counts for all tests of this file.
+/// Held by one test at a time, because the allocator counts for the whole process.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -61,7 +61,7 @@ async fn body(response: Response<ResponseBody>) -> (HeaderMap, Bytes) {
     (head.headers, body.collect().await.unwrap().to_bytes())
 }
 
-/// What protobuf wrote: the number of each field, and its bytes.
+/// Parses protobuf: the number of each field, and its bytes.
 fn fields(mut message: &[u8]) -> Vec<(u64, Vec<u8>)> {
     fn varint(message: &mut &[u8]) -> u64 {
         let end = message.iter().position(|byte| byte & 0x80 == 0).unwrap() + 1;
@@ -74,7 +74,7 @@ fn fields(mut message: &[u8]) -> Vec<(u64, Vec<u8>)> {
         let tag = varint(&mut message);
         let length = usize::try_from(varint(&mut message)).unwrap();
         if tag & 7 == 0 {
-            // It was the field's value, as of the number of remaining items.
+            // Skip numbers, such as the count of remaining items.
             continue;
         }
         assert_eq!(tag & 7, 2, "all other fields here have a length");
@@ -85,7 +85,7 @@ fn fields(mut message: &[u8]) -> Vec<(u64, Vec<u8>)> {
     fields
 }
 
-/// The items of a list, whatever it is written in, and the token for what comes after it.
+/// Returns the items of a list in any encoding, and the continue token.
 fn items(accept: &str, text: &[u8]) -> (Vec<Value>, String) {
     if accept.starts_with(PROTOBUF) {
         let unknown = fields(text.strip_prefix(b"k8s\0").unwrap());
@@ -107,14 +107,14 @@ fn items(accept: &str, text: &[u8]) -> (Vec<Value>, String) {
 #[tokio::test]
 async fn a_large_list_is_all_of_its_pages_however_it_is_asked_for() {
     let _alone = ALONE.lock().await;
-    // At one time for all, since tables show ages.
+    // Stop the clock, because tables contain ages.
     let options = Options::default().epoch(Epoch::starting_now("2026-01-01T00:00:00Z".parse().unwrap()));
     tokio::time::pause();
     let mut service = ApiServer::start(options).service();
     fill(&mut service, 1200, 300).await;
     for accept in [JSON, YAML, PROTOBUF, PROTOBUF_METADATA, TABLE, METADATA] {
         for selector in ["", "labelSelector=third=true"] {
-            // Reading YAML takes its time.
+            // Parsing YAML takes long.
             if accept == YAML && !selector.is_empty() {
                 continue;
             }
@@ -148,7 +148,7 @@ async fn a_large_list_is_all_of_its_pages_however_it_is_asked_for() {
             let (_, page) = body(list(&mut service, &query, &[("accept", accept)]).await).await;
             assert_eq!(items(accept, &page), (paged[limit..].to_vec(), String::new()), "{accept} {selector}");
 
-            // A third of the metadata in protobuf is too little for the rest.
+            // A third of the metadata in protobuf is below the limit of large lists.
             let is_large = whole.len() > 128 << 10;
             assert!(is_large || (accept, selector.is_empty()) == (PROTOBUF_METADATA, false));
             if !is_large {
@@ -185,7 +185,7 @@ async fn a_list_is_what_was_there_when_it_began() {
     assert_eq!(items(JSON, &after).0.len(), 0);
 }
 
-/// What comes of a future, and how often another task had its turn meanwhile.
+/// Returns the result of a future, and how often another task ran meanwhile.
 async fn turns_during<T>(future: impl Future<Output = T>) -> (T, usize) {
     let turns = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&turns);
@@ -205,10 +205,10 @@ async fn others_are_served_while_the_length_of_a_large_list_is_reckoned() {
     let _alone = ALONE.lock().await;
     let mut service = ApiServer::start(Options::default()).service();
     fill(&mut service, 500, 16 << 10).await;
-    // For the first time, and when the lengths of its objects are known.
+    // Without and with cached lengths of the objects.
     for _ in 0..2 {
         let (_, given) = turns_during(list(&mut service, "", &[("accept", PROTOBUF)])).await;
-        // A turn for each 64 KiB of 8 MiB.
+        // At least one yield per 64 KiB of 8 MiB.
         assert!(given > 100, "others ran {given} times");
     }
 }
@@ -225,7 +225,7 @@ async fn others_are_served_while_a_large_list_is_taken() {
     }
 }
 
-/// What `clients` of a list of 8 MiB hold at most when each has taken a piece of it.
+/// Returns the peak memory while `clients` have read one chunk each of a list of 8 MiB.
 async fn held(service: &mut ApiService, clients: usize, query: &str, headers: &[(&str, &str)]) -> usize {
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();
@@ -255,7 +255,7 @@ async fn clients_that_do_not_take_their_list_hold_little_of_it() {
         ("limit=450", [("accept", JSON), ("accept-encoding", "identity")]),
     ] {
         let held = held(&mut service, CLIENTS, query, &headers).await >> 10;
-        // All of it would be 320 MiB.
+        // Whole lists would take 320 MiB.
         assert!(held < CLIENTS * 800, "{held} KiB for {query} {headers:?}");
     }
 

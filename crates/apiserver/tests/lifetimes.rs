@@ -1,4 +1,4 @@
-//! What time does: Events go, old resource versions are forgotten, and requests end. Time is paused.
+//! Effects of time: Events expire, old resource versions expire, and requests time out. Time is paused.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::convert::Infallible;
@@ -119,7 +119,7 @@ async fn what_is_older_than_five_minutes_is_410() {
     assert_eq!((code(maps.list(&exact).await), code(maps.list(&next_page).await)), (410, 410));
     let version: u64 = second.parse().unwrap();
     assert_eq!(watch(&first).await, format!("410 too old resource version: {first} ({})", version + 1));
-    // What is up to date is not old, however long ago that was.
+    // The current revision does not expire.
     let now = maps.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
     advance(1000 * MINUTE).await;
     let mut fresh = maps.watch(&WatchParams::default(), &now).await.unwrap().boxed();
@@ -127,7 +127,7 @@ async fn what_is_older_than_five_minutes_is_410() {
     assert!(matches!(fresh.next().await, Some(Ok(WatchEvent::Added(map))) if map.name_any() == "d"));
 }
 
-/// Asks with a body that never ends; the code and the message of the answer, and the time until it came.
+/// Sends a request with a body that never ends; returns code, message and duration.
 async fn ask(server: &ApiServer, path_and_query: &str) -> (u16, String, Duration) {
     let body = StreamBody::new(futures::stream::pending::<Result<Frame<Bytes>, Infallible>>());
     let request =

@@ -1,6 +1,6 @@
-//! Ten thousand watches of which none has anything to do.
+//! Ten thousand idle watches.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
-#![expect(clippy::disallowed_methods, reason = "the clients here are none that anybody would use")]
+#![expect(clippy::disallowed_methods, reason = "these clients use raw connections on purpose")]
 
 use bytes::Bytes;
 use http::Request;
@@ -35,12 +35,12 @@ fn create(name: &str) -> Request<Full<Bytes>> {
     Request::post(MAPS).header("content-type", "application/json").body(Full::new(body.into())).unwrap()
 }
 
-/// What each of `watches` takes beyond `before`, in bytes.
+/// Returns the bytes per watch beyond `before`.
 fn each(before: usize, watches: usize) -> usize {
     ALLOCATOR.current_usage().saturating_sub(before) / watches
 }
 
-/// Half of the files that this process may have open, with room for the others: a connection here is two of them.
+/// Returns half of the process's limit of open files, minus a reserve: each connection here takes two files.
 fn connections() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap_or_default();
@@ -48,7 +48,7 @@ fn connections() -> usize {
     (files.saturating_sub(200) / 2).min(WATCHES)
 }
 
-// One test, because what it counts is all that the process has allocated.
+// A single test, because it measures the memory of the whole process.
 #[tokio::test]
 async fn idle_watches_cost_little_and_each_sees_what_happens() {
     let server = ApiServer::start(Options::default());
@@ -97,6 +97,6 @@ async fn idle_watches_cost_little_and_each_sees_what_happens() {
     }
     let bytes = each(before, wanted);
     assert!(bytes < 32 << 10, "{bytes} bytes for a watch over a socket");
-    // Others are answered as ever.
+    // Other requests still work.
     send(&mut service, get(MAPS)).await;
 }

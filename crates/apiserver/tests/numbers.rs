@@ -1,5 +1,5 @@
-//! Numbers are what Go's decoders make of them: integers of builtin kinds are written as such, and in custom objects
-//! `3.0` is 3. What comes back is written as Go writes it.
+//! Numbers as Go's decoders treat them: integers of builtin kinds must be written as integers, and in custom objects
+//! `3.0` is 3. Responses format numbers as Go does.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use http::Request;
@@ -32,7 +32,7 @@ async fn message(
     (code, answer["message"].as_str().unwrap_or_default().to_owned())
 }
 
-/// A Deployment with so many replicas, which are any text.
+/// A Deployment with this text as the number of replicas.
 fn deployment(replicas: &str) -> String {
     let spec = json!({
         "selector": {"matchLabels": {"a": "b"}},
@@ -89,7 +89,7 @@ async fn a_float_is_no_integer_of_a_builtin_kind() {
 async fn what_goes_through_a_tree_in_go_may_be_a_float_without_fraction() {
     let mut service = ApiServer::start(Options::default()).service();
     let yaml = "application/yaml";
-    // Go makes JSON of YAML, in which 1.0 is 1, even where the YAML is JSON.
+    // Go converts YAML to JSON, in which 1.0 becomes 1, even if the YAML is JSON.
     assert_eq!(send(&mut service, "POST", DEPLOYMENTS, yaml, &deployment("1.0")).await.0, 201);
     assert_eq!(replicas(&mut service).await, 1);
     for (kind, replicas_sent, expected) in [
@@ -157,7 +157,7 @@ async fn numbers_of_custom_objects_come_back_as_go_writes_them() {
         assert_eq!(code, 201, "{answer}");
         let expected = format!("\"{field}\":{written}");
         assert!(answer.contains(&expected), "{sent}: {answer}");
-        // What is written is what is read, however it is looked at.
+        // All views show equal numbers.
         let path = format!("{THINGS}/{name}");
         for accept in ["application/json", "application/json;as=Table;g=meta.k8s.io;v=v1"] {
             let request = Request::get(format!("{path}?includeObject=Object")).header("accept", accept);

@@ -1,4 +1,4 @@
-//! How OpenAPI documents are asked for, and how clients keep them.
+//! Requests for OpenAPI documents, and caching by clients.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use bytes::Bytes;
@@ -35,7 +35,7 @@ fn header<'a>(response: &'a Response<Bytes>, name: &str) -> &'a str {
     response.headers().get(name).map_or("", |value| value.to_str().unwrap())
 }
 
-/// The code, and the headers that say what it is and how long it holds, without tags.
+/// Formats the status and the headers on type and caching, without entity tags.
 fn summary(response: &Response<Bytes>) -> String {
     let mut text = response.status().as_u16().to_string();
     for name in ["content-type", "vary", "cache-control", "last-modified", "expires", "location"] {
@@ -95,7 +95,7 @@ async fn version_2_is_json_or_protobuf_as_accept_says() {
     );
     let json: Value = serde_json::from_slice(get(&server, "/openapi/v2", &[]).await.body()).unwrap();
     assert_eq!(json["swagger"], "2.0");
-    // Field 1 of the message is the version of its format.
+    // Field 1 of the message is the version of the format.
     assert!(get(&server, "/openapi/v2", &[("accept", PB_V2)]).await.body().starts_with(b"\x0a\x032.0"));
 }
 
@@ -120,7 +120,7 @@ async fn a_document_that_the_client_has_is_not_sent_again() {
         for other in [("if-none-match", "\"x\""), ("if-modified-since", "Fri, 02 Jan 2026 03:04:04 GMT")] {
             assert_eq!(get(&server, path, &[other]).await.status(), 200, "{path} {other:?}");
         }
-        // A time counts for nothing beside a tag.
+        // An entity tag takes precedence over a time.
         let both = [("if-none-match", "\"x\""), ("if-modified-since", since)];
         assert_eq!(get(&server, path, &both).await.status(), 200, "{path}");
         let head = ask(&server, Method::HEAD, path, &[]).await;

@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::time::Duration;
 use tower_service::Service;
 
-/// One request on a connection of its own; the whole answer.
+/// Sends a request on a new connection; returns the whole response.
 fn ask(address: &str, request: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
@@ -24,7 +24,7 @@ fn ask(address: &str, request: &str) -> String {
     answer
 }
 
-/// The error line of the program when it is started like this, which must not work.
+/// Returns the error line of the program, which must fail with these arguments.
 fn refusal(arguments: &[&str]) -> String {
     let output =
         Command::new(env!("CARGO_BIN_EXE_kube-apiserver-embedded")).args(arguments).output().unwrap();
@@ -47,7 +47,7 @@ async fn a_listener_serves_until_it_is_shut_down() {
     let answer =
         tokio::task::spawn_blocking(move || get(&asked, "/api/v1/namespaces/default")).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
-    // A watch is under way: the shutdown ends it instead of waiting for it.
+    // The shutdown ends an open watch instead of waiting for it.
     let mut watch = TcpStream::connect(&address).unwrap();
     watch.write_all(b"GET /api/v1/namespaces?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut line = String::new();
@@ -66,7 +66,7 @@ async fn a_client_that_bounds_the_lines_of_headers_gets_every_answer() {
     let server = ApiServer::start(Options::default());
     let listener = server.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
-    // A decoder tells of a hundred fields, and an answer of 4096 characters.
+    // Strict decoding reports a hundred fields, and warnings are limited to 4096 characters.
     for (unknown, length, told_of) in
         [(50, 0, 50..=50), (120, 0, 100..=100), (5_000, 0, 100..=100), (120, 60, 40..=60)]
     {
@@ -89,14 +89,14 @@ async fn a_client_that_bounds_the_lines_of_headers_gets_every_answer() {
     }
 }
 
-/// The clock is paused: it goes on by itself when nothing but time can happen.
+/// The clock is paused and only advances when nothing else can happen.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_is_cut_off() {
     let server = ApiServer::start(Options::default());
     let listener = server.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let mut service = server.service();
     let padding = "x".repeat(1 << 20);
-    // More than what operating systems buffer for a connection.
+    // More than operating systems buffer for a connection.
     for n in 0..16 {
         let map = json!({"metadata": {"name": format!("m{n}")}, "data": {"k": padding}}).to_string();
         let request = http::Request::post("/api/v1/namespaces/default/configmaps")
@@ -111,8 +111,8 @@ async fn a_client_that_does_not_read_is_cut_off() {
         .write_all(b"GET /api/v1/configmaps?watch=1&timeoutSeconds=3600 HTTP/1.1\r\nHost: x\r\n\r\n")
         .unwrap();
     tokio::time::sleep(Duration::from_secs(300)).await;
-    // Nothing is sent any more, so this does not wait for the server, which has no other thread. If the connection were still
-    // open, this would be told.
+    // Nothing more is sent, so this read does not depend on the server, which runs on this thread. It would time out if the
+    // connection were still open.
     watch.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let mut taken = Vec::new();
     let end = watch.read_to_end(&mut taken);
@@ -198,7 +198,7 @@ fn other_addresses_than_loopback_need_tokens() {
     let told = refusal(&["--listen", "0.0.0.0:0"]);
     assert_eq!(
         told,
-        "error: cannot listen on 0.0.0.0:0: everybody would be admin: give users tokens, or use a loopback address such \
+        "error: cannot listen on 0.0.0.0:0: every client would be admin: configure tokens, or use a loopback address such \
          as 127.0.0.1 or [::1]\n"
     );
 }

@@ -1,6 +1,6 @@
-//! The server behind TLS.
+//! The server over TLS.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
-#![expect(clippy::disallowed_methods, reason = "what sockets change is the subject here")]
+#![expect(clippy::disallowed_methods, reason = "sockets are the subject of these tests")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ async fn listen() -> Listener {
     server.listen_with("127.0.0.1:0".parse().unwrap(), ListenOptions::default().tls()).await.unwrap()
 }
 
-/// A connection with what the client offers, or why there is none.
+/// Connects with the protocols that the client offers; returns the error otherwise.
 async fn connect(
     listener: &Listener,
     trusted: &str,
@@ -125,13 +125,13 @@ async fn a_client_without_tls_is_turned_away_and_others_do_not_notice() {
     let mut plain = TcpStream::connect(listener.local_addr()).await.unwrap();
     plain.write_all(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     let mut answer = Vec::new();
-    // An alert of TLS or nothing, then the end.
+    // A TLS alert or nothing, then the end.
     let _ = plain.read_to_end(&mut answer).await;
     assert!(!answer.starts_with(b"HTTP/1.1 200"), "{answer:?}");
     assert!(connect(&listener, listener.certificate_authority().unwrap(), &TLS13, &[]).await.is_ok());
 }
 
-/// What the ConfigMaps of this name say under `key`, by namespace.
+/// Returns the value of `key` in the ConfigMaps of this name, by namespace.
 async fn told(client: &kube::Client, name: &str, key: &str) -> BTreeMap<String, String> {
     let maps = Api::<ConfigMap>::all(client.clone());
     let found = maps.list(&ListParams::default().fields(&format!("metadata.name={name}"))).await.unwrap();
@@ -144,7 +144,7 @@ async fn programs_in_the_cluster_are_told_whom_to_trust() {
         let server = ApiServer::start(Options::default().profile(profile));
         let client = kube::Client::new(server.service(), "default");
         let namespaces = Api::<Namespace>::all(client.clone());
-        // Of several listeners the last one counts.
+        // The last of several listeners is published.
         for _ in 0..2 {
             let listener = server
                 .listen_with("127.0.0.1:0".parse().unwrap(), ListenOptions::default().tls())
@@ -176,7 +176,7 @@ async fn programs_in_the_cluster_are_told_whom_to_trust() {
     }
 }
 
-/// Waits until so many namespaces tell of this authority.
+/// Waits until this many namespaces publish the authority.
 async fn until(client: &kube::Client, namespaces: usize, authority: &str) {
     loop {
         let told = told(client, "kube-root-ca.crt", "ca.crt").await;

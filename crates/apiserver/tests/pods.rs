@@ -1,4 +1,4 @@
-//! What is done to pods besides writing them: binding, eviction, resizing, ephemeral containers.
+//! Subresources of pods: binding, eviction, resizing, ephemeral containers.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use k8s_openapi::api::core::v1::Pod;

@@ -1,4 +1,4 @@
-//! Answers in protobuf, as client-go asks for them: their types, and how watches are framed.
+//! Protobuf responses as client-go requests them: content types, and the framing of watches.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use bytes::Bytes;
@@ -32,7 +32,7 @@ async fn ask(
     server.service().call(request).await.unwrap()
 }
 
-/// Status, media type, and the kind that the envelope names; `-` for an answer without one.
+/// Formats status, media type, and the kind in the envelope; `-` without one.
 async fn shown(response: Response<ResponseBody>) -> String {
     let status = response.status().as_u16();
     let media_type = response.headers()[CONTENT_TYPE].to_str().unwrap().to_owned();
@@ -40,7 +40,7 @@ async fn shown(response: Response<ResponseBody>) -> String {
     format!("{status} {media_type} {}", kind(&body))
 }
 
-/// `runtime.Unknown` begins with the type: a message of two short texts.
+/// Returns the kind: a `runtime.Unknown` begins with a message of two short strings.
 fn kind(body: &[u8]) -> String {
     let Some([0x0a, _, 0x0a, length, rest @ ..]) = body.strip_prefix(b"k8s\0") else {
         return "-".into();
@@ -129,7 +129,7 @@ async fn custom_kinds_show_their_metadata_and_scale_in_protobuf_and_themselves_i
     }
 }
 
-/// Type and kind of each event of a watch that ends.
+/// Returns type and kind of each event of a watch that ends.
 async fn events(server: &ApiServer, path: &str, accept: &str) -> Vec<String> {
     let watch = ask(server, "GET", path, accept, &Value::Null).await;
     assert_eq!(watch.headers()[CONTENT_TYPE], "application/vnd.kubernetes.protobuf;stream=watch");

@@ -1,4 +1,4 @@
-//! Who somebody is, what somebody may do, and who asks for a certificate.
+//! Reviews of tokens and access, and certificate signing requests.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use k8s_openapi::api::authentication::v1::{SelfSubjectReview, TokenRequest, TokenReview};
@@ -64,7 +64,7 @@ async fn a_service_account_gets_tokens_that_hold_for_a_while() {
     let issued = accounts.create_token_request("robot", &PostParams::default(), &request).await.unwrap();
     let token = issued.status.unwrap().token.unwrap();
 
-    // The token says who it is, over any way to the server.
+    // The token identifies its account over any transport.
     let bearer = format!("Bearer {token}");
     let who_am_i = async || {
         let review = http::Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")

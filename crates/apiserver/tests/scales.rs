@@ -1,4 +1,4 @@
-//! The scale of an object: what may be written to it, in each way of writing, and what it shows.
+//! The scale of an object, with each way of writing.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use http::{HeaderMap, Request};
@@ -27,7 +27,7 @@ async fn send(
     (head.status.as_u16(), head.headers, serde_json::from_slice(&body).unwrap())
 }
 
-/// A server with a ReplicaSet of two, created by `creator`.
+/// Starts a server with a ReplicaSet of two replicas, created by `creator`.
 async fn service() -> ApiService {
     let mut service = ApiServer::start(Options::default()).service();
     let set = json!({"metadata": {"name": "a"}, "spec": {
@@ -42,7 +42,7 @@ fn template(labels: &Value) -> Value {
     json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
 }
 
-/// A scale of nine, but for these fields.
+/// A scale of nine replicas with these fields replaced.
 fn scale(fields: &Value) -> String {
     let mut scale = json!({
         "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 9},
@@ -60,7 +60,7 @@ async fn apply(service: &mut ApiService, query: &str, body: &str) -> (u16, Heade
     send(service, "PATCH", &path, APPLY, body).await
 }
 
-/// Who owns the replicas.
+/// Returns the owners of the replicas.
 async fn owners(service: &mut ApiService) -> Vec<String> {
     let set = read(service, &format!("{SETS}/a")).await;
     let entries = set["metadata"]["managedFields"].as_array().unwrap().clone();
@@ -122,7 +122,7 @@ async fn an_applied_scale_scales_and_its_applier_owns_the_replicas() {
     assert_eq!((code, &scaled["kind"], &scaled["spec"]), (200, &json!("Scale"), &json!({"replicas": 9})));
     assert_eq!(scaled, read(&mut service, SCALE).await);
     assert_eq!(owners(&mut service).await, ["scaler Apply scale"]);
-    // What it no longer gives is nobody's: a scale of Go's has no replicas then.
+    // Fields that are no longer applied lose their owner: the scale then has no replicas, as in Go.
     let (code, _, scaled) = apply(&mut service, "", &scale(&json!({"spec": {}}))).await;
     assert_eq!((code, &scaled["spec"]), (200, &json!({})));
     assert_eq!(read(&mut service, &format!("{SETS}/a")).await["spec"]["replicas"], 0);
@@ -237,7 +237,7 @@ async fn the_metadata_of_a_scale_are_checked() {
     }
 }
 
-/// Replicas that are none are no field of a scale, and what nobody owns is not tracked until somebody applies it.
+/// Zero replicas are omitted from a scale, and fields without an owner are not tracked until the next apply.
 #[tokio::test]
 async fn who_writes_no_replicas_owns_none() {
     let mut service = service().await;
@@ -256,7 +256,7 @@ async fn who_writes_no_replicas_owns_none() {
     assert_eq!(owners(&mut service).await, ["scaler Apply scale"]);
 }
 
-/// The replicas leave the entry of who wrote them with the object for one of their own, which has no time.
+/// The replicas move from the entry of the manager that created the object to one of their own, without a time.
 #[tokio::test]
 async fn replicas_that_a_scale_leaves_alone_are_still_their_creators() {
     let mut service = service().await;
@@ -285,7 +285,7 @@ async fn an_applied_scale_need_not_be_named() {
     assert_eq!((code, status["message"].as_str()), (400, Some(why)));
 }
 
-/// Go's conversion drops bits; of JSON that is sent whole it takes no such number.
+/// Go's conversion truncates to 32 bits, while a JSON body with such a number is refused.
 #[tokio::test]
 async fn replicas_of_more_than_32_bits_lose_those_that_are_too_many() {
     let mut service = service().await;

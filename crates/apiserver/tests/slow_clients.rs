@@ -1,6 +1,6 @@
-//! Clients that send slowly, or do not read: they are cut off, and others do not notice.
+//! Clients that send slowly, or do not read: they are disconnected, and other clients are not affected.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
-#![expect(clippy::disallowed_methods, reason = "the clients here are none that anybody would use")]
+#![expect(clippy::disallowed_methods, reason = "these clients use raw connections on purpose")]
 
 use bytes::Bytes;
 use http::Request;
@@ -28,7 +28,7 @@ async fn answer_to(listener: &Listener, text: &str) -> String {
     let mut stream = TcpStream::connect(listener.local_addr()).await.unwrap();
     stream.write_all(text.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    // A reset is an end too.
+    // A reset counts as the end.
     let _ = stream.read_to_end(&mut answer).await;
     String::from_utf8_lossy(&answer).into_owned()
 }
@@ -51,7 +51,7 @@ async fn half_a_body_is_not_waited_for_longer_than_a_minute() {
     assert!(answer.starts_with("HTTP/1.1 504") && answer.contains(r#""reason":"Timeout""#), "{answer}");
 }
 
-/// Writes a ConfigMap of 64 KiB anew.
+/// Updates a ConfigMap of 64 KiB.
 async fn write(service: &mut ApiService, number: usize) {
     let large = "x".repeat(64 << 10);
     let body = format!(r#"{{"metadata":{{"name":"a"}},"data":{{"k":"{number} {large}"}}}}"#);
@@ -82,7 +82,7 @@ async fn a_client_that_never_reads_its_watch_is_bounded_and_cut_off_while_others
     ALLOCATOR.reset_peak_usage();
     for number in 0..EVENTS {
         write(&mut service, number).await;
-        // An event takes several lines: those of its chunk, and its own.
+        // An event arrives in several lines, because of the chunked encoding.
         let mut line = String::new();
         while !line.starts_with(r#"{"type":"#) {
             line.clear();
@@ -90,13 +90,13 @@ async fn a_client_that_never_reads_its_watch_is_bounded_and_cut_off_while_others
         }
         assert!(line.contains(&format!(r#""k":"{number} x"#)), "event {number}");
     }
-    // 75 MiB of events were sent to it: the history keeps 32, the forms of its newest events 8.
+    // 75 MiB of events were sent: the history holds 32 MiB, and encoded events 8 MiB.
     let grown = ALLOCATOR.peak_usage().saturating_sub(before) >> 20;
     assert!(grown < 64, "{grown} MiB more");
 
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(61)).await;
-    // What the system had taken for the client is still there, and then the end.
+    // Read what the operating system had buffered for the client, then the end.
     let mut unread = unread;
     let mut rest = Vec::new();
     let ended = tokio::time::timeout(Duration::from_secs(1), unread.read_to_end(&mut rest)).await;

@@ -1,4 +1,4 @@
-//! A timer as exact as the kernel's, for a runtime whose own timers ring at full milliseconds.
+//! A timer with the kernel's resolution; timers of the runtime have a resolution of a millisecond.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,7 +7,7 @@ use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, 
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
-/// Rings once for each time it is set.
+/// Wraps a `timerfd`.
 #[derive(Debug)]
 pub(crate) struct Alarm(AsyncFd<OwnedFd>);
 
@@ -15,15 +15,12 @@ impl Alarm {
     pub(crate) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        #[expect(
-            deprecated,
-            reason = "an `OwnedFd` keeps its descriptor, and what is to be used instead is unsafe"
-        )]
+        #[expect(deprecated, reason = "sound for an `OwnedFd`; the replacement is unsafe")]
         let timer = AsyncFd::new(timer)?;
         Ok(Self(timer))
     }
 
-    /// Waits until then.
+    /// Waits until `due`.
     pub(crate) async fn sleep_until(&self, due: Instant) -> io::Result<()> {
         let left = due.saturating_duration_since(Instant::now());
         if left.is_zero() {

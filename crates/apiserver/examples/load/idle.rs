@@ -1,4 +1,4 @@
-//! Ten thousand watches of a collection in which nothing happens: what they take, and whether others notice.
+//! Ten thousand watches of a collection without changes: their cost, and their effect on other requests.
 
 use bytes::Bytes;
 use http::{Method, Response};
@@ -13,15 +13,15 @@ use super::report::{Goal, Report};
 use super::requests::small_mix;
 use super::wire::{Connection, Protocol};
 
-/// Nobody writes here.
+/// No object in this collection changes.
 const QUIET: &str = "/api/v1/namespaces/default/secrets?watch=1&resourceVersion=1";
-/// Watches that informers of one process have on a connection of HTTP/2, as many as the server allows.
+/// Number of watches on one HTTP/2 connection, as the informers of a process have them; the server's limit.
 const PER_CONNECTION: usize = 1_000;
 
-/// A connection, and the watches on it.
+/// A connection and its watches.
 type Watches = (Connection, Vec<Response<Incoming>>);
 
-/// Each watch on a connection of its own, and many on few connections, each way on a server of its own.
+/// Measures watches on connections of their own, and many watches on few connections, each on a new server.
 pub(crate) async fn measure(program: &Program, quick: bool, report: &mut Report) -> Result<()> {
     let count = if quick { 1_000 } else { 10_000 };
     raise_file_limit();
@@ -43,7 +43,7 @@ pub(crate) async fn measure(program: &Program, quick: bool, report: &mut Report)
         report.add(format!("{what}: CPU"), idle, "cores", Goal::AtMost(0.02));
         let beside = small_mix(&server, 1_000_000, quick).await?;
         let share = beside.per_cpu_second / alone.per_cpu_second;
-        // Gets per CPU second, as a share of those without the watches.
+        // Ratio of gets per CPU second with and without the watches.
         report.add(format!("{what}: speed of others"), share, "", Goal::AtLeast(0.8));
         drop(connections);
     }
@@ -59,11 +59,12 @@ async fn watches(server: &ServerProcess, protocol: Protocol, count: usize) -> Re
     Ok((connection, watches))
 }
 
-/// A connection is a file on either side. The server is started with the limits of this process.
+/// Raises the limit of open files: each connection takes a file on either side. The server inherits the
+/// limit of this process.
 fn raise_file_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Without it, the first connection too many says so.
+    // Without it, opening connections fails later with a clear error.
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         eprintln!("the limit of open files stays: {error}: raise it with `ulimit -n 20000`");
     }

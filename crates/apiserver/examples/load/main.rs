@@ -1,12 +1,12 @@
-//! `cargo run --profile bench -p kube-apiserver-embedded --example load`: what the server costs, goal by goal.
+//! `cargo run --profile bench -p kube-apiserver-embedded --example load`: measures the server against its goals.
 //!
-//! Requests and sockets are measured on the program, `kube-apiserver-embedded`, in a process of its own, so that the
-//! client's work is not counted; build it first with the same profile, or name it with `--server`. CPU is what the
-//! kernel charged that process (`utime` and `stime`), memory its resident set. `just load` does both steps.
+//! Requests and sockets are measured on the program `kube-apiserver-embedded` in a process of its own, so that the client's
+//! work is not counted. Build it first with the same profile, or name it with `--server`. CPU time is the kernel's for that
+//! process (`utime` and `stime`), memory its resident set. `just load` does both steps.
 //!
-//! Latency counts what the machine does besides, so nothing else should run; the figures below it say how late this program
-//! itself was, and for how long server and client waited for a CPU. While it looks for the most that the server can do it
-//! does not sleep, so two CPUs are the least.
+//! Latencies include the effects of other load on the machine, so run nothing else. Additional figures show how late this
+//! program itself was, and how long server and client waited for a CPU. While measuring throughput this program never
+//! sleeps, so the machine needs at least two CPUs.
 //!
 //! The exit code is 1 if a goal is missed.
 
@@ -28,25 +28,25 @@ use clap::{Parser, ValueEnum};
 use process::Program;
 use report::Report;
 
-/// Any failure ends the run: a figure of half a run is worth nothing.
+/// Any failure ends the run, because figures of a partial run are useless.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Measures the embedded API server against its goals.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Shorter and smaller: shows that everything works, and figures that are worth little.
+    /// Run shorter and with fewer objects: checks that everything works, but the figures mean little.
     #[arg(long)]
     quick: bool,
-    /// One line of JSON per figure instead of a table.
+    /// Print one line of JSON per figure instead of a table.
     #[arg(long)]
     json: bool,
-    /// The program to measure; by default the one that was built beside this one.
+    /// Program to measure; by default the one that cargo built beside this example.
     #[arg(long, value_name = "PATH")]
     server: Option<PathBuf>,
-    /// Only these parts, in the order given.
+    /// Run only these parts, in the given order.
     #[arg(long, value_enum, value_name = "PART")]
     only: Vec<Part>,
-    /// What this process does on behalf of another one of its kind.
+    /// Internal: measures a start in this fresh process.
     #[arg(long, hide = true)]
     start_in_process: bool,
 }
@@ -57,11 +57,11 @@ enum Part {
     Start,
     /// Creates and gets over 8 connections.
     Requests,
-    /// 1,000 watchers in process.
+    /// 1,000 watches in process.
     Watchers,
-    /// 1,000 watchers over sockets.
+    /// 1,000 watches over sockets.
     Sockets,
-    /// 10,000 watches of which nothing is heard.
+    /// 10,000 idle watches.
     Idle,
     /// 100,000 objects.
     Memory,

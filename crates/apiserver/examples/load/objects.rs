@@ -1,17 +1,17 @@
-//! ConfigMaps of about 1 KB as a client would send them, in JSON and in protobuf.
+//! ConfigMaps of about 1 KB like those of clients, in JSON and protobuf.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use serde_json::json;
 
-/// The collection everything happens in.
+/// Collection used by all measurements.
 pub(crate) const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Names are of one length, so that a body is made by overwriting that of another one.
+/// Names have equal lengths, so that a body can be created by overwriting the name in a template.
 const PLACEHOLDER: &str = "settings-00000000";
 
-/// How bodies and answers are written.
+/// Encoding of bodies and responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Json,
@@ -34,16 +34,16 @@ impl Form {
     }
 }
 
-/// The name of the object with this number.
+/// Returns the name of the object with this number.
 pub(crate) fn name(number: usize) -> String {
     format!("settings-{number:08}")
 }
 
-/// Bodies that differ in the name alone.
+/// Bodies that only differ in the name.
 #[derive(Debug)]
 pub(crate) struct Template {
     body: Vec<u8>,
-    /// Where the name is.
+    /// Offsets of the name.
     at: Vec<usize>,
 }
 
@@ -88,7 +88,7 @@ fn annotations() -> [(&'static str, &'static str); 1] {
     [("example.com/checksum", "9c56cc51b374c3ba189210d5b6d4bf57790d351c96c47c02190ecf1e430635ab")]
 }
 
-/// Some 700 bytes, as lines of a configuration file are.
+/// Some 700 bytes in lines like those of a configuration file.
 fn data() -> [(&'static str, String); 3] {
     let line = "listen = \"0.0.0.0:8080\"\nupstream = \"http://backend.default.svc:9000\"\n";
     [
@@ -113,7 +113,8 @@ fn in_json() -> Vec<u8> {
     object.to_string().into_bytes()
 }
 
-/// `runtime.Unknown` around a `v1.ConfigMap`, field numbers as in Kubernetes' `generated.proto`.
+/// Encodes a `runtime.Unknown` with a `v1.ConfigMap`; field numbers are those of Kubernetes'
+/// `generated.proto`.
 fn in_protobuf() -> Vec<u8> {
     let mut metadata = [field(1, PLACEHOLDER.as_bytes()), field(3, b"default")].concat();
     for (key, value) in labels() {
@@ -134,7 +135,7 @@ fn entry(key: &str, value: &str) -> Vec<u8> {
     [field(1, key.as_bytes()), field(2, value.as_bytes())].concat()
 }
 
-/// A field of bytes.
+/// Encodes a field of bytes.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let mut out = vec![number << 3 | 2];
     let mut length = bytes.len();

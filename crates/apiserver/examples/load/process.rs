@@ -1,4 +1,4 @@
-//! The server as a process: started, asked what it cost, and ended.
+//! The server as a process, and its resource usage.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,15 +14,15 @@ use tokio::time::{Duration, Instant};
 use super::Result;
 use super::wire::Tls;
 
-/// Ticks of the CPU times in `/proc`, which Linux fixes for programs whatever its own are.
+/// Ticks per second of the CPU times in `/proc`, a fixed value on Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// The program to start servers from.
+/// The program that starts servers.
 #[derive(Debug)]
 pub(crate) struct Program(PathBuf);
 
 impl Program {
-    /// `given`, or what cargo built beside this example.
+    /// Returns `given`, or the program that cargo built beside this example.
     pub(crate) fn find(given: Option<PathBuf>) -> Result<Self> {
         let path = match given {
             Some(path) => path,
@@ -48,7 +48,7 @@ impl Program {
         self.start_with(&[])
     }
 
-    /// The same with further options.
+    /// Like [`start`](Self::start), with further options.
     pub(crate) fn start_with(&self, options: &[&OsStr]) -> Result<ServerProcess> {
         let started = Instant::now();
         let mut child = Command::new(&self.0)
@@ -63,7 +63,7 @@ impl Program {
         let address =
             line.trim().strip_prefix("ready https://").ok_or_else(|| format!("not ready: {line}"))?;
         let address = address.parse()?;
-        // The kubeconfig follows; of it, the certificate is wanted.
+        // Take the certificate from the kubeconfig, which follows.
         let authority = loop {
             let mut line = String::new();
             if output.read_line(&mut line)? == 0 {
@@ -82,13 +82,13 @@ pub(crate) struct ServerProcess {
     pub(crate) address: SocketAddr,
     /// Trusts this server.
     pub(crate) tls: Tls,
-    /// From before the process was made to its first line.
+    /// Time from spawning the process to its first line.
     pub(crate) ready: Duration,
     child: Child,
 }
 
 impl ServerProcess {
-    /// Resident memory in MB.
+    /// Returns the resident memory in MB.
     pub(crate) fn resident(&self) -> Result<f64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
@@ -96,12 +96,13 @@ impl ServerProcess {
         Ok(kib * 1024.0 / 1e6)
     }
 
-    /// Seconds for which it, or this program, could have run but others did. Both have one thread.
+    /// Returns the seconds for which the server or this program was runnable but waited for a CPU. Both have one
+    /// thread.
     pub(crate) fn waited_for_cpu(&self) -> Result<f64> {
         Ok(waited_for_cpu(&self.child.id().to_string())? + waited_for_cpu("self")?)
     }
 
-    /// CPU seconds used so far.
+    /// Returns the CPU seconds used so far.
     pub(crate) fn cpu(&self) -> Result<f64> {
         cpu_of(&self.child.id().to_string())
     }
@@ -109,13 +110,13 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to do.
+        // Both calls only fail if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// CPU seconds that this process has used so far.
+/// Returns the CPU seconds that this process has used so far.
 pub(crate) fn own_cpu() -> Result<f64> {
     cpu_of("self")
 }
@@ -129,7 +130,8 @@ fn waited_for_cpu(process: &str) -> Result<f64> {
 
 fn cpu_of(process: &str) -> Result<f64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The second field is the name in parentheses, which may hold blanks; utime and stime are the 14th and 15th.
+    // The second field is the name in parentheses, which may contain spaces; utime and stime are the 14th and
+    // 15th.
     let (_, rest) = stat.rsplit_once(')').ok_or("no name in stat")?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok());

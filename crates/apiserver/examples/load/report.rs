@@ -1,8 +1,8 @@
-//! Figures, and whether they meet their goals.
+//! Figures and their goals.
 
 use serde_json::json;
 
-/// What was measured so far.
+/// Figures measured so far.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     figures: Vec<Figure>,
@@ -16,12 +16,12 @@ struct Figure {
     goal: Goal,
 }
 
-/// What a figure should be.
+/// Goal of a figure.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Goal {
     AtLeast(f64),
     AtMost(f64),
-    /// Told for its own sake.
+    /// For information only.
     None,
 }
 
@@ -44,7 +44,7 @@ impl Goal {
 }
 
 impl Report {
-    /// Notes a figure, and says so on standard error, because a whole run takes a minute.
+    /// Records a figure, and prints it to standard error, because a whole run takes a minute.
     pub(crate) fn add(&mut self, what: impl Into<String>, value: f64, unit: &'static str, goal: Goal) {
         let figure = Figure { what: what.into(), value, unit, goal };
         eprintln!("{}: {} {}", figure.what, shown(value), unit);
@@ -90,7 +90,7 @@ impl Figure {
     }
 }
 
-/// Three digits are as many as a figure is worth.
+/// Formats a figure with three digits, which is its precision.
 fn shown(value: f64) -> String {
     if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") }
 }

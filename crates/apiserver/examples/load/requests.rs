@@ -1,4 +1,4 @@
-//! Creates and gets over eight connections, and what many objects take.
+//! Creates and gets over eight connections, and the cost of many objects.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -21,7 +21,7 @@ use super::wire::{Connection, Protocol};
 
 const CONNECTIONS: usize = 8;
 
-/// How requests are sent.
+/// Encoding and protocol of requests.
 #[derive(Debug, Clone, Copy)]
 struct Way {
     form: Form,
@@ -34,10 +34,10 @@ impl Way {
     }
 }
 
-/// Creates, gets, and creates at half load, each way on a server of its own.
+/// Measures creates, gets, and creates at half load, for each encoding and protocol on a new server.
 pub(crate) async fn measure(program: &Program, quick: bool, report: &mut Report) -> Result<()> {
     let count = if quick { 4_000 } else { 40_000 };
-    // The last is what client-go does.
+    // The last is client-go's default.
     for way in [
         Way { form: Form::Json, protocol: Protocol::Http1 },
         Way { form: Form::Protobuf, protocol: Protocol::Http1 },
@@ -57,9 +57,9 @@ pub(crate) async fn measure(program: &Program, quick: bool, report: &mut Report)
         report.add(format!("gets per CPU second, {how}"), got.per_cpu_second, "/s", Goal::AtLeast(25_000.0));
         report.add(format!("gets per second, {how}"), got.per_second, "/s", Goal::None);
         let seconds = if quick { 1 } else { 5 };
-        // Half load is half of what these connections reach when the client sleeps between answers, as it does at half load too;
-        // and it is half of the creates that are asked for, on a machine that does other things. Less tells whose the delays are:
-        // the server's own come at any load, a virtual machine's when it is near to what its host grants.
+        // Half load is half of the throughput with a client that sleeps between responses, as it does at half load too. 4,000/s
+        // is half of the required creates, on a machine with other load. 1,000/s shows the origin of delays: the server's own
+        // occur at any load, those of a virtual machine only close to its CPU limit.
         let reached = creates(&server, way, Client::Sleeps, count, count / 2).await?;
         report.add(format!("creates per second, client asleep, {how}"), reached.per_second, "/s", Goal::None);
         let half = reached.per_second / 2.0;
@@ -89,14 +89,14 @@ pub(crate) async fn measure(program: &Program, quick: bool, report: &mut Report)
     Ok(())
 }
 
-/// In milliseconds; 0 of nothing.
+/// Returns a percentile in milliseconds; 0 without figures.
 fn percentile(took: &[Duration], percent: usize) -> f64 {
     let mut sorted = took.to_vec();
     sorted.sort();
     sorted.get(sorted.len().saturating_sub(1) * percent / 100).map_or(0.0, Duration::as_secs_f64) * 1e3
 }
 
-/// What many objects take, after they were created.
+/// Measures the memory with many objects.
 pub(crate) async fn fill(program: &Program, quick: bool, report: &mut Report) -> Result<()> {
     let count = if quick { 10_000 } else { 100_000 };
     let server = program.start()?;
@@ -108,7 +108,7 @@ pub(crate) async fn fill(program: &Program, quick: bool, report: &mut Report) ->
     Ok(())
 }
 
-/// The same with a data file, and how long a server takes to begin with it after the last one was killed.
+/// Like [`fill`], with a data file; also measures the restart of a server that was killed.
 pub(crate) async fn fill_file(program: &Program, quick: bool, report: &mut Report) -> Result<()> {
     let count = if quick { 10_000 } else { 100_000 };
     let folder = tempfile::tempdir()?;
@@ -134,16 +134,16 @@ pub(crate) struct Rates {
     per_second: f64,
 }
 
-/// What this program does while it waits for answers.
+/// Behaviour of this program while it waits for responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Client {
-    /// Over loopback, the one who sends is charged for waking the one who sleeps, a third of a get on a virtual machine: not
-    /// so where only the server's own work is to be counted.
+    /// Polls without sleeping. Over loopback a sender is charged for waking a sleeping receiver, a third of the cost of a get on
+    /// a virtual machine; this keeps that cost out of the server's CPU time.
     StaysAwake,
     Sleeps,
 }
 
-/// Creates objects from `first` on as fast as the connections go.
+/// Creates objects from `first` on as fast as possible.
 async fn creates(
     server: &ServerProcess,
     way: Way,
@@ -164,7 +164,7 @@ pub(crate) async fn small_mix(server: &ServerProcess, first: usize, quick: bool)
     gets(server, way, first..first + count, 4 * count).await
 }
 
-/// Gets `count` times one of the objects with these numbers, in an order without neighbours.
+/// Sends `count` gets to these objects, in an order without neighbours.
 async fn gets(server: &ServerProcess, way: Way, existing: Range<usize>, count: usize) -> Result<Rates> {
     rates(server, way, Client::StaysAwake, count, move |number| {
         let path = format!("{MAPS}/{}", name(existing.start + number * 7919 % existing.len()));
@@ -173,7 +173,7 @@ async fn gets(server: &ServerProcess, way: Way, existing: Range<usize>, count: u
     .await
 }
 
-/// Sends `count` requests over all connections, each as soon as the one before it is answered.
+/// Sends `count` requests over all connections, each after the response to the previous one.
 async fn rates(
     server: &ServerProcess,
     way: Way,
@@ -211,22 +211,20 @@ async fn rates(
     Ok(Rates { per_cpu_second: count as f64 / cpu, per_second: count as f64 / took.as_secs_f64() })
 }
 
-/// A request that was answered.
+/// Times of a create.
 #[derive(Debug)]
 struct Create {
     due: Instant,
-    /// When the clock of this program rang for it.
+    /// Time at which the alarm rang for it.
     called: Instant,
     done: Instant,
 }
 
-/// Creates objects from `first` on at a rate, evenly, and says how long each took from when it was due. Connections take
-/// turns, and each sends one request at a time: what is late delays what is behind it, and that counts, be it this
-/// program's fault or the server's.
+/// Creates objects from `first` on at a constant rate, and returns the times of each. Connections take turns, and each sends one
+/// request at a time: a late request delays the following ones, which counts, whether this program or the server is the cause.
 ///
-/// This program sleeps when it has nothing to do, as clients at half load do: kept busy,
-/// it would leave the server one of two CPUs to share with all else, and a virtual machine that uses all it has is made to
-/// pause.
+/// This program sleeps when idle, like clients at half load. If it were busy, the server would have to share the other of two
+/// CPUs with everything else, and a virtual machine at its CPU limit is paused.
 async fn creates_at(
     server: &ServerProcess,
     way: Way,
@@ -267,7 +265,7 @@ async fn creates_at(
     Ok(all)
 }
 
-/// The next task that has ended, waited for without sleeping.
+/// Returns the next finished task, without sleeping while waiting.
 async fn awake<T: 'static>(tasks: &mut JoinSet<T>) -> Option<std::result::Result<T, JoinError>> {
     while !tasks.is_empty() {
         if let Some(done) = tasks.try_join_next() {

@@ -1,4 +1,4 @@
-//! How long a server takes to be there, and what it takes while nobody asks.
+//! Start-up time of a server, and its memory when idle.
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ use super::Result;
 use super::process::Program;
 use super::report::{Goal, Report};
 
-/// Starts are repeated, and the median counts.
+/// Measures repeated starts and reports the median.
 pub(crate) fn measure(program: &Program, quick: bool, report: &mut Report) -> Result<()> {
     let runs = if quick { 3 } else { 11 };
     let in_process: Vec<Duration> = (0..runs).map(|_| in_a_fresh_process()).collect::<Result<_>>()?;
@@ -35,13 +35,13 @@ fn median(mut times: Vec<Duration>) -> f64 {
     times[times.len() / 2].as_secs_f64() * 1e3
 }
 
-/// What is read lazily is read once in a process, so each start needs one of its own.
+/// Starts in a fresh process, because lazily read data is read once per process.
 fn in_a_fresh_process() -> Result<Duration> {
     let output = Command::new(std::env::current_exe()?).arg("--start-in-process").output()?;
     Ok(Duration::from_nanos(String::from_utf8(output.stdout)?.trim().parse()?))
 }
 
-/// Prints the nanoseconds from the start of a server to its first answer.
+/// Prints the nanoseconds from the start of a server to its first response.
 pub(crate) async fn print_in_process() {
     let started = Instant::now();
     let mut service = ApiServer::start(Options::default()).service();
@@ -51,7 +51,7 @@ pub(crate) async fn print_in_process() {
         Err(_) => None,
     };
     let took = started.elapsed().as_nanos();
-    // Anything else than a figure is an error to whoever reads it.
+    // No output is an error for the reader.
     if answer.is_some_and(|status| status.is_success()) {
         println!("{took}");
     }

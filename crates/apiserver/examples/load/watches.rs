@@ -1,4 +1,4 @@
-//! A thousand watchers of one collection, in process and over sockets.
+//! A thousand watches of one collection, in process and over sockets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use super::wire::{Connection, Protocol};
 
 const WATCHERS: usize = 1_000;
 
-/// Everything is in this process: its CPU is that of the writer, the server and the watchers.
+/// Measures within this process: its CPU time includes the writer, the server and the watches.
 pub(crate) async fn in_process(quick: bool, report: &mut Report) -> Result<()> {
     let per_second = 1_000;
     let server = ApiServer::start(Options::default());
@@ -72,7 +72,7 @@ async fn create_in_process(service: &mut ApiService, body: Bytes) -> Result<()> 
     if answer.status().is_success() { Ok(()) } else { Err(answer.status().to_string().into()) }
 }
 
-/// Each watcher has a connection of its own; the CPU is the server's.
+/// Measures over sockets: each watch has a connection of its own, and the CPU time is the server's.
 pub(crate) async fn over_sockets(program: &Program, quick: bool, report: &mut Report) -> Result<()> {
     let per_second = 50;
     let server = program.start()?;
@@ -104,7 +104,7 @@ pub(crate) async fn over_sockets(program: &Program, quick: bool, report: &mut Re
         writer.send(Method::POST, MAPS, Form::Json, template.body(number)).await?;
     }
     seen.wait_for(sent).await?;
-    // Per second of events, not of the run: a client that is late makes the server's work neither more nor less.
+    // Per second of events instead of per second of the run: a late client does not change the server's work.
     let cores = (server.cpu()? - cpu) / f64::from(seconds);
     report.add(
         format!("{WATCHERS} watchers over sockets, {per_second} events/s"),
@@ -122,22 +122,22 @@ pub(crate) async fn over_sockets(program: &Program, quick: bool, report: &mut Re
     Ok(())
 }
 
-/// What watchers have read so far. Looking for the ends of lines would cost more than all that is measured, so only one
-/// of them does; the others have seen the same when they have read as many bytes.
+/// Data that the watches have read. Searching for line ends would cost more than everything else, so only the first
+/// watch does; the others are complete when they have read as many bytes.
 #[derive(Debug, Default)]
 struct Seen {
-    /// Events that the first watcher read.
+    /// Events read by the first watch.
     events: AtomicUsize,
-    /// Bytes that it read.
+    /// Bytes read by the first watch.
     bytes: AtomicUsize,
-    /// Bytes that all of them read.
+    /// Bytes read by all watches.
     total: AtomicUsize,
 }
 
 impl Seen {
     fn add(&self, watcher: usize, data: &[u8]) {
         if watcher == 0 {
-            // Every event ends its line, and texts within have no bare line breaks.
+            // Each event ends with a line break, and JSON text contains no others.
             let events = data.iter().filter(|byte| **byte == b'\n').count();
             self.events.fetch_add(events, Ordering::Relaxed);
             self.bytes.fetch_add(data.len(), Ordering::Relaxed);
@@ -145,7 +145,7 @@ impl Seen {
         self.total.fetch_add(data.len(), Ordering::Relaxed);
     }
 
-    /// Waits until all watchers have seen this many events.
+    /// Waits until all watches have read this many events.
     async fn wait_for(&self, events: usize) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(60);
         let is_complete = || {

@@ -1,4 +1,4 @@
-//! Connections over TLS that cost the client little.
+//! TLS connections with little overhead on the client.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::Result;
 use super::objects::Form;
 use super::process::ServerProcess;
 
-/// What requests travel in.
+/// HTTP version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http1,
@@ -44,7 +44,7 @@ impl Protocol {
     }
 }
 
-/// TLS that trusts one server.
+/// TLS configuration that trusts one server.
 pub(crate) struct Tls(ClientConfig);
 
 impl Tls {
@@ -66,11 +66,11 @@ impl Tls {
     }
 }
 
-/// One connection with one request at a time.
+/// A connection with one request at a time.
 pub(crate) struct Connection {
     sender: Sender,
     address: SocketAddr,
-    /// Drives the connection, and ends with it.
+    /// Drives the connection; aborted with it.
     _driver: JoinSet<()>,
 }
 
@@ -88,7 +88,7 @@ impl Connection {
         let name = ServerName::IpAddress(address.ip().into());
         let stream = TokioIo::new(server.tls.connector(protocol).connect(name, stream).await?);
         let mut driver = JoinSet::new();
-        // When a connection fails, the request under way fails too, which says it all.
+        // If a connection fails, its current request fails too and reports the error.
         let sender = match protocol {
             Protocol::Http1 => {
                 let (sender, connection) = http1::handshake(stream).await?;
@@ -104,7 +104,7 @@ impl Connection {
         Ok(Self { sender, address, _driver: driver })
     }
 
-    /// Sends a request and reads the whole answer.
+    /// Sends a request and reads the whole response.
     pub(crate) async fn send(&mut self, method: Method, path: &str, form: Form, body: Bytes) -> Result<()> {
         let answer = self.start(method, path, form, body).await?;
         let status = answer.status();
@@ -123,7 +123,7 @@ impl Connection {
         Err(format!("{path}: {status}: {}", String::from_utf8_lossy(&start)).into())
     }
 
-    /// Sends a request and reads the head of the answer.
+    /// Sends a request and reads the head of the response.
     pub(crate) async fn start(
         &mut self,
         method: Method,

@@ -1,7 +1,7 @@
-//! What must hold whatever a client sends, as functions of its bytes.
+//! Properties that hold for any input of a client, as functions of bytes.
 //!
-//! `cargo +nightly fuzz run bodies` (or `protobuf`, `selectors`, `patches`, `paths`) in `crates/apiserver` looks for
-//! bytes that break it; `tests/any_input.rs` includes this file and looks with proptest whenever tests run.
+//! `cargo +nightly fuzz run bodies` (or `protobuf`, `selectors`, `patches`, `paths`, `definitions`) in `crates/apiserver` searches
+//! for inputs that violate them. `tests/any_input.rs` includes this file and uses proptest in ordinary test runs.
 
 mod target;
 
@@ -9,7 +9,8 @@ use std::cell::RefCell;
 
 pub use target::Target;
 
-/// Calls `check` with the target of this thread, which is made once: a server takes longer to start than to answer.
+/// Calls `check` with the target of this thread, which is created once: a server takes longer to start than to
+/// respond.
 pub fn with_target(check: impl FnOnce(&mut Target)) {
     thread_local! {
         static TARGET: RefCell<Target> = RefCell::new(Target::start());

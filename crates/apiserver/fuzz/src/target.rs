@@ -1,4 +1,4 @@
-//! A server to send anything to, and what is asked of its answers.
+//! A server that receives arbitrary input, and checks of its responses.
 
 use bytes::Bytes;
 use http::Request;
@@ -7,6 +7,7 @@ use kube_apiserver_embedded::{ApiServer, ApiService, Options};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::Duration;
 use tower_service::Service;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -18,13 +19,25 @@ const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
+/// CPU time that a request may take; ten times as much without optimisation.
+const HELD: Duration = Duration::from_millis(if cfg!(debug_assertions) { 500 } else { 50 });
+
+/// Bytes of a text in a definition.
+const LONGEST: usize = 16 << 10;
+
+/// CPU time of this thread, which other programs on the machine do not change.
+fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).expect("the clock of a thread starts at zero")
+}
+
 /// A server with a few objects.
 pub struct Target {
     runtime: Runtime,
     service: ApiService,
 }
 
-/// An answer that was checked.
+/// A response that passed the checks.
 struct Answer {
     code: u16,
     body: Bytes,
@@ -37,16 +50,16 @@ impl Answer {
 
     fn value(&self) -> Value {
         let mut reader = serde_json::Deserializer::from_slice(&self.body);
-        // What is answered may be deeper than what was sent, by the fields of its owners.
+        // A response may be nested deeper than the request, by the fields of its owners.
         reader.disable_recursion_limit();
         Value::deserialize(&mut reader).expect("an answer in JSON is JSON")
     }
 }
 
 impl Target {
-    /// A server with an object of each of three kinds: without a status, with one, and a custom one.
+    /// Starts a server with an object of each of three kinds: without a status, with one, and a custom one.
     pub fn start() -> Self {
-        // Time stands still, so that no timeout is waited for.
+        // Paused time, so that timeouts take no time.
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
         let runtime = runtime.expect("a runtime without input and output needs nothing of the system");
         let service = {
@@ -99,7 +112,7 @@ impl Target {
         target
     }
 
-    /// An object in JSON or YAML: created or refused, and if created then read and written back without a change.
+    /// Sends an object in JSON or YAML. It is created or refused; if created, it is read and written back without a change.
     pub fn body(&mut self, data: &[u8]) {
         for collection in [MAPS, DEPLOYMENTS, THINGS] {
             for media_type in [JSON, YAML] {
@@ -112,7 +125,7 @@ impl Target {
         self.delete_with(JSON, data);
     }
 
-    /// An object in protobuf, with the prefix that every one has, and without.
+    /// Sends an object in protobuf, as it is and with the magic prefix.
     pub fn protobuf(&mut self, data: &[u8]) {
         for data in [data.to_vec(), [b"k8s\0", data].concat()] {
             for collection in [MAPS, DEPLOYMENTS] {
@@ -125,7 +138,7 @@ impl Target {
         }
     }
 
-    /// Options of a DELETE. They replace those of a query, a dry run among them, so that the object is one that is not missed.
+    /// Sends options of a DELETE. They replace those of the query, including a dry run, so the object is a spare one.
     fn delete_with(&mut self, media_type: &str, data: &[u8]) {
         let path = format!("{MAPS}/spare");
         self.send("POST", MAPS, JSON, JSON, br#"{"metadata":{"name":"spare"}}"#);
@@ -133,7 +146,7 @@ impl Target {
         self.remove(&path);
     }
 
-    /// Whatever it was deleted with, it goes.
+    /// Deletes an object, whatever options it was deleted with before.
     fn remove(&mut self, path: &str) {
         self.send("DELETE", path, JSON, JSON, br#"{"gracePeriodSeconds":0}"#);
         let merge = "application/merge-patch+json";
@@ -141,7 +154,7 @@ impl Target {
         assert_eq!(self.send("GET", path, "", JSON, b"").code, 404, "{path}");
     }
 
-    /// A selector of labels, and of fields.
+    /// Sends a label selector and a field selector.
     pub fn selector(&mut self, text: &str) {
         let text = encoded(text);
         for collection in [MAPS, DEPLOYMENTS, THINGS, "/api/v1/pods", "/api/v1/events"] {
@@ -151,7 +164,7 @@ impl Target {
         }
     }
 
-    /// A patch of each type. Those that are not a dry run leave an object that can be read.
+    /// Sends a patch of each type. Those without a dry run must leave a readable object.
     pub fn patch(&mut self, data: &[u8]) {
         for media_type in [
             "application/json-patch+json",
@@ -173,7 +186,7 @@ impl Target {
         }
     }
 
-    /// A path with or without a query, or a query of a path that exists.
+    /// Sends a path with or without a query, or a query of an existing path.
     pub fn path(&mut self, text: &str) {
         let text: String = text.chars().filter(|c| c.is_ascii_graphic() && *c != '#').collect();
         for path in [
@@ -189,7 +202,57 @@ impl Target {
         }
     }
 
-    /// An object that was created is the same when it is written back as it was read, and can be deleted.
+    /// Uses a text as a pattern, as the path of a printer column and as a nested schema of a definition, then creates an object of it
+    /// and shows it in a table. No request may hold its thread for longer than [`HELD`].
+    pub fn definition(&mut self, text: &str) {
+        // The definition repeats the text seven times. Larger bodies take longer whatever is in them.
+        let text = &text[..text.floor_char_boundary(LONGEST)];
+        let mut schema = json!({"type": "string", "pattern": text, "default": text});
+        // Two levels of JSON each, of 127.
+        for _ in 0..text.len().min(50) {
+            schema = json!({"type": "object", "default": {}, "properties": {"p": schema}});
+        }
+        let definition = json!({
+            "metadata": {"name": "texts.example.com"},
+            "spec": {
+                "group": "example.com", "scope": "Cluster", "names": {"plural": "texts", "kind": "Text"},
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true,
+                    "additionalPrinterColumns": [
+                        {"name": "a", "type": "string", "jsonPath": format!(".{text}")},
+                        {"name": "b", "type": "string", "jsonPath": format!("..{text}..{text}..{text}.none")},
+                    ],
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                        "text": {"type": "string", "pattern": text}, "deep": schema,
+                        "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                    }}},
+                }],
+            },
+        });
+        let mut free = json!({"a": [1, 2, {"a": text}]});
+        for _ in 0..100 {
+            free = json!({"a": free});
+        }
+        let object = json!({
+            "apiVersion": "example.com/v1", "kind": "Text", "metadata": {"name": "t"}, "text": text, "free": free,
+        });
+        let texts = "/apis/example.com/v1/texts";
+        let table = "application/json;as=Table;g=meta.k8s.io;v=v1";
+        for (method, path, accept, body) in [
+            ("POST", DEFINITIONS, JSON, definition.to_string()),
+            ("POST", texts, JSON, object.to_string()),
+            ("POST", texts, JSON, object.to_string().replace("\"text\":", "\"other\":")),
+            ("GET", texts, table, String::new()),
+            ("DELETE", &format!("{DEFINITIONS}/texts.example.com"), JSON, String::new()),
+        ] {
+            let before = thread_time();
+            self.send(method, path, JSON, accept, body.as_bytes());
+            let held = thread_time().saturating_sub(before);
+            assert!(held < HELD, "{method} {path} held its thread for {held:?}");
+        }
+    }
+
+    /// Checks that a created object does not change when it is written back as read, and can be deleted.
     fn round_trip(&mut self, collection: &str, created: &Answer) {
         if !created.is_success() {
             return;
@@ -215,7 +278,7 @@ impl Target {
         }
         let answer = self.send("DELETE", &path, JSON, JSON, br#"{"gracePeriodSeconds":0}"#);
         assert!(answer.is_success(), "{path}: {:?}", answer.body);
-        // Its finalizers, if any, are nobody's business.
+        // Remove its finalizers, if any.
         self.send(
             "PATCH",
             &path,
@@ -225,7 +288,7 @@ impl Target {
         );
     }
 
-    /// Sends a request and checks what holds of every answer.
+    /// Sends a request and checks the properties of every response.
     fn send(&mut self, method: &str, path: &str, media_type: &str, accept: &str, body: &[u8]) -> Answer {
         let request = Request::builder()
             .method(method)
@@ -233,7 +296,7 @@ impl Target {
             .header("content-type", media_type)
             .header("accept", accept)
             .body(Full::new(Bytes::copy_from_slice(body)));
-        // What the http crate does not take, no transport delivers.
+        // Requests that the http crate refuses cannot be sent over any transport.
         let Ok(request) = request else {
             return Answer { code: 400, body: Bytes::new() };
         };
@@ -258,7 +321,7 @@ impl Target {
     }
 }
 
-/// Whether an error is one that the client can do something about. Some of these are 5xx in Kubernetes too.
+/// Whether the client can fix the error. Some of these are 5xx in Kubernetes too.
 fn is_the_clients_fault(status: &Value) -> bool {
     let message = status["message"].as_str().unwrap_or_default();
     match status["code"].as_u64() {
@@ -269,7 +332,7 @@ fn is_the_clients_fault(status: &Value) -> bool {
     }
 }
 
-/// What kube-apiserver says with 500 to clients that send something wrong.
+/// kube-apiserver's 500 messages for invalid requests.
 const KNOWN_INTERNAL: [&str; 13] = [
     "resourceVersion should not be set on objects to be created",
     "strconv.ParseUint: parsing",
@@ -286,7 +349,7 @@ const KNOWN_INTERNAL: [&str; 13] = [
     "failed to convert new object",
 ];
 
-/// Text as a part of a query or of a path.
+/// Percent-encodes text for a query or a path.
 fn encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02x}")).collect()
 }

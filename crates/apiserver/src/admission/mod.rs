@@ -1,17 +1,17 @@
-//! Admission: who else has a say in a write, between its decoding and its commit.
+//! Admission: plugins that can change or refuse a write, between its decoding and its commit.
 //!
-//! A request goes through the server in the order of kube-apiserver:
+//! A write passes the stages of kube-apiserver, in this order:
 //!
-//! 1. [`authentication`](crate::authentication): who asks;
-//! 2. [`authorization`](crate::authorization): whether they may;
+//! 1. [`authentication`](crate::authentication): the user of the request;
+//! 2. [`authorization`](crate::authorization): whether the user may send it;
 //! 3. decoding, with the defaults of the kind (`Call::decode`, a patch, or an apply);
 //! 4. mutating admission: [`Admission::mutate`];
-//! 5. what the kind itself sets, and validation against its schema and rules (`prepare` in [`verbs`](crate::verbs));
+//! 5. fields that the kind itself sets, and validation against its schema and rules (`prepare` in [`verbs`](crate::verbs));
 //! 6. validating admission: [`Admission::validate`];
-//! 7. the commit, whose guard looks once more at what others may have changed meanwhile.
+//! 7. the commit, with a guard that repeats the checks that concurrent writes may have invalidated.
 //!
-//! A write that starts over, because its object changed meanwhile, starts over with 3. Deletions are not decoded and have no
-//! object of their own. Plugins may wait; the whole of it is bounded like the request.
+//! A write that is repeated, because its object changed meanwhile, starts again at stage 3. Deletions are not decoded and
+//! have no object of their own. Plugins may wait; the timeout of the request covers all stages.
 
 mod namespace_lifecycle;
 
@@ -25,7 +25,7 @@ pub(crate) use namespace_lifecycle::check_namespace;
 use crate::status::ApiError;
 use crate::verbs::Call;
 
-/// What is to be done with an object.
+/// Operation on an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
     Create,
@@ -33,53 +33,53 @@ pub(crate) enum Operation {
     Delete,
 }
 
-/// What plugins know of a write.
+/// Attributes of a write.
 pub(crate) struct Request<'a> {
-    /// The request: its path, options, user and kind.
+    /// The request, with its path, options, user and kind.
     pub(crate) call: &'a Call,
     pub(crate) operation: Operation,
 }
 
-/// What a plugin says: warnings for the client, or why not.
+/// Result of a plugin: warnings for the client, or the error.
 pub(crate) type Verdict<'a> = BoxFuture<'a, Result<Vec<String>, ApiError>>;
 
-/// One of those who have a say. What it does not implement, it has nothing to say about.
+/// An admission plugin. By default each method admits the write unchanged.
 pub(crate) trait Plugin: Send + Sync {
-    /// May change the object, which is not there in a deletion.
+    /// Changes or refuses the object; a deletion has none.
     fn mutate<'a>(&'a self, request: &'a Request<'a>, object: Option<&'a mut Value>) -> Verdict<'a> {
         let _ = (request, object);
         ready(Ok(Vec::new())).boxed()
     }
 
-    /// Sees the object as it will be stored.
+    /// Checks the object in its final form.
     fn validate<'a>(&'a self, request: &'a Request<'a>, object: Option<&'a Value>) -> Verdict<'a> {
         let _ = (request, object);
         ready(Ok(Vec::new())).boxed()
     }
 }
 
-/// All of them, in the order in which they are asked. The first that refuses ends the request.
+/// Admission plugins in the order in which they are called. The first error ends the request.
 pub(crate) struct Admission {
     plugins: Vec<Box<dyn Plugin>>,
 }
 
 impl Admission {
-    /// What every server has.
+    /// Returns the plugins of every server.
     pub(crate) fn standard() -> Self {
         Self { plugins: vec![Box::new(NamespaceLifecycle)] }
     }
 
-    /// The same with one more, which is asked last.
+    /// Adds a plugin at the end.
     #[cfg(test)]
     pub(crate) fn with(mut self, plugin: impl Plugin + 'static) -> Self {
         self.plugins.push(Box::new(plugin));
         self
     }
 
-    /// Stage 4.
+    /// Runs the mutating plugins: stage 4.
     ///
     /// # Errors
-    /// What a plugin says.
+    /// The error of the first plugin that refuses.
     pub(crate) async fn mutate(
         &self,
         call: &mut Call,
@@ -93,10 +93,10 @@ impl Admission {
         Ok(())
     }
 
-    /// Stage 6.
+    /// Runs the validating plugins: stage 6.
     ///
     /// # Errors
-    /// What a plugin says.
+    /// The error of the first plugin that refuses.
     pub(crate) async fn validate(
         &self,
         call: &mut Call,

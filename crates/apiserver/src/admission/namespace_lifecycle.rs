@@ -1,5 +1,5 @@
-//! Objects are created in namespaces that are there and stay, and some namespaces always stay: the plugin
-//! `NamespaceLifecycle` of kube-apiserver, which acts as a mutating one so that it is asked first.
+//! Plugin `NamespaceLifecycle`: refuses to create objects in missing or terminating namespaces, and to
+//! delete some namespaces. Like kube-apiserver's, it is a mutating plugin, so that it runs first.
 
 use futures::FutureExt;
 use futures::future::ready;
@@ -30,7 +30,7 @@ impl Plugin for NamespaceLifecycle {
     }
 }
 
-/// Objects can only be created in a namespace that exists and stays.
+/// Refuses objects in a namespace that does not exist or is being deleted.
 pub(crate) fn check_namespace(
     call: &Call,
     store: &Store<StorageKey>,

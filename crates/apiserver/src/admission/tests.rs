@@ -13,7 +13,7 @@ use crate::server::{ApiServer, Options};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Notes what it is asked, changes labels, and refuses what is labelled so.
+/// A plugin that records its calls, changes labels, and refuses objects with a certain label.
 #[derive(Clone, Default)]
 struct Witness(Arc<Mutex<Vec<String>>>);
 
@@ -45,7 +45,7 @@ impl Plugin for Witness {
     }
 }
 
-/// Never answers.
+/// A plugin that never completes.
 struct Silent;
 
 impl Plugin for Silent {
@@ -54,7 +54,7 @@ impl Plugin for Silent {
     }
 }
 
-/// Code and body of an answer, and the warnings with it.
+/// Returns the code and the body of the response, and the number of warnings.
 async fn send(server: &ApiServer, method: Method, path: &str, body: &Value) -> (u16, Value, usize) {
     let kind = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
     let request = http::Request::builder().method(method).uri(path).header("content-type", kind);
@@ -83,7 +83,7 @@ async fn a_write_goes_through_its_stages_in_order() {
     assert!(owned.contains("f:mutated"), "what is changed on the way belongs to the writer: {owned}");
     said(&[r#"mutate Create {"k":"v"}"#, r#"validate Create {"k":"v","mutated":"yes"}, uid"#]);
 
-    // What its kind refuses is not shown to those who would see it stored.
+    // Validating plugins do not see objects that fail validation.
     let (code, _, _) = send(&server, Method::POST, MAPS, &map("b", &json!({"k": "!"}))).await;
     assert_eq!(code, 422);
     said(&[r#"mutate Create {"k":"!"}"#]);
@@ -106,7 +106,7 @@ async fn a_write_goes_through_its_stages_in_order() {
     assert_eq!(send(&server, Method::DELETE, &one, &Value::Null).await.0, 200);
     said(&["mutate Delete -", "validate Delete -"]);
 
-    // The first that refuses ends it.
+    // The first plugin that refuses ends the request.
     let elsewhere = "/api/v1/namespaces/nowhere/configmaps";
     assert_eq!(send(&server, Method::POST, elsewhere, &map("a", &Value::Null)).await.0, 404);
     said(&[]);

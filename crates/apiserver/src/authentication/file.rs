@@ -1,4 +1,4 @@
-//! Tokens in a file: `--token-auth-file` of kube-apiserver.
+//! Token files: kube-apiserver's `--token-auth-file`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,39 +8,39 @@ use thiserror::Error;
 
 use super::{Tokens, UserInfo};
 
-/// Why a token file is not taken. Tokens themselves are not shown.
+/// Reason why a token file is refused. Messages never contain tokens.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum InvalidTokenFile {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("token file {}: cannot be read", path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the operating system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// It has no line that names a user.
+    /// The file has no line with a user.
     #[error("token file {}: has no tokens: write lines of token,user,uid,\"group1,group2\"", .0.display())]
     Empty(PathBuf),
-    /// A line cannot be used.
+    /// A line is invalid.
     #[error("token file {}: line {line}: {problem}", path.display())]
     Line {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Counted from 1.
+        /// Line number, counted from 1.
         line: u64,
-        /// What is wrong with the line, and what would be right.
+        /// The problem and the remedy.
         problem: String,
     },
 }
 
 impl Tokens {
-    /// Reads a file of comma-separated values: token, user name, user uid, and, in quotes if there are several, groups.
-    /// Empty lines are skipped.
+    /// Reads a file of comma-separated values: token, user name, user UID, and groups, in quotes if there are several. Empty
+    /// lines are skipped.
     ///
-    /// kube-apiserver's format, read more strictly: a fifth column, which is what groups without quotes make, an empty token
-    /// and one that occurs twice are errors here. There, all but the first group, the line, or the first user are ignored.
+    /// The format is kube-apiserver's, parsed more strictly. A fifth column (groups without quotes), an empty token and a
+    /// repeated token are errors here, where kube-apiserver ignores all groups but the first, the line, or the first user.
     ///
     /// # Errors
     /// [`InvalidTokenFile`] names the file and the line.
@@ -55,7 +55,7 @@ impl Tokens {
     }
 }
 
-/// The tokens of a text, or the line that is wrong and why.
+/// Parses the tokens of a text; the error is the invalid line and the problem.
 fn parse(text: &[u8]) -> Result<Tokens, (u64, String)> {
     let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text);
     let mut tokens = Tokens::default();
@@ -83,7 +83,7 @@ fn parse(text: &[u8]) -> Result<Tokens, (u64, String)> {
     }
 }
 
-/// The line of a record, whose position is before the empty lines that precede it.
+/// Returns the line of a record. The parser reports a position before the empty lines that precede the record.
 fn first_line(text: &[u8], start: &csv::Position) -> u64 {
     let rest = usize::try_from(start.byte()).ok().and_then(|start| text.get(start..)).unwrap_or_default();
     let empty = rest.iter().take_while(|byte| b"\r\n".contains(byte)).filter(|byte| **byte == b'\n');
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use expect_test::{Expect, expect};
 
-    #[expect(clippy::needless_pass_by_value, reason = "expect![…] makes values")]
+    #[expect(clippy::needless_pass_by_value, reason = "`expect!` returns values")]
     fn check(text: &str, expected: Expect) {
         let shown = match parse(text.as_bytes()) {
             Ok(tokens) => {

@@ -1,14 +1,14 @@
-//! Who sends a request.
+//! Authentication: determines the user of a request.
 //!
-//! A server without [`Tokens`] takes everybody for its admin. With them, a request over a socket is that of the user of its
-//! bearer token; a token that nobody has is refused, and a request without any comes from `system:anonymous`, who may ask
-//! for health and version alone. What the others may do is not restricted here.
+//! Without [`Tokens`] every client is admin. With them, a request over a socket has the user of its bearer token. An unknown
+//! token is refused, and a request without a token comes from `system:anonymous`, which may only read health and version.
+//! Other users are not restricted.
 //!
-//! Whoever sends the token of a service account is that account, with and without [`Tokens`]. One that has expired, or whose
-//! account is gone, is refused: it must not make anybody admin. Without [`Tokens`] every other token is passed over, so
-//! that clients whose configuration has some token need no other.
+//! The bearer of a service account token is that account, with and without [`Tokens`]. A token that has expired, or that
+//! belongs to a deleted account, is refused: it must not make its bearer admin. Without [`Tokens`] all other tokens are
+//! ignored, so that clients configured with some token work unchanged.
 //!
-//! Texts and order follow kube-apiserver: its bearer token authenticator and the groups that it adds.
+//! Messages and order follow kube-apiserver: its bearer token authenticator and the groups that it adds.
 
 #[cfg(feature = "program")]
 mod file;
@@ -29,27 +29,27 @@ use crate::authorization::ANONYMOUS;
 use crate::status::ApiError;
 pub(crate) use service_account::{Bound, Claims, Found, ISSUER, Issuer, Objects, Reference};
 
-/// The group of all who are members of nothing and may do everything.
+/// Group of users that may do everything regardless of roles.
 const MASTERS: &str = "system:masters";
-/// The group of everybody who proved who they are.
+/// Group of all authenticated users.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// A user as the server knows one: `user.Info` of Kubernetes.
+/// An authenticated user: Kubernetes' `user.Info`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct UserInfo {
-    /// Such as `jane` or `system:serviceaccount:default:builder`.
+    /// User name, such as `jane` or `system:serviceaccount:default:builder`.
     pub name: String,
-    /// Tells users of one name apart; may be empty.
+    /// Distinguishes users of one name over time; may be empty.
     pub uid: String,
-    /// In the order in which they were given, `system:authenticated` last.
+    /// Groups in the given order, `system:authenticated` last.
     pub groups: Vec<String>,
-    /// What else is known, by key: of a service account which token it sent, and to which pod and node that belongs.
+    /// Further attributes: for a service account the id of its token, and the pod and node that the token is bound to.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl UserInfo {
-    /// A user who proved who they are: a member of `groups` and of `system:authenticated`.
+    /// Creates an authenticated user: a member of `groups` and of `system:authenticated`.
     #[must_use]
     pub fn new(
         name: impl Into<String>,
@@ -63,7 +63,7 @@ impl UserInfo {
         Self { name: name.into(), uid: uid.into(), groups, extra: BTreeMap::new() }
     }
 
-    /// Who everybody is where nobody is asked.
+    /// Returns the user of requests that need no credentials.
     pub(crate) fn admin() -> Self {
         Self::new("system:admin", "", [MASTERS])
     }
@@ -82,11 +82,11 @@ impl UserInfo {
 #[derive(Clone, Default)]
 pub struct Tokens {
     users: BTreeMap<String, Arc<UserInfo>>,
-    /// The token of the first user who may do everything, or else of the first.
+    /// Token of the first user in `system:masters`, or else of the first user.
     preferred: Option<String>,
 }
 
-/// Without the tokens: they are secrets.
+/// Omits the tokens, which are secrets.
 impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Tokens").field(&self.users.len()).finish()
@@ -94,13 +94,13 @@ impl fmt::Debug for Tokens {
 }
 
 impl Tokens {
-    /// No tokens: nobody gets in.
+    /// Creates an empty set, with which no client can authenticate.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same with one more. The last user of a token has it.
+    /// Adds a token. A token that is added twice belongs to the later user.
     #[must_use]
     pub fn with(mut self, token: impl Into<String>, user: UserInfo) -> Self {
         self.insert(token.into(), user);
@@ -119,13 +119,13 @@ impl Tokens {
         self.users.insert(token, Arc::new(user));
     }
 
-    /// The token for a kubeconfig: of the first user in `system:masters`, or else of the first user.
+    /// Returns the token for a kubeconfig: of the first user in `system:masters`, or else of the first user.
     pub(crate) fn preferred(&self) -> Option<&str> {
         self.preferred.as_deref()
     }
 }
 
-/// Finds out who sends a request.
+/// Authenticates requests.
 pub(crate) struct Authenticator {
     tokens: Option<Tokens>,
     admin: Arc<UserInfo>,
@@ -133,26 +133,27 @@ pub(crate) struct Authenticator {
 }
 
 impl Authenticator {
-    /// What nobody needs to prove may be guessed from the seed.
+    /// Without [`Tokens`] the key of service account tokens is derived from the seed, because no client has to prove its
+    /// identity.
     pub(crate) fn new(tokens: Option<Tokens>, seed: u64) -> Self {
         let issuer = if tokens.is_some() { Issuer::random() } else { Issuer::from_seed(seed) };
         Self { tokens, admin: Arc::new(UserInfo::admin()), issuer }
     }
 
-    /// `None` if everybody is admin.
+    /// Returns the tokens; `None` if every client is admin.
     pub(crate) fn tokens(&self) -> Option<&Tokens> {
         self.tokens.as_ref()
     }
 
-    /// Who makes tokens of service accounts.
+    /// Returns the issuer of service account tokens.
     pub(crate) fn issuer(&self) -> &Issuer {
         &self.issuer
     }
 
-    /// The user of a bearer token, and for which of `audiences` it is.
+    /// Returns the user of a bearer token, and the members of `audiences` that it is valid for.
     ///
     /// # Errors
-    /// Why it is nobody's, in words for a TokenReview.
+    /// The reason why the token is invalid, as a message for a TokenReview.
     pub(crate) fn user_of(
         &self,
         token: &str,
@@ -161,7 +162,7 @@ impl Authenticator {
         objects: &impl Objects,
     ) -> Result<(Arc<UserInfo>, Vec<String>), String> {
         if let Some(user) = self.tokens.as_ref().and_then(|tokens| tokens.users.get(token)) {
-            // These are for the API server, whatever they are.
+            // Static tokens are valid for the API server's audience only.
             let both: Vec<String> =
                 audiences.iter().filter(|audience| *audience == ISSUER).cloned().collect();
             return if both.is_empty() { Err(INVALID.to_owned()) } else { Ok((Arc::clone(user), both)) };
@@ -173,11 +174,11 @@ impl Authenticator {
         found.map(|(user, both)| (Arc::new(user), both)).map_err(|why| format!("[{INVALID}, {why}]"))
     }
 
-    /// The user of a request. `is_remote` tells that it came over a socket: without credentials, a caller in the process is
-    /// admin and anybody else anonymous.
+    /// Returns the user of a request. `is_remote` means that it came over a socket: without credentials a caller in the
+    /// process is admin, and any other client is anonymous.
     ///
     /// # Errors
-    /// 401 for a token that nobody has.
+    /// 401 for an unknown or invalid token.
     pub(crate) fn authenticate(
         &self,
         head: &Parts,
@@ -186,13 +187,15 @@ impl Authenticator {
         objects: &impl Objects,
     ) -> Result<Arc<UserInfo>, ApiError> {
         match bearer(&head.headers) {
+            // Other tokens are ignored if no tokens are configured. Those of this server must be verified: an expired
+            // one must not make its bearer admin.
             Some(token) if self.tokens.is_none() && !service_account::claims_to_be_ours(token) => {
                 Ok(Arc::clone(&self.admin))
             }
             Some(token) => match self.user_of(token, &[ISSUER.to_owned()], now(), objects) {
                 Ok((user, _)) => Ok(user),
                 Err(why) => {
-                    tracing::debug!(why, "a token is refused");
+                    tracing::debug!(why, "bearer token refused");
                     Err(ApiError::new(401, "Unauthorized", "Unauthorized"))
                 }
             },
@@ -202,10 +205,10 @@ impl Authenticator {
     }
 }
 
-/// Why a token of which nothing is known is refused.
+/// Message for an unknown token.
 const INVALID: &str = "invalid bearer token";
 
-/// The token of an `Authorization` header: its second word if the first is `Bearer`.
+/// Returns the token of an `Authorization` header: its second word if the first is `Bearer`.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim();
     let mut words = text.splitn(3, ' ');

@@ -1,8 +1,8 @@
-//! Tokens of service accounts: how they are made, and what must hold when one comes back.
+//! Service account tokens: how they are issued and verified.
 //!
-//! A token is a JSON Web Token with the claims that kube-apiserver writes. It is signed with a key that this server alone has,
-//! by HMAC, so that nobody else can check it: others ask by TokenReview. Claims, texts and tolerances follow
-//! `pkg/serviceaccount` of Kubernetes.
+//! A token is a JSON Web Token with the claims of kube-apiserver. It is signed by HMAC with a key of this server, so other
+//! servers cannot verify it and use TokenReview instead. Claims, messages and tolerances follow Kubernetes'
+//! `pkg/serviceaccount`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
@@ -13,45 +13,45 @@ use sha2::{Digest, Sha256};
 
 use super::UserInfo;
 
-/// Who issues the tokens of this server, and whom they are for unless they say otherwise.
+/// Issuer of this server's tokens, and their audience unless the request names others.
 pub(crate) const ISSUER: &str = "https://kubernetes.default.svc";
-/// Clocks may differ by this much.
+/// Tolerated clock difference.
 const LEEWAY: SignedDuration = SignedDuration::from_secs(60);
-/// A longer text is no token of this server.
+/// Maximum length; a longer text is not a token of this server.
 const MAX_LENGTH: usize = 16 << 10;
 const INVALIDATED: &str = "service account token has been invalidated";
 
-/// Whatever a token names must be there when it is used.
+/// Lookup of the objects that a token is bound to, which must exist when it is used.
 pub(crate) trait Objects {
-    /// The object of the core group with this name; `None` if there is none.
+    /// Returns the object of the core group with this name; `None` if there is none.
     fn find(&self, plural: &str, namespace: &str, name: &str) -> Option<Found>;
 }
 
-/// What is known of an object.
+/// Attributes of an existing object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) uid: String,
-    /// When it was, or is to be, gone.
+    /// Deletion timestamp: the time at which the object was, or will be, removed.
     pub(crate) deleted: Option<Timestamp>,
 }
 
-/// An object by name, and by the uid that tells it from others of that name.
+/// A reference to an object by name and UID, which distinguishes it from later objects of that name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Reference {
     pub(crate) name: String,
-    /// Empty for a node that does not exist.
+    /// UID; empty for a node that does not exist.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) uid: String,
 }
 
-/// What a token says.
+/// Claims of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Claims {
     pub(crate) aud: Vec<String>,
     pub(crate) exp: i64,
     pub(crate) iat: i64,
     pub(crate) iss: String,
-    /// Names the token.
+    /// Identifier of the token.
     pub(crate) jti: String,
     #[serde(rename = "kubernetes.io")]
     pub(crate) bound: Bound,
@@ -59,7 +59,7 @@ pub(crate) struct Claims {
     pub(crate) sub: String,
 }
 
-/// What a token belongs to: it ends with any of these.
+/// Objects that a token is bound to. It becomes invalid with any of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Bound {
     pub(crate) namespace: String,
@@ -73,7 +73,7 @@ pub(crate) struct Bound {
 }
 
 impl Claims {
-    /// Those of a new token. Without audiences it is for the API server.
+    /// Creates the claims of a new token. Without audiences the audience is the API server.
     pub(crate) fn new(id: String, bound: Bound, audiences: &[String], now: Timestamp, seconds: i64) -> Self {
         let begin = now.as_second();
         let aud = if audiences.is_empty() { vec![ISSUER.to_owned()] } else { audiences.to_vec() };
@@ -90,7 +90,7 @@ impl Claims {
         }
     }
 
-    /// Why these claims hold no longer, or not yet.
+    /// Checks time and bound objects; the error says why the token is not valid.
     fn check(&self, now: Timestamp, objects: &impl Objects) -> Result<(), String> {
         let leeway = LEEWAY.as_secs();
         if now.as_second() > self.exp.saturating_add(leeway) {
@@ -106,7 +106,7 @@ impl Claims {
             check_object(objects, now, "secrets", "secret", namespace, secret)?;
         }
         if let Some(pod) = &bound.pod {
-            // The node of a pod may go before the pod does.
+            // The node of a pod may be removed before the pod.
             return check_object(objects, now, "pods", "pod", namespace, pod);
         }
         bound.node.as_ref().map_or(Ok(()), |node| check_object(objects, now, "nodes", "node", "", node))
@@ -146,6 +146,7 @@ fn check_object(
     named: &Reference,
 ) -> Result<(), String> {
     let found = objects.find(plural, namespace, &named.name).ok_or(INVALIDATED)?;
+    // A terminating object counts as existing until its deletion timestamp.
     if found.deleted.is_some_and(|deleted| now.duration_since(deleted) > LEEWAY) {
         return Err(INVALIDATED.to_owned());
     }
@@ -155,18 +156,18 @@ fn check_object(
     Ok(())
 }
 
-/// Makes tokens and knows its own.
+/// Issues and verifies tokens.
 pub(crate) struct Issuer {
     key: Hmac<Sha256>,
 }
 
 impl Issuer {
-    /// An issuer whose tokens are the same for the same seed: for servers where nobody needs a token.
+    /// Creates an issuer with a key derived from a seed, for servers that require no tokens.
     pub(crate) fn from_seed(seed: u64) -> Self {
         Self::with_key(&Sha256::digest(format!("tokens of service accounts {seed}")))
     }
 
-    /// An issuer whose tokens nobody can guess. A seed would not do: all uids of the server come from it.
+    /// Creates an issuer with a secret key. A seed would not do, because all UIDs of the server are derived from it.
     ///
     /// # Panics
     /// If the operating system has no random bytes.
@@ -180,7 +181,7 @@ impl Issuer {
         Self { key: Hmac::new_from_slice(key).expect("HMAC takes keys of any length") }
     }
 
-    /// The token with these claims.
+    /// Returns the token with these claims.
     pub(crate) fn sign(&self, claims: &Claims) -> String {
         let claims = serde_json::to_vec(claims).expect("claims are texts and numbers");
         let signed =
@@ -189,10 +190,10 @@ impl Issuer {
         format!("{signed}.{}", BASE64.encode(signature))
     }
 
-    /// Whose token it is, and for which of `audiences`.
+    /// Returns the user of a token, and the members of `audiences` that it is valid for.
     ///
     /// # Errors
-    /// Why it is nobody's, in words for a TokenReview.
+    /// The reason why the token is invalid, as a message for a TokenReview.
     pub(crate) fn user_of(
         &self,
         token: &str,
@@ -203,6 +204,7 @@ impl Issuer {
         let invalid = || "invalid signature".to_owned();
         let (signed, signature) = token.rsplit_once('.').ok_or_else(invalid)?;
         let signature = BASE64.decode(signature).map_err(|_| invalid())?;
+        // Verified before the claims are parsed. The comparison takes constant time.
         self.key.clone().chain_update(signed).verify_slice(&signature).map_err(|_| invalid())?;
         let claims = claims_of(token).ok_or_else(invalid)?;
         let both: Vec<String> =
@@ -218,7 +220,7 @@ impl Issuer {
     }
 }
 
-/// Whether a text says that it is a token of this server, true or not. Whatever else it is, it is nobody's here.
+/// Whether the text claims to be a token of this server, genuine or not. Such a token must be verified, never ignored.
 pub(crate) fn claims_to_be_ours(token: &str) -> bool {
     #[derive(Deserialize)]
     struct Issued {

@@ -3,7 +3,7 @@ use expect_test::{Expect, expect};
 use super::*;
 use crate::authorization::authorize;
 
-/// Nothing at all.
+/// A cluster without objects.
 struct Nowhere;
 
 impl Objects for Nowhere {
@@ -12,7 +12,7 @@ impl Objects for Nowhere {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "expect![…] makes values")]
+#[expect(clippy::needless_pass_by_value, reason = "`expect!` returns values")]
 fn check(request: &str, authorization: &str, expected: Expect) {
     let tokens = Tokens::new().with("t", UserInfo::new("jane", "u1", ["devs"]));
     let (method, path) = request.split_once(' ').unwrap();

@@ -2,9 +2,9 @@
 //!
 //! `kube-apiserver-embedded --listen 127.0.0.1:0 --kubeconfig-out dev.kubeconfig --profile dev`
 //!
-//! Once it serves, the first line on standard output is `ready http://127.0.0.1:PORT`, with `--tls` `ready https://…`; logs
-//! go to standard error, those that `RUST_LOG` asks for, by default warnings. SIGTERM or Ctrl-C ends it: connections are
-//! closed; without `--data-file` the state is gone.
+//! The first line on standard output is `ready http://127.0.0.1:PORT`, with `--tls` `ready https://…`, once requests are
+//! served. Logs go to standard error, filtered by `RUST_LOG` (default: warnings). SIGTERM or Ctrl-C stops the program:
+//! connections are closed, and without `--data-file` the state is lost.
 
 use std::error::Error;
 use std::fs::OpenOptions;
@@ -22,45 +22,45 @@ use tokio::time::Duration;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-/// Among 100,000 objects, which stay, and what each request takes for a while, glibc's looks for room for a third of a create.
+/// glibc's allocator spends a third of the time of a create on its free lists when 100,000 long-lived objects are in memory.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Short for those who wait, and long enough that the times of writes tell clients from controllers.
+/// Short enough to wait for, and long enough that timestamps distinguish writes of clients from those of controllers.
 const NAMESPACE_GRACE: Duration = Duration::from_secs(1);
 
 /// A Kubernetes API server without etcd, for tests and development.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
-    /// Address to serve on; port 0 picks a free one. Other than loopback needs tokens.
+    /// Address to listen on; port 0 picks a free one. Addresses other than loopback need --token-auth-file.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: SocketAddr,
-    /// Serve HTTPS, with HTTP/2, instead of plain HTTP. The kubeconfig has the certificate to trust.
+    /// Serve HTTPS, with HTTP/2, instead of plain HTTP. The kubeconfig contains the certificate authority.
     #[arg(long)]
     tls: bool,
-    /// Users and their bearer tokens, a line each: token,user,uid,"group1,group2". Without it everybody is admin.
+    /// Users and their bearer tokens, one per line: token,user,uid,"group1,group2". Without it every client is admin.
     #[arg(long, value_name = "CSV")]
     token_auth_file: Option<PathBuf>,
     /// Write a kubeconfig for this server to a file, or with `-` to standard output after the first line.
     #[arg(long, value_name = "PATH")]
     kubeconfig_out: Option<PathBuf>,
-    /// Keep the objects in this file, which is made if it does not exist. Answered writes survive a killed process.
+    /// Keep the objects in this file, which is created if it does not exist. Answered writes survive a killed process.
     #[arg(long, value_name = "PATH")]
     data_file: Option<PathBuf>,
-    /// Have each write on the disk before it is answered, so that it survives a power failure too.
+    /// Sync each write to the disk before it is answered, so that it also survives a power failure.
     #[arg(long, requires = "data_file")]
     fsync: bool,
-    /// What runs besides the API: nothing, or garbage collection, namespace deletion and default service accounts.
+    /// Controllers to run: none (envtest), or garbage collection, namespace deletion and default service accounts (dev).
     #[arg(long, value_enum, default_value_t = ProfileName::Envtest)]
     profile: ProfileName,
-    /// How long Events are kept after their last change.
+    /// Time that Events are kept after their last change.
     #[arg(long, value_parser = duration, default_value = "1h", value_name = "DURATION")]
     event_ttl: Duration,
-    /// Take faults as JSON below /debug/faults/: whoever reaches the server can make it misbehave. Loopback only.
+    /// Accept faults as JSON below /debug/faults/: every client can make the server misbehave. Loopback addresses only.
     #[arg(long)]
     fault_api: bool,
-    /// Repeat uids and generated names from run to run; without it they differ, as they do in clusters.
+    /// Generate the same UIDs and names in every run with this seed; without it they are random, as in clusters.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }
@@ -90,9 +90,9 @@ async fn run(arguments: Arguments) -> Result<(), String> {
         ProfileName::Envtest => Profile::Envtest,
         ProfileName::Dev => Profile::Dev,
     };
-    // Asked for before the server is announced, so that a signal that follows the announcement is not missed.
+    // Installed before the server is announced, so that a signal right after the announcement is not missed.
     let terminated = terminated()?;
-    // A hasher's keys are the standard library's only source of chance.
+    // The keys of a hasher are the only random numbers in the standard library.
     let seed = arguments.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
     let mut options = Options::default()
         .profile(profile)
@@ -125,14 +125,14 @@ async fn run(arguments: Arguments) -> Result<(), String> {
         None => {}
     }
     let mut output = std::io::stdout();
-    // Nobody may be listening to the announcement, which is no reason not to serve.
+    // Standard output may be closed; the server runs regardless.
     let _ = output.write_all(announcement.as_bytes()).and_then(|()| output.flush());
     terminated.await;
     listener.shutdown().await;
     Ok(())
 }
 
-/// Done at SIGTERM or SIGINT. Listens from the call on.
+/// Completes at SIGTERM or SIGINT. Signals are received from the call on, not only once polled.
 #[cfg(unix)]
 fn terminated() -> Result<impl Future<Output = ()>, String> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -148,7 +148,7 @@ fn terminated() -> Result<impl Future<Output = ()>, String> {
     })
 }
 
-/// Done at Ctrl-C or Ctrl-Break. Listens from the call on.
+/// Completes at Ctrl-C or Ctrl-Break. Signals are received from the call on, not only once polled.
 #[cfg(windows)]
 fn terminated() -> Result<impl Future<Output = ()>, String> {
     use tokio::signal::windows;
@@ -163,13 +163,13 @@ fn terminated() -> Result<impl Future<Output = ()>, String> {
     })
 }
 
-/// A time such as `90s` or `1h0m0s`.
+/// Parses a duration such as `90s` or `1h0m0s`.
 fn duration(text: &str) -> Result<Duration, String> {
     let read: SignedDuration = text.parse().map_err(|error: jiff::Error| error.to_string())?;
     Duration::try_from(read).map_err(|_| "a duration is not negative".to_owned())
 }
 
-/// Writes a file that only its owner can read, if it is new. On Windows a new file inherits the rights of its folder.
+/// Writes a file that only its owner can read, if it is new. On Windows a new file inherits the permissions of its folder.
 fn write_secret(path: &Path, text: &str) -> std::io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
@@ -179,7 +179,7 @@ fn write_secret(path: &Path, text: &str) -> std::io::Result<()> {
     file.write_all(text.as_bytes())
 }
 
-/// An error and its causes in one line.
+/// Formats an error and its causes as one line.
 fn in_full(error: impl Error) -> String {
     let mut line = error.to_string();
     let mut cause = error.source();

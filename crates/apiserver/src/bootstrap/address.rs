@@ -1,9 +1,7 @@
-//! Where the server is, told to programs that run in the cluster: the Service `kubernetes`, its Endpoints and its
-//! EndpointSlice.
+//! Publishes the server's address to programs in the cluster: the Service `kubernetes`, its Endpoints and its EndpointSlice.
 //!
-//! They are written when the server starts, and again when it begins to listen, as a kube-apiserver does it. A server in the
-//! process has no address, and several listeners have several: the one that was opened last is named. It stays when the
-//! listener goes.
+//! As in kube-apiserver, the objects are written when the server starts, and updated when it begins to listen. With several
+//! listeners they name the one that was opened last, and keep its address when it closes.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -15,16 +13,16 @@ use crate::server::{Refused, Server};
 use crate::store::{Change, Key};
 use crate::verbs::update;
 
-/// The range from which a kube-apiserver takes the addresses of Services.
+/// Range of Service addresses.
 const RANGE: &str = "10.96.0.0/12";
-/// The first address of it.
+/// First address of the range.
 const CLUSTER_IP: &str = "10.96.0.1";
 const NAMESPACE: &str = "default";
 const NAME: &str = "kubernetes";
-/// How often an object is read again because somebody wrote it meanwhile.
+/// Maximum number of attempts to update an object that other writes change meanwhile.
 const ATTEMPTS: usize = 64;
 
-/// The objects that name an address, as (group, plural, object).
+/// Returns the objects that contain the address, as (group, plural, object).
 pub(super) fn objects(address: SocketAddr) -> [(&'static str, &'static str, Value); 3] {
     [
         ("", "services", service(address)),
@@ -33,7 +31,7 @@ pub(super) fn objects(address: SocketAddr) -> [(&'static str, &'static str, Valu
     ]
 }
 
-/// From now on the server is reached here.
+/// Publishes a new address.
 pub(super) fn advertise(server: &Server, address: SocketAddr) {
     server.set_address(address);
     for (group, plural, object) in objects(address) {
@@ -41,7 +39,7 @@ pub(super) fn advertise(server: &Server, address: SocketAddr) {
     }
 }
 
-/// How programs in the cluster find the server.
+/// The Service by which programs in the cluster find the server.
 fn service(address: SocketAddr) -> Value {
     json!({
         "metadata": {
@@ -93,7 +91,7 @@ fn endpoint_slice(address: SocketAddr) -> Value {
     })
 }
 
-/// Has an object say what `wanted` says of the address, whatever it said before. Everything else of it stays.
+/// Sets the address in an object to that of `wanted`, and leaves its other fields unchanged.
 fn replace(server: &Server, group: &str, plural: &str, wanted: Value) {
     let Some(served) = server.registry().get(group, "v1", plural).cloned() else {
         return;
@@ -104,7 +102,7 @@ fn replace(server: &Server, group: &str, plural: &str, wanted: Value) {
             return put(server, group, plural, wanted);
         };
         let old = served.value(&stored);
-        // The type of a slice cannot be changed.
+        // The address type of an EndpointSlice is immutable, so the slice is deleted and created again.
         let change = if old["addressType"] == wanted["addressType"] {
             let mut new = old.clone();
             for field in ["subsets", "endpoints", "ports"] {

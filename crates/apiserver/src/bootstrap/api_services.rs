@@ -1,8 +1,8 @@
-//! The APIServices of what the server serves itself, as an aggregator registers them: those of builtin groups once, those
-//! of definitions while there are any.
+//! APIServices of everything that the server serves, as an aggregator registers them: those of builtin groups at the
+//! start, those of custom groups with their definitions.
 //!
-//! They are for those who ask which APIs are available. Nothing follows from them: one that is deleted or changed takes
-//! nothing away, and comes back with the next start, or the next change of a definition.
+//! They only inform clients about the available APIs. Changing or deleting one has no effect; it is restored at the next
+//! start, or the next change of a definition.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -15,10 +15,10 @@ use crate::store::Change;
 
 const GROUP: &str = "apiregistration.k8s.io";
 const PLURAL: &str = "apiservices";
-/// Says who registered an APIService: the server at its start, or because of a definition.
+/// Label with the origin of an APIService: the start of the server, or a definition.
 const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 
-/// What kube-apiserver gives its groups; the aggregator's own has no APIService.
+/// Priorities of kube-apiserver's groups. The aggregator's own group has no APIService.
 const PRIORITIES: [(&str, u32); 21] = [
     ("", 18_000),
     ("apps", 17_800),
@@ -42,12 +42,12 @@ const PRIORITIES: [(&str, u32); 21] = [
     ("flowcontrol.apiserver.k8s.io", 16_100),
     ("internal.apiserver.k8s.io", 16_000),
 ];
-/// That of the groups of definitions.
+/// Priority of custom groups.
 const CUSTOM: u32 = 1000;
 
 type GroupVersion = (String, String);
 
-/// Registers what is builtin.
+/// Registers the builtin groups.
 pub(super) fn create(server: &Server) {
     for (group, version) in served(server, false) {
         let Some((_, group_priority)) = PRIORITIES.iter().find(|(known, _)| *known == group) else {
@@ -63,7 +63,7 @@ pub(super) fn create(server: &Server) {
     }
 }
 
-/// Registers what is defined now, and nothing else that was.
+/// Registers the currently defined groups, and removes those that are no longer defined.
 pub(crate) fn follow_definitions(server: &Server) {
     let defined = served(server, true);
     let Some(resource) = server.registry().get(GROUP, "v1", PLURAL).cloned() else {
@@ -75,7 +75,7 @@ pub(crate) fn follow_definitions(server: &Server) {
         let is_due_to_definition = stored.document.labels().get(MANAGED).is_some_and(|by| by == "true");
         if is_due_to_definition && !names.contains(key.name()) {
             let revision = Some(stored.revision);
-            // Whoever changed it meanwhile has it.
+            // On a conflict another client has changed the APIService: leave it.
             let _ =
                 server.commit(resource.storage(), key, revision, Change::Delete, |_| Ok::<_, Infallible>(()));
         }
@@ -85,7 +85,7 @@ pub(crate) fn follow_definitions(server: &Server) {
     }
 }
 
-/// Groups and their versions, builtin or defined.
+/// Returns the served group versions, builtin or custom ones.
 fn served(server: &Server, custom: bool) -> BTreeSet<GroupVersion> {
     let registry = server.registry();
     let served = registry.all().filter(|served| served.is_custom() == custom);

@@ -1,6 +1,6 @@
-//! Which certificates to trust, told to programs in the cluster where the server has any: a listener with TLS.
+//! Publishes the certificate authority of TLS listeners to programs in the cluster.
 //!
-//! Several listeners have several authorities: the one that was opened last is named. It stays when the listener goes.
+//! With several listeners it is that of the last one opened, and it stays when the listener closes.
 
 use std::convert::Infallible;
 
@@ -11,15 +11,14 @@ use crate::server::{Refused, Server};
 use crate::store::{Change, Key};
 use crate::verbs::update;
 
-/// Where every namespace has the authority, for the pods in it.
+/// Name of the ConfigMap that publishes the authority in every namespace.
 pub(crate) const ROOT: &str = "kube-root-ca.crt";
-/// Who publishes it.
+/// Field manager of that ConfigMap.
 const PUBLISHER: &str = "kube-controller-manager";
-/// How often an object is read again because somebody wrote it meanwhile.
+/// Maximum number of attempts to update an object that other writes change meanwhile.
 const ATTEMPTS: usize = 64;
 
-/// Tells API servers beside this one whom it trusts. There are no certificates of clients, so it is the one authority
-/// that there is.
+/// Publishes the authority to extension API servers. There are no client certificates, so it is the only authority.
 pub(super) fn advertise(server: &Server, authority: &str) {
     let map = json!({
         "metadata": {"namespace": "kube-system", "name": "extension-apiserver-authentication"},
@@ -28,7 +27,7 @@ pub(super) fn advertise(server: &Server, authority: &str) {
     publish(server, MANAGER, map);
 }
 
-/// Has a namespace tell its pods whom to trust.
+/// Publishes the authority to the pods of a namespace.
 pub(crate) fn publish_root(server: &Server, namespace: &str, authority: &str) {
     let map = json!({
         "metadata": {
@@ -44,7 +43,7 @@ pub(crate) fn publish_root(server: &Server, namespace: &str, authority: &str) {
     publish(server, PUBLISHER, map);
 }
 
-/// Has a ConfigMap say what `wanted` says. Everything else of it stays.
+/// Sets the data of a ConfigMap to that of `wanted`, and leaves its other fields unchanged.
 fn publish(server: &Server, manager: &str, wanted: Value) {
     let Some(served) = server.registry().get("", "v1", "configmaps").cloned() else {
         return;

@@ -1,10 +1,10 @@
-//! Priorities and flows of requests, as every kube-apiserver has them. Clients are told of theirs ([`crate::flow_control`]);
-//! nothing else follows them.
+//! Default priority levels and flow schemas of kube-apiserver. They classify requests ([`crate::flow_control`]) but do not
+//! limit them.
 
 use serde_json::{Value, json};
 
-/// Name, concurrency shares, percentage that may be lent, and queues: their number, those dealt to a flow, their length. One
-/// without queues refuses.
+/// Name, concurrency shares, lendable percentage, and queues (number, hand size, length limit). A level without queues
+/// rejects.
 type Level = (&'static str, i64, i64, Option<(i64, i64, i64)>);
 
 const LEVELS: [Level; 7] = [
@@ -44,24 +44,24 @@ fn metadata(name: &str) -> Value {
     json!({"name": name, "annotations": {"apf.kubernetes.io/autoupdate-spec": "true"}})
 }
 
-/// What of the requests is meant.
+/// Requests that a schema matches.
 enum What {
     Everything,
     /// GET of these paths.
     Paths(&'static [&'static str]),
-    /// Verbs, group, resources, and whether those outside of namespaces too; once for each.
+    /// Resource rules: verbs, group, resources, and whether they include cluster-scoped requests.
     Resources(&'static [(&'static [&'static str], &'static str, &'static [&'static str], bool)]),
 }
 
-/// Who sends them.
+/// Subjects that a schema matches.
 enum Who {
     Groups(&'static [&'static str]),
     Users(&'static [&'static str]),
-    /// These, and the service accounts of `kube-system`.
+    /// Users, and the service accounts of `kube-system`.
     UsersAndSystem(&'static [&'static str]),
 }
 
-/// Name, level, precedence, and what tells flows apart.
+/// Name, priority level, precedence, distinguisher, subjects and requests.
 type Schema = (&'static str, &'static str, i64, &'static str, Who, What);
 
 const ALL_USERS: Who = Who::Groups(&["system:unauthenticated", "system:authenticated"]);

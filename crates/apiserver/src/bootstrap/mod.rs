@@ -1,7 +1,7 @@
-//! What is there before anybody asks: the objects that a kube-apiserver makes when it starts.
+//! Bootstrap: the objects that kube-apiserver creates when it starts.
 //!
-//! Namespaces first, then what is in them. An object that exists, in a data file say, is left as it is; one that was deleted
-//! comes back with the next start.
+//! Namespaces come first, then the objects in them. Existing objects, for example from a data file, are left unchanged.
+//! Deleted ones are created again at the next start.
 
 mod address;
 mod api_services;
@@ -21,10 +21,10 @@ use crate::server::Server;
 use crate::store::Key;
 use crate::verbs::{create, metadata, update};
 
-/// Who owns these objects.
+/// Field manager of these objects.
 const MANAGER: &str = "kube-apiserver";
 
-/// Creates what is not there.
+/// Creates the missing objects.
 pub(crate) fn create(server: &Server) {
     namespaces::create_defaults(server);
     for (name, value, description) in PRIORITIES {
@@ -50,16 +50,28 @@ pub(crate) fn create(server: &Server) {
     api_services::create(server);
 }
 
-/// From now on the server is reached here, with TLS by those who trust this authority, a certificate as PEM.
+/// Returns the ConfigMap with the day since which the use of tokens in Secrets is tracked. The server has no such tokens, but
+/// the controller that cleans them up waits for this object.
+fn legacy_token_tracking(now: &str) -> Value {
+    let day = now.split('T').next().unwrap_or_default();
+    json!({
+        "metadata": {"name": "kube-apiserver-legacy-service-account-token-tracking", "namespace": "kube-system"},
+        "data": {"since": day},
+    })
+}
+
+/// Publishes the address of a new listener, and its certificate authority (PEM) if it uses TLS.
 pub(crate) fn advertise(server: &Server, address: SocketAddr, authority: Option<&str>) {
     address::advertise(server, address);
+    // Only programs that connect over a socket wait for this object, such as kube-controller-manager.
+    put(server, "", "configmaps", legacy_token_tracking(&server.clock.now_seconds()));
     if let Some(authority) = authority {
         server.set_authority(authority);
         certificates::advertise(server, authority);
     }
 }
 
-/// Priorities of pods that a cluster cannot do without.
+/// Priority classes of critical pods.
 const PRIORITIES: [(&str, i64, &str); 2] = [
     (
         "system-cluster-critical",
@@ -73,17 +85,18 @@ const PRIORITIES: [(&str, i64, &str); 2] = [
     ),
 ];
 
-/// Stores an object of a builtin kind, unless there is one of that name.
+/// Creates an object of a builtin kind, unless one with its name exists.
 pub(crate) fn put(server: &Server, group: &str, plural: &str, object: Value) {
     put_as(server, MANAGER, group, plural, object);
 }
 
-/// The same, owned by `manager`.
+/// Like [`put`], with another field manager.
 fn put_as(server: &Server, manager: &str, group: &str, plural: &str, mut object: Value) {
     let Some(served) = server.registry().get(group, "v1", plural).cloned() else {
         return;
     };
     let key = Key::new(metadata::text(&object, "namespace"), metadata::text(&object, "name"));
+    // Before a UID is generated. `put_if_absent` checks again, under the lock.
     if server.read(|store| store.get(served.storage(), &key).is_some()) {
         return;
     }

@@ -1,15 +1,14 @@
-//! The roles that let a cluster be used at all: everything for administrators, for all others to look around, and those that are
-//! given to users of a namespace.
+//! Default roles: full access for administrators, discovery for all users, and the user-facing roles.
 //!
-//! What they are is in the documentation of Kubernetes, "Using RBAC Authorization", under default roles. `admin`, `edit` and
-//! `view` are the sum of the roles that are labelled for them, which a controller of kube-controller-manager adds up: without it
-//! they have no rules, as under envtest. The roles of components and controllers are absent, as is access control itself.
+//! They are documented in "Using RBAC Authorization" of the Kubernetes documentation. `admin`, `edit` and `view` aggregate other
+//! roles by label, which is the work of a controller in kube-controller-manager: without it they have no rules, as with envtest.
+//! Roles of components and controllers are absent, as is access control itself.
 
 use serde_json::{Value, json};
 
 const EVERYBODY: &[&str] = &["system:authenticated", "system:unauthenticated"];
 
-/// Name, and who has it from the start: then it is bound by a binding of its name.
+/// Role name, and the groups that are bound to it by a binding of the same name.
 const ROLES: [(&str, &[&str]); 5] = [
     ("cluster-admin", &["system:masters"]),
     ("system:auth-delegator", &[]),
@@ -18,8 +17,7 @@ const ROLES: [(&str, &[&str]); 5] = [
     ("system:public-info-viewer", EVERYBODY),
 ];
 
-/// Roles of users of a namespace: name, the one that includes it, and the rules that are its own. Who may edit may view, who is
-/// admin may do both.
+/// User-facing roles: name, role that includes it, and its own rules. `admin` includes `edit`, which includes `view`.
 const USERS: [(&str, Option<&str>, &[Rule]); 3] =
     [("admin", None, ADMIN), ("edit", Some("admin"), EDIT), ("view", Some("edit"), VIEW)];
 
@@ -35,7 +33,7 @@ const ADMIN: &[Rule] = &[
     (ALL, "rbac.authorization.k8s.io", &["rolebindings", "roles"]),
 ];
 
-/// Secrets and what runs in pods: who sees them could become any service account of the namespace.
+/// Includes Secrets and pod execution, which give access as any service account of the namespace.
 const EDIT: &[Rule] = &[
     (READ, "", &["pods/attach", "pods/exec", "pods/portforward", "pods/proxy", "secrets", "services/proxy"]),
     (&["impersonate"], "", &["serviceaccounts"]),
@@ -158,7 +156,7 @@ pub(super) fn cluster_roles() -> impl Iterator<Item = Value> {
     }))
 }
 
-/// The label of roles whose rules are those of a role for users too.
+/// Returns the label of roles that are aggregated into a user-facing role.
 fn included_in(name: &str) -> String {
     format!("rbac.authorization.k8s.io/aggregate-to-{name}")
 }

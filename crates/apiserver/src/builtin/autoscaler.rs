@@ -1,12 +1,12 @@
-//! HorizontalPodAutoscalers, which `autoscaling/v1` shows with one metric where `v2` has a list. They are stored as `v2`.
+//! HorizontalPodAutoscalers: `autoscaling/v1` has one metric where `v2` has a list. They are stored as `v2`.
 //!
-//! What the older version has no field for stands in annotations, so that an object read and written in it loses nothing.
+//! Fields that the older version lacks are kept in annotations, so that reading and writing an object in it loses nothing.
 
 use serde_json::{Map, Value, json};
 
 use super::defaults::{set, within};
 
-/// What the older version keeps in annotations: the annotation, and where it belongs in the newer one.
+/// Fields that `v1` keeps in annotations: the annotation, and the field's place in `v2`.
 const KEPT: [(&str, &str, &str); 4] = [
     ("autoscaling.alpha.kubernetes.io/metrics", "spec", "metrics"),
     ("autoscaling.alpha.kubernetes.io/behavior", "spec", "behavior"),
@@ -16,7 +16,7 @@ const KEPT: [(&str, &str, &str); 4] = [
 const TARGET: &str = "targetCPUUtilizationPercentage";
 const CURRENT: &str = "currentCPUUtilizationPercentage";
 
-/// Fills in the defaults of an autoscaler whose fields were completed. The older version has its metric when it is stored.
+/// Sets defaults after the fields were completed. An object of `v1` gets its default metric when it is stored.
 pub(super) fn default(object: &mut Value) {
     let is_new = object["apiVersion"] == "autoscaling/v2";
     within(object, "spec", |spec| {
@@ -27,7 +27,7 @@ pub(super) fn default(object: &mut Value) {
     });
 }
 
-/// Without a metric, processors are kept busy to four fifths.
+/// Sets the default metric: 80 % CPU utilization.
 fn default_metrics(spec: &mut Value) {
     let none = spec["metrics"].as_array().is_none_or(Vec::is_empty);
     if let Some(fields) = spec.as_object_mut().filter(|_| none) {
@@ -37,12 +37,12 @@ fn default_metrics(spec: &mut Value) {
     }
 }
 
-/// Makes an autoscaler of `autoscaling/v1` one to be stored.
+/// Converts an autoscaler from `autoscaling/v1` to the stored version.
 pub(super) fn to_storage(object: &mut Value) {
     let mut kept = Vec::new();
     if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
         for (annotation, part, field) in KEPT {
-            // One that is not JSON is not ours.
+            // Leave annotations that are not JSON: clients wrote them.
             let text = annotations.get(annotation).and_then(Value::as_str);
             if let Some(value) = text.and_then(|text| serde_json::from_str::<Value>(text).ok()) {
                 annotations.remove(annotation);
@@ -74,7 +74,7 @@ pub(super) fn to_storage(object: &mut Value) {
     within(object, "spec", default_metrics);
 }
 
-/// Makes a stored autoscaler one of `autoscaling/v1`.
+/// Converts a stored autoscaler to `autoscaling/v1`.
 pub(super) fn from_storage(object: &mut Value) {
     for (part, new, old, value) in
         [("spec", "metrics", TARGET, "target"), ("status", "currentMetrics", CURRENT, "current")]

@@ -1,15 +1,15 @@
-//! Jobs and what makes them.
+//! Jobs and CronJobs.
 
 use serde_json::{Map, Value, json};
 
 use super::defaults::{elements, set, within};
 use super::pod_template;
 
-/// Labels that tell a Job's pods from all others, by the Job's uid and by its name.
+/// Labels that identify a Job's pods, by the Job's UID and by its name.
 const UID_LABELS: [&str; 2] = ["batch.kubernetes.io/controller-uid", "controller-uid"];
 const NAME_LABELS: [&str; 2] = ["batch.kubernetes.io/job-name", "job-name"];
 
-/// Fills in the defaults of a Job whose fields were completed.
+/// Sets defaults of a Job after its fields were completed.
 pub(super) fn default_job(job: &mut Value) {
     let labels = job["spec"]["template"]["metadata"]["labels"].clone();
     if labels.is_object()
@@ -23,11 +23,13 @@ pub(super) fn default_job(job: &mut Value) {
             set(spec, "completions", json!(1));
         }
         set(spec, "parallelism", json!(1));
+        // With a limit per index, the total is unlimited.
         let limit = if spec["backoffLimitPerIndex"].is_null() { 6 } else { i32::MAX };
         set(spec, "backoffLimit", json!(limit));
         set(spec, "completionMode", json!("NonIndexed"));
         set(spec, "suspend", json!(false));
         set(spec, "manualSelector", json!(false));
+        // A failure policy can only judge pods that have failed, not those that are terminating.
         let replacement = if spec["podFailurePolicy"].is_null() { "TerminatingOrFailed" } else { "Failed" };
         set(spec, "podReplacementPolicy", json!(replacement));
         within(spec, "podFailurePolicy", |policy| {
@@ -41,7 +43,7 @@ pub(super) fn default_job(job: &mut Value) {
     });
 }
 
-/// Fills in the defaults of a CronJob. Its Jobs get theirs when they are made.
+/// Sets defaults of a CronJob. Its Jobs get theirs when they are created.
 pub(super) fn default_cron_job(cron_job: &mut Value) {
     within(cron_job, "spec", |spec| {
         set(spec, "concurrencyPolicy", json!("Allow"));
@@ -54,7 +56,7 @@ pub(super) fn default_cron_job(cron_job: &mut Value) {
     });
 }
 
-/// A new Job selects its pods by its uid, unless it manages that itself.
+/// Sets the selector and labels of a new Job to its UID, unless it has a manual selector.
 pub(super) fn prepare_job(job: &mut Value) {
     if job["spec"]["manualSelector"] == true {
         return;

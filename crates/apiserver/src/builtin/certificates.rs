@@ -1,4 +1,5 @@
-//! CertificateSigningRequests: who asks, who approves, who signs. Nobody signs here.
+//! CertificateSigningRequests: their requester, their approval and their certificate. There is no
+//! signer.
 
 use serde_json::{Value, json};
 
@@ -9,7 +10,7 @@ use crate::status::FieldError;
 /// Conditions that only `/approval` sets.
 const DECISIONS: [&str; 2] = ["Approved", "Denied"];
 
-/// A new request is that of the user who sends it, whatever it says.
+/// Sets the requester to the user of the request, whatever the object says.
 pub(crate) fn identify(user: &UserInfo, request: &mut Value) {
     let spec = &mut request["spec"];
     let text = |text: &str| if text.is_empty() { Value::Null } else { json!(text) };
@@ -19,7 +20,7 @@ pub(crate) fn identify(user: &UserInfo, request: &mut Value) {
     put(spec, "extra", if user.extra.is_empty() { Value::Null } else { json!(user.extra) });
 }
 
-/// What is asked for stays; `/approval` writes conditions, `/status` conditions and the certificate.
+/// Keeps the spec. `/approval` changes only conditions, `/status` conditions and the certificate.
 pub(super) fn prepare_update(subresource: &str, now: &str, old: &Value, new: &mut Value) {
     match subresource {
         "" => {
@@ -38,7 +39,7 @@ pub(super) fn prepare_update(subresource: &str, now: &str, old: &Value, new: &mu
     }
 }
 
-/// Conditions tell when they were last written, and when they last changed.
+/// Sets the missing times of conditions: the last update and the last transition.
 fn date_conditions(now: &str, old: &Value, new: &mut Value) {
     let before = list(old).to_vec();
     let Some(conditions) = new["status"]["conditions"].as_array_mut() else {
@@ -57,7 +58,8 @@ fn date_conditions(now: &str, old: &Value, new: &mut Value) {
     }
 }
 
-/// A decision is made once, by `/approval`, and in one way.
+/// Checks that a decision is only made by `/approval`, is never withdrawn, and is either approval or
+/// denial.
 pub(super) fn validate_update(subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
     const FIELD: &str = "status.conditions";
     let has = |object: &Value, kind: &str| list(object).iter().any(|condition| condition["type"] == kind);

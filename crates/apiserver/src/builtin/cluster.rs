@@ -1,11 +1,11 @@
-//! Defaults of what clusters are configured with: storage, networks, roles, limits, admission, flow control.
+//! Defaults of cluster configuration: storage, networks, roles, limits, admission, flow control.
 
 use serde_json::{Value, json};
 
 use super::defaults::{elements, set, within};
-use super::pod_template;
+use super::{node, pod_template};
 
-/// Fills in the defaults of a kind after its fields were completed.
+/// Sets defaults of a kind after its fields were completed.
 pub(super) fn default(group: &str, kind: &str, object: &mut Value) {
     match (group, kind) {
         ("", "Endpoints") => {
@@ -14,12 +14,15 @@ pub(super) fn default(group: &str, kind: &str, object: &mut Value) {
             }
         }
         ("", "LimitRange") => within(object, "spec", |spec| elements(spec, "limits").for_each(limit)),
-        ("", "Node") => within(object, "status", |status| {
-            let capacity = status["capacity"].clone();
-            if capacity.is_object() {
-                set(status, "allocatable", capacity);
-            }
-        }),
+        ("", "Node") => {
+            node::default(object);
+            within(object, "status", |status| {
+                let capacity = status["capacity"].clone();
+                if capacity.is_object() {
+                    set(status, "allocatable", capacity);
+                }
+            });
+        }
         ("", "PersistentVolume") => volume(object),
         ("", "PersistentVolumeClaim") => {
             within(object, "spec", |spec| set(spec, "volumeMode", json!("Filesystem")));
@@ -75,11 +78,12 @@ pub(super) fn default(group: &str, kind: &str, object: &mut Value) {
     }
 }
 
-/// Limits of containers follow from each other: the default from the maximum, the request from the default or the minimum.
+/// Derives limits of containers: the default from the maximum, the default request from the default or the minimum.
 fn limit(item: &mut Value) {
     if item["type"] != "Container" {
         return;
     }
+    // In this order, because the default request may come from a default that was derived from the maximum.
     for (target, source) in [("default", "max"), ("defaultRequest", "default"), ("defaultRequest", "min")] {
         let Some(amounts) = item[source].as_object().cloned() else {
             continue;
@@ -132,7 +136,7 @@ fn csi_driver(spec: &mut Value) {
     set(spec, "seLinuxMount", json!(false));
 }
 
-/// What a policy is about.
+/// Sets defaults of a policy's match criteria.
 fn match_resources(about: &mut Value) {
     set(about, "matchPolicy", json!("Equivalent"));
     set(about, "namespaceSelector", json!({}));

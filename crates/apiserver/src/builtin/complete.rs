@@ -1,14 +1,14 @@
-//! What a typed Go server makes of JSON by decoding and encoding it: fields that are always written appear, empty ones
-//! that are not go, times, quantities and numbers take their canonical form.
+//! Completion: the effect of decoding JSON to a typed Go struct and encoding it again. Fields without `omitempty`
+//! appear, empty fields with it disappear, and times, quantities and numbers get their canonical form.
 //!
-//! The value is taken to be of the kind's type: whether it is, is checked before. What is not, stays as it is.
+//! Values must have the types of the kind, which is checked before. A value of another type is left unchanged.
 
 use serde_json::{Map, Value, json};
 
 use super::message::{Count, Field, Message, Type};
 use super::scalar;
 
-/// Completes an object of a builtin kind, in place.
+/// Completes an object of a builtin kind in place.
 pub(super) fn complete(message: &Message, object: &mut Value) {
     if let Value::Object(fields) = object {
         complete_fields(message, fields);
@@ -43,7 +43,7 @@ fn complete_field(field: &Field, object: &mut Map<String, Value>) {
     }
 }
 
-/// What JSON has where there is nothing; `None` for nothing.
+/// Returns the JSON of an absent field; `None` if it is omitted.
 fn absent(field: &Field) -> Option<Value> {
     if !field.always {
         return None;
@@ -67,10 +67,10 @@ fn absent(field: &Field) -> Option<Value> {
     })
 }
 
-/// Go's `omitempty`: what is empty and no pointer.
+/// Whether Go's `omitempty` omits the field: empty and not a pointer.
 fn is_left_out(field: &Field, value: &Value) -> bool {
     match value {
-        // No managed fields at all is what a client sends to have them forgotten: tracking has to see it.
+        // An empty list of managed fields is a request to discard them, and must be visible to the tracking.
         Value::Array(list) => list.is_empty() && field.name != "managedFields",
         Value::Object(map) => {
             map.is_empty() && (field.count == Count::Map || (!field.pointer && field.kind != Type::Json))
@@ -106,7 +106,7 @@ fn single(kind: Type, value: &mut Value) {
     }
 }
 
-/// An element of a list or map: null is the zero value there.
+/// Completes an element of a list or map, where null is the zero value.
 fn element(kind: Type, value: &mut Value) {
     if value.is_null() {
         *value = match kind {
@@ -121,7 +121,7 @@ fn element(kind: Type, value: &mut Value) {
     single(kind, value);
 }
 
-/// What is left of an object once it was stored as protobuf, which cannot tell an empty list from none.
+/// Turns empty lists and maps into null, as storage in protobuf does, which cannot represent them.
 pub(super) fn forget_empty(message: &Message, object: &mut Value) {
     let Value::Object(fields) = object else {
         return;

@@ -1,4 +1,4 @@
-//! Defaults that no schema holds: here those of Secrets and workloads, those of other kinds beside this.
+//! Defaults that are not in the schema: of Secrets and workloads here, of other kinds in sibling modules.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{autoscaler, batch, cluster, pod, pod_template, prepare, service};
 
-/// Fills in the defaults of a kind after its fields were completed.
+/// Sets defaults of a kind after its fields were completed.
 pub(super) fn apply(group: &str, kind: &str, object: &mut Value) {
     match (group, kind) {
         ("", "Secret") => secret(object),
@@ -31,14 +31,14 @@ pub(super) fn apply(group: &str, kind: &str, object: &mut Value) {
     }
 }
 
-/// Changes a part of an object, if there is one.
+/// Changes a part of an object, if the part exists.
 pub(super) fn within(object: &mut Value, key: &str, change: impl FnOnce(&mut Value)) {
     if let Some(part) = object.get_mut(key).filter(|part| part.is_object()) {
         change(part);
     }
 }
 
-/// Sets what is absent. Go's defaulting treats the empty string as absent too.
+/// Sets an absent field. Like Go's defaulting, it treats the empty string as absent.
 pub(super) fn set(object: &mut Value, key: &str, value: Value) {
     if let Value::Object(fields) = object {
         let present = fields.get(key).is_some_and(|value| !value.is_null() && *value != "");
@@ -48,7 +48,7 @@ pub(super) fn set(object: &mut Value, key: &str, value: Value) {
     }
 }
 
-/// `stringData` is written, never read: it becomes `data`.
+/// Moves `stringData`, which is write-only, into `data`.
 fn secret(object: &mut Value) {
     set(object, "type", json!("Opaque"));
     let Some(fields) = object.as_object_mut() else {
@@ -78,7 +78,8 @@ fn deployment(spec: &mut Value) {
     within(spec, "template", pod_template::default);
 }
 
-/// What a controller does not say, its template says: which pods are its own, and how it is labelled itself.
+/// Copies the template's labels to the selector and the labels of a ReplicationController, if they are
+/// missing.
 fn replication_controller(object: &mut Value) {
     let labels = object["spec"]["template"]["metadata"]["labels"].clone();
     if labels.is_object() {
@@ -120,7 +121,7 @@ fn daemon_set(spec: &mut Value) {
     within(spec, "template", pod_template::default);
 }
 
-/// Pods are replaced one after the other unless another strategy is named.
+/// Sets the rolling update strategy and its limits, unless another strategy is set.
 fn rolling_update(strategy: &mut Value, limits: &[(&str, Value)]) {
     set(strategy, "type", json!("RollingUpdate"));
     if strategy.get("type").is_some_and(|kind| kind == "RollingUpdate") {
@@ -133,7 +134,7 @@ fn rolling_update(strategy: &mut Value, limits: &[(&str, Value)]) {
     }
 }
 
-/// The elements of a list, none if there is no list.
+/// Iterates over the objects in a list; empty if there is no list.
 pub(super) fn elements<'a>(object: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
     object
         .get_mut(key)

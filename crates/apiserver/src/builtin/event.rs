@@ -1,4 +1,4 @@
-//! Events, which two groups show under different names of the same fields. They are stored as those of `v1`.
+//! Events, which two groups serve with different field names. They are stored as Events of `v1`.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use crate::resource::Resource;
 use crate::status::FieldError;
 use crate::verbs::names;
 
-/// (name in `v1`, name in `events.k8s.io/v1`) of the fields that differ.
+/// Names in `v1` and in `events.k8s.io/v1` of the fields that differ.
 const RENAMED: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -17,11 +17,11 @@ const RENAMED: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-/// Makes a stored event one of `events.k8s.io/v1`.
+/// Converts a stored Event to `events.k8s.io/v1`.
 pub(super) fn from_storage(event: &mut Value) {
     if let Value::Object(fields) = event {
         rename(fields, RENAMED.iter().copied());
-        // `v1` always writes what the newer version leaves out when empty.
+        // `v1` always writes these fields; the newer version omits them if empty.
         for key in ["reportingController", "reportingInstance"] {
             if fields.get(key).is_some_and(|value| value == "") {
                 fields.remove(key);
@@ -30,7 +30,7 @@ pub(super) fn from_storage(event: &mut Value) {
     }
 }
 
-/// Makes an event of `events.k8s.io/v1` one to be stored.
+/// Converts an Event of `events.k8s.io/v1` to the stored version.
 pub(super) fn to_storage(event: &mut Value) {
     if let Value::Object(fields) = event {
         rename(fields, RENAMED.iter().map(|(old, new)| (*new, *old)));
@@ -48,14 +48,14 @@ fn rename<'a>(fields: &mut Map<String, Value>, names: impl Iterator<Item = (&'a 
     }
 }
 
-/// What is wrong with an event. Events of the new kind, which have an `eventTime`, say more about themselves.
+/// Validates an Event. New-style Events, which have an `eventTime`, have more required fields.
 pub(super) fn validate(resource: &Resource, event: &Value, create: bool) -> Vec<FieldError> {
     let new_api = resource.group == "events.k8s.io";
     let regarding = if new_api { "regarding" } else { "involvedObject" };
     let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (namespace, about) = (text("/metadata/namespace"), text(&format!("/{regarding}/namespace")));
     let mut errors = Vec::new();
-    // Cluster-scoped objects have their events in the namespace "default".
+    // Events about cluster-scoped objects are in the namespace "default".
     let fits =
         if about.is_empty() { namespace.is_empty() || namespace == "default" } else { about == namespace };
     if !fits {
@@ -91,7 +91,7 @@ pub(super) fn validate(resource: &Resource, event: &Value, create: bool) -> Vec<
     errors
 }
 
-/// Who reported, what was done, and why: required, and short. Of the note, only the length matters.
+/// Validates the reporter, action and reason, which are required, and the length of the note.
 fn described(event: &Value, reporter: &str, note: &str) -> Vec<FieldError> {
     let text = |field: &str| event.get(field).and_then(Value::as_str).unwrap_or_default();
     let mut errors = Vec::new();
@@ -103,7 +103,7 @@ fn described(event: &Value, reporter: &str, note: &str) -> Vec<FieldError> {
             errors.push(FieldError::required(field, ""));
         } else if text.len() > limit {
             let why = format!("can have at most {limit} characters");
-            // The note is reported under the name that it has in `v1`.
+            // Errors name the note as in `v1`.
             let field = if field == note { "message" } else { field };
             errors.push(FieldError::invalid(field, "\"\"", &why));
         } else if field == reporter {

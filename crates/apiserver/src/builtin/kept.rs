@@ -1,7 +1,7 @@
-//! What an update must leave as it is, apart from pods and workloads.
+//! Immutable fields of builtin kinds other than pods and workloads.
 //!
-//! Of the messages those are a kube-apiserver's word for word whose values it shows as clients send them. It ends some with a
-//! diff of its internal structures, and shows pod templates as such; here the diff is absent, and a template is shown as JSON.
+//! Messages equal kube-apiserver's, with two exceptions: the diff of internal structures that some of them end with is
+//! omitted, and pod templates are shown as JSON.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::status::FieldError;
 
 const IMMUTABLE: &str = "field is immutable";
 
-/// What the new state of `old` must not differ in, and does.
+/// Returns an error for each immutable field that `new` changes.
 pub(super) fn validate(resource: &Resource, old: &Value, new: &Value) -> Vec<FieldError> {
     match (resource.group.as_str(), resource.kind.as_str()) {
         ("", "ConfigMap" | "Secret") => data(resource, old, new),
@@ -49,7 +49,7 @@ fn forbidden(old: &Value, new: &Value, fields: &[&str], why: &str) -> Vec<FieldE
     changed.map(|field| FieldError::forbidden(*field, why)).collect()
 }
 
-/// Data that is immutable stays so, and the type of a Secret too.
+/// Checks the data of an immutable ConfigMap or Secret, and the type of a Secret.
 fn data(resource: &Resource, old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if resource.kind == "Secret" {
@@ -65,7 +65,7 @@ fn data(resource: &Resource, old: &Value, new: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// A revision is what a workload was, and stays that.
+/// Validates a ControllerRevision, which never changes.
 pub(super) fn controller_revision(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if let Some(number) = new["revision"].as_i64().filter(|number| *number < 0) {
@@ -82,13 +82,13 @@ pub(super) fn controller_revision(new: &Value, old: Option<&Value>) -> Vec<Field
     errors
 }
 
-/// A binding gives one role for good: another role is another binding.
+/// Checks the role of a binding, which never changes.
 fn role(old: &Value, new: &Value) -> Vec<FieldError> {
     let (before, after) = (&old["roleRef"], &new["roleRef"]);
     if before == after {
         return Vec::new();
     }
-    // The value is shown as the Go struct.
+    // The message shows the value as a Go struct.
     let shown = format!(
         "{{\"APIGroup\":{},\"Kind\":{},\"Name\":{}}}",
         after["apiGroup"], after["kind"], after["name"]
@@ -96,10 +96,10 @@ fn role(old: &Value, new: &Value) -> Vec<FieldError> {
     vec![FieldError::invalid("roleRef", &shown, "cannot change roleRef")]
 }
 
-/// A Job stays what it was; a suspended one that has not begun may still be placed otherwise.
+/// Checks the immutable fields of a Job. The scheduling of a suspended Job may change.
 fn job(old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    // An indexed Job may grow and shrink as long as all of it runs at once.
+    // An indexed Job may be scaled as long as completions and parallelism stay equal.
     let elastic = new["completionMode"] == "Indexed"
         && !old["completions"].is_null()
         && new["completions"] == new["parallelism"];
@@ -119,7 +119,7 @@ fn job(old: &Value, new: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// The template of a Job with what may change of it as `new` has it.
+/// Returns the old template of a Job with the mutable fields of `new`.
 fn placed(old: &Value, new: &Value) -> Value {
     let mut template = old["template"].clone();
     if old["suspend"] != true {
@@ -142,7 +142,7 @@ fn placed(old: &Value, new: &Value) -> Value {
     template
 }
 
-/// Sets a field of a field, or removes it.
+/// Sets a field of a field; null removes it.
 fn set(value: &mut Value, path: &str, to: Value) {
     let mut names = path.split('/').skip(1);
     let (Some(outer), Some(inner)) = (names.next(), names.next()) else {
@@ -156,7 +156,7 @@ fn set(value: &mut Value, path: &str, to: Value) {
     }
 }
 
-/// A Service keeps its address for as long as it has one.
+/// Checks the cluster IP of a Service, which does not change once set.
 fn service(old: &Value, new: &Value) -> Vec<FieldError> {
     let has_none =
         |spec: &Value| spec["type"] == "ExternalName" || spec["clusterIP"].as_str().is_none_or(str::is_empty);
@@ -170,12 +170,12 @@ fn service(old: &Value, new: &Value) -> Vec<FieldError> {
     vec![FieldError::invalid("spec.clusterIPs[0]", &addresses.to_string(), "may not change once set")]
 }
 
-/// Of a claim only the request may change, once it is bound.
+/// Checks the spec of a claim: once bound, only the storage request and the attributes class may change.
 fn claim(old: &Value, new: &Value) -> Vec<FieldError> {
     let kept = |object: &Value| {
         let mut spec = object["spec"].clone();
         if let Some(fields) = spec.as_object_mut() {
-            // A claim is bound by giving it a volume.
+            // A claim is bound by setting its volume name.
             if old["spec"]["volumeName"].as_str().is_none_or(str::is_empty) {
                 fields.remove("volumeName");
             }
@@ -195,9 +195,9 @@ fn claim(old: &Value, new: &Value) -> Vec<FieldError> {
     vec![FieldError::forbidden("spec", why)]
 }
 
-/// A volume stays where its data is.
+/// Checks the source and the mode of a volume.
 fn volume(old: &Value, new: &Value) -> Vec<FieldError> {
-    // What is left of a spec without these is its source.
+    // The fields of a spec other than these are its source.
     const OTHERS: [&str; 11] = [
         "accessModes",
         "capacity",

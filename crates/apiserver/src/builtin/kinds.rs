@@ -1,4 +1,4 @@
-//! The builtin kinds as resources: what the data files say, and what is known by hand.
+//! Builtin kinds as resources, combined from the data files and the table in `rows`.
 
 use std::sync::{Arc, LazyLock};
 
@@ -9,7 +9,7 @@ use super::{columns, data};
 use crate::resource::{Resource, ScalePaths, StorageKey, Subresource};
 use crate::schema::{Definitions, Schema};
 
-/// A row of `resources.txt`, as discovery has it.
+/// A row of `resources.txt`, as in discovery.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Row {
@@ -41,18 +41,18 @@ struct SubresourceRow {
     verbs: Vec<String>,
 }
 
-/// The schemas of all builtin kinds.
+/// Returns the schemas of all builtin kinds.
 pub(crate) fn schemas() -> &'static Arc<Definitions> {
     static SCHEMAS: LazyLock<Arc<Definitions>> =
         LazyLock::new(|| Arc::new(Definitions::new(data::definitions())));
     &SCHEMAS
 }
 
-/// The builtin resources that are served, in the order of discovery. Nothing of a schema is parsed until it is used.
+/// Returns the served builtin resources in discovery order. Schemas are not parsed until used.
 pub(crate) fn served() -> Vec<(Arc<Resource>, Arc<Schema>)> {
     data::resources()
         .filter_map(|(group_version, row)| {
-            // Rows of other kinds are skipped by their names alone.
+            // Skip rows of other kinds without parsing them.
             let kind = KINDS
                 .iter()
                 .find(|kind| kind.group_version == group_version && row.contains(&kind.quoted_name()))?;
@@ -63,18 +63,18 @@ pub(crate) fn served() -> Vec<(Arc<Resource>, Arc<Schema>)> {
         .collect()
 }
 
-/// The schema of a kind, which need not be that of a resource: `policy/v1` and `Eviction`.
+/// Returns the schema of a kind that need not be a resource, such as `policy/v1` and `Eviction`.
 pub(crate) fn schema_of_kind(api_version: &str, kind: &str) -> Option<Arc<Schema>> {
     let message = data::message_of_kind(api_version, kind)?;
     Schema::builtin(schemas(), &format!("io.k8s.api.{}", message.name()))
 }
 
-/// The schema of what may be sent along with a DELETE.
+/// Returns the schema of the body of a DELETE.
 pub(crate) fn delete_options() -> Option<Arc<Schema>> {
     Schema::builtin(schemas(), "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions")
 }
 
-/// The place of a group in discovery, after all builtin ones if it is none of them. The core group comes first.
+/// Returns the place of a group in discovery: the core group first, unknown groups after all builtin ones.
 pub(crate) fn group_rank(group: &str) -> usize {
     let mut groups: Vec<&str> = data::resources()
         .map(|(group_version, _)| group_version.split_once('/').map_or("", |(group, _)| group))
@@ -117,7 +117,7 @@ impl Kind {
             },
             storage_version_hash: row.storage_version_hash,
             status: row.subresources.iter().any(|sub| sub.name == "status"),
-            // All builtin kinds that scale have their numbers in the same places.
+            // All builtin kinds with a scale have their replicas in the same fields.
             scale: row.subresources.iter().any(|sub| sub.name == "scale").then(|| ScalePaths {
                 spec_replicas: path("spec.replicas"),
                 status_replicas: path("status.replicas"),

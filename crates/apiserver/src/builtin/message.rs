@@ -1,4 +1,4 @@
-//! Messages: the fields of Go's API structs, as protobuf numbers them and JSON names them.
+//! Go's API structs as messages: their fields with protobuf numbers and JSON names.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use super::data;
 
-/// One Go struct. Its fields are parsed when first asked for.
+/// A Go struct. Its fields are parsed on first use.
 pub(crate) struct Message {
     name: &'static str,
     source: &'static str,
@@ -14,25 +14,25 @@ pub(crate) struct Message {
     slots: OnceLock<Vec<Slot>>,
 }
 
-/// A field as an object in JSON has it, those of embedded structs included.
+/// A field of the JSON object, which may come from an embedded struct.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slot {
     pub(crate) field: &'static Field,
-    /// Its place in the order in which protobuf writes the fields.
+    /// Place in the order in which protobuf writes the fields.
     pub(crate) place: usize,
 }
 
-/// One field of a struct.
+/// A field of a struct.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Field {
     pub(crate) number: u64,
-    /// Empty if the fields of the embedded struct are fields of this one.
+    /// JSON name; empty for an embedded struct, the fields of which belong to this one.
     pub(crate) name: &'static str,
     pub(crate) count: Count,
     pub(crate) kind: Type,
-    /// Whether JSON has the field even when it is empty.
+    /// Whether JSON contains the field even if it is empty.
     pub(crate) always: bool,
-    /// Whether Go tells absence from zero; only of interest for single values.
+    /// Whether Go distinguishes absent from zero; only relevant for single values.
     pub(crate) pointer: bool,
 }
 
@@ -40,11 +40,11 @@ pub(crate) struct Field {
 pub(crate) enum Count {
     One,
     List,
-    /// With strings as keys.
+    /// A map with string keys.
     Map,
 }
 
-/// The type of a field's value.
+/// Type of a field's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Type {
     String,
@@ -54,33 +54,33 @@ pub(crate) enum Type {
     Int32,
     Int64,
     Double,
-    /// Seconds and nanoseconds in protobuf, RFC 3339 in whole seconds in JSON.
+    /// Seconds and nanoseconds in protobuf; RFC 3339 in whole seconds in JSON.
     Time,
-    /// The same with six decimals.
+    /// Like [`Time`](Self::Time), with six decimals in JSON.
     MicroTime,
     Quantity,
     IntOrString,
     /// JSON text in one bytes field.
     Json,
-    /// A list of strings that is a message of its own.
+    /// A message that contains only a list of strings.
     Strings,
-    /// A schema or something else, told apart by the field number.
+    /// A schema or an alternative, distinguished by the field number.
     OneOf(Alternative, &'static Message),
     Message(&'static Message),
 }
 
-/// What may stand in the place of a schema.
+/// Alternative to a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Alternative {
-    /// `JSONSchemaPropsOrArray`
+    /// `JSONSchemaPropsOrArray`.
     Schemas,
-    /// `JSONSchemaPropsOrBool`
+    /// `JSONSchemaPropsOrBool`.
     Bool,
-    /// `JSONSchemaPropsOrStringArray`
+    /// `JSONSchemaPropsOrStringArray`.
     Strings,
 }
 
-/// By name: structs may contain themselves.
+/// Prints the name only, because structs may contain themselves.
 impl fmt::Debug for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
@@ -104,19 +104,19 @@ impl Message {
         self.name
     }
 
-    /// In ascending order of number.
+    /// Returns the fields in ascending order of number.
     pub(crate) fn fields(&self) -> &[Field] {
         self.fields.get_or_init(|| parse(self.source))
     }
 
-    /// The field with this protobuf number.
+    /// Returns the field with this protobuf number.
     pub(crate) fn field(&self, number: u64) -> Option<&Field> {
         let fields = self.fields();
         let found = fields.binary_search_by_key(&number, |field| field.number).ok()?;
         Some(&fields[found])
     }
 
-    /// The field that JSON calls `name`.
+    /// Returns the field with this JSON name.
     pub(crate) fn slot(&'static self, name: &str) -> Option<Slot> {
         let slots = self.slots.get_or_init(|| {
             let mut fields = Vec::new();
@@ -130,7 +130,7 @@ impl Message {
         Some(slots[found])
     }
 
-    /// Appends the fields in the order of protobuf, those of embedded structs where the struct is.
+    /// Appends the fields in protobuf order, with those of an embedded struct in its place.
     fn flatten(&'static self, fields: &mut Vec<&'static Field>) {
         for field in self.fields() {
             match field.embedded() {
@@ -142,7 +142,7 @@ impl Message {
 }
 
 impl Field {
-    /// The struct whose fields stand in the object itself, if this is one.
+    /// Returns the embedded struct, if this field is one.
     pub(crate) fn embedded(&self) -> Option<&'static Message> {
         match self.kind {
             Type::Message(message) if self.name.is_empty() => Some(message),
@@ -151,8 +151,8 @@ impl Field {
     }
 }
 
-/// Parses `{"1":["replicas","int32:varint","*"],…}`. The files are this crate's own, and a test parses all of them, so
-/// what cannot be understood is left out rather than reported.
+/// Parses `{"1":["replicas","int32:varint","*"],…}`. The files belong to this crate and a test parses all of them, so
+/// invalid entries are skipped instead of reported.
 fn parse(source: &'static str) -> Vec<Field> {
     let entries: BTreeMap<&str, Vec<&'static str>> = serde_json::from_str(source).unwrap_or_default();
     let mut fields: Vec<Field> = entries

@@ -1,4 +1,4 @@
-//! Builtin kinds: data files, and by hand what no data file says.
+//! Builtin kinds: the data files, and the rules that they do not contain.
 
 mod autoscaler;
 mod batch;
@@ -9,9 +9,11 @@ mod complete;
 pub(crate) mod data;
 mod defaults;
 mod event;
+mod ineffective;
 mod kept;
 mod kinds;
 mod message;
+mod node;
 mod pod;
 mod pod_resize;
 mod pod_spec;
@@ -26,6 +28,7 @@ mod tests;
 mod validate;
 mod workload;
 
+pub(crate) use columns::of_scale as scale_columns;
 #[cfg(test)]
 pub(crate) use data::message;
 pub(crate) use data::{has_kind, message_of_kind};
@@ -38,8 +41,7 @@ use serde_json::Value;
 use crate::resource::{Conversion, Resource};
 use crate::status::FieldError;
 
-/// Makes a decoded object what the kind's Go type would be in JSON, with its defaults. Nothing happens to an object
-/// that has been through it.
+/// Converts a decoded object to the form of the kind's Go type in JSON, with defaults. Idempotent.
 pub(crate) fn conform(resource: &Resource, object: &mut Value) {
     if let Some(message) = message_of_kind(&resource.api_version(), &resource.kind) {
         complete::complete(message, object);
@@ -47,13 +49,14 @@ pub(crate) fn conform(resource: &Resource, object: &mut Value) {
     }
 }
 
-/// What the kind writes into a new object, after [`conform`].
+/// Sets the server's fields in a new object, after [`conform`].
 pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {
     prepare::create(resource, object);
     forget_empty(resource, object);
 }
 
-/// What the kind writes into the new state of an object, after [`conform`], and what it keeps of the old one.
+/// Sets the server's fields in the new state of an object, after [`conform`], and restores fields that may not
+/// change.
 pub(crate) fn prepare_update(
     resource: &Resource,
     subresource: &str,
@@ -75,7 +78,7 @@ pub(crate) fn prepare_update(
     }
 }
 
-/// Lists that were empty read as null; metadata and free-form parts are left alone. Definitions are JSON to the end.
+/// Turns empty lists into null, except in metadata. Definitions are stored as JSON and keep them.
 fn forget_empty(resource: &Resource, object: &mut Value) {
     if resource.kind == "CustomResourceDefinition" {
         return;
@@ -89,12 +92,12 @@ fn forget_empty(resource: &Resource, object: &mut Value) {
     }
 }
 
-/// What is wrong with a new object, metadata apart.
+/// Validates a new object, except for its metadata.
 pub(crate) fn validate_create(resource: &Resource, object: &Value) -> Vec<FieldError> {
     validate::validate(resource, object, None)
 }
 
-/// What is wrong with the new state of an object, metadata apart.
+/// Validates the new state of an object, except for its metadata.
 pub(crate) fn validate_update(
     resource: &Resource,
     subresource: &str,
@@ -112,17 +115,22 @@ pub(crate) fn validate_update(
     }
 }
 
-/// What clients are told about an object that is accepted.
+/// Returns the warnings for an accepted object.
 pub(crate) fn warnings(resource: &Resource, object: &Value) -> Vec<String> {
     validate::warnings(resource, object)
 }
 
-/// Seconds that an object has left once it is deleted; `None` for kinds that go at once.
+/// Returns the warning for a new object that has no effect in this server.
+pub(crate) fn ineffective(resource: &Resource, object: &Value) -> Option<String> {
+    ineffective::warning(resource, object)
+}
+
+/// Returns the grace period of a deletion in seconds; `None` for kinds without one.
 pub(crate) fn grace_period(resource: &Resource, object: &Value, asked: Option<i64>) -> Option<i64> {
     (resource.group.is_empty() && resource.kind == "Pod").then(|| pod::grace_period(object, asked))
 }
 
-/// What every request to a deprecated resource is told.
+/// Returns the warning for every request to a deprecated resource.
 pub(crate) fn deprecation(resource: &Resource) -> Option<&'static str> {
     match (resource.group.as_str(), resource.kind.as_str()) {
         ("", "Endpoints") => {
@@ -133,12 +141,12 @@ pub(crate) fn deprecation(resource: &Resource) -> Option<&'static str> {
     }
 }
 
-/// Whether objects are stored in another version than `resource` serves.
+/// Whether objects are stored in a version other than that of `resource`.
 pub(crate) fn converts(resource: &Resource) -> bool {
     resource.conversion.is_some()
 }
 
-/// Makes an object of the version that `resource` serves one of the version that is stored.
+/// Converts an object from the version of `resource` to the stored version.
 pub(crate) fn to_storage(resource: &Resource, object: &mut Value) {
     match resource.conversion {
         Some(Conversion::Event) => event::to_storage(object),
@@ -147,7 +155,7 @@ pub(crate) fn to_storage(resource: &Resource, object: &mut Value) {
     }
 }
 
-/// The reverse of [`to_storage`]. `apiVersion` and `kind` are left alone by both.
+/// Reverses [`to_storage`]. Neither changes `apiVersion` and `kind`.
 pub(crate) fn from_storage(resource: &Resource, object: &mut Value) {
     match resource.conversion {
         Some(Conversion::Event) => event::from_storage(object),

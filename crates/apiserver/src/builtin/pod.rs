@@ -1,14 +1,14 @@
-//! Pods: defaults that templates have not, what admission adds to new ones, and how long they take to go.
+//! Pods: defaults that templates do not have, the effect of admission plugins, and the grace period of deletions.
 
 use serde_json::{Value, json};
 
 use super::defaults::{elements, set};
 use super::pod_template;
 
-/// Seconds for which a pod tolerates a node that is not ready or not reachable, unless it says otherwise.
+/// Time in seconds for which a pod by default tolerates a node that is not ready or unreachable.
 const TOLERATED_SECONDS: i64 = 300;
 
-/// Fills in the defaults of a Pod whose fields were completed.
+/// Sets defaults of a Pod after its fields were completed.
 pub(super) fn default(pod: &mut Value) {
     pod_template::default(pod);
     let Some(spec) = pod.get_mut("spec").filter(|spec| spec.is_object()) else {
@@ -19,6 +19,7 @@ pub(super) fn default(pod: &mut Value) {
     for list in ["initContainers", "containers"] {
         for container in elements(spec, list) {
             request_limits(container);
+            // In the network of the host, a port of the container is a port of the host.
             if on_host {
                 for port in elements(container, "ports") {
                     let number = port["containerPort"].clone();
@@ -29,7 +30,7 @@ pub(super) fn default(pod: &mut Value) {
     }
 }
 
-/// What a container is limited to and does not request is requested in full.
+/// Sets missing requests of a container to its limits.
 fn request_limits(container: &mut Value) {
     let Some(limits) = container["resources"]["limits"].as_object().cloned() else {
         return;
@@ -43,7 +44,7 @@ fn request_limits(container: &mut Value) {
     }
 }
 
-/// What the server writes into a new pod: nobody owns it.
+/// Sets the server's fields in a new pod, such as its phase, QoS class, priority and tolerations.
 pub(super) fn prepare_create(pod: &mut Value) {
     let class = qos_class(&pod["spec"]);
     pod["status"] = json!({"phase": "Pending", "qosClass": class});
@@ -73,8 +74,8 @@ fn tolerate(spec: &mut Value, taint: &str) {
     }
 }
 
-/// How well a pod is protected when its node runs short: all of its containers ask for exactly what they are limited to
-/// (`Guaranteed`), none asks for anything (`BestEffort`), or something between (`Burstable`).
+/// Returns the QoS class: `Guaranteed` if the limits of all containers equal their requests, `BestEffort` if there are
+/// none, otherwise `Burstable`.
 pub(super) fn qos_class(spec: &Value) -> &'static str {
     let lists =
         ["initContainers", "containers"].map(|list| spec[list].as_array().map_or(&[][..], Vec::as_slice));
@@ -103,7 +104,7 @@ pub(super) fn qos_class(spec: &Value) -> &'static str {
     }
 }
 
-/// Seconds a pod has left once it is deleted. None at all where no node runs it.
+/// Returns the grace period of a deleted pod in seconds; zero if no node runs it.
 pub(super) fn grace_period(pod: &Value, asked: Option<i64>) -> i64 {
     let runs = pod["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
     let ended = ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! `pods/resize`: gives the containers of a pod more or less to use while it runs.
+//! `pods/resize`: changes the resources of a running pod's containers.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::resource::Resource;
 use crate::status::FieldError;
 
 const LISTS: [&str; 2] = ["initContainers", "containers"];
-/// What a resize may change the amounts of.
+/// Resources that a resize may change.
 const RESIZABLE: [&str; 2] = ["cpu", "memory"];
 
-/// Whatever else the new state says, only resources and the way of resizing change.
+/// Restores everything but resources and resize policies.
 pub(super) fn keep_all_but_resources(old: &Value, new: &mut Value) {
     let mut wanted = new.take();
     new.clone_from(old);
@@ -39,7 +39,7 @@ fn name(container: &Value) -> &str {
     container["name"].as_str().unwrap_or_default()
 }
 
-/// What is wrong with the resources that a pod would have from now on.
+/// Validates the new resources of a pod.
 pub(super) fn validate(resource: &Resource, old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = pod_spec::validate(resource, new);
     let class = pod::qos_class(&old["spec"]);
@@ -68,7 +68,7 @@ fn loses_any(before: &Value, after: &Value) -> bool {
     RESIZABLE.iter().any(|name| before.get(name).is_some() && after.get(name).is_none())
 }
 
-/// The spec without the amounts that a resize may change.
+/// Returns the spec without the resources that a resize may change.
 fn fixed(spec: &Value) -> Value {
     let mut spec = spec.clone();
     for list in LISTS {

@@ -1,4 +1,4 @@
-//! What is checked of a pod's spec, on its own or in the template of a workload.
+//! Validation of a pod's spec, on its own or in the template of a workload.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::quantity;
 use crate::resource::Resource;
 use crate::status::FieldError;
 
-/// The spec of the pods that an object is or makes, and where it stands.
+/// Returns the path and the spec of the pod, or of the pod template, in an object.
 fn of<'a>(resource: &Resource, object: &'a Value) -> Option<(&'static str, &'a Value)> {
     let (path, pointer) = match (resource.group.as_str(), resource.kind.as_str()) {
         ("", "Pod") => ("spec", "/spec"),
@@ -25,7 +25,7 @@ fn of<'a>(resource: &Resource, object: &'a Value) -> Option<(&'static str, &'a V
     Some((path, object.pointer(pointer)?))
 }
 
-/// Containers have a name and an image, and mount volumes that the pod has.
+/// Validates that containers have a name and an image, and mount existing volumes.
 pub(super) fn validate(resource: &Resource, object: &Value) -> Vec<FieldError> {
     let Some((path, spec)) = of(resource, object) else {
         return Vec::new();
@@ -63,7 +63,7 @@ pub(super) fn validate(resource: &Resource, object: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Nothing asks for more than it is limited to.
+/// Validates that requests do not exceed limits.
 fn within_limits(resources: &Value, path: &str) -> Vec<FieldError> {
     let requests = resources["requests"].as_object().into_iter().flatten();
     requests
@@ -80,7 +80,7 @@ fn within_limits(resources: &Value, path: &str) -> Vec<FieldError> {
         .collect()
 }
 
-/// What is accepted, but hardly meant.
+/// Returns warnings about accepted but probably unintended values.
 pub(super) fn warnings(resource: &Resource, object: &Value) -> Vec<String> {
     let Some((path, spec)) = of(resource, object) else {
         return Vec::new();

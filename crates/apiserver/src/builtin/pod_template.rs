@@ -1,12 +1,12 @@
-//! Defaults of the pods that workloads describe (`pkg/apis/core/v1/defaults.go` of Kubernetes).
+//! Defaults of pod templates (`pkg/apis/core/v1/defaults.go` of Kubernetes).
 //!
-//! Pods of their own get a few more (service links, requests from limits), which do not belong into templates.
+//! Pods have further defaults (service links, requests from limits) that do not apply to templates.
 
 use serde_json::{Value, json};
 
 use super::defaults::{elements, set};
 
-/// Fills in the defaults of a `PodTemplateSpec` whose fields were completed.
+/// Sets defaults of a `PodTemplateSpec` after its fields were completed.
 pub(super) fn default(template: &mut Value) {
     let Some(spec) = template.get_mut("spec").filter(|spec| spec.is_object()) else {
         return;
@@ -23,7 +23,7 @@ pub(super) fn default(template: &mut Value) {
     elements(spec, "volumes").for_each(volume);
 }
 
-/// The deprecated name of the field follows the new one, and stands in for it.
+/// Copies the service account name between the field and its deprecated alias; the field takes precedence.
 fn service_account(spec: &mut Value) {
     let name = ["serviceAccountName", "serviceAccount"]
         .into_iter()
@@ -61,7 +61,7 @@ fn container(container: &mut Value) {
     }
 }
 
-/// Whether an image without a tag, or with the tag `latest`, is meant. A digest says exactly which.
+/// Whether an image has the tag `latest`, or neither a tag nor a digest.
 fn is_latest(image: &str) -> bool {
     let (name, digest) = image.split_once('@').unwrap_or((image, ""));
     let last = name.rsplit('/').next().unwrap_or_default();
@@ -86,7 +86,7 @@ fn probe(probe: &mut Value) {
     }
 }
 
-/// Numbers of probes are no pointers: zero is absent.
+/// Sets a number that is zero. Numbers of probes are not pointers, so zero means absent.
 fn set_number(object: &mut Value, key: &str, value: i64) {
     let number = object.get(key).and_then(Value::as_i64);
     if number.unwrap_or_default() == 0 {
@@ -112,7 +112,7 @@ fn volume(volume: &mut Value) {
     volume_sources(volume);
 }
 
-/// The fields of a volume that say where it comes from, in pods and in PersistentVolumes.
+/// Sets defaults of volume sources, in pods and in PersistentVolumes.
 pub(super) fn volume_sources(volume: &mut Value) {
     let Some(fields) = volume.as_object_mut() else {
         return;

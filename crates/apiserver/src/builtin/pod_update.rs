@@ -1,4 +1,4 @@
-//! What may change of a pod that exists.
+//! Validation of pod updates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::defaults::elements;
 use crate::status::FieldError;
 
-/// Little of a pod's spec may change: images, how long it may run, tolerations (which may be added), and, as long as
-/// nothing may schedule the pod, where that would be.
+/// Checks that an update only changes mutable fields of the spec: images, the deadline, added tolerations, and the
+/// scheduling constraints while the pod has scheduling gates.
 ///
-/// kube-apiserver appends a diff of its internal structures to the message, which is left out here.
+/// kube-apiserver appends a diff of its internal structures to the message, which is omitted here.
 pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
     const WHY: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
                        `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to \
@@ -35,6 +35,7 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
         ));
         return errors;
     }
+    // Undo the permitted changes in a copy, which must then equal the old spec.
     let mut kept = after.clone();
     for list in ["containers", "initContainers"] {
         let images: Vec<Value> =
@@ -50,7 +51,7 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
         changeable.push("terminationGracePeriodSeconds");
     }
     if !items(before, "schedulingGates").is_empty() {
-        // Nobody has looked at the pod yet.
+        // The pod has not been considered for scheduling yet.
         changeable.extend(["schedulingGates", "nodeSelector", "affinity"]);
     }
     for field in changeable {
@@ -62,7 +63,7 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// A pod may be given less time, never more.
+/// Checks that the deadline of a pod is not extended or removed.
 fn deadline(before: &Value, after: &Value) -> Option<FieldError> {
     const FIELD: &str = "spec.activeDeadlineSeconds";
     let (old, new) = (before["activeDeadlineSeconds"].as_i64(), after["activeDeadlineSeconds"].as_i64());
@@ -78,7 +79,7 @@ fn deadline(before: &Value, after: &Value) -> Option<FieldError> {
     }
 }
 
-/// The tolerations without the time for which they hold, which may change.
+/// Returns the tolerations without `tolerationSeconds`, which may change.
 fn tolerations(spec: &Value) -> Vec<Value> {
     let mut list = items(spec, "tolerations").to_vec();
     for toleration in &mut list {
@@ -87,7 +88,7 @@ fn tolerations(spec: &Value) -> Vec<Value> {
     list
 }
 
-/// `/ephemeralcontainers` writes the list of that name.
+/// Restores everything but the ephemeral containers.
 pub(super) fn keep_all_but_ephemeral_containers(old: &Value, new: &mut Value) {
     let wanted = new["spec"]["ephemeralContainers"].clone();
     let metadata = new["metadata"].clone();
@@ -96,19 +97,20 @@ pub(super) fn keep_all_but_ephemeral_containers(old: &Value, new: &mut Value) {
     keep_write(metadata, new);
 }
 
-/// The metadata that belongs to the write itself, not to the object.
+/// Keeps the metadata that belongs to the write itself rather than to the object.
 pub(super) fn keep_write(mut written: Value, new: &mut Value) {
     for field in ["managedFields", "resourceVersion"] {
         put(&mut new["metadata"], field, written[field].take());
     }
 }
 
-/// Ephemeral containers are added, and stay as they are.
+/// Checks that ephemeral containers are only added.
 pub(super) fn validate_ephemeral_containers(old: &Value, new: &Value) -> Vec<FieldError> {
     const FIELD: &str = "spec.ephemeralContainers";
     let mut errors = Vec::new();
     let after: BTreeMap<&str, &Value> = items(&new["spec"], "ephemeralContainers")
         .iter()
+        // Reversed, so that the first of several equal names stays in the map.
         .rev()
         .map(|container| (container["name"].as_str().unwrap_or_default(), container))
         .collect();
@@ -137,7 +139,7 @@ fn count(spec: &Value, field: &str) -> usize {
     items(spec, field).len()
 }
 
-/// Sets a field; null takes it away.
+/// Sets a field; null removes it.
 pub(super) fn put(object: &mut Value, field: &str, value: Value) {
     if let Some(fields) = object.as_object_mut() {
         if value.is_null() {

@@ -1,31 +1,33 @@
-//! What the server writes into objects of builtin kinds when they are created or updated.
+//! Fields that the server sets in objects of builtin kinds when they are created or updated.
 
 use serde_json::{Value, json};
 
 use super::defaults::set;
-use super::{batch, pod};
+use super::{batch, node, pod, service};
 use crate::resource::Resource;
 
-/// Counts the templates of a DaemonSet, in the place to which Kubernetes moved a field of an older version.
+/// Annotation with a counter of a DaemonSet's templates, a field in older versions.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// What keeps volumes that are in use.
+/// Finalizer that protects volumes in use.
 pub(crate) const VOLUME_PROTECTION: &str = "kubernetes.io/pv-protection";
-/// What keeps claims that are in use.
+/// Finalizer that protects claims in use.
 pub(crate) const CLAIM_PROTECTION: &str = "kubernetes.io/pvc-protection";
 
 /// Prepares a new object.
 pub(super) fn create(resource: &Resource, object: &mut Value) {
-    // Nodes tell what they have when they register.
+    // Nodes report their status when they register.
     if resource.status
         && resource.kind != "Node"
         && let Some(fields) = object.as_object_mut()
     {
-        // A new object has no status but the empty one that a typed server writes.
+        // Reset the status to the empty one of a typed server.
         fields.remove("status");
         super::conform(resource, object);
     }
     match (resource.group.as_str(), resource.kind.as_str()) {
+        ("", "Node") => node::prepare_create(object),
+        ("", "Service") => service::complete_addresses(object),
         ("", "Pod") => pod::prepare_create(object),
         ("", "PersistentVolume") => {
             protect(object, VOLUME_PROTECTION);
@@ -42,7 +44,7 @@ pub(super) fn create(resource: &Resource, object: &mut Value) {
     }
 }
 
-/// What is in use is not deleted: a finalizer keeps it until its controller says that it is not.
+/// Adds a finalizer that keeps an object until its controller finds it unused.
 fn protect(object: &mut Value, finalizer: &str) {
     let metadata = &mut object["metadata"];
     set(metadata, "finalizers", json!([]));
@@ -55,6 +57,9 @@ fn protect(object: &mut Value, finalizer: &str) {
 
 /// Prepares the new state of an object.
 pub(super) fn update(resource: &Resource, old: &Value, new: &mut Value) {
+    if resource.group.is_empty() && resource.kind == "Service" {
+        service::complete_addresses(new);
+    }
     if is_daemon_set(resource) {
         let changed = old["spec"]["template"] != new["spec"]["template"];
         let generation = template_generation(old).max(1) + i64::from(changed);
@@ -62,7 +67,7 @@ pub(super) fn update(resource: &Resource, old: &Value, new: &mut Value) {
     }
 }
 
-/// Gives a DaemonSet its counter. Clients own it as if they had written it, since it comes with decoding.
+/// Adds the counter of a DaemonSet. It is part of decoding, so the client becomes its owner.
 pub(super) fn count_templates(object: &mut Value) {
     let generation = template_generation(object);
     set_template_generation(object, generation);

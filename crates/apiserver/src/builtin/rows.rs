@@ -1,18 +1,18 @@
-//! Which builtin kinds are served, and by hand what the data files do not say about them.
+//! Table of the served builtin kinds, with attributes that the data files do not contain.
 //!
-//! All kinds of a kube-apiserver are here. What is not are subresources that only a node, another server or an issuer of
-//! tokens could answer. What a kind does beyond its schema is in `defaults`, `prepare` and `validate`.
+//! It lists all kinds of kube-apiserver, without the subresources that need a node or another server. Behaviour beyond
+//! the schema is in `defaults`, `prepare` and `validate`.
 
 use crate::resource::{Act, Conversion, Generation, NameRule, Rules, SelectableField};
 
-/// What is known by hand about one kind.
+/// Attributes of a kind that the data files do not contain.
 pub(super) struct Kind {
     pub(super) group_version: &'static str,
     pub(super) plural: &'static str,
     pub(super) rules: Rules,
-    /// Subresources that are served besides `status` and `scale`.
+    /// Subresources besides `status` and `scale`.
     pub(super) subresources: &'static [&'static str],
-    /// Group of the table that holds the objects, where it is not the kind's own.
+    /// Group of the table with the objects, if it is not the kind's own.
     pub(super) storage_group: Option<&'static str>,
     pub(super) selectable: fn() -> Vec<SelectableField>,
     pub(super) conversion: Option<Conversion>,
@@ -27,18 +27,18 @@ const RULES: Rules = Rules {
     custom: false,
 };
 
-/// A spec that controllers follow.
+/// Kinds with a spec that controllers reconcile.
 const SPEC: Rules = Rules { generation: Generation::Spec, ..RULES };
-/// Clients say which revision they replace.
+/// Kinds with updates that require a resource version.
 const CONDITIONAL: Rules = Rules { unconditional_update: false, ..RULES };
-/// The last state is the answer to a deletion.
+/// Kinds with deletions that return the deleted object.
 const RETURNED: Rules = Rules { returns_deleted_object: true, ..RULES };
-/// PUT creates.
+/// Kinds with updates that create missing objects.
 const PUT: Rules = Rules { create_on_update: true, ..RULES };
-/// Everything but metadata and status is what controllers follow.
+/// Kinds with a generation that counts changes outside metadata and status.
 const CONTENTS: Rules = Rules { generation: Generation::OutsideMetadata, ..RULES };
 const ROLE: Rules = Rules { name: NameRule::PathSegment, ..PUT };
-/// Configuration of the server itself.
+/// Configuration of admission.
 const ADMISSION: Rules = Rules { unconditional_update: false, ..CONTENTS };
 
 const fn kind(group_version: &'static str, plural: &'static str, rules: Rules) -> Kind {
@@ -53,7 +53,7 @@ const fn kind(group_version: &'static str, plural: &'static str, rules: Rules) -
     }
 }
 
-/// In no particular order: discovery has its own.
+/// All kinds, in no particular order: discovery sorts them.
 pub(super) static KINDS: &[Kind] = &[
     kind("v1", "componentstatuses", RULES),
     kind("v1", "configmaps", RULES),
@@ -71,7 +71,7 @@ pub(super) static KINDS: &[Kind] = &[
     kind("v1", "bindings", RULES),
     Kind {
         selectable: pod_fields,
-        subresources: &["binding", "ephemeralcontainers", "eviction", "resize"],
+        subresources: &["binding", "ephemeralcontainers", "eviction", "log", "resize"],
         ..kind("v1", "pods", Rules { returns_deleted_object: true, ..SPEC })
     },
     kind("v1", "podtemplates", Rules { returns_deleted_object: true, ..CONTENTS }),
@@ -177,7 +177,7 @@ pub(super) static KINDS: &[Kind] = &[
     ),
 ];
 
-/// What a POST to a collection, or to a subresource of its objects, does instead of storing an object.
+/// Returns the action of a POST to a collection or to a subresource of its objects, if it does not store an object.
 pub(super) fn act(plural: &str, subresource: &str) -> Option<Act> {
     match (plural, subresource) {
         ("bindings", "") | ("pods", "binding") => Some(Act::Bind),
@@ -200,7 +200,7 @@ fn field(label: &str) -> SelectableField {
     typed(label, "")
 }
 
-/// A field whose absence is a value of its type.
+/// Returns a selectable field with the value `absent` where it is missing.
 fn typed(label: &str, absent: &'static str) -> SelectableField {
     SelectableField { label: label.to_owned(), paths: vec![path(label)], absent }
 }
@@ -217,13 +217,13 @@ fn pod_fields() -> Vec<SelectableField> {
     ];
     let mut fields: Vec<SelectableField> = texts.into_iter().map(field).collect();
     fields.push(typed("spec.hostNetwork", "false"));
-    // What `spec.nodeName` was called before v1.
+    // Name of `spec.nodeName` before v1.
     fields.push(SelectableField { paths: vec![path("spec.nodeName")], ..field("spec.host") });
     fields.push(SelectableField { paths: vec![path("status.podIP")], ..field("status.podIPs") });
     fields
 }
 
-/// Both versions of Event select the same fields under different names.
+/// Returns the selectable fields of Events, which have different names in the two versions.
 fn event_fields(regarding: &str, reporter: &str) -> Vec<SelectableField> {
     let mut fields: Vec<SelectableField> =
         ["kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"]

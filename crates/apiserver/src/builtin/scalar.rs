@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::go::{self, Layout};
 use crate::quantity;
 
-/// `3.0` is 3 for an integer.
+/// Converts a float without a fraction to an integer.
 pub(super) fn whole_number(value: &mut Value) {
     if let Value::Number(number) = value
         && !number.is_i64()
@@ -20,14 +20,14 @@ pub(super) fn whole_number(value: &mut Value) {
     }
 }
 
-/// Whole seconds, in UTC.
+/// Formats a time in whole seconds, in UTC.
 pub(super) fn time(value: &mut Value) {
     if let Some(time) = parse(value, Layout::Seconds) {
         *value = if is_zero(time) { Value::Null } else { json!(crate::clock::format_seconds(time)) };
     }
 }
 
-/// Six decimals, in UTC.
+/// Formats a time with six decimals, in UTC.
 pub(super) fn micro_time(value: &mut Value) {
     if let Some(time) = parse(value, Layout::Micros) {
         let text = || time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
@@ -35,7 +35,7 @@ pub(super) fn micro_time(value: &mut Value) {
     }
 }
 
-/// Whether it is Go's zero time, the beginning of the year 1, which its JSON does not tell from none.
+/// Whether it is Go's zero time, the beginning of the year 1, which is null in JSON.
 fn is_zero(time: Timestamp) -> bool {
     const ZERO: i64 = -62_135_596_800;
     (time.as_second(), time.subsec_nanosecond()) == (ZERO, 0)
@@ -45,7 +45,7 @@ fn parse(value: &Value, layout: Layout) -> Option<Timestamp> {
     go::time(value.as_str()?, layout).ok()
 }
 
-/// The canonical form of a quantity.
+/// Converts a quantity to its canonical form.
 pub(super) fn quantity(value: &mut Value) {
     let text = match &*value {
         Value::String(text) => text.trim().to_owned(),

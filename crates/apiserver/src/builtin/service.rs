@@ -1,10 +1,11 @@
-//! Services: their defaults. Addresses and node ports are not allocated: a service has those that it was given.
+//! Services: their defaults. Addresses and node ports are not allocated: a Service keeps those that the client
+//! set.
 
 use serde_json::{Value, json};
 
 use super::defaults::{elements, set, within};
 
-/// Fills in the defaults of a Service whose fields were completed.
+/// Sets defaults of a Service after its fields were completed.
 pub(super) fn default(service: &mut Value) {
     within(service, "spec", |spec| {
         set(spec, "sessionAffinity", json!("None"));
@@ -30,16 +31,25 @@ pub(super) fn default(service: &mut Value) {
         if kind == "LoadBalancer" {
             set(spec, "allocateLoadBalancerNodePorts", json!(true));
         }
+        // A DNS alias has no address in the cluster.
         if kind == "ExternalName" {
             return;
         }
         set(spec, "internalTrafficPolicy", json!("Cluster"));
-        addresses(spec);
     });
 }
 
-/// One address and the list of them say the same.
-fn addresses(spec: &mut Value) {
+/// Completes the addresses of a Service after its fields were tracked, because the fields set here have no manager.
+///
+/// Makes `clusterIP` and `clusterIPs` agree, and derives the IP families. A headless Service without selector and policy gets
+/// both families, because its endpoints may have addresses of either.
+pub(super) fn complete_addresses(service: &mut Value) {
+    let Some(spec) = service.get_mut("spec").filter(|spec| spec.is_object()) else {
+        return;
+    };
+    if spec["type"] == "ExternalName" {
+        return;
+    }
     let first = spec["clusterIPs"][0].clone();
     if first.is_string() {
         set(spec, "clusterIP", first);
@@ -49,6 +59,16 @@ fn addresses(spec: &mut Value) {
         return;
     }
     set(spec, "clusterIPs", json!([address]));
+    let selects = spec["selector"].as_object().is_some_and(|selector| !selector.is_empty());
+    if address == "None" && !selects && spec["ipFamilyPolicy"].is_null() {
+        spec["ipFamilyPolicy"] = json!("RequireDualStack");
+        set(spec, "ipFamilies", json!(["IPv4"]));
+        let other = if spec["ipFamilies"][0] == "IPv6" { "IPv4" } else { "IPv6" };
+        if let Some(families) = spec["ipFamilies"].as_array_mut().filter(|families| families.len() == 1) {
+            families.push(json!(other));
+        }
+        return;
+    }
     let family = if address.contains(':') { "IPv6" } else { "IPv4" };
     set(spec, "ipFamilies", json!([family]));
     set(spec, "ipFamilyPolicy", json!("SingleStack"));
@@ -60,9 +80,13 @@ mod tests {
 
     fn check(spec: &Value, expected: &Value) {
         let mut service = json!({ "spec": spec });
-        default(&mut service);
+        let complete = |service: &mut Value| {
+            default(service);
+            complete_addresses(service);
+        };
+        complete(&mut service);
         assert_eq!(service["spec"], *expected);
-        default(&mut service);
+        complete(&mut service);
         assert_eq!(service["spec"], *expected, "defaults change nothing that they set");
     }
 
@@ -82,11 +106,30 @@ mod tests {
 
     #[test]
     fn a_service_keeps_the_address_it_is_given() {
+        let headless = |more: &Value, families: &Value, policy: &str| {
+            let mut spec = json!({"clusterIP": "None"});
+            let mut expected = json!({
+                "type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster",
+                "clusterIP": "None", "clusterIPs": ["None"],
+            });
+            for (name, value) in more.as_object().unwrap() {
+                spec[name] = value.clone();
+                expected[name] = value.clone();
+            }
+            expected["ipFamilies"] = families.clone();
+            expected["ipFamilyPolicy"] = json!(policy);
+            check(&spec, &expected);
+        };
+        headless(&json!({"selector": {"a": "b"}}), &json!(["IPv4"]), "SingleStack");
+        headless(&json!({}), &json!(["IPv4", "IPv6"]), "RequireDualStack");
+        headless(&json!({"ipFamilies": ["IPv4"]}), &json!(["IPv4", "IPv6"]), "RequireDualStack");
+        headless(&json!({"ipFamilyPolicy": "SingleStack"}), &json!(["IPv4"]), "SingleStack");
         check(
-            &json!({"clusterIP": "None"}),
+            &json!({"clusterIP": "10.0.0.77"}),
             &json!({
                 "type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster",
-                "clusterIP": "None", "clusterIPs": ["None"], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
+                "clusterIP": "10.0.0.77", "clusterIPs": ["10.0.0.77"], "ipFamilies": ["IPv4"],
+                "ipFamilyPolicy": "SingleStack",
             }),
         );
         check(

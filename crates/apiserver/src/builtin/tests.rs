@@ -1,4 +1,4 @@
-//! Every builtin kind that is stored, from its creation to its deletion.
+//! Life cycle of each stored builtin kind, from creation to deletion.
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -11,7 +11,7 @@ use crate::testing::{self, Running};
 use crate::verbs::reply::Reply;
 use crate::verbs::{create, delete, read};
 
-/// What an object must say besides its name to be accepted; most kinds ask for nothing.
+/// Returns the required fields of a kind besides the name; most kinds have none.
 fn required(api_version: &str, kind: &str) -> Value {
     let container = json!({"containers": [{"name": "c", "image": "i"}]});
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": container});
@@ -38,7 +38,7 @@ fn required(api_version: &str, kind: &str) -> Value {
     }
 }
 
-/// An object of the kind, of which only what no server adds is given.
+/// Returns a minimal object of the kind.
 fn object(served: &Served) -> Value {
     let mut object = required(&served.kind.api_version, &served.kind.kind);
     object["apiVersion"] = json!(served.kind.api_version);
@@ -98,7 +98,7 @@ async fn live(server: &Running, served: &Served, encoding: Encoding) -> Value {
     got
 }
 
-/// Takes away what protobuf cannot say: that there is nothing.
+/// Removes empty values, which protobuf cannot represent.
 fn drop_nothing(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -117,7 +117,7 @@ async fn every_stored_kind_lives_in_json_and_in_protobuf() {
         registry.all().filter(|served| served.resource.allows("create") && served.resource.act.is_none());
     let mut count = 0;
     for served in stored {
-        // One server each: what one keeps cannot hinder another.
+        // One server for each encoding, so that objects of one cannot affect the other.
         let [json, protobuf] = [Encoding::Json, Encoding::Protobuf];
         let mut seen = Vec::new();
         for encoding in [json, protobuf] {
@@ -129,7 +129,7 @@ async fn every_stored_kind_lives_in_json_and_in_protobuf() {
             seen.push(object);
         }
         if !["Job", "CustomResourceDefinition", "PersistentVolume"].contains(&served.kind.kind.as_str()) {
-            // Those three tell the time, or uids, outside of their metadata.
+            // These three contain times or UIDs outside of their metadata.
             assert_eq!(seen[0], seen[1], "{} {}", served.kind.api_version, served.kind.kind);
         }
         count += 1;

@@ -1,14 +1,14 @@
-//! What is wrong with objects of builtin kinds beyond their schema: the checks that clients run into first.
+//! Validation of builtin kinds beyond their schema: the checks that clients meet most often.
 //!
-//! Depth per kind follows with the kinds; what is checked here is checked as a kube-apiserver checks it.
+//! More checks are added per kind; each implemented check behaves as in kube-apiserver.
 
 use serde_json::Value;
 
-use super::{event, kept, pod_spec, pod_update, workload};
+use super::{event, kept, node, pod_spec, pod_update, workload};
 use crate::resource::Resource;
 use crate::status::FieldError;
 
-/// Errors of a new object, or of the new state of `old`.
+/// Returns the errors of a new object, or of the new state of `old`.
 pub(super) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     match (resource.group.as_str(), resource.kind.as_str()) {
         ("" | "events.k8s.io", "Event") => event::validate(resource, new, old.is_none()),
@@ -16,6 +16,7 @@ pub(super) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) ->
             workload::validate(resource, new, old)
         }
         ("apps", "ControllerRevision") => kept::controller_revision(new, old),
+        ("", "Node") => node::validate(new, old),
         ("", "Pod") => match old {
             Some(old) => pod_update::validate(old, new),
             None => pod_spec::validate(resource, new),
@@ -28,7 +29,7 @@ pub(super) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) ->
     }
 }
 
-/// What clients are told about an object that is accepted.
+/// Returns the warnings for an accepted object.
 pub(super) fn warnings(resource: &Resource, object: &Value) -> Vec<String> {
     pod_spec::warnings(resource, object)
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a workload: with what it selects, what it makes, and how it replaces it.
+//! Validation of workloads: selector, template, and update strategy.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::resource::Resource;
 use crate::selector::LabelSelector;
 use crate::status::FieldError;
 
-/// A workload selects its own pods, for good.
+/// Validates a workload: its selector must match its own pods and never changes.
 pub(super) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let spec = &new["spec"];
     let mut errors = Vec::new();
@@ -17,7 +17,7 @@ pub(super) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) ->
     if selector.is_null() {
         errors.push(FieldError::required("spec.selector", ""));
     } else if is_empty(selector) {
-        // ReplicaSets say so too: their validation was copied.
+        // kube-apiserver names Deployments here, because it copied their validation.
         let name = if resource.kind == "ReplicaSet" { "deployment" } else { &resource.singular };
         let why = format!("empty selector is invalid for {name}");
         errors.push(FieldError::invalid("spec.selector", "{}", &why));
@@ -41,6 +41,7 @@ pub(super) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) ->
         Some(_) => {}
     }
     errors.extend(pod_spec::validate(resource, new));
+    // Errors come in kube-apiserver's order, so Deployments are checked in two places.
     if resource.kind == "Deployment" {
         errors.extend(strategy(&spec["strategy"]));
     }
@@ -65,7 +66,7 @@ fn not_negative(spec: &Value, field: &str) -> Option<FieldError> {
     ))
 }
 
-/// Pods are replaced all at once, or within limits of which one lets something happen.
+/// Validates the strategy of a Deployment: limits only for rolling updates, and not both zero.
 fn strategy(strategy: &Value) -> Option<FieldError> {
     const PATH: &str = "spec.strategy";
     let rolling = &strategy["rollingUpdate"];
@@ -82,7 +83,7 @@ fn strategy(strategy: &Value) -> Option<FieldError> {
             ))
         }
         "Recreate" | "RollingUpdate" => None,
-        // The value is shown as the Go struct, whose unknown types have no limits.
+        // The message shows the value as a Go struct, which has no limits for unknown types.
         other => Some(FieldError {
             reason: "FieldValueNotSupported",
             field: PATH.to_owned(),
@@ -95,12 +96,12 @@ fn strategy(strategy: &Value) -> Option<FieldError> {
     }
 }
 
-/// `0` or `0%`.
+/// Whether a limit is `0` or `0%`.
 fn is_none(limit: &Value) -> bool {
     limit.as_str().map_or(limit.as_i64() == Some(0), |text| text.trim_end_matches('%') == "0")
 }
 
-/// Progress takes longer than a pod needs to count as ready. Zero is a mistake that Kubernetes lets pass elsewhere.
+/// Validates that the progress deadline exceeds the time until a pod counts as available.
 fn deadline(spec: &Value) -> Option<FieldError> {
     let deadline = spec["progressDeadlineSeconds"].as_i64()?;
     let ready = spec["minReadySeconds"].as_i64().unwrap_or_default();
@@ -113,7 +114,7 @@ fn deadline(spec: &Value) -> Option<FieldError> {
     })
 }
 
-/// Of a StatefulSet most of the spec stays, of other workloads the selector.
+/// Checks immutable fields: most of the spec for a StatefulSet, the selector for other workloads.
 fn kept_spec(resource: &Resource, old: &Value, new: &Value) -> Option<FieldError> {
     const CHANGEABLE: [&str; 7] = [
         "replicas",

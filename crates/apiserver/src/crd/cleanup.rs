@@ -1,9 +1,9 @@
-//! The end of a definition: its objects go first, then it goes itself.
+//! Deletion of a definition: its objects are deleted before the definition.
 
 use serde_json::Value;
 
 use super::names::{condition, set_condition, track};
-use super::{CLEANUP, all, commit, put, resource};
+use super::{CLEANUP, Definition, commit, put, resource};
 use crate::registry::Served;
 use crate::resource::StorageKey;
 use crate::server::Server;
@@ -11,11 +11,11 @@ use crate::store::{Change, Key, Snapshot};
 use crate::verbs::delete::begin_deletion;
 use crate::verbs::metadata;
 
-/// Deletes the objects of definitions that are being deleted, and the definitions that have none left.
-pub(super) fn run(server: &Server, served: &Served) {
-    for (key, revision, definition) in all(server, served) {
-        if metadata::is_terminating(&definition) && metadata::finalizers(&definition).contains(&CLEANUP) {
-            finish(server, served, &key, revision, &definition);
+/// Deletes the objects of terminating definitions, and the definitions without objects.
+pub(super) fn run(server: &Server, served: &Served, definitions: &[Definition]) {
+    for (key, revision, definition) in definitions {
+        if metadata::is_terminating(definition) && metadata::finalizers(definition).contains(&CLEANUP) {
+            finish(server, served, key, *revision, definition);
         }
     }
 }
@@ -41,10 +41,10 @@ fn finish(server: &Server, served: &Served, key: &Key, mut revision: u64, defini
         revision = stored.revision;
         definition = served.value(&stored);
     }
-    // At every look, because an object that was changed meanwhile escapes one.
+    // Repeated at each call, because an object that changed during an earlier deletion was not deleted.
     if established && !resource::is_builtin(&definition, &server.registry()) {
         let snapshot = server.read(|store| store.snapshot(&storage));
-        // Objects of a version that is not served are deleted as well.
+        // Objects are deleted even if no version is served.
         if let Some(instances) = resource::of_storage(&definition, &server.registry()) {
             delete_instances(server, &instances, &snapshot);
         }
@@ -61,7 +61,7 @@ fn finish(server: &Server, served: &Served, key: &Key, mut revision: u64, defini
         if commit(server, served, key, revision, Change::Delete)
             && !server.registry().tables().contains(&storage)
         {
-            // Nothing was served of it, so that nobody else will close it.
+            // The resource was not served, so `renew_registry` does not close its table.
             server.close(&storage);
         }
     } else {
@@ -80,12 +80,17 @@ fn reason(definition: &Value) -> &str {
         .unwrap_or_default()
 }
 
-/// Deletes the objects of a table as they were when the snapshot was taken, and marks those that finalizers hold.
+/// Objects that one call deletes, about 10 ms. The task of [`run`](super::run) deletes further ones.
+const BATCH: usize = 256;
+
+/// Deletes up to [`BATCH`] objects of a snapshot, and marks those with finalizers as being deleted. Objects that are marked
+/// already wait for their finalizers.
 fn delete_instances(server: &Server, served: &Served, snapshot: &Snapshot) {
-    for (key, stored) in snapshot.range("", None) {
+    let living = snapshot.range("", None).filter(|(_, stored)| !stored.document.is_terminating());
+    for (key, stored) in living.take(BATCH) {
         let object = served.value(stored);
         let finalizers = metadata::owned_finalizers(&object);
-        // Whoever changed the object meanwhile makes this definition be looked at again.
+        // On a conflict the object has changed, and that write runs the cleanup again.
         begin_deletion(server, served, key, stored.revision, &object, &finalizers);
     }
 }

@@ -1,8 +1,8 @@
-//! CustomResourceDefinitions: which names they get, what they serve, and how they go.
+//! CustomResourceDefinitions: acceptance of their names, the resources that they serve, and their deletion.
 //!
-//! In kube-apiserver several controllers do this and clients wait for them. Here it happens in the turn of the request
-//! that wrote the definition, so that a resource is served when its definition is answered; the intermediate states are
-//! committed all the same, because clients watch them.
+//! In kube-apiserver several controllers do this asynchronously, and clients wait for them. Here it happens within the
+//! request that writes the definition, so that a resource is served when the write is answered. The intermediate states
+//! are committed too, because clients watch them.
 
 mod cleanup;
 mod names;
@@ -10,21 +10,25 @@ pub(crate) mod object;
 mod resource;
 pub(crate) mod validate;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use serde_json::Value;
+use tokio::task::yield_now;
 
 use crate::bootstrap;
 use crate::registry::{Registry, Served};
 use crate::resource::StorageKey;
 use crate::server::{Refused, Server};
-use crate::store::{Change, Key};
+use crate::store::{Change, Key, Stored};
 use crate::verbs::metadata;
 
 pub(crate) const GROUP: &str = "apiextensions.k8s.io";
 pub(crate) const PLURAL: &str = "customresourcedefinitions";
-/// Keeps a definition until its objects are gone.
+/// Finalizer that keeps a definition until its objects are deleted.
 pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// The table of definitions.
+/// Storage key of definitions.
 pub(crate) fn table() -> StorageKey {
     StorageKey { group: GROUP.to_owned(), plural: PLURAL.to_owned() }
 }
@@ -33,52 +37,109 @@ pub(crate) fn is_table(storage: &StorageKey) -> bool {
     storage.group == GROUP && storage.plural == PLURAL
 }
 
-/// Follows a commit: if it changed a definition, or an object whose definition waits for it, names are settled, the
-/// served resources renewed, and finished deletions completed.
+/// Reacts to a commit that changed a definition, or an object of a terminating definition: accepts names, updates the
+/// served resources, and completes deletions.
 pub(crate) fn after_write(server: &Server, storage: &StorageKey) {
     if !is_table(storage) {
+        // Most writes concern neither definitions nor objects whose definition is being deleted.
         let waiting = server.registry().all().any(|served| {
             served.custom.as_ref().is_some_and(|custom| custom.terminating) && served.storage() == storage
         });
-        if !waiting {
+        if !waiting || !has_work(server, storage) {
             return;
         }
     }
-    let _turn = server.definitions.lock();
+    // One call at a time: two definitions must not get the same name, and no registry may replace a newer one.
+    let mut known = server.definitions.lock();
     let Some(served) = server.registry().get(GROUP, "v1", PLURAL).cloned() else {
         return;
     };
-    let mut definitions = all(server, &served);
-    names::settle(server, &served, &mut definitions);
-    renew_registry(server, &definitions);
-    if !definitions.iter().any(|(_, _, definition)| metadata::is_terminating(definition)) {
+    known.settle(server, &served);
+    if !known.definitions.iter().any(|(_, _, definition)| metadata::is_terminating(definition)) {
         return;
     }
-    cleanup::run(server, &served);
-    // Names that a removed definition held may be free for another one now.
-    let mut definitions = all(server, &served);
-    names::settle(server, &served, &mut definitions);
-    renew_registry(server, &definitions);
+    cleanup::run(server, &served, &known.definitions);
+    // Another definition may now get the names of a removed one.
+    known.settle(server, &served);
 }
 
-/// Serves what the definitions that are already stored define, as after a restart.
+/// Whether there is anything to do for the objects of a terminating definition: some are still to be deleted, or none is left.
+/// Most writes are of objects that wait for their finalizers, and cost a look at a flag of each.
+fn has_work(server: &Server, storage: &StorageKey) -> bool {
+    let snapshot = server.read(|store| store.snapshot(storage));
+    snapshot.len() == 0 || snapshot.range("", None).any(|(_, stored)| !stored.document.is_terminating())
+}
+
+/// Deletes the objects of terminating definitions that the deletion of the definition left, until its task is aborted.
+pub(crate) async fn run(server: Arc<Server>) {
+    let mut changes = server.changes(&table());
+    loop {
+        let latest = changes.latest();
+        while let Some(storage) = unfinished(&server) {
+            after_write(&server, &storage);
+            yield_now().await;
+        }
+        changes.see(latest);
+        if changes.news().await.is_none() {
+            return;
+        }
+    }
+}
+
+/// Returns the table of a terminating definition with objects that are not being deleted yet.
+fn unfinished(server: &Server) -> Option<StorageKey> {
+    let registry = server.registry();
+    let terminating =
+        registry.all().filter(|served| served.custom.as_ref().is_some_and(|custom| custom.terminating));
+    let mut tables = terminating.map(|served| served.storage().clone());
+    tables.find(|table| {
+        let snapshot = server.read(|store| store.snapshot(table));
+        snapshot.range("", None).any(|(_, stored)| !stored.document.is_terminating())
+    })
+}
+
+/// Serves the resources of stored definitions, as after a restart.
 pub(crate) fn restore(server: &Server) {
     after_write(server, &StorageKey { group: GROUP.to_owned(), plural: PLURAL.to_owned() });
 }
 
-/// A definition under its key, with the revision at which it was read.
-type Definition = (Key, u64, Value);
+/// A definition with its key and the revision at which it was read.
+type Definition = (Key, u64, Arc<Value>);
 
-/// All definitions in order. This reads all of them, so a write does it once, and once more if any is deleted.
-fn all(server: &Server, served: &Served) -> Vec<Definition> {
-    let snapshot = server.read(|store| store.snapshot(served.storage()));
-    snapshot
-        .range("", None)
-        .map(|(key, stored)| (key.clone(), stored.revision, served.value(stored)))
-        .collect()
+/// Definitions and their resources, kept between writes: a write parses only the definitions that changed.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    /// In the order of their keys.
+    definitions: Vec<Definition>,
+    /// Resources of a revision of a definition.
+    resources: BTreeMap<Key, (u64, Vec<Arc<Served>>)>,
 }
 
-/// Stores a new state of a definition; `false` if it changed meanwhile.
+impl Known {
+    /// Reads the definitions, accepts names and serves their resources.
+    fn settle(&mut self, server: &Server, served: &Served) {
+        self.read(server, served);
+        names::settle(server, served, &mut self.definitions);
+        self.renew_registry(server);
+    }
+
+    fn read(&mut self, server: &Server, served: &Served) {
+        let before: BTreeMap<Key, (u64, Arc<Value>)> = std::mem::take(&mut self.definitions)
+            .into_iter()
+            .map(|(key, revision, definition)| (key, (revision, definition)))
+            .collect();
+        let snapshot = server.read(|store| store.snapshot(served.storage()));
+        let read = |(key, stored): (&Key, &Arc<Stored>)| {
+            let known = before.get(key).filter(|(revision, _)| *revision == stored.revision);
+            let definition = known.map(|(_, definition)| Arc::clone(definition));
+            let definition = definition.unwrap_or_else(|| Arc::new(served.value(stored)));
+            (key.clone(), stored.revision, definition)
+        };
+        self.definitions = snapshot.range("", None).map(read).collect();
+    }
+}
+
+/// Stores a new state of a definition; returns `false` if it changed meanwhile.
 fn put(server: &Server, served: &Served, key: &Key, expected: u64, definition: &Value) -> bool {
     let change = Change::Put(served.document(definition));
     commit(server, served, key, expected, change)
@@ -90,15 +151,25 @@ fn commit(server: &Server, served: &Served, key: &Key, expected: u64, change: Ch
     !matches!(outcome, Err(Refused::Conflict))
 }
 
-/// Serves what the definitions define now. Resources whose definition did not change keep their identity.
-fn renew_registry(server: &Server, definitions: &[Definition]) {
-    let old = server.registry();
-    let mut new: Registry = old.without_custom();
-    for (_, _, definition) in definitions {
-        for resource in resource::resources(definition, &old) {
-            new.add(resource);
+impl Known {
+    /// Replaces the registry by one with the current definitions. Resources of unchanged definitions keep their identity.
+    fn renew_registry(&mut self, server: &Server) {
+        let old = server.registry();
+        let mut new: Registry = old.without_custom();
+        let mut before = std::mem::take(&mut self.resources);
+        for (key, revision, definition) in &self.definitions {
+            let known = before.remove(key).filter(|(known, _)| known == revision);
+            let resources =
+                known.map_or_else(|| resource::resources(definition, &old), |(_, resources)| resources);
+            resources.iter().for_each(|resource| new.add(Arc::clone(resource)));
+            self.resources.insert(key.clone(), (*revision, resources));
         }
+        replace_registry(server, &old, new);
     }
+}
+
+/// Replaces the registry if it differs.
+fn replace_registry(server: &Server, old: &Registry, mut new: Registry) {
     let mut affected = Vec::new();
     let mut changed = false;
     for served in old.all().filter(|served| !new.serves(served)) {
@@ -107,12 +178,13 @@ fn renew_registry(server: &Server, definitions: &[Definition]) {
     }
     for served in new.all().filter(|served| !old.serves(served)) {
         changed = true;
+        // Before the registry names the resource, because a request may come as soon as it does.
         server.open(served.storage());
     }
     if !changed {
         return;
     }
-    new.retire(&old);
+    new.retire(old);
     let gone: Vec<StorageKey> = {
         let kept = new.tables();
         affected.iter().filter(|storage| !kept.contains(storage)).cloned().collect()
@@ -120,7 +192,7 @@ fn renew_registry(server: &Server, definitions: &[Definition]) {
     server.set_registry(new, &affected);
     bootstrap::follow_definitions(server);
     for storage in gone {
-        // A version that is merely not served any more keeps its objects.
+        // A resource that is no longer served may still have objects.
         let empty = server.read(|store| store.snapshot(&storage).len() == 0);
         if empty {
             server.close(&storage);

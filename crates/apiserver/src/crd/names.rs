@@ -1,7 +1,8 @@
-//! Which names a definition gets, and when it is established.
+//! Acceptance of a definition's names, and its establishment.
 
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
@@ -10,10 +11,10 @@ use crate::registry::Served;
 use crate::server::Server;
 use crate::verbs::{metadata, update};
 
-/// Gives every definition the names that are free, and establishes those that got all of theirs.
+/// Accepts the free names of each definition, and establishes the definitions that have all of theirs.
 ///
 /// One pass may free names for the next, so passes are repeated while they change anything, at most as often as there
-/// are definitions. A definition that has its names costs a look at its `status`.
+/// are definitions. A definition with accepted names only costs a look at its `status`.
 pub(super) fn settle(server: &Server, served: &Served, definitions: &mut [Definition]) {
     for _ in 0..=definitions.len() {
         let mut changed = false;
@@ -31,10 +32,11 @@ pub(super) fn settle(server: &Server, served: &Served, definitions: &mut [Defini
     }
 }
 
-/// Stores a new `status`; `false` if the definition changed meanwhile: whoever changed it settles it again.
+/// Stores a new `status`; returns `false` if the definition changed meanwhile, in which case that write runs this
+/// again.
 fn put_status(server: &Server, served: &Served, definition: &mut Definition, status: Value) -> bool {
     let (key, revision, value) = definition;
-    let mut next = value.clone();
+    let mut next = Value::clone(value);
     next["status"] = status;
     track(server, served, value, &mut next);
     if !put(server, served, key, *revision, &next) {
@@ -42,12 +44,12 @@ fn put_status(server: &Server, served: &Served, definition: &mut Definition, sta
     }
     if let Some(stored) = server.read(|store| store.get(served.storage(), key).cloned()) {
         *revision = stored.revision;
-        *value = served.value(&stored);
+        *value = Arc::new(served.value(&stored));
     }
     true
 }
 
-/// The new `status` of a definition that has its names and is not established yet.
+/// Returns the new `status` of a definition whose names are accepted and that is not established yet.
 fn establish(server: &Server, definition: &Value) -> Option<Value> {
     if condition(definition, "NamesAccepted") != "True"
         || condition(definition, "Established") == "True"
@@ -61,12 +63,12 @@ fn establish(server: &Server, definition: &Value) -> Option<Value> {
     Some(next["status"].take())
 }
 
-/// Ownership of what the server itself writes into the status.
+/// Records the server's ownership of the status fields that it writes.
 pub(super) fn track(server: &Server, served: &Served, old: &Value, new: &mut Value) {
     update::track_as(server, served, "kube-apiserver", "status", Some(old), new);
 }
 
-/// The status of a condition, empty if there is none.
+/// Returns the status of a condition; empty if it is missing.
 pub(super) fn condition<'a>(definition: &'a Value, kind: &str) -> &'a str {
     conditions(definition)
         .iter()
@@ -79,7 +81,7 @@ fn conditions(definition: &Value) -> &[Value] {
     definition["status"]["conditions"].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Sets a condition; the time changes only with the status.
+/// Sets a condition. Its time changes only with its status.
 pub(super) fn set_condition(
     server: &Server,
     definition: &mut Value,
@@ -107,7 +109,7 @@ pub(super) fn set_condition(
     definition["status"]["conditions"] = Value::Array(list);
 }
 
-/// Names that are in use by other definitions of the group.
+/// Names that other definitions of the group use.
 #[derive(Default)]
 struct Used {
     resources: BTreeSet<String>,
@@ -134,17 +136,17 @@ fn texts(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Accepts the requested names that nobody else has, and says so in the conditions: the new `status`, if it is new.
+/// Accepts the requested names that are free, and sets the conditions. Returns the new `status`, if it changed.
 fn accept_names(server: &Server, definitions: &[Definition], at: usize) -> Option<Value> {
     let definition = &definitions[at].2;
     let requested = &definition["spec"]["names"];
-    // kube-apiserver looks no further either, so conditions that somebody removed by hand stay away.
+    // kube-apiserver stops here too, so conditions that a client removed are not restored.
     if *requested == definition["status"]["acceptedNames"] {
         return None;
     }
     let mut accepted: Map<String, Value> =
         definition["status"]["acceptedNames"].as_object().cloned().unwrap_or_default();
-    // Most definitions have their names: nobody else's matter then.
+    // Computed lazily: most definitions already have their names.
     let used = LazyCell::new(|| Used::beside(definitions, at));
     let mut conflict: Option<(&str, String)> = None;
     for (field, reason, of_kind) in [
@@ -181,10 +183,12 @@ fn accept_names(server: &Server, definitions: &[Definition], at: usize) -> Optio
             many => conflict = Some((reason, format!("[{}]", many.join(", ")))),
         }
     }
+    // Definitions may share categories, so these cannot conflict.
     match requested.get("categories") {
         Some(categories) => accepted.insert("categories".to_owned(), categories.clone()),
         None => accepted.remove("categories"),
     };
+    // Go writes these fields even if they are empty.
     for always in ["plural", "kind"] {
         accepted.entry(always).or_insert_with(|| json!(""));
     }

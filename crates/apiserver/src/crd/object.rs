@@ -1,4 +1,4 @@
-//! A definition as an object: its defaults, and what happens to it when it is written.
+//! Definitions as objects: their defaults, and the changes made on writes.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::CLEANUP;
 use crate::server::Server;
 use crate::verbs::metadata;
 
-/// Fills in the names that follow from others, how versions convert, and where objects are stored.
+/// Sets derived names, the conversion strategy and the stored versions.
 pub(crate) fn default(definition: &mut Value) {
     default_stored_versions(definition);
     let Some(spec) = definition.get_mut("spec").filter(|spec| spec.is_object()) else {
@@ -30,7 +30,7 @@ pub(crate) fn default(definition: &mut Value) {
     }
 }
 
-/// A new definition has no status but the version in which its objects will be stored.
+/// Resets the status of a new definition to its storage version.
 pub(crate) fn prepare_create(definition: &mut Value) {
     default(definition);
     let stored: Vec<&str> = storage_versions(definition);
@@ -39,7 +39,7 @@ pub(crate) fn prepare_create(definition: &mut Value) {
     });
 }
 
-/// The version of the storage joins those that objects may be stored in, which only `/status` can take away again.
+/// Adds the storage version to `storedVersions`; only `/status` can remove versions.
 pub(crate) fn prepare_update(definition: &mut Value, subresource: &str) {
     default(definition);
     if !definition["status"].is_object() {
@@ -58,7 +58,7 @@ pub(crate) fn prepare_update(definition: &mut Value, subresource: &str) {
     }
 }
 
-/// Objects are stored in some version: in the one of the storage, unless the status says more.
+/// Sets `storedVersions` to the storage version if it is empty.
 fn default_stored_versions(definition: &mut Value) {
     let known = definition["status"]["storedVersions"].as_array().is_some_and(|list| !list.is_empty());
     if definition["status"].is_object() && !known {
@@ -75,7 +75,7 @@ fn storage_versions(definition: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// A deleted definition stays until its objects are gone. A second DELETE only adds what the first left out.
+/// Marks a definition as being deleted and adds the cleanup finalizer. A second DELETE only sets the grace period.
 pub(crate) fn mark_deleted(server: &Server, definition: &mut Value, first: bool) {
     if !first {
         metadata::of(definition).insert("deletionGracePeriodSeconds".to_owned(), json!(0));

@@ -1,8 +1,8 @@
-//! From a definition to the resources it defines, one per served version.
+//! Resources of a definition, one for each served version.
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::names::condition;
 use crate::registry::{Custom, Registry, Served};
@@ -11,10 +11,11 @@ use crate::schema::Schema;
 use crate::verbs::metadata;
 use crate::{discovery, table};
 
-/// Discovery lists the verbs of custom resources in this order.
+/// Verbs of custom resources in the order of discovery.
 const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
-/// The served resources of an established definition. One that `old` serves already in the same way is kept.
+/// Returns the served resources of an established definition. Resources that `old` serves unchanged keep
+/// their identity.
 pub(super) fn resources(definition: &Value, old: &Registry) -> Vec<Arc<Served>> {
     if condition(definition, "Established") != "True" || is_builtin(definition, old) {
         return Vec::new();
@@ -24,7 +25,7 @@ pub(super) fn resources(definition: &Value, old: &Registry) -> Vec<Arc<Served>> 
     served.filter_map(|version| served_version(definition, version, old)).collect()
 }
 
-/// Whether what the definition defines is a builtin resource already.
+/// Whether the definition has the name of a builtin resource.
 pub(super) fn is_builtin(definition: &Value, registry: &Registry) -> bool {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     registry.is_builtin(
@@ -33,7 +34,7 @@ pub(super) fn is_builtin(definition: &Value, registry: &Registry) -> bool {
     )
 }
 
-/// The resource in the version of the storage, whether it is served or not.
+/// Returns the resource in its storage version, whether it is served or not.
 pub(super) fn of_storage(definition: &Value, registry: &Registry) -> Option<Arc<Served>> {
     let versions = definition["spec"]["versions"].as_array()?;
     let version = versions.iter().find(|version| version["storage"] == true)?;
@@ -57,19 +58,14 @@ fn served_version(definition: &Value, version: &Value, old: &Registry) -> Option
     let group = text(&definition["spec"]["group"]);
     let plural = text(&names["plural"]);
     let name = text(&version["name"]);
+    // Unchanged, so that the watches of the resource continue.
     if let Some(known) = old.get(&group, &name, &plural)
         && known.custom.as_ref() == Some(&custom)
     {
         return Some(Arc::clone(known));
     }
-    // A schema that is no longer accepted, from an older definition, serves its objects without one.
-    let schema = &version["schema"]["openAPIV3Schema"];
-    let schema = Schema::from_crd(schema, "").or_else(|_| {
-        Schema::from_crd(
-            &serde_json::json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
-            "",
-        )
-    });
+    let storage =
+        definition["spec"]["versions"].as_array()?.iter().find(|version| version["storage"] == true);
     let subresources = &version["subresources"];
     let status = subresources.get("status").is_some_and(|status| !status.is_null());
     let resource = Resource {
@@ -105,7 +101,19 @@ fn served_version(definition: &Value, version: &Value, old: &Registry) -> Option
             custom: true,
         },
     };
-    Some(Arc::new(Served::new(Arc::new(resource), schema.ok()?, Some(custom))))
+    let served = Served::new(Arc::new(resource), schema(version)?, Some(custom));
+    Some(Arc::new(match storage.filter(|storage| storage["name"] != version["name"]) {
+        Some(storage) => served.stored_as(schema(storage)?),
+        None => served,
+    }))
+}
+
+/// Parses the schema of a version. A schema of an older definition may no longer be valid; its objects are then served without
+/// a schema.
+fn schema(version: &Value) -> Option<Arc<Schema>> {
+    let anything = || json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let schema = Schema::from_crd(&version["schema"]["openAPIV3Schema"], "");
+    schema.or_else(|_| Schema::from_crd(&anything(), "")).ok()
 }
 
 fn storage_version(definition: &Value) -> String {
@@ -119,7 +127,7 @@ fn storage_version(definition: &Value) -> String {
         .to_owned()
 }
 
-/// What clients of a deprecated version are told.
+/// Returns the warning for clients of a deprecated version.
 fn deprecation(definition: &Value, version: &Value) -> Option<String> {
     if version["deprecated"] != true {
         return None;
@@ -138,7 +146,7 @@ fn deprecation(definition: &Value, version: &Value) -> Option<String> {
     })
 }
 
-/// The preferred version among those that are served and not deprecated, if it is newer.
+/// Returns the preferred version that is served and not deprecated, if it is newer.
 fn replacement(spec: &Value, version: &Value) -> Option<String> {
     let name = version["name"].as_str().unwrap_or_default();
     let candidates = spec["versions"].as_array().into_iter().flatten();
@@ -150,7 +158,7 @@ fn replacement(spec: &Value, version: &Value) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// `.spec.replicas` as keys.
+/// Splits `.spec.replicas` into keys.
 fn path(text: &str) -> Vec<String> {
     text.split('.').filter(|key| !key.is_empty()).map(str::to_owned).collect()
 }

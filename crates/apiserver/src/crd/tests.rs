@@ -1,4 +1,4 @@
-//! How definitions go while others are busy with their objects.
+//! Deletion of definitions concurrently with writes of their objects.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ async fn a_create_that_began_before_its_definition_went_leaves_nothing_behind() 
     let error = testing::now(create::run(&mut late, &body)).unwrap_err();
     assert_eq!((error.code(), error.reason()), (404, "NotFound"));
     assert_eq!(count(&server), 0);
-    // The same under a definition that came later.
+    // Nor under a later definition of the same name.
     testing::create(&server, DEFINITIONS, &definition()).unwrap();
     assert_eq!(testing::now(create::run(&mut late, &body)).unwrap_err().code(), 404);
     assert_eq!(count(&server), 0);
@@ -56,7 +56,7 @@ async fn objects_that_changed_while_they_were_deleted_are_deleted_at_the_next_lo
     testing::create(&server, DEFINITIONS, &definition()).unwrap();
     testing::create(&server, THINGS, &thing("held", &["example.com/hold"])).unwrap();
     testing::delete(&server, THE_DEFINITION).unwrap();
-    // An object that escaped the first look: it neither has a finalizer nor is it marked.
+    // An object that the first cleanup missed: it has no finalizer and is not marked as deleted.
     let served = testing::call(&server, THINGS).served;
     let escaped = served.document(&thing("escaped", &[]));
     let key = Key::new("default", "escaped");
@@ -132,11 +132,66 @@ async fn a_definition_of_a_builtin_kind_leaves_that_alone() {
     later["storage"] = json!(false);
     leases["spec"]["versions"].as_array_mut().unwrap().push(later);
     testing::create(&server, DEFINITIONS, &leases).unwrap();
-    assert!(std::sync::Arc::ptr_eq(&before, &server.registry()), "nothing else is served than before");
+    assert!(Arc::ptr_eq(&before, &server.registry()), "nothing else is served than before");
     assert!(!testing::call(&server, LEASES).served.is_custom());
 
     testing::delete(&server, DEFINED).unwrap();
     assert!(read::get(&testing::call(&server, DEFINED)).is_err(), "nothing is left of it");
     assert!(read::get(&testing::call(&server, &format!("{LEASES}/leader"))).is_ok());
     testing::create(&server, LEASES, &json!({"metadata": {"name": "other"}})).unwrap();
+}
+
+#[tokio::test]
+async fn a_write_parses_only_the_definitions_that_changed() {
+    let server = testing::server();
+    testing::create(&server, DEFINITIONS, &definition()).unwrap();
+    let known = || {
+        let known = server.definitions.lock();
+        known.definitions.iter().map(|(_, _, definition)| Arc::clone(definition)).collect::<Vec<_>>()
+    };
+    let before = known();
+    let mut other = definition();
+    other["metadata"]["name"] = json!("others.example.com");
+    other["spec"]["names"] = json!({"plural": "others", "kind": "Other"});
+    testing::create(&server, DEFINITIONS, &other).unwrap();
+    let after = known();
+    assert_eq!((before.len(), after.len()), (1, 2));
+    assert!(Arc::ptr_eq(&before[0], &after[1]), "things.example.com is as it was");
+}
+
+#[tokio::test]
+async fn objects_that_wait_for_their_finalizers_are_no_work() {
+    let server = testing::server();
+    testing::create(&server, DEFINITIONS, &definition()).unwrap();
+    for name in ["a", "b"] {
+        testing::create(&server, THINGS, &thing(name, &["example.com/hold"])).unwrap();
+    }
+    assert!(has_work(&server, &things()), "both are still to be deleted");
+    testing::delete(&server, THE_DEFINITION).unwrap();
+    assert!(!has_work(&server, &things()), "both wait");
+    for name in ["a", "b"] {
+        let mut call = testing::call(&server, &format!("{THINGS}/{name}"));
+        call.content_type = Some("application/merge-patch+json".to_owned());
+        let release = Bytes::from_static(br#"{"metadata":{"finalizers":null}}"#);
+        testing::now(crate::verbs::patch::run(&mut call, &release)).unwrap();
+    }
+    assert_eq!(count(&server), 0);
+    assert!(!is_defined(&server), "the definition went with the last of them");
+}
+
+#[tokio::test]
+async fn more_objects_than_one_call_deletes_are_deleted_by_the_controller() {
+    let server = testing::server();
+    testing::create(&server, DEFINITIONS, &definition()).unwrap();
+    for n in 0..600 {
+        testing::create(&server, THINGS, &thing(&format!("t{n}"), &[])).unwrap();
+    }
+    testing::delete(&server, THE_DEFINITION).unwrap();
+    let left = count(&server);
+    assert!((1..600).contains(&left), "{left} are left to the controller");
+    let mut commits = server.commits();
+    while is_defined(&server) {
+        commits.changed().await.unwrap();
+    }
+    assert_eq!(count(&server), 0);
 }

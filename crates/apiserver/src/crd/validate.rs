@@ -1,4 +1,4 @@
-//! What must hold of a definition, in the words of `k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation`.
+//! Validation of definitions, with the messages of `k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation`.
 
 mod approval;
 mod conversion;
@@ -11,10 +11,11 @@ use serde_json::{Value, json};
 use super::names::condition;
 use crate::request::query::quote;
 use crate::resource::NameRule;
+use crate::schema::Schema;
 use crate::status::FieldError;
 use crate::verbs::{metadata, names};
 
-/// What is wrong with a new definition, apart from what holds for every object's metadata.
+/// Validates a new definition, except for the common rules of metadata.
 pub(crate) fn create(definition: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let spec = &definition["spec"];
@@ -33,7 +34,7 @@ pub(crate) fn create(definition: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with the new state of a definition.
+/// Validates the new state of a definition.
 pub(crate) fn update(old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let (before, after) = (&old["spec"], &new["spec"]);
@@ -43,6 +44,7 @@ pub(crate) fn update(old: &Value, new: &Value) -> Vec<FieldError> {
     }
     let immutable =
         |field: String, value: &Value| FieldError::invalid(field, &value.to_string(), "field is immutable");
+    // From then on objects may exist, which depend on scope and kind.
     if condition(old, "Established") == "True" {
         if before["scope"] != after["scope"] {
             errors.push(immutable("spec.scope".to_owned(), &after["scope"]));
@@ -62,6 +64,22 @@ pub(crate) fn update(old: &Value, new: &Value) -> Vec<FieldError> {
     errors
 }
 
+/// Returns a warning for each version with a pattern that is not checked.
+pub(crate) fn warnings(definition: &Value) -> Vec<String> {
+    let versions = list(&definition["spec"], "versions").iter().enumerate();
+    versions
+        .filter_map(|(index, version)| {
+            let pattern = Schema::unchecked_pattern(&version["schema"]["openAPIV3Schema"])?;
+            let shown: String = pattern.chars().take(64).collect();
+            Some(format!(
+                "spec.versions[{index}].schema.openAPIV3Schema: the pattern {} is too large for this server, which does \
+                 not check it",
+                quote(&shown)
+            ))
+        })
+        .collect()
+}
+
 fn preserve_unknown_fields() -> FieldError {
     FieldError::invalid(
         "spec.preserveUnknownFields",
@@ -78,7 +96,7 @@ fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
     value[field].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// One of a fixed set of texts.
+/// Checks a required text against its allowed values.
 fn one_of(field: &str, value: &str, supported: &[&str]) -> Option<FieldError> {
     if value.is_empty() {
         return Some(FieldError::required(field, ""));
@@ -122,7 +140,7 @@ fn check_spec(spec: &Value, errors: &mut Vec<FieldError>) {
         let detail = "must have exactly one version marked as storage version";
         errors.push(FieldError::invalid("spec.versions", &shown.to_string(), detail));
     }
-    // What all versions have alike is reported as if it stood in `spec`, where older clients wrote it.
+    // Errors of a single version are reported as if it were part of `spec`, as in the older form of definitions.
     for (index, version) in versions.iter().enumerate() {
         let place = if versions.len() == 1 { None } else { Some(index) };
         version::check(version, place, errors);
@@ -137,6 +155,7 @@ fn check_version_names(versions: &[Value], errors: &mut Vec<FieldError>) {
         let name = text(version, "name");
         if !seen.insert(name) {
             let detail = "must contain unique version names";
+            // One error covers all duplicates.
             errors.push(FieldError::invalid("spec.versions", &json!(versions).to_string(), detail));
             break;
         }
@@ -188,7 +207,7 @@ fn check_names(requested: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Objects may be stored in each of these versions, so each must still be known.
+/// Checks that each version in which objects may be stored still exists.
 fn check_stored_versions(definition: &Value, errors: &mut Vec<FieldError>) {
     let stored = list(&definition["status"], "storedVersions");
     if stored.is_empty() {

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::{Version, groups, subresources};
 use crate::resource::{Resource, Subresource};
 
-/// The content type of an aggregated document: clients choose their decoder by it.
+/// Content type of an aggregated document, by which clients choose their decoder.
 pub(crate) const AGGREGATED_CONTENT_TYPE: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Whether an `Accept` header asks for the aggregated form before any other that JSON clients understand.
-/// `v2beta1` is no longer served: it is passed over.
+/// Whether an `Accept` header asks for the aggregated form before any other JSON form. `v2beta1` is no longer served and is
+/// skipped.
 pub(crate) fn wants_aggregated(accept: &str) -> bool {
     for range in accept.split(',') {
         let mut parts = range.split(';').map(str::trim);
@@ -33,8 +33,8 @@ pub(crate) fn wants_aggregated(accept: &str) -> bool {
     false
 }
 
-/// The header as it reads where nothing is aggregated, or not in the version that it asks for: such a range is answered as if
-/// it had no parameters.
+/// Returns the header for a response that is not aggregated: ranges that ask for a known aggregated version lose their
+/// parameters.
 pub(crate) fn without_aggregation(accept: &str) -> String {
     let ranges = accept.split(',').map(|range| {
         let mut parts = range.split(';').map(str::trim);
@@ -51,7 +51,7 @@ pub(crate) fn without_aggregation(accept: &str) -> String {
     ranges.collect::<Vec<_>>().join(",")
 }
 
-/// `/api` (`core`) or `/apis`.
+/// Builds the document for `/api` (`core`) or `/apis`.
 pub(crate) fn aggregated(resources: &[Arc<Resource>], core: bool) -> Value {
     let items: Vec<Value> = groups(resources)
         .into_iter()
@@ -100,7 +100,7 @@ fn sub_entry(resource: &Resource, sub: &Subresource) -> Value {
     })
 }
 
-/// Builtin kinds leave out the group and version that they stand under, custom kinds do not.
+/// Builds the response kind. Builtin kinds omit their own group and version, custom kinds do not.
 fn response_kind(resource: &Resource, kind: &str, other: Option<&(String, String)>) -> Value {
     let (group, version) = match other {
         Some((group, version)) => (group.as_str(), version.as_str()),

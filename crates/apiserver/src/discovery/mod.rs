@@ -1,7 +1,7 @@
-//! Discovery: which groups, versions and resources there are.
+//! Discovery: the served groups, versions and resources.
 //!
-//! Two forms tell the same: legacy documents per group and version, and aggregated ones for everything at once, which
-//! clients ask for by `Accept`. Both are pure functions of the resources that are served, in whatever order.
+//! There are two forms: legacy documents per group and version, and aggregated documents for everything, which
+//! clients request with `Accept`. Both are pure functions of the served resources and do not depend on their order.
 
 mod aggregated;
 mod version;
@@ -19,22 +19,22 @@ use crate::resource::{Resource, Subresource};
 pub(crate) use aggregated::{AGGREGATED_CONTENT_TYPE, aggregated, wants_aggregated, without_aggregation};
 pub(crate) use version::version_order;
 
-/// A group and what is served of it, versions in order of preference.
+/// A group and its served versions, in order of preference.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) name: String,
     pub(crate) versions: Vec<Version>,
 }
 
-/// A version and its resources, in the order in which they are listed.
+/// A version and its resources, in listing order.
 #[derive(Debug)]
 pub(crate) struct Version {
     pub(crate) name: String,
     pub(crate) resources: Vec<Arc<Resource>>,
 }
 
-/// What is served, in the order of discovery: groups of builtin kinds as a kube-apiserver ranks them, the others by
-/// name; versions by stability and age; resources by name.
+/// Sorts resources for discovery: builtin groups in the order of kube-apiserver, then others by name; versions by
+/// stability and age; resources by name.
 pub(crate) fn groups(resources: &[Arc<Resource>]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for resource in resources {
@@ -68,7 +68,7 @@ fn position_or_insert<T>(list: &mut Vec<T>, found: impl Fn(&T) -> bool, new: imp
     &mut list[at]
 }
 
-/// `/api`. `address` is where this server listens, `host:port`.
+/// Builds `/api`. `address` is the listening address of this server, `host:port`.
 pub(crate) fn core_versions(address: &str) -> Value {
     json!({
         "kind": "APIVersions", "versions": ["v1"],
@@ -76,14 +76,14 @@ pub(crate) fn core_versions(address: &str) -> Value {
     })
 }
 
-/// `/apis`
+/// Builds `/apis`.
 pub(crate) fn group_list(resources: &[Arc<Resource>]) -> Value {
     let groups: Vec<Value> =
         groups(resources).iter().filter(|group| !group.name.is_empty()).map(group_entry).collect();
     json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })
 }
 
-/// `/apis/<group>`; `None` if nothing of it is served.
+/// Builds `/apis/<group>`; `None` if nothing of the group is served.
 pub(crate) fn group(resources: &[Arc<Resource>], name: &str) -> Option<Value> {
     let groups = groups(resources);
     let group = groups.iter().find(|group| group.name == name && !name.is_empty())?;
@@ -106,7 +106,7 @@ fn group_entry(group: &Group) -> Value {
     json!({ "name": group.name, "versions": versions, "preferredVersion": preferred })
 }
 
-/// `/api/v1` (the group is empty) or `/apis/<group>/<version>`; `None` if nothing of it is served.
+/// Builds `/api/v1` (the group is empty) or `/apis/<group>/<version>`; `None` if nothing of it is served.
 pub(crate) fn resource_list(resources: &[Arc<Resource>], group: &str, version: &str) -> Option<Value> {
     let groups = groups(resources);
     let group = groups.iter().find(|known| known.name == group)?;
@@ -121,7 +121,7 @@ pub(crate) fn resource_list(resources: &[Arc<Resource>], group: &str, version: &
         })
         .collect();
     let mut list = json!({ "kind": "APIResourceList", "groupVersion": group_version, "resources": entries });
-    // The oldest document of all says nothing about its own version.
+    // The document of the core group has no `apiVersion`, for historical reasons.
     if !group.name.is_empty() {
         list["apiVersion"] = json!("v1");
     }
@@ -156,7 +156,7 @@ fn sub_entry(resource: &Resource, sub: &Subresource) -> Value {
     entry
 }
 
-/// All subresources in the order of discovery: by name for builtin kinds, `status` first for custom ones.
+/// Returns all subresources in discovery order: by name for builtin kinds, `status` first for custom ones.
 pub(crate) fn subresources(resource: &Resource) -> Vec<Subresource> {
     let verbs: Vec<String> = ["get", "patch", "update"].map(str::to_owned).to_vec();
     let status = resource.status.then(|| Subresource {
@@ -181,13 +181,13 @@ pub(crate) fn subresources(resource: &Resource) -> Vec<Subresource> {
     all
 }
 
-/// What tells clients that objects are stored in another version than before.
+/// Returns the hash by which clients notice that the storage version changed.
 pub(crate) fn storage_version_hash(group: &str, version: &str, kind: &str) -> String {
     let digest = Sha256::digest(format!("{group}/{version}/{kind}"));
     BASE64.encode(&digest[..8])
 }
 
-/// The tag of a document, without the quotes that the header `ETag` wants.
+/// Returns the entity tag of a document, without the quotes of the `ETag` header.
 pub(crate) fn etag(document: &[u8]) -> String {
     use std::fmt::Write as _;
     Sha512::digest(document).iter().fold(String::with_capacity(128), |mut text, byte| {

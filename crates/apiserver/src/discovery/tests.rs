@@ -104,6 +104,7 @@ fn builtin_kinds_are_listed_as_recorded() {
             "pods/binding",
             "pods/ephemeralcontainers",
             "pods/eviction",
+            "pods/log",
             "pods/resize",
             "pods/status",
             "replicationcontrollers",

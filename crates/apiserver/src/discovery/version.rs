@@ -1,8 +1,8 @@
-//! The order of versions: `v2`, `v1`, `v1beta2`, `v1beta1`, `v1alpha1`, then all else by name.
+//! Order of API versions: `v2`, `v1`, `v1beta2`, `v1beta1`, `v1alpha1`, then all others by name.
 
 use std::cmp::{Ordering, Reverse};
 
-/// How clients prefer `a` to `b`: less is better.
+/// Compares versions by preference: less is preferred.
 pub(crate) fn version_order(a: &str, b: &str) -> Ordering {
     match (parse(a), parse(b)) {
         (Some(a), Some(b)) => Reverse(a).cmp(&Reverse(b)),
@@ -19,7 +19,7 @@ enum Stability {
     Stable,
 }
 
-/// Stability, major and minor number of `v1beta2`. Zeros in front make a name like any other.
+/// Parses stability, major and minor number of `v1beta2`. A number with leading zeros is not a version.
 fn parse(version: &str) -> Option<(Stability, u64, u64)> {
     let rest = version.strip_prefix('v')?;
     for (name, stability) in [("alpha", Stability::Alpha), ("beta", Stability::Beta)] {

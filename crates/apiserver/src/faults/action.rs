@@ -1,4 +1,4 @@
-//! What a fault does.
+//! Fault actions: the effect of a rule on the requests that it picks.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,44 +9,44 @@ use tokio::time::Duration;
 use super::{Facts, When, text};
 use crate::status::ApiError;
 
-/// What happens to a request that a rule picked.
+/// Effect on a request that a rule picked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum Action {
-    /// It waits before it is looked at; a client that gives up meanwhile has changed nothing.
+    /// Delays the request before it is processed. If the client gives up meanwhile, nothing has changed.
     DelayBefore(#[serde(with = "text::duration")] Duration),
-    /// It is carried out, and its answer waits; a client that gives up meanwhile has changed what it wanted to change.
+    /// Processes the request and delays its response. If the client gives up meanwhile, the change is made anyway.
     DelayAfter(#[serde(with = "text::duration")] Duration),
-    /// It is refused without being looked at.
+    /// Fails the request without processing it.
     Fail(Failure),
-    /// It is answered with this, and nothing else, without being looked at, as a proxy on the way does.
+    /// Sends this response and nothing else, without processing the request, as a proxy does.
     Answer(Answer),
-    /// Its connection is cut before it is looked at.
+    /// Closes the connection before the request is processed.
     ///
     /// In process the call fails with [`ConnectionReset`](super::ConnectionReset); over TCP the connection closes
     /// without an answer.
     Reset,
-    /// It is carried out, and its connection is cut instead of an answer: the client cannot know whether it was.
+    /// Processes the request and closes the connection instead of responding: the client cannot know whether it was processed.
     LoseResponse,
-    /// It is carried out, and of the body of its answer so many bytes arrive; then its connection is cut. An answer that is
-    /// no longer than that arrives whole. The body of a watch is all that it sends.
+    /// Processes the request and closes the connection after this many bytes of the response body. A shorter body arrives whole.
+    /// The body of a watch is its whole stream.
     Truncate(u64),
-    /// The request is received and neither carried out nor answered. Its connection stays open, as behind a load balancer
-    /// that has lost its server, until the client gives up or the listener closes.
+    /// Receives the request but neither processes nor answers it. The connection stays open, as behind a load balancer that has
+    /// lost its server, until the client gives up or the listener closes.
     Silence,
-    /// Like [`Silence`](Self::Silence), but the request is carried out: the client cannot know whether it was.
+    /// Like [`Silence`](Self::Silence), but the request is processed: the client cannot know whether it was.
     WithholdResponse,
-    /// The request is carried out. The head of the response arrives, and this many bytes of its body; then nothing more,
-    /// while the connection stays open. A body that is no longer than that arrives whole.
+    /// Processes the request and sends the head of the response and this many bytes of its body. Then nothing more arrives, while
+    /// the connection stays open. A shorter body arrives whole.
     Stall(u64),
-    /// It is answered from a state this many revisions old, as a server that lags behind does, or from the oldest that is
-    /// kept. A rule with this action takes reads alone that allow any state: get, list and watch with `resourceVersion=0`.
+    /// Answers from a state this many revisions old, or from the oldest that is kept, as a lagging server does. Such a rule only
+    /// picks reads that accept any state: get, list and watch with `resourceVersion=0`.
     StaleRead {
-        /// Revisions of the whole server, of whatever resource.
+        /// Revisions of the whole server, across all resources.
         behind: u64,
     },
-    /// The watch misbehaves. A rule with this action takes watches alone.
+    /// Makes a watch misbehave. Such a rule only picks watches.
     Watch(WatchFault),
 }
 
@@ -69,32 +69,32 @@ impl fmt::Display for Action {
     }
 }
 
-/// Any answer, such as the page of a proxy.
+/// An arbitrary response, such as the error page of a proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Answer {
-    /// The HTTP status code; one that HTTP does not have is sent as 500.
+    /// HTTP status code; an invalid code is sent as 500.
     pub code: u16,
-    /// The `Content-Type` header; none if it is empty or cannot be sent.
+    /// `Content-Type` header; omitted if empty or not a valid header value.
     #[serde(default)]
     pub content_type: String,
-    /// Other headers, such as `Retry-After`; those that cannot be sent are left out.
+    /// Further headers, such as `Retry-After`; invalid ones are omitted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// The body.
+    /// Response body.
     #[serde(default)]
     pub body: String,
 }
 
 impl Answer {
-    /// An answer of these three.
+    /// Creates a response without further headers.
     #[must_use]
     pub fn new(code: u16, content_type: impl Into<String>, body: impl Into<String>) -> Self {
         Self { code, content_type: content_type.into(), headers: BTreeMap::new(), body: body.into() }
     }
 
-    /// The same with another header.
+    /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.insert(name.into(), value.into());
@@ -102,24 +102,24 @@ impl Answer {
     }
 }
 
-/// An answer other than success: code, reason and text are those of kube-apiserver.
+/// An error response with the code, reason and message of kube-apiserver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
 pub enum Failure {
-    /// 409 `Conflict`: somebody else changed the object.
+    /// 409 `Conflict`: another client changed the object.
     Conflict,
     /// 410 `Expired`: the resource version, or the continue token, is too old.
     Expired,
-    /// 429 in plain text, as an overloaded server answers that does not look at a request, with `Retry-After` in whole
-    /// seconds, rounded up.
+    /// 429 in plain text, as an overloaded server answers before it reads the request. `Retry-After` has whole seconds, rounded
+    /// up.
     TooManyRequests {
-        /// How long the client is told to wait.
+        /// Time that the client is asked to wait.
         #[serde(with = "text::duration")]
         retry_after: Duration,
     },
-    /// 429 `TooManyRequests` as a `Status`, to be tried again after a second: the storage of the resource is being set up, as it is for
-    /// a moment after a definition changed.
+    /// 429 `TooManyRequests` as a `Status`, with `Retry-After: 1`: the storage of the resource is being initialized, as it is for
+    /// a moment after a CustomResourceDefinition changed.
     Initializing,
     /// 500 `InternalError`.
     Internal,
@@ -130,7 +130,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The HTTP status code.
+    /// Returns the HTTP status code.
     #[must_use]
     pub fn code(self) -> u16 {
         match self {
@@ -143,7 +143,7 @@ impl Failure {
         }
     }
 
-    /// What the client is told.
+    /// Builds the response to the client.
     pub(crate) fn refusal(self, request: &Facts) -> Refusal {
         let code = self.code();
         let error = match self {
@@ -180,51 +180,52 @@ impl Failure {
     }
 }
 
-/// The form of a [`Failure`].
+/// Response of a [`Failure`].
 pub(crate) enum Refusal {
     Status(ApiError),
     Text {
         text: &'static str,
-        /// In seconds.
+        /// Seconds.
         retry_after: u64,
     },
 }
 
-/// How a watch misbehaves. Events are those of objects, the initial ones included; bookmarks do not count.
+/// Misbehaviour of a watch. Counts of events include the initial ones and exclude bookmarks.
 ///
-/// The last three break what a watch promises, which no correct server does: they show what a client relies on.
+/// The last three variants break the guarantees of a watch, as no correct server does. They show which guarantees a client relies
+/// on.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
 pub enum WatchFault {
-    /// It ends after this many events, as a watch ends at its deadline.
+    /// Ends after this many events, like a watch that reaches its deadline.
     CloseAfterEvents(u64),
-    /// It ends this long after its start, without a last bookmark.
+    /// Ends this long after its start, without a last bookmark.
     CloseAfter(#[serde(with = "text::duration")] Duration),
-    /// After this many events it reports error 410 and ends.
+    /// Reports error 410 after this many events and ends.
     ExpireAfterEvents(u64),
-    /// After this many events it stays open and silent for ever, past its deadline too.
+    /// Stays open and silent for ever after this many events, also past its deadline.
     StallAfterEvents(u64),
-    /// From this long after its start it stays open and silent for ever, past its deadline too: neither events nor bookmarks
+    /// Stays open and silent for ever from this long after its start, also past its deadline: neither events nor bookmarks
     /// arrive.
     StallAfter(#[serde(with = "text::duration")] Duration),
-    /// After this many events it is silent for a while; then it goes on with what happened meanwhile.
+    /// Is silent for a while after this many events, then continues with the changes made meanwhile.
     HoldAfterEvents {
         /// Events before the silence.
         events: u64,
-        /// How long it lasts.
+        /// Length of the silence.
         #[serde(with = "text::duration")]
         time: Duration,
     },
-    /// Everything arrives this much later than it happened, in its order.
+    /// Delivers everything, in order, this much later than it happened.
     Late(#[serde(with = "text::duration")] Duration),
-    /// No bookmark is sent, not even the one after the initial events.
+    /// Sends no bookmarks, not even the one after the initial events.
     NoBookmarks,
-    /// These of its events are left out.
+    /// Omits the selected events.
     Drop(When),
-    /// These of its events are sent twice.
+    /// Sends the selected events twice.
     Duplicate(When),
-    /// These of its events change places with the next one, for which they wait.
+    /// Holds each selected event back until after the next one.
     Reorder(When),
 }
 

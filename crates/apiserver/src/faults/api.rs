@@ -1,4 +1,4 @@
-//! Faults for clients that are not written in Rust: rules, commands and the journal as JSON.
+//! Fault API for clients that are not written in Rust: rules, commands and the journal as JSON.
 
 use bytes::Bytes;
 use http::Method;
@@ -9,10 +9,10 @@ use super::{Faults, GroupResource, Rule, RuleId};
 use crate::go;
 use crate::status::ApiError;
 
-/// Where it is.
+/// Path prefix of the fault API.
 pub(crate) const PREFIX: &str = "/debug/faults/";
 
-/// What is done at once, as the methods of [`Faults`] are called.
+/// A command that acts at once; each calls the method of [`Faults`] with its name.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Command {
@@ -26,7 +26,7 @@ enum Command {
     Freeze(GroupResource),
     StopClock,
     ResumeClock,
-    /// A duration as Go writes it.
+    /// A duration in Go's format.
     AdvanceClock(String),
 }
 
@@ -36,10 +36,11 @@ struct Compact {
     revision: Option<u64>,
 }
 
-/// Answers a request to a path that begins with [`PREFIX`], of which `path` is the rest.
+/// Answers a request to the path [`PREFIX`] + `path`.
 ///
 /// # Errors
-/// 400 for a body that is none of these, 404 for what is not there, 405 for a method that a path does not take.
+/// 400 for an invalid body, 404 for an unknown path, rule or resource, 405 for a method that the path does not
+/// support.
 pub(crate) fn answer(
     faults: &Faults,
     method: &Method,
@@ -71,7 +72,7 @@ pub(crate) fn answer(
         }
         (&Method::POST, "commands") => carry_out(faults, read(body, "command")?),
         (_, "rules" | "journal" | "commands") => {
-            Err(ApiError::new(405, "MethodNotAllowed", format!("{PREFIX}{path} does not take {method}")))
+            Err(ApiError::new(405, "MethodNotAllowed", format!("{PREFIX}{path} does not support {method}")))
         }
         (&Method::DELETE, path) => {
             let id = path.strip_prefix("rules/").and_then(|id| id.parse().ok()).map(RuleId);
@@ -85,11 +86,12 @@ pub(crate) fn answer(
 }
 
 fn read<'a, T: Deserialize<'a>>(body: &'a Bytes, what: &str) -> Result<T, ApiError> {
-    serde_json::from_slice(body).map_err(|why| ApiError::bad_request(format!("the body is no {what}: {why}")))
+    serde_json::from_slice(body)
+        .map_err(|why| ApiError::bad_request(format!("invalid {what} in the body: {why}")))
 }
 
 fn not_there(what: &str) -> ApiError {
-    ApiError::new(404, "NotFound", format!("{what} is not there"))
+    ApiError::new(404, "NotFound", format!("{what} not found"))
 }
 
 fn carry_out(faults: &Faults, command: Command) -> Result<(u16, Value), ApiError> {

@@ -1,17 +1,17 @@
-//! A fault of a watch that is due after a number of events.
+//! Watch faults that take effect after a number of events.
 
 use tokio::time::Duration;
 
 use super::WatchFault;
 
-/// A fault after a number of events, bookmarks not counted.
+/// A watch fault and the number of events until it takes effect; bookmarks do not count.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cut {
     left: u64,
     then: Then,
 }
 
-/// What becomes of a watch whose events are used up.
+/// Effect on a watch whose events are used up.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Then {
     Close,
@@ -21,7 +21,7 @@ pub(crate) enum Then {
 }
 
 impl Cut {
-    /// `None` for faults of another sort.
+    /// Returns `None` if the fault does not depend on a number of events.
     pub(crate) fn of(fault: WatchFault) -> Option<Self> {
         let (left, then) = match fault {
             WatchFault::CloseAfterEvents(events) => (events, Then::Close),
@@ -39,12 +39,12 @@ impl Cut {
         Some(Self { left, then })
     }
 
-    /// An event is sent.
+    /// Counts a sent event.
     pub(crate) fn count(&mut self) {
         self.left = self.left.saturating_sub(1);
     }
 
-    /// What happens now, once no event is left.
+    /// Returns the effect, once no event is left.
     pub(crate) fn due(self) -> Option<Then> {
         (self.left == 0).then_some(self.then)
     }

@@ -1,15 +1,15 @@
-//! Events that are dropped, sent twice, or sent in another order: the pure core.
+//! Watch faults that drop, duplicate or reorder events: the pure core.
 
 use super::{WatchFault, When};
 
-/// What becomes of the events of one watch.
+/// Selects and rearranges the events of one watch.
 #[derive(Debug)]
 pub(crate) struct Disorder<T> {
     kind: Kind,
     when: When,
     seen: u64,
     random: fastrand::Rng,
-    /// An event that waits for the next one.
+    /// Event held back until the next one has been sent.
     held: Option<T>,
 }
 
@@ -21,7 +21,7 @@ enum Kind {
 }
 
 impl<T: Clone> Disorder<T> {
-    /// `None` for faults of another sort.
+    /// Returns `None` for any other fault.
     pub(crate) fn of(fault: WatchFault, seed: u64) -> Option<Self> {
         let (kind, when) = match fault {
             WatchFault::Drop(when) => (Kind::Drop, when),
@@ -32,10 +32,10 @@ impl<T: Clone> Disorder<T> {
         Some(Self { kind, when, seen: 0, random: fastrand::Rng::with_seed(seed), held: None })
     }
 
-    /// What is sent when this event is due.
+    /// Returns the events to send when `event` is due.
     pub(crate) fn pass(&mut self, event: T) -> impl Iterator<Item = T> + use<T> {
         self.seen += 1;
-        // An event that overtakes is not held up itself.
+        // While one event is held back, the event that overtakes it is not held back itself.
         let picked = self.when.is_due(self.seen, &mut self.random) && self.held.is_none();
         let (first, second) = match self.kind {
             Kind::Drop if picked => (None, None),
@@ -44,6 +44,7 @@ impl<T: Clone> Disorder<T> {
                 self.held = Some(event);
                 (None, None)
             }
+            // An event that was held back follows the next event.
             _ => (Some(event), self.held.take()),
         };
         first.into_iter().chain(second)
@@ -91,7 +92,7 @@ mod tests {
                     prop_assert!(sent.is_sorted() && sent.chunk_by(|a, b| a == b).all(|run| run.len() <= 2));
                 }
                 _ => {
-                    // All but perhaps the last, each at most one place from its own.
+                    // All but perhaps the last arrive, each at most one place from its own.
                     prop_assert!(events - sent.len() as u32 <= 1);
                     prop_assert_eq!(sorted.len(), sent.len(), "none twice");
                     prop_assert!(sent.iter().zip(1..).all(|(event, place)| event.abs_diff(place) <= 1));

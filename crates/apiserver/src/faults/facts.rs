@@ -1,4 +1,4 @@
-//! What rules know of a request.
+//! Request attributes that rules match.
 
 use std::fmt;
 
@@ -9,35 +9,35 @@ use super::Verb;
 use crate::request::path::Route;
 use crate::request::query::Query;
 
-/// What rules know of a request: its head, not its body.
+/// Attributes of a request that rules match. They come from its head, not its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Facts {
-    /// What is asked.
+    /// API verb.
     pub verb: Verb,
     /// API group; empty for the core group.
     pub group: String,
     /// Plural name of the resource, such as `configmaps`.
     pub resource: String,
-    /// Such as `status`; empty for the object itself.
+    /// Subresource such as `status`; empty for the object itself.
     pub subresource: String,
-    /// Empty for cluster-scoped objects and requests across namespaces.
+    /// Namespace; empty for cluster-scoped objects and requests across namespaces.
     pub namespace: String,
-    /// Name in the path, or the one that a field selector asks for; empty for collections and creates, whose name is in
-    /// the body.
+    /// Name in the path, or the one that a field selector requires; empty for collections, and for creates, whose name
+    /// is in the body.
     pub name: String,
     /// The `resourceVersion` parameter; empty if there is none.
     pub resource_version: String,
-    /// The whole header.
+    /// Whole `User-Agent` header.
     pub user_agent: String,
-    /// The `fieldManager` parameter; empty where the server derives it.
+    /// `fieldManager` parameter; empty if the server derives the manager.
     pub field_manager: String,
-    /// Whether there is a `dryRun` parameter. A delete may ask for a dry run in its body instead, which does not count.
+    /// Whether there is a `dryRun` parameter. A dry run that a delete requests in its body does not count.
     pub dry_run: bool,
 }
 
 impl Facts {
-    /// `None` for requests that are not about a resource.
+    /// Returns `None` for requests without a resource.
     pub(crate) fn of(head: &Parts) -> Option<Self> {
         let Route::Resource(path) = Route::parse(head.uri.path()) else {
             return None;
@@ -61,13 +61,13 @@ impl Facts {
     }
 }
 
-/// The name in `metadata.name=x`, as kube-apiserver's request info has it.
+/// Returns the name in `metadata.name=x`, like kube-apiserver's `RequestInfo`.
 fn selected_name(selector: &str) -> String {
     let names = selector.split(',').filter_map(|part| part.trim().strip_prefix("metadata.name="));
     names.map(|name| name.trim_start_matches('=')).next().unwrap_or_default().to_owned()
 }
 
-/// `update deployments.apps/status default/web`
+/// Formats as `update deployments.apps/status default/web`.
 impl fmt::Display for Facts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.verb, self.resource)?;
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
     use expect_test::{Expect, expect};
 
-    #[expect(clippy::needless_pass_by_value, reason = "expect![…] makes values")]
+    #[expect(clippy::needless_pass_by_value, reason = "`expect!` returns values")]
     fn check(method: &str, uri: &str, expected: Expect) {
         let request = http::Request::builder().method(method).uri(uri).body(()).unwrap();
         let facts = Facts::of(&request.into_parts().0);

@@ -1,4 +1,4 @@
-//! What was injected, in its order.
+//! Journal of injected faults, in order.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,10 +7,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{Action, Facts, GroupResource, RuleId};
 
-/// Entries that are kept. Older ones make room and are counted.
+/// Maximum number of entries. Older ones are dropped and counted.
 const LIMIT: usize = 10_000;
 
-/// What was injected, oldest first: the last 10,000 entries.
+/// Injected faults, oldest first: the last 10,000 entries.
 #[derive(Debug, Clone, Default)]
 pub struct Journal {
     entries: VecDeque<Entry>,
@@ -18,13 +18,13 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// The entries that are kept, oldest first.
+    /// Returns the kept entries, oldest first.
     #[must_use]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Entry> + ExactSizeIterator {
         self.entries.iter()
     }
 
-    /// How many are kept.
+    /// Returns the number of kept entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -36,7 +36,7 @@ impl Journal {
         self.entries.is_empty()
     }
 
-    /// How many older entries made room.
+    /// Returns the number of older entries that were dropped.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped
@@ -51,7 +51,7 @@ impl Journal {
     }
 }
 
-/// One entry a line, as [`Entry`] shows it, and before them how many were dropped, if any.
+/// Formats one [`Entry`] per line, preceded by the number of dropped entries, if any.
 impl fmt::Display for Journal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.dropped > 0 {
@@ -65,13 +65,14 @@ impl fmt::Display for Journal {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// When, by the server's clock. For requests this is when the rule picked them, before any delay.
+    /// Time by the server's clock. For requests it is when the rule picked them, before any delay.
     pub at: Timestamp,
-    /// What.
+    /// The fault.
     pub what: Injected,
 }
 
-/// `rule 1: create configmaps default/: response lost`, without the time, which is not the same in every run.
+/// Formats as `rule 1: create configmaps default/: carried out, response lost`, without the time, which differs from run
+/// to run.
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.what {
@@ -94,7 +95,7 @@ impl fmt::Display for Entry {
     }
 }
 
-/// What was injected.
+/// An injected fault.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Injected {
@@ -104,12 +105,12 @@ pub enum Injected {
         rule: RuleId,
         /// The request.
         request: Box<Facts>,
-        /// What was done to it.
+        /// Effect on the request.
         action: Action,
     },
     /// [`Faults::compact`](super::Faults::compact)
     Compacted {
-        /// Everything older than this expired.
+        /// Oldest revision that did not expire.
         revision: u64,
     },
     /// [`Faults::evict_history`](super::Faults::evict_history)
@@ -155,7 +156,7 @@ pub enum Injected {
     ClockResumed,
     /// [`Faults::advance_clock`](super::Faults::advance_clock)
     ClockAdvanced {
-        /// By how much; negative if it was set back.
+        /// Offset; negative if the clock was set back.
         by: SignedDuration,
     },
 }

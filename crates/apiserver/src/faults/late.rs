@@ -1,16 +1,16 @@
-//! A stream whose items arrive late.
+//! Delays the items of a stream.
 
 use std::collections::VecDeque;
 
 use futures::{Stream, StreamExt};
 use tokio::time::{Duration, Instant, sleep_until};
 
-/// Items under way at most; with more, the stream behind waits.
+/// Maximum number of delayed items; beyond it the source stream is not polled.
 const UNDER_WAY: usize = 64;
-/// A longer delay is as good as this one, about thirty years, and would leave the range of the clock.
+/// Longest delay, about thirty years; longer ones would leave the range of tokio's clock.
 const LONGEST: Duration = Duration::from_secs(1 << 30);
 
-/// Each item `delay` after it was there, in the same order; the end follows the last of them.
+/// Yields each item `delay` after the source stream yielded it, in order. The end follows the last item.
 pub(crate) fn late<S>(stream: S, delay: Duration) -> impl Stream<Item = S::Item>
 where
     S: Stream + Send + 'static,
@@ -31,7 +31,7 @@ where
                 }
             };
             tokio::select! {
-                // What is due goes before what is new, so that a busy stream does not hold it up.
+                // Deliver due items before taking new ones, so that a busy source does not hold them up.
                 biased;
                 () = arrival => {
                     if let Some((_, item)) = queue.pop_front() {

@@ -1,7 +1,7 @@
-//! Faults as values: what goes wrong on purpose, for tests of clients that must bear it.
+//! Fault injection: failures as values, for tests of clients that must tolerate them.
 //!
-//! A [`Rule`] says which requests it is for and what happens to them; [`ApiServer::faults`](crate::ApiServer::faults)
-//! takes rules while the server runs, in process and over TCP alike. What was injected is in a [`Journal`], in its order.
+//! A [`Rule`] selects requests and says what happens to them. [`ApiServer::faults`](crate::ApiServer::faults) accepts rules while
+//! the server runs; they apply to calls in process and over TCP alike. The [`Journal`] lists the injected faults in order.
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::ConfigMap;
@@ -26,32 +26,32 @@
 //! # }
 //! ```
 //!
-//! # Which rule decides
+//! # Order of rules
 //!
-//! Rules are asked in the order in which they were added. The first that picks a request decides what happens to it, and
-//! the rules after it do not see it. So a rule counts the requests that fit it and that no earlier rule picked.
+//! Rules are evaluated in the order in which they were added. The first rule that picks a request applies to it; later rules
+//! do not see the request. A rule therefore counts the matching requests that no earlier rule picked.
 //!
-//! Rules see requests to resources. Discovery, OpenAPI, health and version always answer, and so do the server's own
-//! controllers, which make no requests.
+//! Rules apply to requests for resources. Discovery, OpenAPI, health checks and version are never affected, and neither are the
+//! server's own controllers, which make no requests.
 //!
-//! Besides rules there are commands, which act at once: [`compact`](Faults::compact), [`evict_history`](Faults::evict_history),
+//! Commands act at once: [`compact`](Faults::compact), [`evict_history`](Faults::evict_history),
 //! [`bookmark_now`](Faults::bookmark_now), [`hold_watches`](Faults::hold_watches), [`close_watches`](Faults::close_watches),
-//! [`stall_watches`](Faults::stall_watches), [`freeze`](Faults::freeze), and those of the clock.
+//! [`stall_watches`](Faults::stall_watches), [`freeze`](Faults::freeze), and the commands of the clock.
 //!
 //! # Without Rust
 //!
-//! A listener [with `faults`](crate::ListenOptions::faults), or the program with `--fault-api`, takes rules and commands as JSON
-//! below `/debug/faults/`, from the machine it runs on alone:
+//! A listener [with `faults`](crate::ListenOptions::faults), or the program with `--fault-api`, accepts rules and commands as
+//! JSON below `/debug/faults/`, on loopback addresses only:
 //!
-//! | request | |
+//! | request | effect or response |
 //! |---|---|
 //! | `POST rules` | adds a rule: `{"action": "loseResponse", "verbs": ["create"], "resource": {"plural": "configmaps"}, "atMost": 1}` is the one above. Answers `{"id": 1}` |
-//! | `GET rules`, `DELETE rules` | all rules |
-//! | `DELETE rules/1` | one of them |
-//! | `GET journal` | `{"dropped": 0, "entries": [{"at": "2026-…", "what": "rule 1: create …"}]}` |
-//! | `POST commands` | `{"compact": {}}`, `{"compact": {"revision": 7}}`, `{"bookmarkNow": {"group": "apps", "plural": "deployments"}}` and likewise `evictHistory`, `closeWatches`, `stallWatches`, `holdWatches`, `releaseWatches`, `freeze`; `"stopClock"`, `"resumeClock"`, `{"advanceClock": "-1h"}` |
+//! | `GET rules`, `DELETE rules` | lists or removes all rules |
+//! | `DELETE rules/1` | removes one rule |
+//! | `GET journal` | returns `{"dropped": 0, "entries": [{"at": "2026-…", "what": "rule 1: create …"}]}` |
+//! | `POST commands` | `{"compact": {}}`, `{"compact": {"revision": 7}}`, `{"bookmarkNow": {"group": "apps", "plural": "deployments"}}`, in the same form `evictHistory`, `closeWatches`, `stallWatches`, `holdWatches`, `releaseWatches`, `freeze`; `"stopClock"`, `"resumeClock"`, `{"advanceClock": "-1h"}` |
 //!
-//! Names are those of this module in camel case, with durations as Go writes them: an action is `"reset"`,
+//! Names are those of this module in camel case, and durations have Go's format: an action is `"reset"`,
 //! `{"delayBefore": "1.5s"}`, `{"fail": {"tooManyRequests": {"retryAfter": "2s"}}}`, `{"answer": {"code": 502, "body": "…"}}`,
 //! `{"truncate": 100}`, `"silence"`, `"withholdResponse"`, `{"stall": 100}`, `{"staleRead": {"behind": 5}}`, `{"watch": {"closeAfterEvents": 3}}`, `{"watch": {"drop": {"every": 2}}}`;
 //! `when` is `"always"`, `{"nth": 1}`, `{"every": 2}` or `{"probability": 0.5}`, and `within` `{"from": "0s", "to": "10s"}`.
@@ -59,14 +59,14 @@
 //!
 //! # Repeatability
 //!
-//! Probabilities are drawn from [`Options::seed`](crate::Options), for each rule apart: the same requests in the same
-//! order meet the same faults, and another rule does not change the luck of those that were there. Delays follow tokio's
-//! time, paused time included.
+//! Probabilities are drawn from [`Options::seed`](crate::Options), independently for each rule: the same requests in the same
+//! order meet the same faults, and adding a rule does not change the draws of the others. Delays follow tokio's time, paused time
+//! included.
 //!
 //! # Bounds
 //!
-//! The journal keeps the last 10,000 entries and counts what it dropped. A late watch holds at most 64 chunks. Without
-//! rules a request costs one atomic load.
+//! The journal keeps the last 10,000 entries and counts those it dropped. A [late](WatchFault::Late) watch holds at most 64
+//! chunks. Without rules a request costs one atomic load.
 
 mod action;
 mod api;
@@ -106,15 +106,15 @@ pub use rule::{GroupResource, Rule, RuleId, When};
 use crate::resource::StorageKey;
 use crate::server::Server;
 
-/// The connection was cut by a fault: what an in-process client gets instead of an answer.
+/// Error of an in-process call whose connection was closed by a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("connection reset by a fault")]
 #[non_exhaustive]
 pub struct ConnectionReset;
 
-/// The rules of one server, and what came of them. Clones are handles of the same rules.
+/// Handle to the fault rules and the journal of one server. Clones share them.
 ///
-/// A handle keeps the state of the server, but not the server: when that is gone, its rules have nothing to pick.
+/// A handle keeps the state of the server alive, but not the server: once the server has stopped, rules have no requests to pick.
 #[derive(Clone)]
 pub struct Faults {
     server: Arc<Server>,
@@ -131,52 +131,52 @@ impl Faults {
         Self { server }
     }
 
-    /// Adds a rule after those that are there. It is for requests that come from now on.
-    #[expect(clippy::must_use_candidate, reason = "most rules stay")]
+    /// Adds a rule after the existing ones. It applies to requests that arrive from now on.
+    #[expect(clippy::must_use_candidate, reason = "the id is only needed to remove the rule")]
     pub fn add(&self, rule: Rule) -> RuleId {
         self.server.injector.change(|plan| plan.add(rule, Instant::now()))
     }
 
-    /// Takes a rule away; `None` if it is not there. Faults under way, such as a delay or a stalled watch, go on.
-    #[expect(clippy::must_use_candidate, reason = "the rule is known to whoever added it")]
+    /// Removes and returns a rule; `None` if it does not exist. Faults in progress, such as a delay or a stalled watch, continue.
+    #[expect(clippy::must_use_candidate, reason = "callers rarely need the removed rule")]
     pub fn remove(&self, id: RuleId) -> Option<Rule> {
         self.server.injector.change(|plan| plan.remove(id))
     }
 
-    /// Takes all rules away. The journal stays.
+    /// Removes all rules. The journal stays.
     pub fn clear(&self) {
         self.server.injector.change(Plan::clear);
     }
 
-    /// The rules in the order in which they are asked.
+    /// Returns the rules in the order in which they are evaluated.
     #[must_use]
     pub fn rules(&self) -> Vec<(RuleId, Rule)> {
         self.server.injector.change(|plan| plan.rules().map(|(id, rule)| (id, rule.clone())).collect())
     }
 
-    /// What was injected until now.
+    /// Returns a copy of the journal.
     #[must_use]
     pub fn journal(&self) -> Journal {
         self.server.injector.change(|plan| plan.journal().clone())
     }
 
-    /// Expires everything older than now, as a compaction of etcd does: watches, exact lists and continue tokens that
-    /// begin at an older resource version are 410 from now on. Watches that are open go on.
+    /// Compacts everything older than the current revision, as etcd does: watches, exact lists and continue tokens that begin at
+    /// an older resource version are answered with 410 from now on. Open watches continue.
     pub fn compact(&self) {
         self.compact_to(u64::MAX);
     }
 
-    /// The same for what is older than this revision, which the present one bounds. A compaction is not taken back: an
-    /// older revision than that of the last one changes nothing.
+    /// Compacts up to `revision`, at most the current one. Never moves backwards: a revision older than that of the last
+    /// compaction changes nothing.
     pub fn compact_to(&self, revision: u64) {
         let revision = self.server.compact(revision);
         self.record(Injected::Compacted { revision });
     }
 
-    /// Forgets the history of a resource, as a server that starts anew: watches that begin before its last change are 410,
-    /// and open ones that have not yet been sent that change end. Other resources keep theirs.
+    /// Drops the history of a resource, as a restarted server does. Watches that begin before its last change are answered with
+    /// 410, and open watches that have not received that change yet end. Other resources keep their history.
     ///
-    /// `group` is empty for the core group. Returns whether there is such a resource.
+    /// `group` is empty for the core group. Returns whether the resource is served.
     #[expect(clippy::must_use_candidate, reason = "called for its effect")]
     pub fn evict_history(&self, group: &str, plural: &str) -> bool {
         self.order(
@@ -189,48 +189,49 @@ impl Faults {
         )
     }
 
-    /// Has the open watches of a resource that take bookmarks send one now, whether it tells anything new or not.
+    /// Makes the open watches of a resource that accept bookmarks send one now, even if the revision has not changed.
     ///
-    /// `group` is empty for the core group. Returns whether there is such a resource.
+    /// `group` is empty for the core group. Returns whether the resource is served.
     #[expect(clippy::must_use_candidate, reason = "called for its effect")]
     pub fn bookmark_now(&self, group: &str, plural: &str) -> bool {
         self.tell(group, plural, |order| order.bookmarks += 1, |resource| Injected::Bookmarked { resource })
     }
 
-    /// Ends the open watches of a resource, as they end at their deadlines; new ones begin as ever. Returns whether there is
-    /// such a resource.
+    /// Ends the open watches of a resource, as at their deadline. New watches are not affected. Returns whether the resource is
+    /// served.
     #[expect(clippy::must_use_candidate, reason = "called for its effect")]
     pub fn close_watches(&self, group: &str, plural: &str) -> bool {
         self.tell(group, plural, |order| order.closes += 1, |resource| Injected::Closed { resource })
     }
 
-    /// Silences the open watches of a resource for ever, past their deadlines too, as a path that loses packets does: they
-    /// stay open, and neither events nor bookmarks arrive. New watches begin as ever. Returns whether there is such a resource.
+    /// Silences the open watches of a resource for ever, also past their deadlines, like a network path that loses packets: they
+    /// stay open, and neither events nor bookmarks arrive. New watches are not affected. Returns whether the resource is served.
     #[expect(clippy::must_use_candidate, reason = "called for its effect")]
     pub fn stall_watches(&self, group: &str, plural: &str) -> bool {
         self.tell(group, plural, |order| order.stalls += 1, |resource| Injected::Stalled { resource })
     }
 
-    /// Keeps the watches of a resource, those that begin meanwhile too, open and silent until they are
-    /// [released](Self::release_watches) or end. Returns whether there is such a resource.
+    /// Keeps the watches of a resource, including those that begin later, open and silent until they are
+    /// [released](Self::release_watches) or end. Returns whether the resource is served.
     #[expect(clippy::must_use_candidate, reason = "called for its effect")]
     pub fn hold_watches(&self, group: &str, plural: &str) -> bool {
         self.tell(group, plural, |order| order.held = true, |resource| Injected::Held { resource })
     }
 
-    /// Lets held watches go on with what happened meanwhile. Returns whether there is such a resource.
+    /// Resumes held watches, which then receive the changes made meanwhile. Returns whether the resource is served.
     #[expect(clippy::must_use_candidate, reason = "called for its effect")]
     pub fn release_watches(&self, group: &str, plural: &str) -> bool {
         self.tell(group, plural, |order| order.held = false, |resource| Injected::Released { resource })
     }
 
-    /// Ends the open watches of a resource, and refuses its lists and new watches as
-    /// [`Failure::Initializing`], as while its storage is set up anew, until the rule that is returned is removed. The rule
-    /// comes after those that are there. `None` if there is no such resource.
-    #[expect(clippy::must_use_candidate, reason = "some resources stay frozen")]
+    /// Ends the open watches of a resource and adds a rule that fails its lists and new watches with [`Failure::Initializing`],
+    /// as while its storage is being initialized. Returns that rule, which comes after the existing ones; remove it to unfreeze
+    /// the resource. `None` if the resource is not served.
+    #[expect(clippy::must_use_candidate, reason = "the id is only needed to unfreeze the resource")]
     pub fn freeze(&self, group: &str, plural: &str) -> Option<RuleId> {
         let storage = self.table(group, plural)?;
         let refused = Rule::new(Action::Fail(Failure::Initializing)).resource(group, plural);
+        // Before the watches end, because their clients start new ones at once.
         let rule = self.add(refused.verb(Verb::List).verb(Verb::Watch));
         self.server.injector.orders.give(&storage, |order| order.closes += 1);
         self.server.wake(&storage);
@@ -238,28 +239,27 @@ impl Faults {
         Some(rule)
     }
 
-    /// Stops the clock that objects get their times from, and with it every age. What waits goes on: delays and deadlines
-    /// follow tokio's time. Only a deleted namespace is left alone by this clock, see
-    /// [`Options::namespace_grace`](crate::Options::namespace_grace).
+    /// Stops the clock that timestamps in objects are read from, and all ages that are computed from it. Delays and
+    /// deadlines follow tokio's time and continue. The exception is [`Options::namespace_grace`](crate::Options::namespace_grace),
+    /// which is measured by this clock.
     pub fn stop_clock(&self) {
         self.server.clock.stop();
         self.record(Injected::ClockStopped);
     }
 
-    /// Lets a stopped clock go on from what it shows.
+    /// Resumes a stopped clock from the time that it shows.
     pub fn resume_clock(&self) {
         self.server.clock.resume();
         self.record(Injected::ClockResumed);
     }
 
-    /// Sets the clock that objects get their times from forward, or with a negative time back; see
-    /// [`stop_clock`](Self::stop_clock).
+    /// Sets the clock for timestamps in objects forward, or back if `by` is negative; see [`stop_clock`](Self::stop_clock).
     pub fn advance_clock(&self, by: SignedDuration) {
         self.server.clock.advance(by);
         self.record(Injected::ClockAdvanced { by });
     }
 
-    /// Tells the watches of a resource to do something.
+    /// Gives an order to the watches of a resource and wakes them.
     fn tell(
         &self,
         group: &str,
@@ -268,12 +268,14 @@ impl Faults {
         what: impl FnOnce(GroupResource) -> Injected,
     ) -> bool {
         let give = |storage: &StorageKey| {
+            // Before the wake-up, so that the woken watches find the order.
             self.server.injector.orders.give(storage, change);
             self.server.wake(storage);
         };
         self.order(group, plural, give, what)
     }
 
+    /// Runs `carry_out` for the storage of a resource and records the fault. Returns `false` if the resource is not served.
     fn order(
         &self,
         group: &str,
@@ -289,7 +291,7 @@ impl Faults {
         table.is_some()
     }
 
-    /// Where the objects of a resource are, if it is served.
+    /// Returns the storage key of a resource, if it is served.
     fn table(&self, group: &str, plural: &str) -> Option<StorageKey> {
         self.server.registry().all().find_map(|served| {
             let resource = &served.resource;
@@ -303,10 +305,10 @@ impl Faults {
     }
 }
 
-/// The plan where requests meet it.
+/// Shares the plan between the requests and the handles.
 #[derive(Debug)]
 pub(crate) struct Injector {
-    /// Whether there are rules: all that a request reads while there are none.
+    /// Whether there are rules. Without rules this is all that a request reads.
     armed: AtomicBool,
     plan: Mutex<Plan>,
     pub(crate) orders: Orders,
@@ -328,7 +330,7 @@ impl Injector {
     fn change<R>(&self, change: impl FnOnce(&mut Plan) -> R) -> R {
         let mut plan = self.plan.lock();
         let outcome = change(&mut plan);
-        // Written under the lock, so that the flag of the last change stays.
+        // Stored under the lock, so that concurrent changes store their flags in order.
         self.armed.store(plan.rules().len() > 0, Ordering::Release);
         outcome
     }

@@ -1,4 +1,4 @@
-//! What open watches are told to do at once.
+//! Orders to open watches, such as to close or to send a bookmark.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,28 +7,28 @@ use parking_lot::Mutex;
 
 use crate::resource::StorageKey;
 
-/// What the watches of each table were told. Cheap to ask while nobody was told anything new.
+/// Orders to the watches of each table. Checking for a new order is one atomic load.
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
-    /// How many were given, of all tables.
+    /// Number of orders given, across all tables.
     given: AtomicU64,
     standing: Mutex<BTreeMap<StorageKey, Order>>,
 }
 
-/// What the watches of a table were told until now.
+/// Orders that the watches of one table have received so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Order {
-    /// How often they were to send a bookmark.
+    /// Number of orders to send a bookmark.
     pub(crate) bookmarks: u64,
-    /// How often those that were open then were to end.
+    /// Number of orders to end, each to the watches open at the time.
     pub(crate) closes: u64,
-    /// How often those that were open then were to go silent.
+    /// Number of orders to go silent, each to the watches open at the time.
     pub(crate) stalls: u64,
-    /// Whether they send nothing.
+    /// Whether the watches send nothing.
     pub(crate) held: bool,
 }
 
-/// What a watch has heard of the orders to its table.
+/// Orders that one watch has already seen.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     given: u64,
@@ -39,18 +39,20 @@ impl Orders {
     pub(super) fn give(&self, table: &StorageKey, change: impl FnOnce(&mut Order)) {
         let mut standing = self.standing.lock();
         change(standing.entry(table.clone()).or_default());
-        // Under the lock, so that whoever sees the number finds the order.
+        // Incremented under the lock, so that a reader of the new number finds the order.
         self.given.fetch_add(1, Ordering::Release);
     }
 
-    /// What a watch that begins now takes for granted.
+    /// Returns the state for a watch that begins now: earlier orders do not concern it, except that held
+    /// watches stay silent.
     pub(crate) fn heard(&self, table: &StorageKey) -> Heard {
+        // No number of orders equals this one, so `hear` reads the current orders.
         let mut heard = Heard { given: u64::MAX, order: Order::default() };
         self.hear(table, &mut heard);
         heard
     }
 
-    /// Brings `heard` up to date. Returns what it was until now, if anything was ordered since.
+    /// Updates `heard`. Returns its previous order if anything was ordered since.
     pub(crate) fn hear(&self, table: &StorageKey, heard: &mut Heard) -> Option<Order> {
         let given = self.given.load(Ordering::Acquire);
         if given == heard.given {

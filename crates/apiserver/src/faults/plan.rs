@@ -1,4 +1,4 @@
-//! The pure core: which fault, if any, a request meets.
+//! The pure core of fault injection: selects the fault, if any, for a request.
 
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::journal::{Injected, Journal};
 use super::{Action, Facts, Rule, RuleId, WatchFault};
 
-/// The rules in their order, what each has seen, and the journal. It reads no clock and never waits.
+/// Rules in order, their counters, and the journal. It reads no clock and never waits.
 #[derive(Debug)]
 pub(crate) struct Plan {
     seed: u64,
@@ -15,37 +15,37 @@ pub(crate) struct Plan {
     journal: Journal,
 }
 
-/// A rule that was added.
+/// A rule with its counters.
 #[derive(Debug)]
 struct Standing {
     id: RuleId,
     rule: Rule,
     since: Instant,
     seed: u64,
-    /// Requests that fitted.
+    /// Requests that matched.
     seen: u64,
     /// Requests that were picked.
     acted: u64,
-    /// The rule's own: what others draw changes nothing for it.
+    /// Generator of this rule, so that the draws of other rules do not affect it.
     random: fastrand::Rng,
 }
 
-/// What happens to a request.
+/// Action selected for a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Decision {
     pub(crate) action: Action,
-    /// For what is left to chance while the action goes on.
+    /// Seed for random choices during the action, such as which events are dropped.
     pub(crate) seed: u64,
 }
 
-/// A watch that misbehaves; travels in the extensions of its request.
+/// Fault of a watch; travels in the extensions of its request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FaultyWatch {
     pub(crate) fault: WatchFault,
     pub(crate) seed: u64,
 }
 
-/// A read of an old state; travels in the extensions of its request.
+/// Age of the state that a read is answered from; travels in the extensions of its request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stale {
     pub(crate) behind: u64,
@@ -59,7 +59,7 @@ impl Plan {
     pub(crate) fn add(&mut self, rule: Rule, since: Instant) -> RuleId {
         self.added += 1;
         let id = RuleId(self.added);
-        // Multiplied by an odd number: seeds and ids that lie close together do not give the same numbers.
+        // Multiplied by an odd number, so that neighbouring seeds and ids give unrelated sequences.
         let seed = self.seed ^ self.added.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let random = fastrand::Rng::with_seed(seed);
         self.rules.push(Standing { id, rule, since, seed, seen: 0, acted: 0, random });
@@ -87,13 +87,13 @@ impl Plan {
         self.journal.push(now, what);
     }
 
-    /// What happens to the request, which comes `now` and, by the clock that the journal shows, `at`. Rules are asked in the
-    /// order in which they were added; the first that picks the request decides, and those after it do not see it.
+    /// Selects the action for a request that arrives at `now`, which is `at` by the clock of the journal. The first rule that
+    /// picks the request decides; later rules do not see it.
     pub(crate) fn decide(&mut self, request: &Facts, now: Instant, at: Timestamp) -> Option<Decision> {
         let standing =
             self.rules.iter_mut().find_map(|standing| standing.picks(request, now).then_some(standing))?;
         let action = standing.rule.action().clone();
-        // As in `add`: the seeds of one rule's requests are to differ.
+        // As in `add`: the requests of one rule get unrelated seeds.
         let seed = standing.seed ^ standing.acted.wrapping_mul(0xd1b5_4a32_d192_ed03);
         let what =
             Injected::Rule { rule: standing.id, request: Box::new(request.clone()), action: action.clone() };
@@ -138,7 +138,7 @@ mod tests {
         }
     }
 
-    /// Outside of a runtime, time is the system's; only windows look at it.
+    /// Outside a runtime this is the system's time; only windows depend on it.
     fn now() -> Instant {
         Instant::now()
     }
@@ -195,7 +195,7 @@ mod tests {
         assert!(!rule.fits(&with(Verb::Update, "0")));
     }
 
-    /// What a rule must pick, said without counters that change.
+    /// Expected picks of a rule, computed without mutable counters.
     fn model(when: When, at_most: Option<u64>, requests: u64) -> Option<Vec<u64>> {
         let due: Vec<u64> = match when {
             When::Always => (1..=requests).collect(),

@@ -1,4 +1,4 @@
-//! Which requests a fault is for, and when.
+//! Fault rules: the requests that a fault applies to, and when.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use tokio::time::Duration;
 
 use super::{Action, Facts, Verb, text};
 
-/// Names a rule of one server. Ids are not used again.
+/// Identifies a rule of one server. Ids are not reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct RuleId(pub(super) u64);
 
@@ -18,8 +18,8 @@ impl fmt::Display for RuleId {
     }
 }
 
-/// Which of the requests that fit are picked, or which of the events of a watch. Counting begins with 1, when the rule is
-/// added or the watch begins.
+/// Selects among the matching requests, or among the events of a watch. Counting begins with 1 when the rule is added or
+/// the watch begins.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -31,24 +31,24 @@ pub enum When {
     Nth(u64),
     /// The n-th, the 2n-th and so on; none for 0.
     Every(u64),
-    /// Each with this probability, from the server's seed: 0 and less, or no number, is never, 1 and more is always.
+    /// Each with this probability, drawn from the server's seed: 0, less, or NaN is never; 1 or more is always.
     Probability(f64),
 }
 
 impl When {
-    /// Whether the `seen`-th is picked.
+    /// Whether the `seen`-th request or event is selected.
     pub(super) fn is_due(self, seen: u64, random: &mut fastrand::Rng) -> bool {
         match self {
             Self::Always => true,
             Self::Nth(n) => seen == n,
             Self::Every(n) => n != 0 && seen.is_multiple_of(n),
-            // Drawn each time, so that the k-th draw belongs to the k-th that is seen.
+            // Draw for each request, so that the k-th draw belongs to the k-th request.
             Self::Probability(probability) => random.f64() < probability,
         }
     }
 }
 
-/// Of events: `all events`, `event 3`, `every 2nd event` and so on.
+/// Describes events: `all events`, `event 3`, `one event in 2` and so on.
 impl fmt::Display for When {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -60,7 +60,7 @@ impl fmt::Display for When {
     }
 }
 
-/// An action and the requests it is for. A new rule fits every request to a resource; each call narrows it.
+/// An action and the requests it applies to. A new rule matches every request to a resource; each method narrows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[must_use]
@@ -90,7 +90,7 @@ pub struct Rule {
     dry_run: Option<bool>,
 }
 
-/// A part of the time since a rule was added.
+/// A window of the time since a rule was added.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Window {
@@ -120,7 +120,7 @@ impl GroupResource {
     }
 }
 
-/// `deployments.apps`
+/// Formats as `deployments.apps`.
 impl fmt::Display for GroupResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.plural)?;
@@ -129,8 +129,8 @@ impl fmt::Display for GroupResource {
 }
 
 impl Rule {
-    /// A rule for every request to a resource; with [`Action::Watch`], for every watch, and with [`Action::StaleRead`] for
-    /// every read that allows any state.
+    /// Creates a rule that matches every request to a resource; with [`Action::Watch`] every watch, and with
+    /// [`Action::StaleRead`] every read that accepts any state.
     pub fn new(action: Action) -> Self {
         Self {
             action,
@@ -148,84 +148,84 @@ impl Rule {
         }
     }
 
-    /// Only this verb, or those of earlier calls.
+    /// Matches only this verb, or those of earlier calls.
     pub fn verb(mut self, verb: Verb) -> Self {
         self.verbs.push(verb);
         self
     }
 
-    /// Only this resource: the group (empty for the core group) and the plural name; all versions, and subresources too.
+    /// Matches only this resource, in all versions and including subresources; `group` is empty for the core group.
     pub fn resource(mut self, group: &str, plural: &str) -> Self {
         self.resource = Some(GroupResource::new(group, plural));
         self
     }
 
-    /// Only this subresource; empty for the object itself.
+    /// Matches only this subresource; empty for the object itself.
     pub fn subresource(mut self, subresource: &str) -> Self {
         self.subresource = Some(subresource.to_owned());
         self
     }
 
-    /// Only within this namespace; empty for cluster-scoped objects and requests across namespaces.
+    /// Matches only this namespace; empty for cluster-scoped objects and requests across namespaces.
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.namespace = Some(namespace.to_owned());
         self
     }
 
-    /// Only the object of this name; see [`Facts::name`] for requests that have none.
+    /// Matches only the object of this name; see [`Facts::name`] for requests that have none.
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// Only clients whose `User-Agent` begins like this, such as `kubectl/`.
+    /// Matches only clients whose `User-Agent` starts with `prefix`, such as `kubectl/`.
     pub fn user_agent(mut self, prefix: &str) -> Self {
         self.user_agent = Some(prefix.to_owned());
         self
     }
 
-    /// Only requests with this `fieldManager` parameter.
+    /// Matches only requests with this `fieldManager` parameter.
     pub fn field_manager(mut self, manager: &str) -> Self {
         self.field_manager = Some(manager.to_owned());
         self
     }
 
-    /// Only dry runs, or none of them.
+    /// Matches only dry runs, or only requests that are none.
     pub fn dry_run(mut self, dry_run: bool) -> Self {
         self.dry_run = Some(dry_run);
         self
     }
 
-    /// Which of the requests that fit are picked; the default is [`When::Always`].
+    /// Selects among the matching requests; the default is [`When::Always`].
     pub fn when(mut self, when: When) -> Self {
         self.when = when;
         self
     }
 
-    /// Picks no request after this many; the rule stays in the list.
+    /// Picks at most `times` requests; the rule stays in the list afterwards.
     pub fn at_most(mut self, times: u64) -> Self {
         self.at_most = Some(times);
         self
     }
 
-    /// `at_most(1)`
+    /// Same as `at_most(1)`.
     pub fn once(self) -> Self {
         self.at_most(1)
     }
 
-    /// Only requests that come in this time, counted from when the rule is added.
+    /// Matches only requests that arrive within this time since the rule was added.
     pub fn within(mut self, time: Range<Duration>) -> Self {
         self.within = Some(Window { from: time.start, to: time.end });
         self
     }
 
-    /// What the rule does.
+    /// Returns the action of the rule.
     #[must_use]
     pub fn action(&self) -> &Action {
         &self.action
     }
 
-    /// Whether the rule is for this request, whenever it is.
+    /// Whether the rule matches this request, regardless of counters and time.
     #[must_use]
     pub fn fits(&self, request: &Facts) -> bool {
         let is =
@@ -251,17 +251,17 @@ impl Rule {
             && self.dry_run.is_none_or(|dry_run| dry_run == request.dry_run)
     }
 
-    /// Whether the rule picks the request that is the `seen`-th that fits.
+    /// Whether the rule picks the `seen`-th request that matches.
     pub(super) fn is_due(&self, seen: u64, random: &mut fastrand::Rng) -> bool {
         self.when.is_due(seen, random)
     }
 
-    /// Whether the rule is for requests that come so long after it was added.
+    /// Whether the rule's window contains this time since the rule was added.
     pub(super) fn is_open(&self, age: Duration) -> bool {
         self.within.as_ref().is_none_or(|within| (within.from..within.to).contains(&age))
     }
 
-    /// Whether the rule has picked all that it may.
+    /// Whether the rule has picked as many requests as it may.
     pub(super) fn is_spent(&self, acted: u64) -> bool {
         self.at_most.is_some_and(|times| acted >= times)
     }

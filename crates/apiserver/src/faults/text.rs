@@ -1,6 +1,6 @@
-//! How faults are written as JSON.
+//! JSON encoding of faults.
 
-/// A duration as Go writes it: `1.5s`, `2m`.
+/// Durations in Go's format: `1.5s`, `2m`.
 pub(super) mod duration {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};

@@ -1,8 +1,7 @@
-//! The rules of flow schemas, as the documentation of Kubernetes has them under "API Priority and Fairness".
+//! Matching rules of flow schemas, as documented by Kubernetes under "API Priority and Fairness".
 //!
-//! Of the schemas that take a request, the one with the lowest precedence has it, and of those the first by name. A schema
-//! takes a request if one of its rules names both the user and what is asked. One whose priority level does not exist takes
-//! none.
+//! Among the schemas that match a request, the one with the lowest precedence wins, then the first by name. A schema matches
+//! if one of its rules matches both the user and the request. A schema without an existing priority level matches nothing.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -17,10 +16,10 @@ use crate::faults::Facts;
 
 const SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
-/// What stands for everything in a list of a rule, and for everybody in a name.
+/// Wildcard in a list of a rule, or in a user or group name.
 const ALL: &str = "*";
 
-/// Where a request belongs: uids, since names would tell users how important others are.
+/// Flow of a request, as UIDs: names would reveal to users how important others are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Flow {
     schema: HeaderValue,
@@ -28,14 +27,14 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// Tells the client.
+    /// Adds the response headers.
     pub(crate) fn write(self, headers: &mut HeaderMap) {
         headers.insert(SCHEMA_UID, self.schema);
         headers.insert(LEVEL_UID, self.level);
     }
 }
 
-/// The schemas that can take requests, in the order in which they are asked.
+/// Schemas with an existing priority level, in order of evaluation.
 #[derive(Debug, Default)]
 pub(super) struct Classifier(Vec<(Flow, Vec<Rule>)>);
 
@@ -84,13 +83,13 @@ pub(super) struct Schema {
     name: String,
     uid: HeaderValue,
     precedence: i64,
-    /// The name of its priority level.
+    /// Name of its priority level.
     level: String,
     rules: Vec<Rule>,
 }
 
 impl Schema {
-    /// `None` if it says what no schema can say.
+    /// Returns `None` if the object is not a valid schema.
     pub(super) fn read(object: Value) -> Option<Self> {
         let Object { metadata, spec } = serde_json::from_value::<Object<Spec>>(object).ok()?;
         Some(Self {
@@ -129,14 +128,14 @@ struct Name {
     name: String,
 }
 
-/// What is asked, as far as a rule wanted to know it.
+/// A request; its facts are computed only if a rule needs them.
 struct Asked<'a> {
     head: &'a Parts,
     facts: OnceCell<Option<Facts>>,
 }
 
 impl Asked<'_> {
-    /// `None` for requests that are not about a resource.
+    /// Returns `None` for requests without a resource.
     fn facts(&self) -> Option<&Facts> {
         self.facts.get_or_init(|| Facts::of(self.head)).as_ref()
     }
@@ -154,8 +153,8 @@ struct Rule {
 }
 
 impl Rule {
-    /// Whether user and request are meant. The rules of most schemas are for everything, or for paths that are not asked for:
-    /// then nothing is read but texts that are there.
+    /// Whether the rule matches user and request. Most rules match everything, or only paths; for these the request's facts
+    /// need not be computed.
     fn takes(&self, user: &UserInfo, asked: &Asked<'_>) -> bool {
         if !self.subjects.iter().any(|subject| subject.is(user)) {
             return false;
@@ -165,6 +164,8 @@ impl Rule {
         {
             return true;
         }
+        // Path rules apply to requests without a resource, resource rules to all others. The facts, which decide
+        // between them, are read last because they are expensive.
         let path = self.path_rules.iter().any(|rule| rule.takes(asked.head));
         if self.resource_rules.is_empty() && !path {
             return false;
@@ -176,7 +177,7 @@ impl Rule {
     }
 }
 
-/// Who asks.
+/// User, group or service account of a rule.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "kind", rename_all_fields = "camelCase")]
 enum Subject {
@@ -211,11 +212,11 @@ impl Subject {
 struct ResourceRule {
     verbs: Vec<String>,
     api_groups: Vec<String>,
-    /// Each with its subresource, as in `pods/log`.
+    /// Plural names, with a subresource where it is meant, such as `pods/log`.
     resources: Vec<String>,
     #[serde(default)]
     namespaces: Vec<String>,
-    /// Whether requests without a namespace are meant too.
+    /// Whether requests without a namespace match too.
     #[serde(default)]
     cluster_scope: bool,
 }
@@ -227,14 +228,14 @@ impl ResourceRule {
     }
 
     fn takes(&self, facts: &Facts) -> bool {
-        // A namespace is within itself.
+        // A request for a namespace object counts as being in that namespace.
         let is_namespace = facts.group.is_empty() && facts.resource == "namespaces";
         let namespace = if is_namespace { &facts.name } else { &facts.namespace };
         let is_resource = |item: &str| {
             if facts.subresource.is_empty() {
                 return item == facts.resource;
             }
-            // The rest of a path below `proxy` is not a part of the name.
+            // Below `proxy`, the rest of the path is not part of the subresource's name.
             let subresource = facts.subresource.split('/').next().unwrap_or_default();
             item.split_once('/') == Some((facts.resource.as_str(), subresource))
         };
@@ -261,7 +262,7 @@ impl PathRule {
     fn takes(&self, head: &Parts) -> bool {
         let path = head.uri.path();
         let is_verb = |verb: &String| verb == ALL || verb.eq_ignore_ascii_case(head.method.as_str());
-        // A path stands for all below it too, with and without a star at its end.
+        // A path also matches everything below it, with or without a trailing star.
         let is_path = |meant: &String| {
             let above = meant.strip_suffix('*').unwrap_or(meant);
             let above = above.strip_suffix('/').unwrap_or(above);
@@ -273,7 +274,7 @@ impl PathRule {
     }
 }
 
-/// Whether a list of a rule has an item.
+/// Whether a list of a rule matches an item.
 fn has(list: &[String], item: &str) -> bool {
     list.iter().any(|meant| meant == ALL || meant == item)
 }

@@ -1,12 +1,11 @@
-//! Which flow schema and priority level a request belongs to: kube-apiserver's "API Priority and Fairness", as far as it
-//! tells clients of it.
+//! Flow schema and priority level of requests: the part of kube-apiserver's "API Priority and Fairness" that clients see.
 //!
-//! Every answer to a user who is known carries the uids of both. Clients look for them to learn whether the server limits
-//! requests itself, and then stop doing so (Flux and cli-utils do). Nothing waits or is refused here: overload is a
-//! [fault](crate::faults).
+//! Every response to an authenticated user carries the UIDs of both. Clients such as Flux and cli-utils look for them to
+//! learn whether the server limits requests itself, and then stop limiting their own. Nothing is queued or rejected here:
+//! inject a [fault](crate::faults) to simulate overload.
 //!
-//! [`classifier`] decides and is pure. It is made of the objects as they are, and made anew when one of them has changed;
-//! other requests pay for two loads and a walk over texts, which for administrators ends at the first schema.
+//! [`classifier`] holds the rules and is pure. It is rebuilt when one of the objects has changed. Other requests cost two
+//! loads and a scan of the rules, which for administrators ends at the first schema.
 
 mod classifier;
 
@@ -23,7 +22,7 @@ const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 const SCHEMAS: &str = "flowschemas";
 const LEVELS: &str = "prioritylevelconfigurations";
 
-/// Tells the flow of each request.
+/// Classifies requests into flows.
 pub(crate) struct FlowControl {
     schemas: Subscription,
     levels: Subscription,
@@ -31,13 +30,13 @@ pub(crate) struct FlowControl {
 }
 
 struct Current {
-    /// The latest changes of schemas and levels when they were read; 0 is before the first.
+    /// Latest changes of schemas and levels when the classifier was built; 0 is before the first.
     as_of: (u64, u64),
     classifier: Classifier,
 }
 
 impl FlowControl {
-    /// `subscribe` tells of the changes of a table.
+    /// Creates the classifier; `subscribe` returns a subscription to the changes of a table.
     pub(crate) fn new(mut subscribe: impl FnMut(StorageKey) -> Subscription) -> Self {
         let mut table =
             |plural: &str| subscribe(StorageKey { group: GROUP.to_owned(), plural: plural.to_owned() });
@@ -48,9 +47,9 @@ impl FlowControl {
         }
     }
 
-    /// The flow of a request; `None` if no schema takes it, which needs somebody to have deleted `catch-all`.
+    /// Returns the flow of a request; `None` if no schema matches, which requires that `catch-all` was deleted.
     pub(crate) fn classify(&self, server: &Server, user: &UserInfo, head: &Parts) -> Option<Flow> {
-        // Asked before the objects are read: what changes meanwhile has them read again.
+        // Loaded before the objects are read, so that a change in between rebuilds the classifier at the next request.
         let as_of = (self.schemas.latest(), self.levels.latest());
         {
             let current = self.current.read();
@@ -65,7 +64,7 @@ impl FlowControl {
     }
 }
 
-/// Reads schemas and levels.
+/// Builds a classifier from the stored schemas and levels.
 fn read(server: &Server) -> Classifier {
     let registry = server.registry();
     let objects = |plural: &str| {

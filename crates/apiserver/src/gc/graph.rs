@@ -1,8 +1,8 @@
-//! Who refers to whom, and who has to be looked at: what the collector remembers (pure).
+//! Dependency graph of the garbage collector, and its work queue (pure).
 //!
-//! Objects are known by their place. An object is in the graph if it has owners or waits for its dependents; all others
-//! are only places that are referred to. So what it costs follows the number of references, and a change costs what it
-//! touches.
+//! Objects are identified by their place. An object has a node if it has owners or waits for its dependents; other
+//! objects only appear as targets of references. Memory is therefore proportional to the number of references, and the
+//! cost of a change to the references that it affects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -10,29 +10,29 @@ use std::ops::Bound;
 use crate::resource::StorageKey;
 use crate::store::Key;
 
-/// Where an object is.
+/// Place of an object: its table and key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) table: StorageKey,
     pub(super) key: Key,
 }
 
-/// One of an object's owner references.
+/// An owner reference of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reference {
     pub(super) uid: String,
-    /// Where the owner is if it is anywhere; `None` if its kind is not known.
+    /// Place of the owner, whether it exists or not; `None` if its kind is unknown.
     pub(super) owner: Option<Place>,
-    /// Whether the owner waits for this object, if it waits.
+    /// Whether the owner's foreground deletion waits for this object.
     pub(super) blocks: bool,
 }
 
-/// What an object that is being deleted waits for.
+/// Reason why an object that is being deleted waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// Its dependents are to lose their references to it (`orphan`).
+    /// Its dependents still have references to it (`orphan`).
     Orphans,
-    /// Those of its dependents that block it are to go first (`foregroundDeletion`).
+    /// Dependents that block its deletion still exist (`foregroundDeletion`).
     Dependents,
 }
 
@@ -45,26 +45,26 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Whether this object keeps the one with that uid from going.
+    /// Whether this object blocks the deletion of the object with that UID.
     pub(super) fn blocks(&self, uid: &str) -> bool {
         self.owners.iter().any(|reference| reference.uid == uid && reference.blocks)
     }
 }
 
-/// The graph. `Default` is empty.
+/// The graph and its work queue. `Default` is empty.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     nodes: BTreeMap<Place, Node>,
-    /// Places of owners, and of the objects that refer to them.
+    /// Places of owners, with the objects that refer to them.
     dependents: BTreeMap<Place, BTreeSet<Place>>,
-    /// Objects that refer to a kind that is not known.
+    /// Objects with a reference to an unknown kind.
     unresolved: BTreeSet<Place>,
-    /// Objects to be looked at.
+    /// Work queue: objects to be processed.
     due: BTreeSet<Place>,
 }
 
 impl Graph {
-    /// The object at a place is now this; `None` if it is gone, or neither has owners nor waits.
+    /// Sets the node of an object; `None` if the object was deleted, or neither has owners nor waits.
     pub(super) fn set(&mut self, place: Place, node: Option<Node>) {
         if let Some(before) = self.nodes.remove(&place) {
             self.unlink(&place, &before);
@@ -101,21 +101,21 @@ impl Graph {
         }
     }
 
-    /// An owner that waits looks again when one of its dependents changes.
+    /// Queues a waiting owner, because one of its dependents changed.
     fn wake_owner(&mut self, owner: &Place) {
         if self.nodes.get(owner).is_some_and(|node| node.wait.is_some()) {
             self.due.insert(owner.clone());
         }
     }
 
-    /// The object at a place is gone, or begins to go: whoever refers to it looks again.
+    /// Queues the dependents of an object that was deleted, or is being deleted.
     pub(super) fn owner_goes(&mut self, place: &Place) {
         if let Some(dependents) = self.dependents.get(place) {
             self.due.extend(dependents.iter().cloned());
         }
     }
 
-    /// The next object to be looked at. It is not due any more.
+    /// Removes and returns the next object to be processed.
     pub(super) fn next(&mut self) -> Option<Place> {
         self.due.pop_first()
     }
@@ -124,8 +124,8 @@ impl Graph {
         self.nodes.get(place)
     }
 
-    /// The objects that refer to the one with this uid at this place. One in another namespace is not among them,
-    /// whatever it refers to.
+    /// Returns the objects with a reference to the object of this UID at this place. References across namespaces do
+    /// not count.
     pub(super) fn dependents<'a>(
         &'a self,
         owner: &Place,
@@ -137,19 +137,19 @@ impl Graph {
             .filter(move |(_, node)| node.owners.iter().any(|reference| reference.uid == uid))
     }
 
-    /// Objects of a table that are in the graph.
+    /// Returns the objects of a table that have a node.
     pub(super) fn nodes_in(&self, table: &StorageKey) -> Vec<Place> {
         let in_table = self.nodes.range((Bound::Included(first(table)), Bound::Unbounded));
         in_table.map(|(place, _)| place).take_while(|place| place.table == *table).cloned().collect()
     }
 
-    /// Places of a table that somebody refers to.
+    /// Returns the places of a table that are referred to.
     pub(super) fn owners_in(&self, table: &StorageKey) -> Vec<Place> {
         let in_table = self.dependents.range((Bound::Included(first(table)), Bound::Unbounded));
         in_table.map(|(place, _)| place).take_while(|place| place.table == *table).cloned().collect()
     }
 
-    /// Objects that refer to something in this table, or to something nobody knows where to find.
+    /// Returns the objects with references into this table, or to an unknown kind.
     pub(super) fn to_resolve(&self, table: &StorageKey) -> BTreeSet<Place> {
         let owners = self.owners_in(table);
         let referring = owners.iter().filter_map(|owner| self.dependents.get(owner)).flatten();
@@ -162,7 +162,7 @@ impl Graph {
     }
 }
 
-/// Where the places of a table begin.
+/// Returns the lower bound of a table's places.
 fn first(table: &StorageKey) -> Place {
     Place { table: table.clone(), key: Key::from_text("") }
 }

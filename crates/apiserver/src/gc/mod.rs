@@ -1,10 +1,10 @@
-//! Garbage collection (profile [`Dev`](crate::Profile::Dev)): dependents follow their owners.
+//! Garbage collector (profile [`Dev`](crate::Profile::Dev)): deletes dependents of deleted owners.
 //!
-//! As in Kubernetes, a graph remembers who refers to whom ([`graph`], pure); it is fed with the events of the store, and a
-//! change is due only for those whom it concerns. What is done about them is decided from the state of the store at that
-//! moment, so that the graph may be behind: whatever happened meanwhile is an event still to come.
+//! As in Kubernetes, a graph of owner references ([`graph`], pure) is updated by the events of the store and queues the
+//! objects that a change affects. The actions are decided from the current state of the store. The graph may therefore lag
+//! behind: any difference is due to an event that is still to be processed.
 //!
-//! Bounds: the graph holds one entry per object with owners or that waits for its dependents, and one per reference.
+//! Bounds: the graph has one entry per object that has owners or waits for its dependents, and one per reference.
 
 mod graph;
 
@@ -15,23 +15,27 @@ use serde_json::{Value, json};
 
 use crate::registry::{Registry, Served};
 use crate::resource::StorageKey;
-use crate::server::{Refused, Server};
+use crate::server::{Refused, Server, Turns};
 use crate::store::{Change, Event, Key, Snapshot, Stored, TypeMeta};
 use crate::verbs::delete::{Deletion, FOREGROUND, ORPHAN, begin_deletion};
 use crate::verbs::{metadata, update};
 use graph::{Graph, Node, Place, Reference, Wait};
 
-/// Who owns the fields that the collector writes.
+/// Field manager of the collector's writes.
 const MANAGER: &str = "kube-controller-manager";
 
-/// Collects until its task is aborted.
+/// Collects garbage until its task is aborted.
 pub(crate) async fn run(server: Arc<Server>) {
     let mut commits = server.commits();
     let mut collector = Collector::new();
     loop {
+        // Before the store is read, so that a commit during this round starts another one.
         commits.borrow_and_update();
         collector.catch_up(&server);
-        collector.collect(&server);
+        let mut turns = Turns::default();
+        while collector.collect_one(&server) {
+            turns.pass().await;
+        }
         if commits.changed().await.is_err() {
             return;
         }
@@ -41,39 +45,39 @@ pub(crate) async fn run(server: Arc<Server>) {
 struct Collector {
     graph: Graph,
     registry: Option<Arc<Registry>>,
-    /// The tables that are followed, with a resource that reads them.
+    /// Followed tables, each with a resource to read them.
     tables: BTreeMap<StorageKey, Followed>,
-    /// The revision up to which the graph knows what happened.
+    /// Revision up to which the graph is current.
     seen: u64,
-    /// Metadata is read without regard to the kind.
+    /// Metadata is read regardless of the kind.
     no_kind: TypeMeta,
 }
 
 struct Followed {
     served: Arc<Served>,
-    /// Whether the graph knows the table up to `seen`.
+    /// Whether the graph contains every object of the table at revision `seen`.
     known: bool,
 }
 
-/// What happened in a table.
+/// Changes of a table since the last call.
 enum News {
     Events(Vec<Arc<Event>>),
-    /// More than is remembered of it: this is its state.
+    /// The whole table, because the history does not reach back far enough.
     All(Snapshot),
 }
 
-/// What an owner reference leads to.
+/// State of the owner in a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Living,
-    /// Being deleted in the foreground: its dependents go first.
+    /// Being deleted in the foreground: its dependents are deleted first.
     Leaving,
     Absent,
-    /// Of a kind that was never served: nothing is known about it.
+    /// Unknown, because its kind was never served.
     Unknown,
 }
 
-/// An object as it is read to be changed.
+/// An object that was read in order to change it.
 pub(crate) struct Read {
     served: Arc<Served>,
     place: Place,
@@ -99,13 +103,14 @@ impl Collector {
         }
     }
 
-    /// Takes in what happened since the last time.
+    /// Updates the graph to the current revision.
     fn catch_up(&mut self, server: &Server) {
         let registry = server.registry();
         if !self.registry.as_ref().is_some_and(|known| Arc::ptr_eq(known, &registry)) {
             self.registry = Some(Arc::clone(&registry));
             self.follow(server, &registry);
         }
+        // All tables under one lock, so that the events and the revision belong together.
         let (news, now) = server.read(|store| {
             let mut news = Vec::new();
             for (table, followed) in &self.tables {
@@ -127,6 +132,8 @@ impl Collector {
                         self.take_event(&registry, &table, &event);
                     }
                 }
+                // Deletions in between are unknown, so the table's nodes are rebuilt and all dependents of its
+                // objects queued.
                 News::All(snapshot) => self.take_all(&registry, &table, &snapshot),
             }
             if let Some(followed) = self.tables.get_mut(&table) {
@@ -136,13 +143,13 @@ impl Collector {
         self.seen = now;
     }
 
-    /// Follows the tables that are served from now on, and forgets the others.
+    /// Follows the tables that are served now, and removes the others.
     fn follow(&mut self, server: &Server, registry: &Registry) {
         let mut old = std::mem::take(&mut self.tables);
         for served in registry.one_per_table() {
             let known = old.remove(served.storage()).is_some_and(|followed| followed.known);
             if !known {
-                // References to its kind may lead somewhere now.
+                // References to this kind may be resolvable now.
                 for place in self.graph.to_resolve(served.storage()) {
                     self.take_one(server, registry, place);
                 }
@@ -161,12 +168,13 @@ impl Collector {
 
     fn take_event(&mut self, registry: &Registry, table: &StorageKey, event: &Event) {
         let place = Place { table: table.clone(), key: event.key.clone() };
-        // Most objects neither have owners nor are being deleted, which is known without reading them.
+        // Most objects have no owners and are not being deleted, which is known without parsing them.
         let matters = |stored: &Option<Arc<Stored>>| stored.as_ref().is_some_and(|stored| matters(stored));
         if matters(&event.after) || matters(&event.before) {
             let node = event.after.as_ref().and_then(|stored| self.node(registry, &place, stored));
             self.graph.set(place.clone(), node);
         }
+        // A foreground deletion waits for the dependents, so they are queued when it begins.
         if event.after.as_ref().is_none_or(|stored| stored.document.is_terminating()) {
             self.graph.owner_goes(&place);
         }
@@ -194,7 +202,7 @@ impl Collector {
         self.graph.set(place, node);
     }
 
-    /// What the graph knows of an object; `None` for one that is of no interest to it.
+    /// Builds the node of an object; `None` if it needs none.
     fn node(&self, registry: &Registry, place: &Place, stored: &Stored) -> Option<Node> {
         let object = stored.document.to_value(&self.no_kind, stored.revision);
         let owners: Vec<Reference> = owners(&object)
@@ -213,28 +221,40 @@ impl Collector {
         })
     }
 
-    /// Does everything that is due now.
-    fn collect(&mut self, server: &Server) {
-        while let Some(place) = self.graph.next() {
-            let Some(node) = self.graph.node(&place) else { continue };
-            let Some(read) = self.read(server, &place) else { continue };
-            match node.wait {
-                Some(Wait::Orphans) => self.orphan(server, node, &read),
-                Some(Wait::Dependents) => {
-                    let mut dependents = self.graph.dependents(&place, &node.uid);
-                    if !dependents.any(|(_, dependent)| dependent.blocks(&node.uid)) {
-                        remove_finalizer(server, &read, FOREGROUND);
-                    }
+    /// Processes one object of the work queue; `false` if the queue is empty.
+    ///
+    /// An object that changed after [`seen`](Self::seen), by a client or earlier in this pass, is skipped: the event of that
+    /// change puts it into the queue again. So the owner references in the graph are those that the object has, and the commit,
+    /// which expects the revision that was read, cannot delete an object whose references have changed since.
+    fn collect_one(&mut self, server: &Server) -> bool {
+        let Some(place) = self.graph.next() else { return false };
+        if let Some(node) = self.graph.node(&place)
+            && let Some(read) = self.read(server, &place)
+            && read.revision <= self.seen
+        {
+            self.judge(server, node, &read);
+        }
+        true
+    }
+
+    /// Processes an object whose node in the graph is up to date.
+    fn judge(&self, server: &Server, node: &Node, read: &Read) {
+        match node.wait {
+            Some(Wait::Orphans) => self.orphan(server, node, read),
+            Some(Wait::Dependents) => {
+                let mut dependents = self.graph.dependents(&read.place, &node.uid);
+                if !dependents.any(|(_, dependent)| dependent.blocks(&node.uid)) {
+                    remove_finalizer(server, read, FOREGROUND);
                 }
-                None => {}
             }
-            if !node.owners.is_empty() {
-                self.collect_dependent(server, node, &read);
-            }
+            None => {}
+        }
+        if !node.owners.is_empty() {
+            self.collect_dependent(server, node, read);
         }
     }
 
-    /// The object at a place as it is now; `None` if it is gone.
+    /// Reads the object at a place; `None` if it does not exist.
     fn read(&self, server: &Server, place: &Place) -> Option<Read> {
         let served = Arc::clone(&self.tables.get(&place.table)?.served);
         let stored = server.read(|store| store.get(&place.table, &place.key).cloned())?;
@@ -242,7 +262,7 @@ impl Collector {
         Some(Read { served, place: place.clone(), revision: stored.revision, object })
     }
 
-    /// Takes the owner's references away from its dependents, then its finalizer.
+    /// Removes the references to the owner from its dependents, then the owner's finalizer.
     fn orphan(&self, server: &Server, node: &Node, owner: &Read) {
         let dependents: Vec<Place> =
             self.graph.dependents(&owner.place, &node.uid).map(|(place, _)| place.clone()).collect();
@@ -252,12 +272,13 @@ impl Collector {
                 all &= drop_references(server, &dependent, std::slice::from_ref(&node.uid));
             }
         }
+        // A dependent that changed meanwhile still has its reference. Its commit queues the owner again.
         if all {
             remove_finalizer(server, owner, ORPHAN);
         }
     }
 
-    /// Deletes a dependent whose owners are gone; one with a living owner only loses the references to the others.
+    /// Deletes a dependent without living owners; from one with a living owner it removes the references to the others.
     fn collect_dependent(&self, server: &Server, node: &Node, read: &Read) {
         let states: Vec<(Owner, &str)> = node
             .owners
@@ -267,6 +288,7 @@ impl Collector {
         let with = |wanted: Owner| {
             states.iter().filter(move |(state, _)| *state == wanted).map(|(_, uid)| (*uid).to_owned())
         };
+        // The owner may exist, so the dependent stays as it is.
         if with(Owner::Unknown).next().is_some() {
             return;
         }
@@ -280,10 +302,10 @@ impl Collector {
         if metadata::is_terminating(&read.object) {
             return;
         }
-        // A dependent that its own dependents would block goes in the foreground too, if its owner does.
+        // If the owner is deleted in the foreground, a dependent with dependents of its own is too.
         let mut mine = self.graph.dependents(&read.place, &node.uid).peekable();
         let foreground = with(Owner::Leaving).next().is_some() && mine.peek().is_some();
-        // One of them waits already, perhaps, by a circle, for this very object: it must not wait for anything itself.
+        // One of them may wait for this object, in a cycle. This object must then not wait for its own dependents.
         if foreground
             && mine.any(|(_, dependent)| dependent.wait == Some(Wait::Dependents))
             && unblock(server, read)
@@ -293,7 +315,7 @@ impl Collector {
         delete(server, read, foreground);
     }
 
-    /// Looks an owner up where its kind and name place it.
+    /// Looks up the state of an owner by kind and name.
     fn find(&self, server: &Server, reference: &Reference) -> Owner {
         let Some(place) = &reference.owner else {
             return Owner::Unknown;
@@ -302,6 +324,7 @@ impl Collector {
             return Owner::Absent;
         };
         let object = stored.document.to_value(&self.no_kind, stored.revision);
+        // The owner was deleted, and another object got its name.
         if metadata::text(&object, "uid") != reference.uid {
             return Owner::Absent;
         }
@@ -309,7 +332,7 @@ impl Collector {
     }
 }
 
-/// Whether an object may be of interest, without reading it.
+/// Whether an object may need a node, without parsing it.
 fn matters(stored: &Stored) -> bool {
     stored.document.is_owned() || stored.document.is_terminating()
 }
@@ -334,8 +357,8 @@ fn text<'a>(owner: &'a Value, field: &str) -> &'a str {
     owner[field].as_str().unwrap_or_default()
 }
 
-/// Where an owner is: in the namespace of its dependent if its kind has namespaces. A kind that is no longer served had its
-/// place too; there is nothing there any more.
+/// Returns the place of an owner: in the namespace of its dependent if its kind is namespaced. Kinds that are no longer
+/// served have places too, at which nothing exists.
 fn place_of(registry: &Registry, namespace: &str, owner: &Value) -> Option<Place> {
     let api_version = text(owner, "apiVersion");
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -346,7 +369,7 @@ fn place_of(registry: &Registry, namespace: &str, owner: &Value) -> Option<Place
         None => registry.retired(group, kind)?,
     };
     if namespaced && namespace.is_empty() {
-        // A cluster-scoped object cannot be owned by one in a namespace: nobody knows which one is meant.
+        // A cluster-scoped object cannot have a namespaced owner: the namespace would be unknown.
         return None;
     }
     let namespace = if namespaced { namespace } else { "" };
@@ -367,14 +390,14 @@ fn drop_references(server: &Server, dependent: &Read, uids: &[String]) -> bool {
     put_tracked(server, dependent, object)
 }
 
-/// Takes a finalizer away as kube-controller-manager does; what nothing else holds is gone then. Somebody else's change
-/// prevails, which is a commit.
+/// Removes a finalizer like kube-controller-manager, and deletes the object if nothing else keeps it. On a conflict the
+/// other change wins, and its commit queues the object again.
 pub(crate) fn remove_finalizer(server: &Server, read: &Read, finalizer: &str) {
     let mut object = read.object.clone();
     let mut rest = metadata::owned_finalizers(&read.object);
     rest.retain(|known| known != finalizer);
     metadata::set_finalizers(&mut object, &rest);
-    // What still has time to end by itself is not gone.
+    // An object with a grace period is not deleted yet.
     let granted = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
     if rest.is_empty() && granted == 0 && read.served.deletable(&object) {
         commit(server, read, Change::Delete);
@@ -383,7 +406,7 @@ pub(crate) fn remove_finalizer(server: &Server, read: &Read, finalizer: &str) {
     }
 }
 
-/// Lets the owners of a dependent go before it. `false` if it blocks none; else it is looked at again after the commit.
+/// Stops a dependent from blocking its owners. Returns `false` if it blocks none; otherwise the commit queues it again.
 fn unblock(server: &Server, read: &Read) -> bool {
     let mut object = read.object.clone();
     let owners = object["metadata"]["ownerReferences"].as_array_mut();
@@ -399,8 +422,9 @@ fn unblock(server: &Server, read: &Read) -> bool {
     any
 }
 
-/// Deletes a dependent as a client would: what its kind or its finalizers hold is only marked.
+/// Deletes a dependent like a client would: if its kind or finalizers keep it, it is only marked.
 fn delete(server: &Server, read: &Read, foreground: bool) {
+    // Protected objects stay, such as the namespace `default`.
     if read.served.admit_delete(read.place.key.name()).is_err() {
         return;
     }
@@ -415,13 +439,13 @@ fn delete(server: &Server, read: &Read, foreground: bool) {
     }
 }
 
-/// Stores what the collector patched, as its client would have it.
+/// Stores a changed object with the collector as field manager.
 fn put_tracked(server: &Server, read: &Read, mut object: Value) -> bool {
     update::track_as(server, &read.served, MANAGER, "", Some(&read.object), &mut object);
     commit(server, read, Change::Put(read.served.document(&object)))
 }
 
-/// `false` if the object changed meanwhile; that was a commit, so it is looked at again.
+/// Commits a change; returns `false` if the object changed meanwhile, in which case that commit queues it again.
 fn commit(server: &Server, read: &Read, change: Change) -> bool {
     let done = server.commit(read.served.storage(), &read.place.key, Some(read.revision), change, |_| {
         Ok::<(), std::convert::Infallible>(())

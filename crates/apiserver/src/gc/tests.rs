@@ -1,4 +1,6 @@
-//! The collector step by step.
+//! The collector, one step at a time.
+
+mod interleavings;
 
 use std::collections::BTreeSet;
 
@@ -18,7 +20,7 @@ fn table(group: &str, plural: &str) -> StorageKey {
     StorageKey { group: group.to_owned(), plural: plural.to_owned() }
 }
 
-/// A ConfigMap that belongs to another object.
+/// A ConfigMap with an owner reference.
 fn owned_by(name: &str, api_version: &str, kind: &str, owner: &str, uid: &str) -> Value {
     json!({"metadata": {"name": name, "ownerReferences": [
         {"apiVersion": api_version, "kind": kind, "name": owner, "uid": uid},
@@ -30,12 +32,12 @@ fn maps(server: &Server) -> BTreeSet<String> {
     snapshot.range("default", None).map(|(key, _)| key.name().to_owned()).collect()
 }
 
-/// Collects until nothing happens any more.
+/// Runs the collector until nothing changes any more.
 fn settle(collector: &mut Collector, server: &Running) {
     loop {
         let before = server.read(crate::store::Store::revision);
         collector.catch_up(server);
-        collector.collect(server);
+        while collector.collect_one(server) {}
         if server.read(crate::store::Store::revision) == before {
             return;
         }
@@ -125,7 +127,7 @@ async fn orphans_are_those_of_the_owner_in_its_own_namespace() {
         .unwrap();
     let owner = uid(&server, &table("", "configmaps"), "owner");
     testing::create(&server, MAPS, &owned_by("owned", "v1", "ConfigMap", "owner", &owner)).unwrap();
-    // It is being deleted already, so that all that could still happen to it is to lose its reference.
+    // It is being deleted already, so it could only lose its reference.
     let mut elsewhere = owned_by("owned", "v1", "ConfigMap", "owner", &owner);
     elsewhere["metadata"]["finalizers"] = json!(["example.com/hold"]);
     testing::create(&server, "/api/v1/namespaces/other/configmaps", &elsewhere).unwrap();

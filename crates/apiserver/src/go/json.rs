@@ -1,4 +1,4 @@
-//! Values as Go's `encoding/json` writes them. Only floats differ from what `serde_json` writes.
+//! JSON as Go's `encoding/json` writes it. Only floats differ from `serde_json`.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::ser::{Formatter, Serializer};
 
-/// The JSON text of a value.
+/// Serializes a value.
 pub(crate) fn json(value: &Value) -> String {
     let mut out = Vec::with_capacity(128);
     write_json(&mut out, value);
@@ -24,6 +24,7 @@ struct GoFloats;
 impl Formatter for GoFloats {
     fn write_f64<W: io::Write + ?Sized>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
         let size = value.abs();
+        // Go writes an exponent outside of this range only.
         if size == 0.0 || (1e-6..1e21).contains(&size) {
             return write!(writer, "{value}");
         }

@@ -1,4 +1,4 @@
-//! Times as Go's `time.Parse` reads them, with its texts for what it does not take.
+//! Times as Go's `time.Parse` reads them, with its error messages.
 
 use std::ops::RangeInclusive;
 
@@ -6,12 +6,12 @@ use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-/// The form in which a type writes its times.
+/// Format of a time type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// `metav1.Time`: RFC 3339. Written in whole seconds, read with any fraction of one.
+    /// `metav1.Time`: RFC 3339. Written in whole seconds, read with any fraction of a second.
     Seconds,
-    /// `metav1.MicroTime`: RFC 3339 with six decimals, no more and no fewer.
+    /// `metav1.MicroTime`: RFC 3339 with exactly six decimals.
     Micros,
 }
 
@@ -24,12 +24,12 @@ impl Layout {
     }
 }
 
-/// Reads a time. As in Go, the hour may have one digit, and a comma may stand for the decimal point; nanoseconds are the
-/// finest there is.
+/// Parses a time. As in Go, the hour may have one digit, and a comma may replace the decimal point. Digits below
+/// nanoseconds are ignored.
 ///
 /// # Errors
-/// Go's text: which part of the layout the rest of `text` does not fit, or what is out of range. So is, unlike in Go, what
-/// its offset moves to a year without four digits.
+/// Go's message: the part of the layout that the rest of `text` does not match, or the part that is out of range. Unlike
+/// in Go, a time that its offset moves to a year without four digits is out of range.
 pub(crate) fn time(text: &str, layout: Layout) -> Result<Timestamp, String> {
     let mut reader = Reader { text, layout, rest: text.as_bytes() };
     let year = reader.year()?;
@@ -51,14 +51,14 @@ pub(crate) fn time(text: &str, layout: Layout) -> Result<Timestamp, String> {
     if !reader.rest.is_empty() {
         return Err(format!("parsing time {}: extra text: {}", quote(text.as_bytes()), quote(reader.rest)));
     }
-    // How long a month is depends on the year, so this comes last.
+    // Checked last, because the length of a month depends on the year.
     let date = Date::new(year, month, day).map_err(|_| reader.out_of_range("day"))?;
     let local = Time::new(hour, minute, second, nanosecond).map(|time| DateTime::from_parts(date, time));
     let moment = local.and_then(|local| TimeZone::UTC.to_timestamp(local)?.checked_sub(offset));
     moment.map_err(|_| reader.out_of_range("year"))
 }
 
-/// What is left of a time to be read.
+/// Rest of the text to parse.
 struct Reader<'a> {
     text: &'a str,
     layout: Layout,
@@ -81,7 +81,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A part of two digits, or of one where the layout has the hour.
+    /// Parses a part of two digits; the hour may have one.
     fn number(&mut self, part: &str, name: &str, range: RangeInclusive<i8>) -> Result<i8, String> {
         let digit = |at: usize| self.rest.get(at).and_then(|byte| value(*byte));
         let (number, length) = match (digit(0), digit(1)) {
@@ -96,7 +96,7 @@ impl Reader<'_> {
         Ok(number)
     }
 
-    /// Nanoseconds, if there is a fraction.
+    /// Parses an optional fraction; returns nanoseconds.
     fn any_fraction(&mut self) -> i32 {
         let [b'.' | b',', after @ ..] = self.rest else {
             return 0;
@@ -119,7 +119,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `Z`, or how far the time is ahead of UTC.
+    /// Parses `Z` or the offset from UTC.
     fn offset(&mut self) -> Result<SignedDuration, String> {
         if let [b'Z', rest @ ..] = self.rest {
             self.rest = rest;
@@ -131,7 +131,7 @@ impl Reader<'_> {
         };
         let two = |tens: u8, ones: u8| Some(10 * i64::from(value(tens)?) + i64::from(value(ones)?));
         let hours = two(*h1, *h2).ok_or_else(no)?;
-        // Go takes a whole day, and a whole hour in minutes.
+        // Go accepts 24 hours, and 60 minutes.
         if hours > 24 {
             return Err(self.out_of_range("time zone offset hour"));
         }
@@ -149,7 +149,7 @@ impl Reader<'_> {
         Ok(offset)
     }
 
-    /// What is left does not begin with this part of the layout.
+    /// Builds the error for a text that does not match this part of the layout.
     fn no(&self, part: &str) -> String {
         format!(
             "parsing time {} as {}: cannot parse {} as {}",
@@ -165,18 +165,18 @@ impl Reader<'_> {
     }
 }
 
-/// The value of a digit.
+/// Returns the value of a digit.
 fn value(digit: u8) -> Option<i8> {
     digit.is_ascii_digit().then(|| (digit - b'0').cast_signed())
 }
 
-/// Of a fraction; digits beyond the ninth do not count.
+/// Converts the digits of a fraction to nanoseconds; digits after the ninth are ignored.
 fn nanoseconds(digits: &[u8]) -> i32 {
     let padded = digits.iter().copied().chain(std::iter::repeat(b'0')).take(9);
     padded.fold(0, |sum, digit| 10 * sum + i32::from(value(digit).unwrap_or(0)))
 }
 
-/// As the package `time` quotes: what is not printable ASCII byte by byte.
+/// Quotes like Go's package `time`: bytes that are not printable ASCII are escaped one by one.
 fn quote(text: &[u8]) -> String {
     let mut quoted = String::from("\"");
     for &byte in text {

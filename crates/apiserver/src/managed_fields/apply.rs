@@ -18,15 +18,14 @@ use super::update::{record, remove_entries, strip, take};
 use crate::schema::Schema;
 use crate::status::{ApiError, Cause};
 
-/// The manager of what was there before the first apply to an object without entries.
+/// Manager that owns the existing fields when an object without entries is applied to for the first time.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// Merges `applied` into `live` (`None`: a new object) and returns the result with its `managedFields`.
 ///
-/// The result equals `live` where nothing changes. `reset` is as for [`track_update`](super::track_update).
+/// The result equals `live` if nothing changes. See [`track_update`](super::track_update) for `reset`.
 ///
-/// # Errors
-/// 400 if `applied` has `managedFields`; 409 where it differs from what others own, unless `force`; 500 if it does not
+/// 400 if `applied` has `managedFields`. 409 if it changes fields that others own, unless `force`. 500 if it does not
 /// have the types of the schema: undeclared fields, duplicate keys, bytes that are not base64, and the like.
 pub(crate) fn apply(
     schema: &Schema,
@@ -39,7 +38,7 @@ pub(crate) fn apply(
     apply_and(schema, live, applied, writer, force, reset, |object| restore(schema, applied, object))
 }
 
-/// The same, and `convert` makes of what was merged, still without `managedFields`, an object of its kind.
+/// Like [`apply`]; `convert` turns the merged value, still without `managedFields`, into an object of the kind.
 pub(crate) fn apply_and(
     schema: &Schema,
     live: Option<&Value>,
@@ -64,7 +63,7 @@ pub(crate) fn apply_and(
     }
     check_types(ty, applied)?;
     let attempt = Attempt { ty, base: &base, applied, id: Id::new(writer, Operation::Apply), writer, reset };
-    // Only `kubectl` may get a second attempt.
+    // Only `kubectl` may get a second attempt, with force: see `last_applied`.
     let again = (writer.manager == last_applied::MANAGER).then(|| managers.clone());
     let outcome = match (attempt.run(managers, force)?, again) {
         (Err(mut conflicts), Some(managers)) => {
@@ -105,7 +104,7 @@ fn check_types(ty: Ty<'_>, applied: &Value) -> Result<(), ApiError> {
     }
 }
 
-/// Makes of what came of `applied` what Go's type of a builtin kind holds.
+/// Converts the merged object to the form of Go's type of a builtin kind. Errors name `applied`.
 fn restore(schema: &Schema, applied: &Value, object: &mut Value) -> Result<(), ApiError> {
     if schema.is_custom() {
         return Ok(());
@@ -119,7 +118,7 @@ fn restore(schema: &Schema, applied: &Value, object: &mut Value) -> Result<(), A
     })
 }
 
-/// Fields in dispute, by who has them.
+/// Conflicting fields by their owner.
 type Conflicts = BTreeMap<Id, FieldSet>;
 
 struct Attempt<'a> {
@@ -138,15 +137,18 @@ impl Attempt<'_> {
         force: bool,
     ) -> Result<Result<(Value, Managers), Conflicts>, ApiError> {
         let ty = self.ty;
+        // The schema may have changed since the entries were written.
         managers.adjust(|_, set| reconcile(ty, set));
         let mut merged = self.base.clone();
         merge(ty, &mut merged, self.applied)
             .map_err(|error| ApiError::internal(format!("failed to merge config: {error}")))?;
 
         let mut set = fields_of(ty, self.applied);
+        // This endpoint does not write these fields, so the applier does not own them.
         for path in self.reset {
             set.remove_field(&path.split('.').collect::<Vec<_>>());
         }
+        // Until the end of the call, the old time stays: an apply without changes must not renew it.
         let last = managers.get(&self.id).cloned();
         let owned = Owned {
             set,
@@ -160,6 +162,7 @@ impl Attempt<'_> {
         };
 
         let mut comparison = compare(ty, self.base, &new);
+        // Each changed field that another manager owns is a conflict.
         comparison.ignore(self.reset);
         let changed = comparison.changed();
         let conflicts: Conflicts = managers
@@ -171,6 +174,7 @@ impl Attempt<'_> {
         if !force && !conflicts.is_empty() {
             return Ok(Err(conflicts));
         }
+        // With `force`, the other managers lose the changed fields.
         take(&mut managers, &comparison, Some(&self.id));
         if let Some(owned) = managers.get_mut(&self.id) {
             strip(&mut owned.set);
@@ -183,7 +187,7 @@ impl Attempt<'_> {
         Ok(Ok((new, managers)))
     }
 
-    /// Removes what the applier gave `last` time and nobody gives now.
+    /// Removes the fields that the applier applied `last` time and that no manager has now.
     fn prune(&self, merged: Value, last: &FieldSet, managers: &Managers) -> Value {
         let ty = self.ty;
         let mut dropped = last.clone();
@@ -194,6 +198,7 @@ impl Attempt<'_> {
             return merged;
         }
         let last = with_declared_parents(ty, last);
+        // Fields of all managers, with the applier's new ones.
         let mut claimed = FieldSet::default();
         for (_, owned) in managers.iter() {
             claimed.merge(owned.set.clone());
@@ -211,19 +216,18 @@ impl Attempt<'_> {
             remove(ty, &mut value, set);
             value
         };
-        // What goes with the fields of last time,
+        // Fields that disappear together with the fields applied last time, without those that a manager owns.
         let mut removed = all.clone();
         removed.subtract(&remaining(&without(&last)));
-        // less what somebody has,
         removed.subtract(&with_declared_parents(ty, &claimed));
-        // is more than was given last time where a structure went whose parts have no owner: those stay.
+        // They may include fields without an owner inside removed structures. Those stay, so keep only fields of last time.
         let mut dangling = all.clone();
         dangling.subtract(&remaining(&without(&removed)));
         without(&dangling.intersection(&last))
     }
 }
 
-/// Objects and lists that became null because their last entry went are left out of the result.
+/// Drops objects and lists that became null because their last entry was removed.
 fn drop_emptied(new: &mut Value, base: &Value) {
     let (Value::Object(new), Value::Object(base)) = (new, base) else {
         return;
@@ -260,7 +264,7 @@ fn conflict(conflicts: &Conflicts) -> ApiError {
     ApiError::new(409, "Conflict", text).with_causes(causes)
 }
 
-/// `ns/name; apps/v1, Kind=Deployment`
+/// Formats as `ns/name; apps/v1, Kind=Deployment`.
 pub(crate) fn describe(object: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));

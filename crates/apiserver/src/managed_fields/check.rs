@@ -1,4 +1,4 @@
-//! Whether an applied object has the types of its schema, in the words of structured-merge-diff.
+//! Type check of an applied object, with the messages of structured-merge-diff.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,7 +9,7 @@ use super::set::PathElement;
 use super::typed::{Composite, Elements, Fields, Scalar, Shape, Ty};
 use crate::go;
 
-/// What is wrong with `object`; `None` if nothing is. Several errors share one text.
+/// Returns the message if `object` does not fit its schema; several errors are joined into one.
 pub(super) fn check(ty: Ty<'_>, object: &Value) -> Option<String> {
     let mut errors = Vec::new();
     place(ty, object, &Trail::Root, &mut errors);
@@ -20,7 +20,7 @@ pub(super) fn check(ty: Ty<'_>, object: &Value) -> Option<String> {
     }
 }
 
-/// The way to a place, written out only where something is wrong.
+/// A path as a chain of borrowed steps, formatted only for an error.
 enum Trail<'a> {
     Root,
     Field(&'a Trail<'a>, &'a str),
@@ -46,7 +46,7 @@ fn place(ty: Ty<'_>, value: &Value, path: &Trail<'_>, errors: &mut Vec<String>) 
     let expected = match (ty.shape(value), value) {
         (Shape::Map(fields), Value::Object(entries)) => return map(fields, entries, path, errors),
         (Shape::List(elements), Value::Array(items)) => return list(elements, items, path, errors),
-        // The contents of what merges as one must be well-formed too.
+        // The contents of an atomic value must be well-formed too.
         (Shape::Atomic(Composite::Map), Value::Object(entries)) => {
             return map(Fields::of(ty), entries, path, errors);
         }

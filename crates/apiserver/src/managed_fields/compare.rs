@@ -1,4 +1,4 @@
-//! What differs between two objects.
+//! Comparison of two objects.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 use super::set::{FieldSet, Node, PathElement};
 use super::typed::{Elements, Fields, Shape, Ty};
 
-/// Fields by what happened to them. A structure that came or went is there itself, besides its leaves.
+/// Fields by kind of change. A structure that was added or removed is a member itself, besides its
+/// leaves.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
     pub(super) added: FieldSet,
@@ -16,7 +17,7 @@ pub(super) struct Comparison {
 }
 
 impl Comparison {
-    /// Drops paths of fields, and all below them, from the comparison.
+    /// Removes field paths, with everything below them, from the comparison.
     pub(super) fn ignore(&mut self, paths: &[&str]) {
         for path in paths {
             let path: Vec<&str> = path.split('.').collect();
@@ -26,7 +27,7 @@ impl Comparison {
         }
     }
 
-    /// Fields that have a new value.
+    /// Returns the fields that have a new value.
     pub(super) fn changed(&self) -> FieldSet {
         let mut changed = self.modified.clone();
         changed.merge(self.added.clone());
@@ -40,7 +41,7 @@ pub(super) fn compare(ty: Ty<'_>, old: &Value, new: &Value) -> Comparison {
     Comparison { added: added.below, removed: removed.below, modified: modified.below }
 }
 
-/// The comparison of one place.
+/// Comparison of one place.
 #[derive(Default)]
 struct Place {
     added: Node,
@@ -58,6 +59,7 @@ fn place(ty: Ty<'_>, old: Option<&Value>, new: Option<&Value>) -> Place {
     match (old, new) {
         (Some(old_value), Some(new_value)) => {
             let (old_shape, new_shape) = (ty.shape(old_value), ty.shape(new_value));
+            // The type of the value changed, for example from a list to an object: record the fields of both.
             if std::mem::discriminant(&old_shape) != std::mem::discriminant(&new_shape) {
                 place.visit(old_shape, old, new);
                 place.leaf = false;
@@ -80,7 +82,7 @@ impl Place {
             Shape::Scalar(_) | Shape::Atomic(_) => self.whole(old, new),
             Shape::Map(fields) => {
                 let (old_map, new_map) = (old.and_then(Value::as_object), new.and_then(Value::as_object));
-                // That both are empty may still be a change: from null, or from nothing.
+                // Two empty maps may still differ: one may be null or absent.
                 if old_map.is_none_or(Map::is_empty) && new_map.is_none_or(Map::is_empty) {
                     self.whole(old, new);
                 } else {
@@ -146,7 +148,8 @@ impl Place {
         for (identity, (old, new)) in found {
             let compared = match (&*old, &*new) {
                 ([] | [_], [] | [_]) => place(ty, old.first().copied(), new.first().copied()),
-                // Duplicates are one thing: it changes, gives way to a single element, or replaces one.
+                // Duplicates count as one element. It is modified, replaced by a single element, or
+                // replaces one.
                 ([_, _, ..], [_, _, ..]) => {
                     Place { modified: Node { member: old != new, ..Node::default() }, ..Place::default() }
                 }

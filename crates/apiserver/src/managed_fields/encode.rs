@@ -1,16 +1,16 @@
-//! `FieldsV1`: field sets as JSON.
+//! `FieldsV1`: the JSON encoding of field sets.
 //!
-//! `f:name`, `k:{"port":80}`, `v:"a"`, `i:0` name steps; `.` marks a place that is a member besides having members
-//! below it. A place without anything below it is a member.
+//! Steps are named `f:name`, `k:{"port":80}`, `v:"a"` and `i:0`. A `.` marks a place that is a member and also has
+//! members below it. A place with nothing below it is a member.
 
 use serde_json::{Map, Value};
 
 use super::set::{FieldSet, Node, PathElement};
 
-/// Nesting beyond this is refused, as the JSON parser refuses it in bodies.
+/// Maximum depth. Deeper sets are refused, as the JSON parser refuses deeper bodies.
 const MAX_DEPTH: usize = 128;
 
-/// The set as JSON.
+/// Encodes a set as JSON.
 pub(crate) fn encode(set: &FieldSet) -> Value {
     let fields = set.iter().map(|(element, node)| {
         let mut below = match encode(&node.below) {
@@ -25,7 +25,7 @@ pub(crate) fn encode(set: &FieldSet) -> Value {
     Value::Object(fields.collect())
 }
 
-/// The set that `json` describes; `None` if it is not `FieldsV1`.
+/// Decodes a set; `None` if `json` is not `FieldsV1`.
 pub(crate) fn decode(json: &Value) -> Option<FieldSet> {
     let Node { below, .. } = decode_node(json, 0)?;
     Some(below)

@@ -1,4 +1,4 @@
-//! The fields that an object gives.
+//! The field set of an object.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::set::{FieldSet, Node, PathElement};
 use super::typed::{Elements, Fields, Shape, Ty};
 
-/// Every leaf of `value`; also elements of lists, entries of maps, nulls and empty objects as such.
+/// Returns every leaf of `value`. Elements of lists, entries of maps, nulls and empty objects are members
+/// themselves.
 pub(super) fn fields_of(ty: Ty<'_>, value: &Value) -> FieldSet {
     node(ty, value).below
 }
@@ -36,7 +37,7 @@ fn map(fields: Fields<'_>, entries: &serde_json::Map<String, Value>) -> Node {
 }
 
 fn list(elements: Elements<'_>, items: &[Value]) -> Node {
-    // An element that occurs more than once is owned as one: which of them a field belongs to cannot be said.
+    // Duplicates are owned as one element, because it is undefined which of them a field belongs to.
     let mut found: BTreeMap<PathElement, Option<&Value>> = BTreeMap::new();
     for item in items {
         if let Ok(identity) = elements.identity(item) {

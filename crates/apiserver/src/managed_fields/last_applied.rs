@@ -1,6 +1,6 @@
-//! Peace with `kubectl apply` of old: the annotation with what was applied last.
+//! Compatibility with client-side `kubectl apply`: the last-applied-configuration annotation.
 //!
-//! Only the manager `kubectl` gets this treatment, so that others are not surprised by it.
+//! Only the manager `kubectl` is treated this way, so that other managers never lose or gain fields by it.
 
 use serde_json::Value;
 
@@ -10,15 +10,16 @@ use super::set::FieldSet;
 use super::typed::Ty;
 use super::update::remove_entries;
 
-/// The manager under which `kubectl apply --server-side` writes.
+/// Manager name of `kubectl apply --server-side`.
 pub(super) const MANAGER: &str = "kubectl";
 
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The annotation is left out where it would be larger than all annotations of an object may be.
+/// Size limit of all annotations of an object. A larger annotation is replaced by an empty one.
 const MAX_ANNOTATIONS: usize = 256 << 10;
 
-/// Fields that the annotation of `live` gives and that still are as it says: `kubectl` may take them without force.
+/// Returns the fields that still have the value recorded in the annotation of `live`: `kubectl` may take them
+/// without force.
 pub(super) fn agreed_fields(ty: Ty<'_>, live: &Value, api_version: &str) -> FieldSet {
     let recorded = live["metadata"]["annotations"][ANNOTATION].as_str();
     let recorded = recorded.and_then(|text| serde_json::from_str::<Value>(text).ok());
@@ -33,7 +34,7 @@ pub(super) fn agreed_fields(ty: Ty<'_>, live: &Value, api_version: &str) -> Fiel
     agreed
 }
 
-/// Keeps an annotation that is there in step with `applied`.
+/// Updates the annotation, if there is one, to `applied`.
 pub(super) fn renew(object: &mut Value, applied: &Value) {
     let Some(annotation) =
         object.pointer_mut("/metadata/annotations").and_then(|all| all.get_mut(ANNOTATION))

@@ -1,4 +1,4 @@
-//! `metadata.managedFields` in memory: field sets by who owns them and how they came to.
+//! `metadata.managedFields` in memory: field sets by owner and operation.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use super::Writer;
 use super::encode;
 use super::set::FieldSet;
 
-/// Update entries beyond this number are merged, oldest first.
+/// Maximum number of Update entries. Beyond it the oldest are merged.
 const MAX_UPDATE_MANAGERS: usize = 10;
 
-/// The manager of merged entries.
+/// Manager name of merged entries.
 const ANCIENT: &str = "ancient-changes";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,12 +29,12 @@ impl Operation {
     }
 }
 
-/// What makes two entries one. Appliers are the same whatever version they apply.
+/// Key of an entry. An applier has one entry, whatever version it applies.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Id {
     pub(super) manager: String,
     pub(super) operation: Operation,
-    /// Empty for appliers.
+    /// Version of the written object; empty for appliers.
     version: String,
     pub(super) subresource: String,
 }
@@ -52,7 +52,7 @@ impl Id {
         }
     }
 
-    /// The same manager of an object in another version.
+    /// Returns the key of this manager for an object in another version.
     pub(super) fn in_version(&self, api_version: &str) -> Self {
         let version = match self.operation {
             Operation::Apply => "",
@@ -61,7 +61,7 @@ impl Id {
         Self { version: version.to_owned(), ..self.clone() }
     }
 
-    /// How messages name this manager.
+    /// Formats the manager for messages.
     pub(super) fn describe(&self) -> String {
         let mut text = Value::from(self.manager.as_str()).to_string();
         if !self.subresource.is_empty() {
@@ -74,13 +74,13 @@ impl Id {
     }
 }
 
-/// One entry.
+/// Content of one entry.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Owned {
     pub(super) set: FieldSet,
-    /// The version in which the set was written.
+    /// Version in which the set was written.
     pub(super) api_version: String,
-    /// Whole seconds in UTC, so that they sort as text; `None` sorts first.
+    /// Whole seconds in UTC, which sort as text; `None` sorts first.
     pub(super) time: Option<String>,
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Owned {
 pub(super) struct Managers(BTreeMap<Id, Owned>);
 
 impl Managers {
-    /// The entries of an object; `None` if one of them is not valid.
+    /// Reads the entries of an object; `None` if one of them is invalid.
     pub(super) fn decode(object: &Value) -> Option<Self> {
         let mut managers = Self::default();
         let entries = object["metadata"]["managedFields"].as_array();
@@ -121,7 +121,7 @@ impl Managers {
         self.0.get(id)
     }
 
-    /// Puts an entry; one without fields is none.
+    /// Inserts an entry, or removes it if it has no fields.
     pub(super) fn put(&mut self, id: Id, owned: Owned) {
         if owned.set.is_empty() {
             self.0.remove(&id);
@@ -143,7 +143,7 @@ impl Managers {
         self.0.iter()
     }
 
-    /// Lets `f` change each set; entries without fields go.
+    /// Lets `f` change each set, and removes entries without fields.
     pub(super) fn adjust(&mut self, mut f: impl FnMut(&Id, &mut FieldSet)) {
         self.0.retain(|id, owned| {
             f(id, &mut owned.set);
@@ -163,6 +163,7 @@ impl Managers {
             if count <= MAX_UPDATE_MANAGERS {
                 break;
             }
+            // The oldest entry of a version is kept until a second one can be merged with it.
             let Some(first) = first_of_version.get(&id.version) else {
                 first_of_version.insert(id.version.clone(), id);
                 continue;
@@ -173,6 +174,7 @@ impl Managers {
                 version: id.version.clone(),
                 subresource: String::new(),
             };
+            // The first merge of a version turns its oldest entry into the bucket.
             let bucket = self.0.remove(&bucket_id).or_else(|| self.0.remove(first));
             let mut bucket = bucket.unwrap_or_default();
             if let Some(owned) = self.0.remove(&id) {
@@ -206,7 +208,7 @@ pub(super) fn encode(mut entries: Vec<(Id, Owned)>, object: &mut Value) {
     }
 }
 
-/// The `metadata` of an object, made if it is missing.
+/// Returns the `metadata` of an object, and adds it if missing.
 pub(super) fn metadata(object: &mut Value) -> Option<&mut Map<String, Value>> {
     object.as_object_mut()?.entry("metadata").or_insert_with(|| Value::Object(Map::new())).as_object_mut()
 }

@@ -1,4 +1,4 @@
-//! The merge of an applied object into the live one: what is applied wins, the rest stays.
+//! Merge of an applied object into the live one: applied values win, all others stay.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,7 +10,7 @@ use super::typed::{Elements, Fields, Shape, Ty};
 /// Merges `applied` into `live`.
 ///
 /// # Errors
-/// Where an element of a list in `live` has no identity, so that nothing can be merged with it.
+/// Fails if a list element in `live` has no identity, because nothing can be merged with it.
 pub(super) fn merge(ty: Ty<'_>, live: &mut Value, applied: &Value) -> Result<(), String> {
     match ty.shape(applied) {
         Shape::Scalar(_) | Shape::Atomic(_) => live.clone_from(applied),
@@ -29,9 +29,10 @@ pub(super) fn merge(ty: Ty<'_>, live: &mut Value, applied: &Value) -> Result<(),
 }
 
 fn merge_map(fields: Fields<'_>, live: &mut Value, applied: &Value) -> Result<(), String> {
+    // A value that is not an object counts as empty.
     let live_is_empty = live.as_object().is_none_or(serde_json::Map::is_empty);
     let (Value::Object(old), Value::Object(new), false) = (&mut *live, applied, live_is_empty) else {
-        // Null says that a map is wanted, not that it should be empty.
+        // Null asks for a map, but not for an empty one: existing entries stay.
         if live_is_empty {
             live.clone_from(applied);
         }
@@ -51,7 +52,8 @@ fn merge_map(fields: Fields<'_>, live: &mut Value, applied: &Value) -> Result<()
     Ok(())
 }
 
-/// Elements in the order of `new`; those that only `old` has keep their place among their neighbours.
+/// Merges by identity. The result has the order of `new`; elements that only `old` has keep their place
+/// among their neighbours.
 fn merge_list(elements: Elements<'_>, old: Vec<Value>, new: &[Value]) -> Result<Vec<Value>, String> {
     let identity = |(index, item): (usize, &Value)| {
         elements.identity(item).map_err(|error| format!(": element {index}: {error}"))
@@ -59,12 +61,13 @@ fn merge_list(elements: Elements<'_>, old: Vec<Value>, new: &[Value]) -> Result<
     let old_ids: Vec<PathElement> = old.iter().enumerate().map(identity).collect::<Result<_, _>>()?;
     let new_ids: Vec<PathElement> = new.iter().enumerate().map(identity).collect::<Result<_, _>>()?;
     let new_index: BTreeMap<&PathElement, usize> = new_ids.iter().zip(0..).collect();
-    // Of duplicates none is merged with: which one would be meant?
+    // Duplicates are not merged with, because it is undefined which one is meant.
     let mut old_index: BTreeMap<&PathElement, Option<usize>> = BTreeMap::new();
     for (index, id) in old_ids.iter().enumerate() {
         old_index.entry(id).and_modify(|first| *first = None).or_insert(Some(index));
     }
     let mut old: Vec<Option<Value>> = old.into_iter().map(Some).collect();
+    // Elements of both lists, in the new order.
     let mut shared: VecDeque<&PathElement> = new_ids.iter().filter(|id| old_index.contains_key(id)).collect();
     let mut next_shared = shared.pop_front();
     let mut merged = vec![false; new.len()];
@@ -72,7 +75,8 @@ fn merge_list(elements: Elements<'_>, old: Vec<Value>, new: &[Value]) -> Result<
     let (mut l, mut r) = (0, 0);
     while l < old.len() || r < new.len() {
         if l < old.len() && r < new.len() && old_ids[l] != new_ids[r] {
-            // An element of both lists, but not the next one in the new order: it comes later.
+            // The element is in both lists, but is not the next shared one in the new order: it comes
+            // later.
             let waits =
                 new_index.contains_key(&old_ids[l]) && next_shared.is_some_and(|next| *next != old_ids[l]);
             if waits {
@@ -83,11 +87,13 @@ fn merge_list(elements: Elements<'_>, old: Vec<Value>, new: &[Value]) -> Result<
         let together = l < old.len() && r < new.len() && old_ids[l] == new_ids[r];
         if l < old.len() && !together {
             match new_index.get(&old_ids[l]) {
+                // Only in the old list: it stays where it is.
                 None => {
                     out.extend(old[l].take());
                     l += 1;
                     continue;
                 }
+                // Already in the result, at an earlier place of the new list.
                 Some(index) if merged[*index] => l += 1,
                 Some(_) => {}
             }

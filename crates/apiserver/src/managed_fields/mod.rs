@@ -1,12 +1,12 @@
-//! Who set which field: `metadata.managedFields`, and server-side apply, which rests on it.
+//! Field ownership: `metadata.managedFields`, and server-side apply, which depends on it.
 //!
-//! The algorithm is that of `structured-merge-diff` with the rules that apimachinery's `managedfields` puts around it:
+//! The algorithm is that of `structured-merge-diff`, with the rules that apimachinery's `managedfields` adds:
 //!
-//! - [`track_update()`] after a create, update or patch: what changed belongs to the writer.
-//! - [`apply()`]: the applied object is merged into the live one; fields that the applier gave before and no longer gives
-//!   go, unless somebody else has them; changing what others have is a conflict unless forced.
+//! - [`track_update()`] after a create, update or patch: the writer owns the changed fields.
+//! - [`apply()`] merges the applied object into the live one. Fields that the applier applied earlier and no longer
+//!   applies are removed, unless another manager owns them. Changing fields of others is a conflict unless forced.
 //!
-//! All versions of a kind are taken to have the same fields, which holds for `conversion: None`.
+//! All versions of a kind are assumed to have the same fields, which holds for `conversion: None`.
 
 mod apply;
 mod check;
@@ -27,15 +27,15 @@ mod update;
 pub(crate) use apply::{apply, apply_and, describe};
 pub(crate) use update::{keep_times_of_no_op, track_update};
 
-/// Who writes, how, and when.
+/// The author, kind and time of a write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Writer<'a> {
-    /// The field manager.
+    /// Field manager.
     pub(crate) manager: &'a str,
-    /// The subresource written to; empty for the object itself.
+    /// Subresource that is written; empty for the object itself.
     pub(crate) subresource: &'a str,
-    /// The version of the object written, e.g. `apps/v1`.
+    /// Version of the written object, such as `apps/v1`.
     pub(crate) api_version: &'a str,
-    /// The present in RFC 3339, whole seconds, UTC.
+    /// Current time in RFC 3339, whole seconds, UTC.
     pub(crate) now: &'a str,
 }

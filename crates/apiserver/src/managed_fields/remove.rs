@@ -1,4 +1,4 @@
-//! Removal of the fields that nobody gives any more, and adjustments of field sets to a schema.
+//! Removal of fields that no manager applies any more, and adjustment of field sets to a schema.
 
 use serde_json::Value;
 
@@ -37,7 +37,7 @@ pub(super) fn remove(ty: Ty<'_>, value: &mut Value, set: &FieldSet) {
             items.is_empty()
         }
         (Shape::Scalar(_), _) => false,
-        // Of what is owned as one nothing can be removed but the whole.
+        // An atomic value has one owner and is removed as a whole.
         (Shape::Atomic(_) | Shape::Map(_) | Shape::List(_), _) => true,
     };
     if emptied {
@@ -45,7 +45,7 @@ pub(super) fn remove(ty: Ty<'_>, value: &mut Value, set: &FieldSet) {
     }
 }
 
-/// The set with the declared fields on the way to its members as members: a struct goes when all that was in it goes.
+/// Adds the declared fields above the members of a set as members: a struct is removed once all its fields are.
 pub(super) fn with_declared_parents(ty: Ty<'_>, set: &FieldSet) -> FieldSet {
     let mut all = FieldSet::default();
     for (element, node) in set.iter() {
@@ -60,7 +60,8 @@ pub(super) fn with_declared_parents(ty: Ty<'_>, set: &FieldSet) -> FieldSet {
     all
 }
 
-/// Follows changes of the schema since the set was written: who owned parts of what is atomic now owns the whole.
+/// Follows schema changes since the set was written: owners of parts of a value that is now atomic own the whole
+/// value.
 pub(super) fn reconcile(ty: Ty<'_>, set: &mut FieldSet) {
     set.retain(|element, node| {
         let Some(ty) = ty.step(element) else {

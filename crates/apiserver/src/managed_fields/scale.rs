@@ -1,20 +1,21 @@
-//! Who set the replicas, which have one place in an object and another in its `Scale`.
+//! Ownership of the replicas, which are one field in an object and another in its `Scale`.
 //!
-//! A write of `/scale` is tracked in the scale, and what comes of that is taken over by the object. On the way kube-apiserver
-//! loses times, and takes the replicas out of the entry of whoever wrote them with the object: they get an entry of their own.
+//! A write to `/scale` is tracked in the scale, and the resulting entries are transferred to the object. Like kube-apiserver,
+//! the transfer loses the times, and moves the replicas out of the entry of a manager that set them through the object into an
+//! entry of their own.
 
 use serde_json::{Value, json};
 
 use super::managers::{Managers, Owned, encode};
 use super::set::{FieldSet, Node, PathElement};
 
-/// The version of scales.
+/// Version of `Scale`.
 pub(crate) const API_VERSION: &str = "autoscaling/v1";
 
-/// The place of the replicas in a scale.
+/// Path of the replicas in a scale.
 const REPLICAS: [&str; 2] = ["spec", "replicas"];
 
-/// The entries of an object's scale: of those who have the replicas.
+/// Returns the entries of an object's scale: those of the managers that own the replicas.
 pub(crate) fn entries_of_scale(object: &Value, replicas: &[String]) -> Option<Value> {
     let mut of_scale = Managers::default();
     for (id, owned) in Managers::decode(object)?.into_iter() {
@@ -29,12 +30,12 @@ pub(crate) fn entries_of_scale(object: &Value, replicas: &[String]) -> Option<Va
     scale["metadata"].get_mut("managedFields").map(Value::take)
 }
 
-/// Gives an object the entries that it has after a write of its scale.
+/// Sets the entries of an object after a write of its scale.
 pub(crate) fn take_over(object: &mut Value, replicas: &[String], api_version: &str, scale: &Value) {
     let mut of_scale = Managers::decode(scale).unwrap_or_default();
     let mut entries = Vec::new();
     for (id, mut owned) in Managers::decode(object).unwrap_or_default().into_iter() {
-        // One that also has them in the scale is an applier: others are of another version there.
+        // Only an applier has the same key in both: the keys of updaters contain the version.
         if has(&owned.set, replicas) && of_scale.remove(&id).is_none() {
             owned.set.remove_field(&replicas.iter().map(String::as_str).collect::<Vec<_>>());
         }
@@ -55,7 +56,7 @@ fn has(set: &FieldSet, path: &[impl AsRef<str>]) -> bool {
     parent.and_then(|set| set.get(&field(last.as_ref()))).is_some_and(|node| node.member)
 }
 
-/// The set of one field.
+/// Returns a set of a single field.
 fn only(path: &[impl AsRef<str>]) -> FieldSet {
     let mut set = FieldSet::default();
     let Some((first, rest)) = path.split_first() else { return set };

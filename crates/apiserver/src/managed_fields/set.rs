@@ -1,7 +1,7 @@
-//! Sets of fields: which parts of an object somebody owns.
+//! Field sets: the parts of an object that a manager owns.
 //!
-//! A set is a tree. A node may be a member itself (its own path is owned) and may have members below it. Nodes without
-//! either do not exist, so that equal sets are equal trees.
+//! A set is a tree. A node can be a member (its own path is owned) and can have members below it. Nodes that are
+//! neither do not exist, so equal sets are equal trees.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -9,16 +9,16 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// One step of a field's path.
+/// One step of a field path.
 #[derive(Debug, Clone)]
 pub(crate) enum PathElement {
-    /// A field of an object.
+    /// Field of an object.
     Field(String),
-    /// The element of a keyed list with these key fields, sorted by name.
+    /// Element of a keyed list with these key fields, sorted by name.
     Key(Vec<(String, Value)>),
-    /// The element of a set with this value.
+    /// Element of a set with this value.
     Value(Value),
-    /// The element of a list at this place. Clients may write it; the server itself never does.
+    /// Element of a list at this index. Clients may send it; the server never creates it.
     Index(i64),
 }
 
@@ -64,7 +64,7 @@ impl PartialEq for PathElement {
 
 impl Eq for PathElement {}
 
-/// The order of structured-merge-diff: numbers, strings, booleans, lists, objects, null.
+/// Orders values as structured-merge-diff: numbers, strings, booleans, lists, objects, null.
 fn compare_values(a: &Value, b: &Value) -> Ordering {
     fn rank(value: &Value) -> u8 {
         match value {
@@ -89,7 +89,7 @@ fn compare_values(a: &Value, b: &Value) -> Ordering {
     }
 }
 
-/// How messages write a step: `.spec`, `[port=80,proto="TCP"]`, `[="a"]`, `[0]`.
+/// Formats a step for messages: `.spec`, `[port=80,proto="TCP"]`, `[="a"]`, `[0]`.
 impl fmt::Display for PathElement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -106,11 +106,11 @@ impl fmt::Display for PathElement {
     }
 }
 
-/// A set of fields below some place.
+/// Fields below a place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FieldSet(BTreeMap<PathElement, Node>);
 
-/// A place: whether it is in the set, and what below it is.
+/// A place: whether it is in the set, and the members below it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) member: bool,
@@ -118,7 +118,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// A place that is in the set.
+    /// Returns a place that is in the set.
     pub(crate) fn member() -> Self {
         Self { member: true, below: FieldSet::default() }
     }
@@ -133,7 +133,7 @@ impl FieldSet {
         self.0.is_empty()
     }
 
-    /// Attaches `node`; an empty one leaves no trace.
+    /// Adds `node`; an empty node is ignored.
     pub(crate) fn insert(&mut self, element: PathElement, node: Node) {
         if node.is_empty() {
             return;
@@ -157,7 +157,7 @@ impl FieldSet {
         self.0.iter()
     }
 
-    /// Adds all of `other`.
+    /// Adds all members of `other`.
     pub(crate) fn merge(&mut self, other: Self) {
         if self.is_empty() {
             *self = other;
@@ -168,7 +168,7 @@ impl FieldSet {
         }
     }
 
-    /// Members of both.
+    /// Returns the members of both sets.
     pub(crate) fn intersection(&self, other: &Self) -> Self {
         let mut both = Self::default();
         for (element, node) in &self.0 {
@@ -183,7 +183,7 @@ impl FieldSet {
         both
     }
 
-    /// Removes the members of `other`; what is below them stays.
+    /// Removes the members of `other`; members below them stay.
     pub(crate) fn subtract(&mut self, other: &Self) {
         if other.is_empty() {
             return;
@@ -197,7 +197,7 @@ impl FieldSet {
         });
     }
 
-    /// Removes a path of fields and all below it.
+    /// Removes a field path and everything below it.
     pub(crate) fn remove_field(&mut self, path: &[&str]) {
         let Some((first, rest)) = path.split_first() else {
             return;
@@ -213,7 +213,7 @@ impl FieldSet {
         }
     }
 
-    /// Keeps the places for which `f` leaves something.
+    /// Lets `f` change each place, and removes those that become empty.
     pub(crate) fn retain(&mut self, mut f: impl FnMut(&PathElement, &mut Node)) {
         self.0.retain(|element, node| {
             f(element, node);
@@ -221,7 +221,7 @@ impl FieldSet {
         });
     }
 
-    /// Paths of all members as messages write them: members of a place come before what is below any of them.
+    /// Formats the paths of all members for messages. The members of a level come before anything below them.
     pub(crate) fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         self.collect_paths("", &mut paths);

@@ -1,11 +1,11 @@
-//! Schemas as structured merge sees them: objects and lists that merge, or values that are replaced as a whole.
+//! Schemas as structured merge interprets them: objects and lists that merge, or values that are replaced as a whole.
 
 use serde_json::Value;
 
 use super::set::PathElement;
 use crate::schema::{Cursor, Kind, ListType, Type};
 
-/// The type of a place.
+/// Type of a place.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Ty<'a> {
     Schema(Cursor<'a>),
@@ -13,14 +13,14 @@ pub(super) enum Ty<'a> {
     Deduced,
 }
 
-/// What a value of a type is to the merge.
+/// Merge behaviour of a value.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Shape<'a> {
-    /// An object whose fields have owners of their own.
+    /// An object with an owner for each field.
     Map(Fields<'a>),
-    /// A list whose elements have owners of their own.
+    /// A list with an owner for each element.
     List(Elements<'a>),
-    /// An object or list that is owned as one.
+    /// An object or list that has one owner.
     Atomic(Composite),
     Scalar(Scalar),
 }
@@ -29,7 +29,7 @@ pub(super) enum Shape<'a> {
 pub(super) enum Composite {
     Map,
     List,
-    /// Any JSON.
+    /// Arbitrary JSON.
     Any,
 }
 
@@ -48,7 +48,8 @@ pub(super) struct Fields<'a>(Option<Cursor<'a>>);
 pub(super) struct Elements<'a>(Cursor<'a>);
 
 impl<'a> Ty<'a> {
-    /// The shape of `value` here. A type that admits several shapes takes that of the value; null counts as an object.
+    /// Returns the shape of `value` at this place. A type that admits several shapes takes that of the value; null
+    /// counts as an object.
     pub(super) fn shape(self, value: &Value) -> Shape<'a> {
         let Ty::Schema(schema) = self else {
             return deduced(value);
@@ -66,7 +67,7 @@ impl<'a> Ty<'a> {
                 ListType::Atomic => Shape::Atomic(Composite::List),
                 ListType::Set | ListType::Map(_) => Shape::List(Elements(schema)),
             },
-            // Bytes are texts in JSON. Whatever other forms there are, nothing is known of them.
+            // Bytes are strings in JSON. Strings of any other format are untyped.
             Kind::Of(Type::String) if schema.format().is_none_or(|format| ["", "byte"].contains(&format)) => {
                 Shape::Scalar(Scalar::String)
             }
@@ -76,7 +77,7 @@ impl<'a> Ty<'a> {
         }
     }
 
-    /// The type of the elements of a list here.
+    /// Returns the type of a list's elements.
     pub(super) fn items(self) -> Self {
         match self {
             Ty::Schema(schema) => schema.items().map_or(Ty::Deduced, Ty::Schema),
@@ -84,7 +85,7 @@ impl<'a> Ty<'a> {
         }
     }
 
-    /// The type below a step of a field set.
+    /// Returns the type below a step of a field set.
     pub(super) fn step(self, element: &PathElement) -> Option<Self> {
         match (self, element) {
             (Ty::Deduced, _) => Some(Ty::Deduced),
@@ -94,7 +95,7 @@ impl<'a> Ty<'a> {
         }
     }
 
-    /// Whether `name` is a field that the schema names, as opposed to an entry of a map.
+    /// Whether the schema declares the field `name`; entries of a map are not declared.
     pub(super) fn declares(self, name: &str) -> bool {
         match self {
             Ty::Schema(schema) => schema.property(name).is_some(),
@@ -102,7 +103,7 @@ impl<'a> Ty<'a> {
         }
     }
 
-    /// Whether whatever is here is owned as one, judging by the schema alone.
+    /// Whether the schema alone makes values at this place atomic.
     pub(super) fn is_atomic(self) -> bool {
         match self {
             Ty::Deduced => false,
@@ -124,7 +125,7 @@ fn deduced(value: &Value) -> Shape<'static> {
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of an object of this type, merged field by field or not.
+    /// Returns the fields of an object of this type, whether it merges by field or not.
     pub(super) fn of(ty: Ty<'a>) -> Self {
         match ty {
             Ty::Schema(schema) => Self(Some(schema)),
@@ -132,7 +133,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The type of a field; `None` if there must be no such field.
+    /// Returns the type of a field; `None` if the field is not allowed.
     pub(super) fn field(self, name: &str) -> Option<Ty<'a>> {
         let Some(schema) = self.0 else {
             return Some(Ty::Deduced);
@@ -144,7 +145,7 @@ impl<'a> Fields<'a> {
         free.then_some(Ty::Deduced)
     }
 
-    /// Whether the schema names this field, as opposed to an entry of a map.
+    /// Whether the schema declares the field; entries of a map are not declared.
     pub(super) fn declares(self, name: &str) -> bool {
         self.0.is_some_and(|schema| schema.property(name).is_some())
     }
@@ -155,10 +156,10 @@ impl<'a> Elements<'a> {
         self.0.items().map_or(Ty::Deduced, Ty::Schema)
     }
 
-    /// What identifies an element.
+    /// Returns the identity of an element.
     ///
     /// # Errors
-    /// Where the element has no identity, in the words of structured-merge-diff.
+    /// Returns structured-merge-diff's message if the element has no identity.
     pub(super) fn identity(self, element: &Value) -> Result<PathElement, String> {
         let keys = match self.0.list_type() {
             ListType::Map(keys) => keys,
@@ -183,6 +184,7 @@ impl<'a> Elements<'a> {
         let mut identity: Vec<(String, Value)> = keys
             .iter()
             .filter_map(|key| {
+                // An omitted key field has its default, as in the stored object.
                 let default = || items?.property(key)?.default_value();
                 let value = fields.get(key).or_else(default)?;
                 Some((key.clone(), value.clone()))

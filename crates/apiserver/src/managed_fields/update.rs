@@ -10,7 +10,7 @@ use super::set::FieldSet;
 use super::typed::Ty;
 use crate::schema::Schema;
 
-/// Fields that no manager owns.
+/// Metadata fields that no manager owns.
 const NEVER_OWNED: [&str; 9] = [
     "name",
     "namespace",
@@ -23,12 +23,13 @@ const NEVER_OWNED: [&str; 9] = [
     "resourceVersion",
 ];
 
-/// Gives the writer what differs between `old` (`None` on create) and `new`, and rewrites `new.metadata.managedFields`.
+/// Makes the writer the owner of the differences between `old` (`None` on create) and `new`, and rewrites
+/// `new.metadata.managedFields`.
 ///
-/// Entries that `new` brings itself are believed, except through a subresource; if they are missing or malformed, those
-/// of `old` count. `[{}]` and `[]` discard all entries: from then on nothing is tracked until the next apply.
+/// Entries that the client sends in `new` are accepted, except through a subresource; if they are missing or malformed,
+/// those of `old` apply. `[{}]` and `[]` discard all entries: from then on nothing is tracked until the next apply.
 ///
-/// `reset` names fields that this endpoint ignores, such as `status` or `metadata.labels`: they are not tracked.
+/// `reset` names fields that this endpoint ignores, such as `status` or `metadata.labels`; they are not tracked.
 pub(crate) fn track_update(
     schema: &Schema,
     old: Option<&Value>,
@@ -51,11 +52,19 @@ pub(crate) fn track_update(
     };
     let ty = Ty::Schema(schema.root());
     managers.adjust(|_, set| reconcile(ty, set));
-    record(&mut managers, ty, old, new, &Id::new(writer, Operation::Update), writer, reset);
+    // Builtin kinds write some absent fields as null, such as the times of an Event. Those have no manager.
+    let without_nulls =
+        new.as_object().filter(|fields| !schema.is_custom() && fields.values().any(Value::is_null));
+    let without_nulls = without_nulls.map(|fields| {
+        let given = fields.iter().filter(|(_, value)| !value.is_null());
+        Value::Object(given.map(|(name, value)| (name.clone(), value.clone())).collect())
+    });
+    let given = without_nulls.as_ref().unwrap_or(new);
+    record(&mut managers, ty, old, given, &Id::new(writer, Operation::Update), writer, reset);
     managers.encode(new);
 }
 
-/// Gives `id` what differs between `old` and `new`, and takes it from all others.
+/// Makes `id` the owner of the differences between `old` and `new`, and removes these from all other managers.
 pub(super) fn record(
     managers: &mut Managers,
     ty: Ty<'_>,
@@ -67,6 +76,7 @@ pub(super) fn record(
 ) {
     let mut comparison = compare(ty, old, new);
     comparison.ignore(reset);
+    // From the writer's entry too; it gets the changed fields back below.
     take(managers, &comparison, None);
     let mut set = comparison.changed();
     strip(&mut set);
@@ -81,7 +91,7 @@ pub(super) fn record(
     managers.cap();
 }
 
-/// Takes from everybody but `except` what was changed or removed.
+/// Removes changed and removed fields from all managers but `except`.
 pub(super) fn take(managers: &mut Managers, comparison: &Comparison, except: Option<&Id>) {
     managers.adjust(|id, set| {
         if Some(id) != except {
@@ -92,7 +102,7 @@ pub(super) fn take(managers: &mut Managers, comparison: &Comparison, except: Opt
     });
 }
 
-/// Removes what nobody owns.
+/// Removes fields that no manager owns.
 pub(super) fn strip(set: &mut FieldSet) {
     use super::set::PathElement::Field;
     set.retain(|element, node| {
@@ -118,6 +128,7 @@ pub(super) fn strip(set: &mut FieldSet) {
 
 fn entries_before(old: Option<&Value>, new: &Value, writer: &Writer<'_>) -> Managers {
     let of_old = || old.and_then(Managers::decode).unwrap_or_default();
+    // Entries in the body count only at the main endpoint.
     if !writer.subresource.is_empty() {
         return of_old();
     }
@@ -145,7 +156,7 @@ pub(super) fn remove_entries(object: &mut Value) {
     }
 }
 
-/// Where `new` is `old` but for times of `managedFields`, takes those of `old`: the write changes nothing.
+/// Restores `old` if `new` differs from it only in the times of `managedFields`: such a write changes nothing.
 pub(crate) fn keep_times_of_no_op(old: &Value, new: &mut Value) {
     let entries = |object: &Value| match &object["metadata"]["managedFields"] {
         Value::Array(entries) => {
@@ -153,7 +164,7 @@ pub(crate) fn keep_times_of_no_op(old: &Value, new: &mut Value) {
             for entry in entries.iter_mut().filter_map(Value::as_object_mut) {
                 entry.remove("time");
             }
-            // The order follows the times.
+            // Entries are sorted by time, so their order may differ too.
             entries.sort_by_cached_key(ToString::to_string);
             entries
         }

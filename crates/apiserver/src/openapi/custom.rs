@@ -1,18 +1,19 @@
-//! Schemas of custom kinds as they are published: those of their definitions, with what every object has.
+//! Published schemas of custom kinds: the schemas of their definitions, plus the fields that every object has.
 //!
-//! Rules and texts are those of `pkg/controller/openapi` in k8s.io/apiextensions-apiserver. Version 2 of OpenAPI cannot say
-//! all that a schema says; what it cannot say, kubectl must not see by halves, or it refuses what the server takes.
+//! Rules and texts follow `pkg/controller/openapi` in k8s.io/apiextensions-apiserver. OpenAPI v2 cannot express everything
+//! that a schema may contain. A construct that it cannot express is removed together with its context, because kubectl
+//! would otherwise refuse objects that the server accepts.
 
 use serde_json::{Map, Value, json};
 
 use super::{Published, meta, reference};
 
-/// The schema of the objects.
+/// Returns the published schema of the objects.
 pub(super) fn object(custom: &Published<'_>, schema: &Value, version: Version) -> Value {
     let mut published = schema.clone();
     if version == Version::V2 {
         if preserves_unknown(schema) {
-            // Nothing more: kubectl takes an object with any property to have no others.
+            // Publish nothing else: kubectl takes a schema with properties to allow no others.
             published = json!({ "type": "object" });
         } else {
             restrict(&mut published);
@@ -42,14 +43,14 @@ pub(super) fn object(custom: &Published<'_>, schema: &Value, version: Version) -
     published
 }
 
-/// Which OpenAPI a schema is for.
+/// OpenAPI version that a schema is published for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     V3,
     V2,
 }
 
-/// The schema of lists; `name` is that of the objects' schema.
+/// Returns the schema of lists; `name` is the name of the objects' schema.
 pub(super) fn list(custom: &Published<'_>, name: &str) -> Value {
     let resource = custom.resource;
     let mut properties = type_fields();
@@ -83,7 +84,7 @@ pub(super) fn list(custom: &Published<'_>, name: &str) -> Value {
     list
 }
 
-/// What a field selector may name, if the definition says so.
+/// Returns the `x-kubernetes-selectable-fields` extension, if the definition declares selectable fields.
 fn selectable(custom: &Published<'_>) -> Option<(String, Value)> {
     let fields = &custom.resource.selectable;
     let path = |label: &str| json!({ "fieldPath": label });
@@ -91,8 +92,8 @@ fn selectable(custom: &Published<'_>) -> Option<(String, Value)> {
     (!fields.is_empty()).then(|| ("x-kubernetes-selectable-fields".to_owned(), Value::Array(fields)))
 }
 
-/// Calls `change` with every schema of a tree that describes a value of its own, the root first. What stands in `allOf`,
-/// `anyOf`, `oneOf` and `not` describes the value of the schema around it.
+/// Calls `change` for each schema of a tree that describes a value of its own, the root first. Subschemas of `allOf`,
+/// `anyOf`, `oneOf` and `not` describe the value of the surrounding schema and are not visited.
 fn each_schema(schema: &mut Value, change: &impl Fn(&mut Map<String, Value>)) {
     let Some(fields) = schema.as_object_mut() else {
         return;
@@ -108,7 +109,7 @@ fn each_schema(schema: &mut Value, change: &impl Fn(&mut Map<String, Value>)) {
     }
 }
 
-/// An int-or-string says what it may be.
+/// Adds `anyOf` integer and string to an int-or-string that does not have it.
 fn unfold(schema: &mut Map<String, Value>) {
     let types = json!([{ "type": "integer" }, { "type": "string" }]);
     let first = schema.get("allOf").and_then(|all| all.get(0)).and_then(|first| first.get("anyOf"));
@@ -116,6 +117,7 @@ fn unfold(schema: &mut Map<String, Value>) {
     if schema.get("x-kubernetes-int-or-string") != Some(&json!(true)) || is_said {
         return;
     }
+    // An `anyOf` of the definition stays; `allOf` requires both.
     if schema.contains_key("anyOf") {
         let all = schema.entry("allOf").or_insert_with(|| json!([]));
         if let Some(all) = all.as_array_mut() {
@@ -126,7 +128,7 @@ fn unfold(schema: &mut Map<String, Value>) {
     }
 }
 
-/// An embedded object has the fields of every object too.
+/// Adds the fields that every object has to an embedded object.
 fn embed(schema: &mut Map<String, Value>) {
     if schema.get("x-kubernetes-embedded-resource") != Some(&json!(true)) {
         return;
@@ -152,13 +154,14 @@ fn embed(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Takes out of a schema what version 2 has no words for, and what kubectl would misread without those words.
+/// Removes the constructs that v2 cannot express, and those that kubectl would misread without them.
 fn restrict(schema: &mut Value) {
     each_schema(schema, &|schema| {
         for junction in ["allOf", "anyOf", "oneOf", "not"] {
             schema.remove(junction);
         }
         let is_nullable = is_nullable(schema);
+        // Version 2 has no `nullable`. A schema without a type also allows null.
         schema.remove("nullable");
         let is_open = schema.get("x-kubernetes-preserve-unknown-fields") == Some(&json!(true));
         if is_nullable || is_open {
@@ -175,7 +178,7 @@ fn restrict(schema: &mut Value) {
     });
 }
 
-/// A property that may be null counts as absent where it is.
+/// Drops nullable properties from `required`, because kubectl counts a null as absent.
 fn require_no_nulls(schema: &mut Map<String, Value>) {
     let values_may_be_null =
         schema.get("additionalProperties").and_then(Value::as_object).is_some_and(is_nullable);

@@ -1,18 +1,18 @@
-//! The documents that describe no resource: `api`, `apis`, `apis/apps`, `version`.
+//! Documents that describe no resource: `api`, `apis`, `apis/apps`, `version`.
 
 use serde_json::{Map, Value, json};
 
 use super::{meta, paths, reference};
 use crate::resource::Resource;
 
-/// A document that describes one path.
+/// A document with a single path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct General {
-    /// Its own path, as the index lists it.
+    /// Path of the document, as in the index.
     pub(super) path: String,
     operation_id: String,
     tag: String,
-    /// The name of the schema of the answer.
+    /// Name of the response's schema.
     answer: String,
 }
 
@@ -22,7 +22,7 @@ impl General {
         Self { path, operation_id, tag, answer }
     }
 
-    /// All there are beside those of custom groups, which have none.
+    /// Returns all general documents. Custom groups have none.
     pub(super) fn all<'a>(resources: impl Iterator<Item = &'a Resource>) -> Vec<Self> {
         let mut all = vec![
             Self::new("api", "getCoreAPIVersions", "core", meta("APIVersions")),
@@ -45,7 +45,7 @@ impl General {
         all
     }
 
-    /// The paths of the document.
+    /// Returns the `paths` of the document.
     pub(super) fn into_paths(self) -> Map<String, Value> {
         let mut types = vec!["application/json"];
         if self.path != "version" {

@@ -1,10 +1,10 @@
-//! OpenAPI: what clients may send, and what they may ask. Version 3 has a document per group version, version 2 one for
-//! all, which is made of those.
+//! OpenAPI documents: the objects that clients may send, and the requests they may make. Version 3 has one document per
+//! group version; version 2 is a single document, converted from those of version 3.
 //!
-//! Paths are made from the resources that are served, schemas come from the data files or from definitions. kubectl
-//! reads two things: the PATCH operation of a kind (whether it knows `fieldValidation`, which patches it takes), and the
-//! schema that says it is the kind's, for `explain`. Documents are made when asked for; what clients keep them by is a
-//! hash of what goes into them, so that the index costs no document.
+//! Paths are generated from the served resources; schemas come from the data files or from CustomResourceDefinitions.
+//! kubectl reads two parts: the PATCH operation of a kind (whether it supports `fieldValidation`, and the patch types),
+//! and the schema with the kind's `x-kubernetes-group-version-kind`, for `explain`. Documents are generated on request.
+//! Clients cache them by a hash of the inputs, so that the index does not need the documents.
 
 mod custom;
 mod general;
@@ -20,7 +20,7 @@ use crate::resource::Resource;
 use general::General;
 pub(crate) use swagger::Swagger;
 
-/// A resource to be described.
+/// A resource to describe.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Published<'a> {
     pub(crate) resource: &'a Resource,
@@ -29,13 +29,14 @@ pub(crate) struct Published<'a> {
 }
 
 impl Published<'_> {
-    /// The document that describes it: `api/v1`, `apis/apps/v1`.
+    /// Returns the path of the document that contains it: `api/v1`, `apis/apps/v1`.
     fn path(&self) -> String {
         let prefix = if self.resource.group.is_empty() { "api" } else { "apis" };
         format!("{prefix}/{}", self.resource.api_version())
     }
 
-    /// The name of its schema: `io.k8s.api.core.v1.Pod`, or the group in reverse, as in `com.example.v1.Widget`.
+    /// Returns the name of its schema: `io.k8s.api.core.v1.Pod`, or with the group reversed, such as
+    /// `com.example.v1.Widget`.
     fn schema_name(&self) -> String {
         let resource = self.resource;
         match schemas::builtin_name(&resource.api_version(), &resource.kind) {
@@ -48,7 +49,7 @@ impl Published<'_> {
     }
 }
 
-/// The paths of all documents.
+/// Returns the paths of all documents.
 pub(crate) fn paths(published: &[Published<'_>]) -> Vec<String> {
     let mut paths: Vec<String> = generals(published).into_iter().map(|general| general.path).collect();
     for resource in published {
@@ -64,7 +65,7 @@ fn generals(published: &[Published<'_>]) -> Vec<General> {
     General::all(published.iter().map(|described| described.resource))
 }
 
-/// `/openapi/v3`: where the documents are.
+/// Builds the index at `/openapi/v3`, with the URL of each document.
 pub(crate) fn index(published: &[Published<'_>]) -> Value {
     let url =
         |path: &str, hash: &str| json!({ "serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}") });
@@ -74,7 +75,7 @@ pub(crate) fn index(published: &[Published<'_>]) -> Value {
     json!({ "paths": Value::Object(entries.collect()) })
 }
 
-/// By what a client knows the document at `path` again; `None` if there is none.
+/// Returns the cache key of the document at `path`; `None` if there is none.
 pub(crate) fn hash(published: &[Published<'_>], path: &str) -> Option<String> {
     let mut input = String::new();
     for described in published.iter().filter(|resource| resource.path() == path) {
@@ -102,17 +103,17 @@ pub(crate) fn hash(published: &[Published<'_>], path: &str) -> Option<String> {
     if input.is_empty() {
         return None;
     }
-    // Another version of this server may describe the same resources otherwise.
+    // Another version of this server may describe the same resources differently.
     input.push_str(env!("CARGO_PKG_VERSION"));
     Some(discovery::etag(input.as_bytes()))
 }
 
-/// By what a client knows `/openapi/v2` again.
+/// Returns the cache key of `/openapi/v2`.
 pub(crate) fn hash_of_all(published: &[Published<'_>]) -> String {
     discovery::etag(index(published).to_string().as_bytes())
 }
 
-/// The document at `path`, such as `apis/apps/v1`; `None` if there is none.
+/// Builds the document at `path`, such as `apis/apps/v1`; `None` if there is none.
 pub(crate) fn document(published: &[Published<'_>], path: &str) -> Option<Value> {
     let described = described_at(published, path);
     let paths = paths_at(published, &described, path)?;
@@ -120,12 +121,12 @@ pub(crate) fn document(published: &[Published<'_>], path: &str) -> Option<Value>
     Some(wrapped(paths, schemas))
 }
 
-/// What the document at `path` describes.
+/// Returns the resources that the document at `path` describes.
 fn described_at<'a>(published: &[Published<'a>], path: &str) -> Vec<Published<'a>> {
     published.iter().filter(|resource| resource.path() == path).copied().collect()
 }
 
-/// The paths in the document at `path`, which describes `described`.
+/// Builds the `paths` of the document at `path`, which describes `described`.
 fn paths_at(
     published: &[Published<'_>],
     described: &[Published<'_>],
@@ -149,13 +150,13 @@ fn wrapped(paths: Map<String, Value>, schemas: Map<String, Value>) -> Value {
         "info": { "title": "Kubernetes", "version": "1.36" },
         "components": { "securitySchemes": { "BearerToken": bearer } },
     });
-    // Moved, which the macro does not.
+    // Assigned here, because `json!` would copy the values.
     document["paths"] = Value::Object(paths);
     document["components"]["schemas"] = Value::Object(schemas);
     document
 }
 
-/// The name of a type in `k8s.io/apimachinery/pkg/apis/meta/v1`.
+/// Returns the schema name of a type in `k8s.io/apimachinery/pkg/apis/meta/v1`.
 fn meta(kind: &str) -> String {
     format!("io.k8s.apimachinery.pkg.apis.meta.v1.{kind}")
 }

@@ -1,4 +1,4 @@
-//! Paths and their operations, as a kube-apiserver describes its own.
+//! Paths and their operations, as kube-apiserver describes them.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use super::{meta, reference, schemas};
 use crate::discovery;
 use crate::resource::{Resource, Subresource};
 
-/// Query parameters whose values are not text.
+/// Query parameters whose values are not strings.
 const TYPED: [(&str, &str); 9] = [
     ("allowWatchBookmarks", "boolean"),
     ("force", "boolean"),
@@ -40,7 +40,7 @@ const DELETE: [&str; 5] = [
 ];
 const WRITE: [&str; 3] = ["dryRun", "fieldManager", "fieldValidation"];
 
-/// `/apis/<group>/<version>/`
+/// Describes `/apis/<group>/<version>/`.
 pub(super) fn of_group_version(resource: &Resource) -> Value {
     let api = Api::of(resource);
     json!({ "get": {
@@ -68,7 +68,7 @@ pub(super) fn of_resource(resource: &Resource, schema: &str, paths: &mut Map<Str
         let path = format!("{collection}/{{name}}/{}", subresource.name);
         describe.add(paths, path, describe.subresource(&subresource));
     }
-    // The deprecated form of watches exists for builtin kinds alone.
+    // The deprecated `watch/` paths exist only for builtin kinds.
     if !resource.rules.custom && resource.allows("watch") {
         let event = reference(&meta("WatchEvent"));
         if resource.namespaced {
@@ -83,7 +83,7 @@ pub(super) fn of_resource(resource: &Resource, schema: &str, paths: &mut Map<Str
     }
 }
 
-/// How operations of a group version are named: `AppsV1` and `apps_v1`.
+/// Name parts of the operations of a group version: `AppsV1` for ids and `apps_v1` for tags.
 struct Api {
     name: String,
     tag: String,
@@ -102,13 +102,13 @@ impl Api {
     }
 }
 
-/// How operations of a group are named, and what they are tagged with: `Apps` and `apps`.
+/// Returns the name parts of a group: `Apps` for ids and `apps` for tags.
 pub(super) fn names_of_group(group: &str) -> (String, String) {
     let group = if group.is_empty() { "core" } else { group.strip_suffix(".k8s.io").unwrap_or(group) };
     (camel_case(group, true), camel_case(group, false))
 }
 
-/// Without what cannot stand in a name; what follows such a character begins with a capital.
+/// Removes characters that are invalid in a name, and capitalizes the letter after each.
 fn camel_case(text: &str, mut capital: bool) -> String {
     let mut name = String::new();
     for (index, character) in text.chars().enumerate() {
@@ -125,20 +125,21 @@ fn camel_case(text: &str, mut capital: bool) -> String {
     name
 }
 
+/// Builder of the operations of one resource.
 struct Describe<'a> {
     resource: &'a Resource,
     schema: &'a str,
     api: Api,
 }
 
-/// An operation before the parameters that it shares with others of its path are taken out.
+/// An operation whose parameters have not yet been split into its own and those of its path.
 struct Operation {
     value: Value,
     parameters: Vec<&'static str>,
 }
 
 impl Describe<'_> {
-    /// Parameters that all operations of a path take stand at the path.
+    /// Adds a path. Parameters that all its operations have are listed at the path.
     fn add(
         &self,
         paths: &mut Map<String, Value>,
@@ -241,7 +242,8 @@ impl Describe<'_> {
             .iter()
             .filter_map(|verb| self.of_verb(verb, &name, &reference(schema)))
             .collect();
-        // Operations of builtin kinds are marked with what they are about, those of custom kinds with their own kind.
+        // `x-kubernetes-group-version-kind` is the subresource's kind for builtin resources, and the resource's own
+        // kind for custom ones.
         if subresource.kind != self.resource.kind && !self.api.custom {
             let own = || self.resource.group_version();
             let (group, version) = subresource.group_version.clone().unwrap_or_else(own);
@@ -253,7 +255,7 @@ impl Describe<'_> {
         operations
     }
 
-    /// The operations that objects and their subresources have in common.
+    /// Builds an operation that objects and subresources have in common.
     fn of_verb(&self, verb: &str, suffix: &str, object: &Value) -> Option<(&'static str, Operation)> {
         Some(match verb {
             "get" => {
@@ -290,7 +292,7 @@ impl Describe<'_> {
         })
     }
 
-    /// A list or a watch: both take the same parameters and may answer a stream.
+    /// Builds a list or a watch: both have the same parameters and may respond with a stream.
     fn list(&self, verb: &str, suffix: &str, answer: &Value) -> Operation {
         let action = match (verb, suffix) {
             ("list", _) => "list",

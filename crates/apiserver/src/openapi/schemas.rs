@@ -1,4 +1,5 @@
-//! The schemas of a document: those that its paths refer to, and those that these refer to.
+//! Schemas of a document: those that its paths refer to, and transitively the schemas that these refer
+//! to.
 
 use serde_json::{Map, Value, json};
 
@@ -7,8 +8,9 @@ use super::{Published, meta};
 use crate::builtin::{self, data};
 use crate::resource::Resource;
 
-/// The schema of a builtin kind.
+/// Returns the schema name of a builtin kind.
 pub(super) fn builtin_name(api_version: &str, kind: &str) -> Option<String> {
+    // Rows are searched as text, because parsing all of them takes longer.
     let row = data::resources()
         .filter(|(group_version, _)| *group_version == api_version)
         .find(|(_, row)| row.contains(&format!("\"kind\":\"{kind}\",\"message\"")))?
@@ -17,14 +19,14 @@ pub(super) fn builtin_name(api_version: &str, kind: &str) -> Option<String> {
     Some(row["definition"].as_str()?.to_owned())
 }
 
-/// The schema of a kind that need not be that of a resource, such as `policy/v1` `Eviction`.
+/// Returns the schema name of a kind that need not be a resource, such as `policy/v1` `Eviction`.
 pub(super) fn of_kind(group: &str, version: &str, kind: &str) -> Option<String> {
     let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     let name = format!("io.k8s.api.{}", builtin::message_of_kind(&api_version, kind)?.name());
     data::definition(&name).map(|_| name)
 }
 
-/// All schemas that `paths` need, by name.
+/// Returns all schemas that `paths` need, by name.
 pub(super) fn referred(described: &[Published<'_>], paths: &Map<String, Value>) -> Map<String, Value> {
     let mut schemas = of_custom(described, Version::V3);
     let mut wanted = Vec::new();
@@ -39,7 +41,7 @@ pub(super) fn referred(described: &[Published<'_>], paths: &Map<String, Value>) 
     schemas
 }
 
-/// The schemas of custom kinds and of their lists, by name.
+/// Returns the schemas of custom kinds and of their lists, by name.
 pub(super) fn of_custom(described: &[Published<'_>], version: Version) -> Map<String, Value> {
     let mut schemas = Map::new();
     for custom in described {
@@ -52,22 +54,35 @@ pub(super) fn of_custom(described: &[Published<'_>], version: Version) -> Map<St
     schemas
 }
 
-/// Adds the recorded schemas of these names, and those that they refer to.
+/// Adds the recorded schemas with these names, and transitively those that they refer to.
 pub(super) fn add_builtin(mut wanted: Vec<String>, schemas: &mut Map<String, Value>) {
     while let Some(name) = wanted.pop() {
         if schemas.contains_key(&name) {
             continue;
         }
         let text = data::definition(&name);
-        let Some(schema) = text.and_then(|text| serde_json::from_str::<Value>(text).ok()) else {
+        let Some(mut schema) = text.and_then(|text| serde_json::from_str::<Value>(text).ok()) else {
             continue;
         };
         collect(&schema, &mut wanted);
+        describe(&name, &mut schema);
         schemas.insert(name, schema);
     }
 }
 
-/// Names in `$ref`s below a value.
+/// Adds the descriptions of a schema and its fields, which `kubectl explain` shows.
+fn describe(name: &str, schema: &mut Value) {
+    let texts = data::descriptions(name).and_then(|texts| serde_json::from_str::<Map<_, _>>(texts).ok());
+    for (field, text) in texts.into_iter().flatten() {
+        let described =
+            if field.is_empty() { Some(&mut *schema) } else { schema["properties"].get_mut(&field) };
+        if let Some(described) = described.and_then(Value::as_object_mut) {
+            described.insert("description".to_owned(), text);
+        }
+    }
+}
+
+/// Collects the names in all `$ref`s below a value.
 pub(super) fn collect(value: &Value, names: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
@@ -85,10 +100,10 @@ pub(super) fn collect(value: &Value, names: &mut Vec<String>) {
     }
 }
 
-/// Options and events of a watch belong to every group that they are used with.
+/// Kinds whose schemas list every group that uses them.
 pub(super) const PER_GROUP: [&str; 2] = ["DeleteOptions", "WatchEvent"];
 
-/// Says that a schema of [`PER_GROUP`] is of this group.
+/// Adds the group of `resource` to a schema of [`PER_GROUP`].
 pub(super) fn of_this_group_too(schema: &mut Value, resource: &Resource) {
     let Some(kinds) = schema["x-kubernetes-group-version-kind"].as_array_mut() else {
         return;

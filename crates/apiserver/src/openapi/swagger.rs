@@ -1,8 +1,8 @@
-//! `/openapi/v2`: everything in one document, made of those of version 3.
+//! OpenAPI v2 (`/openapi/v2`): one document for everything, converted from the documents of version 3.
 //!
-//! kubectl before 1.28 asks for it to check what it sends, and every kubectl to make three-way patches of custom objects. What
-//! differs between the versions follows kube-openapi: where bodies and types stand, that parameters which many operations
-//! share have names, and that builtin schemas have no defaults here.
+//! kubectl before 1.28 uses it to validate objects, and every kubectl to compute three-way patches of custom objects. The
+//! differences between the versions follow kube-openapi: bodies and types are in other places, parameters that many operations
+//! share are named definitions, and builtin schemas have no defaults.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,20 +27,20 @@ const MEDIA_TYPES: [&str; 9] = [
     "application/apply-patch+yaml",
 ];
 
-/// The document while it grows.
+/// Builder of the document.
 #[derive(Debug, Default)]
 pub(crate) struct Swagger {
     paths: Map<String, Value>,
     definitions: Map<String, Value>,
     parameters: Map<String, Value>,
-    /// The builtin schemas to add.
+    /// Builtin schemas to add.
     wanted: BTreeSet<String>,
-    /// One resource of each group version that refers to a schema of [`schemas::PER_GROUP`], by its name.
+    /// For each schema of [`schemas::PER_GROUP`], one resource of each group version that refers to it.
     users: BTreeMap<String, Vec<Resource>>,
 }
 
 impl Swagger {
-    /// Adds what the document of version 3 at `path` describes.
+    /// Adds the contents of the version 3 document at `path`.
     pub(crate) fn add(&mut self, published: &[Published<'_>], path: &str) {
         let described = super::described_at(published, path);
         let mut wanted = Vec::new();
@@ -60,7 +60,7 @@ impl Swagger {
         self.wanted.extend(wanted);
     }
 
-    /// The document.
+    /// Completes the document.
     pub(crate) fn finish(mut self) -> Value {
         let mut builtin = Map::new();
         schemas::add_builtin(self.wanted.into_iter().collect(), &mut builtin);
@@ -82,7 +82,7 @@ impl Swagger {
                 "type": "apiKey",
             } },
         });
-        // Moved, which the macro does not.
+        // Assigned here, because `json!` would copy the values.
         document["paths"] = Value::Object(self.paths);
         document["definitions"] = Value::Object(self.definitions);
         document["parameters"] = Value::Object(self.parameters);
@@ -110,7 +110,7 @@ impl Swagger {
         let body = operation.get("requestBody");
         let consumes = match body.and_then(|body| body.get("content")) {
             Some(content) => media_types(content),
-            // What describes a resource says what it would take; the rest is but read.
+            // Operations on resources list the types of a body that they do not have; other operations repeat `produces`.
             None if operation.get("x-kubernetes-action").is_none() => produces.clone(),
             None if produces.contains(&"application/vnd.kubernetes.protobuf".to_owned()) => {
                 vec!["*/*".to_owned()]
@@ -138,8 +138,8 @@ impl Swagger {
         converted
     }
 
-    /// A reference to the parameter, which is written down once. Excepted are those that belong to one kind, and those that
-    /// older versions of kubectl look for.
+    /// Stores a parameter among the shared ones and returns a reference to it. Parameters of a single kind, and those that
+    /// older versions of kubectl look up by name, are returned as they are.
     fn shared(&mut self, parameter: Value) -> Value {
         let name = parameter["name"].as_str().unwrap_or_default();
         let is_body_of_a_kind = parameter["in"] == "body"
@@ -156,7 +156,7 @@ impl Swagger {
     }
 }
 
-/// Eight characters that tell texts apart: six bytes of FNV-1.
+/// Returns an eight-character hash: six bytes of FNV-1 in base64.
 fn short_hash(text: &str) -> String {
     let hash = text
         .bytes()
@@ -180,7 +180,7 @@ fn body_parameter(body: &Value) -> Value {
     parameter
 }
 
-/// What version 3 says of the schema of a parameter, version 2 says of the parameter.
+/// Moves the schema of a version 3 parameter into the parameter itself, as version 2 has it.
 fn simple_parameter(parameter: &Value) -> Value {
     let mut converted = parameter.clone();
     if let Some(fields) = converted.as_object_mut()
@@ -199,19 +199,19 @@ fn response(answer: &Value) -> Value {
     converted
 }
 
-/// The schema of a content, which is the same for all its media types.
+/// Returns the schema of a content, which is equal for all its media types.
 fn any_schema(content: &Value) -> Option<&Value> {
     content["content"].as_object()?.values().next()?.get("schema")
 }
 
-/// Builtin schemas lose their defaults, of which kubectl of old knows nothing.
+/// Treatment of `default`: builtin schemas lose it, because old kubectl versions do not know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Defaults {
     Kept,
     Dropped,
 }
 
-/// A schema in the words of version 2.
+/// Converts a schema to version 2.
 fn in_v2(schema: &Value, defaults: Defaults) -> Value {
     let Some(fields) = schema.as_object() else {
         return schema.clone();
@@ -220,7 +220,7 @@ fn in_v2(schema: &Value, defaults: Defaults) -> Value {
     for (key, value) in fields {
         let value = match key.as_str() {
             "$ref" => reference(value),
-            // The only way of version 3 to say more about a reference.
+            // In version 3, `allOf` is the only way to add fields such as a description to a reference.
             "allOf" => {
                 let referred = value.as_array().into_iter().flatten().find_map(|part| part.get("$ref"));
                 if let Some(referred) = referred {
@@ -228,7 +228,7 @@ fn in_v2(schema: &Value, defaults: Defaults) -> Value {
                 }
                 continue;
             }
-            // What is one of several types is written as text.
+            // A value of one of several types is published as a string.
             "oneOf" => {
                 converted.insert("type".to_owned(), json!("string"));
                 continue;

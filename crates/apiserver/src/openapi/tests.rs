@@ -14,7 +14,7 @@ fn builtin_document(path: &str) -> Value {
     document(&published, path).unwrap()
 }
 
-/// A line per operation: method, path, id, action.
+/// Lists the operations, one line each: method, path, id, action.
 fn operations(document: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
@@ -149,7 +149,8 @@ fn what_describes_no_resource_has_documents_too() {
         assert!(paths.contains(&path.to_owned()), "{path}");
         assert!(hash(&published, path).is_some(), "{path}");
     }
-    // A document for each version of 21 groups, of which autoscaling has two, for the groups that have a name, and three more.
+    // One document for each of 22 group versions (21 groups, of which autoscaling has two), one for each of 20 named groups,
+    // and three more.
     assert_eq!(paths.len(), 22 + 20 + 3);
     let document = document(&published, "apis/flowcontrol.apiserver.k8s.io").unwrap();
     assert_eq!(
@@ -165,7 +166,7 @@ fn widgets_with(spec: &Value) -> Value {
     json!({"type": "object", "properties": {"spec": spec}})
 }
 
-/// Schemas of `spec` as versions 3 and 2 show it.
+/// Returns the schemas of `spec` in versions 3 and 2.
 fn shown(spec: &Value) -> (Value, Value) {
     let resource = widgets();
     let schema = widgets_with(spec);

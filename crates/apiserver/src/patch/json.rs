@@ -1,4 +1,4 @@
-//! RFC 6902 as kube-apiserver has it.
+//! JSON patch (RFC 6902) with kube-apiserver's deviations.
 
 use json_patch::PatchOperation;
 use json_patch::jsonptr::Pointer;
@@ -8,28 +8,31 @@ use super::rejected;
 use crate::request::body;
 use crate::status::ApiError;
 
-/// Operations in one patch; each costs a walk of the object.
+/// Maximum number of operations in a patch; each costs a traversal of the object.
 const MAX_OPERATIONS: usize = 10_000;
 
-/// Bytes that the `copy` operations of one patch may add: they could double an object again and again.
+/// Maximum number of bytes that the `copy` operations of a patch may add. Unlimited copies could double an object
+/// repeatedly.
 const MAX_COPIED: usize = 3 << 20;
 
-/// Nesting that operations may build, as much as the JSON parser takes in a body: what reads objects recurses.
+/// Maximum nesting that operations may create, equal to the JSON parser's limit for bodies, because code that handles
+/// objects recurses.
 const MAX_DEPTH: usize = 128;
 
-/// How often one patch has an object walked to learn how deep it is nested.
+/// Maximum number of traversals of the object per patch to determine its depth.
 const MAX_WALKS: usize = 32;
 
-/// Elements of lists that one patch may move along to make room or to close a gap: 10,000 insertions at the front of a list
+/// Maximum number of list elements that a patch may shift to open or close gaps: 10,000 insertions at the front of a list
 /// of 6,000.
 const MAX_SHIFTED: usize = 60_000_000;
 
 /// Applies a JSON patch.
 ///
 /// # Errors
-/// 400 if the body is not a list of operations, 413 if it has more than 10,000, copies more than 3 MiB or moves too many
-/// elements of lists, 422 without a word about the cause if an operation is unknown or malformed, its path is missing, a
-/// test fails, or the result would be nested more than 128 levels deep or may be, and telling whether it is takes too long.
+/// - 400 if the body is not a list of operations.
+/// - 413 if it has more than 10,000 operations, copies more than 3 MiB, or shifts too many list elements.
+/// - 422 without a cause if an operation is unknown or malformed, its path is missing or a test fails. Also if the result
+///   would be nested more than 128 levels deep, or might be and the exact depth is too expensive to determine.
 pub(crate) fn json(target: &Value, patch: &[u8]) -> Result<Value, ApiError> {
     let patch =
         body::json(patch).map_err(|why| ApiError::bad_request(format!("error decoding patch: {why}")))?;
@@ -65,7 +68,7 @@ fn apply(target: &Value, operations: Vec<Value>) -> Result<Value, ApiError> {
                 .parent()
                 .is_some_and(|parent| patched.pointer(parent.as_str()).is_some_and(Value::is_object))
         {
-            // The server's library lets `replace` create a missing member of an object, against the RFC.
+            // kube-apiserver's library lets `replace` create a missing member of an object, against the RFC.
             operation = PatchOperation::Add(json_patch::AddOperation {
                 path: replace.path.clone(),
                 value: replace.value.clone(),
@@ -92,18 +95,18 @@ fn apply(target: &Value, operations: Vec<Value>) -> Result<Value, ApiError> {
     Ok(patched)
 }
 
-/// How deep an object can be nested at most, without looking at all of it after each operation.
+/// Upper bound of an object's depth that does not need a traversal after each operation.
 struct DepthBound {
     deepest: usize,
-    /// How often the object was looked at.
+    /// Number of traversals so far.
     walks: usize,
 }
 
 impl DepthBound {
-    /// Takes note of an operation, or refuses it because it would nest too deep.
+    /// Updates the bound for an operation, or refuses the operation because it would nest too deep.
     fn admit(&mut self, operation: &PatchOperation, patched: &Value) -> Result<(), ApiError> {
         let levels = |path: &Pointer| path.as_str().matches('/').count();
-        // What is somewhere in the object is nested less deep than the object by the way there.
+        // A subtree is less deep than the whole object by the length of its path.
         let below = |from: &Pointer| self.deepest.saturating_sub(levels(from));
         let (path, from, added) = match operation {
             PatchOperation::Add(add) => (&add.path, None, depth(&add.value)),
@@ -130,7 +133,7 @@ impl DepthBound {
     }
 }
 
-/// Elements of lists that an operation moves along.
+/// Returns the number of list elements that an operation shifts.
 fn shifts(operation: &PatchOperation, patched: &Value) -> usize {
     let after = |path: &Pointer| {
         let list =
@@ -147,7 +150,7 @@ fn shifts(operation: &PatchOperation, patched: &Value) -> usize {
     }
 }
 
-/// Levels of nesting; a scalar has none.
+/// Returns the levels of nesting; a scalar has none.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
@@ -268,7 +271,7 @@ mod tests {
             let (from, to) = if n.is_multiple_of(2) { ("/d", "/e") } else { ("/e", "/d") };
             json!({"op": "move", "from": from, "path": to})
         };
-        // Back and forth on one level leads nowhere deeper, and needs no look.
+        // Moving back and forth on one level creates no depth, and needs no traversal.
         let operations: Vec<Value> = (0..10_000).map(deep_move).collect();
         let mut bound = DepthBound { deepest: depth(&target), walks: 0 };
         for operation in &operations {
@@ -277,7 +280,7 @@ mod tests {
         }
         assert_eq!(bound.walks, 0);
         assert!(apply(&target, operations).is_ok());
-        // What seems to go too deep is looked at, but not each time.
+        // An operation that might nest too deep causes a traversal, but not each time.
         let copy = json!({"op": "copy", "from": "/d", "path": "/a/b/c/d/e/f/g/h/i/j"});
         let copy: PatchOperation = serde_json::from_value(copy).unwrap();
         let small = json!({"d": 1});

@@ -1,4 +1,4 @@
-//! RFC 7386: objects are merged, null removes, everything else replaces.
+//! Merge patch (RFC 7386): objects are merged, null removes, everything else replaces.
 
 use serde_json::{Map, Value};
 
@@ -20,7 +20,7 @@ pub(crate) fn merge(target: &mut Value, patch: &Value) {
         } else if let Some(field) = fields.get_mut(name) {
             merge(field, change);
         } else {
-            // Through `merge` as well, because nulls inside of an added object must not stay.
+            // New fields go through `merge` too, because nulls inside them must be dropped.
             let mut field = Value::Null;
             merge(&mut field, change);
             fields.insert(name.clone(), field);

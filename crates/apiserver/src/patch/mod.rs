@@ -1,6 +1,6 @@
-//! The kinds of patch that are a document: JSON patch, merge patch and strategic merge patch.
+//! Patches that are documents: JSON patch, merge patch and strategic merge patch.
 //!
-//! Server-side apply, the fourth kind, is in [`crate::managed_fields`].
+//! Server-side apply is in [`crate::managed_fields`].
 
 mod json;
 mod merge;
@@ -12,7 +12,7 @@ pub(crate) use strategic::strategic;
 
 use crate::status::ApiError;
 
-/// 422 without a word about the cause.
+/// Builds a 422 without a cause.
 fn rejected() -> ApiError {
     ApiError::new(422, "Invalid", "the server rejected our request due to an error in our request")
         .with_details("", "", "")

@@ -1,4 +1,4 @@
-//! The file below the database, with or without waiting for the disk.
+//! Storage backend of the database: a file, with or without fsync.
 
 use std::io;
 use std::ops::Bound;
@@ -6,8 +6,8 @@ use std::ops::Bound;
 use redb::backends::FileBackend;
 use redb::{BackendError, StorageBackend};
 
-/// A file whose writes reach the operating system at once, and the disk only if asked to: what the operating system has
-/// survives the process.
+/// A file whose writes reach the operating system at once, and the disk only with `fsync`. Writes that reached the
+/// operating system survive the process.
 #[derive(Debug)]
 pub(super) struct Backend {
     pub(super) file: FileBackend,

@@ -1,4 +1,4 @@
-//! The data file: a redb database with a table of objects and one of numbers about the whole.
+//! The data file: a redb database with a table of objects and a table of numbers about the file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -13,77 +13,77 @@ use super::{Changes, Contents, record};
 use crate::resource::StorageKey;
 use crate::store::Key;
 
-/// Group, plural and key of an object to its record.
+/// Records by group, plural and key of the object.
 const OBJECTS: TableDefinition<'_, (&str, &str, &str), &[u8]> = TableDefinition::new("objects");
-/// [`FORMAT`] and [`REVISION`]. The name tells whose file it is.
+/// [`FORMAT`] and [`REVISION`]. The table's name identifies files of this program.
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("kube-apiserver-embedded");
-/// The format of the file: this program writes and reads [`CURRENT_FORMAT`].
+/// Format of the file: this program reads and writes [`CURRENT_FORMAT`].
 const FORMAT: &str = "format";
 const CURRENT_FORMAT: u64 = 1;
-/// The revision of the last commit in the file.
+/// Revision of the last commit in the file.
 const REVISION: &str = "revision";
-/// How a file of redb begins.
+/// First bytes of every redb file.
 const MAGIC: &[u8] = b"redb";
-/// Bytes of pages that are kept in memory. The objects are in the store; this is for writing.
+/// Page cache in bytes. Small, because it only serves writes: reads use the store.
 const CACHE: usize = 8 << 20;
 
-/// Why a data file is not used. It is left as it was.
+/// Reason why a data file cannot be used. The file is left as it was.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DataFileError {
-    /// It cannot be opened or made.
+    /// The file cannot be opened or created.
     #[error(
         "data file {}: cannot be opened for reading and writing: choose a path in a folder that exists and is writable",
         path.display()
     )]
     Open {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the operating system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Another process has it.
+    /// Another process has the file open.
     #[error("data file {}: is in use: stop the server that has it, or choose another file", .0.display())]
     InUse(PathBuf),
-    /// It is something else.
+    /// The file is not a data file.
     #[error("data file {}: is not a data file of this program: choose another path", .0.display())]
     Foreign(PathBuf),
-    /// It is of another version of this program.
+    /// Another version of this program wrote the file.
     #[error("data file {}: has format {found}, not {CURRENT_FORMAT}: use the version that wrote it, or another file", path.display())]
     Format {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What it says it is.
+        /// Format of the file.
         found: u64,
     },
-    /// It is damaged.
-    #[error("data file {}: is damaged ({problem}): restore it from a copy, or move it away to begin anew", path.display())]
+    /// The file is damaged.
+    #[error("data file {}: is damaged ({problem}): restore it from a copy, or move it away to start without objects", path.display())]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The damage and its place.
         problem: String,
     },
     /// A transaction failed, for example because the disk is full.
-    #[error("data file {}: cannot be written: {source}: changes are not kept until it can be", path.display())]
+    #[error("data file {}: cannot be written: {source}: writes fail until it can be", path.display())]
     Write {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the database said.
+        /// Error of the database.
         source: Box<redb::Error>,
     },
 }
 
-/// The open file.
+/// An open data file.
 pub(super) struct Database {
     path: PathBuf,
     fsync: bool,
-    /// `None` after a failure, which the database does not recover from.
+    /// `None` after a failure: the database must be reopened then.
     open: Option<redb::Database>,
 }
 
 impl Database {
-    /// Opens or makes the file, and reads it.
+    /// Opens or creates the file, and reads it.
     pub(super) fn open(path: &Path, fsync: bool) -> Result<(Self, Contents), DataFileError> {
         let database = open(path, fsync)?;
         let contents = read(path, &database)?;
@@ -93,8 +93,9 @@ impl Database {
     /// Writes changes, and the revision of the last of them, in one transaction.
     ///
     /// # Errors
-    /// None or all of it is in the file then. The next call opens the file anew.
+    /// After an error the file contains all of the changes or none. The next call reopens the file.
     pub(super) fn save(&mut self, changes: &Changes, revision: u64) -> Result<(), DataFileError> {
+        // Taken out, so that every return with an error leaves `None`.
         let database = match self.open.take() {
             Some(database) => database,
             None => open(&self.path, self.fsync)?,
@@ -120,6 +121,7 @@ fn save(database: &redb::Database, changes: &Changes, revision: u64) -> Result<(
                 None => objects.remove(name)?,
             };
         }
+        // In the same transaction, so that the revision always fits the objects.
         let mut numbers = transaction.open_table(NUMBERS)?;
         numbers.insert(FORMAT, CURRENT_FORMAT)?;
         numbers.insert(REVISION, revision)?;
@@ -133,7 +135,7 @@ fn open(path: &Path, fsync: bool) -> Result<redb::Database, DataFileError> {
     let is_new = !path.exists();
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
-    // Secrets are in it. Windows has no mode: a file inherits the rights of its folder.
+    // The file contains Secrets. Windows has no mode: a file inherits the permissions of its folder.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.open(path).map_err(failed)?;
@@ -141,7 +143,7 @@ fn open(path: &Path, fsync: bool) -> Result<redb::Database, DataFileError> {
         return Err(DataFileError::Foreign(path.to_owned()));
     }
     if is_new && fsync {
-        // The name of the file is in its folder, which is to be on the disk too.
+        // The name of a new file is stored in its folder, which must be synced too.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()).map_err(failed)?;
     }
@@ -155,7 +157,8 @@ fn open(path: &Path, fsync: bool) -> Result<redb::Database, DataFileError> {
     })
 }
 
-/// Whether a file may be opened as a database, which would write to it.
+/// Whether a file may be opened as a database. Opening writes to it, so other files must be recognized
+/// before.
 fn is_empty_or_ours(file: &mut File) -> io::Result<bool> {
     let mut start = Vec::new();
     file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut start)?;
@@ -166,9 +169,11 @@ fn read(path: &Path, database: &redb::Database) -> Result<Contents, DataFileErro
     let damaged = |problem: redb::Error| damaged(path, problem);
     let transaction = database.begin_read().map_err(|error| damaged(error.into()))?;
     let mut tables = transaction.list_tables().map_err(|error| damaged(error.into()))?.peekable();
+    // A new file, or a server was killed before its first commit.
     if tables.peek().is_none() {
         return Ok(Contents::default());
     }
+    // A database of another program.
     if !tables.any(|table| table.name() == NUMBERS.name()) {
         return Err(DataFileError::Foreign(path.to_owned()));
     }

@@ -1,17 +1,18 @@
-//! A server whose objects outlive its process: what is committed goes to a file before anybody is told of it.
+//! Persistence: commits are written to a file before any client sees them.
 //!
-//! The store stays in memory and knows nothing of this. Each commit is handed, under the store's lock and so in order, to a
-//! [`Journal`], whose thread writes everything that came since its last transaction in one more: many writers share one.
-//! Answers and events wait until their revision is kept. So nobody ever sees what a killed process would forget, and a
-//! restarted one goes on at the last revision that anybody can have seen.
+//! The store stays in memory and does not know about persistence. Each commit is passed to a [`Journal`] under the store's
+//! lock, and so in order. The journal's thread writes everything since its last transaction in the next one, so that many
+//! writers share a transaction. Responses and events wait until their revision is in the file. A client therefore never
+//! sees a change that a killed process would lose, and a restarted server continues at the last revision that a client can
+//! have seen.
 //!
-//! The file holds the objects as they are, not their history: after a restart, watches and lists of older revisions are
-//! told 410.
+//! The file holds the current objects, not their history: after a restart, watches and lists of older revisions are
+//! answered with 410.
 //!
-//! If the file cannot be written, requests are answered 500 with the reason, and the next one tries again with all that is
-//! not kept yet.
+//! If the file cannot be written, requests are answered with 500 and the reason. The next request retries with everything
+//! that is not written yet.
 //!
-//! Bounds: what waits to be written is at most the changes of the requests under way, each object once.
+//! Bounds: the queue holds at most the changes of the requests in progress, each object once.
 
 mod backend;
 mod file;
@@ -32,7 +33,7 @@ use crate::resource::StorageKey;
 use crate::status::ApiError;
 use crate::store::{Key, Stored};
 
-/// Where a server keeps its objects.
+/// Data file of a server.
 #[derive(Debug, Clone)]
 pub struct DataFile {
     path: PathBuf,
@@ -40,37 +41,37 @@ pub struct DataFile {
 }
 
 impl DataFile {
-    /// A file that is made if it does not exist. Its writes survive a killed process, but not a machine that loses power.
+    /// Names a file, which is created if it does not exist. Writes survive a killed process, but not a power failure.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), fsync: false }
     }
 
-    /// The same file, with its writes on the disk before they are answered if `fsync`.
+    /// With `true`, writes are on the disk before they are answered, and survive a power failure. The default is `false`.
     #[must_use]
     pub fn fsync(mut self, fsync: bool) -> Self {
         self.fsync = fsync;
         self
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// What a file held when it was opened.
+/// Contents of a file when it was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
-    /// The revision of the last commit; `None` if the file is new.
+    /// Revision of the last commit; `None` if the file is new.
     pub(crate) revision: Option<u64>,
     pub(crate) objects: Vec<(StorageKey, Key, Stored)>,
 }
 
-/// Changes by object; `None` for one that is gone.
+/// Changed objects; `None` for a deleted one.
 type Changes = BTreeMap<(StorageKey, Key), Option<Arc<Stored>>>;
 
-/// Takes commits and says when they are kept. Dropping it writes what is left and closes the file.
+/// Queues commits for the file and reports when they are written. Dropping it writes the rest and closes the file.
 pub(crate) struct Journal {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -78,7 +79,7 @@ pub(crate) struct Journal {
 
 struct Shared {
     queue: Mutex<Queue>,
-    /// There is something in the queue.
+    /// Notified when the queue has work.
     work: Condvar,
     progress: watch::Sender<Progress>,
 }
@@ -86,28 +87,28 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     changes: Changes,
-    /// Of the last change that was ever queued.
+    /// Revision of the last change that was ever queued.
     revision: u64,
-    /// Somebody wants another attempt after a failure.
+    /// A request wants another attempt after a failure.
     again: bool,
     closing: bool,
 }
 
-/// What the thread has done.
+/// Progress of the writing thread.
 #[derive(Debug, Clone, Default)]
 struct Progress {
-    /// Everything up to this revision is in the file.
+    /// All commits up to this revision are in the file.
     kept: u64,
     attempts: u64,
-    /// Why the last attempt failed.
+    /// Error of the last attempt, if it failed.
     failure: Option<Arc<str>>,
 }
 
 impl Journal {
-    /// Opens or makes the file.
+    /// Opens or creates the file and starts the writing thread.
     ///
     /// # Errors
-    /// [`DataFileError`] names the file and what to do; the file is as it was.
+    /// [`DataFileError`] names the file and the remedy; the file is unchanged.
     pub(crate) fn open(file: &DataFile) -> Result<(Self, Contents), DataFileError> {
         let (database, contents) = Database::open(&file.path, file.fsync)?;
         let revision = contents.revision.unwrap_or_default();
@@ -124,11 +125,12 @@ impl Journal {
         Ok((Self { shared, thread: Some(thread) }, contents))
     }
 
-    /// Takes a commit; `stored` is `None` if it deleted the object. Commits must come in the order of their revisions.
+    /// Queues a commit; `stored` is `None` if it deleted the object. Commits must come in the order of their revisions.
     pub(crate) fn record(&self, storage: &StorageKey, key: &Key, revision: u64, stored: Option<Arc<Stored>>) {
         let mut queue = self.shared.queue.lock();
         queue.changes.insert((storage.clone(), key.clone()), stored);
         queue.revision = revision;
+        // Unlocked first, so that the woken thread does not have to wait for the lock.
         drop(queue);
         self.shared.work.notify_one();
     }
@@ -136,32 +138,34 @@ impl Journal {
     /// Waits until all commits up to `revision` are in the file.
     ///
     /// # Errors
-    /// 500 that names the file, if it cannot be written.
+    /// 500 with the name of the file, if it cannot be written.
     pub(crate) async fn kept(&self, revision: u64) -> Result<(), ApiError> {
-        // A revision that is still to come is nobody's yet.
+        // Do not wait for revisions that have not been committed yet.
         let wanted = revision.min(self.shared.queue.lock().revision);
         self.wait(|progress| progress.kept >= wanted).await
     }
 
-    /// Refuses if the last attempt to write failed and another one does too: what cannot be kept is better not begun.
+    /// Retries if the last attempt failed, so that a write is refused early if it could not be persisted.
     ///
     /// # Errors
-    /// 500 that names the file.
+    /// 500 with the name of the file, if the attempt fails too.
     pub(crate) async fn writable(&self) -> Result<(), ApiError> {
         self.wait(|progress| progress.failure.is_none()).await
     }
 
-    /// Whether the last attempt to write worked.
+    /// Whether the last attempt to write succeeded.
     pub(crate) fn is_writable(&self) -> bool {
         self.shared.progress.borrow().failure.is_none()
     }
 
     async fn wait(&self, is_done: impl Fn(&Progress) -> bool) -> Result<(), ApiError> {
         let mut progress = self.shared.progress.subscribe();
+        // Before the request for another attempt, so that its result is noticed.
         let before = progress.borrow_and_update().clone();
         if is_done(&before) {
             return Ok(());
         }
+        // After a failure the thread sleeps until a request asks for another attempt.
         if before.failure.is_some() {
             self.shared.queue.lock().again = true;
             self.shared.work.notify_one();
@@ -175,6 +179,7 @@ impl Journal {
                 return Ok(());
             }
             if let Some(failure) = &now.failure
+                // An earlier failure may still be visible: only attempts since then count.
                 && now.attempts > before.attempts
             {
                 return Err(ApiError::internal(failure.as_ref()));
@@ -190,13 +195,15 @@ impl Drop for Journal {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the thread of the data file panicked");
+            tracing::error!(
+                "the writer thread of the data file panicked: the last commits may be missing from the file"
+            );
         }
     }
 }
 
 impl Shared {
-    /// Writes what is queued, one transaction after the other, until the journal closes.
+    /// Writes the queue, one transaction after the other, until the journal closes.
     fn write(&self, mut database: Database) {
         let mut changes = Changes::new();
         loop {
@@ -214,8 +221,11 @@ impl Shared {
                     }
                 });
                 match outcome {
+                    // After a failure the changes stay, and the next round adds newer ones.
                     Ok(()) => changes.clear(),
-                    Err(failure) => tracing::error!(%failure, "writes are not kept"),
+                    Err(failure) => {
+                        tracing::error!(%failure, "cannot write commits to the data file; the next request retries");
+                    }
                 }
             }
             if closing {
@@ -224,7 +234,7 @@ impl Shared {
         }
     }
 
-    /// Waits for something to do. Adds what is queued to `changes`, of which the later ones replace the earlier.
+    /// Waits for work. Adds the queued changes to `changes`, where later changes of an object replace earlier ones.
     fn take(&self, changes: &mut Changes) -> (u64, bool) {
         let mut queue = self.queue.lock();
         while queue.changes.is_empty() && !queue.closing && !std::mem::take(&mut queue.again) {

@@ -1,4 +1,4 @@
-//! An object as the file keeps it: two numbers and its text.
+//! Encoding of an object in the file: two numbers and its JSON text.
 //!
 //! ```text
 //! revision  8 bytes, little-endian
@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::store::{Document, Stored};
 
-/// Bytes in front of the text.
+/// Bytes before the text.
 const HEAD: usize = 16;
 
 pub(super) fn encode(stored: &Stored) -> Vec<u8> {
@@ -22,7 +22,7 @@ pub(super) fn encode(stored: &Stored) -> Vec<u8> {
     record
 }
 
-/// `None` if these bytes are not a record.
+/// Decodes a record; `None` if the bytes are not a record.
 pub(super) fn decode(record: &[u8]) -> Option<Stored> {
     let (revision, rest) = record.split_first_chunk()?;
     let (stored_in, text) = rest.split_first_chunk()?;

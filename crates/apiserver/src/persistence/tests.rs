@@ -14,7 +14,7 @@ fn stored(revision: u64) -> Arc<Stored> {
     Arc::new(Stored::new(revision, Document::new(&object, 0, 0)))
 }
 
-/// Revision of the file, and its objects with theirs.
+/// Returns the revision of the file, and its objects with their revisions.
 fn contents(file: &DataFile) -> (Option<u64>, Vec<String>) {
     let (_journal, contents) = Journal::open(file).unwrap();
     let shown = contents
@@ -35,7 +35,7 @@ async fn what_is_kept_is_there_when_the_file_is_opened_again() {
     }
     journal.record(&maps(), &Key::from_text("n/b"), 5, None);
     journal.kept(5).await.unwrap();
-    // What is still to come is nobody's to wait for.
+    // A revision that is still to come is not waited for.
     journal.kept(99).await.unwrap();
     drop(journal);
     assert_eq!(contents(&file), (Some(5), vec!["configmaps n/a@4".to_owned()]));
@@ -85,7 +85,7 @@ fn a_file_of_others_is_refused_and_left_as_it_was() {
         assert!(matches!(error, DataFileError::Foreign(_)), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     }
-    // A database, but with tables of somebody else.
+    // A database, but with foreign tables.
     std::fs::remove_file(&path).unwrap();
     let other = redb::Database::create(&path).unwrap();
     let transaction = other.begin_write().unwrap();
@@ -110,7 +110,7 @@ fn a_damaged_file_is_refused() {
     damaged.write_all(&[0xff; 300]).unwrap();
     let error = Journal::open(&file).map(|_| ()).unwrap_err();
     assert!(matches!(error, DataFileError::Damaged { .. }), "{error}");
-    // Cut off, as by a disk that lost its end.
+    // Truncated, as by a damaged disk.
     let whole = std::fs::read(file.path()).unwrap();
     std::fs::write(file.path(), &whole[..100]).unwrap();
     assert!(Journal::open(&file).is_err());

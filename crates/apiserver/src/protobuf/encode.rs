@@ -1,8 +1,8 @@
-//! Answers in protobuf, byte for byte as a Go server writes them: fields in the order of their numbers, maps in the
-//! order of their keys, plain values always, pointers and lists only where there is something.
+//! Protobuf responses, byte for byte as a Go server writes them: fields in the order of their numbers, maps in the order
+//! of their keys, plain values always, and pointers and lists only if they are set.
 //!
-//! What is written has been through [`crate::builtin::conform`], so every value is of its field's type. One that is not
-//! is written as the zero of the type: an answer never fails, and never panics.
+//! The input has been normalized by [`crate::builtin::conform`], so each value has the type of its field. A value of
+//! another type is written as the zero of the field's type: encoding never fails and never panics.
 
 use serde::de::DeserializeSeed;
 use serde_json::Value;
@@ -12,18 +12,18 @@ use super::object::{ValueSeed, Writer};
 use super::output::{put_bytes, put_nested, put_tag, put_varint};
 use crate::builtin::{Field, Type, message_of_kind};
 
-/// An object with `apiVersion` and `kind`: `k8s\0` and a `runtime.Unknown` around its message. `None` if its kind has no
-/// message, as custom kinds and tables have none.
+/// Encodes an object with `apiVersion` and `kind`: `k8s\0` and a `runtime.Unknown` that contains its message. `None` if
+/// the kind has no message, like custom kinds and tables.
 pub(crate) fn encode(object: &Value) -> Option<Vec<u8>> {
     let (api_version, kind) = (object.get("apiVersion")?.as_str()?, object.get("kind")?.as_str()?);
     let message = message_of_kind(api_version, kind)?;
     let mut writer = envelope(api_version, kind, 512);
-    // A value is as good as its text, and never fails to be read.
+    // Deserializing from a `Value` cannot fail: the seeds accept every type.
     let _ = ValueSeed::new(&mut writer, OBJECT, Type::Message(message)).deserialize(object);
     Some(finish(writer))
 }
 
-/// The same of an object's JSON text, whatever kind it says it is of. No tree is made of it.
+/// Like [`encode`], but reads JSON text without building a tree, and takes the kind from the arguments.
 pub(crate) fn encode_text(api_version: &str, kind: &str, text: &[u8]) -> Option<Vec<u8>> {
     let message = message_of_kind(api_version, kind)?;
     let mut writer = envelope(api_version, kind, text.len() + 64);
@@ -31,7 +31,7 @@ pub(crate) fn encode_text(api_version: &str, kind: &str, text: &[u8]) -> Option<
     Some(finish(writer))
 }
 
-/// A list of objects that are written one at a time.
+/// Encodes a list whose items are written one at a time.
 pub(crate) struct ListMessage {
     api_version: String,
     kind: String,
@@ -40,7 +40,7 @@ pub(crate) struct ListMessage {
 }
 
 impl ListMessage {
-    /// `None` if the list's kind has no message.
+    /// Returns `None` if the kind of the list has no message.
     pub(crate) fn of(api_version: &str, kind: &str) -> Option<Self> {
         let message = message_of_kind(api_version, kind)?;
         let named = |name: &str| message.slot(name).map(|slot| slot.field);
@@ -52,18 +52,18 @@ impl ListMessage {
         })
     }
 
-    /// Appends an item, given as JSON text.
+    /// Appends an item given as JSON text.
     pub(crate) fn write_item(&self, out: &mut Vec<u8>, text: &[u8]) {
         let mut writer = Writer::new(std::mem::take(out));
-        // A document was written from a tree, and so can be read.
+        // Stored text was serialized from a tree, so it parses.
         let _ = read(text, ValueSeed::new(&mut writer, self.items.number, self.items.kind));
         *out = writer.into_bytes();
     }
 
-    /// What stands before and after items that take `size` bytes.
+    /// Returns the bytes before and after items that take `size` bytes.
     pub(crate) fn frame(&self, metadata: &Value, size: usize) -> (Vec<u8>, Vec<u8>) {
         let mut fields = Writer::new(Vec::new());
-        // A value is as good as its text, and never fails to be read.
+        // Deserializing from a `Value` cannot fail: the seeds accept every type.
         let _ = ValueSeed::new(&mut fields, self.metadata.number, self.metadata.kind).deserialize(metadata);
         let fields = fields.into_bytes();
         let mut head = envelope(&self.api_version, &self.kind, 512).into_bytes();
@@ -74,23 +74,23 @@ impl ListMessage {
     }
 }
 
-/// A `meta.v1.WatchEvent` as watches frame it: four bytes of length, the highest first, and the event, whose object is
-/// what [`encode`] made of it.
+/// Encodes a `meta.v1.WatchEvent` with the framing of watches: a big-endian length of four bytes, then the event.
+/// `object` is the result of [`encode`].
 pub(crate) fn watch_frame(event: &str, object: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(object.len() + 32);
     frame.extend_from_slice(&[0; 4]);
     put_bytes(&mut frame, 1, event.as_bytes());
     put_nested(&mut frame, 2, |out| put_bytes(out, 1, object));
-    // Objects of four gigabytes do not exist: bodies have a limit far below.
+    // No object has four gigabytes: the limit of bodies is far lower.
     let length = u32::try_from(frame.len() - 4).unwrap_or(u32::MAX);
     frame[..4].copy_from_slice(&length.to_be_bytes());
     frame
 }
 
-/// The number of the object in a `runtime.Unknown`.
+/// Field number of the object in a `runtime.Unknown`.
 const OBJECT: u64 = 2;
 
-/// `runtime.Unknown` as far as its type; the object follows, and then what [`finish`] adds.
+/// Begins a `runtime.Unknown` up to its type meta. The object follows, then the fields that [`finish`] adds.
 fn envelope(api_version: &str, kind: &str, size: usize) -> Writer {
     let mut out = Vec::with_capacity(size);
     out.extend_from_slice(MAGIC);
@@ -101,7 +101,7 @@ fn envelope(api_version: &str, kind: &str, size: usize) -> Writer {
     Writer::new(out)
 }
 
-/// Two empty texts for the object's encoding and its media type.
+/// Ends a `runtime.Unknown` with an empty content encoding and an empty content type.
 fn finish(writer: Writer) -> Vec<u8> {
     let mut out = writer.into_bytes();
     put_bytes(&mut out, 3, b"");
@@ -109,10 +109,10 @@ fn finish(writer: Writer) -> Vec<u8> {
     out
 }
 
-/// Reads a text that was written from a tree; `None` if it was not.
+/// Parses text that was serialized from a tree; `None` if it does not parse.
 fn read<'de, S: DeserializeSeed<'de>>(text: &'de [u8], seed: S) -> Option<S::Value> {
     let mut reader = serde_json::Deserializer::from_slice(text);
-    // What is stored nests deeper than what the parser takes from a stranger; it was bounded when it came in.
+    // Stored text may nest deeper than the parser's default limit. Its depth was bounded when the request was read.
     reader.disable_recursion_limit();
     seed.deserialize(&mut reader).ok()
 }

@@ -1,12 +1,12 @@
-//! Protobuf, which kubectl ≥ 1.32 and client-go ≥ 0.32 send for builtin kinds and prefer to be answered in: bodies of
-//! requests become JSON here, and answers become protobuf.
+//! Protobuf for builtin kinds, which kubectl ≥ 1.32 and client-go ≥ 0.32 send and prefer in responses: decodes request
+//! bodies to JSON and encodes responses.
 //!
-//! A body is `k8s\0` and a `runtime.Unknown`: the type of the object, and its message. The messages are read from the
-//! field tables of [`crate::builtin`], so no code is generated and every kind of those tables can be read and written. What
-//! is decoded is what a Go client would have written in JSON, except that fields which JSON always has may be absent.
-//! What is encoded is what a Go server would have sent, byte for byte.
+//! A body is `k8s\0` and a `runtime.Unknown` with the type of the object and its message. Messages are decoded with the
+//! field tables of [`crate::builtin`], so no code is generated and every kind in those tables can be decoded and encoded.
+//! The decoded JSON equals the JSON of a Go client, except that fields which Go always writes may be absent. The encoded
+//! bytes equal those of a Go server.
 //!
-//! A body is a stranger's: depth is bounded here, size where the body is read.
+//! Bodies are untrusted input: their depth is limited here, and their size where the body is read.
 
 mod encode;
 mod object;
@@ -23,20 +23,20 @@ pub(crate) use output::{put_bytes, put_nested, put_number, put_varint};
 use value::default_value;
 use wire::{Reader, Result, Wire};
 
-/// What every body starts with.
+/// Prefix of every body.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// Levels of messages within messages. Schemas of CustomResourceDefinitions nest deepest; real ones stay below 30.
+/// Maximum nesting of messages. Schemas of CustomResourceDefinitions nest deepest; real ones stay below 30.
 const MAX_DEPTH: usize = 100;
 
-/// Kinds of requests rather than objects: defined once, and sent under the apiVersion of any group.
+/// Kinds of request options. They are defined once and sent under the apiVersion of any group.
 const OPTIONS: [&str; 6] =
     ["CreateOptions", "DeleteOptions", "GetOptions", "ListOptions", "PatchOptions", "UpdateOptions"];
 
-/// Decodes a body into JSON with `apiVersion` and `kind`.
+/// Decodes a body to JSON with `apiVersion` and `kind`.
 ///
 /// # Errors
-/// 400 if the body is not one of Kubernetes' protobuf bodies, or its kind is unknown.
+/// 400 if the body is not a Kubernetes protobuf body, or its kind is unknown.
 pub(crate) fn decode(body: &[u8]) -> std::result::Result<Value, ApiError> {
     decode_body(body).map_err(|error| ApiError::bad_request(format!("invalid protobuf body: {error}")))
 }
@@ -60,7 +60,7 @@ fn decode_body(body: &[u8]) -> Result<Value> {
     Ok(Value::Object(object))
 }
 
-/// `runtime.Unknown`: type meta 1 (apiVersion 1, kind 2), raw 2, content encoding 3, content type 4.
+/// A `runtime.Unknown`: type meta 1 (apiVersion 1, kind 2), raw 2, content encoding 3, content type 4.
 #[derive(Default)]
 struct Envelope<'a> {
     api_version: &'a str,
@@ -95,7 +95,7 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// Adds the fields of a message to `object`. Unknown fields are skipped, as protobuf wants it.
+/// Decodes the fields of a message into `object`. Unknown fields are skipped, as protobuf requires.
 fn decode_message(
     message: &Message,
     buffer: &[u8],
@@ -109,7 +109,7 @@ fn decode_message(
     while let Some((number, wire)) = wires.next()? {
         if let Some(field) = message.field(number) {
             decode_field(field, wire, object, depth).map_err(|mut error| {
-                // A path through a hundred levels helps nobody: the innermost field is named.
+                // Report only the innermost field: the full path may have a hundred levels.
                 if error.field.is_empty() {
                     error.field = format!("{}.{}", message.name(), field.name);
                 }
@@ -122,6 +122,7 @@ fn decode_message(
 
 fn decode_field(field: &Field, wire: Wire<'_>, object: &mut Map<String, Value>, depth: usize) -> Result<()> {
     match (field.count, field.kind) {
+        // A struct embedded in Go: its fields are members of the object itself.
         (Count::One, Type::Message(embedded)) if field.name.is_empty() => {
             decode_message(embedded, bytes(wire)?, object, depth + 1)
         }
@@ -131,6 +132,7 @@ fn decode_field(field: &Field, wire: Wire<'_>, object: &mut Map<String, Value>, 
                     insert_or_merge(object, field.name, value);
                 }
                 _ => {
+                    // A zero value replaces an earlier occurrence of the field too.
                     object.remove(field.name);
                 }
             }
@@ -142,6 +144,7 @@ fn decode_field(field: &Field, wire: Wire<'_>, object: &mut Map<String, Value>, 
                 return Err("a list and a single value".into());
             };
             match (kind, wire) {
+                // Encoders may pack all numbers of a list into one field.
                 (Type::Bool | Type::Int32 | Type::Int64, Wire::Bytes(packed)) => {
                     for varint in Reader::new(packed).packed()? {
                         list.extend(value::decode(kind, Wire::Varint(varint), depth)?);
@@ -170,7 +173,7 @@ fn decode_field(field: &Field, wire: Wire<'_>, object: &mut Map<String, Value>, 
     }
 }
 
-/// A message that comes twice is merged, anything else replaced.
+/// Merges a message that occurs twice; any other value replaces the earlier one.
 fn insert_or_merge(object: &mut Map<String, Value>, name: &str, value: Value) {
     match (object.get_mut(name), value) {
         (Some(Value::Object(old)), Value::Object(new)) => old.extend(new),
@@ -180,7 +183,7 @@ fn insert_or_merge(object: &mut Map<String, Value>, name: &str, value: Value) {
     }
 }
 
-/// What Go leaves out of JSON where the field is a plain value.
+/// Whether Go omits the value from JSON for a field that is not a pointer.
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,

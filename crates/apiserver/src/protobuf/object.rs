@@ -1,5 +1,5 @@
-//! Objects in protobuf as they are read: each value is written when it comes, and what comes in the order of JSON's names is
-//! put into the order of protobuf's numbers where its message ends. No tree is made in between.
+//! Streaming conversion of objects to protobuf. Each value is written as it is read, in JSON's order; at the end of its
+//! message the fields are moved into the order of protobuf's numbers. No tree is built.
 
 use std::fmt;
 use std::iter::Peekable;
@@ -13,20 +13,20 @@ use serde_json::value::RawValue;
 use super::output::{Scalar, put_absent, put_bytes, put_nested, put_number, put_scalar, put_tag, put_varint};
 use crate::builtin::{Alternative, Count, Field, Message, Slot, Type};
 
-/// Bytes that a length takes at most.
+/// Maximum size of a length.
 const LENGTH: usize = 10;
 
-/// What is written, and where the fields are whose messages have not ended.
+/// Output, and the positions of the fields whose messages are still open.
 #[derive(Debug)]
 pub(super) struct Writer {
     out: Vec<u8>,
     fields: Vec<Written>,
 }
 
-/// A field of a message that has not ended.
+/// A field of an open message.
 #[derive(Debug)]
 struct Written {
-    /// Its [place](Slot::place).
+    /// Its [place](Slot::place) in the message.
     place: usize,
     bytes: Range<usize>,
 }
@@ -40,7 +40,7 @@ impl Writer {
         self.out
     }
 
-    /// A message that is written in the right order.
+    /// Writes a message whose fields `write` appends in the right order.
     pub(super) fn message<R>(&mut self, number: u64, write: impl FnOnce(&mut Self) -> R) -> R {
         let start = self.begin(number);
         let body = self.out.len();
@@ -49,7 +49,7 @@ impl Writer {
         written
     }
 
-    /// Makes room for a length, and says where.
+    /// Writes the tag and reserves space for a length; returns the position of that space.
     fn begin(&mut self, number: u64) -> usize {
         put_tag(&mut self.out, number);
         let start = self.out.len();
@@ -57,7 +57,7 @@ impl Writer {
         start
     }
 
-    /// Moves all from `body` on to `start`, behind its length. There is room for that in between.
+    /// Writes the length at `start` and moves everything from `body` on behind it. The reserved space is large enough.
     fn end(&mut self, start: usize, body: usize) {
         let end = self.out.len();
         put_varint(&mut self.out, (end - body) as u64);
@@ -67,7 +67,7 @@ impl Writer {
         self.out.truncate(start + width + end - body);
     }
 
-    /// A message whose fields come as members of an object, in any order.
+    /// Writes a message whose fields are read from an object in any order.
     fn object<'de, A: MapAccess<'de>>(
         &mut self,
         number: u64,
@@ -86,6 +86,7 @@ impl Writer {
                 self.fields.push(Written { place, bytes: from..self.out.len() });
             }
         }
+        // The fields are appended once more, in order; `end` then moves the copy over the originals, from `body` on.
         let body = self.out.len();
         self.fields[first..].sort_by_key(|field| field.place);
         let mut fields = self.fields[first..].iter().peekable();
@@ -96,7 +97,7 @@ impl Writer {
     }
 }
 
-/// Appends the fields of a message from where they were written, and what is written for those that are absent.
+/// Appends the fields of a message in order, copying each from where it was first written, or as absent.
 fn in_order(
     out: &mut Vec<u8>,
     message: &'static Message,
@@ -120,7 +121,7 @@ fn in_order(
     }
 }
 
-/// Reads the name of a member.
+/// Deserializes the name of a member.
 struct Name(&'static Message);
 
 impl<'de> DeserializeSeed<'de> for Name {
@@ -143,14 +144,14 @@ impl Visitor<'_> for Name {
     }
 }
 
-/// Reads and writes the value of a field, and says whether there is one: null is none.
+/// Converts the value of a field; returns whether there is one. A null is no value.
 struct FieldSeed<'w> {
     writer: &'w mut Writer,
     field: &'static Field,
 }
 
 impl<'w> FieldSeed<'w> {
-    /// A value that is neither a list nor an object.
+    /// Writes a value that is neither a list nor an object; returns whether the field takes one.
     fn scalar(self, value: &Scalar<'_>) -> bool {
         let single = self.field.count == Count::One;
         if single {
@@ -176,6 +177,7 @@ impl<'de> DeserializeSeed<'de> for FieldSeed<'_> {
             return deserializer.deserialize_any(self);
         }
         let text: Box<RawValue> = serde::Deserialize::deserialize(deserializer)?;
+        // Arbitrary JSON is copied as text, in the order and with the numbers of the source.
         let is_there = text.get() != "null";
         if is_there {
             put_json(&mut self.writer.out, self.field.number, &text);
@@ -240,7 +242,7 @@ impl<'de> Visitor<'de> for FieldSeed<'_> {
 }
 
 impl FieldSeed<'_> {
-    /// An entry of a map: a message of the key and the value.
+    /// Writes an entry of a map: a message with key and value. Returns `false` at the end of the map.
     fn entry<'de, A: MapAccess<'de>>(
         &mut self,
         number: u64,
@@ -261,7 +263,7 @@ impl FieldSeed<'_> {
     }
 }
 
-/// Reads and writes a value, whatever it is: null is the zero of the type, as in lists.
+/// Converts a single value. A null becomes the zero of the type, as in Go's lists.
 pub(super) struct ValueSeed<'w> {
     writer: &'w mut Writer,
     number: u64,
@@ -351,7 +353,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
                 if other != Alternative::Bool {
                     return writer.object(1, schema, members);
                 }
-                // Where there is a schema, something is allowed.
+                // A schema means that something is allowed.
                 put_number(&mut writer.out, 1, 1);
                 writer.object(2, schema, members)
             }),
@@ -367,7 +369,7 @@ fn float(value: f64) -> Scalar<'static> {
     Number::from_f64(value).map_or(Scalar::Null, Scalar::Number)
 }
 
-/// JSON that protobuf holds as its text.
+/// Writes arbitrary JSON, which protobuf carries as text.
 fn put_json(out: &mut Vec<u8>, number: u64, text: &RawValue) {
     put_nested(out, number, |out| put_bytes(out, 1, text.get().as_bytes()));
 }

@@ -1,4 +1,4 @@
-//! Protobuf's wire format, written: numbers, bytes, and the scalars of Go's API structs.
+//! Encoder for protobuf's wire format: numbers, bytes, and the scalar types of Go's API structs.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -8,7 +8,7 @@ use serde_json::Number;
 
 use crate::builtin::{Alternative, Count, Field, Message, Type};
 
-/// Forgiving, because data that is stored cannot be refused any more.
+/// Lenient decoder: stored data cannot be refused any more.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new()
@@ -16,10 +16,10 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Microseconds of a second.
+/// Microseconds per second.
 const MICROS: i64 = 1_000_000;
 
-/// A value of JSON that is neither a list nor an object.
+/// A JSON value that is neither a list nor an object.
 #[derive(Debug, Clone)]
 pub(super) enum Scalar<'a> {
     Null,
@@ -45,7 +45,7 @@ impl<'a> Scalar<'a> {
         if let Self::Bool(on) = *self { Some(on) } else { None }
     }
 
-    /// JSON's text of it, where that is what protobuf has.
+    /// Returns the JSON text, for fields that carry arbitrary JSON.
     fn json(&self) -> String {
         match self {
             Self::Null => "null".to_owned(),
@@ -56,7 +56,7 @@ impl<'a> Scalar<'a> {
     }
 }
 
-/// A value; where it is not of the type, the zero of the type.
+/// Writes a value; a value of another type becomes the zero of the field's type.
 pub(super) fn put_scalar(out: &mut Vec<u8>, number: u64, kind: Type, value: &Scalar<'_>) {
     let text = value.text();
     match kind {
@@ -91,7 +91,7 @@ pub(super) fn put_scalar(out: &mut Vec<u8>, number: u64, kind: Type, value: &Sca
         Type::Json => put_nested(out, number, |out| put_bytes(out, 1, value.json().as_bytes())),
         Type::Strings => put_nested(out, number, |_| {}),
         Type::OneOf(Alternative::Bool, _) => put_nested(out, number, |out| {
-            // Where there is a schema, something is allowed.
+            // Without a boolean there is a schema, which means that something is allowed.
             put_number(out, 1, i64::from(value.bool().unwrap_or(true)));
         }),
         Type::OneOf(_, schema) => put_nested(out, number, |out| {
@@ -101,7 +101,7 @@ pub(super) fn put_scalar(out: &mut Vec<u8>, number: u64, kind: Type, value: &Sca
     }
 }
 
-/// The fields of a struct of which nothing was set.
+/// Writes the fields of a struct without any field set.
 fn put_empty(out: &mut Vec<u8>, message: &'static Message) {
     for field in message.fields() {
         match field.embedded() {
@@ -111,19 +111,19 @@ fn put_empty(out: &mut Vec<u8>, message: &'static Message) {
     }
 }
 
-/// What Go writes for a field that was not set: nothing, if it can tell that from a zero.
+/// Writes an unset field as Go does: nothing if Go can distinguish unset from zero, else the zero.
 pub(super) fn put_absent(out: &mut Vec<u8>, field: &Field) {
     match field.kind {
         _ if field.pointer || field.count != Count::One => {}
-        // Go's byte slices and lists of strings are nil by themselves.
+        // Go's byte slices and string lists are nil without being pointers.
         Type::Bytes | Type::Strings | Type::OneOf(..) => {}
-        // Unset, which is not the same as the value null.
+        // Unset, as opposed to the JSON value null.
         Type::Json => put_bytes(out, field.number, b""),
         kind => put_scalar(out, field.number, kind, &Scalar::Null),
     }
 }
 
-/// Line breaks are allowed in JSON's bytes, in Go's reading of base64.
+/// Decodes base64. Line breaks are allowed, as in Go.
 fn base64(text: &str) -> Vec<u8> {
     let decoded = if text.contains(['\r', '\n']) {
         BASE64.decode(text.replace(['\r', '\n'], ""))
@@ -133,8 +133,8 @@ fn base64(text: &str) -> Vec<u8> {
     decoded.unwrap_or_default()
 }
 
-/// A small message within a message. Its length stands in front of it and is known after it: one byte is kept free, which
-/// is enough for most, and what was written moves if it is not.
+/// Writes a small nested message. Its length precedes it but is known only afterwards: one byte is reserved, which is
+/// enough for most messages; otherwise the message is moved.
 pub(crate) fn put_nested(out: &mut Vec<u8>, number: u64, write: impl FnOnce(&mut Vec<u8>)) {
     put_tag(out, number);
     let place = out.len();
@@ -143,7 +143,7 @@ pub(crate) fn put_nested(out: &mut Vec<u8>, number: u64, write: impl FnOnce(&mut
     let end = out.len();
     put_varint(out, (end - place - 1) as u64);
     let width = out.len() - end;
-    // The last byte of the length fills the free place, the others go before it.
+    // The last byte of the length fills the reserved place; the other bytes are rotated in front of it.
     out.swap_remove(place);
     out[place..].rotate_right(width - 1);
 }
@@ -154,12 +154,12 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, number: u64, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// What a field of bytes, or of a message, begins with.
+/// Writes the tag of a bytes or message field.
 pub(super) fn put_tag(out: &mut Vec<u8>, number: u64) {
     put_varint(out, number << 3 | 2);
 }
 
-/// Negative numbers take ten bytes, whatever the width of their type.
+/// Writes an integer field. Negative numbers take ten bytes, regardless of the type's width.
 pub(crate) fn put_number(out: &mut Vec<u8>, number: u64, value: i64) {
     put_varint(out, number << 3);
     put_varint(out, value.cast_unsigned());

@@ -1,4 +1,4 @@
-//! What is written must come back, and single answers are compared with the bytes of Go.
+//! Round trips of generated objects, and comparisons with Go's bytes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::*;
 use crate::builtin::{self, Alternative};
 
-/// `k8s\0` and a `runtime.Unknown` around a message.
+/// Wraps a message in `k8s\0` and a `runtime.Unknown`.
 fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     let mut type_meta = Vec::new();
     put_bytes(&mut type_meta, 1, api_version.as_bytes());
@@ -38,7 +38,7 @@ fn check(object: &Value) {
     assert_eq!(decode(&encode(object).unwrap()).unwrap(), *object);
 }
 
-/// A message whose fields come in the order of a JSON text.
+/// Encodes a message whose fields come in the order of a JSON text.
 fn encode_message(message: &'static Message, text: &str) -> Vec<u8> {
     let mut writer = object::Writer::new(Vec::new());
     let seed = object::ValueSeed::new(&mut writer, 1, Type::Message(message));
@@ -169,7 +169,7 @@ fn what_is_not_a_body_says_why() {
 
 #[test]
 fn a_body_nested_too_deep_is_refused() {
-    // JSONSchemaProps.not is the schema's own type, so it can go on for ever.
+    // `JSONSchemaProps.not` has the schema's own type, so it can nest without end.
     let mut schema = Vec::new();
     for _ in 0..5_000 {
         let mut outer = Vec::new();
@@ -253,7 +253,7 @@ fn what_is_not_of_its_fields_type_is_written_as_zero() {
 
 #[test]
 fn fields_are_written_in_the_order_of_their_numbers() {
-    // Of structs that hold others without a name of their own, and of those that hold such.
+    // Structs with embedded structs, and structs that contain such structs.
     for name in ["core.v1.Volume", "core.v1.Probe", "admissionregistration.v1.NamedRuleWithOperations"] {
         let message = builtin::message(name).unwrap();
         let object = Choices([1; 4000].iter()).object(message, 0);
@@ -271,8 +271,8 @@ fn fields_are_written_in_the_order_of_their_numbers() {
     }
 }
 
-/// Choices drawn from bytes; when they run out, every choice is 0, which is the smallest object. So objects shrink as
-/// their bytes do.
+/// Choices drawn from bytes. When the bytes run out, every choice is 0, which gives the smallest object, so that
+/// objects shrink with their bytes.
 struct Choices<'a>(std::slice::Iter<'a, u8>);
 
 impl Choices<'_> {
@@ -288,7 +288,7 @@ impl Choices<'_> {
         ["a", "", "é", "x.y/z"][usize::from(self.below(4))].repeat(usize::from(self.below(64)))
     }
 
-    /// A value as JSON has it after Go has read and written it: zeros only where they are kept.
+    /// Draws a value as JSON has it after a round trip through Go: with zeros only where Go keeps them.
     fn value(&mut self, field: &Field, depth: usize) -> Value {
         let zeros = field.always || field.pointer || field.count != Count::One;
         match field.kind {
@@ -313,12 +313,12 @@ impl Choices<'_> {
         }
     }
 
-    /// Around the epoch, before it and after it.
+    /// Draws a time around the epoch, before or after it.
     fn time(&mut self) -> jiff::Timestamp {
         jiff::Timestamp::from_microsecond(self.number() >> 10).unwrap()
     }
 
-    /// Some of the message's fields, and those that JSON always has.
+    /// Draws some of the message's fields, and all fields that JSON always has.
     fn object(&mut self, message: &Message, depth: usize) -> Map<String, Value> {
         let mut object = Map::new();
         for field in message.fields() {
@@ -338,7 +338,7 @@ impl Choices<'_> {
             };
             match value {
                 Value::Object(embedded) if field.name.is_empty() => object.extend(embedded),
-                // An empty struct stays in JSON only where it is a pointer, or always written.
+                // An empty struct stays in JSON only if the field is a pointer or always written.
                 Value::Object(empty) if empty.is_empty() && !field.pointer && !field.always => {}
                 value => {
                     object.insert(field.name.to_owned(), value);
@@ -349,7 +349,7 @@ impl Choices<'_> {
     }
 }
 
-/// Kinds that between them have every type of field.
+/// Kinds that together have every type of field.
 const KINDS: [(&str, &str); 11] = [
     ("v1", "ConfigMap"),
     ("v1", "Secret"),

@@ -1,4 +1,4 @@
-//! Single values: from the wire to what JSON has in their place.
+//! Decodes single values from the wire format to JSON.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -9,7 +9,7 @@ use super::wire::{Reader, Result, Wire};
 use super::{bytes, decode_message, utf8};
 use crate::builtin::{Alternative, Message, Type};
 
-/// The JSON of a value; `None` is Go's nil, or a time that is not set.
+/// Decodes a value; `None` is Go's nil, or an unset time.
 pub(super) fn decode(kind: Type, wire: Wire<'_>, depth: usize) -> Result<Option<Value>> {
     let value = match kind {
         Type::String => Value::from(utf8(bytes(wire)?)?),
@@ -34,7 +34,7 @@ pub(super) fn decode(kind: Type, wire: Wire<'_>, depth: usize) -> Result<Option<
     Ok(Some(value))
 }
 
-/// The value of a map's entry that has only a key.
+/// Returns the value of a map entry that has only a key.
 pub(super) fn default_value(kind: Type) -> Value {
     match kind {
         Type::String | Type::Bytes => Value::from(""),
@@ -54,7 +54,7 @@ fn varint(wire: Wire<'_>) -> Result<u64> {
     }
 }
 
-/// Negative numbers come as the two's complement in 64 bits; more than the type's bits are cut off, as Go does.
+/// Converts to 32 bits. Negative numbers are 64-bit two's complement; excess bits are cut off, as Go does.
 #[expect(clippy::cast_possible_truncation, reason = "as protobuf defines it")]
 fn int32(varint: u64) -> i32 {
     varint as i32
@@ -64,7 +64,7 @@ fn int64(varint: u64) -> i64 {
     varint.cast_signed()
 }
 
-/// Go writes whole floats without a fraction.
+/// Decodes a float. Whole numbers become integers, because Go writes them without a fraction.
 fn double(wire: Wire<'_>) -> Result<Value> {
     let Wire::Fixed64(bits) = wire else {
         return Err("not a double".into());
@@ -77,7 +77,7 @@ fn double(wire: Wire<'_>) -> Result<Value> {
     Number::from_f64(float).map(Value::Number).ok_or_else(|| "not a finite number".into())
 }
 
-/// Seconds 1, nanoseconds 2; an empty message is the zero time.
+/// Decodes a time: seconds 1, nanoseconds 2; an empty message is the zero time.
 fn time(buffer: &[u8]) -> Result<Option<Timestamp>> {
     if buffer.is_empty() {
         return Ok(None);
@@ -117,7 +117,7 @@ fn quantity(buffer: &[u8]) -> Result<Value> {
     Ok(Value::from(text))
 }
 
-/// Type 1 (0 integer, 1 string), integer 2, string 3.
+/// Decodes type 1 (0 integer, 1 string), integer 2, string 3.
 fn int_or_string(buffer: &[u8]) -> Result<Value> {
     let (mut is_string, mut number, mut text) = (false, 0, "");
     let mut fields = Reader::new(buffer);
@@ -132,7 +132,7 @@ fn int_or_string(buffer: &[u8]) -> Result<Value> {
     Ok(if is_string { Value::from(text) } else { Value::from(number) })
 }
 
-/// One field of JSON text, which itself is bounded in depth by the JSON parser.
+/// Decodes a message with one field of JSON text. The JSON parser limits its depth.
 fn json(buffer: &[u8]) -> Result<Option<Value>> {
     let mut fields = Reader::new(buffer);
     let mut text: &[u8] = b"";
@@ -158,7 +158,7 @@ fn strings(buffer: &[u8]) -> Result<Value> {
     Ok(Value::Array(list))
 }
 
-/// A schema, or what may stand in its place.
+/// Decodes a schema or its alternative.
 fn one_of(
     other: Alternative,
     message: &'static Message,

@@ -1,11 +1,11 @@
-//! Protobuf's wire format: a buffer as a sequence of (number, value).
+//! Decoder for protobuf's wire format: reads a buffer as a sequence of (number, value).
 
 pub(super) type Result<T> = std::result::Result<T, Malformed>;
 
-/// What is wrong with a body, in words for the client.
+/// A decoding error, with a message for the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Malformed {
-    /// The innermost field at fault, empty for the envelope.
+    /// Innermost field at fault; empty for the envelope.
     pub(super) field: String,
     pub(super) why: String,
 }
@@ -25,7 +25,7 @@ impl std::fmt::Display for Malformed {
     }
 }
 
-/// The value of one field as the wire tells it; what it means is for the field's type to say.
+/// Value of a field on the wire. The type of the field determines its meaning.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Wire<'a> {
     Varint(u64),
@@ -34,7 +34,7 @@ pub(super) enum Wire<'a> {
     Fixed32(u32),
 }
 
-/// Reads fields from the front of a buffer; each read either consumes at least one byte or ends.
+/// Reads fields from the front of a buffer. Each read consumes at least one byte, so reading terminates.
 #[derive(Debug, Clone)]
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
@@ -45,7 +45,7 @@ impl<'a> Reader<'a> {
         Self { rest: buffer }
     }
 
-    /// The next field, or `None` at the end.
+    /// Returns the next field, or `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<(u64, Wire<'a>)>> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
         Ok(Some((number, value)))
     }
 
-    /// All bytes as varints, as packed lists have them.
+    /// Reads all bytes as varints: the encoding of packed lists.
     pub(super) fn packed(mut self) -> Result<Vec<u64>> {
         let mut values = Vec::new();
         while !self.rest.is_empty() {
@@ -80,7 +80,7 @@ impl<'a> Reader<'a> {
     fn varint(&mut self) -> Result<u64> {
         let mut value = 0u64;
         for (index, byte) in self.rest.iter().enumerate() {
-            // Nine bytes hold 63 bits; of the tenth only the lowest bit has a place.
+            // Nine bytes hold 63 bits; only the lowest bit of the tenth fits into 64.
             if index == 9 && *byte > 1 {
                 return Err("varint overflow".into());
             }

@@ -1,13 +1,13 @@
-//! Content negotiation: which encoding, and which view of the object.
+//! Content negotiation: the encoding of a response, and the view of the object.
 
 use crate::status::ApiError;
 
-/// How an answer is written.
+/// Encoding of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Json,
     Yaml,
-    /// What has no protobuf message is answered in JSON.
+    /// Protobuf; responses without a protobuf message use JSON.
     Protobuf,
 }
 
@@ -20,7 +20,7 @@ impl Encoding {
         }
     }
 
-    /// The type of a watch: only JSON's is that of a single object.
+    /// Returns the content type of a watch. JSON and YAML use the type of a single object.
     pub(crate) fn watch_type(self) -> &'static str {
         match self {
             Self::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
@@ -38,47 +38,49 @@ impl Encoding {
     }
 }
 
-/// Whose answer is negotiated.
+/// Kind of endpoint, which determines the supported encodings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Endpoint {
-    /// A builtin kind's, or discovery's.
+    /// A builtin kind, or discovery.
     Builtin,
-    /// A custom kind's, whose objects have no protobuf message; their metadata has.
+    /// A custom kind. Its objects have no protobuf message; their metadata has.
     Custom,
-    /// The scale of a custom kind, which is of a builtin one.
+    /// The scale of a custom kind, which is itself of a builtin kind.
     CustomScale,
+    /// A POST whose object is not stored, such as a review. It has no Table.
+    Act,
 }
 
-/// What of an object is shown.
+/// Part or form of an object that is returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum View {
-    /// All of it.
+    /// The whole object.
     Object,
-    /// `as=PartialObjectMetadata`
+    /// `as=PartialObjectMetadata`.
     Metadata,
-    /// `as=PartialObjectMetadataList`
+    /// `as=PartialObjectMetadataList`.
     MetadataList,
-    /// `as=Table`
+    /// `as=Table`.
     Table,
 }
 
-/// The outcome of the negotiation.
+/// Result of the negotiation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Accept {
     pub(crate) encoding: Encoding,
     pub(crate) view: View,
-    /// `v1`, or `v1beta1` of `meta.k8s.io`, for the views other than [`View::Object`].
+    /// `v1` or `v1beta1` of `meta.k8s.io`, for views other than [`View::Object`].
     pub(crate) view_version: &'static str,
 }
 
 impl Accept {
-    /// JSON, the whole object.
+    /// The whole object as JSON.
     pub(crate) const JSON: Self = Self { encoding: Encoding::Json, view: View::Object, view_version: "v1" };
 
-    /// Picks the first range of `header` that can be served; higher `q` first.
+    /// Picks the first range of `header` that can be served, higher `q` first.
     ///
     /// # Errors
-    /// 406 with the text of builtin kinds, or of custom ones.
+    /// 406, with the message for builtin or for custom kinds.
     pub(crate) fn negotiate(header: Option<&str>, endpoint: Endpoint) -> Result<Self, ApiError> {
         let Some(header) = header.filter(|header| !header.trim().is_empty()) else {
             return Ok(Self::JSON);
@@ -90,6 +92,7 @@ impl Accept {
             if range.parameter("stream").is_some_and(|stream| stream != "watch") {
                 continue;
             }
+            // A range that cannot be served is skipped, because the client may accept another.
             let Some(shape) = range.parameter("as") else {
                 if encoding == Encoding::Protobuf && endpoint == Endpoint::Custom {
                     continue;
@@ -102,23 +105,25 @@ impl Accept {
                 _ => continue,
             };
             let view = match shape {
-                "Table" if encoding != Encoding::Protobuf => View::Table,
+                "Table" if encoding != Encoding::Protobuf && endpoint != Endpoint::Act => View::Table,
                 "PartialObjectMetadata" => View::Metadata,
                 "PartialObjectMetadataList" => View::MetadataList,
                 _ => continue,
             };
             return Ok(Self { encoding, view, view_version });
         }
-        Err(not_acceptable(endpoint))
+        // The router checks the media type alone, the handler also its parameters.
+        let is_known = ranges(header).iter().any(|range| Encoding::of(range.media_type).is_some());
+        Err(not_acceptable(is_known || !matches!(endpoint, Endpoint::Builtin | Endpoint::Act)))
     }
 
-    /// The version of the views of metadata.
+    /// Returns the apiVersion of the metadata views.
     pub(crate) fn meta_api_version(self) -> &'static str {
         if self.view_version == "v1" { "meta.k8s.io/v1" } else { "meta.k8s.io/v1beta1" }
     }
 
-    /// How an error is written: in the first encoding that is asked for whole objects, JSON if there is none. A `Status`
-    /// has no views, and a message whatever the kind.
+    /// Returns the encoding of an error: that of the first range for whole objects, or JSON. A `Status` has no views,
+    /// and has a protobuf message for every kind.
     pub(crate) fn of_error(header: Option<&str>) -> Encoding {
         ranges(header.unwrap_or_default())
             .iter()
@@ -128,8 +133,9 @@ impl Accept {
     }
 }
 
-fn not_acceptable(endpoint: Endpoint) -> ApiError {
-    if endpoint != Endpoint::Builtin {
+/// Builds the 406 of the handler of objects, or of the router of builtin kinds before it.
+fn not_acceptable(by_handler: bool) -> ApiError {
+    if by_handler {
         ApiError::new(
             406,
             "NotAcceptable",
@@ -165,10 +171,10 @@ impl MediaRange<'_> {
     }
 }
 
-/// Elements beyond this number are ignored.
+/// Maximum number of elements; further ones are ignored.
 const RANGES: usize = 32;
 
-/// The elements of an `Accept` header, the preferred ones first.
+/// Parses the elements of an `Accept` header, preferred ones first.
 pub(crate) fn ranges(header: &str) -> Vec<MediaRange<'_>> {
     let mut ranges: Vec<MediaRange<'_>> = header
         .split(',')

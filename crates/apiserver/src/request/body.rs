@@ -1,10 +1,10 @@
-//! The object in a request body.
+//! Request bodies.
 //!
-//! JSON, YAML (beside this) and, for builtin kinds, protobuf are read into a [`Value`]. Duplicate fields are noticed on the way, because
-//! afterwards they cannot be told any more; unknown fields are the schema's business.
+//! JSON, YAML (in a sibling module) and, for builtin kinds, protobuf are decoded to a [`Value`]. Duplicate fields are detected
+//! here, because the value no longer contains them; unknown fields are detected by the schema.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
 
@@ -14,19 +14,19 @@ use serde_json::{Map, Number, Value};
 use super::go_json;
 use crate::status::ApiError;
 
-/// Largest body that is read, in bytes.
+/// Maximum size of a body in bytes.
 pub(crate) const LIMIT: usize = 3 << 20;
 
-/// Duplicate and unknown fields that strict decoding reports at most, as Go's decoder does.
+/// Maximum number of duplicate and unknown fields that strict decoding reports, as in Go's decoder.
 pub(crate) const COMPLAINTS: usize = 100;
 
-/// 413 for a body above [`LIMIT`].
+/// Builds the 413 for a body above [`LIMIT`].
 pub(crate) fn too_large() -> ApiError {
     let message = format!("Request entity too large: limit is {LIMIT}");
     ApiError::new(413, "RequestEntityTooLarge", message).with_details("", "", "")
 }
 
-/// 415 with the media types that would have been read.
+/// Builds the 415 with the accepted media types.
 pub(crate) fn unsupported(accepted: &[&str]) -> ApiError {
     let message = format!(
         "the body of the request was in an unknown format - accepted media types include: {}",
@@ -35,11 +35,11 @@ pub(crate) fn unsupported(accepted: &[&str]) -> ApiError {
     ApiError::new(415, "UnsupportedMediaType", message)
 }
 
-/// A body that was read.
+/// A decoded body.
 #[derive(Debug)]
 pub(crate) struct Body {
     pub(crate) value: Value,
-    /// What strict decoding would refuse: `duplicate field "spec.size"`.
+    /// Errors of strict decoding: `duplicate field "spec.size"`.
     pub(crate) strict: Vec<String>,
 }
 
@@ -52,10 +52,10 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The format of a `Content-Type`; JSON if there is none.
+    /// Returns the format of a `Content-Type`; JSON if there is none.
     ///
     /// # Errors
-    /// 415.
+    /// 415 for any other type.
     pub(crate) fn of(content_type: Option<&str>) -> Result<Self, ApiError> {
         match media_type(content_type) {
             "" | "application/json" => Ok(Self::Json),
@@ -70,15 +70,15 @@ impl Format {
     }
 }
 
-/// A `Content-Type` without its parameters.
+/// Returns a `Content-Type` without its parameters.
 pub(crate) fn media_type(content_type: Option<&str>) -> &str {
     content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim()
 }
 
-/// Reads JSON. Numbers stay as they are, `3.0` a float, until it is known what reads them. The error is Go's message.
+/// Parses JSON. Numbers keep their type, `3.0` stays a float, until the target is known. The error is Go's message.
 pub(crate) fn json(bytes: &[u8]) -> Result<Body, String> {
     let text = String::from_utf8_lossy(bytes);
-    // What serde_json refuses besides, Go reads.
+    // Go accepts lone surrogates, which `serde_json` refuses: retry with replacements.
     read(&text)
         .or_else(|| go_json::without_lone_surrogates(&text).and_then(|mended| read(&mended)))
         .ok_or_else(|| go_json::explain(&text))
@@ -92,28 +92,67 @@ fn read(text: &str) -> Option<Body> {
     Some(Body { value, strict: found.into_inner() })
 }
 
-/// Sorts paths of fields as they first occur in a JSON text; what does not occur comes last.
-pub(crate) fn in_document_order(bytes: &[u8], mut paths: Vec<String>) -> Vec<String> {
-    if paths.len() > 1 {
-        let wanted: BTreeSet<&str> = paths.iter().map(String::as_str).collect();
-        let found = RefCell::new(BTreeMap::new());
-        let text = String::from_utf8_lossy(bytes);
-        let mut reader = serde_json::Deserializer::from_str(&text);
-        let seed = Order { path: Path::Root, wanted: &wanted, found: &found };
-        // A text that is not JSON leaves the order as it is.
-        if seed.deserialize(&mut reader).is_ok() {
-            let order = found.into_inner();
-            paths.sort_by_key(|path| order.get(path).copied().unwrap_or(usize::MAX));
-        }
+/// Returns the errors of strict decoding of a builtin kind in the order of the document: unknown fields by their first
+/// occurrence, duplicate fields by their second. Unknown fields, and fields inside them, are not reported as duplicates. In YAML
+/// the duplicates come first, because its parser finds them.
+pub(crate) fn complaints(bytes: &[u8], duplicates: Vec<String>, unknown: Vec<String>) -> Vec<String> {
+    let mut places: BTreeMap<String, Place> =
+        unknown.iter().map(|path| (path.clone(), Place::unknown())).collect();
+    let path_of = |text: &str| text.strip_prefix(DUPLICATE)?.strip_suffix('"').map(str::to_owned);
+    for path in duplicates.iter().filter_map(|text| path_of(text)) {
+        places.entry(path).or_insert_with(Place::duplicate);
     }
-    paths
+    let found = RefCell::new((places, 0));
+    let text = String::from_utf8_lossy(bytes);
+    let mut reader = serde_json::Deserializer::from_str(&text);
+    let is_json = Order { path: Path::Root, found: &found }.deserialize(&mut reader).is_ok();
+    let unknown = unknown.into_iter().map(|path| format!("unknown field \"{path}\""));
+    if !is_json {
+        return duplicates.into_iter().chain(unknown).collect();
+    }
+    let (places, _) = found.into_inner();
+    let mut complaints: Vec<(usize, String)> = places
+        .into_iter()
+        .filter(|(_, place)| place.is_unknown || place.at != usize::MAX)
+        .map(|(path, place)| {
+            let what = if place.is_unknown { "unknown" } else { "duplicate" };
+            (place.at, format!("{what} field \"{path}\""))
+        })
+        .collect();
+    // Stable: paths that do not occur in the text stay sorted by name, after the others.
+    complaints.sort_by_key(|(at, _)| *at);
+    complaints.into_iter().map(|(_, complaint)| complaint).collect()
 }
 
-/// How a JSON text writes the first float of this value in it: `3.0`, `3e0`, `30e-1`.
+/// Beginning of the error for a duplicate field.
+const DUPLICATE: &str = "duplicate field \"";
+
+/// Position of an error in the document.
+#[derive(Debug)]
+struct Place {
+    is_unknown: bool,
+    /// Occurrences of the path until the error.
+    left: usize,
+    /// Number of the error; `usize::MAX` until the path occurs.
+    at: usize,
+}
+
+impl Place {
+    fn unknown() -> Self {
+        Self { is_unknown: true, left: 1, at: usize::MAX }
+    }
+
+    fn duplicate() -> Self {
+        Self { is_unknown: false, left: 2, at: usize::MAX }
+    }
+}
+
+/// Returns the text of the first float with this value in a JSON text: `3.0`, `3e0`, `30e-1`.
 pub(crate) fn float_as_sent(bytes: &[u8], value: f64) -> Option<&str> {
     let text = std::str::from_utf8(bytes).ok()?;
     let mut in_text = false;
     let mut escaped = false;
+    // Splits at everything that cannot be part of a number, and inside strings at every character.
     let words = text.split(|c: char| {
         let was_in_text = in_text;
         if in_text {
@@ -129,7 +168,7 @@ pub(crate) fn float_as_sent(bytes: &[u8], value: f64) -> Option<&str> {
         .find(|word| word.parse::<f64>().is_ok_and(|float| float.to_bits() == value.to_bits()))
 }
 
-/// The start of a body, as messages show it: in hexadecimal unless it looks like JSON.
+/// Returns the start of a body for messages: in hexadecimal unless it looks like JSON.
 pub(crate) fn excerpt(bytes: &[u8]) -> String {
     const SHOWN: usize = 30;
     if bytes.is_empty() {
@@ -145,7 +184,7 @@ pub(crate) fn excerpt(bytes: &[u8]) -> String {
     }
 }
 
-/// Where a value stands in the document.
+/// Path of a value in the document.
 #[derive(Clone, Copy)]
 enum Path<'a> {
     Root,
@@ -164,7 +203,7 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// Reads a value and notes the duplicate fields within. The last one of several counts.
+/// Deserializes a value and records its duplicate fields. The last of several equal fields wins.
 #[derive(Clone, Copy)]
 struct Strict<'a> {
     path: Path<'a>,
@@ -230,7 +269,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
         while let Some(name) = fields.next_key::<String>()? {
             let path = Path::Field(&self.path, &name);
             if object.contains_key(&name) {
-                let text = format!("duplicate field \"{path}\"");
+                let text = format!("{DUPLICATE}{path}\"");
                 let mut found = self.found.borrow_mut();
                 if found.len() < COMPLAINTS && !found.contains(&text) {
                     found.push(text);
@@ -243,19 +282,30 @@ impl<'de> Visitor<'de> for Strict<'_> {
     }
 }
 
-/// Numbers the wanted paths in the order in which they first occur.
+/// Numbers the errors in the order of the document.
 #[derive(Clone, Copy)]
 struct Order<'a> {
     path: Path<'a>,
-    wanted: &'a BTreeSet<&'a str>,
-    found: &'a RefCell<BTreeMap<String, usize>>,
+    /// Errors by path, and the next number.
+    found: &'a RefCell<(BTreeMap<String, Place>, usize)>,
 }
 
 impl Order<'_> {
-    /// Whether a wanted path begins with `text`: there is no need to look into values below others.
-    fn leads_to_wanted(&self, text: &str) -> bool {
-        let rest = (Bound::Included(text), Bound::Unbounded);
-        self.wanted.range::<str, _>(rest).next().is_some_and(|path| path.starts_with(text))
+    /// Numbers the error of a field, if it has one. Returns whether there may be errors below it.
+    fn enter(&self, path: &str) -> bool {
+        let (places, next) = &mut *self.found.borrow_mut();
+        if let Some(place) = places.get_mut(path) {
+            place.left = place.left.saturating_sub(1);
+            if place.left == 0 && place.at == usize::MAX {
+                place.at = *next;
+                *next += 1;
+            }
+            if place.is_unknown {
+                return false;
+            }
+        }
+        let rest = (Bound::Included(path), Bound::Unbounded);
+        places.range::<str, _>(rest).next().is_some_and(|(known, _)| known.starts_with(path))
     }
 }
 
@@ -309,17 +359,11 @@ impl<'de> Visitor<'de> for Order<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
         while let Some(name) = fields.next_key::<String>()? {
             let path = Path::Field(&self.path, &name);
-            let text = path.to_string();
-            if !self.leads_to_wanted(&text) {
+            if self.enter(&path.to_string()) {
+                fields.next_value_seed(Order { path, ..self })?;
+            } else {
                 fields.next_value::<IgnoredAny>()?;
-                continue;
             }
-            if self.wanted.contains(text.as_str()) {
-                let mut found = self.found.borrow_mut();
-                let next = found.len();
-                found.entry(text).or_insert(next);
-            }
-            fields.next_value_seed(Order { path, ..self })?;
         }
         Ok(())
     }
@@ -340,30 +384,58 @@ mod tests {
         );
     }
 
+    /// Observed with kube-apiserver v1.36.3.
     #[test]
-    fn paths_are_sorted_as_they_occur() {
-        let paths = ["a.y", "b", "c[0].d"].map(str::to_owned).to_vec();
-        let text = br#"{"c":[{"d":1}],"b":1,"a":{"y":1}}"#;
-        assert_eq!(in_document_order(text, paths), ["c[0].d", "b", "a.y"]);
-        // The first of several counts, and what does not occur comes last.
-        let paths = ["", "a", "b.c", "z"].map(str::to_owned).to_vec();
-        let text = br#"{"b":{"c":{"d":1}},"":2,"a":[],"ab":{"c":1},"b":{"c":1}}"#;
-        assert_eq!(in_document_order(text, paths), ["b.c", "", "a", "z"]);
+    fn complaints_are_in_the_order_of_the_document() {
+        let check = |text: &str, unknown: &[&str], expected: &[&str]| {
+            let duplicates = json(text.as_bytes()).map(|body| body.strict).unwrap_or_default();
+            let unknown = unknown.iter().map(|path| (*path).to_owned()).collect();
+            assert_eq!(complaints(text.as_bytes(), duplicates, unknown), expected);
+        };
+        check(
+            r#"{"m":{"n":1,"n":2,"u":1},"s":{"u1":1,"r":1,"u1":2,"p":1,"p":2,"u2":{"a":1,"a":2},"c":[{"n":1,"n":1,"f":1}]}}"#,
+            &["m.u", "s.c[0].f", "s.u1", "s.u2"],
+            &[
+                r#"duplicate field "m.n""#,
+                r#"unknown field "m.u""#,
+                r#"unknown field "s.u1""#,
+                r#"duplicate field "s.p""#,
+                r#"unknown field "s.u2""#,
+                r#"duplicate field "s.c[0].n""#,
+                r#"unknown field "s.c[0].f""#,
+            ],
+        );
+        // Paths that do not occur come last.
+        check(
+            r#"{"b":{"c":1},"":2,"ab":{"c":1}}"#,
+            &["", "a", "b.c", "z"],
+            &[
+                r#"unknown field "b.c""#,
+                r#"unknown field """#,
+                r#"unknown field "a""#,
+                r#"unknown field "z""#,
+            ],
+        );
+        check("a: 1", &["b", "c"], &[r#"unknown field "b""#, r#"unknown field "c""#]);
     }
 
     #[test]
-    fn thousands_of_paths_are_sorted_in_passing() {
+    fn thousands_of_complaints_are_sorted_in_passing() {
         let paths: Vec<String> = (0..30_000).map(|n| format!("u{n:05}")).collect();
         let fields: Vec<String> = paths.iter().rev().map(|path| format!("\"{path}\":{{}}")).collect();
         let text = format!("{{{}}}", fields.join(","));
-        let sorted = in_document_order(text.as_bytes(), paths.clone());
-        assert!(sorted.iter().eq(paths.iter().rev()));
+        let sorted = complaints(text.as_bytes(), Vec::new(), paths.clone());
+        let expected = paths.iter().rev().map(|path| format!("unknown field \"{path}\""));
+        assert!(sorted.into_iter().eq(expected));
     }
 
     #[test]
     fn broken_bodies_are_explained_and_excerpted() {
         assert!(json(b"{\"a\":").unwrap_err().contains("unexpected end"));
-        assert_eq!(json("[".repeat(100_000).as_bytes()).unwrap_err(), "exceeded max depth");
+        assert_eq!(
+            json("[".repeat(100_000).as_bytes()).unwrap_err(),
+            "invalid character '[' exceeded max depth"
+        );
         assert_eq!(excerpt(b"[]"), "5b5d");
         assert_eq!(excerpt(b""), "<empty>");
         assert_eq!(excerpt(&[b'{'; 40]), format!("{} ...", "{".repeat(30)));

@@ -1,12 +1,13 @@
-//! Why a text is not JSON, in the words of Go's `encoding/json`.
+//! Explains why a text is not JSON, with the messages of Go's `encoding/json`.
 //!
-//! Clients show these messages to people, and tests compare them. The scanner is only run on texts that were already
-//! refused, so it is written for its messages rather than for speed.
+//! Clients show these messages to users, and tests compare them. The scanner only runs on texts that were already
+//! refused, so it favours exact messages over speed.
 
-/// Go's nesting limit is 10000; this server's parser stops at 128.
+/// Maximum depth. Go's limit is 10000; this server's parser stops at 128.
 const MAX_DEPTH: usize = 128;
 
-/// The message for a text that is not JSON. A text that is JSON after all has a number that no float holds.
+/// Returns the message for a text that was refused. If its syntax is valid, it has a number too large for a float, or
+/// is too deep.
 pub(crate) fn explain(text: &str) -> String {
     let mut scanner = Scanner { text, rest: text.chars(), depth: 0, too_large: None };
     match scanner.document() {
@@ -18,7 +19,7 @@ pub(crate) fn explain(text: &str) -> String {
     }
 }
 
-/// The text with U+FFFD for each half of a surrogate pair that stands alone, as Go reads it; `None` if there is none.
+/// Replaces each lone surrogate escape by U+FFFD, as Go does; `None` if there is none.
 pub(crate) fn without_lone_surrogates(text: &str) -> Option<String> {
     let unit = |at: usize| {
         let digits = text.get(at..)?.strip_prefix("\\u")?.get(..4)?;
@@ -30,6 +31,7 @@ pub(crate) fn without_lone_surrogates(text: &str) -> Option<String> {
     while let Some(found) = text[at..].find('\\') {
         at += found;
         match unit(at) {
+            // A surrogate pair is one character and stays.
             Some(0xd800..=0xdbff) if matches!(unit(at + 6), Some(0xdc00..=0xdfff)) => at += 12,
             Some(0xd800..=0xdfff) => {
                 mended += &text[copied..at];
@@ -38,7 +40,7 @@ pub(crate) fn without_lone_surrogates(text: &str) -> Option<String> {
                 copied = at;
             }
             Some(_) => at += 6,
-            // The character after it is escaped, whatever it is.
+            // Skip the escaped character, whichever it is.
             None => at += 1 + text[at + 1..].chars().next().map_or(0, char::len_utf8),
         }
     }
@@ -49,7 +51,7 @@ struct Scanner<'a> {
     text: &'a str,
     rest: std::str::Chars<'a>,
     depth: usize,
-    /// The first number beyond all floats.
+    /// First number that is too large for a float.
     too_large: Option<&'a str>,
 }
 
@@ -83,8 +85,8 @@ impl<'a> Scanner<'a> {
 
     fn value_from(&mut self, first: char) -> Scan {
         match first {
-            '{' => self.nested(Self::object),
-            '[' => self.nested(Self::array),
+            '{' => self.nested('{', Self::object),
+            '[' => self.nested('[', Self::array),
             '"' => self.string(),
             't' => self.literal("true"),
             'f' => self.literal("false"),
@@ -98,10 +100,10 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn nested(&mut self, read: fn(&mut Self) -> Scan) -> Scan {
+    fn nested(&mut self, opening: char, read: fn(&mut Self) -> Scan) -> Scan {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err("exceeded max depth".to_owned());
+            return Err(invalid(opening, "exceeded max depth"));
         }
         read(self)?;
         self.depth -= 1;
@@ -177,12 +179,12 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// The offset in the text of what comes next.
+    /// Returns the offset of the next character in the text.
     fn offset(&self) -> usize {
         self.text.len() - self.rest.as_str().len()
     }
 
-    /// A number of which so many characters were read, the last of them `first`.
+    /// Scans a number whose first `read` characters were consumed, `first` being the last of them.
     fn number(&mut self, first: char, read: usize) -> Scan {
         let start = self.offset() - read;
         if first != '0' {
@@ -262,6 +264,7 @@ mod tests {
         ] {
             assert_eq!(explain(text), message, "{text}");
         }
-        assert_eq!(explain(&"[".repeat(1000)), "exceeded max depth");
+        assert_eq!(explain(&"[".repeat(1000)), "invalid character '[' exceeded max depth");
+        assert_eq!(explain(&"{\"a\":".repeat(1000)), "invalid character '{' exceeded max depth");
     }
 }

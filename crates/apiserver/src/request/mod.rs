@@ -1,7 +1,7 @@
-//! What a request asks for, before anything is done about it: where its path leads, what its query and its `Accept` header
-//! say, and what object its body holds.
+//! Parsing of requests: the path, the query, the `Accept` header and the object in the body.
 //!
-//! Nothing here touches the store. All errors are [`ApiError`](crate::status::ApiError)s with the texts of kube-apiserver.
+//! This module does not access the store. All errors are [`ApiError`](crate::status::ApiError)s with kube-apiserver's
+//! messages.
 
 pub(crate) mod accept;
 pub(crate) mod body;

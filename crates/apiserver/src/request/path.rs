@@ -1,54 +1,54 @@
-//! Where a URL path leads.
+//! Routing of URL paths.
 
 use percent_encoding::percent_decode_str;
 
-/// The target of a request, by its path alone.
+/// Target of a request, determined by its path alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// `/api/v1/…` or `/apis/<group>/<version>/…`
+    /// `/api/v1/…` or `/apis/<group>/<version>/…`.
     Resource(ResourcePath),
-    /// `/api`
+    /// `/api`.
     CoreVersions,
-    /// `/apis`
+    /// `/apis`.
     Groups,
-    /// `/apis/<group>`
+    /// `/apis/<group>`.
     Group(String),
-    /// `/api/<version>` (the group is empty) or `/apis/<group>/<version>`
+    /// `/api/<version>` (the group is empty) or `/apis/<group>/<version>`.
     GroupVersion { group: String, version: String },
-    /// `/openapi/v3` (empty) or the document named by the rest of the path, such as `apis/apps/v1`.
+    /// `/openapi/v3` (empty), or the document named by the rest of the path, such as `apis/apps/v1`.
     OpenApi(String),
-    /// `/openapi/v2`
+    /// `/openapi/v2`.
     OpenApiV2,
-    /// `/version`
+    /// `/version`.
     Version,
-    /// `/healthz`, `/livez` or `/readyz`, and the name of one check.
+    /// `/healthz`, `/livez` or `/readyz`, and the name of a single check.
     Health { endpoint: String, check: Option<String> },
-    /// Below `/api` or `/apis`, but not well-formed: `/apis/<group>/<version>//x`.
+    /// A malformed path below `/api` or `/apis`, such as `/apis/<group>/<version>//x`.
     Malformed { group: String, version: String },
-    /// `/`
+    /// `/`.
     Root,
-    /// Anything else.
+    /// Any other path.
     Unknown,
 }
 
-/// A path to a collection, an object or a subresource.
+/// Path of a collection, an object or a subresource.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ResourcePath {
     pub(crate) group: String,
     pub(crate) version: String,
-    /// Empty for cluster-scoped objects and for requests across namespaces.
+    /// Namespace; empty for cluster-scoped objects and for requests across namespaces.
     pub(crate) namespace: String,
     pub(crate) plural: String,
-    /// Empty for the collection.
+    /// Name; empty for the collection.
     pub(crate) name: String,
-    /// Empty for the object itself. Deeper paths (`proxy/a/b`) keep their slashes.
+    /// Subresource; empty for the object itself. Deeper paths (`proxy/a/b`) keep their slashes.
     pub(crate) subresource: String,
-    /// The deprecated `/apis/<group>/<version>/watch/…` form.
+    /// Whether the path has the deprecated `/apis/<group>/<version>/watch/…` form.
     pub(crate) watch_prefix: bool,
 }
 
 impl Route {
-    /// Reads a path as it stands in the request line, percent signs included.
+    /// Parses a path as it is in the request line, percent-encoded.
     pub(crate) fn parse(path: &str) -> Self {
         let trimmed = path.strip_prefix('/').unwrap_or(path);
         let trimmed = trimmed.strip_suffix('/').unwrap_or(trimmed);
@@ -57,6 +57,7 @@ impl Route {
         }
         let segments: Vec<String> = trimmed
             .split('/')
+            // Decoded after the split, so that `%2F` does not separate segments.
             .map(|segment| percent_decode_str(segment).decode_utf8_lossy().into_owned())
             .collect();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
@@ -90,7 +91,7 @@ impl Route {
             ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
             rest => (false, rest),
         };
-        // `namespaces/x/y…` is y within x, except for the subresources of namespaces themselves.
+        // `namespaces/x/y…` is y in namespace x, except for the subresources of namespaces themselves.
         let (namespace, plural, rest) = match rest {
             ["namespaces", name, sub @ ("status" | "finalize")] if group.is_empty() => {
                 return Self::Resource(ResourcePath {
@@ -129,7 +130,7 @@ mod tests {
     use super::*;
     use expect_test::{Expect, expect};
 
-    #[expect(clippy::needless_pass_by_value, reason = "expect![…] makes values")]
+    #[expect(clippy::needless_pass_by_value, reason = "`expect!` returns values")]
     fn check(path: &str, expected: Expect) {
         let text = match Route::parse(path) {
             Route::Resource(p) => format!(

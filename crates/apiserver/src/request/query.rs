@@ -1,11 +1,11 @@
-//! The query string, and the options of the Kubernetes API in it.
+//! Query strings, and the API options in them.
 
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use crate::status::{ApiError, FieldError};
 
-/// Parameters beyond this number are ignored: no client sends as many.
+/// Maximum number of parameters; further ones are ignored. No real client sends as many.
 const PARAMETERS: usize = 128;
 
 /// A parsed query string. A parameter may occur more than once.
@@ -15,6 +15,7 @@ pub(crate) struct Query(Vec<(String, String)>);
 impl Query {
     pub(crate) fn parse(query: &str) -> Self {
         let decode = |text: &str| {
+            // Form encoding writes a space as `+`. Replaced before decoding, so that `%2B` stays a plus.
             let spaced = text.replace('+', " ");
             percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
         };
@@ -29,12 +30,12 @@ impl Query {
         )
     }
 
-    /// The first value of a parameter.
+    /// Returns the first value of a parameter.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The first value, empty if there is none.
+    /// Returns the first value, or the empty string.
     pub(crate) fn text(&self, name: &str) -> &str {
         self.get(name).unwrap_or_default()
     }
@@ -43,12 +44,12 @@ impl Query {
         self.0.iter().filter(|(known, _)| known == name).map(|(_, value)| value.clone()).collect()
     }
 
-    /// Go's reading of a boolean parameter: present means true, unless it says `false` or `0`.
+    /// Parses a boolean parameter as Go does: present means true, unless the value is `false` or `0`.
     pub(crate) fn flag(&self, name: &str) -> Option<bool> {
         self.get(name).map(|value| !(value.eq_ignore_ascii_case("false") || value == "0"))
     }
 
-    /// An integer parameter; an empty one is absent.
+    /// Parses an integer parameter; an empty one counts as absent.
     pub(crate) fn integer(&self, name: &str) -> Result<Option<i64>, ApiError> {
         match self.get(name) {
             None | Some("") => Ok(None),
@@ -65,7 +66,7 @@ impl Query {
     }
 }
 
-/// A text as Go's `%q` shows it.
+/// Quotes a text like Go's `%q`.
 pub(crate) fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -89,7 +90,7 @@ pub(crate) fn quote(text: &str) -> String {
     quoted
 }
 
-/// 422 for the options of a request rather than for its object.
+/// Builds a 422 about the options of a request rather than about its object.
 fn invalid_options(kind: &str, errors: Vec<FieldError>) -> ApiError {
     ApiError::invalid("meta.k8s.io", kind, "", errors)
 }
@@ -102,7 +103,7 @@ fn unsupported(field: &str, shown: &str, supported: &str) -> FieldError {
     }
 }
 
-/// How unknown and duplicate fields of a body are treated.
+/// Treatment of unknown and duplicate fields in a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldValidation {
     Ignore,
@@ -110,18 +111,18 @@ pub(crate) enum FieldValidation {
     Strict,
 }
 
-/// `CreateOptions`, `UpdateOptions` and `PatchOptions`.
+/// `CreateOptions`, `UpdateOptions` or `PatchOptions`.
 #[derive(Debug, Clone)]
 pub(crate) struct WriteOptions {
     pub(crate) dry_run: bool,
     pub(crate) field_manager: String,
     pub(crate) field_validation: FieldValidation,
-    /// Take over the fields of other managers; only server-side apply may ask for it.
+    /// Whether to take over fields of other managers; only valid for server-side apply.
     pub(crate) force: Option<bool>,
 }
 
 impl WriteOptions {
-    /// Reads the options called `kind`. `apply` is whether the request is a server-side apply.
+    /// Parses the options of the given `kind`. `apply` is whether the request is a server-side apply.
     pub(crate) fn read(query: &Query, kind: &str, apply: bool) -> Result<Self, ApiError> {
         let mut errors = Vec::new();
         let force = query.flag("force");
@@ -172,7 +173,7 @@ fn dry_run(values: &[String], errors: &mut Vec<FieldError>) -> bool {
     values.iter().any(|value| value == "All")
 }
 
-/// What becomes of the dependents of a deleted object.
+/// Treatment of the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Propagation {
     Foreground,
@@ -192,7 +193,8 @@ pub(crate) struct DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// Reads the options from the body if there is one, else from the query. The body must have decoded as `DeleteOptions`.
+    /// Parses the options from the body if there is one, else from the query. The body must have been decoded as
+    /// `DeleteOptions`.
     pub(crate) fn read(query: &Query, body: Option<&Value>) -> Result<Self, ApiError> {
         let mut errors = Vec::new();
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
@@ -236,7 +238,7 @@ impl DeleteOptions {
             }
         };
         options.orphan_dependents = orphan_dependents;
-        // Less than nothing is as short as can be, and not at once.
+        // Like kube-apiserver, a negative period becomes one second, not zero.
         options.grace_period_seconds =
             options.grace_period_seconds.map(|seconds| if seconds < 0 { 1 } else { seconds });
         options.dry_run = dry_run(&dry, &mut errors);
@@ -244,19 +246,19 @@ impl DeleteOptions {
     }
 }
 
-/// How the revision in a list's options is meant.
+/// Meaning of the resource version in a list's options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RevisionMatch {
     Exact,
     NotOlderThan,
 }
 
-/// `ListOptions`, for list and for watch.
+/// `ListOptions`, for list and watch.
 #[derive(Debug, Clone)]
 pub(crate) struct ListOptions {
     pub(crate) label_selector: String,
     pub(crate) field_selector: String,
-    /// Empty if absent; not yet known to be a number.
+    /// Resource version as sent; empty if absent. It may not be a number.
     pub(crate) resource_version: String,
     pub(crate) revision_match: Option<RevisionMatch>,
     /// `None` for no limit.
@@ -268,7 +270,7 @@ pub(crate) struct ListOptions {
 }
 
 impl ListOptions {
-    /// Reads and checks the options; `watch` decides which combinations are allowed.
+    /// Parses and validates the options; `watch` selects which combinations are allowed.
     pub(crate) fn read(query: &Query, watch: bool) -> Result<Self, ApiError> {
         let limit =
             query.integer("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
@@ -344,7 +346,7 @@ impl ListOptions {
     }
 }
 
-/// A resource version as a number; `None` if it is empty. The error is the text of a read that names another.
+/// Parses a resource version; `None` if it is empty. The error is the message of a read.
 pub(crate) fn revision(text: &str) -> Result<Option<u64>, String> {
     if text.is_empty() {
         return Ok(None);
@@ -354,7 +356,7 @@ pub(crate) fn revision(text: &str) -> Result<Option<u64>, String> {
         .map_err(|why| format!("resourceVersion: Invalid value: {}: {why}", quote(text)))
 }
 
-/// A number as Go's parser takes it. The error is its text.
+/// Parses a number as Go's `strconv.ParseUint`. The error is Go's text.
 pub(crate) fn parse_uint(text: &str) -> Result<u64, String> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let why = if digits { "value out of range" } else { "invalid syntax" };

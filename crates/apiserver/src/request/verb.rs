@@ -1,4 +1,4 @@
-//! What is asked of a resource.
+//! API verbs.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::path::ResourcePath;
 use super::query::Query;
 
-/// What is asked of a resource, in the words of Kubernetes.
+/// API verb of a request for a resource, as Kubernetes names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verb {
@@ -31,7 +31,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// The word that Kubernetes has for it: `deletecollection`.
+    /// Returns Kubernetes' name of the verb, such as `deletecollection`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -46,7 +46,7 @@ impl Verb {
         }
     }
 
-    /// What the request asks for; `None` for methods that no resource takes, and for writes below the watch prefix.
+    /// Determines the verb; `None` for methods that no resource supports, and for writes below the `watch/` prefix.
     pub(crate) fn of(method: &Method, path: &ResourcePath, query: &Query) -> Option<Self> {
         let collection = path.name.is_empty();
         Some(match *method {

@@ -1,6 +1,6 @@
-//! YAML bodies, read as the Go library reads them that kube-apiserver uses.
+//! YAML bodies, parsed as the Go library of kube-apiserver parses them.
 //!
-//! Of several documents the first counts. Of several equal keys the last counts, and all but the first are noticed.
+//! Only the first of several documents is read. The last of several equal keys wins, and each repetition is recorded.
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
@@ -9,10 +9,10 @@ use serde_saphyr::Spanned;
 use super::body::{self, Body};
 use crate::schema::normalize_numbers;
 
-/// Reads YAML, of which JSON is a part. Numbers are what Go makes of them on their way through JSON: `3.0` is 3. The error is
-/// Go's message.
+/// Parses YAML, of which JSON is a subset. Numbers are converted as Go does when it goes through JSON: `3.0` is 3. The error
+/// is Go's message.
 pub(crate) fn read(bytes: &[u8]) -> Result<Body, String> {
-    // JSON is what most clients send, and several times faster to read. Its duplicates are told with their lines here.
+    // Most clients send JSON, which parses several times faster. Duplicates need the YAML parser, which reports their lines.
     if let Ok(mut body) = body::json(bytes)
         && body.value.is_object()
         && body.strict.is_empty()
@@ -36,18 +36,20 @@ fn first_document(text: &str) -> Result<Node, String> {
     first.unwrap_or_else(|| Ok(Node::default())).map_err(|error| explain(&error, text))
 }
 
-/// Runs the parser in a thread of its own. It recurses to the depth that it allows, 64 levels, for which a thread of the
-/// usual size has not enough room where the program is not optimised.
+/// Runs the parser in a thread of its own. It recurses to its limit of 64 levels, which overflows a stack of the default size
+/// in builds without optimization.
 fn with_room<T: Send>(parse: impl FnOnce() -> T + Send) -> Result<T, String> {
     const ROOM: usize = 16 << 20;
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("yaml".to_owned()).stack_size(ROOM);
-        let thread = thread.spawn_scoped(scope, parse).map_err(|why| format!("no thread reads it: {why}"))?;
+        let thread = thread
+            .spawn_scoped(scope, parse)
+            .map_err(|why| format!("cannot start a thread to parse it: {why}"))?;
         Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }
 
-/// What strict decoding says about repeated keys (of YAML) and about duplicate and unknown fields, as one text.
+/// Formats the errors of strict decoding: repeated YAML keys, and duplicate and unknown fields.
 pub(crate) fn strict_error(complaints: &[String]) -> String {
     let (lines, others): (Vec<&str>, Vec<&str>) =
         complaints.iter().map(String::as_str).partition(|text| text.starts_with("line "));
@@ -55,17 +57,17 @@ pub(crate) fn strict_error(complaints: &[String]) -> String {
     heading.iter().map(String::as_str).chain(others).collect::<Vec<_>>().join(", ")
 }
 
-/// An error in Go's words, as far as both libraries find the same thing wrong.
+/// Translates an error to Go's message, as far as both libraries report the same problem.
 ///
-/// Go counts lines from 1 where the scanner fails and from 0 where the parser does, and leaves a line 0 and the first
-/// line of the scanner out.
+/// Go counts lines from 1 in scanner errors and from 0 in parser errors. It omits a line 0, and the first line in scanner
+/// errors.
 fn explain(error: &serde_saphyr::Error, text: &str) -> String {
     let said = error.without_snippet().to_string();
     let said = said.lines().next().unwrap_or_default();
     let said = said.rsplit_once(" at line ").map_or(said, |(said, _)| said);
     let line = error.location().map_or(0, |location| location.line());
     let (problem, line) = match said.strip_prefix("unclosed bracket '") {
-        // Found missing at the end of the text.
+        // Go reports the missing bracket at the end of the text.
         Some("{'") => ("did not find expected ',' or '}'", text.lines().count() as u64),
         Some(_) => ("did not find expected ',' or ']'", text.lines().count() as u64),
         None if said.starts_with("while parsing") => (problem(said), line.saturating_sub(1)),
@@ -74,13 +76,13 @@ fn explain(error: &serde_saphyr::Error, text: &str) -> String {
     if line == 0 { problem.to_owned() } else { format!("line {line}: {problem}") }
 }
 
-/// A message without its context (`while parsing a block mapping, `), which Go leaves out.
+/// Strips the context of a message (`while parsing a block mapping, `), which Go does not print.
 fn problem(said: &str) -> &str {
     let context = said.strip_prefix("while ").and_then(|rest| rest.split_once(", "));
     context.map_or(said, |(_, problem)| problem)
 }
 
-/// A value, and what was said twice within.
+/// A value and the repeated keys in it.
 #[derive(Default)]
 struct Node {
     value: Value,

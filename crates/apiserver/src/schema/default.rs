@@ -1,20 +1,20 @@
-//! Defaults, and nulls where null is not allowed.
+//! Defaulting, and removal of nulls where null is not allowed.
 
 use serde_json::Value;
 
 use super::Cursor;
 
-/// What becomes of a null that may not be null and has no default.
+/// Treatment of a null that is not allowed and has no default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Nulls {
-    /// It goes, as in the body of a request.
+    /// Drops it, as in the body of a request.
     Drop,
-    /// It stays, for validation to refuse it, as in an applied configuration.
+    /// Keeps it, so that validation refuses it, as in an applied configuration.
     Keep,
 }
 
-/// Fills in defaults. `metadata` is left alone: it has none, and its nulls are dealt with by
-/// [`super::coerce_metadata`].
+/// Sets defaults. `metadata` is not changed: it has no defaults, and [`super::coerce_metadata`] handles its
+/// nulls.
 pub(super) fn default(schema: Cursor<'_>, value: &mut Value, nulls: Nulls) {
     match value {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! What Go's types make of JSON, where it shows in answers: texts of decoding errors, the empty struct, numbers.
+//! Go's representation of JSON, where clients see it: decoding errors, the empty struct, numbers.
 
 use std::borrow::Cow;
 
@@ -10,12 +10,12 @@ use crate::go::Layout;
 use crate::request::body;
 use crate::{go, quantity};
 
-/// Why a builtin object does not decode; `None` if it does. Only the first error counts, as in Go.
+/// Returns Go's message if a builtin object does not decode. As in Go, only the first error is reported.
 pub(super) fn decode_error(schema: Cursor<'_>, object: &Value, sent: &[u8]) -> Option<String> {
     Decoder::new(schema.definition_name().map_or("", type_name), sent).run(schema, object)
 }
 
-/// The same for `metadata` on its own.
+/// Like [`decode_error`], for `metadata` on its own.
 pub(super) fn metadata_error(schema: Cursor<'_>, metadata: &Value) -> Option<String> {
     if !metadata.is_object() && !metadata.is_null() {
         let found = go::json_type(metadata);
@@ -24,17 +24,17 @@ pub(super) fn metadata_error(schema: Cursor<'_>, metadata: &Value) -> Option<Str
     Decoder::new("ObjectMeta", &[]).run(schema, metadata)
 }
 
-/// Walks to the first mismatch. Go names the struct that holds the field, and the field's path without indexes.
+/// Searches for the first mismatch. Go names the struct that contains the field, and the field's path without indexes.
 struct Decoder<'a> {
     owner: &'a str,
     path: Vec<&'a str>,
-    /// The text in which numbers stand as messages quote them.
+    /// Text from which messages quote numbers.
     sent: &'a [u8],
-    /// The first value that the decoder itself could not take. It goes on after it.
+    /// First mismatch of a type without a decoder of its own. Decoding continues after it.
     mismatch: Option<String>,
 }
 
-/// What a type says that decodes itself: nothing is decoded after it, and nothing found before counts.
+/// Error of a type with its own decoder. It ends decoding and replaces an earlier mismatch.
 struct Refusal(String);
 
 impl<'a> Decoder<'a> {
@@ -97,6 +97,7 @@ impl<'a> Decoder<'a> {
             }
             _ => {
                 let why = self.mismatch(&go_type(schema), go::json_type(value));
+                // Times have a decoder of their own.
                 if is_time() {
                     return Err(Refusal(why));
                 }
@@ -116,7 +117,7 @@ impl<'a> Decoder<'a> {
         schema.additional().map_or(Ok(()), |schema| self.check(schema, value))
     }
 
-    /// A text, or else a number of 32 bits.
+    /// Checks for a string, or else a 32-bit integer.
     fn int_or_string(&self, value: &Value) -> Result<(), Refusal> {
         let found = match value {
             Value::Null | Value::String(_) => return Ok(()),
@@ -127,7 +128,7 @@ impl<'a> Decoder<'a> {
         Err(Refusal(self.mismatch("int32", &found)))
     }
 
-    /// `number 3.0`
+    /// Formats as `number 3.0`.
     fn quoted(&self, number: &Number) -> String {
         let sent = number
             .as_f64()
@@ -156,7 +157,7 @@ pub(super) fn fits(number: &Number, bits: u32) -> bool {
     number.as_i64().is_some_and(|number| bits == 64 || i32::try_from(number).is_ok())
 }
 
-/// Whatever it is, its text is read.
+/// Checks the text of any value, because quantities decode from the JSON text.
 pub(super) fn quantity_refusal(value: &Value) -> Option<&'static str> {
     let text = match value {
         Value::Null => return None,
@@ -166,7 +167,7 @@ pub(super) fn quantity_refusal(value: &Value) -> Option<&'static str> {
     quantity::refusal(&text)
 }
 
-/// How times are written here: two types share the format.
+/// Returns the layout of times. Two Go types share the format `date-time`.
 pub(super) fn layout(schema: Cursor<'_>) -> Layout {
     if schema.definition_name().is_some_and(|name| type_name(name) == "MicroTime") {
         Layout::Micros
@@ -175,7 +176,7 @@ pub(super) fn layout(schema: Cursor<'_>) -> Layout {
     }
 }
 
-/// Where Go's decoder stops; `None` if it does not. Line breaks are skipped.
+/// Returns the offset at which Go's base64 decoder fails; `None` if it succeeds. Line breaks are skipped.
 pub(super) fn illegal_base64(text: &str) -> Option<usize> {
     let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
     let mut bytes = text.bytes().enumerate().filter(|(_, byte)| !matches!(byte, b'\r' | b'\n'));
@@ -185,6 +186,7 @@ pub(super) fn illegal_base64(text: &str) -> Option<usize> {
             in_group = (in_group + 1) % 4;
             continue;
         }
+        // Padding may only follow two or three digits of a group of four.
         if byte != b'=' || in_group < 2 {
             return Some(at);
         }
@@ -197,10 +199,11 @@ pub(super) fn illegal_base64(text: &str) -> Option<usize> {
         }
         return bytes.next().map(|(at, _)| at);
     }
+    // Go reports an incomplete last group at its first digit.
     (in_group > 0).then(|| text.len() - in_group)
 }
 
-/// `v1.Deployment` of `io.k8s.api.apps.v1.Deployment`
+/// Returns `v1.Deployment` for `io.k8s.api.apps.v1.Deployment`.
 fn qualified_type_name(definition: &str) -> &str {
     let mut dots = definition.rmatch_indices('.').map(|(at, _)| at);
     dots.nth(1).map_or(definition, |dot| &definition[dot + 1..])
@@ -230,8 +233,8 @@ pub(super) fn go_type(schema: Cursor<'_>) -> String {
     }
 }
 
-/// The JSON of an empty Go struct: structs in it are there, strings and numbers that are always written too, and
-/// lists that are always written are null.
+/// Returns the JSON of an empty Go struct: nested structs, and the strings, numbers and lists that are written even if
+/// empty; such lists are null.
 pub(super) fn empty(schema: Cursor<'_>) -> Value {
     let mut fields = Map::new();
     for (name, property) in schema.properties() {
@@ -249,13 +252,13 @@ pub(super) fn empty(schema: Cursor<'_>) -> Value {
     Value::Object(fields)
 }
 
-/// Numbers as Go holds them where no type says how: what does not fit into 64 bits with a sign is a float, and `3.0` is `3`,
-/// since a float without fraction is written without one.
+/// Converts numbers to the types that Go uses without a schema. Numbers beyond the range of `i64` become floats, and `3.0`
+/// becomes `3`, because Go writes floats without a fraction as integers.
 pub(crate) fn normalize_numbers(value: &mut Value) {
     match value {
         Value::Number(number) if number.as_i64().is_none() => {
             let Some(float) = number.as_f64() else { return };
-            // Beyond 2^53 neighbours collapse, and schemas take no float for an integer.
+            // Above 2^53 floats do not represent every integer, and schemas accept no float as an integer.
             if float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0 {
                 #[expect(clippy::cast_possible_truncation, reason = "the range was checked above")]
                 let integer = float as i64;

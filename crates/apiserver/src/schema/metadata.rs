@@ -1,4 +1,4 @@
-//! `apiVersion`, `kind` and `metadata`: what every object has, whatever its schema says.
+//! `apiVersion`, `kind` and `metadata`: the fields that every object has, whatever its schema says.
 
 use std::sync::{Arc, LazyLock};
 
@@ -9,7 +9,7 @@ use super::node::{Child, Definitions, Kind, Node, Type};
 use super::parse;
 use super::{Cursor, Schema};
 
-/// `meta.v1.ObjectMeta`, for schemas that do not come with the builtin definitions.
+/// `meta.v1.ObjectMeta`, for schemas without the builtin definitions.
 static OBJECT_META: LazyLock<Arc<Node>> = LazyLock::new(|| {
     let strings = || json!({"type": "object", "additionalProperties": {"type": "string", "default": ""}});
     let text = || json!({"type": "string"});
@@ -64,13 +64,13 @@ static OBJECT_META: LazyLock<Arc<Node>> = LazyLock::new(|| {
 static STRING: LazyLock<Arc<Node>> =
     LazyLock::new(|| Arc::new(Node { kind: Kind::Of(Type::String), ..Node::default() }));
 
-/// Whether a field of an object says which kind it is.
+/// Whether a field is `apiVersion` or `kind`.
 pub(super) fn is_type_meta(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind")
 }
 
-/// Adds the fields that every object has. A custom schema may restrict `metadata.name`, which is for validation alone:
-/// what `metadata` holds is not its to say.
+/// Adds the fields that every object has. A custom schema may restrict `metadata.name`; this applies to validation
+/// only and does not replace the schema of `metadata`.
 pub(super) fn declare(node: &mut Node) {
     for name in ["apiVersion", "kind"] {
         node.properties.entry(name.to_owned()).or_insert_with(|| Child::inline(Arc::clone(&STRING)));
@@ -79,12 +79,12 @@ pub(super) fn declare(node: &mut Node) {
     node.metadata_rules = Some(restricted);
 }
 
-/// Makes `metadata` of a custom object what Go's `ObjectMeta` keeps of it: a null among labels is an empty string,
-/// other nulls and empty collections go. Objects embedded in the object are treated likewise.
+/// Converts `metadata` of a custom object as Go's `ObjectMeta` does: a null label becomes an empty string; other nulls
+/// and empty collections are dropped. Embedded objects are converted too.
 ///
 /// # Errors
-/// The decoder's words where a field has the wrong type, such as
-/// `json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string`.
+/// Go's decoding error if a field has the wrong type, such as `json: cannot unmarshal number into Go struct field
+/// ObjectMeta.labels of type string`.
 pub(crate) fn coerce_metadata(schema: &Schema, object: &mut Value) -> Result<(), String> {
     coerce(schema.root(), object, true)
 }
@@ -133,7 +133,7 @@ fn coerce_one(object: &mut Map<String, Value>) -> Result<(), String> {
     };
     fields.retain(|name, value| match value {
         Value::Null => false,
-        // An empty list of entries discards all entries.
+        // An empty list is kept, because it asks to discard all entries.
         Value::Array(_) if name == "managedFields" => true,
         Value::String(text) => !text.is_empty(),
         Value::Array(items) => !items.is_empty(),

@@ -1,16 +1,18 @@
-//! Schemas of objects, and what follows from a schema alone: pruning, defaults, unknown fields, validation.
+//! Schemas, and the operations that only depend on a schema: pruning, defaulting, unknown fields, validation.
 //!
-//! One tree serves builtin kinds (from the server's OpenAPI definitions, which refer to one another) and custom kinds
-//! (from `openAPIV3Schema`, which is self-contained). Everything here is a pure function of a schema and a JSON value;
-//! recursion is bounded by the depth of that value, which the JSON parser limits.
+//! One tree serves builtin kinds (from kube-apiserver's OpenAPI definitions, which refer to one another) and custom kinds (from
+//! `openAPIV3Schema`, which is self-contained). Everything here is a pure function of a schema and a JSON value. Recursion is
+//! bounded by the depth of that value, which the JSON parser limits.
 //!
-//! CEL rules (`x-kubernetes-validations`) are not evaluated yet: such schemas are accepted and the rules ignored.
+//! CEL rules (`x-kubernetes-validations`) are not evaluated: such schemas are accepted and the rules ignored.
 
 mod default;
+mod embedded;
 mod go;
 mod metadata;
 mod node;
 mod parse;
+mod pattern;
 mod prune;
 mod restore;
 mod structural;
@@ -27,29 +29,29 @@ pub(crate) use node::{Definitions, Kind, ListType, PatchStrategy, Type};
 
 use crate::status::FieldError;
 
-/// The schema of one served version of a kind. Cheap to clone.
+/// Schema of one served version of a kind. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Schema {
     definitions: Arc<Definitions>,
     root: Child,
     custom: bool,
-    /// Whether there are rules in CEL.
+    /// Whether the schema contains CEL rules.
     has_rules: bool,
 }
 
 impl Schema {
-    /// The schema of a builtin kind, e.g. `io.k8s.api.apps.v1.Deployment`; `None` if there is no such definition.
-    /// Parsing happens on first use, definition by definition.
+    /// Returns the schema of a builtin kind, such as `io.k8s.api.apps.v1.Deployment`; `None` if there is no such definition. Each
+    /// definition is parsed on first use.
     pub(crate) fn builtin(definitions: &Arc<Definitions>, name: &str) -> Option<Arc<Self>> {
         let root = Child::definition(definitions.index(name)?);
         Some(Arc::new(Self { definitions: Arc::clone(definitions), root, custom: false, has_rules: false }))
     }
 
-    /// The schema of a custom kind. The root gains `apiVersion`, `kind` and `metadata`.
+    /// Parses the schema of a custom kind. `apiVersion`, `kind` and `metadata` are added to the root.
     ///
     /// # Errors
-    /// Where `open_api_v3_schema` is not structural; fields are relative to it, as in
-    /// `spec.validation.openAPIV3Schema.properties[spec].type`. `path` is the prefix they get.
+    /// The schema is not structural. The fields of the errors begin with `path`, as in
+    /// `spec.validation.openAPIV3Schema.properties[spec].type`.
     pub(crate) fn from_crd(open_api_v3_schema: &Value, path: &str) -> Result<Arc<Self>, Vec<FieldError>> {
         let errors = structural::check(open_api_v3_schema, path);
         if !errors.is_empty() {
@@ -60,13 +62,18 @@ impl Schema {
         Ok(Arc::new(Self { definitions, root, custom: true, has_rules: mentions_rules(open_api_v3_schema) }))
     }
 
-    /// Whether this is the schema of a custom kind, whose objects are validated by schema and stay as they were sent;
-    /// builtin objects are what a Go struct keeps of them.
+    /// Returns a pattern in the schema of a custom kind that is too large to be checked, if there is one.
+    pub(crate) fn unchecked_pattern(open_api_v3_schema: &Value) -> Option<String> {
+        structural::unchecked_pattern(open_api_v3_schema)
+    }
+
+    /// Whether this is the schema of a custom kind. Custom objects are validated by schema and stay as they were sent; builtin
+    /// objects are reduced to the fields of a Go struct.
     pub(crate) fn is_custom(&self) -> bool {
         self.custom
     }
 
-    /// Where walks along an object begin.
+    /// Returns the root, at which a walk along an object begins.
     pub(crate) fn root(&self) -> Cursor<'_> {
         Cursor {
             definitions: &self.definitions,
@@ -75,37 +82,44 @@ impl Schema {
         }
     }
 
-    /// Paths of the fields this schema does not declare, sorted, e.g. `spec.containers[0].junk`.
+    /// Returns the paths of undeclared fields, sorted, such as `spec.containers[0].junk`.
     pub(crate) fn unknown_fields(&self, object: &Value) -> Vec<String> {
         prune::unknown_fields(self.root(), object)
     }
 
-    /// Removes the fields this schema does not declare.
+    /// Removes undeclared fields.
     pub(crate) fn prune(&self, object: &mut Value) {
         prune::prune(self.root(), object);
     }
 
-    /// Fills in defaults where the parent exists. A null that may not be null becomes the default, or goes.
+    /// Sets defaults where the parent exists. A null that is not allowed becomes the default, or is dropped.
     pub(crate) fn default(&self, object: &mut Value) {
         default::default(self.root(), object, default::Nulls::Drop);
     }
 
-    /// Fills in defaults in what an apply made of an object: a null without a default stays, and is an error.
+    /// Sets defaults in the result of an apply, where a null without a default stays and is reported as an error.
     pub(crate) fn default_applied(&self, object: &mut Value) {
         default::default(self.root(), object, default::Nulls::Keep);
     }
 
-    /// What is wrong with a new object of a custom kind, in the order and words of kube-apiserver.
+    /// Validates a new object of a custom kind, with the order and the messages of kube-apiserver.
     pub(crate) fn validate(&self, object: &Value) -> Vec<FieldError> {
         self.note_unchecked_rules(validate::validate(self.root(), object, None))
     }
 
-    /// What is wrong with the new state of an object; what did not change is not looked at.
+    /// Validates the new state of an object; unchanged parts are skipped.
     pub(crate) fn validate_update(&self, old: &Value, new: &Value) -> Vec<FieldError> {
         self.note_unchecked_rules(validate::validate(self.root(), new, Some(old)))
     }
 
-    /// What is wrong with the new `status` of an object.
+    /// Returns the embedded objects of a custom object with their paths.
+    pub(crate) fn embedded<'a>(&self, object: &'a Value) -> Vec<(String, &'a Value)> {
+        let mut found = Vec::new();
+        embedded::find(self.root(), object, &crate::path::Path::root(), &mut found);
+        found
+    }
+
+    /// Validates the new `status` of an object.
     pub(crate) fn validate_status_update(&self, old: &Value, new: &Value) -> Vec<FieldError> {
         let (Some(schema), Some(status)) = (self.root().property("status"), new.get("status")) else {
             return Vec::new();
@@ -129,21 +143,21 @@ impl Schema {
         errors
     }
 
-    /// Why `object` cannot be decoded into the Go struct of a builtin kind, in Go's words. They quote numbers as they are in
-    /// the text `sent`; a number that is not in it, as it reads in JSON.
+    /// Returns Go's message if `object` cannot be decoded into the Go struct of a builtin kind. Messages quote numbers as written
+    /// in the text `sent`, or in their JSON form if `sent` does not contain them.
     pub(crate) fn decode_error(&self, object: &Value, sent: &[u8]) -> Option<String> {
         go::decode_error(self.root(), object, sent)
     }
 
-    /// Makes of `object` what the Go struct of a builtin kind holds that is restored from it after a strategic merge or an apply.
+    /// Converts `object` as Go does when it restores a builtin kind's struct after a strategic merge or an apply.
     ///
     /// # Errors
-    /// It cannot be restored, in Go's words.
+    /// Go's message if it cannot be restored.
     pub(crate) fn restore(&self, object: &mut Value) -> Result<(), String> {
         restore::restore(self.root(), object)
     }
 
-    /// An object without content, the starting point of a create: of a builtin kind as Go serializes the empty struct.
+    /// Returns an object without content, to which a create is compared. For a builtin kind it is the JSON of Go's empty struct.
     pub(crate) fn empty_object(&self) -> Value {
         if self.custom { Value::Object(Map::new()) } else { go::empty(self.root()) }
     }
@@ -159,7 +173,7 @@ fn mentions_rules(schema: &Value) -> bool {
     }
 }
 
-/// A place in a schema: a node, what its mention adds, and the definitions it refers to.
+/// Position in a schema: a node, the attributes of the reference to it, and the definitions that it refers to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     definitions: &'a Definitions,
@@ -172,43 +186,52 @@ impl<'a> Cursor<'a> {
         Self { definitions: self.definitions, child, node: self.definitions.resolve(child) }
     }
 
-    /// The declared property of this name.
+    /// Returns the declared property of this name.
     pub(crate) fn property(self, name: &str) -> Option<Self> {
         Some(self.at(self.node.properties.get(name)?))
     }
 
-    /// All declared properties, by name.
+    /// Returns the property as the schema itself declares it. For `metadata` of an object this differs from
+    /// [`property`](Self::property), which is ObjectMeta.
+    fn own_property(self, name: &str) -> Option<Self> {
+        match self.node.metadata_rules.as_ref().filter(|_| name == "metadata") {
+            Some(own) => own.as_ref().map(|child| self.at(child)),
+            None => self.property(name),
+        }
+    }
+
+    /// Iterates over all declared properties by name.
     pub(crate) fn properties(self) -> impl Iterator<Item = (&'a str, Self)> {
         let node = self.node;
         node.properties.iter().map(move |(name, child)| (name.as_str(), self.at(child)))
     }
 
-    /// The schema of values under undeclared names.
+    /// Returns the schema of values with undeclared names.
     pub(crate) fn additional(self) -> Option<Self> {
         Some(self.at(self.node.additional.as_ref()?))
     }
 
-    /// The schema of the elements of an array.
+    /// Returns the schema of an array's elements.
     pub(crate) fn items(self) -> Option<Self> {
         Some(self.at(self.node.items.as_ref()?))
     }
 
-    /// The value an absent field takes.
+    /// Returns the default of an absent field.
     pub(crate) fn default_value(self) -> Option<&'a Value> {
         self.child.default.as_ref().or(self.node.default.as_ref())
     }
 
-    /// How arrays here are merged and tracked.
+    /// Returns how arrays are merged and tracked.
     pub(crate) fn list_type(self) -> &'a ListType {
         &self.node.list_type
     }
 
-    /// Whether an object here is replaced and tracked as one value.
+    /// Whether objects are replaced and tracked as one value.
     pub(crate) fn is_atomic_map(self) -> bool {
         self.child.atomic_map.unwrap_or(self.node.atomic_map)
     }
 
-    /// What a strategic merge patch does here.
+    /// Returns the strategy of strategic merge patches.
     pub(crate) fn patch(self) -> &'a PatchStrategy {
         let own = &self.child.patch;
         if own.is_empty() { &self.node.patch } else { own }
@@ -218,22 +241,22 @@ impl<'a> Cursor<'a> {
         self.node.nullable
     }
 
-    /// What values here may be.
+    /// Returns the admitted values.
     pub(crate) fn kind(self) -> Kind {
         self.node.kind
     }
 
-    /// The form of strings and numbers here, such as `date-time` and `int32`.
+    /// Returns the format of strings and numbers, such as `date-time` or `int32`.
     pub(crate) fn format(self) -> Option<&'a str> {
         self.node.format.as_deref()
     }
 
-    /// Whether strings here are base64 of bytes.
+    /// Whether strings are base64-encoded bytes.
     pub(crate) fn is_bytes(self) -> bool {
         self.format() == Some("byte")
     }
 
-    /// How messages name the type here: `PodSpec`; empty where it has no name.
+    /// Returns the name of the type for messages, such as `PodSpec`; empty if it has none.
     pub(crate) fn type_name(self) -> &'a str {
         self.definition_name().map_or("", go::type_name)
     }
@@ -243,12 +266,12 @@ impl<'a> Cursor<'a> {
         self.node.preserve_unknown
     }
 
-    /// Whether an object here is a whole Kubernetes object.
+    /// Whether objects are whole Kubernetes objects.
     fn is_embedded_resource(self) -> bool {
         self.node.embedded_resource
     }
 
-    /// Whether there is anything about an object here: properties, or a schema for other names.
+    /// Whether the schema declares properties, or a schema for other names.
     pub(crate) fn declares_fields(self) -> bool {
         !self.node.properties.is_empty() || self.node.additional.is_some() || self.node.additional_any
     }
@@ -258,12 +281,12 @@ impl<'a> Cursor<'a> {
         self.node.additional_any
     }
 
-    /// Names of properties that must be there.
+    /// Returns the names of required properties.
     pub(crate) fn required(self) -> &'a [String] {
         &self.node.required
     }
 
-    /// The name of the builtin definition, e.g. `io.k8s.api.core.v1.Container`.
+    /// Returns the name of the builtin definition, such as `io.k8s.api.core.v1.Container`.
     fn definition_name(self) -> Option<&'a str> {
         self.child.definition_index().map(|index| self.definitions.name(index))
     }

@@ -1,4 +1,4 @@
-//! The tree itself: nodes, mentions of nodes, and the definitions that builtin schemas share.
+//! The schema tree: nodes, references to nodes, and the definitions that builtin schemas share.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -44,13 +44,13 @@ impl Type {
     }
 }
 
-/// What values a node admits.
+/// Values that a node admits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Kind {
-    /// Anything: no type is declared.
+    /// Any value: no type is declared.
     #[default]
     Any,
-    /// One JSON type.
+    /// Values of one JSON type.
     Of(Type),
     /// A number or a string: `IntOrString`, `Quantity`, `x-kubernetes-int-or-string`.
     IntOrString,
@@ -58,28 +58,28 @@ pub(crate) enum Kind {
     Opaque,
 }
 
-/// How an array is merged and tracked.
+/// Merge and ownership rule of an array.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) enum ListType {
-    /// As one value.
+    /// One value.
     #[default]
     Atomic,
-    /// Each element is its own identity.
+    /// A set, with each element as its own identity.
     Set,
-    /// Elements are identified by these properties.
+    /// A list of elements that these properties identify.
     Map(Vec<String>),
 }
 
 /// `x-kubernetes-patch-strategy` and `x-kubernetes-patch-merge-key`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct PatchStrategy {
-    /// Lists are merged by key (or as a set of primitives) instead of replaced.
+    /// Whether lists are merged, by key or as a set of scalars, instead of replaced.
     pub(crate) merge: bool,
-    /// Objects lose the fields that `$retainKeys` does not name.
+    /// Whether objects lose the fields that `$retainKeys` does not name.
     pub(crate) retain_keys: bool,
-    /// Objects are replaced instead of merged.
+    /// Whether objects are replaced instead of merged.
     pub(crate) replace: bool,
-    /// The property that identifies elements.
+    /// Property that identifies elements.
     pub(crate) merge_key: Option<String>,
 }
 
@@ -89,7 +89,7 @@ impl PatchStrategy {
     }
 }
 
-/// One schema.
+/// A schema.
 #[derive(Debug, Default)]
 pub(super) struct Node {
     pub(super) kind: Kind,
@@ -108,13 +108,13 @@ pub(super) struct Node {
     pub(super) list_type: ListType,
     pub(super) atomic_map: bool,
     pub(super) patch: PatchStrategy,
-    /// Of a node whose `metadata` is an `ObjectMeta`: what its own schema says about it, for validation alone.
+    /// For a node with `metadata` of type `ObjectMeta`: the node's own schema of `metadata`, used for validation only.
     pub(super) metadata_rules: Option<Option<Child>>,
     /// Boxed because most nodes have none.
     pub(super) rules: Option<Box<Rules>>,
 }
 
-/// A mention of a schema, with what the place of the mention says beyond it.
+/// A reference to a schema, with attributes that the place of the reference adds.
 #[derive(Debug, Clone)]
 pub(super) struct Child {
     target: Target,
@@ -150,8 +150,8 @@ impl Child {
     }
 }
 
-/// Named schemas that refer to one another. Each is parsed when first needed, so that a server starts without
-/// reading hundreds of definitions that its clients never touch, and recursion among them costs nothing.
+/// Named schemas that refer to one another. Each is parsed on first use, so that a server starts without parsing
+/// hundreds of unused definitions, and recursive definitions are possible.
 #[derive(Debug)]
 pub(crate) struct Definitions {
     /// Sorted by name.
@@ -166,8 +166,8 @@ struct Definition {
 }
 
 impl Definitions {
-    /// Definitions as (name, JSON), sorted by name: `components.schemas` of an OpenAPI v3 document. They are a part of
-    /// the program.
+    /// Creates the definitions from (name, JSON), sorted by name: `components.schemas` of an OpenAPI v3 document in
+    /// the program's data.
     pub(crate) fn new(sources: &[(&'static str, &'static str)]) -> Self {
         let entries = sources.iter().map(|(name, source)| Definition { name, source, node: OnceLock::new() });
         Self { entries: entries.collect() }
@@ -181,7 +181,7 @@ impl Definitions {
         self.entries.binary_search_by(|entry| entry.name.cmp(name)).ok()
     }
 
-    /// The text of a definition as JSON; null if it is malformed, which a test of the data rules out.
+    /// Parses a definition. A malformed one becomes null, which a test of the data rules out.
     pub(super) fn source(&self, name: &str) -> Option<Value> {
         let entry = &self.entries[self.index(name)?];
         Some(serde_json::from_str(entry.source).unwrap_or_default())

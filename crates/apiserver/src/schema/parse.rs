@@ -1,25 +1,27 @@
-//! From OpenAPI JSON to nodes.
+//! Parser from OpenAPI JSON to nodes.
 //!
-//! Malformed parts are read as if they were absent: builtin definitions are our own data, and a custom schema was
-//! checked before ([`super::structural`]).
+//! Malformed parts count as absent: builtin definitions are the program's own data, and custom schemas were
+//! validated before ([`super::structural`]).
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::metadata;
 use super::node::{Child, Definitions, Kind, ListType, Node, PatchStrategy, Type};
+use super::pattern::{Pattern, Patterns};
 use super::validate::Rules;
 
-/// A named builtin schema.
+/// Parses a named builtin schema.
 pub(super) fn definition(name: &str, definitions: &Definitions) -> Node {
-    let parser = Parser { definitions: Some(definitions) };
+    let parser = Parser { definitions: Some(definitions), patterns: RefCell::default() };
     match name.rsplit('.').next() {
-        // These say `type: object`, or nothing, and mean: JSON as it comes.
+        // These types declare `type: object` or nothing, but hold arbitrary JSON.
         Some("RawExtension" | "FieldsV1" | "JSON" | "JSONSchemaPropsOrStringArray") => {
             Node { kind: Kind::Opaque, preserve_unknown: true, ..Node::default() }
         }
-        // A schema, or something else than an object.
+        // A schema, or something other than an object.
         Some("JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray") => {
             let schema = name.split("Or").next().and_then(|schema| definitions.source(schema));
             Node { kind: Kind::Opaque, ..schema.map(|schema| parser.node(&schema)).unwrap_or_default() }
@@ -28,24 +30,44 @@ pub(super) fn definition(name: &str, definitions: &Definitions) -> Node {
     }
 }
 
-/// The root of a custom kind's schema, with the fields that every object has.
+/// Parses the root of a custom kind's schema, and adds the fields that every object has.
 pub(super) fn custom_root(source: &Value) -> Node {
-    let mut node = Parser { definitions: None }.node(source);
+    let mut node = Parser::new().node(source);
     metadata::declare(&mut node);
     node
 }
 
-/// A schema that stands alone.
+/// Parses a self-contained schema.
 pub(super) fn standalone(source: &Value) -> Node {
-    Parser { definitions: None }.node(source)
+    Parser::new().node(source)
 }
 
-struct Parser<'a> {
+/// Parses one schema with all its subschemas, whose patterns share their bounds.
+pub(super) struct Parser<'a> {
     definitions: Option<&'a Definitions>,
+    patterns: RefCell<Patterns>,
 }
 
 impl Parser<'_> {
-    fn child(&self, source: &Value) -> Child {
+    /// Creates a parser of schemas without references to definitions.
+    pub(super) fn new() -> Self {
+        Self { definitions: None, patterns: RefCell::default() }
+    }
+
+    /// Returns the pattern with this source; `None` if it exceeds the bounds.
+    ///
+    /// # Errors
+    /// The message for an invalid pattern.
+    pub(super) fn pattern(&self, source: &str) -> Result<Option<Arc<Pattern>>, String> {
+        self.patterns.borrow_mut().get(source)
+    }
+
+    /// Returns a pattern that exceeds the bounds, if there is one.
+    pub(super) fn unchecked_pattern(&self) -> Option<String> {
+        self.patterns.borrow().unchecked().map(str::to_owned)
+    }
+
+    pub(super) fn child(&self, source: &Value) -> Child {
         let reference = source["$ref"].as_str().or_else(|| match source["allOf"].as_array() {
             Some(all) if all.len() == 1 => all[0]["$ref"].as_str(),
             _ => None,
@@ -64,7 +86,7 @@ impl Parser<'_> {
         }
     }
 
-    fn node(&self, source: &Value) -> Node {
+    pub(super) fn node(&self, source: &Value) -> Node {
         let flag = |name: &str| source[name].as_bool().unwrap_or(false);
         let mut node = Node {
             kind: kind(source),
@@ -78,7 +100,7 @@ impl Parser<'_> {
             list_type: list_type(source),
             atomic_map: source["x-kubernetes-map-type"] == "atomic",
             patch: patch(source),
-            rules: Rules::parse(source),
+            rules: Rules::parse(source, self),
             ..Node::default()
         };
         if let Some(properties) = source["properties"].as_object() {
@@ -100,7 +122,7 @@ impl Parser<'_> {
 fn kind(source: &Value) -> Kind {
     let declared = match &source["type"] {
         Value::String(name) => Type::parse(name),
-        // Some published schemas write `["string", "null"]`.
+        // Some published schemas have a list such as `["string", "null"]`.
         Value::Array(names) => names.iter().filter_map(Value::as_str).find_map(Type::parse),
         _ => None,
     };
@@ -110,13 +132,13 @@ fn kind(source: &Value) -> Kind {
     match declared {
         _ if mixed => Kind::IntOrString,
         Some(declared) => Kind::Of(declared),
-        // The data leaves out types that follow from the rest.
+        // The data omits types that follow from other keywords.
         None if source.get("properties").is_some() => Kind::Of(Type::Object),
         None => Kind::Any,
     }
 }
 
-/// `oneOf: [{type: string}, {type: number}]` is how builtin schemas write a quantity.
+/// Whether this is `oneOf: [{type: string}, {type: number}]`, by which builtin schemas describe a quantity.
 fn is_scalar_choice(types: &[Value]) -> bool {
     types.len() == 2
         && types.iter().any(|choice| choice["type"] == "string")

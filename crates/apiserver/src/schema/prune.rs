@@ -1,4 +1,4 @@
-//! Removal of undeclared fields, and their names for warnings and strict decoding.
+//! Pruning of undeclared fields, and listing them for warnings and strict decoding.
 
 use serde_json::Value;
 
@@ -40,7 +40,7 @@ fn walk(schema: Option<Cursor<'_>>, value: &mut Value, root: bool) {
     }
 }
 
-/// Paths of undeclared fields, sorted.
+/// Returns the paths of undeclared fields, sorted.
 pub(super) fn unknown_fields(schema: Cursor<'_>, object: &Value) -> Vec<String> {
     let mut found = Vec::new();
     find(Some(schema), object, &Path::root(), &mut found);
@@ -71,11 +71,11 @@ fn find(schema: Option<Cursor<'_>>, value: &Value, path: &Path<'_>, found: &mut 
     }
 }
 
-/// What a name means in an object.
+/// Meaning of a field name in an object.
 enum Step<'a> {
-    /// Declared: go on with its schema; `None` prunes whatever objects are inside.
+    /// Declared: continue with its schema; `None` prunes all objects inside.
     Into(Option<Cursor<'a>>),
-    /// Undeclared, but kept as it is.
+    /// Undeclared, but kept unchanged.
     Keep,
     Unknown,
 }
@@ -94,7 +94,7 @@ fn step<'a>(schema: Cursor<'a>, name: &str, root: bool) -> Step<'a> {
     }
 }
 
-/// An array of unknown shape under a schema that preserves unknown fields.
+/// Whether this is an array of unknown shape under a schema that preserves unknown fields.
 fn keeps_everything(schema: Cursor<'_>) -> bool {
     schema.preserves_unknown_fields() && schema.items().is_none()
 }

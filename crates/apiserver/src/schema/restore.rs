@@ -1,7 +1,7 @@
-//! Go structs restored from fields without going through JSON, as apimachinery's converter of unstructured objects does after
-//! a strategic merge and an apply.
+//! Conversion of fields to Go structs without JSON, as apimachinery's converter of unstructured objects does after a
+//! strategic merge or an apply.
 //!
-//! It is less strict than a decoder is with JSON: a number of more than 32 bits loses those that are too many.
+//! It is less strict than a JSON decoder: integers are truncated to 32 bits if the type has no more.
 
 use serde_json::{Number, Value};
 
@@ -9,10 +9,10 @@ use super::go::{fits, go_type, illegal_base64, layout, quantity_refusal};
 use super::{Cursor, Kind, Type};
 use crate::go;
 
-/// Makes of `value` what Go holds.
+/// Converts `value` to the form of its Go struct.
 ///
 /// # Errors
-/// The first of what does not fit its type, in Go's words.
+/// Go's message for the first value that does not fit its type.
 pub(super) fn restore(schema: Cursor<'_>, value: &mut Value) -> Result<(), String> {
     let expected = match schema.kind() {
         Kind::Of(expected) => expected,
@@ -46,7 +46,7 @@ pub(super) fn restore(schema: Cursor<'_>, value: &mut Value) -> Result<(), Strin
             Err(format!("cannot restore struct from: {}", name(value)))
         }
         (Type::Object, value) => Err(format!("cannot restore map from {}", name(value))),
-        // These have decoders of their own.
+        // These formats have decoders of their own.
         (Type::String, _) if schema.format().is_some() => Ok(()),
         (Type::Boolean | Type::String | Type::Number | Type::Integer, _) => {
             Err(format!("unrecognized type: {}", go_type(schema)))
@@ -81,14 +81,14 @@ fn bytes(value: &Value) -> Result<(), String> {
         Value::String(text) => illegal_base64(text).map_or(Ok(()), |at| {
             Err(format!("error decoding from json: illegal base64 data at input byte {at}"))
         }),
-        // A list of bytes, if each is one: numbers are.
+        // A list of bytes. Go accepts any numbers.
         Value::Array(items) if items.iter().all(Value::is_number) => Ok(()),
         Value::Array(_) => Err("unrecognized type: uint8".to_owned()),
         other => Err(format!("cannot restore slice from {}", name(other))),
     }
 }
 
-/// How Go calls the type of a value without a type of its own.
+/// Returns Go's name for the type of a value without a schema.
 fn name(value: &Value) -> &'static str {
     match value {
         Value::Null => "nil",

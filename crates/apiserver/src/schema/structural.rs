@@ -1,32 +1,52 @@
-//! Whether a custom schema is one the server accepts: structural, without the parts of JSON Schema that are
-//! unsupported, with defaults that fit.
+//! Validation of custom schemas: they must be structural, without unsupported parts of JSON Schema, and with defaults
+//! that fit.
 //!
-//! Fields are reported relative to the path the caller gives, in the words of `apiextensions-apiserver`. CEL rules are
-//! not compiled here.
+//! Errors have field paths below the caller's path, and the messages of `apiextensions-apiserver`. CEL rules are not
+//! compiled.
 
 use serde_json::{Map, Value};
 
 use super::node::{Child, Definitions, Type};
-use super::{Cursor, parse, prune, validate};
+use super::parse::Parser;
+use super::{Cursor, prune, validate};
 use crate::path::Path;
 use crate::status::FieldError;
 use std::sync::Arc;
 
-/// What is wrong with `schema`, whose place is `path`.
+/// Returns the errors of `schema`, which is at `path`.
 pub(super) fn check(schema: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if !schema.is_object() {
         errors.push(FieldError::required(path, "schemas are required"));
         return errors;
     }
-    let mut checker = Checker { prefix: path, errors: &mut errors };
+    let parser = Parser::new();
+    let mut checker = Checker { prefix: path, errors: &mut errors, parser: &parser };
     checker.unsupported(schema, &Path::root());
     checker.structural(schema, Level::Root, &Path::root());
-    checker.defaults(schema, &Path::root());
+    // Parsed once, not at each default.
+    let definitions = Definitions::none();
+    let root = Child::inline(Arc::new(parser.node(schema)));
+    let cursor = Cursor { definitions: &definitions, child: &root, node: definitions.resolve(&root) };
+    checker.defaults(schema, cursor, &Path::root());
     errors
 }
 
-/// Where in the tree a schema stands.
+/// Returns a pattern in `schema` that is too large to be checked, if there is one.
+pub(super) fn unchecked_pattern(schema: &Value) -> Option<String> {
+    fn read(schema: &Value, parser: &Parser<'_>) {
+        if let Some(pattern) = schema["pattern"].as_str() {
+            // Invalid patterns were refused before.
+            let _ = parser.pattern(pattern);
+        }
+        for_each_child(schema, &Path::root(), &mut |child, _| read(child, parser));
+    }
+    let parser = Parser::new();
+    read(schema, &parser);
+    parser.unchecked_pattern()
+}
+
+/// Position of a schema in the tree.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Root,
@@ -37,6 +57,7 @@ enum Level {
 struct Checker<'a> {
     prefix: &'a str,
     errors: &'a mut Vec<FieldError>,
+    parser: &'a Parser<'a>,
 }
 
 impl Checker<'_> {
@@ -62,7 +83,7 @@ impl Checker<'_> {
         self.errors.push(FieldError::required(place, why));
     }
 
-    /// Keywords that no custom schema may use, anywhere in it.
+    /// Checks for keywords that custom schemas may not use anywhere.
     fn unsupported(&mut self, schema: &Value, path: &Path<'_>) {
         if schema["uniqueItems"] == true {
             let why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
@@ -84,12 +105,9 @@ impl Checker<'_> {
             self.errors.push(error);
         }
         if let Some(pattern) = schema["pattern"].as_str()
-            && let Err(error) = validate::Pattern::parse(pattern)
+            && let Err(error) = self.parser.pattern(pattern)
         {
-            let why = format!(
-                "must be a valid regular expression, but isn't: error parsing regexp: {}",
-                regexp_error(&error, pattern)
-            );
+            let why = format!("must be a valid regular expression, but isn't: {error}");
             self.invalid(&path.field("pattern"), &schema["pattern"], &why);
         }
         self.check_type_name(schema, path);
@@ -154,7 +172,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Every value must have a type that pruning and defaulting can follow.
+    /// Checks that each value has a type that pruning and defaulting can follow.
     fn structural(&mut self, schema: &Value, level: Level, path: &Path<'_>) {
         let flag = |name: &str| schema[name] == true;
         let kind = schema["type"].as_str().unwrap_or_default();
@@ -212,10 +230,6 @@ impl Checker<'_> {
                        x-kubernetes-preserve-unknown-fields";
             self.required(&properties_path, why);
         }
-        if flag("x-kubernetes-int-or-string") && !kind.is_empty() {
-            let why = "must be empty if x-kubernetes-int-or-string is true";
-            self.invalid(&type_path, &schema["type"], why);
-        }
         if kind == "array" && !schema["items"].is_object() {
             self.required(&path.field("items"), "must be specified");
         }
@@ -224,7 +238,7 @@ impl Checker<'_> {
         }
     }
 
-    /// `apiVersion`, `kind` and `metadata` are implied, and a schema may say little about them.
+    /// Checks `apiVersion`, `kind` and `metadata`, which are implied and which a schema may hardly restrict.
     fn object_fields(&mut self, properties: &Value, level: Level, path: &Path<'_>) {
         for name in ["apiVersion", "kind"] {
             if let Some(property) = properties.get(name)
@@ -255,14 +269,11 @@ impl Checker<'_> {
         }
     }
 
-    /// A default is a value of its schema, without fields that pruning would take.
-    fn defaults(&mut self, schema: &Value, path: &Path<'_>) {
+    /// Checks that each default is valid for its schema and has no fields that pruning would remove. `cursor` is the parsed
+    /// `schema`.
+    fn defaults(&mut self, schema: &Value, cursor: Cursor<'_>, path: &Path<'_>) {
         if let Some(default) = schema.get("default") {
             let place = path.field("default");
-            let definitions = Definitions::none();
-            let child = Child::inline(Arc::new(parse::standalone(schema)));
-            let cursor =
-                Cursor { definitions: &definitions, child: &child, node: definitions.resolve(&child) };
             let mut pruned = default.clone();
             prune::prune(cursor, &mut pruned);
             if pruned == *default {
@@ -272,16 +283,25 @@ impl Checker<'_> {
                         ("", place) => place,
                         (inner, place) => format!("{place}.{inner}"),
                     };
-                    // Without a path of its own a message starts with "in body".
-                    error.message =
-                        error.message.replacen(":  in body", &format!(": {} in body", error.field), 1);
                     self.errors.push(error);
                 }
             } else {
                 self.invalid(&place, default, "must not have unknown fields");
             }
         }
-        for_each_structural_child(schema, path, &mut |child, path| self.defaults(child, path));
+        for (keyword, below) in [("items", cursor.items()), ("additionalProperties", cursor.additional())] {
+            if let Some(child) = schema.get(keyword).filter(|child| child.is_object())
+                && let Some(below) = below
+            {
+                self.defaults(child, below, &path.field(keyword));
+            }
+        }
+        let properties = path.field("properties");
+        for (name, child) in schema["properties"].as_object().into_iter().flatten() {
+            if let Some(below) = cursor.own_property(name) {
+                self.defaults(child, below, &properties.key(name));
+            }
+        }
     }
 }
 
@@ -321,23 +341,5 @@ fn for_each_child(schema: &Value, path: &Path<'_>, f: &mut dyn FnMut(&Value, &Pa
     }
     if let Some(not) = schema.get("not").filter(|not| not.is_object()) {
         f(not, &path.field("not"));
-    }
-}
-
-/// The error in Go's words where it is a common one.
-fn regexp_error(error: &regex::Error, pattern: &str) -> String {
-    let text = error.to_string();
-    if text.contains("unclosed group") {
-        format!("missing closing ): `{pattern}`")
-    } else if text.contains("unopened group") {
-        format!("unexpected ): `{pattern}`")
-    } else if text.contains("unclosed character class") {
-        let class = pattern.rfind('[').map_or(pattern, |at| &pattern[at..]);
-        format!("missing closing ]: `{class}`")
-    } else if text.contains("repetition operator missing expression") {
-        let at = pattern.find(['*', '+', '?']).unwrap_or(0);
-        format!("missing argument to repetition operator: `{}`", &pattern[at..=at])
-    } else {
-        format!("invalid regular expression: `{pattern}`")
     }
 }

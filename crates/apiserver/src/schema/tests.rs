@@ -1,4 +1,4 @@
-//! Schemas, objects and what becomes of them.
+//! Pruning, defaulting, decoding and validation by example schemas.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -248,7 +248,7 @@ fn a_builtin_object_that_does_not_decode_is_reported_as_go_does() {
     );
 }
 
-/// As kube-apiserver 1.36.3 answered to what was applied and merged strategically.
+/// Expectations are kube-apiserver 1.36.3's answers to applied and strategically merged objects.
 #[test]
 fn what_is_restored_without_json_is_held_to_less() {
     let check = |api_version: &str, kind: &str, fields: Value, expected: Result<Value, &str>| {
@@ -338,7 +338,7 @@ fn builtin_values_are_held_to_the_types_of_go() {
         check("v1", "Pod", limits(bad), Some(why));
     }
     check("v1", "Pod", limits(json!("1Kii")), Some("unable to parse quantity's suffix"));
-    // What a type decodes itself ends the decoding, and what was found before does not count.
+    // An error of a type with its own decoder ends decoding and replaces earlier ones.
     deployment(
         json!({"minReadySeconds": "x", "template": {"spec": {"overhead": {"cpu": "lots"}}}}),
         Some(why),
@@ -390,7 +390,7 @@ fn a_schema_that_is_not_structural_is_refused() {
     check(
         spec(json!({"type": "integer", "default": "x"})),
         &[
-            r#"s.properties[spec].default: Invalid value: "string": s.properties[spec].default in body must be of type integer: "string""#,
+            r#"s.properties[spec].default: Invalid value: "string":  in body must be of type integer: "string""#,
         ],
     );
     check(
@@ -429,7 +429,7 @@ proptest! {
     }
 }
 
-/// Structural schemas over the names that [`json_value`] uses.
+/// Generates structural schemas over the names that [`json_value`] uses.
 fn schema() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(json!({"type": "integer", "default": 1})),

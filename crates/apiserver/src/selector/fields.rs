@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::resource::{Resource, SelectableField};
 use crate::status::ApiError;
 
-/// All of its terms must hold; without any it selects everything.
+/// A conjunction of terms; an empty selector matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FieldSelector {
     terms: Vec<Term>,
@@ -16,20 +16,20 @@ pub(crate) struct FieldSelector {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Term {
     label: String,
-    /// Which of the kind's fields; `None` for name and namespace.
+    /// Index into the kind's selectable fields; `None` for name and namespace.
     index: Option<usize>,
     equal: bool,
     value: String,
 }
 
 impl FieldSelector {
-    /// Reads the query parameter `fieldSelector` for objects of `resource`.
+    /// Parses the query parameter `fieldSelector` for objects of `resource`.
     ///
     /// # Errors
-    /// 400 for text that is no selector, and for fields that the kind does not select by.
+    /// 400 for a syntax error, and for fields that the kind does not support.
     pub(crate) fn parse(text: &str, resource: &Resource) -> Result<Self, ApiError> {
         let mut parts = split(text);
-        // Go sorts them, and so the first error is that of the smallest.
+        // Go sorts the terms, so it reports the error of the smallest one.
         parts.sort_unstable();
         let mut terms = Vec::new();
         for part in parts.into_iter().filter(|part| !part.is_empty()) {
@@ -39,12 +39,13 @@ impl FieldSelector {
                 )));
             };
             let value = unescape(value).map_err(ApiError::bad_request)?;
-            // `==` alone says nothing about anything.
+            // A lone `==` has no effect.
             if label.is_empty() && value.is_empty() {
                 continue;
             }
             let index = match label {
-                "metadata.name" | "metadata.namespace" => None,
+                "metadata.name" => None,
+                "metadata.namespace" if !has_no_namespace(resource) => None,
                 _ => {
                     let place = resource.selectable.iter().position(|field| field.label == label);
                     Some(place.ok_or_else(|| unsupported(resource, label))?)
@@ -55,12 +56,12 @@ impl FieldSelector {
         Ok(Self { terms })
     }
 
-    /// Whether it selects everything.
+    /// Whether the selector matches everything.
     pub(crate) fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
 
-    /// Whether the terms about name and namespace hold, which the place of an object tells.
+    /// Whether the terms about name and namespace match, which are known from the object's key.
     pub(crate) fn matches_place(&self, namespace: &str, name: &str) -> bool {
         self.terms.iter().all(|term| match term.label.as_str() {
             "metadata.name" => (name == term.value) == term.equal,
@@ -69,12 +70,12 @@ impl FieldSelector {
         })
     }
 
-    /// Whether the place of an object tells all.
+    /// Whether all terms are about name and namespace.
     pub(crate) fn is_about_place(&self) -> bool {
         self.terms.iter().all(|term| term.index.is_none())
     }
 
-    /// Whether the other terms hold for an object with these [`values`].
+    /// Whether the other terms match an object with these [`values`].
     pub(crate) fn matches_values(&self, values: &[String]) -> bool {
         self.terms.iter().all(|term| {
             let Some(index) = term.index else {
@@ -85,12 +86,18 @@ impl FieldSelector {
     }
 }
 
-/// What `object` has in the fields that its kind is selected by. It is in the version of `resource`.
+/// Returns the values of the kind's selectable fields. `object` must be in the version of `resource`.
 pub(crate) fn values(resource: &Resource, object: &Value) -> Vec<String> {
     resource.selectable.iter().map(|field| value_of(field, object).into_owned()).collect()
 }
 
-/// Commas that no backslash escapes end a term.
+/// Whether selectors cannot use `metadata.namespace`: cluster-scoped kinds that declare fields of their own, and custom ones.
+/// Other cluster-scoped kinds accept it and match nothing.
+fn has_no_namespace(resource: &Resource) -> bool {
+    !resource.namespaced && (resource.rules.custom || !resource.selectable.is_empty())
+}
+
+/// Splits at commas that are not escaped by a backslash.
 fn split(text: &str) -> Vec<&str> {
     let (mut parts, mut start, mut escaped) = (Vec::new(), 0, false);
     for (at, character) in text.char_indices() {
@@ -108,7 +115,7 @@ fn split(text: &str) -> Vec<&str> {
     parts
 }
 
-/// (field, whether equal, value), cut at the first operator.
+/// Splits a term at its first operator into field, whether it means equality, and value.
 fn term(part: &str) -> Option<(&str, bool, &str)> {
     part.char_indices().find_map(|(at, _)| {
         let (label, rest) = part.split_at(at);
@@ -118,7 +125,7 @@ fn term(part: &str) -> Option<(&str, bool, &str)> {
     })
 }
 
-/// Backslash, comma and equals sign are escaped in values; nothing else can be.
+/// Unescapes a value. Backslash, comma and equals sign are the only characters that can be escaped.
 fn unescape(value: &str) -> Result<String, String> {
     let mut plain = String::new();
     let mut characters = value.chars();
@@ -131,7 +138,7 @@ fn unescape(value: &str) -> Result<String, String> {
                 }
                 None => return Err("invalid field selector: invalid escape sequence: \\".to_owned()),
             },
-            // Go prints the character as a number. Commas cannot be here: they end a term.
+            // Go prints the character as a number. Commas cannot occur here: they end a term.
             '=' => return Err("invalid field selector: unescaped character in value: 61".to_owned()),
             other => plain.push(other),
         }
@@ -139,7 +146,8 @@ fn unescape(value: &str) -> Result<String, String> {
     Ok(plain)
 }
 
-/// Kinds with selectable fields of their own, and custom kinds, say it otherwise than the rest.
+/// Builds the error for an unsupported field. Custom kinds and kinds with selectable fields have a
+/// message of their own.
 fn unsupported(resource: &Resource, label: &str) -> ApiError {
     ApiError::bad_request(if resource.rules.custom || !resource.selectable.is_empty() {
         format!("field label not supported: {label}")
@@ -148,7 +156,7 @@ fn unsupported(resource: &Resource, label: &str) -> ApiError {
     })
 }
 
-/// The field's value as text.
+/// Returns the field's value as text.
 fn value_of<'a>(field: &SelectableField, object: &'a Value) -> Cow<'a, str> {
     let values = field.paths.iter().filter_map(|path| {
         let value = path.iter().try_fold(object, |value, key| value.get(key))?;
@@ -200,12 +208,18 @@ mod tests {
             ("status.phase!=Active", false),
             ("status.phase=", false),
             ("status.phase!=", true),
-            ("metadata.namespace=", true),
             (r"metadata.name=a\,b\=c,status.phase=Active", true),
             (r"metadata.name=a\,b\=c,status.phase=Other", false),
         ] {
             assert_eq!(selects("namespaces", selector, &object), expected, "{selector}");
         }
+    }
+
+    #[test]
+    fn the_namespace_is_no_field_of_cluster_scoped_kinds_with_fields_of_their_own() {
+        let why = "field label not supported: metadata.namespace";
+        assert_eq!(error("nodes", "metadata.namespace=x"), why);
+        assert!(!selects("persistentvolumes", "metadata.namespace=x", &json!({})));
     }
 
     #[test]

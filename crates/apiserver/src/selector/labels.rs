@@ -8,13 +8,13 @@ use serde_json::Value;
 use super::parse;
 use crate::status::ApiError;
 
-/// All of its requirements must hold; without any it selects everything.
+/// A conjunction of requirements; an empty selector matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LabelSelector {
     requirements: Vec<Requirement>,
 }
 
-/// One condition on one label.
+/// Condition on one label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Requirement {
     pub(super) key: String,
@@ -24,29 +24,29 @@ pub(super) struct Requirement {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Condition {
     Equals(String),
-    /// Also holds where the label is absent.
+    /// Also matches if the label is absent.
     NotEquals(String),
     In(BTreeSet<String>),
-    /// Also holds where the label is absent.
+    /// Also matches if the label is absent.
     NotIn(BTreeSet<String>),
     Exists,
     Absent,
-    /// Holds for labels that are integers only.
+    /// Only matches labels that are integers.
     Greater(i64),
     Less(i64),
 }
 
 impl LabelSelector {
-    /// Reads the query parameter `labelSelector`.
+    /// Parses the query parameter `labelSelector`.
     ///
     /// # Errors
-    /// 400 with the server's text for what cannot be understood.
+    /// 400 with kube-apiserver's message for a syntax error.
     pub(crate) fn parse(text: &str) -> Result<Self, ApiError> {
         parse::requirements(text).map(|requirements| Self { requirements }).map_err(ApiError::bad_request)
     }
 
-    /// Reads a `LabelSelector` object as builtin kinds have it. `None` if an operator is unknown, or has not the values
-    /// it needs: such a selector selects nothing.
+    /// Reads a `LabelSelector` object of a builtin kind. `None` if an operator is unknown or has the wrong number of
+    /// values: such a selector matches nothing.
     pub(crate) fn from_object(selector: &Value) -> Option<Self> {
         let mut requirements = Vec::new();
         for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
@@ -70,22 +70,22 @@ impl LabelSelector {
         Some(Self { requirements })
     }
 
-    /// Whether it selects everything.
+    /// Whether the selector matches everything.
     pub(crate) fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// Whether it selects `object`.
+    /// Whether the selector matches `object`.
     pub(crate) fn matches(&self, object: &Value) -> bool {
         self.matches_labels(object.pointer("/metadata/labels"))
     }
 
-    /// Whether it selects an object with these labels.
+    /// Whether the selector matches an object with these labels.
     pub(crate) fn matches_map(&self, labels: &BTreeMap<String, String>) -> bool {
         self.holds(|key| labels.get(key).map(String::as_str))
     }
 
-    /// Whether it selects an object with these labels, as they stand in an object.
+    /// Whether the selector matches an object with these labels, given as JSON.
     pub(crate) fn matches_labels(&self, labels: Option<&Value>) -> bool {
         self.holds(|key| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str))
     }
@@ -111,7 +111,7 @@ impl Condition {
     }
 }
 
-/// The text of a `LabelSelector` object, as a scale's `status.selector` and Tables have it; empty if it selects
+/// Formats a `LabelSelector` object as text, for a scale's `status.selector` and for tables; empty if it matches
 /// everything.
 pub(crate) fn label_selector_text(selector: &Value) -> String {
     LabelSelector::from_object(selector).map(|selector| selector.to_string()).unwrap_or_default()
@@ -153,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    /// Names of the objects that a selector selects, of four whose labels stand here.
+    /// Returns the names of the matching objects out of the four below.
     fn check(selector: &str, expected: &str) {
         let objects = [
             ("a", json!({"app": "web", "tier": "front", "n": "5"})),
@@ -236,7 +236,7 @@ mod tests {
             any::<i64>().prop_map(Condition::Greater),
             any::<i64>().prop_map(Condition::Less),
         ];
-        // A minus sign is no part of a label's value, so bounds that the text can hold are not negative.
+        // A minus sign is not allowed in a label value, so bounds in text are never negative.
         let condition = condition.prop_map(|condition| match condition {
             Condition::Greater(bound) => Condition::Greater(bound.saturating_abs()),
             Condition::Less(bound) => Condition::Less(bound.saturating_abs()),

@@ -1,6 +1,6 @@
-//! Selectors: which objects a list, a watch or a controller is about.
+//! Label and field selectors, which choose the objects of a list, a watch or a controller.
 //!
-//! The grammars and texts are those of `k8s.io/apimachinery/pkg/{labels,fields}`.
+//! Grammars and messages are those of `k8s.io/apimachinery/pkg/{labels,fields}`.
 
 mod fields;
 mod labels;

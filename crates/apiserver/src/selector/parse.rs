@@ -1,4 +1,4 @@
-//! The grammar of label selectors in text.
+//! Grammar of label selectors in text.
 //!
 //! ```text
 //! selector    = [ requirement { "," requirement } ]
@@ -21,7 +21,7 @@ enum Token<'a> {
 }
 
 impl<'a> Token<'a> {
-    /// As it stands in the text.
+    /// Returns the token's text.
     fn text(self) -> &'a str {
         match self {
             Self::End => "",
@@ -31,7 +31,7 @@ impl<'a> Token<'a> {
         }
     }
 
-    /// Keys and values may be called `in` and `notin`.
+    /// Returns `in` and `notin` as words, for places where they are keys or values.
     fn as_word(self) -> Self {
         match self {
             Self::In | Self::NotIn => Self::Word(self.text()),
@@ -42,7 +42,7 @@ impl<'a> Token<'a> {
 
 type Result<T> = std::result::Result<T, String>;
 
-/// Parses a selector. The texts of errors are part of the API.
+/// Parses a selector. The error messages are part of the API.
 pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>> {
     let tokens = scan(text);
     let mut parser = Parser { tokens: &tokens, at: 0 };
@@ -77,7 +77,7 @@ pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>> {
 fn scan(text: &str) -> Vec<Token<'_>> {
     let is_symbol = |c: char| matches!(c, '=' | '!' | '(' | ')' | ',' | '>' | '<');
     let is_space = |c: char| matches!(c, ' ' | '\t' | '\r' | '\n');
-    // A zero byte ends the text for Go's scanner.
+    // Go's scanner ends at a zero byte.
     let mut rest = text.split('\0').next().unwrap_or_default();
     let mut tokens = Vec::new();
     loop {
@@ -116,7 +116,7 @@ impl<'a> Parser<'a> {
         self.next_operator().as_word()
     }
 
-    /// The next token where `in` and `notin` are operators.
+    /// Returns the next token; `in` and `notin` are operators here.
     fn next_operator(&mut self) -> Token<'a> {
         let token = self.tokens.get(self.at).copied().unwrap_or(Token::End);
         self.at += 1;
@@ -164,7 +164,7 @@ impl<'a> Parser<'a> {
         Ok(condition)
     }
 
-    /// The value after an operator; none is the empty one.
+    /// Parses the value after an operator; a missing value is the empty string.
     fn value(&mut self) -> Result<String> {
         if matches!(self.peek(), Token::End | Token::Symbol(",")) {
             return Ok(String::new());
@@ -175,7 +175,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `(a,b)`; a place between commas that has no value holds the empty one.
+    /// Parses `(a,b)`; a missing value between commas is the empty string.
     fn values(&mut self) -> Result<BTreeSet<String>> {
         match self.next() {
             Token::Symbol("(") => {}

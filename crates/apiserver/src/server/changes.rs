@@ -1,8 +1,8 @@
-//! Tells the watchers of a table that something happened in it.
+//! Notifies the watches of a table of its changes.
 //!
-//! A busy table wakes thousands of watchers a thousand times a second, and each of them asks anew after each wake. So asking
-//! whether there is news is one load of a number that all watchers share, and those who wait stand in one row, which is
-//! walked in the order of memory.
+//! A busy table wakes thousands of watches a thousand times per second, and each of them checks for changes after each
+//! wake-up. The check is one load of a counter that all watches share. The wakers of waiting watches are stored
+//! contiguously.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use slab::Slab;
 
 use crate::store::Closed;
 
-/// What happens in a table, as far as its watchers have to look.
+/// Change counter and wakers of a table.
 #[derive(Debug)]
 pub(crate) struct Changes {
-    /// Goes up each time, under the lock of `waiting`; 0 is before everything.
+    /// Incremented by each change, under the lock of `waiting`; 0 precedes all changes.
     latest: AtomicU64,
     waiting: Mutex<Waiting>,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
-    /// One place for each subscription; empty while it does not wait.
+    /// One slot per subscription; `None` while it does not wait.
     wakers: Slab<Option<Waker>>,
-    /// Once the table is no more, what had happened in it.
+    /// History of the table, once it is closed.
     closed: Option<Arc<Closed>>,
 }
 
@@ -35,7 +35,7 @@ impl Changes {
         Arc::new(Self { latest: AtomicU64::new(1), waiting: Mutex::default() })
     }
 
-    /// Wakes everybody who waits. Call it without locks: a waker may do anything.
+    /// Wakes all waiting subscriptions. Call it without holding locks, because a waker may run arbitrary code.
     pub(super) fn notify(&self) {
         let wakers: Vec<Waker> = {
             let mut waiting = self.waiting.lock();
@@ -45,60 +45,61 @@ impl Changes {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// The table is no more; [`notify`](Self::notify) is still to be called.
+    /// Marks the table as closed. Call [`notify`](Self::notify) afterwards.
     pub(super) fn close(&self, closed: Option<Arc<Closed>>) {
         self.waiting.lock().closed = closed;
     }
 
-    /// A watcher, to whom everything is news at first.
+    /// Creates a subscription to which every earlier change is new.
     pub(super) fn subscribe(self: &Arc<Self>) -> Subscription {
         let place = self.waiting.lock().wakers.insert(None);
         Subscription { changes: Arc::clone(self), place, seen: 0 }
     }
 }
 
-/// One watcher's view of the changes of a table.
+/// One watch's position in the changes of a table.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     changes: Arc<Changes>,
-    /// Its place in the row of those who wait.
+    /// Slot of its waker.
     place: usize,
     seen: u64,
 }
 
 impl Subscription {
-    /// The number of the latest change: to be asked before reading, and to be [seen](Self::see) after it.
+    /// Returns the number of the latest change. Load it before reading the table, and [mark](Self::see) it as seen
+    /// afterwards.
     pub(crate) fn latest(&self) -> u64 {
         self.changes.latest.load(Ordering::Acquire)
     }
 
-    /// Everything up to this number was read.
+    /// Marks everything up to this number as read.
     pub(crate) fn see(&mut self, latest: u64) {
         self.seen = latest;
     }
 
-    /// Whether something happened since.
+    /// Whether anything changed since.
     pub(crate) fn has_news(&self) -> bool {
         self.latest() != self.seen
     }
 
-    /// What had happened in the table, once it is no more.
+    /// Returns the history of the table, once it is closed.
     pub(crate) fn closed(&self) -> Option<Arc<Closed>> {
         self.changes.waiting.lock().closed.clone()
     }
 
-    /// Waits for news, and sees nothing by itself. `None`: there never will be any. Dropping the future loses nothing.
+    /// Waits for a change without marking it as seen. `None` if the table is closed. Cancel safe.
     pub(crate) async fn news(&mut self) -> Option<()> {
         poll_fn(|context| self.poll_news(context)).await
     }
 
-    /// The same for those who are polled themselves.
+    /// Like [`news`](Self::news), for callers that implement `poll`.
     pub(crate) fn poll_news(&mut self, context: &Context<'_>) -> Poll<Option<()>> {
         if self.has_news() {
             return Poll::Ready(Some(()));
         }
         let mut waiting = self.changes.waiting.lock();
-        // Nothing happens while the lock is held.
+        // Check again: the counter does not change while the lock is held.
         if self.has_news() {
             return Poll::Ready(Some(()));
         }
@@ -111,7 +112,7 @@ impl Subscription {
             Some(place) => place.replace(context.waker().clone()),
             None => None,
         };
-        // To drop a waker may drop a task and all it has, such as this.
+        // Dropped without the lock: dropping a waker may drop a task, and with it another subscription.
         drop(waiting);
         drop(old);
         Poll::Pending
@@ -121,7 +122,7 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         let waker = self.changes.waiting.lock().wakers.try_remove(self.place);
-        // Not under the lock, for the same reason.
+        // Dropped without the lock, for the same reason as above.
         drop(waker);
     }
 }

@@ -1,4 +1,4 @@
-//! One connection: the protocol that its client chose, and the requests on it.
+//! A connection: its negotiated protocol and its requests.
 
 use std::future::Future;
 use std::sync::{Arc, Weak};
@@ -22,29 +22,30 @@ use super::patience::Patient;
 use super::progress::{Progress, watched};
 use super::service::ApiService;
 use super::tls::Tls;
+use super::websocket::Upgrade;
 
-/// How long a client may take to send the head of a request over HTTP/1.1, idle time before it included.
+/// Time for a client to send the head of an HTTP/1.1 request, including the idle time before it.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(120);
-/// How long a client may take for the handshake of TLS.
+/// Time for the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(32);
-/// How long a client may leave what is sent to it in the buffers of the operating system, or an answer over HTTP/2 unread.
+/// Time that data may stay unread, in the operating system's buffers or as a response over HTTP/2.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a client may take for all of an answer that is no watch, as kube-apiserver has it.
+/// Time for a client to read a whole response other than a watch, as in kube-apiserver.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
-/// Requests under way on one connection of HTTP/2, as a kube-apiserver has it: each watch of an informer is one.
+/// Maximum number of concurrent requests on an HTTP/2 connection, as in kube-apiserver: each watch of an informer is one.
 const STREAMS: u32 = 1000;
-/// Bytes of headers in a request over HTTP/2. Selectors of lists can be long.
+/// Maximum size of the headers of an HTTP/2 request, in bytes. Selectors of lists can be long.
 const HEADERS: u32 = 256 << 10;
-/// Bytes of a body that a client may send ahead of what is read, over HTTP/2: most bodies are smaller.
+/// Flow control window of a request body over HTTP/2, in bytes. Most bodies are smaller.
 const STREAM_WINDOW: u32 = 256 << 10;
-/// The same for all bodies on a connection.
+/// Flow control window of all request bodies on a connection, in bytes.
 const CONNECTION_WINDOW: u32 = 4 << 20;
-/// After this long without a sign of life a client of HTTP/2 is asked for one.
+/// Idle time after which an HTTP/2 client is pinged.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
-/// How long it may take to answer.
+/// Time for a client to answer a ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Serves the requests of a connection until the client leaves or the listener closes.
+/// Serves the requests of a connection until the client closes it or the listener shuts down.
 pub(super) async fn serve(
     stream: TcpStream,
     tls: Option<Arc<Tls>>,
@@ -52,9 +53,9 @@ pub(super) async fn serve(
     faults: bool,
     closing: watch::Receiver<bool>,
 ) {
-    // Small answers must not wait for the next one.
+    // Send small responses at once.
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "TCP_NODELAY is not available");
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
     let stream = Patient::new(stream, PATIENCE);
     let Some(tls) = tls else {
@@ -62,19 +63,19 @@ pub(super) async fn serve(
     };
     match timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
         Ok(Ok((stream, protocol))) => speak(stream, protocol, service, faults, closing).await,
-        Ok(Err(error)) => tracing::debug!(%error, "a handshake of TLS failed"),
-        Err(_elapsed) => tracing::debug!("a handshake of TLS took too long"),
+        Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
+        Err(_elapsed) => tracing::debug!("TLS handshake timed out"),
     }
 }
 
-/// A version of HTTP.
+/// HTTP version of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
     Http1,
-    /// Only where the client asked for it during the handshake.
+    /// HTTP/2, only if the client chose it in the TLS handshake.
     #[cfg_attr(
         not(any(test, feature = "tls")),
-        expect(dead_code, reason = "it is negotiated in the handshake of TLS")
+        expect(dead_code, reason = "negotiated only in a TLS handshake")
     )]
     Http2,
 }
@@ -89,15 +90,24 @@ async fn speak<S>(
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let watches = Closing(closing.clone());
+    let sockets = Arc::new(Mutex::new(JoinSet::new()));
+    // A strong reference in a task would keep its owner alive.
+    let upgraded = Arc::downgrade(&sockets);
     let answer = service_fn(move |mut request: Request<Incoming>| {
+        let upgraded = Weak::clone(&upgraded);
         request.extensions_mut().insert(watches.clone());
         if faults {
             request.extensions_mut().insert(FaultApi);
         }
         let mut service = service.clone();
+        let upgrade = Upgrade::of(&mut request);
         async move {
             let mut answered = Service::<Request<Incoming>>::call(&mut service, request).await;
             if let Ok(response) = &mut answered {
+                if let (Some(upgrade), Some(sockets)) = (upgrade, upgraded.upgrade()) {
+                    upgrade.accept(response, &mut sockets.lock());
+                }
+                // Only over sockets: a caller in the process may keep a response.
                 response.body_mut().expire_after(ANSWER_TIME);
                 if let Some(progress) = Progress::current() {
                     response.body_mut().report_to(progress);
@@ -112,15 +122,20 @@ async fn speak<S>(
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEADER_TIMEOUT)
-                .serve_connection(stream, answer);
+                .serve_connection(stream, answer)
+                .with_upgrades();
             let mut connection = std::pin::pin!(connection);
-            tokio::select! {
+            let ended = tokio::select! {
                 ended = connection.as_mut() => ended,
                 () = closed(&mut closing) => {
                     connection.as_mut().graceful_shutdown();
                     connection.await
                 }
-            }
+            };
+            // An upgraded connection lasts as long as its watch, which ends with the listener.
+            let mut sockets = std::mem::take(&mut *sockets.lock());
+            while sockets.join_next().await.is_some() {}
+            ended
         }
         Protocol::Http2 => {
             let requests = Requests::default();
@@ -144,17 +159,17 @@ async fn speak<S>(
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended early");
+        tracing::debug!(%error, "connection closed with an error");
     }
 }
 
-/// Waits until the listener closes or is dropped.
+/// Waits until the listener shuts down or is dropped.
 pub(super) async fn closed(closing: &mut watch::Receiver<bool>) {
-    // An error means that the listener was dropped, which closes it too.
+    // An error means that the listener was dropped.
     let _ = closing.wait_for(|closed| *closed).await;
 }
 
-/// The requests of a connection of HTTP/2, each a task. Dropping this aborts them.
+/// Tasks of the requests on an HTTP/2 connection. Dropping this aborts them.
 #[derive(Debug, Default)]
 struct Requests(Arc<Mutex<JoinSet<()>>>);
 
@@ -164,7 +179,7 @@ impl Requests {
     }
 }
 
-/// Starts tasks for as long as their owner is there. A strong reference could be kept alive by the tasks themselves.
+/// Spawns tasks for as long as the connection exists. A strong reference would form a cycle with the tasks.
 #[derive(Debug, Clone)]
 struct RequestExecutor(Weak<Mutex<JoinSet<()>>>);
 
@@ -177,7 +192,7 @@ where
             return;
         };
         let mut requests = requests.lock();
-        // Those that are done would be kept until the connection ends.
+        // Remove finished tasks, which would otherwise stay until the connection ends.
         while requests.try_join_next().is_some() {}
         requests.spawn(watched(task, PATIENCE));
     }

@@ -1,4 +1,4 @@
-//! From an HTTP request to its answer.
+//! Dispatch: from an HTTP request to its response.
 
 use std::sync::Arc;
 
@@ -30,10 +30,10 @@ use crate::status::{ApiError, Cause};
 use crate::verbs::reply::Reply;
 use crate::verbs::{self, Call};
 
-/// How long a read waits for a revision that is still to come.
+/// Time that a read waits for a revision that is not committed yet.
 const FRESHNESS_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Answers a request; there is an answer to every one.
+/// Answers a request. There is a response to every request.
 pub(super) async fn answer<B>(server: &Arc<Server>, mut head: Parts, body: B) -> Response<ResponseBody>
 where
     B: Body<Data = Bytes> + Send,
@@ -63,12 +63,14 @@ where
     B: Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
+    // Connections of listeners add `Closing` to each request; in-process calls do not have it.
     let is_remote = head.extensions.get::<Closing>().is_some();
     let refuse = |head: &Parts, error: &ApiError| {
         let accept = text(&head.headers, header::ACCEPT);
         failure(accept.as_deref(), error).into_response()
     };
-    // As the caller, the request would be allowed what the one impersonated may not do.
+    // Ignoring the header would run the request with the rights of the caller instead of those of the
+    // impersonated user.
     if let Some(header) = head.headers.keys().find(|name| name.as_str().starts_with("impersonate-")) {
         let why = format!("impersonation is not supported: send the request without the header {header:?}");
         return refuse(head, &ApiError::bad_request(why));
@@ -77,7 +79,7 @@ where
         Ok(user) => user,
         Err(error) => return refuse(head, &error),
     };
-    // Before access is decided, so that those who are refused learn it too.
+    // Classified before authorization, so that forbidden requests get the headers too.
     let flow = server.flow_control.classify(server, &user, head);
     let mut response = match authorize(&user, head) {
         Ok(()) => {
@@ -133,7 +135,7 @@ where
     }
 }
 
-/// Faults for clients that are not in the process.
+/// Serves the fault API.
 async fn fault_api<B>(server: &Arc<Server>, head: &Parts, path: &str, body: B) -> Reply
 where
     B: Body<Data = Bytes> + Send,
@@ -149,14 +151,14 @@ where
     }
 }
 
-/// The `Status` of an error; `Retry-After` follows from it.
+/// Builds the response for an error, including `Retry-After`.
 pub(super) fn failure(accept: Option<&str>, error: &ApiError) -> Reply {
     let mut reply = Reply::error(Accept::of_error(accept), error);
     reply.retry_after = error.retry_after();
     reply
 }
 
-/// 404 below a group: a `Status` where builtin kinds live, plain text elsewhere.
+/// Builds the 404 below a group: a `Status` for groups of builtin kinds, plain text for others.
 pub(super) fn not_found(registry: &Registry, group: &str) -> Reply {
     if registry.is_builtin_group(group) {
         let error = ApiError::new(404, "NotFound", "the server could not find the requested resource")
@@ -167,7 +169,7 @@ pub(super) fn not_found(registry: &Registry, group: &str) -> Reply {
     }
 }
 
-/// Whether the path has a namespace where the resource needs one, and none where it has none.
+/// Whether the path has a namespace if and only if the resource is namespaced.
 fn is_well_formed(served: &Served, path: &ResourcePath, method: &Method) -> bool {
     if served.resource.namespaced && path.namespace.is_empty() {
         // Across namespaces, custom resources can only be read.
@@ -193,9 +195,9 @@ where
 {
     let query = Query::parse(head.uri.query().unwrap_or_default());
     let accept = text(&head.headers, header::ACCEPT);
-    let verb = Verb::of(&head.method, &path, &query)
-        .ok_or_else(|| verbs::method_not_allowed(&served, &head.method.as_str().to_ascii_lowercase()))?;
+    let verb = Verb::of(&head.method, &path, &query).ok_or_else(|| verbs::method_not_allowed(&served, ""))?;
     let endpoint = match (served.is_custom(), path.subresource.as_str()) {
+        (false, subresource) if verb == Verb::Create && act(&served, subresource).is_some() => Endpoint::Act,
         (false, _) => Endpoint::Builtin,
         (true, "scale") => Endpoint::CustomScale,
         (true, _) => Endpoint::Custom,
@@ -222,7 +224,7 @@ where
     }
     check_allowed(&call, verb)?;
     if verb == Verb::Watch {
-        // A watch keeps the call for as long as it lasts.
+        // A watch keeps the call while it lasts.
         let closing = head.extensions.get::<Closing>().cloned();
         let fault = head.extensions.get::<FaultyWatch>().copied();
         warnings.clone_from(&call.warnings);
@@ -230,16 +232,18 @@ where
         return verbs::watch::run(call, closing, fault);
     }
     if !matches!(verb, Verb::Get | Verb::List) {
+        // Before the change is made, because a commit that cannot be persisted is not undone.
         call.server.writable().await?;
     }
     let outcome = perform(&mut call, verb, body).await;
+    // Errors carry warnings too.
     *warnings = call.warnings;
-    // An answer tells of commits, those of others too.
+    // The response may show commits of other requests, so wait until all of them are persisted.
     call.server.all_kept().await?;
     outcome
 }
 
-/// Which verbs a collection, an object and its subresources take.
+/// Checks that the collection, object or subresource supports the verb.
 fn check_allowed(call: &Call, verb: Verb) -> Result<(), ApiError> {
     let resource = &call.served.resource;
     let refuse = || Err(call.not_allowed(verb.name()));
@@ -267,7 +271,7 @@ fn check_allowed(call: &Call, verb: Verb) -> Result<(), ApiError> {
         return refuse();
     }
     if call.path.name.is_empty() {
-        if call.served.is_custom() && matches!(verb, Verb::Update) {
+        if call.served.is_custom() && matches!(verb, Verb::Update | Verb::Patch) {
             return Err(ApiError::bad_request("name must be provided"));
         }
         let across = resource.namespaced && call.path.namespace.is_empty();
@@ -292,16 +296,18 @@ where
             wait_for_revision(call, verb).await?;
             match verb {
                 Verb::Get if scale => verbs::scale::get(call),
+                Verb::Get if call.path.subresource == "log" => verbs::log::get(call),
+                _ if verbs::components::is_table(call.served.storage()) => verbs::components::read(call),
                 Verb::Get => verbs::read::get(call),
                 _ => verbs::read::list(call).await,
             }
         }
         Verb::Watch => Err(ApiError::internal("a watch is not performed like this")),
         _ => {
-            // It keeps its room until the write is done.
+            // The body keeps its share of the memory limit until the write is done.
             let body = call.server.intake.read(body).await?;
             if verb == Verb::DeleteCollection {
-                // It begins with a list.
+                // A deletion of a collection begins with a list.
                 wait_for_revision(call, verb).await?;
             }
             deadline::of_write(write(call, verb, &body.bytes)).await
@@ -312,7 +318,7 @@ where
 async fn write(call: &mut Call, verb: Verb, body: &Bytes) -> Result<Reply, ApiError> {
     let scale = call.path.subresource == "scale";
     match verb {
-        Verb::Create => match act(call) {
+        Verb::Create => match act(&call.served, &call.path.subresource) {
             Some(act) => verbs::act::run(call, act, body).await,
             None => verbs::create::run(call, body).await,
         },
@@ -326,22 +332,22 @@ async fn write(call: &mut Call, verb: Verb, body: &Bytes) -> Result<Reply, ApiEr
     }
 }
 
-/// What a POST to the path of this call does, unless it creates an object there.
-fn act(call: &Call) -> Option<Act> {
-    let resource = &call.served.resource;
-    let subresource = &call.path.subresource;
+/// Returns the action of a POST to a collection or subresource, if it does not create an object.
+fn act(served: &Served, subresource: &str) -> Option<Act> {
+    let resource = &served.resource;
     if subresource.is_empty() {
         return resource.act;
     }
-    resource.other_subresources.iter().find(|other| other.name == *subresource)?.act
+    resource.other_subresources.iter().find(|other| other.name == subresource)?.act
 }
 
-/// Reads from a revision of the future wait for it, for a moment.
+/// Waits briefly for the requested revision, if it is not committed yet.
 async fn wait_for_revision(call: &Call, verb: Verb) -> Result<(), ApiError> {
+    // The verb itself refuses malformed revisions.
     let Ok(Some(wanted)) = revision(call.query.text("resourceVersion")) else {
         return Ok(());
     };
-    // A watch from the future waits by itself, unless it is to begin with the state at that revision.
+    // A watch from a future revision waits by itself, unless it begins with the initial state.
     if verb == Verb::Watch && call.query.flag("sendInitialEvents") != Some(true) {
         return Ok(());
     }
@@ -359,7 +365,7 @@ async fn wait_for_revision(call: &Call, verb: Verb) -> Result<(), ApiError> {
     Err(ApiError::new(504, "Timeout", message).with_causes(vec![cause]).with_retry_after(1))
 }
 
-/// A header as text; several lines of it are one list.
+/// Returns a header as text; several lines form one list.
 pub(super) fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
     let values: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
     (!values.is_empty()).then(|| values.join(","))

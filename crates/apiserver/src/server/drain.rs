@@ -1,8 +1,8 @@
-//! Bodies that nobody asked for.
+//! Reads request bodies that the response does not need.
 //!
-//! A request may be answered before its body is read: its path leads nowhere, its user may not. A server of HTTP/2 that is done
-//! with a request then cancels what is still on its way, and a client that is about to send it takes that for the answer. So
-//! a short body is taken first, as Go's server does between the requests of a connection.
+//! A request may be answered before its body is read, for example with 404 or 403. An HTTP/2 server that has finished a request
+//! then resets the stream, and a client that is still sending takes the reset for the response. Short bodies are therefore read
+//! first, as Go's server does between the requests of a connection.
 
 use std::pin::Pin;
 
@@ -13,17 +13,17 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use tokio::time::{Duration, timeout};
 
-/// What is read of a body that is not wanted, as in Go.
+/// Maximum number of bytes to read, as in Go.
 const LIMIT: usize = 256 << 10;
-/// How long its client has for it.
+/// Maximum time to read.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Reads what is left of a body, if it is short and comes soon.
+/// Reads the rest of a body, if it is short and arrives soon.
 pub(super) async fn drain<B>(head: &Parts, mut body: Pin<&mut B>)
 where
     B: Body<Data = Bytes>,
 {
-    // Who asks first wants to be spared.
+    // A client that sends `Expect` has not sent the body and waits for permission.
     if body.is_end_stream() || head.headers.contains_key(header::EXPECT) {
         return;
     }
@@ -35,7 +35,7 @@ where
             read += frame.data_ref().map_or(0, Bytes::len);
         }
     };
-    // The answer does not depend on it.
+    // The response does not depend on the body.
     let _ = timeout(PATIENCE, rest).await;
 }
 
@@ -54,7 +54,7 @@ mod tests {
 
     type Sender = mpsc::UnboundedSender<Result<Frame<Bytes>, Infallible>>;
 
-    /// A request to nowhere whose body comes from the sender, and the code of its answer.
+    /// Sends a request to an unknown path with a body from the sender; returns the code of the response.
     fn send(expect: Option<&str>) -> (Sender, impl Future<Output = u16> + use<>) {
         let (sender, receiver) = mpsc::unbounded();
         let mut request = Request::post("/apis/example.com/v1/things");

@@ -1,4 +1,4 @@
-//! What is done to every answer, whatever it is: its audit id, layout for people, and compression.
+//! Final steps of every response: audit id, indentation, and compression.
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap};
@@ -10,14 +10,14 @@ use super::gzip;
 use super::state::Server;
 use crate::request::query::Query;
 
-/// Names a request in logs on both sides.
+/// Identifies a request in the logs of client and server.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
-/// Bodies up to this size are not worth compressing, as kube-apiserver has it.
+/// Size above which bodies are compressed, in bytes, as in kube-apiserver.
 const COMPRESSED_ABOVE: usize = 128 << 10;
-/// Programs behind which a person reads.
+/// Prefixes of user agents that get indented JSON, because people read it.
 const READERS: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
 
-/// Completes an answer to the request with this head.
+/// Completes the response to the request with this head.
 pub(super) fn finish(server: &Server, head: &Parts, response: &mut Response<ResponseBody>) {
     let id = head.headers.get(AUDIT_ID).filter(|id| !id.is_empty()).cloned();
     let id = id.or_else(|| HeaderValue::try_from(server.audit_id()).ok());
@@ -57,15 +57,15 @@ fn is_json(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
 }
 
-/// Whether `pretty` asks for lines and indentation; where it is absent, the program behind the request.
+/// Whether to indent JSON: as `pretty` requests, or by the user agent if it is absent.
 fn wants_lines(head: &Parts) -> bool {
     let query = head.uri.query().unwrap_or_default();
-    // Few requests have it, and none needs to be parsed to know that.
+    // Avoids parsing the query of most requests.
     if query.contains("pretty") {
         let query = Query::parse(query);
         let asked = query.text("pretty");
         if !asked.is_empty() {
-            // What Go reads as true.
+            // Values that Go parses as true.
             return ["1", "t", "T", "TRUE", "true", "True"].contains(&asked);
         }
     }
@@ -73,24 +73,24 @@ fn wants_lines(head: &Parts) -> bool {
     READERS.iter().any(|reader| agent.starts_with(reader.as_bytes()))
 }
 
-/// Whether `gzip` is one of the encodings that are accepted, by that name alone: a weight hides it from kube-apiserver.
+/// Whether the client accepts `gzip`. Like kube-apiserver, this ignores an entry with a weight.
 fn takes_gzip(headers: &HeaderMap) -> bool {
     let lines = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|line| line.to_str().ok());
     lines.flat_map(|line| line.split(',')).any(|encoding| encoding.trim() == "gzip")
 }
 
-/// JSON with two spaces for each level, as Go's `json.MarshalIndent` lays it out. The members keep their order.
+/// Indents JSON by two spaces per level, like Go's `json.MarshalIndent`. Members keep their order.
 #[derive(Default)]
 struct Layout {
     depth: usize,
     in_text: bool,
     escaped: bool,
-    /// Whether a list or an object began and it is not known yet whether there is something in it.
+    /// Whether the last byte opened a list or an object, which may be empty.
     just_began: bool,
 }
 
 impl Layout {
-    /// Lays out the next piece of a text, which may be cut anywhere.
+    /// Indents the next chunk of a text. Chunks may end anywhere.
     fn indent(&mut self, compact: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(compact.len() * 2);
         for &byte in compact {
@@ -107,7 +107,7 @@ impl Layout {
             if ends {
                 self.depth = self.depth.saturating_sub(1);
             }
-            // An empty one stays on its line.
+            // Empty lists and objects stay on one line.
             if std::mem::take(&mut self.just_began) != ends {
                 self.line(&mut out);
             }

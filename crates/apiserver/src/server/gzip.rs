@@ -1,4 +1,4 @@
-//! Compression of a body while it is taken.
+//! Compression of a body while it is read.
 
 use std::io::Write;
 
@@ -6,10 +6,10 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// Bodies can be compressed.
+/// Whether bodies can be compressed.
 pub(super) const AVAILABLE: bool = true;
 
-/// The body as the pieces of a gzip file. kube-apiserver's level, the fastest.
+/// Compresses the body chunk by chunk, at kube-apiserver's level, the fastest.
 pub(super) fn pieces(body: impl Iterator<Item = Bytes>) -> impl Iterator<Item = Bytes> {
     let mut rest = Some((body, GzEncoder::new(Vec::new(), Compression::fast())));
     std::iter::from_fn(move || {

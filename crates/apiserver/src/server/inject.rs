@@ -1,4 +1,4 @@
-//! Where faults meet requests: asks the rules, and does what they say to an answer that is otherwise the server's own.
+//! Applies fault rules to requests and their responses.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::verbs::reply::Reply;
 
 /// Answers a request, unless a rule resets its connection.
 ///
-/// Dropping the future before the request is carried out leaves the state as it was.
+/// If the future is dropped before the request is processed, the state is unchanged.
 pub(super) async fn answer<B>(
     server: &Arc<Server>,
     request: Request<B>,
@@ -30,7 +30,7 @@ where
     B::Error: std::fmt::Display,
 {
     let (mut head, body) = request.into_parts();
-    // One load of an atomic is all that a server without rules pays.
+    // A server without rules only pays for one atomic load.
     if !server.injector.is_armed() {
         return Ok(dispatch::answer(server, head, body).await);
     }
@@ -40,7 +40,7 @@ where
     let Some((facts, Decision { action, seed })) = decided else {
         return Ok(dispatch::answer(server, head, body).await);
     };
-    tracing::debug!(request = %facts, %action, "a fault is injected");
+    tracing::debug!(request = %facts, %action, "injecting a fault");
     match action {
         Action::DelayBefore(delay) => {
             sleep(delay).await;
@@ -52,6 +52,7 @@ where
             Ok(response)
         }
         Action::Fail(failure) => {
+            // As for any request that is answered without its body.
             drain(&head, std::pin::pin!(body)).await;
             let reply = match failure.refusal(&facts) {
                 Refusal::Status(error) => {
@@ -98,7 +99,7 @@ where
             Ok(dispatch::answer(server, head, body).await)
         }
         Action::Watch(fault) => {
-            // Read where the watch starts, which may still be refused for reasons of its own.
+            // Applied when the watch starts. The watch may also be refused for other reasons.
             head.extensions.insert(FaultyWatch { fault, seed });
             Ok(dispatch::answer(server, head, body).await)
         }

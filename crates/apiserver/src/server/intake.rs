@@ -1,8 +1,8 @@
-//! Bodies of requests: read whole, each within a bound, and all within another.
+//! Reads request bodies, within a limit per body and a limit for all of them.
 //!
-//! A body has at most 3 MiB, but there may be a thousand of them on one connection. So what a body has beyond its first bytes
-//! takes room that all share, until its request is carried out, and who finds none is told to come again. Most bodies are
-//! smaller than what each has for itself, and notice nothing of those that are not.
+//! A body may have 3 MiB, but a single connection may carry a thousand of them. Bytes beyond the first 64 KiB of each body
+//! are therefore counted against a shared pool until the request is done. If the pool is empty, the request is answered with
+//! 429. Most bodies are smaller than 64 KiB and not affected.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::request::body;
 use crate::status::ApiError;
 
-/// What each body may have without asking for room.
+/// Bytes of each body that are not counted.
 const OWN: usize = 64 << 10;
-/// What all bodies share beyond that.
+/// Size of the shared pool in bytes.
 const SHARED: usize = 128 << 20;
 
-/// The room for bodies.
+/// The shared pool.
 #[derive(Debug)]
 pub(super) struct Intake(Arc<Semaphore>);
 
@@ -29,7 +29,7 @@ impl Default for Intake {
     }
 }
 
-/// A body with the room that it takes, which is free again when this is dropped.
+/// A body and its share of the pool, which is released on drop.
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) bytes: Bytes,
@@ -37,15 +37,15 @@ pub(super) struct Taken {
 }
 
 impl Intake {
-    /// Room for this many bytes.
+    /// Creates a pool of this many bytes.
     fn new(shared: usize) -> Self {
         Self(Arc::new(Semaphore::new(shared)))
     }
 
-    /// Reads a whole body of at most [`body::LIMIT`] bytes. Dropping the future forgets what was read.
+    /// Reads a whole body of at most [`body::LIMIT`] bytes. Cancel safe: dropping the future releases everything.
     ///
     /// # Errors
-    /// 413 if there is more, 429 if there is no room, 400 if it cannot be read.
+    /// 413 if the body is too large, 429 if the pool is empty, 400 if the body cannot be read.
     pub(super) async fn read<B>(&self, body: B) -> Result<Taken, ApiError>
     where
         B: http_body::Body<Data = Bytes> + Send,
@@ -77,13 +77,13 @@ impl Intake {
         Ok(Taken { bytes: bytes.freeze(), _room: room })
     }
 
-    /// Room for so many bytes, if it is there: who waited for it would hold what others wait for.
+    /// Takes a share of the pool without waiting: a waiting body would block others with the share that it already has.
     fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0).try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
     }
 }
 
-/// 429 for a body for which there is no room.
+/// Builds the 429 for a body that does not fit into the pool.
 fn full() -> ApiError {
     let why = "too many large request bodies are being read or carried out, please try again later";
     ApiError::new(429, "TooManyRequests", why).with_retry_after(1)
@@ -117,7 +117,7 @@ mod tests {
         let refused = intake.read(body(1 << 20)).await.unwrap_err();
         assert_eq!((refused.code(), refused.retry_after()), (429, Some(1)));
         assert_eq!(intake.read(body(OWN)).await.unwrap().bytes.len(), OWN);
-        // A body that was read has its room until it is done with.
+        // A body keeps its share until it is dropped.
         drop(sender);
         let taken = slow.await.unwrap();
         assert_eq!(taken.bytes.len(), 900 << 10);

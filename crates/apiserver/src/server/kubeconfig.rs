@@ -1,11 +1,12 @@
-//! The kubeconfig that leads to a listener.
+//! Kubeconfigs for listeners.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-/// A kubeconfig with one cluster, user and context, all called `embedded`; `authority` is a certificate as PEM.
+/// Builds a kubeconfig with one cluster, user and context, all named `embedded`; `authority` is a certificate
+/// as PEM.
 pub(super) fn write(url: &str, authority: Option<&str>, token: Option<&str>) -> String {
-    // JSON-quoted strings are YAML too.
+    // JSON strings are valid YAML.
     let url = serde_json::Value::from(url);
     let user = token.map_or_else(
         || "{}".to_owned(),

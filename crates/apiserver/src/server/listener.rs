@@ -1,4 +1,4 @@
-//! The server on a TCP socket.
+//! A TCP listener that serves the API.
 
 use std::fmt;
 use std::io;
@@ -17,32 +17,32 @@ use super::service::ApiService;
 use super::tls::Tls;
 use crate::authentication::Tokens;
 
-/// How long answers under way may take after [`Listener::shutdown`].
+/// Time that requests in flight may take after [`Listener::shutdown`].
 const GRACE: Duration = Duration::from_secs(2);
-/// Pause after an `accept` that failed, for example for want of file descriptors.
+/// Pause after a failed `accept`, for example when the process is out of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// How a listener is reached. The default is plain HTTP/1.1.
+/// Options of a listener. The default is plain HTTP/1.1.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ListenOptions {
-    /// What protects the connections.
+    /// Protection of the connections.
     pub transport: Transport,
-    /// Whether clients can make the server misbehave; see [`faults`](Self::faults).
+    /// Whether clients can inject faults; see [`faults`](Self::faults).
     pub faults: bool,
 }
 
 impl ListenOptions {
-    /// The same options with [faults](crate::faults) for everybody who reaches the listener, below `/debug/faults/`. For tests
-    /// that are not written in Rust. Only loopback addresses are served so.
+    /// Serves the [fault API](crate::faults) below `/debug/faults/` to every client of the listener, for tests that are not
+    /// written in Rust. Only loopback addresses are accepted with it.
     #[must_use]
     pub fn faults(mut self) -> Self {
         self.faults = true;
         self
     }
 
-    /// The same options with TLS: HTTP/2 and HTTP/1.1, as the client prefers, with a certificate authority made for this
-    /// listener. [`Listener::kubeconfig`] carries it, [`Listener::certificate_authority`] too.
+    /// Enables TLS with HTTP/2 and HTTP/1.1, as the client prefers. A certificate authority is generated for this listener;
+    /// [`Listener::kubeconfig`] and [`Listener::certificate_authority`] contain it.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self) -> Self {
@@ -51,58 +51,58 @@ impl ListenOptions {
     }
 }
 
-/// What protects connections.
+/// Protection of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Transport {
-    /// Nothing: HTTP/1.1 in plain text. Clients built on client-go send no credentials over it.
+    /// No protection: HTTP/1.1 in plain text. Clients built on client-go send no credentials over it.
     #[default]
     Plain,
-    /// TLS with HTTP/2 and HTTP/1.1, and a certificate authority of the listener's own.
+    /// TLS with HTTP/2 and HTTP/1.1, and a certificate authority generated for the listener.
     #[cfg(feature = "tls")]
     Tls,
 }
 
-/// Why a server does not listen.
+/// Failure to start a listener.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// The address can be reached from other machines, and there are no tokens to tell users by.
+    /// The address can be reached from other machines, and there are no tokens to authenticate users.
     #[error(
-        "cannot listen on {0}: everybody would be admin: give users tokens, or use a loopback address such as 127.0.0.1 or [::1]"
+        "cannot listen on {0}: every client would be admin: configure tokens, or use a loopback address such as 127.0.0.1 or [::1]"
     )]
     NotLoopback(SocketAddr),
-    /// The address can be reached from other machines, and whoever reaches it could make the server misbehave.
+    /// The address can be reached from other machines, and every client could inject faults.
     #[error("cannot listen on {0} with faults: use a loopback address such as 127.0.0.1 or [::1]")]
     FaultsBeyondLoopback(SocketAddr),
-    /// The address is taken, or not one of this machine.
-    #[error("cannot listen on {address}: {}", if source.kind() == io::ErrorKind::AddrInUse { "the address is in use" } else { "the operating system refused" })]
+    /// The address is in use, or is not an address of this machine.
+    #[error("cannot listen on {address}: {}", if source.kind() == io::ErrorKind::AddrInUse { "the address is in use" } else { "the operating system refused the address" })]
     Bind {
-        /// The address asked for.
+        /// Requested address.
         address: SocketAddr,
-        /// What the operating system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// There is no certificate for TLS, for example because the operating system has no random numbers.
+    /// No certificate could be generated, for example because the operating system has no random numbers.
     #[error("cannot listen on {address} with TLS")]
     Certificate {
-        /// The address asked for.
+        /// Requested address.
         address: SocketAddr,
-        /// What the cryptography said.
+        /// Error of the cryptography library.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
-/// Told to the watches of a listener when it shuts down; travels in the extensions of a request, and so tells also that the
-/// request came over a socket.
+/// Reports to the watches of a listener that it shuts down. Travels in the extensions of a request, where its presence also means
+/// that the request came over a socket.
 #[derive(Debug, Clone)]
 pub(crate) struct Closing(pub(crate) watch::Receiver<bool>);
 
-/// Tells that the listener of a request takes faults; travels in its extensions.
+/// Marks a request whose listener serves the fault API; travels in the request's extensions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FaultApi;
 
-/// A server on a socket. Dropping it stops accepting and cuts its connections.
+/// A server on a socket. Dropping it stops accepting and closes its connections.
 pub struct Listener {
     address: SocketAddr,
     authority: Option<String>,
@@ -111,7 +111,7 @@ pub struct Listener {
     tasks: JoinSet<()>,
 }
 
-/// Without the token: it is a secret.
+/// Omits the token, which is a secret.
 impl fmt::Debug for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Listener").field("url", &self.url()).finish_non_exhaustive()
@@ -133,7 +133,7 @@ impl Listener {
                 return Err(ListenError::FaultsBeyondLoopback(address));
             }
             if options.transport == Transport::Plain {
-                tracing::warn!(%address, "tokens travel in plain text: use TLS");
+                tracing::warn!(%address, "bearer tokens are sent in plain text: listen with TLS");
             }
         }
         let token = tokens.and_then(Tokens::preferred).map(str::to_owned);
@@ -149,7 +149,7 @@ impl Listener {
             ),
         };
         let authority = tls.as_ref().map(|tls| tls.authority().to_owned());
-        // Before the first client.
+        // Publish the address before the first client can connect.
         service.advertise(reached_at(address), authority.as_deref());
         let closing = watch::Sender::new(false);
         let mut tasks = JoinSet::new();
@@ -157,35 +157,36 @@ impl Listener {
         Ok(Self { address, authority, token, closing, tasks })
     }
 
-    /// The address, with the port that was picked if 0 was asked for.
+    /// Returns the address, with the port that was picked if port 0 was requested.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// `http://127.0.0.1:6443`, with TLS `https://127.0.0.1:6443`. A listener on all addresses is reached at loopback.
+    /// Returns the base URL: `http://127.0.0.1:6443`, or `https://…` with TLS. For a wildcard address it names the loopback
+    /// address.
     #[must_use]
     pub fn url(&self) -> String {
         let scheme = if self.authority.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", reached_at(self.address))
     }
 
-    /// With TLS, the certificate that clients have to trust, as PEM.
+    /// Returns the certificate authority as PEM, if the listener uses TLS.
     #[must_use]
     pub fn certificate_authority(&self) -> Option<&str> {
         self.authority.as_deref()
     }
 
-    /// The text of a kubeconfig whose current context leads here, where there are [tokens](super::Options::tokens) with the one of the
-    /// first user in `system:masters`, or else of the first user.
+    /// Returns a kubeconfig whose current context is this listener. With [tokens](super::Options::tokens) it contains the token
+    /// of the first user in `system:masters`, or else of the first user.
     #[must_use]
     pub fn kubeconfig(&self) -> String {
         kubeconfig::write(&self.url(), self.certificate_authority(), self.token.as_deref())
     }
 
-    /// Stops accepting, ends watches, lets other answers finish within two seconds, and cuts what is left.
+    /// Stops accepting, ends watches, gives other requests two seconds to finish, and closes the remaining connections.
     ///
-    /// Dropping the future cuts the connections at once.
+    /// Dropping the future closes the connections at once.
     pub async fn shutdown(mut self) {
         self.closing.send_replace(true);
         if tokio::time::timeout(GRACE, async { while self.tasks.join_next().await.is_some() {} })
@@ -197,7 +198,7 @@ impl Listener {
     }
 }
 
-/// Where clients on this machine reach a listener with this address.
+/// Returns the address at which clients on this machine reach the listener.
 fn reached_at(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(match address {
@@ -208,7 +209,7 @@ fn reached_at(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Accepts connections until the listener closes, then waits for those under way.
+/// Accepts connections until the listener closes, then waits for those that are open.
 async fn accept(
     socket: TcpListener,
     tls: Option<Arc<Tls>>,
@@ -219,7 +220,7 @@ async fn accept(
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            // Closing is asked first, so that no connection is accepted after it.
+            // Poll `closing` first, so that no connection is accepted after it.
             biased;
             () = closed(&mut closing) => break,
             Some(_) = connections.join_next() => {}
@@ -228,12 +229,13 @@ async fn accept(
                     connections.spawn(serve(stream, tls.clone(), service.clone(), faults, closing.clone()));
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    tracing::warn!(%error, "cannot accept a connection; retrying");
                     tokio::time::sleep(ACCEPT_RETRY).await;
                 }
             },
         }
     }
+    // Clients that connect from now on are refused, instead of waiting for the open connections to end.
     drop(socket);
     while connections.join_next().await.is_some() {}
 }

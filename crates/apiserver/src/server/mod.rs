@@ -1,4 +1,4 @@
-//! The server: how it is started, called in process, and reached over a socket.
+//! The server: options, start, and access in process or over a socket.
 
 mod body;
 mod changes;
@@ -21,7 +21,9 @@ mod service;
 mod state;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
+mod turns;
 mod warnings;
+mod websocket;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -39,6 +41,7 @@ pub use listener::{ListenError, ListenOptions, Listener, Transport};
 pub use service::ApiService;
 use state::Contents;
 pub(crate) use state::{Refused, Server};
+pub(crate) use turns::Turns;
 pub(crate) use warnings::Warnings;
 
 use crate::admission::Admission;
@@ -51,41 +54,42 @@ use crate::persistence::{DataFile, DataFileError, Journal};
 use crate::registry::{Registry, Served};
 use crate::store::{HISTORY_AGE, HistoryLimits, Store};
 
-/// Which parts of a control plane run besides the API itself.
+/// Controllers that run besides the API itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Profile {
-    /// The API alone, as controller-runtime's envtest has it: owned objects stay when their owner goes, and a deleted
+    /// No controllers, as with controller-runtime's envtest: dependents stay when their owner is deleted, and a deleted
     /// namespace stays `Terminating`.
     #[default]
     Envtest,
-    /// With garbage collection, namespace deletion, a service account `default` in every namespace, and volumes and their
-    /// claims let go once they are deleted and not in use.
+    /// Runs garbage collection and namespace deletion, creates a service account `default` in every namespace, and removes the
+    /// protection finalizers of deleted volumes and claims that are not in use.
     Dev,
 }
 
-/// How a server is started. The default is profile [`Envtest`](Profile::Envtest), seed 0, the system's time.
+/// Options of a server. The default is profile [`Envtest`](Profile::Envtest), seed 0 and the system's time.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// Which controllers run.
+    /// Controllers that run.
     pub profile: Profile,
-    /// Where uids and generated names come from: the same seed gives the same ones, in the order of the requests. Faults
-    /// with a probability draw from it too, apart from those.
+    /// Seed of UIDs and generated names: servers with equal seeds generate equal values for equal sequences of requests. Faults
+    /// with a probability draw from the seed too, independently of UIDs and names.
     pub seed: u64,
-    /// Epoch that wall time advances from with tokio's time. `None` is the system clock; in paused time it is one reading of it
-    /// that all clocks of the process share.
+    /// Epoch from which wall time advances with tokio's time. `None` is the system clock; in paused time it is one reading of
+    /// that clock, shared by all clocks of the process.
     pub epoch: Option<Epoch>,
-    /// Who may reach the server over a socket. With `None` everybody may, as admin, from this machine.
+    /// Users that may connect over a socket. With `None` every client on this machine is admin.
     pub tokens: Option<Tokens>,
-    /// How long a deleted namespace is left as it is before it is emptied, in profile [`Dev`](Profile::Dev). The default is
-    /// not at all; kube-controller-manager waits 5 s. From 1 s on, the times in `managedFields`, which have whole seconds, tell
-    /// its writes from those before the deletion.
+    /// Delay between deleting a namespace and deleting its contents, in profile [`Dev`](Profile::Dev). The default is zero;
+    /// kube-controller-manager waits 5 s. With 1 s or more, the namespace controller's writes are distinguishable from earlier
+    /// ones by the times in `managedFields`, which have whole seconds.
     pub namespace_grace: Duration,
-    /// Watches, exact lists and continue tokens that begin before a change older than this are told 410. The default is five
-    /// minutes, as in clusters on etcd. Zero makes every list a race, for tests of clients.
+    /// Age up to which old revisions are served. Watches, exact lists and continue tokens that begin before an older change are
+    /// answered with 410. The default is five minutes, as in clusters on etcd. Zero makes every paged list race with expiry,
+    /// for tests of clients.
     pub history_age: Duration,
-    /// How long Events are kept after their last change, as kube-apiserver's `--event-ttl`. The default is an hour.
+    /// Time that Events are kept after their last change, like kube-apiserver's `--event-ttl`. The default is an hour.
     pub event_ttl: Duration,
 }
 
@@ -104,50 +108,50 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The same options with this profile.
+    /// Sets the profile.
     #[must_use]
     pub fn profile(mut self, profile: Profile) -> Self {
         self.profile = profile;
         self
     }
 
-    /// The same options with this seed.
+    /// Sets the [seed](Self::seed).
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// The same options with these users; callers in the process need no token.
+    /// Sets the users. Callers in the process need no token.
     #[must_use]
     pub fn tokens(mut self, tokens: Tokens) -> Self {
         self.tokens = Some(tokens);
         self
     }
 
-    /// The same options with this time between the deletion of a namespace and that of what is in it.
+    /// Sets the [delay](Self::namespace_grace) between deleting a namespace and deleting its contents.
     #[must_use]
     pub fn namespace_grace(mut self, grace: Duration) -> Self {
         self.namespace_grace = grace;
         self
     }
 
-    /// The same options with this age of changes that can still be asked for.
+    /// Sets the [age](Self::history_age) up to which old revisions are served.
     #[must_use]
     pub fn history_age(mut self, age: Duration) -> Self {
         self.history_age = age;
         self
     }
 
-    /// The same options with this life of Events.
+    /// Sets the [time](Self::event_ttl) that Events are kept.
     #[must_use]
     pub fn event_ttl(mut self, ttl: Duration) -> Self {
         self.event_ttl = ttl;
         self
     }
 
-    /// Sets the epoch that wall time advances from, for timestamps that are equal in every run.
-    /// Servers and operators that are given one epoch agree.
+    /// Sets the epoch from which wall time advances, for timestamps that are equal in every run. Servers and operators with one
+    /// epoch show equal times.
     #[must_use]
     pub fn epoch(mut self, epoch: Epoch) -> Self {
         self.epoch = Some(epoch);
@@ -163,23 +167,23 @@ impl Options {
 
 /// A running API server. Clones are handles of the same server.
 ///
-/// Its state lives in memory. When the last handle, service and listener are gone, its controllers stop and the state
-/// goes with them, unless it is [in a file](Self::open) too.
+/// The state is in memory. When the last handle, service and listener are dropped, the controllers stop and the state is
+/// lost, unless it is also [in a data file](Self::open).
 #[derive(Clone)]
 pub struct ApiServer {
     core: Arc<Core>,
 }
 
-/// What handles, services and listeners share.
+/// State shared by handles, services and listeners.
 struct Core {
     server: Arc<Server>,
-    /// Dropping the set aborts the controllers, which hold the server but not this.
+    /// Aborts the controllers when dropped. They hold the server but not this struct.
     _controllers: Mutex<JoinSet<()>>,
 }
 
 impl Drop for Core {
     fn drop(&mut self) {
-        // A watch that is still read holds the server; it must not keep it for ever.
+        // Close open watches: each holds the server and would keep it alive.
         self.server.closed.send_replace(true);
     }
 }
@@ -202,15 +206,15 @@ impl ApiServer {
         Self::begin(options, Contents { store: Store::new(limits), journal: None }, Admission::standard())
     }
 
-    /// Starts a server whose objects are in a file, and outlive it.
+    /// Starts a server that keeps its objects in a data file.
     ///
-    /// What was answered by an earlier server with this file is there, with its uids and resource versions; a new file begins
-    /// as [`start`](Self::start) does. Watches and lists from before a restart are told that their revision is too old.
-    /// Reading the file blocks. It is free when the last handle, service and listener are gone; the task behind a
+    /// Objects of an earlier server with this file are restored, with their UIDs and resource versions. A new file starts like
+    /// [`start`](Self::start). Watches and lists that continue from before the restart are answered with 410. Reading the file
+    /// blocks the caller. The file is released when the last handle, service and listener are dropped; the task behind a
     /// `kube::Client` ends a moment after its last clone.
     ///
     /// # Errors
-    /// [`DataFileError`] names the file and what to do; the file is as it was.
+    /// [`DataFileError`] names the file and the remedy; the file is unchanged.
     ///
     /// # Panics
     /// Outside of a tokio runtime whose time is enabled.
@@ -225,7 +229,7 @@ impl ApiServer {
         Ok(Self::begin(options, Contents { store, journal: Some(journal) }, Admission::standard()))
     }
 
-    /// Starts a server with others who have a say in writes.
+    /// Starts a server with a custom admission chain.
     #[cfg(test)]
     pub(crate) fn start_with(options: Options, admission: Admission) -> Self {
         let limits = options.history_limits();
@@ -248,10 +252,12 @@ impl ApiServer {
             registry,
             contents,
         ));
+        // Before the bootstrap and the controllers, which then find all resources served.
         crate::crd::restore(&server);
         crate::bootstrap::create(&server);
         let mut controllers = JoinSet::new();
         controllers.spawn(crate::event_ttl::run(Arc::clone(&server), options.event_ttl));
+        controllers.spawn(crate::crd::run(Arc::clone(&server)));
         if options.profile == Profile::Dev {
             controllers.spawn(crate::gc::run(Arc::clone(&server)));
             controllers.spawn(crate::namespaces::run(Arc::clone(&server), options.namespace_grace));
@@ -260,46 +266,45 @@ impl ApiServer {
         Self { core: Arc::new(Core { server, _controllers: Mutex::new(controllers) }) }
     }
 
-    /// The server as a tower service, for clients in the same process.
+    /// Returns the server as a tower service, for clients in the same process.
     #[must_use]
     pub fn service(&self) -> ApiService {
         ApiService::new(Arc::clone(&self.core))
     }
 
-    /// Epoch of [`Options::epoch`], for an operator that is to show the server's time.
+    /// Returns [`Options::epoch`], for an operator that runs on the server's clock.
     #[must_use]
     pub fn epoch(&self) -> Option<Epoch> {
         self.core.server.clock.epoch()
     }
 
-    /// What requests are answered from.
+    /// Returns the shared state that requests use.
     #[cfg(test)]
     pub(crate) fn server(&self) -> Arc<Server> {
         Arc::clone(&self.core.server)
     }
 
-    /// What goes wrong on purpose: rules that are added and removed while the server runs.
+    /// Returns the handle to inject faults: rules can be added and removed while the server runs.
     #[must_use]
     pub fn faults(&self) -> Faults {
         Faults::new(Arc::clone(&self.core.server))
     }
 
-    /// Serves plain HTTP/1.1; port 0 picks a free one.
+    /// Listens with plain HTTP/1.1. Port 0 picks a free port.
     ///
-    /// Without [tokens](Options::tokens) everybody who reaches the port may do everything, so only loopback addresses are
-    /// served then.
+    /// Without [tokens](Options::tokens) every client is admin, so only loopback addresses are accepted then.
     ///
     /// # Errors
-    /// [`ListenError`] names the address: it is not a loopback address and there are no tokens, or it cannot be bound, for
+    /// [`ListenError`] names the address. It is not a loopback address and there are no tokens, or it cannot be bound, for
     /// example because the port is in use.
     pub async fn listen(&self, address: SocketAddr) -> Result<Listener, ListenError> {
         self.listen_with(address, ListenOptions::default()).await
     }
 
-    /// Serves as the options say; see [`listen`](Self::listen).
+    /// Listens with options; see [`listen`](Self::listen).
     ///
     /// # Errors
-    /// Those of [`listen`](Self::listen).
+    /// Like [`listen`](Self::listen).
     pub async fn listen_with(
         &self,
         address: SocketAddr,

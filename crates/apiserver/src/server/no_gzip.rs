@@ -1,11 +1,11 @@
-//! Compression in a build without the feature `gzip`: bodies stay as they are.
+//! Stand-in for compression in a build without the feature `gzip`: bodies are unchanged.
 
 use bytes::Bytes;
 
-/// Bodies cannot be compressed.
+/// Whether bodies can be compressed.
 pub(super) const AVAILABLE: bool = false;
 
-/// The body as it is.
+/// Returns the body unchanged.
 pub(super) fn pieces(body: impl Iterator<Item = Bytes>) -> impl Iterator<Item = Bytes> {
     body
 }

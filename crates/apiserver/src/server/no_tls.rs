@@ -1,4 +1,4 @@
-//! TLS in a build without the feature `tls`: there never is any.
+//! Stand-in for TLS in a build without the feature `tls`.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 use super::connection::Protocol;
 use super::patience::Patient;
 
-/// No value of this exists.
+/// Uninhabited: there is no TLS in this build.
 pub(super) enum Tls {}
 
 impl Tls {
@@ -15,7 +15,7 @@ impl Tls {
         match *self {}
     }
 
-    #[expect(clippy::unused_async, reason = "the same signature as where there is TLS")]
+    #[expect(clippy::unused_async, reason = "same signature as with the feature `tls`")]
     pub(super) async fn accept(
         &self,
         _stream: Patient<TcpStream>,

@@ -1,5 +1,5 @@
-//! `/openapi/v2` and `/openapi/v3`: documents that clients may keep for as long as their tag, or the hash in their
-//! address, holds. Answers follow the handlers of kube-openapi.
+//! Handlers of `/openapi/v2` and `/openapi/v3`. Clients may cache a document for as long as its entity tag, or the hash
+//! in its URL, is current. Responses follow the handlers of kube-openapi.
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header};
@@ -16,7 +16,7 @@ use crate::request::accept::{Encoding, ranges};
 use crate::request::query::Query;
 use crate::verbs::reply::Reply;
 
-/// How a document is written.
+/// Encoding of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Json,
@@ -24,8 +24,8 @@ enum Form {
 }
 
 impl Form {
-    /// The form of the first media type that is known; `None` is 406. Of the two names of protobuf the first cannot stand
-    /// in a Content-Type, which always has the second.
+    /// Returns the encoding of the first known media type; `None` means 406. `names` are the two names of protobuf: the
+    /// first is not a valid Content-Type, so responses always use the second.
     fn negotiate(head: &Parts, names: [&str; 2]) -> Option<Self> {
         let accept = text(&head.headers, header::ACCEPT).filter(|accept| !accept.trim().is_empty());
         ranges(accept.as_deref().unwrap_or("*/*")).iter().find_map(|range| match range.media_type {
@@ -61,13 +61,14 @@ pub(super) async fn all_in_one(server: &Server, registry: &Registry, head: &Part
     let published = published(registry);
     let kept = Kept { tag: openapi::hash_of_all(&published), since: server.registry_since() };
     let content_type = if form == Form::Json { "application/json" } else { V2[1] };
+    // Before the document is built, which is expensive.
     if let Some(response) = kept.unchanged(head) {
         return response;
     }
     let mut swagger = Swagger::default();
     for path in openapi::paths(&published) {
         swagger.add(&published, &path);
-        // All of it takes a while, in which other requests of this thread shall have their turn.
+        // Building the document takes a while: let other requests of this thread run.
         tokio::task::yield_now().await;
     }
     let document = swagger.finish();
@@ -77,7 +78,7 @@ pub(super) async fn all_in_one(server: &Server, registry: &Registry, head: &Part
     kept.answer(content_type, bytes)
 }
 
-/// Answers `/openapi/v3` (`path` is empty) and what lies below it.
+/// Answers `/openapi/v3` (empty `path`) and the documents below it.
 pub(super) fn answer(
     server: &Server,
     registry: &Registry,
@@ -101,6 +102,7 @@ pub(super) fn answer(
     let content_type = if form == Form::Json { "application/json" } else { V3[1] };
     let wanted = Query::parse(head.uri.query().unwrap_or_default()).get("hash").map(ToString::to_string);
     let wanted = wanted.filter(|wanted| !wanted.is_empty());
+    // The client read the hash in an older index: redirect it to the current document.
     if wanted.as_ref().is_some_and(|wanted| *wanted != tag) {
         let mut response = Reply::bytes(301, content_type, "").into_response();
         set(response.headers_mut(), header::LOCATION, &format!("/openapi/v3/{path}?hash={tag}"));
@@ -117,7 +119,7 @@ pub(super) fn answer(
         },
     };
     if wanted.is_some() {
-        // What has its hash in its address never changes.
+        // A document with its hash in the URL never changes.
         set(response.headers_mut(), header::CACHE_CONTROL, "public, immutable");
         if let Some(expires) = in_a_year(server.clock.now()) {
             set(response.headers_mut(), header::EXPIRES, &http_date(expires));
@@ -133,14 +135,14 @@ fn written(document: &Value, form: Form) -> Vec<u8> {
     }
 }
 
-/// By what a client knows what it has already.
+/// Entity tag and `Last-Modified` of a document, for conditional requests.
 struct Kept {
     tag: String,
     since: Timestamp,
 }
 
 impl Kept {
-    /// 304, if the client has it. A tag that it names counts before a time.
+    /// Returns the 304 if the client has the document. An entity tag takes precedence over a time.
     fn unchanged(&self, head: &Parts) -> Option<Response<ResponseBody>> {
         let quoted = format!("\"{}\"", self.tag);
         let is_known = match text(&head.headers, header::IF_NONE_MATCH) {
@@ -177,7 +179,7 @@ fn not_acceptable() -> Response<ResponseBody> {
     response
 }
 
-/// An answer without a body, which is of no type.
+/// Builds a response without body and Content-Type.
 fn empty(code: u16) -> Response<ResponseBody> {
     let mut response = Reply::text(code, "").into_response();
     response.headers_mut().remove(header::CONTENT_TYPE);
@@ -194,7 +196,7 @@ fn http_date(time: Timestamp) -> String {
     time.strftime(HTTP_DATE).to_string()
 }
 
-/// The seconds of a date in a header, in the form in which all programs of today write it.
+/// Parses a date header in its current standard format to seconds since the epoch.
 fn read_http_date(text: &str) -> Option<i64> {
     let time = jiff::civil::DateTime::strptime(HTTP_DATE, text).ok()?;
     Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_second())

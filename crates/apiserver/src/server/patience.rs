@@ -1,7 +1,7 @@
-//! A stream whose other side has to take what is written to it.
+//! Write timeout of a connection.
 //!
-//! A client that stops reading, as a suspended or a hostile one does, would keep its connection, the buffers of the
-//! operating system and the answer under way for as long as it likes.
+//! A client that stops reading, because it is suspended or malicious, would keep its connection, the operating
+//! system's buffers and the responses in progress for as long as it likes.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Duration, Sleep, sleep};
 
-/// Fails when nothing could be written for a while although there was something to write.
+/// A stream that fails when a write makes no progress for too long.
 #[derive(Debug)]
 pub(super) struct Patient<S> {
     stream: S,
@@ -21,12 +21,12 @@ pub(super) struct Patient<S> {
 }
 
 impl<S> Patient<S> {
-    /// A stream whose writes fail with [`io::ErrorKind::TimedOut`] once one has waited for `patience`.
+    /// Wraps a stream: its writes fail with [`io::ErrorKind::TimedOut`] once one has waited for `patience`.
     pub(super) fn new(stream: S, patience: Duration) -> Self {
         Self { stream, patience, waiting: None }
     }
 
-    /// What a write came to, unless it has waited for too long.
+    /// Returns the result of a write, or the timeout if it has waited for too long.
     fn judge<T>(&mut self, outcome: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
             self.waiting = None;
@@ -34,7 +34,7 @@ impl<S> Patient<S> {
         }
         let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(self.patience)));
         ready!(waiting.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client stopped reading")))
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
         };
         let (written, ()) = tokio::join!(near.write_all(b"12345"), read);
         written.unwrap();
-        // Nothing to write, for however long, is no reason to fail.
+        // An idle connection without writes does not fail.
         advance(PATIENCE * 10).await;
         near.write_all(b"6").await.unwrap();
     }

@@ -1,12 +1,12 @@
-//! An answer over HTTP/2 whose client does not take it.
+//! Stall detection for responses over HTTP/2.
 //!
-//! A client reads the answers on its connection as it likes. One that it does not read waits for room, while the connection
-//! itself is busy with others, so that [`Patient`](super::patience::Patient) sees nothing amiss. So the task of each request
-//! looks whether what its body gave was followed by a question for more, and ends if it was not for too long. The client
-//! is told that this stream is cancelled; other streams do not notice.
+//! A client reads the responses on its connection independently. One that it does not read waits for flow control window
+//! while the connection stays busy with others, so [`Patient`](super::patience::Patient) does not notice. The task of each
+//! request therefore records when its body handed over a chunk, and ends if the body is not polled for the next one in time.
+//! The client sees that this stream is cancelled; other streams are not affected.
 //!
-//! One piece can be under way without being taken, and no more is asked for until it is; so a client is found out by the
-//! second.
+//! One chunk can be buffered without being read, and the next is only requested once it is sent. A stalled client is
+//! therefore detected at the second chunk.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,39 +17,39 @@ use parking_lot::Mutex;
 use tokio::time::{Duration, Instant, Sleep, sleep_until};
 
 tokio::task_local! {
-    /// That of the request whose task this is.
+    /// Progress of the request that this task serves.
     static PROGRESS: Progress;
 }
 
-/// Since when the client has been given something without taking it.
+/// Time since which a chunk is unread; `None` if the body is not waiting for the client.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Progress(Arc<Mutex<Option<Instant>>>);
 
 impl Progress {
-    /// That of the request whose task this is, over HTTP/2.
+    /// Returns the progress of the current task's request, if it came over HTTP/2.
     pub(super) fn current() -> Option<Self> {
         PROGRESS.try_with(Self::clone).ok()
     }
 
-    /// The body was asked for more, and gave something or has nothing to give.
+    /// Records a poll of the body, and whether it yielded a chunk.
     pub(super) fn set(&self, gave: bool) {
         *self.0.lock() = gave.then(Instant::now);
     }
 }
 
-/// Carries out the task of a request; ends early if what its answer gave was not taken for `patience`.
+/// Runs the task of a request; ends it early if its response is not read for `patience`.
 pub(super) async fn watched(task: impl Future<Output = ()>, patience: Duration) {
     let progress = Progress::default();
     let stalled = Stalled { progress: progress.clone(), patience, waiting: None };
     tokio::select! {
-        // The task first: what it does decides whether there is anything to wait for.
+        // Poll the task first: it determines whether there is anything to wait for.
         biased;
         () = PROGRESS.scope(progress, task) => {}
-        () = stalled => tracing::debug!("a client does not take its answer: the stream is cancelled"),
+        () = stalled => tracing::debug!("the client does not read the response: the stream is cancelled"),
     }
 }
 
-/// Ready when the client has left what it was given for too long. It is asked whenever the task was, and by its own timer.
+/// Completes when a chunk has been unread for too long. Polled after each poll of the task, and by its own timer.
 struct Stalled {
     progress: Progress,
     patience: Duration,

@@ -1,4 +1,4 @@
-//! What is not a resource: discovery, health, version, and the way to OpenAPI.
+//! Routes other than resources: discovery, health and version, and the entry to OpenAPI.
 
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ use crate::resource::Resource;
 use crate::status::ApiError;
 use crate::verbs::reply::Reply;
 
-/// Checks behind the health endpoints, as `?verbose` lists them. A server in memory that answers passes them all.
+/// Checks of the health endpoints, as listed by `?verbose`.
 const CHECKS: [&str; 3] = ["ping", "log", STORAGE];
-/// Fails while a data file cannot be written.
+/// Check that fails while the data file cannot be written.
 const STORAGE: &str = "storage";
 
-/// Answers a path that is not one of a resource.
+/// Answers a path that does not lead to a resource.
 pub(super) async fn answer(
     server: &Server,
     registry: &Registry,
@@ -43,6 +43,7 @@ pub(super) async fn answer(
         Route::OpenApi(path) if [Method::GET, Method::HEAD].contains(&head.method) => {
             openapi::answer(server, registry, path, head)
         }
+        // The routes above answer other methods too.
         _ if head.method != Method::GET => method_not_allowed(),
         Route::Version => Reply::value(200, Encoding::Json, &version()).into_response(),
         route => discover(server, registry, route, head),
@@ -55,7 +56,7 @@ fn method_not_allowed() -> Response<ResponseBody> {
     Reply::error(Encoding::Json, &error).into_response()
 }
 
-/// Discovery documents: of everything at once where the client asks for that, else of a group or a version.
+/// Answers with the aggregated discovery document if the client asks for it, else with that of the path.
 fn discover(server: &Server, registry: &Registry, route: &Route, head: &Parts) -> Response<ResponseBody> {
     let resources: Vec<Arc<Resource>> = registry.all().map(|served| Arc::clone(&served.resource)).collect();
     let accept = text(&head.headers, header::ACCEPT).unwrap_or_default();
@@ -76,6 +77,7 @@ fn discover(server: &Server, registry: &Registry, route: &Route, head: &Parts) -
         Route::GroupVersion { group, version } => {
             (discovery::resource_list(&resources, group, version), group.as_str())
         }
+        // Not a group of builtin kinds, so that the 404 is plain text.
         _ => (None, "-"),
     };
     match document {
@@ -108,8 +110,8 @@ fn aggregated(resources: &[Arc<Resource>], core: bool, head: &Parts) -> Response
     response
 }
 
-/// `/healthz`, `/livez`, `/readyz`, each of their checks, and `?verbose` and `?exclude=` for all of them. What fails is told
-/// without being asked for.
+/// Answers `/healthz`, `/livez`, `/readyz` and their checks, with `?verbose` and `?exclude=`. Failures are listed even
+/// without `?verbose`.
 fn health(endpoint: &str, check: Option<&str>, head: &Parts, is_writable: bool) -> Reply {
     let query = Query::parse(head.uri.query().unwrap_or_default());
     let fails = |name: &str| name == STORAGE && !is_writable;
@@ -151,7 +153,7 @@ fn health(endpoint: &str, check: Option<&str>, head: &Parts, is_writable: bool) 
     }
 }
 
-/// What `/` lists.
+/// Lists the paths for `/`.
 fn paths(registry: &Registry) -> Value {
     let resources: Vec<Arc<Resource>> = registry.all().map(|served| Arc::clone(&served.resource)).collect();
     let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
@@ -168,7 +170,7 @@ fn paths(registry: &Registry) -> Value {
     json!({ "paths": paths })
 }
 
-/// What the server says it is: the level of the API that it follows.
+/// Returns the version document, with the version of Kubernetes that the API follows.
 fn version() -> Value {
     json!({
         "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36",

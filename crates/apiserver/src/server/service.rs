@@ -1,4 +1,4 @@
-//! The server as a tower service: what an in-process client and the listener both call.
+//! The server as a tower service, which in-process clients and listeners call.
 
 use std::fmt;
 use std::future::Future;
@@ -18,10 +18,10 @@ use crate::authentication::Tokens;
 use crate::bootstrap;
 use crate::faults::ConnectionReset;
 
-/// The server as a service of HTTP requests, without a socket: give it to `kube::Client::new`.
+/// The server as an HTTP service without a socket: pass it to `kube::Client::new`.
 ///
-/// Clones are cheap and answer from the same state. The server lives as long as any of them. Every request is answered,
-/// unless a [fault](crate::faults) says otherwise: then the error is [`ConnectionReset`].
+/// Clones are cheap and share the server, which lives as long as any of them. Calls only fail due to an injected
+/// [fault](crate::faults), with [`ConnectionReset`].
 #[derive(Clone)]
 pub struct ApiService {
     core: Arc<Core>,
@@ -32,12 +32,12 @@ impl ApiService {
         Self { core }
     }
 
-    /// The tokens of the server, if it asks for any.
+    /// Returns the tokens of the server, if it requires any.
     pub(super) fn tokens(&self) -> Option<&Tokens> {
         self.core.server.authenticator.tokens()
     }
 
-    /// A listener opens at this address, with TLS under this authority.
+    /// Publishes the address of a listener, and the certificate authority if it uses TLS.
     pub(super) fn advertise(&self, address: SocketAddr, authority: Option<&str>) {
         bootstrap::advertise(&self.core.server, address, authority);
     }

@@ -1,4 +1,4 @@
-//! What all requests share: the store behind its one lock, the served resources, the clock, the source of randomness.
+//! State shared by all requests: the store with its lock, the served resources, the clock, and the random number generators.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -16,6 +16,7 @@ use super::intake::Intake;
 use crate::admission::Admission;
 use crate::authentication::{Authenticator, Found, Objects};
 use crate::clock::Clock;
+use crate::crd::Known;
 use crate::faults::Injector;
 use crate::flow_control::FlowControl;
 use crate::persistence::Journal;
@@ -24,67 +25,67 @@ use crate::resource::StorageKey;
 use crate::status::ApiError;
 use crate::store::{Change, Event, Key, Store};
 
-/// Spreads revisions over seeds: the golden ratio, as in splitmix64.
+/// Multiplier that spreads revisions over seeds: the golden ratio, as in splitmix64.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Where a server says it is that does not listen: a client in process has no other address for it.
+/// Address of a server without a listener.
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6443);
 
-/// The server without its listeners and controllers.
+/// State of a server, without its listeners and controllers.
 pub(crate) struct Server {
     pub(crate) profile: Profile,
     pub(crate) clock: Clock,
     pub(crate) authenticator: Authenticator,
-    /// Who has a say in writes.
+    /// Admission plugins.
     pub(crate) admission: Admission,
-    /// What goes wrong on purpose.
+    /// Fault injection.
     pub(crate) injector: Injector,
-    /// Where requests belong.
+    /// Classification of requests into flows.
     pub(crate) flow_control: FlowControl,
-    /// Where clients are told that the server is.
+    /// Published address of the server.
     address: RwLock<SocketAddr>,
-    /// Whom clients are told to trust there.
+    /// Published certificate authority.
     authority: RwLock<Option<Arc<str>>>,
     random: Mutex<fastrand::Rng>,
-    /// Apart from `random`, so that reads do not change which uids objects get.
+    /// Separate from `random`, so that reads do not affect the UIDs of later objects.
     audit_ids: Mutex<fastrand::Rng>,
     state: Mutex<State>,
     registry: RwLock<Arc<Registry>>,
-    /// The second from which on the registry has been what it is.
+    /// Second in which the registry last changed.
     registry_since: AtomicI64,
-    /// Goes up with each registry; 0 is before the first.
+    /// Incremented with each registry; 0 precedes the first.
     registry_version: AtomicU64,
-    /// The revision of the last commit to any table: what controllers wait for.
+    /// Revision of the last commit to any table; controllers wait for it.
     committed: watch::Sender<u64>,
-    /// Becomes true when nobody can reach the server any more: watches end.
+    /// Set to true when the last handle is dropped, which ends watches.
     pub(crate) closed: watch::Sender<bool>,
-    /// Held while definitions are turned into the registry, so that this happens in one order.
-    pub(crate) definitions: Mutex<()>,
-    /// Where commits are kept, if they are.
+    /// Held while definitions are converted to the registry, so that registries are replaced in order.
+    pub(crate) definitions: Mutex<Known>,
+    /// Data file, if there is one.
     journal: Option<Journal>,
-    /// What reads the bodies of requests.
+    /// Limits the memory of request bodies.
     pub(super) intake: Intake,
 }
 
-/// What a server holds when it starts.
+/// Contents of a server when it starts.
 pub(crate) struct Contents {
     pub(crate) store: Store<StorageKey>,
-    /// Where commits are kept, if they are.
+    /// Data file, if there is one.
     pub(crate) journal: Option<Journal>,
 }
 
 struct State {
     store: Store<StorageKey>,
-    /// What the watchers of a table are told by.
+    /// Notifies the watches of a table.
     changes: BTreeMap<StorageKey, Arc<Changes>>,
 }
 
-/// Why a commit did not happen.
+/// Reason why a commit was refused.
 #[derive(Debug)]
 pub(crate) enum Refused<E> {
     /// The object changed meanwhile: read it again.
     Conflict,
-    /// The guard said so.
+    /// The guard refused.
     Because(E),
 }
 
@@ -112,7 +113,7 @@ impl Server {
             flow_control,
             address: RwLock::new(NOWHERE),
             authority: RwLock::new(None),
-            // A restored server must not draw the uids again that its objects have.
+            // A restored server must not generate the UIDs of its existing objects again.
             random: Mutex::new(fastrand::Rng::with_seed(seed ^ (store.revision() - 1).wrapping_mul(SPREAD))),
             audit_ids: Mutex::new(fastrand::Rng::with_seed(seed ^ SPREAD)),
             committed: watch::Sender::new(store.revision()),
@@ -121,52 +122,53 @@ impl Server {
             registry_since: AtomicI64::new(clock.now().as_second()),
             registry: RwLock::new(Arc::new(registry)),
             registry_version: AtomicU64::new(1),
-            definitions: Mutex::new(()),
+            definitions: Mutex::default(),
             clock,
             journal,
             intake: Intake::default(),
         }
     }
 
-    /// Where the server is, as far as it knows.
+    /// Returns the published address.
     pub(crate) fn address(&self) -> SocketAddr {
         *self.address.read()
     }
 
-    /// From now on the server is here.
+    /// Sets the published address.
     pub(crate) fn set_address(&self, address: SocketAddr) {
         *self.address.write() = address;
     }
 
-    /// The certificate, as PEM, that clients over TLS have to trust; `None` if nobody listens with TLS.
+    /// Returns the certificate authority of the last TLS listener, as PEM.
     pub(crate) fn authority(&self) -> Option<Arc<str>> {
         self.authority.read().clone()
     }
 
-    /// From now on it is this one.
+    /// Sets the published certificate authority.
     pub(crate) fn set_authority(&self, authority: &str) {
         *self.authority.write() = Some(Arc::from(authority));
     }
 
-    /// The resources served now.
+    /// Returns the currently served resources.
     pub(crate) fn registry(&self) -> Arc<Registry> {
         Arc::clone(&self.registry.read())
     }
 
-    /// Since when those have been served.
+    /// Returns the time since which the current resources have been served.
     pub(crate) fn registry_since(&self) -> Timestamp {
         Timestamp::from_second(self.registry_since.load(Ordering::Relaxed)).unwrap_or_default()
     }
 
-    /// Identifies what [`registry`](Self::registry) gives: ask first for this, then for that.
+    /// Identifies the registry. Load it before [`registry`](Self::registry), so that a change in between is noticed.
     pub(crate) fn registry_version(&self) -> u64 {
         self.registry_version.load(Ordering::Acquire)
     }
 
-    /// Serves other resources from now on; watchers of `affected` tables look again at what they watch.
+    /// Replaces the served resources. Watches of `affected` tables check whether they are still served.
     pub(crate) fn set_registry(&self, registry: Registry, affected: &[StorageKey]) {
         *self.registry.write() = Arc::new(registry);
         self.registry_since.store(self.clock.now().as_second(), Ordering::Relaxed);
+        // After the registry, so that a reader of the new version finds the new registry.
         self.registry_version.fetch_add(1, Ordering::Release);
         let affected: Vec<_> = {
             let state = self.state.lock();
@@ -175,24 +177,24 @@ impl Server {
         affected.iter().for_each(|changes| changes.notify());
     }
 
-    /// Reads under the lock: keep it short.
+    /// Reads the store under its lock: keep it short.
     pub(crate) fn read<R>(&self, read: impl FnOnce(&Store<StorageKey>) -> R) -> R {
         read(&self.state.lock().store)
     }
 
-    /// Makes a table known before its first commit, so that it can be watched.
+    /// Creates a table before its first commit, so that it can be watched.
     pub(crate) fn open(&self, storage: &StorageKey) {
         self.state.lock().store.open(storage);
     }
 
-    /// Forgets a table. Its watchers read to the end what happened in it, and end.
+    /// Removes a table. Its watches read the rest of its history, and end.
     pub(crate) fn close(&self, storage: &StorageKey) {
         let changes = {
             let mut state = self.state.lock();
             let closed = state.store.close(storage).map(Arc::new);
             let changes = state.changes.remove(storage);
             if let Some(changes) = &changes {
-                // Under the lock, so that whoever finds the table gone finds its history here.
+                // Under the lock, so that a watch that finds the table gone also finds its history.
                 changes.close(closed);
             }
             changes
@@ -202,12 +204,12 @@ impl Server {
         }
     }
 
-    /// Expires what is older than `revision`, or the present one; returns which.
+    /// Compacts up to `revision`, at most the current one; returns the compacted revision.
     pub(crate) fn compact(&self, revision: u64) -> u64 {
         self.state.lock().store.compact(revision)
     }
 
-    /// Has the watchers of a table look around.
+    /// Wakes the watches of a table.
     pub(crate) fn wake(&self, storage: &StorageKey) {
         let changes = self.state.lock().changes.get(storage).cloned();
         if let Some(changes) = changes {
@@ -215,14 +217,14 @@ impl Server {
         }
     }
 
-    /// Forgets the history of a table and wakes its watchers; whether there is such a table.
+    /// Drops the history of a table and wakes its watches; returns whether the table exists.
     pub(crate) fn evict(&self, storage: &StorageKey) -> bool {
         let known = self.state.lock().store.evict(storage);
         self.wake(storage);
         known
     }
 
-    /// Applies a change if the object's revision is still `expected` and `guard` agrees, both under the lock.
+    /// Applies a change if the object's revision is still `expected` and `guard` allows it. Both are checked under the lock.
     pub(crate) fn commit<E>(
         &self,
         storage: &StorageKey,
@@ -237,12 +239,12 @@ impl Server {
             let committed = state.store.commit(storage, key, expected, change, Instant::now());
             let event = committed.map_err(|_| Refused::Conflict)?;
             if let Some(journal) = &self.journal {
-                // Under the lock, which gives commits their order.
+                // Under the lock, which orders the commits.
                 journal.record(storage, key, event.revision, event.after.clone());
             }
             (event, state.changes.get(storage).cloned())
         };
-        // Woken outside of the lock: the first thing a watcher does is to take it.
+        // Without the lock, because each watch takes it as soon as it wakes.
         if let Some(changes) = changes {
             changes.notify();
         }
@@ -255,11 +257,11 @@ impl Server {
         self.journal.is_some()
     }
 
-    /// Waits until what was committed up to `revision` outlives the process, if the server has a data file. Whoever is told of
-    /// a revision is told after this.
+    /// Waits until all commits up to `revision` are persisted, if the server has a data file. Clients may see a revision only
+    /// afterwards.
     ///
     /// # Errors
-    /// 500 that names the file, if it cannot be written.
+    /// 500 with the name of the file, if it cannot be written.
     pub(crate) async fn kept(&self, revision: u64) -> Result<(), ApiError> {
         match &self.journal {
             Some(journal) => journal.kept(revision).await,
@@ -267,10 +269,10 @@ impl Server {
         }
     }
 
-    /// The same for all that was committed until now.
+    /// Like [`kept`](Self::kept), for all commits so far.
     ///
     /// # Errors
-    /// Those of [`kept`](Self::kept).
+    /// Like [`kept`](Self::kept).
     pub(crate) async fn all_kept(&self) -> Result<(), ApiError> {
         match &self.journal {
             Some(journal) => journal.kept(self.read(Store::revision)).await,
@@ -278,10 +280,10 @@ impl Server {
         }
     }
 
-    /// Refuses while the data file cannot be written, of which it makes sure.
+    /// Refuses writes while the data file cannot be written, after one more attempt.
     ///
     /// # Errors
-    /// 500 that names the file.
+    /// 500 with the name of the file.
     pub(crate) async fn writable(&self) -> Result<(), ApiError> {
         match &self.journal {
             Some(journal) => journal.writable().await,
@@ -289,8 +291,8 @@ impl Server {
         }
     }
 
-    /// Tells who waits for it that this revision is committed. Commits may arrive here in another order than they were
-    /// made.
+    /// Reports the revision of a commit to waiting controllers. Commits may be reported out of order; the reported revision
+    /// never decreases.
     fn publish(&self, revision: u64) {
         self.committed.send_if_modified(|latest| {
             let later = revision > *latest;
@@ -299,40 +301,40 @@ impl Server {
         });
     }
 
-    /// Whether the last attempt to write to the data file worked, or there is none.
+    /// Whether the last write to the data file succeeded, or there is no data file.
     pub(crate) fn is_writable(&self) -> bool {
         self.journal.as_ref().is_none_or(Journal::is_writable)
     }
 
-    /// Tells of each commit to the table.
+    /// Subscribes to the commits of a table.
     pub(crate) fn changes(&self, storage: &StorageKey) -> Subscription {
         let mut state = self.state.lock();
         state.changes.entry(storage.clone()).or_insert_with(Changes::new).subscribe()
     }
 
-    /// Becomes ready after each commit to any table.
+    /// Subscribes to the commits of all tables.
     pub(crate) fn commits(&self) -> watch::Receiver<u64> {
         self.committed.subscribe()
     }
 
-    /// A fresh `metadata.uid`.
+    /// Generates a `metadata.uid`.
     pub(crate) fn uid(&self) -> String {
         uuid(&mut self.random.lock())
     }
 
-    /// A name for a request that has none.
+    /// Generates an audit id for a request that has none.
     pub(crate) fn audit_id(&self) -> String {
         uuid(&mut self.audit_ids.lock())
     }
 
-    /// The five characters that `generateName` appends.
+    /// Generates the five characters that `generateName` appends.
     pub(crate) fn name_suffix(&self) -> String {
         const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
         let mut random = self.random.lock();
         (0..5).map(|_| char::from(ALPHABET[random.usize(..ALPHABET.len())])).collect()
     }
 
-    /// A number below `bound`, which must be positive.
+    /// Generates a number below `bound`, which must be positive.
     pub(crate) fn random_below(&self, bound: u64) -> u64 {
         self.random.lock().u64(..bound)
     }

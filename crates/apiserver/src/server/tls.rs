@@ -1,4 +1,4 @@
-//! TLS of a listener, with a certificate authority that lives as long as it.
+//! TLS of a listener, with a certificate authority of its own.
 
 use std::io;
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ use tokio_rustls::server::TlsStream;
 use super::connection::Protocol;
 use super::patience::Patient;
 
-/// Names under which a server is reached, besides its address: those of a cluster, for clients that ask for them.
+/// DNS names in the certificate, besides the addresses: those of in-cluster clients.
 const NAMES: [&str; 5] = [
     "localhost",
     "kubernetes",
@@ -26,20 +26,20 @@ const NAMES: [&str; 5] = [
     "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local",
 ];
-/// What clients may choose of, the best first.
+/// Supported protocols in order of preference.
 const PROTOCOLS: [(&[u8], Protocol); 2] = [(b"h2", Protocol::Http2), (b"http/1.1", Protocol::Http1)];
 
-/// Takes connections over TLS, and says whom clients have to trust.
+/// Performs TLS handshakes, and holds the certificate authority.
 pub(super) struct Tls {
     acceptor: TlsAcceptor,
     authority: String,
 }
 
 impl Tls {
-    /// A new authority and a certificate of it for `address`, the loopback addresses, and the names of a cluster.
+    /// Generates a certificate authority and a certificate for `address`, the loopback addresses, and the names above.
     ///
-    /// Keys come from the operating system, not from the seed of a server: a key that can be repeated is none. The
-    /// certificates are valid at any time, since they are gone with the listener and clocks of tests may show anything.
+    /// Keys come from the operating system, not from the server's seed, which would make them predictable. The
+    /// certificates never expire, because they live as long as the listener, and the clocks of tests may show any time.
     pub(super) fn generate(address: IpAddr) -> Result<Self, CannotCertify> {
         let mut authority = CertificateParams::default();
         authority.distinguished_name = named("kube-apiserver-embedded-ca");
@@ -70,12 +70,12 @@ impl Tls {
         Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), authority: authority.pem() })
     }
 
-    /// The certificate of the authority, as PEM.
+    /// Returns the certificate of the authority as PEM.
     pub(super) fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// Does the handshake. A client that names no protocol speaks HTTP/1.1.
+    /// Performs the handshake. Clients that negotiate no protocol use HTTP/1.1.
     pub(super) async fn accept(
         &self,
         stream: Patient<TcpStream>,
@@ -94,11 +94,11 @@ fn named(name: &str) -> DistinguishedName {
     names
 }
 
-/// Why there is no certificate.
+/// Failure to generate a certificate.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CannotCertify {
-    #[error("a certificate cannot be made")]
+    #[error("cannot generate a certificate")]
     Make(#[from] rcgen::Error),
-    #[error("a certificate cannot be used")]
+    #[error("cannot use the generated certificate")]
     Use(#[from] rustls::Error),
 }

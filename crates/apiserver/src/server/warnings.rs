@@ -1,26 +1,27 @@
-//! What is said to the client beside the answer, in `Warning` headers.
+//! Warnings to the client, in `Warning` headers.
 
 use http::header::{self, HeaderMap, HeaderValue};
 
-/// Warnings of an answer have at most this many characters together; beyond, each is cut and late ones are left out.
+/// Maximum number of characters in all warnings of a response. Beyond it, each warning is truncated and the last ones
+/// are dropped.
 const LIMIT: usize = 4096;
-/// What is left of a warning that is cut, in characters.
+/// Length of a truncated warning in characters.
 const CUT: usize = 256;
-/// Lines of `Warning` headers in an answer. Clients bound the lines of all headers together, hyper at 100.
+/// Maximum number of `Warning` header lines. Clients limit all header lines together, hyper to 100.
 const LINES: usize = 32;
 
-/// The warnings of one request, each text once.
+/// Warnings of a request, without duplicates.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Warnings {
     texts: Vec<String>,
-    /// Characters of `texts`.
+    /// Number of characters in `texts`.
     total: usize,
-    /// Characters of `texts` if each is cut.
+    /// Number of characters in `texts` after truncation.
     total_cut: usize,
 }
 
 impl Warnings {
-    /// Remembers a text, unless it is empty, known, or too late to be sent.
+    /// Adds a warning, unless it is empty, a duplicate, or would be dropped.
     pub(crate) fn add(&mut self, text: String) {
         if text.is_empty() || self.is_full() || self.texts.contains(&text) {
             return;
@@ -31,7 +32,7 @@ impl Warnings {
         self.texts.push(text);
     }
 
-    /// What is sent is long enough even if all of it is cut. So there are few texts, however many were added.
+    /// Whether the limit is reached even after truncation. Bounds the number of stored texts.
     fn is_full(&self) -> bool {
         self.is_cut() && self.total_cut >= LIMIT
     }
@@ -40,7 +41,7 @@ impl Warnings {
         self.total > LIMIT
     }
 
-    /// Appends the headers. A line of them may hold several warnings: the last one has all that do not fit elsewhere.
+    /// Appends the headers. The last line holds all warnings that do not fit into lines of their own.
     pub(super) fn write(&self, headers: &mut HeaderMap) {
         let cut = if self.is_cut() { CUT } else { LIMIT };
         let mut written = 0;
@@ -63,7 +64,7 @@ impl Warnings {
     }
 }
 
-/// A warning with the code for whatever has no code of its own.
+/// Formats a warning with code 299, for miscellaneous warnings.
 fn value(text: &str) -> String {
     let visible: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     format!("299 - \"{}\"", visible.replace('\\', "\\\\").replace('"', "\\\""))

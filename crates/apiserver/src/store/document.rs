@@ -1,14 +1,15 @@
-//! An object as the store keeps it: JSON text with three holes.
+//! Stored form of an object: JSON text without three fields.
 //!
 //! `kind` and `apiVersion` depend on the version in which a client reads, and `metadata.resourceVersion` on the commit.
-//! So they are left out of the text and written in front of it when it is sent:
+//! The stored text omits them; they are written in front of it when the object is sent:
 //!
 //! ```text
 //! {"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"7" ,"name":"a"},"data":{"k":"v"}}
-//! └────────────── written when sent ────────────────────────────────────┘└────────── kept ─────────────┘
+//! └────────────── written when sent ────────────────────────────────────┘└───────── stored ────────────┘
 //! ```
 //!
-//! A read is then two copies of bytes, and an idle object costs its JSON text instead of a tree of maps.
+//! A read therefore copies bytes instead of serializing a tree, and an idle object costs its JSON text instead of a
+//! tree of maps.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -20,7 +21,7 @@ use serde_json::{Map, Value};
 
 use crate::go;
 
-/// `kind` and `apiVersion` of an answer, rendered once: `{"kind":"Pod","apiVersion":"v1",`.
+/// `kind` and `apiVersion` of a response, with their rendered text: `{"kind":"Pod","apiVersion":"v1",`.
 #[derive(Debug, Clone)]
 pub(crate) struct TypeMeta {
     pub(crate) api_version: String,
@@ -35,23 +36,23 @@ impl TypeMeta {
     }
 }
 
-/// The kept part of an object.
+/// Stored part of an object.
 #[derive(Debug, Clone)]
 pub(crate) struct Document {
     tail: Bytes,
-    /// Identifies the schema under which the object was complete when it was written.
+    /// Number of the schema with which the object was written: it has the defaults of that schema.
     written_as: u64,
-    /// Identifies the version that was the one of the storage then.
+    /// Number of the storage version at the time of the write.
     stored_in: u64,
-    /// Whether the object has owners, known without reading it.
+    /// Whether the object has owners; cached so that the text need not be parsed.
     owned: bool,
-    /// Whether the object is being deleted, known without reading it.
+    /// Whether the object is being deleted; cached so that the text need not be parsed.
     terminating: bool,
 }
 
 impl Document {
-    /// Keeps `object` without the three fields above. An object without `metadata` gets an empty one.
-    /// `written_as` and `stored_in` are any numbers by which the caller knows schema and storage version again.
+    /// Stores `object` without the three fields above. An object without `metadata` gets an empty one. `written_as` and
+    /// `stored_in` are arbitrary numbers by which the caller recognizes the schema and the storage version.
     pub(crate) fn new(object: &Value, written_as: u64, stored_in: u64) -> Self {
         let empty = Map::new();
         let fields = object.as_object().unwrap_or(&empty);
@@ -74,16 +75,17 @@ impl Document {
         }
     }
 
-    /// A document from the text of another one, as [`text`](Self::text) gave it; `None` if it is not such a text.
-    #[cfg_attr(not(feature = "persistence"), expect(dead_code, reason = "for data files"))]
+    /// Restores a document from its [`text`](Self::text); `None` if the text is invalid.
+    #[cfg_attr(not(feature = "persistence"), expect(dead_code, reason = "used by data files only"))]
     pub(crate) fn from_text(text: Bytes, stored_in: u64) -> Option<Self> {
         let mut whole = b"{\"metadata\":{\"resourceVersion\":\"\"".to_vec();
         whole.extend_from_slice(&text);
-        // What is skipped may nest as deep as it likes: skipping does not recurse.
+        // Skipped values may be nested arbitrarily deep: skipping does not recurse.
         let object: Skimmed = serde_json::from_slice(&whole).ok()?;
         Some(Self {
             tail: text,
-            // The numbers of schemas are those of a process. So a custom object is completed when it is read.
+            // Schema numbers are only valid within a process. With 0, a custom object is completed again when it is
+            // read.
             written_as: 0,
             stored_in,
             owned: object.metadata.owner_references.is_some_and(|owners| !owners.is_empty()),
@@ -91,55 +93,55 @@ impl Document {
         })
     }
 
-    /// What is kept.
-    #[cfg_attr(not(feature = "persistence"), expect(dead_code, reason = "for data files"))]
+    /// Returns the stored text.
+    #[cfg_attr(not(feature = "persistence"), expect(dead_code, reason = "used by data files only"))]
     pub(crate) fn text(&self) -> &[u8] {
         &self.tail
     }
 
-    /// The number it was made with.
+    /// Returns the number of the schema.
     pub(crate) fn written_as(&self) -> u64 {
         self.written_as
     }
 
-    /// The number of the storage version it was made with.
+    /// Returns the number of the storage version.
     pub(crate) fn stored_in(&self) -> u64 {
         self.stored_in
     }
 
-    /// Bytes kept.
+    /// Returns the length of the stored text in bytes.
     pub(crate) fn len(&self) -> usize {
         self.tail.len()
     }
 
-    /// The whole object in two parts, the second of which is not copied.
+    /// Returns the whole object in two parts, without copying the second.
     pub(crate) fn parts(&self, kind: &TypeMeta, revision: u64) -> [Bytes; 2] {
         let mut head = Vec::with_capacity(kind.prefix.len() + 64);
         write_head(&mut head, Some(kind), revision);
         [Bytes::from(head), self.tail.clone()]
     }
 
-    /// Appends the whole object; without `kind` and `apiVersion` if there is no type, as in lists of builtin kinds.
+    /// Appends the whole object. Without `kind` it omits `kind` and `apiVersion`, as lists of builtin kinds do.
     pub(crate) fn write(&self, out: &mut Vec<u8>, kind: Option<&TypeMeta>, revision: u64) {
         write_head(out, kind, revision);
         out.extend_from_slice(&self.tail);
     }
 
-    /// The object as a tree.
+    /// Parses the whole object.
     ///
     /// # Panics
-    /// Never: the text was written from a tree.
+    /// Never: the text was serialized from a tree.
     pub(crate) fn to_value(&self, kind: &TypeMeta, revision: u64) -> Value {
         let mut text = Vec::with_capacity(self.tail.len() + kind.prefix.len() + 64);
         self.write(&mut text, Some(kind), revision);
-        // What is stored nests deeper than what the parser takes from a stranger, if only by its managed fields; it was
-        // bounded when it came in.
+        // Stored objects may nest deeper than the parser's default limit, if only by their managed fields. Their depth
+        // was bounded when the request was read.
         let mut reader = serde_json::Deserializer::from_slice(&text);
         reader.disable_recursion_limit();
         Value::deserialize(&mut reader).expect("a document is JSON, because it was written from a value")
     }
 
-    /// The object's labels, read without making a tree of it.
+    /// Reads the labels without parsing the whole object.
     pub(crate) fn labels(&self) -> BTreeMap<String, String> {
         let mut text = Vec::with_capacity(self.tail.len() + 64);
         self.write(&mut text, None, 0);
@@ -156,20 +158,20 @@ impl Document {
         self.terminating
     }
 
-    /// Whether both keep the same object.
+    /// Whether both store the same object.
     pub(crate) fn same(&self, other: &Self) -> bool {
         self.tail == other.tail
     }
 }
 
-/// What stands in front of what is kept.
+/// Writes the part of an object that precedes the stored text.
 fn write_head(out: &mut Vec<u8>, kind: Option<&TypeMeta>, revision: u64) {
     out.extend_from_slice(kind.map_or(b"{", |kind| &kind.prefix));
     // Writing into a Vec cannot fail.
     let _ = write!(out, "\"metadata\":{{\"resourceVersion\":\"{revision}\"");
 }
 
-/// What is known of an object without keeping its values.
+/// The parts of an object from which a restored document computes its flags.
 #[derive(Deserialize)]
 struct Skimmed {
     metadata: SkimmedMetadata,
@@ -182,7 +184,7 @@ struct SkimmedMetadata {
     deletion_timestamp: Option<IgnoredAny>,
 }
 
-/// An object as far as its labels go.
+/// An object reduced to its labels.
 #[derive(Deserialize)]
 struct Labelled {
     metadata: LabelledMetadata,
@@ -194,7 +196,7 @@ struct LabelledMetadata {
     labels: BTreeMap<String, String>,
 }
 
-/// `,"key":value` for each member that is not left out.
+/// Writes `,"key":value` for each member not in `without`.
 fn write_members(out: &mut Vec<u8>, members: &Map<String, Value>, without: &[&str]) {
     for (key, value) in members {
         if !without.contains(&key.as_str()) {

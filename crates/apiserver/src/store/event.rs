@@ -1,4 +1,4 @@
-//! What one commit did, and what its readers have made of it so far.
+//! A committed change, and data derived from it that its readers share.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,33 +10,34 @@ use tokio::time::Instant;
 
 use super::{Key, Stored};
 
-/// What one commit did.
+/// A committed change of one object.
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) revision: u64,
-    /// When it happened.
+    /// Time of the commit.
     pub(super) at: Instant,
     pub(crate) key: Key,
-    /// The object until then; `None` if it was created.
+    /// Object before the commit; `None` if it was created.
     pub(crate) before: Option<Arc<Stored>>,
-    /// The object from then on; `None` if it was deleted.
+    /// Object after the commit; `None` if it was deleted.
     pub(crate) after: Option<Arc<Stored>>,
-    /// What watchers were sent for it, one entry per form; few watch one table in more than three forms.
+    /// Encoded watch events, one for each form. A form is a combination of encoding, view and version; more than three
+    /// per table are rare.
     forms: Mutex<Vec<(u64, Bytes)>>,
-    /// What selectors ask of `before` and of `after`, read once for all watchers that do.
+    /// Values that selectors need of `before` and `after`, computed once for all watches.
     traits: [OnceLock<Traits>; 2],
-    /// Bytes of the forms of all events of the table.
+    /// Total size of the cached forms of the table's events, in bytes.
     remembered: Arc<AtomicUsize>,
 }
 
-/// Forms of one event that are remembered. More are made anew each time.
+/// Maximum number of cached forms per event. Further forms are encoded each time.
 const FORMS: usize = 8;
-/// Bytes of forms that are remembered for the events of a table. The oldest are forgotten first, because most watchers
-/// read an event as soon as it is there.
+/// Maximum total size of the cached forms of a table's events, in bytes. The oldest are dropped first, because most
+/// watches read an event as soon as it is committed.
 pub(super) const FORMS_BYTES: usize = 8 << 20;
 
 impl Event {
-    /// `remembered` is shared by the events of a table.
+    /// Creates an event; `remembered` is shared by the events of a table.
     pub(super) fn new(
         revision: u64,
         at: Instant,
@@ -49,13 +50,13 @@ impl Event {
         Self { revision, at, key, before, after, forms, traits, remembered }
     }
 
-    /// Bytes that the history keeps alive by this event: both states, and what selectors ask of them.
+    /// Returns the bytes that the history keeps alive by this event: both states, and an allowance for derived data.
     pub(super) fn size(&self) -> usize {
         let size = |stored: &Option<Arc<Stored>>| stored.as_ref().map_or(0, |stored| stored.document.len());
         size(&self.before) + size(&self.after) + 512
     }
 
-    /// The bytes for `form`, made once for all watchers. `form` identifies everything that `make` depends on.
+    /// Returns the bytes for `form`, encoded once for all watches. `form` identifies everything that `make` depends on.
     pub(crate) fn bytes_as(&self, form: u64, make: impl FnOnce() -> Bytes) -> Bytes {
         let mut forms = self.forms.lock();
         if let Some((_, bytes)) = forms.iter().find(|(known, _)| *known == form) {
@@ -69,7 +70,7 @@ impl Event {
         bytes
     }
 
-    /// The object before or after the commit, if there was one.
+    /// Returns the object before or after the commit, if it existed.
     pub(crate) fn state(&self, state: State) -> Option<&Arc<Stored>> {
         match state {
             State::Before => self.before.as_ref(),
@@ -77,8 +78,8 @@ impl Event {
         }
     }
 
-    /// What selectors ask of a state. `reader` identifies everything that `read` depends on; few versions of a kind are
-    /// watched by selectors, and only the first is remembered.
+    /// Calls `ask` with the selector values of a state. `reader` identifies everything that `read` depends on. Only the
+    /// first reader's values are cached, because watches with selectors rarely use several versions of a kind.
     pub(crate) fn with_traits<R>(
         &self,
         state: State,
@@ -97,7 +98,7 @@ impl Event {
         }
     }
 
-    /// Forgets the forms; whoever reads the event later makes them anew.
+    /// Drops the cached forms; later readers encode them again.
     pub(super) fn forget(&self) {
         let forms = std::mem::take(&mut *self.forms.lock());
         let bytes: usize = forms.iter().map(|(_, bytes)| bytes.len()).sum();
@@ -111,20 +112,20 @@ impl Drop for Event {
     }
 }
 
-/// One of the states between which a commit leads.
+/// State of the object before or after a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     Before,
     After,
 }
 
-/// What selectors ask of one state of an object.
+/// Values that selectors need of one state of an object.
 #[derive(Debug, Default)]
 pub(crate) struct Traits {
     pub(crate) labels: BTreeMap<String, String>,
-    /// Values of the fields that the kind is selected by, in its order.
+    /// Values of the kind's selectable fields, in the order of the kind.
     pub(crate) fields: Vec<String>,
-    /// Whose reading this is.
+    /// Identifies the reader that computed the values.
     reader: u64,
 }
 

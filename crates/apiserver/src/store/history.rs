@@ -1,4 +1,4 @@
-//! The last events of one table, bounded in number, in bytes and in age.
+//! Event history of a table, limited in number, bytes and age.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use tokio::time::{Duration, Instant};
 use super::event::{Event, FORMS_BYTES};
 use super::{Key, Stored};
 
-/// How much history a table keeps. Old events make room for new ones.
+/// Limits of a table's history. Old events make room for new ones.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HistoryLimits {
-    /// Number of events.
+    /// Maximum number of events.
     pub(crate) events: usize,
-    /// Sum of [`Event::size`].
+    /// Maximum sum of [`Event::size`].
     pub(crate) bytes: usize,
-    /// Nobody begins to read before an event that is older than this.
+    /// Maximum age of an event that a new reader can begin before.
     pub(crate) age: Duration,
 }
 
-/// What a cluster on etcd keeps at least, which compacts every five minutes.
+/// Default age: etcd-based clusters compact every five minutes.
 pub(crate) const HISTORY_AGE: Duration = Duration::from_secs(5 * 60);
 
 impl Default for HistoryLimits {
@@ -29,7 +29,7 @@ impl Default for HistoryLimits {
     }
 }
 
-/// The history asked for is no longer kept.
+/// The requested part of the history is no longer available.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Expired;
 
@@ -38,23 +38,24 @@ pub(crate) struct Expired;
 pub(super) struct History {
     events: VecDeque<Arc<Event>>,
     bytes: usize,
-    /// Bytes of the forms in which watchers were sent the events.
+    /// Total size of the cached forms of the events, in bytes.
     forms: Arc<AtomicUsize>,
-    /// The first revision whose forms may still be remembered.
+    /// First revision with forms that may still be cached.
     fresh: u64,
-    /// All events after this revision are kept.
+    /// All events after this revision are available.
     floor: u64,
 }
 
 impl History {
-    /// A history that begins at `revision`.
+    /// Creates a history that begins at `revision`.
     pub(super) fn new(revision: u64) -> Self {
         Self { events: VecDeque::new(), bytes: 0, forms: Arc::default(), fresh: 0, floor: revision }
     }
 
-    /// The oldest revision that somebody may begin to read from: all events after it are kept and young enough. Whoever
-    /// has begun goes on for as long as the events are there.
+    /// Returns the oldest revision from which a new reader may begin: all events after it are available and young
+    /// enough. Existing readers may continue for as long as the events are available.
     pub(super) fn floor(&self, now: Instant, limits: HistoryLimits) -> u64 {
+        // The last of the old events has the oldest permitted revision: a reader that begins there does not need it.
         let old = self.events.partition_point(|event| is_old(event, now, limits));
         old.checked_sub(1).and_then(|last| self.events.get(last)).map_or(self.floor, |event| event.revision)
     }
@@ -80,7 +81,7 @@ impl History {
         event
     }
 
-    /// Makes room for the forms of events to come, which most watchers will ask for.
+    /// Drops cached forms of old events in favour of new events, which more watches will read.
     fn forget_old_forms(&mut self) {
         if self.forms.load(Ordering::Relaxed) < FORMS_BYTES / 2 {
             return;
@@ -95,7 +96,7 @@ impl History {
         }
     }
 
-    /// The events after `revision`, oldest first.
+    /// Returns the events after `revision`, oldest first.
     pub(super) fn after(
         &self,
         revision: u64,
@@ -103,7 +104,7 @@ impl History {
         if revision < self.floor {
             return Err(Expired);
         }
-        // Most readers have seen all but the last event.
+        // Most readers have seen all but the last event, so try the end before a binary search.
         let newest = self.events.len().saturating_sub(2);
         let first = match self.events.get(newest) {
             Some(event) if event.revision <= revision => {
@@ -114,7 +115,7 @@ impl History {
         Ok(self.events.range(first..))
     }
 
-    /// Drops all events. A reader that has seen them all goes on.
+    /// Drops all events. A reader that has seen all of them can continue.
     pub(super) fn clear(&mut self) {
         while self.drop_oldest() {}
     }

@@ -1,15 +1,16 @@
-//! The state of the server: one revision counter, an ordered table per stored resource, and a short history of each.
+//! State of the server: one revision counter, and for each stored resource an ordered table with a short history.
 //!
-//! The store is pure: it never waits, never reads a clock and knows nothing of HTTP or of schemas. What it promises:
+//! The store is pure: it never waits, reads no clock, and knows neither HTTP nor schemas. Its guarantees:
 //!
-//! - Every successful commit takes the next revision, and a commit that fails changes nothing.
-//! - A [`Snapshot`] is taken in constant time and never changes afterwards, so that a list and its later pages agree.
-//! - Events of a table come in the order of their revisions. A reader that fell behind what is kept gets [`Expired`],
-//!   never a gap.
+//! - Each successful commit takes the next revision; a failed commit changes nothing.
+//! - A [`Snapshot`] takes constant time and never changes, so that all pages of a list agree.
+//! - Events of a table come in the order of their revisions. A reader that falls behind the history gets [`Expired`], never a
+//!   gap.
 //!
-//! Bounds: the history of a table holds at most [`HistoryLimits::events`] events, none older than [`HistoryLimits::age`] at
-//! the last commit to the table, and [`HistoryLimits::bytes`] bytes of objects that only the history still refers to, counted generously, and 8 MiB of what watchers were sent for them.
-//! Readers hold no memory here: a reader is the revision it has seen last.
+//! Bounds: the history of a table holds at most [`HistoryLimits::events`] events, none of which was older than
+//! [`HistoryLimits::age`] at the last commit to the table; [`HistoryLimits::bytes`] bytes of objects that only the history refers
+//! to, estimated generously; and 8 MiB of encoded watch events. Readers use no memory in the store: a reader is the last revision
+//! that it has seen.
 
 mod document;
 mod event;
@@ -29,14 +30,14 @@ pub(crate) use event::{Event, State, Traits};
 use history::History;
 pub(crate) use history::{Expired, HISTORY_AGE, HistoryLimits};
 
-/// Where an object is within its table: `namespace/name`, or `name` where there is no namespace.
+/// Key of an object within its table: `namespace/name`, or `name` for cluster-scoped objects.
 ///
-/// The order is that of the bytes, as in etcd: `a-b/x` precedes `a/x`.
+/// Keys are ordered by their bytes, as in etcd: `a-b/x` precedes `a/x`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key(Arc<str>);
 
 impl Key {
-    /// An empty namespace is no namespace.
+    /// Creates a key; an empty namespace means cluster-scoped.
     pub(crate) fn new(namespace: &str, name: &str) -> Self {
         if namespace.is_empty() {
             Self(Arc::from(name))
@@ -45,7 +46,7 @@ impl Key {
         }
     }
 
-    /// The key with exactly this text, as [`as_str`](Self::as_str) gave it.
+    /// Restores a key from its text.
     pub(crate) fn from_text(text: &str) -> Self {
         Self(Arc::from(text))
     }
@@ -54,7 +55,7 @@ impl Key {
         &self.0
     }
 
-    /// Empty for objects without a namespace.
+    /// Returns the namespace; empty for cluster-scoped objects.
     pub(crate) fn namespace(&self) -> &str {
         self.0.split_once('/').map_or("", |(namespace, _)| namespace)
     }
@@ -64,13 +65,13 @@ impl Key {
     }
 }
 
-/// An object as it was committed.
+/// A committed object.
 #[derive(Debug)]
 pub(crate) struct Stored {
     /// Revision of the commit: `metadata.resourceVersion`.
     pub(crate) revision: u64,
     pub(crate) document: Document,
-    /// The form in which it was encoded last, above its length in it; 0 if it never was.
+    /// Upper half: form in which the object was encoded last, or 0. Lower half: its encoded length.
     encoded: AtomicU64,
 }
 
@@ -79,25 +80,25 @@ impl Stored {
         Self { revision, document, encoded: AtomicU64::new(0) }
     }
 
-    /// Bytes that the object takes in a form, if that is the one in which it was encoded last.
+    /// Returns the encoded length in a form, if the object was last encoded in that form.
     pub(crate) fn length_in(&self, form: NonZeroU32) -> Option<usize> {
         let encoded = self.encoded.load(Ordering::Relaxed);
         (encoded >> 32 == u64::from(form.get())).then_some(encoded as u32 as usize)
     }
 
-    /// Remembers how many bytes the object takes in a form, which is any number by which the caller knows it again.
+    /// Caches the encoded length in a form, which is an arbitrary number that identifies it to the caller.
     pub(crate) fn remember_length(&self, form: NonZeroU32, length: usize) {
-        // What is longer than four gigabytes is not remembered.
+        // Lengths above four gigabytes do not fit and are not cached.
         if let Ok(length) = u32::try_from(length) {
             self.encoded.store(u64::from(form.get()) << 32 | u64::from(length), Ordering::Relaxed);
         }
     }
 }
 
-/// The objects of a table, persistent: clones share what did not change.
+/// Objects of a table in a persistent map: clones share the unchanged parts.
 type Objects = OrdMap<Key, Arc<Stored>>;
 
-/// A table by number: found sooner than by name, and never given to another table.
+/// Number of a table. Looking a table up by number is faster than by name, and numbers are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TableId(u64);
 
@@ -115,7 +116,7 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// The revision of the whole store at which this was the table's state.
+    /// Returns the store's revision at which the table was in this state.
     pub(crate) fn revision(&self) -> u64 {
         self.revision
     }
@@ -128,7 +129,7 @@ impl Snapshot {
         self.objects.len()
     }
 
-    /// The objects of a namespace (of all, if empty) in the order of their keys, from `start` on if there is one.
+    /// Iterates over the objects of a namespace (of all, if empty) in key order, beginning at `start` if given.
     pub(crate) fn range<'a>(
         &'a self,
         namespace: &str,
@@ -145,16 +146,16 @@ impl Snapshot {
     }
 }
 
-/// The way back to what a table was.
+/// An earlier state of a table, not yet reconstructed.
 #[derive(Debug)]
 pub(crate) struct Past {
     revision: u64,
     objects: Objects,
-    /// What happened after `revision`.
+    /// Events after `revision`.
     since: Vec<Arc<Event>>,
 }
 
-/// The present is no way off.
+/// The current state needs no reconstruction.
 impl From<Snapshot> for Past {
     fn from(Snapshot { revision, objects }: Snapshot) -> Self {
         Self { revision, objects, since: Vec::new() }
@@ -162,13 +163,13 @@ impl From<Snapshot> for Past {
 }
 
 impl Past {
-    /// The revision of the whole store at which this was the table's state.
+    /// Returns the store's revision at which the table was in this state.
     pub(crate) fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Goes there. History is undone, not kept twice, so that the cost grows with the number of events since then; it is not
-    /// for those who hold the store.
+    /// Reconstructs the state by undoing the events since. The cost grows with the number of events, so call it without the
+    /// store's lock.
     pub(crate) fn snapshot(self) -> Snapshot {
         let mut objects = self.objects;
         for event in self.since.iter().rev() {
@@ -181,50 +182,49 @@ impl Past {
     }
 }
 
-/// What a commit does to an object.
+/// Change of an object by a commit.
 #[derive(Debug)]
 pub(crate) enum Change {
     Put(Document),
     Delete,
 }
 
-/// The history of a table that is no more: for those who had not read all of it.
+/// History of a closed table, for readers that had not read all of it.
 #[derive(Debug)]
 pub(crate) struct Closed(History);
 
 impl Closed {
-    /// As [`Store::events_after`].
+    /// Like [`Store::events_after`].
     pub(crate) fn events_after(&self, revision: u64, max: usize) -> Result<Vec<Arc<Event>>, Expired> {
         Ok(self.0.after(revision)?.take(max).cloned().collect())
     }
 }
 
-/// The object is not what the commit expected: read it again.
+/// The object is not in the expected state: read it again.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Conflict;
 
-/// All tables and the revision they share. `T` names a table.
+/// All tables and their common revision. `T` names a table.
 #[derive(Debug)]
 pub(crate) struct Store<T> {
     revision: u64,
-    /// No read begins before this revision, even where the history is still kept.
+    /// Oldest revision at which new reads may begin, even if older history is available.
     compacted: u64,
     names: BTreeMap<T, TableId>,
     tables: BTreeMap<TableId, Table>,
-    /// Tables that were ever opened.
+    /// Number of tables ever opened.
     opened: u64,
     limits: HistoryLimits,
 }
 
 impl<T: Ord + Clone> Store<T> {
-    /// An empty store at revision 1, so that no list ever shows revision 0, which means "any" to clients.
+    /// Creates an empty store at revision 1: lists must not show revision 0, which means "any" to clients.
     pub(crate) fn new(limits: HistoryLimits) -> Self {
         Self { revision: 1, compacted: 0, names: BTreeMap::new(), tables: BTreeMap::new(), opened: 0, limits }
     }
 
-    /// A store that goes on after `revision` with these objects. Of what was before, it knows nothing: older revisions are
-    /// expired.
-    #[cfg_attr(not(feature = "persistence"), expect(dead_code, reason = "for data files"))]
+    /// Creates a store that continues after `revision` with these objects. Older revisions are expired.
+    #[cfg_attr(not(feature = "persistence"), expect(dead_code, reason = "used by data files only"))]
     pub(crate) fn restored(
         limits: HistoryLimits,
         revision: u64,
@@ -240,12 +240,12 @@ impl<T: Ord + Clone> Store<T> {
         store
     }
 
-    /// The revision of the last commit.
+    /// Returns the revision of the last commit.
     pub(crate) fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Makes the table known. Its history begins now: older revisions of it are expired.
+    /// Creates the table, unless it exists. Its history begins now: older revisions of it are expired.
     pub(crate) fn open(&mut self, table: &T) -> TableId {
         if let Some(id) = self.id(table) {
             return id;
@@ -257,13 +257,13 @@ impl<T: Ord + Clone> Store<T> {
         id
     }
 
-    /// Forgets the table with its objects, without events. What happened in it until now is returned.
+    /// Removes the table and its objects without events. Returns its history.
     pub(crate) fn close(&mut self, table: &T) -> Option<Closed> {
         let id = self.names.remove(table)?;
         self.tables.remove(&id).map(|table| Closed(table.history))
     }
 
-    /// The number of an open table.
+    /// Returns the number of an open table.
     pub(crate) fn id(&self, table: &T) -> Option<TableId> {
         self.names.get(table).copied()
     }
@@ -276,13 +276,14 @@ impl<T: Ord + Clone> Store<T> {
         self.table(table)?.objects.get(key)
     }
 
-    /// The table as it is now; empty if it was never opened.
+    /// Returns the current state of the table; empty if it was never opened.
     pub(crate) fn snapshot(&self, table: &T) -> Snapshot {
         let objects = self.table(table).map(|table| table.objects.clone()).unwrap_or_default();
         Snapshot { revision: self.revision, objects }
     }
 
-    /// The table as it was at `revision`, which must not be in the future: what leads there, which is undone elsewhere.
+    /// Returns the state of the table at `revision`, which must not be in the future. The caller reconstructs it outside the
+    /// lock.
     pub(crate) fn past(&self, table: &T, revision: u64, now: Instant) -> Result<Past, Expired> {
         if revision < self.oldest(table, now) {
             return Err(Expired);
@@ -294,8 +295,8 @@ impl<T: Ord + Clone> Store<T> {
         Ok(Past { revision, objects: table.objects.clone(), since })
     }
 
-    /// The oldest events of the table after `revision`, at most `max` of them. Compaction does not hinder this, so that
-    /// a reader under way goes on.
+    /// Returns the events of the table after `revision`, oldest first, at most `max`. Ignores compaction, so that existing
+    /// readers continue.
     pub(crate) fn events_after(
         &self,
         table: &T,
@@ -305,7 +306,7 @@ impl<T: Ord + Clone> Store<T> {
         self.events_in(self.id(table).ok_or(Expired)?, revision, max)
     }
 
-    /// The same of a table by number.
+    /// Like [`events_after`](Self::events_after), for a table number.
     pub(crate) fn events_in(
         &self,
         table: TableId,
@@ -318,29 +319,29 @@ impl<T: Ord + Clone> Store<T> {
         }
     }
 
-    /// The oldest revision that a new reader of the table may start from.
+    /// Returns the oldest revision from which a new reader of the table may start.
     pub(crate) fn oldest(&self, table: &T, now: Instant) -> u64 {
         let floor = self.table(table).map_or(0, |table| table.history.floor(now, self.limits));
         floor.max(self.compacted)
     }
 
-    /// Expires what is older than `revision`, bounded by the present one, for everybody who begins to read from now on.
-    /// Returns the bound that holds now, which never goes back.
+    /// Compacts up to `revision`, at most the current one: new readers cannot begin at older revisions. Returns the compacted
+    /// revision, which never decreases.
     pub(crate) fn compact(&mut self, revision: u64) -> u64 {
         self.compacted = self.compacted.max(revision.min(self.revision));
         self.compacted
     }
 
-    /// Forgets the history of a table; whether there is such a table.
+    /// Drops the history of a table; returns whether the table exists.
     pub(crate) fn evict(&mut self, table: &T) -> bool {
         let table = self.id(table).and_then(|id| self.tables.get_mut(&id));
         table.map(|table| table.history.clear()).is_some()
     }
 
-    /// Applies the change if the object's revision is `expected` (`None`: there is no such object).
+    /// Applies the change if the object's revision is `expected` (`None`: the object does not exist).
     ///
-    /// Deleting what does not exist is a [`Conflict`], whatever was expected, and so is everything in a table that is not
-    /// open: nothing is ever stored where nobody would find it.
+    /// Deleting an object that does not exist is a [`Conflict`], whatever was expected. So is any change in a table that is not
+    /// open: nothing is stored where no reader would find it.
     pub(crate) fn commit(
         &mut self,
         table: &T,

@@ -8,7 +8,7 @@ use super::*;
 const TABLE: &str = "things";
 const AGE: Duration = Duration::from_secs(300);
 
-/// Outside of a runtime, time is the system's; no test but one looks at it.
+/// Outside a runtime this is the system's time; only one test depends on it.
 fn now() -> Instant {
     Instant::now()
 }
@@ -217,8 +217,8 @@ fn what_selectors_ask_is_read_once_per_state_and_anew_for_another_reader() {
 }
 
 proptest! {
-    /// Whatever is written, and wherever a watcher starts, folding the events into the state it started from gives
-    /// the state at the end, with strictly ascending revisions.
+    /// For any writes, and wherever a watch starts, applying the events to the initial state gives the final
+    /// state, with strictly increasing revisions.
     #[test]
     fn a_watch_from_any_revision_folds_to_the_list(ops in prop::collection::vec((0..6u8, 0..3u8), 1..60), keep in 1..40usize) {
         let mut store = store(keep);

@@ -1,10 +1,10 @@
-//! Ages as kubectl shows them: `5s`, `3m20s`, `2d3h`.
+//! Ages in the format of kubectl: `5s`, `3m20s`, `2d3h`.
 
 use jiff::Timestamp;
 
-/// How long ago `time` was. `<invalid>` for the future; clocks that differ by less than two seconds are forgiven.
+/// Formats the age of `time`. `<invalid>` if it is two or more seconds in the future.
 pub(crate) fn since(time: Timestamp, now: Timestamp) -> String {
-    // Go's durations end after 292 years, and so do the ages it prints.
+    // Go's durations end at 292 years, and so do the ages that it prints.
     let nanos = i64::try_from(now.as_nanosecond() - time.as_nanosecond()).unwrap_or(if now < time {
         i64::MIN
     } else {
@@ -13,7 +13,7 @@ pub(crate) fn since(time: Timestamp, now: Timestamp) -> String {
     human(nanos / 1_000_000_000)
 }
 
-/// The age of a time in text: `<unknown>` if there is none.
+/// Formats the age of a time in text; `<unknown>` if it is empty.
 pub(crate) fn since_text(time: Option<&str>, now: Timestamp) -> String {
     match time.unwrap_or_default() {
         "" | "null" => "<unknown>".to_owned(),
@@ -21,12 +21,12 @@ pub(crate) fn since_text(time: Option<&str>, now: Timestamp) -> String {
     }
 }
 
-/// How long so many seconds are.
+/// Formats a duration in seconds.
 pub(crate) fn lasting(seconds: i64) -> String {
     human(seconds)
 }
 
-/// Two units while the second still matters, then one.
+/// Formats with two units while the second one is significant, then with one.
 fn human(seconds: i64) -> String {
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     let days = hours / 24;

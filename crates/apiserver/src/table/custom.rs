@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{AGE_DESCRIPTION, JsonPath, age, name_column};
 use crate::resource::{Cell, Column};
 
-/// The columns of one version of a definition (an element of `spec.versions`): `Name`, then its own, or the age.
+/// Returns the columns of a version (an element of `spec.versions`): `Name`, then its own, or the age.
 pub(crate) fn columns(version: &Value) -> Vec<Column> {
     let mut columns = vec![name_column()];
     match version.get("additionalPrinterColumns").and_then(Value::as_array) {
@@ -42,12 +42,12 @@ fn column(definition: &Value) -> Column {
     }
 }
 
-/// A path that cannot be parsed gives empty cells: definitions are accepted with such paths.
+/// Parses a path. Definitions are accepted with invalid paths, which give empty cells.
 fn path(text: &str) -> Cell {
     JsonPath::parse(text).map_or(Cell::Builtin(|_, _| Value::Null), Cell::Path)
 }
 
-/// The cell of a column of the given type; null where there is no value, or one of another type.
+/// Returns the cell of a column of the given type; null if there is no value, or a value of another type.
 pub(super) fn cell(kind: &str, path: &JsonPath, object: &Value, now: Timestamp) -> Value {
     let Some(value) = path.first(object) else {
         return Value::Null;
@@ -66,13 +66,13 @@ pub(super) fn cell(kind: &str, path: &JsonPath, object: &Value, now: Timestamp) 
     }
 }
 
-/// Whole part of a number, cut to 64 bits.
+/// Truncates a number to an integer of 64 bits.
 #[expect(clippy::cast_possible_truncation, reason = "casts saturate, and so does the cell")]
 fn truncated(float: f64) -> i64 {
     float as i64
 }
 
-/// As Go prints a value: text as it is, lists and maps as JSON with the characters of HTML escaped.
+/// Formats a value as Go does: strings unchanged, lists and maps as JSON with HTML characters escaped.
 fn printed(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

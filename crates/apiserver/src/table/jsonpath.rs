@@ -1,12 +1,24 @@
-//! The JSONPath of printer columns: what `k8s.io/client-go/util/jsonpath` reads between braces.
+//! JSONPath of printer columns: the expressions that `k8s.io/client-go/util/jsonpath` accepts between braces.
 //!
 //! Steps are `.name`, `['name']`, `.*`, `[*]`, `[3]`, `[-1]`, `[1:5:2]`, `[0,2]`, `['a','b']`, `..name` and
-//! `[?(@.type=="Ready")]`. A missing key ends a branch silently. Only the first value found counts, so evaluation stops
+//! `[?(@.type=="Ready")]`. A missing key silently ends a branch. Only the first value is used, so evaluation stops
 //! there.
+//!
+//! Paths come from clients, with their definitions. Bounds: a path has at most [`LENGTH`] bytes and [`DEPTH`] nested filters, and
+//! an evaluation visits at most [`VISITS`] values, after which it finds nothing. Evaluation recurses at most twice per level of
+//! the object, whose depth the JSON parser limits.
 
+use std::cell::Cell;
 use std::cmp::Ordering;
 
 use serde_json::Value;
+
+/// Bytes of a path. The longest paths of well-known definitions have about 200.
+const LENGTH: usize = 4 << 10;
+/// Nested filters.
+const DEPTH: usize = 16;
+/// Values that one evaluation visits. Each `..` multiplies the visits of the steps after it.
+const VISITS: u32 = 10_000;
 
 /// A parsed path.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +33,7 @@ enum Step {
     Wildcard,
     /// `..`: the value and everything below it.
     Recursive,
-    /// One or more of several: `[0,2]`, `['a','b']`.
+    /// Alternatives: `[0,2]`, `['a','b']`.
     Union(Vec<Step>),
     Slice {
         from: Option<i64>,
@@ -34,13 +46,13 @@ enum Step {
 #[derive(Debug, Clone, PartialEq)]
 struct Filter {
     left: Operand,
-    /// `None` asks only whether the left side exists.
+    /// `None` only tests whether the left side exists.
     compare: Option<(Operator, Operand)>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 enum Operand {
-    /// `@.type`
+    /// `@.type`.
     Path(JsonPath),
     Literal(Value),
 }
@@ -56,12 +68,15 @@ enum Operator {
 }
 
 impl JsonPath {
-    /// Parses `.spec.size`; a leading `$` or `@` stands for the object.
+    /// Parses `.spec.size`; a leading `$` or `@` denotes the object.
     ///
     /// # Errors
-    /// Says at which character the path cannot be understood.
+    /// The position of the first character that does not parse, or the bound that the path exceeds.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let mut parser = Parser { text, rest: text.trim() };
+        if text.len() > LENGTH {
+            return Err(format!("{} bytes are more than the {LENGTH} that a path may have", text.len()));
+        }
+        let mut parser = Parser { text, rest: text.trim(), depth: 0 };
         let steps = parser.steps()?;
         if !parser.rest.is_empty() {
             return Err(parser.error());
@@ -69,71 +84,51 @@ impl JsonPath {
         Ok(Self { steps })
     }
 
-    /// The first value the path leads to.
+    /// Returns the first value at the path; `None` also if it is not among the first [`VISITS`] values visited.
     pub(crate) fn first<'a>(&self, object: &'a Value) -> Option<&'a Value> {
-        first(&self.steps, object)
+        Visits(Cell::new(VISITS)).first(&self.steps, object)
     }
 }
 
-/// Depth first, as the values of a list are printed in order.
-fn first<'a>(steps: &[Step], value: &'a Value) -> Option<&'a Value> {
-    let Some((step, rest)) = steps.split_first() else {
-        return Some(value);
-    };
-    match step {
-        Step::Field(name) => first(rest, value.get(name)?),
-        Step::Wildcard => children(value).find_map(|child| first(rest, child)),
-        Step::Recursive => {
-            first(rest, value).or_else(|| children(value).find_map(|child| first(steps, child)))
+/// Remaining visits of an evaluation.
+struct Visits(Cell<u32>);
+
+impl Visits {
+    /// Searches depth first, in the order in which the values of a list are printed.
+    fn first<'a>(&self, steps: &[Step], value: &'a Value) -> Option<&'a Value> {
+        self.0.set(self.0.get().checked_sub(1)?);
+        let Some((step, rest)) = steps.split_first() else {
+            return Some(value);
+        };
+        let any = |mut values: Box<dyn Iterator<Item = &'a Value> + '_>, steps: &[Step]| {
+            // Without visits left, the rest of a long list is not tried.
+            values.by_ref().take_while(|_| self.0.get() > 0).find_map(|value| self.first(steps, value))
+        };
+        match step {
+            Step::Field(name) => self.first(rest, value.get(name)?),
+            Step::Wildcard => any(children(value), rest),
+            Step::Recursive => self.first(rest, value).or_else(|| any(children(value), steps)),
+            Step::Union(parts) => parts.iter().find_map(|part| {
+                let found = self.first(std::slice::from_ref(part), value)?;
+                self.first(rest, found)
+            }),
+            Step::Slice { from, to, step } => {
+                any(Box::new(slice(value.as_array()?, *from, *to, *step)), rest)
+            }
+            Step::Filter(filter) => {
+                any(Box::new(value.as_array()?.iter().filter(|element| self.holds(filter, element))), rest)
+            }
         }
-        Step::Union(parts) => parts
-            .iter()
-            .find_map(|part| first(std::slice::from_ref(part), value).and_then(|found| first(rest, found))),
-        Step::Slice { from, to, step } => {
-            slice(value.as_array()?, *from, *to, *step).into_iter().find_map(|element| first(rest, element))
-        }
-        Step::Filter(filter) => value
-            .as_array()?
-            .iter()
-            .filter(|element| filter.holds(element))
-            .find_map(|element| first(rest, element)),
     }
-}
 
-fn children(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
-    match value {
-        Value::Array(list) => Box::new(list.iter()),
-        Value::Object(map) => Box::new(map.values()),
-        _ => Box::new(std::iter::empty()),
-    }
-}
-
-/// Elements `from..to` in steps; negative positions count from the end.
-fn slice(list: &[Value], from: Option<i64>, to: Option<i64>, step: i64) -> Vec<&Value> {
-    let length = i64::try_from(list.len()).unwrap_or(i64::MAX);
-    let position = |place: i64| if place < 0 { place + length } else { place };
-    let from = position(from.unwrap_or(0)).max(0);
-    let to = to.map_or(length, position).min(length);
-    let mut found = Vec::new();
-    let mut at = from;
-    while at < to {
-        if let Some(element) = usize::try_from(at).ok().and_then(|at| list.get(at)) {
-            found.push(element);
-        }
-        at = at.saturating_add(step);
-    }
-    found
-}
-
-impl Filter {
-    fn holds(&self, element: &Value) -> bool {
-        let Some(left) = self.left.value(element) else {
+    fn holds(&self, filter: &Filter, element: &Value) -> bool {
+        let Some(left) = self.operand(&filter.left, element) else {
             return false;
         };
-        let Some((operator, right)) = &self.compare else {
+        let Some((operator, right)) = &filter.compare else {
             return true;
         };
-        let Some(right) = right.value(element) else {
+        let Some(right) = self.operand(right, element) else {
             return false;
         };
         let order = compare(left, right);
@@ -146,18 +141,40 @@ impl Filter {
             Operator::GreaterOrEqual => matches!(order, Some(Ordering::Greater | Ordering::Equal)),
         }
     }
-}
 
-impl Operand {
-    fn value<'a>(&'a self, element: &'a Value) -> Option<&'a Value> {
-        match self {
-            Self::Path(path) => path.first(element),
-            Self::Literal(value) => Some(value),
+    fn operand<'a>(&self, operand: &'a Operand, element: &'a Value) -> Option<&'a Value> {
+        // A literal counts as a visit too: it may be compared with each element of a long list.
+        match operand {
+            Operand::Path(path) => self.first(&path.steps, element),
+            Operand::Literal(value) => self.first(&[], value),
         }
     }
 }
 
-/// Values of one type have an order, others have none.
+fn children(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
+    match value {
+        Value::Array(list) => Box::new(list.iter()),
+        Value::Object(map) => Box::new(map.values()),
+        _ => Box::new(std::iter::empty()),
+    }
+}
+
+/// Returns the elements `from..to` in steps; negative positions count from the end.
+fn slice(
+    list: &[Value],
+    from: Option<i64>,
+    to: Option<i64>,
+    step: i64,
+) -> impl Iterator<Item = &Value> + use<'_> {
+    let length = i64::try_from(list.len()).unwrap_or(i64::MAX);
+    let position = |place: i64| if place < 0 { place.saturating_add(length) } else { place };
+    let from = position(from.unwrap_or(0)).clamp(0, length);
+    let to = to.map_or(length, position).clamp(from, length);
+    let part = |at: i64| usize::try_from(at).unwrap_or(usize::MAX);
+    list[part(from)..part(to)].iter().step_by(part(step).max(1))
+}
+
+/// Orders values of one type; values of different types have no order.
 fn compare(left: &Value, right: &Value) -> Option<Ordering> {
     match (left, right) {
         (Value::String(left), Value::String(right)) => Some(left.cmp(right)),
@@ -170,10 +187,12 @@ fn compare(left: &Value, right: &Value) -> Option<Ordering> {
 struct Parser<'a> {
     text: &'a str,
     rest: &'a str,
+    /// Number of open filters.
+    depth: usize,
 }
 
 impl<'a> Parser<'a> {
-    /// As many steps as there are; stops at the first character that begins none.
+    /// Parses steps up to the first character that begins none.
     fn steps(&mut self) -> Result<Vec<Step>, String> {
         let mut steps = Vec::new();
         if !self.eat("$") {
@@ -186,7 +205,7 @@ impl<'a> Parser<'a> {
                     steps.push(self.name_or_star()?);
                 }
             } else if self.eat(".") {
-                // A lone dot is the object itself, and `.['a']` is `['a']`.
+                // A lone dot is the object itself, and `.['a']` equals `['a']`.
                 if !self.rest.is_empty() && !self.rest.starts_with('[') {
                     steps.push(self.name_or_star()?);
                 }
@@ -226,13 +245,18 @@ impl<'a> Parser<'a> {
         Ok(Step::Field(name))
     }
 
-    /// What follows a `[`, including the `]`.
+    /// Parses the rest of a bracket expression, including the `]`.
     fn bracket(&mut self) -> Result<Step, String> {
         if self.eat("*]") {
             return Ok(Step::Wildcard);
         }
         if self.eat("?(") {
+            self.depth += 1;
+            if self.depth > DEPTH {
+                return Err(format!("more than {DEPTH} filters inside one another"));
+            }
             let filter = self.filter()?;
+            self.depth -= 1;
             return Ok(Step::Filter(filter));
         }
         let mut parts = Vec::new();
@@ -255,12 +279,12 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// `3`, `-1`, `1:5`, `::2`
+    /// Parses `3`, `-1`, `1:5` or `::2`.
     fn slice(&mut self) -> Result<Step, String> {
         let from = self.integer();
         if !self.eat(":") {
             let from = from.ok_or_else(|| self.error())?;
-            // -1 is the last element, whose end has no number of its own.
+            // -1 is the last element. Its end would be 0, which is a position of its own.
             let to = (from != -1).then(|| from.saturating_add(1));
             return Ok(Step::Slice { from: Some(from), to, step: 1 });
         }
@@ -279,7 +303,7 @@ impl<'a> Parser<'a> {
         Some(number)
     }
 
-    /// What follows a `?(`, including the `)]`.
+    /// Parses the rest of a filter, including the `)]`.
     fn filter(&mut self) -> Result<Filter, String> {
         let left = self.operand()?;
         let operators = [
@@ -424,6 +448,41 @@ mod tests {
         ] {
             assert_eq!(JsonPath::parse(path).unwrap_err(), error, "{path}");
         }
+    }
+
+    #[test]
+    fn a_path_has_bounds_and_one_beyond_them_is_none() {
+        let nested = |depth: usize| format!(".a{}{}", "[?(@.a".repeat(depth), ")]".repeat(depth));
+        JsonPath::parse(&nested(DEPTH)).unwrap();
+        let error = JsonPath::parse(&nested(DEPTH + 1)).unwrap_err();
+        assert_eq!(error, "more than 16 filters inside one another");
+        // As long as a request body allows. Without the bound the parser overflows the stack.
+        for text in [nested(100_000), format!(".a{}", "[?(@.a".repeat(100_000)), ".a".repeat(100_000)] {
+            JsonPath::parse(&text).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn an_evaluation_ends_however_much_it_would_visit() {
+        let mut deep = json!(1);
+        for _ in 0..100 {
+            deep = json!({"a": deep});
+        }
+        let wide = json!({"list": vec![json!({"a": [1, 2, 3]}); 50_000]});
+        for (path, object) in [
+            ("..*..*..*..*..*..*..*..*..*..*..*..*.none".to_owned(), &deep),
+            ("..a".repeat(60) + ".none", &deep),
+            (".list[*].none".to_owned(), &wide),
+            (format!(".list[{}].none", "0,".repeat(2000) + "0"), &wide),
+            (".list[?(@.a[?(@..b==1)])].none".to_owned(), &wide),
+            (".list[?('x'=='y')].none".to_owned(), &wide),
+        ] {
+            let path = JsonPath::parse(&path).unwrap();
+            let visits = Visits(Cell::new(VISITS));
+            assert_eq!(visits.first(&path.steps, object), None);
+        }
+        let last = JsonPath::parse(".list[-1].a[2]").unwrap();
+        assert_eq!(last.first(&wide), Some(&json!(3)), "what leads straight there is not far");
     }
 
     proptest::proptest! {

@@ -1,4 +1,4 @@
-//! Tables: what kubectl prints, made by the server.
+//! Tables: output of kubectl that the server formats.
 
 pub(crate) mod age;
 pub(crate) mod custom;
@@ -12,18 +12,18 @@ use crate::status::ApiError;
 
 pub(crate) use jsonpath::JsonPath;
 
-/// What a row holds besides its cells.
+/// Object in a row, besides its cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum IncludeObject {
     None,
-    /// `PartialObjectMetadata`
+    /// The object as `PartialObjectMetadata`.
     #[default]
     Metadata,
     Object,
 }
 
 impl IncludeObject {
-    /// Reads the query parameter `includeObject`.
+    /// Parses the query parameter `includeObject`.
     ///
     /// # Errors
     /// 400 for anything but `None`, `Metadata`, `Object` and the empty string.
@@ -40,18 +40,20 @@ impl IncludeObject {
     }
 }
 
-/// How a Table is wanted.
+/// Options of a table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Options {
     pub(crate) include: IncludeObject,
-    /// The present, for ages.
+    /// Current time, for ages.
     pub(crate) now: Timestamp,
-    /// Of the events of a watch only the first has columns.
+    /// Whether to include the column definitions; only the first event of a watch does.
     pub(crate) with_columns: bool,
+    /// API version of the metadata in the rows: `meta.k8s.io/v1` or `v1beta1`.
+    pub(crate) api_version: &'static str,
 }
 
-/// The Table of objects in their own version, each with `apiVersion` and `kind`. `metadata` is the list's, or the
-/// object's for a single object; only what a list has is taken from it.
+/// Builds the table of objects in their own version, each with `apiVersion` and `kind`. `metadata` is that of the
+/// list, or of a single object; only fields of list metadata are copied.
 pub(crate) fn table<'a>(
     resource: &Resource,
     objects: impl IntoIterator<Item = &'a Value>,
@@ -66,10 +68,10 @@ pub(crate) fn table<'a>(
     })
 }
 
-/// An object without all but its metadata. `kind` and `apiVersion` are those of `PartialObjectMetadata`.
-pub(crate) fn partial_object_metadata(object: &Value) -> Value {
+/// Reduces an object to its metadata, with `kind` and `apiVersion` of `PartialObjectMetadata`.
+pub(crate) fn partial_object_metadata(object: &Value, api_version: &str) -> Value {
     let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
-    json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata })
+    json!({ "kind": "PartialObjectMetadata", "apiVersion": api_version, "metadata": metadata })
 }
 
 fn definitions(columns: &[Column]) -> Value {
@@ -82,7 +84,7 @@ fn definitions(columns: &[Column]) -> Value {
     definitions.collect()
 }
 
-/// The row of one object.
+/// Builds the row of an object.
 pub(crate) fn row(resource: &Resource, object: &Value, options: Options) -> Value {
     let cells: Vec<Value> = resource
         .columns
@@ -94,7 +96,7 @@ pub(crate) fn row(resource: &Resource, object: &Value, options: Options) -> Valu
         .collect();
     let included = match options.include {
         IncludeObject::None => Value::Null,
-        IncludeObject::Metadata => partial_object_metadata(object),
+        IncludeObject::Metadata => partial_object_metadata(object, options.api_version),
         IncludeObject::Object => object.clone(),
     };
     json!({ "cells": cells, "object": included })
@@ -108,19 +110,19 @@ fn list_metadata(metadata: &Value) -> Map<String, Value> {
         .collect()
 }
 
-/// What the columns `Name` and `Age` say about themselves, for every kind.
+/// Description of the column `Name` for every kind.
 pub(crate) const NAME_DESCRIPTION: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may \
      allow a client to request the generation of an appropriate name automatically. Name is primarily intended for \
      creation idempotence and configuration definition. Cannot be updated. More info: \
      https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
 
-/// See [`NAME_DESCRIPTION`].
+/// Description of the columns `Age` and `Created At` for every kind.
 pub(crate) const AGE_DESCRIPTION: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not \
      guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is \
      represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: \
      https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
-/// The first column of every Table.
+/// Returns the first column of every table.
 pub(crate) fn name_column() -> Column {
     Column {
         name: "Name".to_owned(),

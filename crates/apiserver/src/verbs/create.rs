@@ -1,4 +1,4 @@
-//! POST, and the creation that an apply or a PUT to a missing object amounts to.
+//! POST, and the creation of an object by an apply or by a PUT to a missing object.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -6,14 +6,15 @@ use serde_json::Value;
 use super::reply::{self, Reply};
 use super::{Call, metadata, update};
 use crate::admission::{Operation, check_namespace};
+use crate::builtin;
 use crate::registry::Served;
-use crate::request::query::WriteOptions;
+use crate::request::query::{WriteOptions, parse_uint};
 use crate::resource::StorageKey;
 use crate::server::{Refused, Server};
 use crate::status::ApiError;
 use crate::store::{Change, Key, Store, Stored};
 
-/// Names tried for one `generateName`.
+/// Number of names tried for one `generateName`.
 const NAME_ATTEMPTS: usize = 8;
 
 /// Creates the object in the body.
@@ -25,7 +26,7 @@ pub(crate) async fn run(call: &mut Call, body: &Bytes) -> Result<Reply, ApiError
     created.reply(call, 201)
 }
 
-/// A new object: stored, or what would be stored in a dry run.
+/// A created object, or the result of a dry run.
 pub(crate) enum Created {
     Stored(std::sync::Arc<Stored>),
     DryRun(Value),
@@ -40,7 +41,7 @@ impl Created {
     }
 }
 
-/// Completes, checks and stores a decoded object.
+/// Completes, validates and stores a decoded object.
 pub(crate) async fn create(
     call: &mut Call,
     mut object: Value,
@@ -51,18 +52,16 @@ pub(crate) async fn create(
     let namespace = metadata::text(&object, "namespace").to_owned();
     let server = std::sync::Arc::clone(&call.server);
     server.admission.mutate(call, Operation::Create, Some(&mut object)).await?;
+    // An early refusal: `commit` checks the definition again, under the lock of the store.
     if let Some(custom) = &served.custom
         && custom.terminating
     {
         return Err(terminating_definition(call, metadata::text(&object, "name")));
     }
-    if !metadata::text(&object, "resourceVersion").is_empty() {
-        return Err(ApiError::internal("resourceVersion should not be set on objects to be created"));
-    }
     metadata::begin(call, &mut object);
-    metadata::of(&mut object).remove("resourceVersion");
     let generate =
         metadata::text(&object, "name").is_empty() && !metadata::text(&object, "generateName").is_empty();
+    // With a name in the object, the first attempt decides.
     for _ in 0..NAME_ATTEMPTS {
         let mut candidate = object.clone();
         if let Some(name) = metadata::generated_name(call, &candidate) {
@@ -76,6 +75,8 @@ pub(crate) async fn create(
             if !taken {
                 return Ok(Created::DryRun(candidate));
             }
+        } else if has_revision(&candidate) {
+            return Err(ApiError::internal("resourceVersion should not be set on objects to be created"));
         } else if let Some(stored) = commit(call, &namespace, &candidate)? {
             crate::crd::after_write(&call.server, served.storage());
             return Ok(Created::Stored(stored));
@@ -84,6 +85,7 @@ pub(crate) async fn create(
             return Err(exists(call, &namespace, metadata::text(&candidate, "name")));
         }
     }
+    // Like kube-apiserver, without any of the names that were tried.
     let mut error = ApiError::already_exists(&served.resource.group, &served.resource.plural, "");
     error = ApiError::new(
         409,
@@ -93,7 +95,13 @@ pub(crate) async fn create(
     Err(error.with_details("", &served.resource.group, &served.resource.plural).with_retry_after(1))
 }
 
-/// Everything that is set and checked before the commit.
+/// Whether the object has a resourceVersion that the storage refuses. The storage checks it last, and ignores 0 and texts that
+/// are not numbers.
+fn has_revision(object: &Value) -> bool {
+    parse_uint(metadata::text(object, "resourceVersion")).is_ok_and(|revision| revision != 0)
+}
+
+/// Sets and validates everything before the commit.
 fn prepare(
     call: &mut Call,
     object: &mut Value,
@@ -110,7 +118,7 @@ fn prepare(
     if let Some(warning) = metadata::deduplicate_owners(object) {
         call.warn(warning);
     }
-    // What the kind itself sets from here on belongs to nobody.
+    // Tracked before the kind sets its own fields, which have no owner.
     if ownership == update::Ownership::Tracked {
         update::track(call, None, object, options, "");
     }
@@ -121,13 +129,14 @@ fn prepare(
         let name = metadata::text(object, "name").to_owned();
         return Err(call.invalid(&name, errors));
     }
-    for warning in served.warnings(object) {
+    let ineffective = if served.is_custom() { None } else { builtin::ineffective(&served.resource, object) };
+    for warning in served.warnings(object).into_iter().chain(ineffective) {
         call.warn(warning);
     }
     Ok(())
 }
 
-/// `None` if the name is taken.
+/// Stores the object; `None` if the name is taken.
 fn commit(call: &Call, namespace: &str, object: &Value) -> Result<Option<std::sync::Arc<Stored>>, ApiError> {
     let key = Key::new(namespace, metadata::text(object, "name"));
     let change = Change::Put(call.served.document(object));
@@ -156,7 +165,7 @@ fn exists(call: &Call, namespace: &str, name: &str) -> ApiError {
     }
 }
 
-/// Objects can only be created as long as their definition defines them: this request may have begun before it went.
+/// Refuses an object if its definition was deleted since the request began.
 fn check_definition(call: &Call, store: &Store<StorageKey>, name: &str) -> Result<(), ApiError> {
     let Some(custom) = &call.served.custom else {
         return Ok(());
@@ -168,7 +177,7 @@ fn check_definition(call: &Call, store: &Store<StorageKey>, name: &str) -> Resul
     let resource = &call.served.resource;
     let registry = call.server.registry();
     let now = registry.get(&resource.group, &resource.version, &resource.plural);
-    // One of the same name that came later defines other objects.
+    // A later definition of the same name defines other objects.
     let is_same = |now: &Served| now.custom.as_ref().is_some_and(|now| now.uid == custom.uid);
     if definition.is_some() && now.is_some_and(|now| is_same(now)) {
         return Ok(());
@@ -177,7 +186,7 @@ fn check_definition(call: &Call, store: &Store<StorageKey>, name: &str) -> Resul
     Err(ApiError::new(404, "NotFound", message).with_details("", "", ""))
 }
 
-/// 403 for an object.
+/// Builds the 403 for an object.
 pub(crate) fn forbidden(group: &str, plural: &str, name: &str, why: &str) -> ApiError {
     let resource = if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") };
     let message = format!("{resource} {} is forbidden: {why}", crate::request::query::quote(name));
@@ -190,8 +199,8 @@ fn terminating_definition(call: &Call, name: &str) -> ApiError {
     forbidden(&resource.group, &resource.plural, name, why)
 }
 
-/// Stores an object the server itself makes, such as a default namespace; nothing happens if it exists, or if its namespace
-/// does not, or goes.
+/// Creates an object of the server itself, such as a default namespace. Does nothing if it exists, or if its namespace does
+/// not exist or is being deleted.
 pub(crate) fn put_if_absent(server: &Server, served: &Served, key: &Key, object: &Value) {
     let change = Change::Put(served.document(object));
     let guard = |store: &Store<StorageKey>| {
@@ -200,7 +209,7 @@ pub(crate) fn put_if_absent(server: &Server, served: &Served, key: &Key, object:
             key.namespace().is_empty() || namespace.is_some_and(|stored| !stored.document.is_terminating());
         if stays { Ok(()) } else { Err(()) }
     };
-    // A conflict means that it exists, which is as good.
+    // A conflict means that the object exists.
     let _ = server.commit(served.storage(), key, None, change, guard);
 }
 
@@ -214,7 +223,7 @@ mod tests {
     async fn a_name_is_generated_eight_times_and_then_given_up() {
         const MAPS: &str = "/api/v1/namespaces/default/configmaps";
         let (server, twin) = (testing::server(), testing::server());
-        // What the server is going to draw: a uid for each object, and then the names of the last one.
+        // Draw the same values from a twin: a UID for each object, then the names of the last one.
         for _ in 0..=NAME_ATTEMPTS {
             twin.uid();
         }
@@ -230,5 +239,35 @@ mod tests {
             "configmaps \"\" already exists, the server was not able to generate a unique name for the object"
         );
         testing::create(&server, MAPS, &nameless).unwrap();
+    }
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[tokio::test]
+    async fn a_new_object_has_no_revision_as_far_as_the_storage_is_asked() {
+        const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+        let server = testing::server();
+        let create = |name: &str, revision: &str, query: &str| {
+            let map = json!({"metadata": {"name": name, "resourceVersion": revision}});
+            let mut call = testing::call(&server, MAPS);
+            call.query = crate::request::query::Query::parse(query);
+            match testing::now(run(&mut call, &Bytes::from(map.to_string()))) {
+                Ok(reply) => reply.code,
+                Err(error) => error.code(),
+            }
+        };
+        let dry = "dryRun=All";
+        for (name, revision, query, code) in [
+            ("zero", "0", "", 201),
+            ("text", "abc", "", 201),
+            ("five", "5", "", 500),
+            ("text", "5", "", 500),
+            ("five", "5", dry, 201),
+            ("five", "abc", dry, 201),
+            ("text", "5", dry, 409),
+            ("A_b", "5", "", 422),
+            ("A_b", "5", dry, 422),
+        ] {
+            assert_eq!(create(name, revision, query), code, "{name} {revision} {query}");
+        }
     }
 }

@@ -1,5 +1,6 @@
-//! DELETE: one object, or every object of a collection.
+//! DELETE of one object, or of every object in a collection.
 
+use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -18,26 +19,26 @@ use crate::request::{body, yaml};
 use crate::selection::Selection;
 use crate::server::{Refused, Server};
 use crate::status::ApiError;
-use crate::store::{Change, Key};
+use crate::store::{Change, Event, Key};
 
-/// The finalizer that keeps an object until its dependents lost their references to it.
+/// Finalizer that keeps an object until its dependents have lost their references to it.
 pub(crate) const ORPHAN: &str = "orphan";
-/// The finalizer that keeps an object until its blocking dependents are gone.
+/// Finalizer that keeps an object until its blocking dependents are deleted.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 
-/// Deletes the object named by the URL.
+/// Deletes the object in the URL.
 pub(crate) async fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let options = read_options(call, bytes)?;
     delete(call, &options).await
 }
 
-/// Deletes what a list with these options would show, one object at a time, and answers that list as it was before.
+/// Deletes the objects that a list with these options would return, one at a time, and returns that list as it was before.
 pub(crate) async fn run_collection(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let options = read_options(call, bytes)?;
     let listed = ListOptions::read(&call.query, false)?;
     let selection = Selection::parse(call, &listed)?;
     let page = read::Page::read(call, &listed)?;
-    let (mut items, meta) = page.select(call, &listed, selection);
+    let (mut items, meta) = page.select(call, &listed, selection).await;
     let mut selected = Vec::new();
     items.each(|key, stored| {
         selected.push((key.clone(), Arc::clone(stored)));
@@ -46,13 +47,14 @@ pub(crate) async fn run_collection(call: &mut Call, bytes: &Bytes) -> Result<Rep
     let mut deleted = Vec::new();
     for (key, stored) in selected {
         let path = call.path.clone();
+        // `delete` takes the key from the call's path.
         call.path.namespace = key.namespace().to_owned();
         call.path.name = key.name().to_owned();
         let outcome = delete(call, &options).await;
         call.path = path;
         match outcome {
             Ok(_) => deleted.push((key, stored)),
-            // Somebody else deleted it: it is gone, as asked for.
+            // Deleted by another client meanwhile, which is fine.
             Err(error) if error.code() == 404 => {}
             Err(error) => return Err(error),
         }
@@ -71,10 +73,10 @@ fn read_options(call: &Call, bytes: &Bytes) -> Result<DeleteOptions, ApiError> {
         body::Format::Yaml => yaml::read(bytes).map_err(malformed)?.value,
         body::Format::Protobuf => crate::protobuf::decode(bytes)?,
     };
-    // Nothing is options that say nothing.
+    // A null body means options without fields.
     let value = if value.is_null() { json!({}) } else { value };
     let [api_version, kind] = options::type_of(&value).map_err(ApiError::bad_request)?;
-    // Options are of every group and version.
+    // DeleteOptions are accepted in any group and version.
     options::check_version(&api_version).map_err(ApiError::bad_request)?;
     if ["CreateOptions", "UpdateOptions"].contains(&kind.as_str()) {
         return Err(ApiError::bad_request(format!(
@@ -92,7 +94,7 @@ fn read_options(call: &Call, bytes: &Bytes) -> Result<DeleteOptions, ApiError> {
     DeleteOptions::read(&call.query, Some(&value))
 }
 
-/// Deletes the object of the call's path.
+/// Deletes the object at the call's path.
 pub(crate) async fn delete(call: &mut Call, options: &DeleteOptions) -> Result<Reply, ApiError> {
     let (server, served) = (Arc::clone(&call.server), Arc::clone(&call.served));
     let key = call.key();
@@ -100,6 +102,7 @@ pub(crate) async fn delete(call: &mut Call, options: &DeleteOptions) -> Result<R
         let stored = call.server.read(|store| store.get(served.storage(), &key).cloned());
         let stored = stored.ok_or_else(|| call.not_found())?;
         let old = served.value(&stored);
+        // In each round: the name may have passed to another object meanwhile.
         check_preconditions(call, options, &old)?;
         server.admission.mutate(call, Operation::Delete, None).await?;
         server.admission.validate(call, Operation::Delete, None).await?;
@@ -109,31 +112,22 @@ pub(crate) async fn delete(call: &mut Call, options: &DeleteOptions) -> Result<R
         }
         let finalizers = wanted_finalizers(call, options, &old);
         let (new, held) = begin(&call.server, &served, &old, &finalizers, &grace);
-        let (change, code) = if held {
-            (
-                Change::Put(served.document(&new)),
-                if options.orphan_dependents == Some(false) { 202 } else { 200 },
-            )
-        } else {
-            (Change::Delete, 200)
-        };
-        if new == old && matches!(change, Change::Put(_)) {
+        // As in Kubernetes, where only the deprecated field `orphanDependents` leads to 202: other clients expect 200.
+        let code = if held && options.orphan_dependents == Some(false) { 202 } else { 200 };
+        // A repeated deletion changes nothing and needs no commit.
+        if held && new == old {
             return reply::stored(call, code, &stored);
         }
         if options.dry_run {
-            return answer(call, code, &change, &new, stored.revision);
+            return answer(call, code, held, &new, stored.revision);
         }
-        let commit =
-            call.server.commit(served.storage(), &key, Some(stored.revision), clone(&change), |_| {
-                Ok::<_, ApiError>(())
-            });
-        match commit {
+        match carry_out(&call.server, &served, &key, stored.revision, &new, held, &grace) {
             Ok(event) => {
                 crate::crd::after_write(&call.server, served.storage());
-                return answer(call, code, &change, &new, event.revision);
+                return answer(call, code, held, &new, event.revision);
             }
             Err(Refused::Conflict) => {}
-            Err(Refused::Because(error)) => return Err(error),
+            Err(Refused::Because(never)) => match never {},
         }
     }
     Err(call.conflict(
@@ -141,18 +135,18 @@ pub(crate) async fn delete(call: &mut Call, options: &DeleteOptions) -> Result<R
     ))
 }
 
-/// How an object fares that the server deletes on its own account.
+/// Result of a deletion by the server itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deletion {
     Gone,
-    /// It is marked, now or since earlier, and something holds it.
+    /// Marked, now or earlier, and kept by finalizers, its kind or its grace period.
     Held,
-    /// It is not what was read: nothing was done.
+    /// Not in the state that was read: nothing was changed.
     Changed,
 }
 
-/// Deletes an object on the server's own account, as a client would that leaves everything open: it goes at once, or is marked
-/// if its kind, the time that it has to end by itself, or `finalizers`, which are those it has from now on, hold it.
+/// Deletes an object on behalf of the server, with default options. It is removed at once, or marked if its kind, its grace
+/// period or `finalizers`, which replace the existing ones, keep it.
 pub(crate) fn begin_deletion(
     server: &Server,
     served: &Served,
@@ -169,17 +163,37 @@ pub(crate) fn begin_deletion(
     if held && marked == *object {
         return Deletion::Held;
     }
-    let change = if held { Change::Put(served.document(&marked)) } else { Change::Delete };
-    let done = server
-        .commit(served.storage(), key, Some(revision), change, |_| Ok::<(), std::convert::Infallible>(()));
-    match done {
+    match carry_out(server, served, key, revision, &marked, held, &grace) {
         Err(Refused::Conflict) => Deletion::Changed,
         _ if held => Deletion::Held,
         _ => Deletion::Gone,
     }
 }
 
-/// The object with these finalizers as its deletion begins, and whether anything keeps it for now.
+/// Commits a deletion: stores the marked object if something keeps it, else deletes it.
+///
+/// An object of a kind with grace periods is marked in a commit of its own before it is deleted, even with a grace period of 0.
+/// Watchers receive MODIFIED with the deletion timestamp, then DELETED. If the object changes in between, the result is a
+/// conflict.
+fn carry_out(
+    server: &Server,
+    served: &Served,
+    key: &Key,
+    revision: u64,
+    new: &Value,
+    held: bool,
+    grace: &Grace,
+) -> Result<Arc<Event>, Refused<Infallible>> {
+    let commit = |revision, change| server.commit(served.storage(), key, Some(revision), change, |_| Ok(()));
+    let put = || Change::Put(served.document(new));
+    if held {
+        return commit(revision, put());
+    }
+    let marked = if *grace == Grace::None { revision } else { commit(revision, put())?.revision };
+    commit(marked, Change::Delete)
+}
+
+/// Returns the object with these finalizers at the start of its deletion, and whether anything keeps it.
 fn begin(
     server: &Server,
     served: &Served,
@@ -199,17 +213,9 @@ fn begin(
     (new, held)
 }
 
-fn clone(change: &Change) -> Change {
-    match change {
-        Change::Put(document) => Change::Put(document.clone()),
-        Change::Delete => Change::Delete,
-    }
-}
-
-/// The object if it stays or if its kind answers so, else a `Status`.
-fn answer(call: &Call, code: u16, change: &Change, new: &Value, revision: u64) -> Result<Reply, ApiError> {
-    let done = matches!(change, Change::Delete);
-    if done && !call.served.resource.rules.returns_deleted_object {
+/// Responds with the object if it stays or if its kind requires that, else with a `Status`.
+fn answer(call: &Call, code: u16, held: bool, new: &Value, revision: u64) -> Result<Reply, ApiError> {
+    if !held && !call.served.resource.rules.returns_deleted_object {
         return Ok(reply::deleted(call, &call.path.name, metadata::text(new, "uid")));
     }
     let mut shown = new.clone();
@@ -219,6 +225,9 @@ fn answer(call: &Call, code: u16, change: &Change, new: &Value, revision: u64) -
 
 fn check_preconditions(call: &Call, options: &DeleteOptions, old: &Value) -> Result<(), ApiError> {
     let resource = &call.served.resource;
+    if crate::crd::is_table(call.served.storage()) {
+        return check_definition_preconditions(call, options, old);
+    }
     let refuse =
         |why: String| Err(ApiError::conflict(&resource.group, &resource.kind, &call.path.name, &why));
     let actual = metadata::text(old, "uid");
@@ -238,8 +247,23 @@ fn check_preconditions(call: &Call, options: &DeleteOptions, old: &Value) -> Res
     Ok(())
 }
 
-/// The finalizers with those that the propagation policy adds or takes away. What the options leave open, finalizers on
-/// the object decide, and then the default of the kind.
+/// Checks the preconditions of the deletion of a definition, which has other messages.
+fn check_definition_preconditions(call: &Call, options: &DeleteOptions, old: &Value) -> Result<(), ApiError> {
+    for (name, field, wanted) in
+        [("UID", "uid", &options.uid), ("ResourceVersion", "resourceVersion", &options.resource_version)]
+    {
+        let actual = metadata::text(old, field);
+        if let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != actual) {
+            return Err(call.conflict(&format!(
+                "Precondition failed: {name} in precondition: {wanted}, {name} in object meta: {actual}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the finalizers according to the propagation policy. Without one in the options, finalizers on the object determine
+/// the policy, then the default of the kind.
 fn wanted_finalizers(call: &Call, options: &DeleteOptions, old: &Value) -> Vec<String> {
     let existing = metadata::finalizers(old);
     let policy = match (options.orphan_dependents, options.propagation) {
@@ -269,18 +293,18 @@ fn wanted_finalizers(call: &Call, options: &DeleteOptions, old: &Value) -> Vec<S
     finalizers
 }
 
-/// The time an object has to end by itself.
+/// Grace period of a deletion.
 #[derive(Debug, PartialEq, Eq)]
 enum Grace {
-    /// The kind knows no such time.
+    /// The kind has no grace period.
     None,
-    /// This many seconds from the beginning of its deletion.
+    /// This many seconds from the start of the deletion.
     Seconds(i64),
-    /// It is being deleted already, and no earlier than before.
+    /// The object is being deleted already, and this request does not shorten its grace period.
     Pending,
 }
 
-/// A second deletion can only shorten what the first has granted.
+/// Determines the grace period. A second deletion can only shorten it.
 fn grace_period(served: &Served, options: &DeleteOptions, old: &Value) -> Grace {
     let asked = options.grace_period_seconds;
     let Some(seconds) = builtin::grace_period(&served.resource, old, asked) else {
@@ -290,14 +314,14 @@ fn grace_period(served: &Served, options: &DeleteOptions, old: &Value) -> Grace 
         return Grace::Seconds(seconds);
     }
     match (asked, old["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default()) {
-        // There is nothing left to wait for.
+        // No time is left.
         (_, ..=0) => Grace::None,
         (Some(asked), granted) if asked < granted => Grace::Seconds(asked),
         _ => Grace::Pending,
     }
 }
 
-/// Begins the deletion of an object that stays for now, or brings its end forward.
+/// Marks an object that stays as being deleted, or shortens its grace period.
 fn mark(server: &Server, object: &mut Value, grace: &Grace) {
     let seconds = if let Grace::Seconds(seconds) = grace { *seconds } else { 0 };
     let first = !metadata::is_terminating(object);
@@ -305,6 +329,7 @@ fn mark(server: &Server, object: &mut Value, grace: &Grace) {
         return;
     }
     let granted = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
+    // A shorter grace period counts from the start of the deletion: the old deadline minus the old grace period.
     let begun: Option<Timestamp> = metadata::text(object, "deletionTimestamp")
         .parse()
         .ok()
@@ -315,6 +340,76 @@ fn mark(server: &Server, object: &mut Value, grace: &Grace) {
     fields.insert("deletionTimestamp".to_owned(), json!(crate::clock::format_seconds(end)));
     fields.insert("deletionGracePeriodSeconds".to_owned(), json!(seconds));
     if first {
+        // The start of a deletion counts as a change of the desired state.
         metadata::raise_generation(object);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::StorageKey;
+    use crate::store::TypeMeta;
+    use crate::testing;
+
+    const PODS: &str = "/api/v1/namespaces/default/pods";
+
+    /// Returns the events of pods: type, number, grace period and generation.
+    fn events(server: &Server, from: u64) -> Vec<(&'static str, u64, Value, Value)> {
+        let table = StorageKey { group: String::new(), plural: "pods".to_owned() };
+        let events = server.read(|store| store.events_after(&table, from, usize::MAX)).unwrap();
+        let shown = |event: &Arc<Event>| {
+            let (what, stored) = match &event.after {
+                Some(after) => ("MODIFIED", after),
+                None => ("DELETED", event.before.as_ref().unwrap()),
+            };
+            let object = stored.document.to_value(&TypeMeta::new("v1", "Pod"), event.revision);
+            let metadata = &object["metadata"];
+            assert!(metadata["deletionTimestamp"].is_string(), "{what}: {metadata}");
+            (
+                what,
+                event.revision - from,
+                metadata["deletionGracePeriodSeconds"].clone(),
+                metadata["generation"].clone(),
+            )
+        };
+        events.iter().map(shown).collect()
+    }
+
+    #[tokio::test]
+    async fn a_pod_without_time_to_end_is_marked_before_it_goes() {
+        let server = testing::server();
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        testing::create(&server, PODS, &pod).unwrap();
+        let from = server.read(crate::store::Store::revision);
+        let path = format!("{PODS}/p");
+        let answer = testing::now(run(&mut testing::call(&server, &path), &Bytes::new())).unwrap();
+        assert_eq!(answer.code, 200);
+        assert_eq!(
+            events(&server, from),
+            [("MODIFIED", 1, json!(0), json!(2)), ("DELETED", 2, json!(0), json!(2))]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_pod_that_runs_is_marked_again_when_its_time_is_taken_away() {
+        let server = testing::server();
+        let pod = json!({
+            "metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]},
+        });
+        testing::create(&server, PODS, &pod).unwrap();
+        let from = server.read(crate::store::Store::revision);
+        let path = format!("{PODS}/p");
+        testing::delete(&server, &path).unwrap();
+        let now = Bytes::from_static(br#"{"gracePeriodSeconds":0}"#);
+        testing::now(run(&mut testing::call(&server, &path), &now)).unwrap();
+        assert_eq!(
+            events(&server, from),
+            [
+                ("MODIFIED", 1, json!(30), json!(2)),
+                ("MODIFIED", 2, json!(0), json!(2)),
+                ("DELETED", 3, json!(0), json!(2)),
+            ]
+        );
     }
 }

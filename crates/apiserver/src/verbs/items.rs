@@ -1,8 +1,8 @@
-//! The objects of a list, one after the other.
+//! Iterates over the objects of a list.
 //!
-//! A list is answered while its client takes it, so what is still to come is not held: it is found again in the snapshot,
-//! from the key on where the list stopped. Only the first few objects, all of most lists, are held, so that nobody is asked
-//! twice whether they are meant.
+//! A list is generated while its client reads it, so the remaining objects are not held: they are found again in the
+//! snapshot, from the key at which the list stopped. Only the first objects, which are all of most lists, are held, so that
+//! their selectors are evaluated once.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,29 +11,29 @@ use crate::registry::Served;
 use crate::selection::Selection;
 use crate::store::{Key, Snapshot, Stored};
 
-/// Objects that are held. Clients ask for pages of 500.
+/// Maximum number of objects held. Clients request pages of 500.
 pub(super) const HELD: usize = 1000;
 
-/// Objects of one resource that are still to be listed.
+/// Remaining objects of a list.
 #[derive(Clone)]
 pub(crate) struct Items {
     held: Arc<[(Key, Arc<Stored>)]>,
-    /// How many of those were listed.
+    /// Number of held objects that were listed.
     listed: usize,
     rest: Option<Walk>,
 }
 
-/// The way through a snapshot.
+/// Position in a snapshot.
 #[derive(Clone)]
 pub(super) struct Walk {
     pub(super) served: Arc<Served>,
     pub(super) selection: Arc<Selection>,
     pub(super) snapshot: Snapshot,
-    /// Empty for all.
+    /// Namespace; empty for all.
     pub(super) namespace: String,
-    /// Where to go on.
+    /// Key at which to continue.
     pub(super) next: Key,
-    /// How many objects there are to be at most.
+    /// Maximum number of remaining objects.
     pub(super) left: usize,
 }
 
@@ -42,12 +42,12 @@ impl Items {
         Self { held: held.into(), listed: 0, rest }
     }
 
-    /// Bytes of those that are held, with what is `around` each.
+    /// Returns the size of the held objects in bytes, with `around` bytes for each.
     pub(super) fn held_bytes(&self, around: usize) -> usize {
         self.held.iter().map(|(_, stored)| stored.document.len() + around).sum()
     }
 
-    /// Lists objects until `list` breaks off; whether there are no more.
+    /// Lists objects until `list` breaks; returns whether all are listed.
     pub(super) fn each(&mut self, mut list: impl FnMut(&Key, &Arc<Stored>) -> ControlFlow<()>) -> bool {
         while let Some((key, stored)) = self.held.get(self.listed) {
             self.listed += 1;
@@ -57,7 +57,7 @@ impl Items {
         }
         let is_over = self.rest.as_mut().is_none_or(|walk| walk.each(list));
         if is_over {
-            // The snapshot is let go.
+            // Release the snapshot.
             self.rest = None;
         }
         is_over

@@ -1,10 +1,10 @@
-//! The answer to a list, in the encoding and the view that were asked for.
+//! Responses to lists, in the requested encoding and view.
 //!
-//! A small one is made at once. A large one is made while its client takes it, so that many clients of many objects hold
-//! no more than a piece each, and the snapshot that they share.
+//! A small response is built at once. A large one is generated while its client reads it, so that many clients of large lists
+//! hold no more than a chunk each, and the shared snapshot.
 //!
-//! A large one in protobuf tells its length first, and so is gone through twice: objects are encoded to learn their lengths,
-//! and once more to be sent. Each remembers its length, so that from the second list on only what has changed is encoded twice.
+//! A protobuf list begins with its length, so the objects of a large one are encoded twice: first to determine their lengths,
+//! then to be sent. The length is cached with each object, so that later lists only encode changed objects twice.
 
 use std::iter;
 use std::num::NonZeroU32;
@@ -25,12 +25,12 @@ use crate::status::ApiError;
 use crate::store::Stored;
 use crate::{go, table};
 
-/// Bytes of a larger one that are made at a time.
+/// Size of a chunk of a large response in bytes.
 const PIECE: usize = 64 << 10;
-/// Bytes that are written around the text of an object.
+/// Estimated bytes around the text of an object.
 const AROUND_ITEM: usize = 160;
 
-/// A list of objects of the call's resource.
+/// Lists objects of the call's resource.
 ///
 /// # Errors
 /// 406 for a view of single objects.
@@ -38,7 +38,7 @@ pub(crate) async fn answer(call: &Call, meta: &ListMeta, mut items: Items) -> Re
     let form = Form::of(call)?;
     let content_type = form.content_type();
     let metadata = meta.to_json(&call.served);
-    // A message tells its length first, and so begins when its items are known.
+    // A protobuf message begins with its length, which is known once the items are.
     let is_sized = form.message.is_some();
     let (mut out, mut tail) = if is_sized { Default::default() } else { form.frame(&metadata, 0) };
     let begins = out.len();
@@ -67,11 +67,11 @@ pub(crate) async fn answer(call: &Call, meta: &ListMeta, mut items: Items) -> Re
     Ok(Reply { code: 200, content_type, body, retry_after: None })
 }
 
-/// What of a list is still to be written.
+/// Rest of a list that is still to be generated.
 struct Rest {
     form: Form,
     items: Items,
-    /// What stands after the items; `None` once it was written.
+    /// Bytes after the items; `None` once they were written.
     tail: Option<Vec<u8>>,
 }
 
@@ -88,21 +88,21 @@ impl Iterator for Rest {
         if is_all {
             out.extend(self.tail.take()?);
         }
-        // Grown for its last object, it may have twice the room that it needs, and a connection queues several.
+        // Growing for the last object may have doubled the capacity, and a connection queues several chunks.
         out.shrink_to_fit();
         Some(Bytes::from(out))
     }
 }
 
-/// How the items of a list are written, and what is around them.
+/// Encoding of a list's items, and of the bytes around them.
 struct Form {
     served: Arc<Served>,
     accept: Accept,
-    /// In protobuf.
+    /// Set for protobuf.
     message: Option<ListMessage>,
-    /// By which objects remember their length in protobuf: that of a version that was served, or of its metadata.
+    /// Key of an object's cached protobuf length: identifies the served version, and whether only metadata is encoded.
     encoded_as: Option<NonZeroU32>,
-    /// In a view of tables.
+    /// Options for the table view.
     table: table::Options,
 }
 
@@ -131,7 +131,7 @@ impl Form {
         self.accept.encoding.content_type()
     }
 
-    /// What stands before and after items that take `size` bytes.
+    /// Returns the bytes before and after items that take `size` bytes.
     fn frame(&self, metadata: &Value, size: usize) -> (Vec<u8>, Vec<u8>) {
         if let Some(message) = &self.message {
             return message.frame(metadata, size);
@@ -150,15 +150,15 @@ impl Form {
             head.extend_from_slice(format!("\"{list}\":[").as_bytes());
             return (head, b"]}".to_vec());
         }
-        // No text in the document contains this line: all that is within is indented.
+        // No other line can be equal, because everything inside the document is indented.
         let whole = yaml::write(&document);
         let (head, tail) = whole.split_once(&format!("\n{list}: []\n")).unwrap_or((&whole, ""));
         (format!("{head}\n{list}:\n").into_bytes(), tail.as_bytes().to_vec())
     }
 
-    /// The whole list, if there is nothing in it.
+    /// Returns the whole list, if it is empty.
     fn without_items(&self, metadata: &Value) -> Vec<u8> {
-        // Go's nil slice: only the list of metadata of a custom resource has it.
+        // Go's nil slice: only metadata lists of custom resources have it.
         let is_nil = self.accept.view == View::MetadataList && self.served.is_custom();
         if self.message.is_none() && (is_nil || self.accept.encoding == Encoding::Yaml) {
             let whole = self.document(metadata, &if is_nil { Value::Null } else { json!([]) });
@@ -169,12 +169,12 @@ impl Form {
         [head, tail].concat()
     }
 
-    /// The member that has the items.
+    /// Returns the name of the field with the items.
     fn list(&self) -> &'static str {
         if self.accept.view == View::Table { "rows" } else { "items" }
     }
 
-    /// The list with these items.
+    /// Returns the list with these items.
     fn document(&self, metadata: &Value, items: &Value) -> Value {
         match self.accept.view {
             View::Object | View::Metadata => json!({
@@ -197,10 +197,10 @@ impl Form {
         }
     }
 
-    /// Appends an item, after another one or not.
+    /// Appends an item; `separate` if another precedes it.
     fn write(&self, out: &mut Vec<u8>, stored: &Stored, separate: bool) {
         if let Some(message) = &self.message {
-            // What surrounds the metadata is not in the message of a view, and so is skipped.
+            // A metadata view's message has no fields for the rest of the object, so that rest is skipped.
             let begins = out.len();
             message.write_item(out, &self.served.text(stored, stored.revision));
             if let Some(form) = self.encoded_as {
@@ -216,7 +216,7 @@ impl Form {
             out.push(b',');
         }
         if self.accept.view == View::Object && self.served.reads_as_stored(stored) {
-            // Custom items say of which kind they are.
+            // Items of custom resources contain their kind.
             let kind = self.served.is_custom().then_some(&self.served.kind);
             stored.document.write(out, kind, stored.revision);
         } else {
@@ -224,7 +224,7 @@ impl Form {
         }
     }
 
-    /// An item as a tree.
+    /// Returns an item as a tree.
     fn item(&self, stored: &Stored) -> Value {
         let mut object = self.served.value(stored);
         match self.accept.view {
@@ -242,7 +242,7 @@ impl Form {
         }
     }
 
-    /// Bytes that the items take in protobuf. Others have their turn after as much as is written at a time.
+    /// Returns the protobuf size of the items. Yields after each chunk.
     async fn size_of(&self, mut items: Items) -> usize {
         let mut size = 0;
         let mut item = Vec::new();
@@ -272,8 +272,8 @@ fn drop_empty_continue(metadata: &mut Value) {
     }
 }
 
-/// 406 for the view of one object.
-fn no_list(served: &Served) -> ApiError {
+/// Builds the 406 for the view of a single object.
+pub(super) fn no_list(served: &Served) -> ApiError {
     let kind = if served.is_custom() {
         "*unstructured.UnstructuredList".to_owned()
     } else {
@@ -318,7 +318,7 @@ mod tests {
             assert_eq!(known, Some(item.len()));
         }
 
-        // A wrong length shows that it was not reckoned again. The one of another form is of no use.
+        // Cache a wrong length to show that it is used. A length of another form is not used.
         let last = objects.last().unwrap();
         last.remember_length(encoded_as, last.length_in(encoded_as).unwrap() + 1);
         let second = list(&call).await;

@@ -1,4 +1,4 @@
-//! `metadata`: what the server sets, what it restores, and what must hold of the rest.
+//! `metadata`: fields that the server sets or restores, and validation of the others.
 
 use std::collections::BTreeSet;
 
@@ -8,17 +8,17 @@ use super::{Call, names};
 use crate::go;
 use crate::registry::Served;
 use crate::request::query::quote;
-use crate::resource::Generation;
+use crate::resource::{Generation, NameRule};
 use crate::status::{ApiError, FieldError};
 
-/// Annotations of an object may take this many bytes altogether.
+/// Maximum size of all annotations of an object, in bytes.
 const ANNOTATIONS_LIMIT: usize = 256 << 10;
-/// How many controllers too many are told, each with the text of all owners.
+/// Maximum number of reported errors about further controllers, each of which quotes all owners.
 const QUOTED_OWNERS: usize = 10;
-/// Longest prefix that `generateName` contributes: names made from it fit into a label.
+/// Maximum length of the prefix from `generateName`, so that generated names fit into a label.
 const MAX_PREFIX: usize = 58;
 
-/// The `metadata` of an object, made if it is missing.
+/// Returns the `metadata` of an object, and adds it if missing.
 pub(crate) fn of(object: &mut Value) -> &mut Map<String, Value> {
     if !object.is_object() {
         *object = json!({});
@@ -33,7 +33,7 @@ pub(crate) fn of(object: &mut Value) -> &mut Map<String, Value> {
     }
 }
 
-/// A text field of `metadata`, empty if it is absent.
+/// Returns a text field of `metadata`; empty if absent.
 pub(crate) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object
         .get("metadata")
@@ -47,19 +47,19 @@ pub(crate) fn is_terminating(object: &Value) -> bool {
     !text(object, "deletionTimestamp").is_empty()
 }
 
-/// The finalizers of an object.
+/// Returns the finalizers of an object.
 pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
     let list =
         object.get("metadata").and_then(|metadata| metadata.get("finalizers")).and_then(Value::as_array);
     list.map(|list| list.iter().filter_map(Value::as_str).collect()).unwrap_or_default()
 }
 
-/// The finalizers of an object, to be changed.
+/// Returns an owned copy of the finalizers.
 pub(crate) fn owned_finalizers(object: &Value) -> Vec<String> {
     finalizers(object).into_iter().map(str::to_owned).collect()
 }
 
-/// Sets a list field of `metadata`, or removes it if the list is empty.
+/// Sets the finalizers, or removes the field if the list is empty.
 pub(crate) fn set_finalizers(object: &mut Value, finalizers: &[String]) {
     let metadata = of(object);
     if finalizers.is_empty() {
@@ -69,7 +69,7 @@ pub(crate) fn set_finalizers(object: &mut Value, finalizers: &[String]) {
     }
 }
 
-/// The namespace in the body against the one in the URL; an empty one is filled in.
+/// Compares the namespace in the body with that in the URL; sets an empty one.
 ///
 /// # Errors
 /// 400 if they differ.
@@ -85,6 +85,7 @@ pub(crate) fn reconcile_namespace(
     }
     match metadata.get("namespace").and_then(Value::as_str).unwrap_or_default() {
         "" => {
+            // Clients may omit the namespace, which is in the URL.
             metadata.insert("namespace".to_owned(), json!(namespace));
             Ok(())
         }
@@ -95,33 +96,35 @@ pub(crate) fn reconcile_namespace(
     }
 }
 
-/// What the server sets on a new object.
+/// Sets the server's fields of a new object.
 pub(crate) fn begin(call: &Call, object: &mut Value) {
     let metadata = of(object);
-    for wiped in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
+    for wiped in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         metadata.remove(wiped);
     }
     metadata.insert("uid".to_owned(), json!(call.server.uid()));
     metadata.insert("creationTimestamp".to_owned(), json!(call.server.clock.now_seconds()));
+    // Kinds without a generation of their own keep the one that the client set.
     if call.served.resource.rules.generation != Generation::Never {
         metadata.insert("generation".to_owned(), json!(1));
     }
 }
 
-/// A name from `generateName`; `None` if the object has a name or asks for none.
+/// Generates a name from `generateName`; `None` if the object has a name or no prefix.
 pub(crate) fn generated_name(call: &Call, object: &Value) -> Option<String> {
     let prefix = text(object, "generateName");
     if prefix.is_empty() || !text(object, "name").is_empty() {
         return None;
     }
     let mut end = prefix.len().min(MAX_PREFIX);
+    // The limit is in bytes and may be inside a character.
     while !prefix.is_char_boundary(end) {
         end -= 1;
     }
     Some(format!("{}{}", &prefix[..end], call.server.name_suffix()))
 }
 
-/// What must hold of the `metadata` of a new object.
+/// Validates the `metadata` of a new object.
 pub(crate) fn validate(served: &Served, object: &Value) -> Vec<FieldError> {
     let mut errors = validate_alone(served, object);
     if !served.is_custom() {
@@ -130,10 +133,43 @@ pub(crate) fn validate(served: &Served, object: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// What must hold of the `metadata` of an object's new state.
+/// Validates the type and the metadata of an embedded object at the path `place`. Its name is not validated.
+pub(crate) fn validate_embedded(place: &str, object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for field in ["apiVersion", "kind"] {
+        let path = format!("{place}.{field}");
+        match object.get(field).map(|text| text.as_str().unwrap_or_default()) {
+            None => errors.push(FieldError::required(path, "")),
+            Some("") => errors.push(FieldError::invalid(path, "\"\"", "must not be empty")),
+            Some(version) if field == "apiVersion" => {
+                if version.matches('/').count() > 1 {
+                    let why = format!("unexpected GroupVersion string: {version}");
+                    errors.push(FieldError::invalid(path, &quote(version), &why));
+                }
+            }
+            Some(kind) => {
+                let wrong = names::name(NameRule::Label1035, &kind.to_lowercase(), false);
+                if !wrong.is_empty() {
+                    let why = format!("may have mixed case, but should otherwise match: {}", wrong.join(","));
+                    errors.push(FieldError::invalid(path, &quote(kind), &why));
+                }
+            }
+        }
+    }
+    let mut contents = Vec::new();
+    validate_contents(&object["metadata"], &mut contents);
+    validate_finalizers(object, &mut contents);
+    for mut error in contents {
+        error.field = format!("{place}.{}", error.field);
+        errors.push(error);
+    }
+    errors
+}
+
+/// Validates the `metadata` of an object's new state.
 ///
-/// kube-apiserver checks most of it twice, alone and against the old state, and then lets the kind do so again, which
-/// builtin kinds do in both ways and custom kinds in one. Each check reports what it finds.
+/// kube-apiserver validates most of it twice, alone and against the old state. Builtin kinds then repeat both, and
+/// custom kinds the latter. Each validation reports its errors, so they occur several times.
 pub(crate) fn validate_new_state(served: &Served, old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = validate_alone(served, new);
     validate_against(old, new, &mut errors);
@@ -146,7 +182,7 @@ pub(crate) fn validate_new_state(served: &Served, old: &Value, new: &Value) -> V
     errors
 }
 
-/// What can be told without the old state.
+/// Validates without the old state.
 fn validate_alone(served: &Served, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let rules = served.resource.rules;
@@ -167,6 +203,12 @@ fn validate_alone(served: &Served, object: &Value) -> Vec<FieldError> {
         errors.push(FieldError::invalid("metadata.generation", &generation.to_string(), detail));
     }
     validate_contents(&object["metadata"], &mut errors);
+    validate_finalizers(object, &mut errors);
+    errors
+}
+
+/// Validates that finalizers are qualified names and do not contradict each other.
+fn validate_finalizers(object: &Value, errors: &mut Vec<FieldError>) {
     let finalizers = finalizers(object);
     for finalizer in &finalizers {
         for error in names::qualified(finalizer) {
@@ -178,10 +220,9 @@ fn validate_alone(served: &Served, object: &Value) -> Vec<FieldError> {
         let shown = Value::from(finalizers).to_string();
         errors.push(FieldError::invalid("metadata.finalizers", &shown, detail));
     }
-    errors
 }
 
-/// Finalizers of builtin kinds are known to the server or belong to a domain.
+/// Checks that finalizers of builtin kinds are standard ones or qualified by a domain.
 fn validate_finalizer_names(object: &Value, errors: &mut Vec<FieldError>) {
     for (index, finalizer) in finalizers(object).into_iter().enumerate() {
         let standard = ["kubernetes", "orphan", "foregroundDeletion"].contains(&finalizer);
@@ -193,7 +234,7 @@ fn validate_finalizer_names(object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Labels, annotations and owner references.
+/// Validates labels, annotations and owner references.
 fn validate_contents(metadata: &Value, errors: &mut Vec<FieldError>) {
     let entries = |field: &str| metadata.get(field).and_then(Value::as_object).into_iter().flatten();
     for (key, value) in entries("labels") {
@@ -207,7 +248,7 @@ fn validate_contents(metadata: &Value, errors: &mut Vec<FieldError>) {
     }
     let mut size = 0;
     for (key, value) in entries("annotations") {
-        // Annotation keys may have upper case letters in their prefix; nothing else may.
+        // Only the prefix of an annotation key may contain upper case letters.
         for error in names::qualified(&key.to_ascii_lowercase()) {
             errors.push(FieldError::invalid("metadata.annotations", &quote(key), &error));
         }
@@ -275,13 +316,13 @@ fn validate_owners(metadata: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Texts as `%#v` prints them.
+/// Formats texts like Go's `%#v`.
 fn go_strings(texts: &[&str]) -> String {
     let quoted: Vec<String> = texts.iter().map(|text| quote(text)).collect();
     format!("[]string{{{}}}", quoted.join(", "))
 }
 
-/// An owner reference as messages quote it: its fields in the order in which Go declares them.
+/// Formats an owner reference for messages, with its fields in the order of Go's declaration.
 fn go_owner(owner: &Value) -> String {
     let given = |name: &&str| owner.get(*name).is_some_and(|value| !value.is_null());
     let always = ["apiVersion", "kind", "name", "uid"];
@@ -292,7 +333,7 @@ fn go_owner(owner: &Value) -> String {
     format!("{{{}}}", fields.join(","))
 }
 
-/// Restores what an update cannot change, before anything is compared.
+/// Restores the fields that an update cannot change, before validation.
 pub(crate) fn restore(old: &Value, new: &mut Value) {
     let before = old.get("metadata").cloned().unwrap_or_default();
     let metadata = of(new);
@@ -303,7 +344,7 @@ pub(crate) fn restore(old: &Value, new: &mut Value) {
             None => metadata.remove(field),
         };
     }
-    // While an object is being deleted, its deadline is kept whatever the client says; before, setting one is an error.
+    // Once an object is being deleted, its deletion fields are restored. Before, setting them is an error.
     let fields: &[&str] = if before.get("deletionTimestamp").is_some() {
         &["deletionTimestamp", "deletionGracePeriodSeconds"]
     } else {
@@ -316,6 +357,7 @@ pub(crate) fn restore(old: &Value, new: &mut Value) {
         };
     }
     for field in ["uid", "name", "namespace"] {
+        // Omitted ones are restored; different ones are an error in `validate_against`.
         let empty = metadata.get(field).and_then(Value::as_str).is_none_or(str::is_empty);
         if let (true, Some(value)) = (empty, before.get(field)) {
             metadata.insert(field.to_owned(), value.clone());
@@ -323,7 +365,7 @@ pub(crate) fn restore(old: &Value, new: &mut Value) {
     }
 }
 
-/// What an update must leave as it is, and the contents once more.
+/// Validates immutable fields, and the contents once more.
 fn validate_against(old: &Value, new: &Value, errors: &mut Vec<FieldError>) {
     if is_terminating(old) {
         let known: BTreeSet<&str> = finalizers(old).into_iter().collect();
@@ -349,7 +391,7 @@ fn validate_against(old: &Value, new: &Value, errors: &mut Vec<FieldError>) {
     validate_contents(&new["metadata"], errors);
 }
 
-/// Raises the generation if the update touched what it counts.
+/// Increments the generation if the update changed the fields that it counts.
 pub(crate) fn bump_generation(served: &Served, old: &Value, new: &mut Value) {
     let outside = |object: &Value| {
         let mut rest = object.as_object().cloned().unwrap_or_default();
@@ -375,7 +417,7 @@ pub(crate) fn bump_generation(served: &Served, old: &Value, new: &mut Value) {
     }
 }
 
-/// One more, if the kind has a generation.
+/// Increments the generation, if the kind has one.
 pub(crate) fn raise_generation(object: &mut Value) {
     let metadata = of(object);
     if let Some(generation) = metadata.get("generation").and_then(Value::as_i64) {
@@ -383,10 +425,10 @@ pub(crate) fn raise_generation(object: &mut Value) {
     }
 }
 
-/// Drops repeated owner references. Returns the warning for it.
+/// Removes duplicate owner references; returns the warning about them.
 pub(crate) fn deduplicate_owners(object: &mut Value) -> Option<String> {
     let owners = of(object).get_mut("ownerReferences")?.as_array_mut()?;
-    // The keys of a value are sorted, so its text tells whether it is the same.
+    // Keys of a value are sorted, so equal values have equal texts.
     let mut seen: BTreeSet<String> = BTreeSet::new();
     let mut repeated: Vec<String> = Vec::new();
     owners.retain(|owner| {

@@ -1,15 +1,17 @@
-//! What is done about a request: one module per verb, and what they share.
+//! Execution of requests: one module per verb, and shared code.
 //!
-//! Every verb is a function of a [`Call`]. Reads are synchronous; writes wait for nobody but those who have a say in them
-//! ([`admission`](crate::admission), where the order of all stages is). What else waits (reading a body, a revision that is
-//! still to come, the events of a watch) is in [`dispatch`](crate::server) and in [`watch`]. Writes compute their outcome
-//! outside of the store's lock and start over if the object changed meanwhile.
+//! Each verb is a function of a [`Call`]. Reads are synchronous; writes only wait for admission plugins
+//! ([`admission`](crate::admission), which lists the order of all stages). Other waiting (for a body, for a future
+//! revision, for events of a watch) is in [`dispatch`](crate::server) and in [`watch`]. Writes compute their result outside
+//! the store's lock and start over if the object changed meanwhile.
 
 pub(crate) mod act;
+pub(crate) mod components;
 pub(crate) mod create;
 pub(crate) mod delete;
 mod items;
 mod list;
+pub(crate) mod log;
 pub(crate) mod metadata;
 pub(crate) mod names;
 pub(crate) mod options;
@@ -40,10 +42,10 @@ use crate::server::{Server, Warnings};
 use crate::status::ApiError;
 use crate::store::{Key, Past, Store};
 
-/// Times a write starts over because somebody else was faster. Each time, somebody else made progress.
+/// Maximum number of attempts of a write that conflicts with others. Each conflict means that another write succeeded.
 pub(crate) const RETRIES: usize = 64;
 
-/// A request to a resource that is served.
+/// A request for a served resource.
 pub(crate) struct Call {
     pub(crate) server: Arc<Server>,
     pub(crate) served: Arc<Served>,
@@ -52,10 +54,10 @@ pub(crate) struct Call {
     pub(crate) accept: Accept,
     pub(crate) content_type: Option<String>,
     pub(crate) user_agent: String,
-    /// Who sends the request.
+    /// User that sends the request.
     pub(crate) user: Arc<UserInfo>,
     pub(crate) warnings: Warnings,
-    /// Whether a read that allows any state gets an old one.
+    /// Fault: an old state for reads that accept any state.
     pub(crate) stale: Option<Stale>,
 }
 
@@ -64,7 +66,8 @@ impl Call {
         Key::new(&self.path.namespace, &self.path.name)
     }
 
-    /// The way to the collection as a read that allows any state sees it: as it is, but for faults.
+    /// Returns the state of the collection for a read that accepts any state: the current one, unless a fault asks for an
+    /// old one.
     pub(crate) fn any_state(&self, store: &Store<StorageKey>) -> Past {
         let storage = self.served.storage();
         let past = self.stale.map(|stale| {
@@ -84,7 +87,7 @@ impl Call {
         ApiError::not_found(&resource.group, &resource.plural, &self.path.name)
     }
 
-    /// The manager that owns what this request writes.
+    /// Returns the field manager of this request.
     pub(crate) fn manager(&self, options: &WriteOptions) -> String {
         if !options.field_manager.is_empty() {
             return options.field_manager.clone();
@@ -98,7 +101,7 @@ impl Call {
         if end == 0 { "unknown".to_owned() } else { name[..end].to_owned() }
     }
 
-    /// Does something as if the path were one of another builtin kind, which some subresources take.
+    /// Runs `act` as if the path belonged to another builtin kind, which the bodies of some subresources have.
     pub(crate) fn as_another<R>(
         &mut self,
         api_version: &str,
@@ -120,8 +123,8 @@ impl Call {
         done
     }
 
-    /// The object in the body of a create or an update, checked against the endpoint, without unknown fields, and with
-    /// defaults.
+    /// Decodes the object in the body of a create or an update: checks it against the endpoint, removes unknown fields and
+    /// sets defaults.
     pub(crate) fn decode(&mut self, bytes: &Bytes, validation: FieldValidation) -> Result<Value, ApiError> {
         let kind = &self.served.resource.kind;
         let unrecognized = |why: String| {
@@ -154,7 +157,7 @@ impl Call {
         Ok(object)
     }
 
-    /// Drops unknown fields and fills in defaults, after complaining as `validation` wants it.
+    /// Removes unknown fields and sets defaults; reports them as `validation` requests.
     pub(crate) fn conform(
         &mut self,
         object: &mut Value,
@@ -167,13 +170,12 @@ impl Call {
             return Err(self.cannot_be_handled(&why));
         }
         if validation != FieldValidation::Ignore {
-            let mut unknown = served.schema.unknown_fields(object);
-            if !served.is_custom() {
-                // Go structs are decoded field by field, schemas are walked in the order of names.
-                unknown = body::in_document_order(bytes, unknown);
-            }
-            strict.extend(unknown.into_iter().map(|path| format!("unknown field \"{path}\"")));
-            if !served.is_custom() {
+            let unknown = served.schema.unknown_fields(object);
+            if served.is_custom() {
+                // The decoder finds duplicates, the schema after it unknown fields.
+                strict.extend(unknown.into_iter().map(|path| format!("unknown field \"{path}\"")));
+            } else {
+                strict = body::complaints(bytes, strict, unknown);
                 strict.truncate(body::COMPLAINTS);
             }
             if validation == FieldValidation::Strict && !strict.is_empty() {
@@ -188,7 +190,7 @@ impl Call {
         Ok(())
     }
 
-    /// 400 for a body that is of the right kind but not a value of it.
+    /// Builds the 400 for a body of the right kind that does not decode.
     pub(crate) fn cannot_be_handled(&self, why: &str) -> ApiError {
         let resource = &self.served.resource;
         ApiError::bad_request(format!(
@@ -198,19 +200,19 @@ impl Call {
         ))
     }
 
-    /// 422 for the object of this request.
+    /// Builds the 422 for the object of this request.
     pub(crate) fn invalid(&self, name: &str, errors: Vec<crate::status::FieldError>) -> ApiError {
         let resource = &self.served.resource;
         ApiError::invalid(&resource.group, &resource.kind, name, errors)
     }
 
-    /// 405 in the words of builtin or of custom resources.
+    /// Builds the 405, with the message for builtin or for custom resources.
     pub(crate) fn not_allowed(&self, verb: &str) -> ApiError {
         method_not_allowed(&self.served, verb)
     }
 }
 
-/// 405 in the words of builtin or of custom resources.
+/// Builds the 405, with the message for builtin or for custom resources.
 pub(crate) fn method_not_allowed(served: &Served, verb: &str) -> ApiError {
     let resource = &served.resource;
     if served.is_custom() {

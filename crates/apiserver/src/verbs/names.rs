@@ -1,4 +1,4 @@
-//! What names, label keys and label values must look like, in the words of `k8s.io/apimachinery/pkg/util/validation`.
+//! Syntax of names, label keys and label values, with the messages of `k8s.io/apimachinery/pkg/util/validation`.
 
 use crate::resource::NameRule;
 
@@ -18,7 +18,7 @@ const VALUE: &str = "a valid label must be an empty string or consist of alphanu
     start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation \
     is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
-/// What is wrong with the name of an object. A prefix, from `generateName`, may end where a name may not.
+/// Validates the name of an object. A prefix, from `generateName`, may end with a dash.
 pub(crate) fn name(rule: NameRule, name: &str, prefix: bool) -> Vec<String> {
     let masked = if prefix && name.len() > 1 && name.ends_with('-') {
         format!("{}a", name.strip_suffix('-').unwrap_or_default())
@@ -51,7 +51,7 @@ pub(crate) fn subdomain(name: &str) -> Vec<String> {
 }
 
 pub(crate) fn label(name: &str) -> Vec<String> {
-    // What would be a subdomain has only dots too many.
+    // The text is a subdomain, so the dots are its only error.
     let message = if name.split('.').all(is_label) { "must not contain dots" } else { LABEL };
     checked(name, 63, message, is_label)
 }
@@ -77,7 +77,7 @@ fn is_label(name: &str) -> bool {
         && bytes.iter().all(|c| inner(*c) || *c == b'-')
 }
 
-/// What is wrong with a label key, an annotation key (in lower case) or a finalizer.
+/// Validates a label key, an annotation key (in lower case) or a finalizer.
 pub(crate) fn qualified(name: &str) -> Vec<String> {
     let mut errors = Vec::new();
     let mut parts = name.split('/');
@@ -109,7 +109,7 @@ pub(crate) fn qualified(name: &str) -> Vec<String> {
     errors
 }
 
-/// What is wrong with the value of a label.
+/// Validates the value of a label.
 pub(crate) fn label_value(value: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if value.len() > 63 {

@@ -1,4 +1,4 @@
-//! `apiVersion` and `kind` of a body against those of the endpoint.
+//! Checks `apiVersion` and `kind` of a body against those of the endpoint.
 
 use serde_json::{Value, json};
 
@@ -6,14 +6,14 @@ use crate::go;
 use crate::registry::Served;
 use crate::status::{ApiError, FieldError};
 
-/// Why a body is not of the endpoint's type.
+/// Reason why a body does not have the endpoint's type.
 pub(super) enum Refusal {
-    /// To be told together with the start of the body.
+    /// A message to be shown with the start of the body.
     Unrecognized(String),
     Error(ApiError),
 }
 
-/// `apiVersion` and `kind` as a body says them, empty where it does not. The error is Go's.
+/// Returns `apiVersion` and `kind` of a body, empty if absent. The error is Go's.
 pub(super) fn type_of(object: &Value) -> Result<[String; 2], String> {
     let Some(fields) = object.as_object() else {
         return Err(format!(
@@ -40,7 +40,7 @@ pub(super) fn type_of(object: &Value) -> Result<[String; 2], String> {
     Ok(texts)
 }
 
-/// Whether a text is a version, of some group or of none. The error is Go's.
+/// Checks that a text is a version, with or without a group. The error is Go's.
 pub(super) fn check_version(api_version: &str) -> Result<(), String> {
     if api_version.matches('/').count() > 1 {
         return Err(format!("unexpected GroupVersion string: {api_version}"));
@@ -48,7 +48,7 @@ pub(super) fn check_version(api_version: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks `apiVersion` and `kind`. Builtin endpoints take objects that name neither.
+/// Checks `apiVersion` and `kind`. Builtin endpoints accept objects without them.
 pub(super) fn check_type(served: &Served, object: &Value) -> Result<(), Refusal> {
     if object.is_null() && served.is_custom() {
         return Err(Refusal::Unrecognized("Object 'Kind' is missing in 'null'".to_owned()));
@@ -93,7 +93,7 @@ pub(super) fn check_type(served: &Served, object: &Value) -> Result<(), Refusal>
     ))))
 }
 
-/// 422 for a custom object of another kind in the right version.
+/// Builds the 422 for a custom object of another kind in the right version.
 pub(super) fn check_custom_kind(served: &Served, object: &Value) -> Result<(), ApiError> {
     let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
     if !served.is_custom() || kind == served.kind.kind {
@@ -105,7 +105,7 @@ pub(super) fn check_custom_kind(served: &Served, object: &Value) -> Result<(), A
     Err(ApiError::invalid(&served.resource.group, kind, name, vec![error]))
 }
 
-/// Fills in what a builtin endpoint takes for granted.
+/// Sets `apiVersion` and `kind`, which are optional at builtin endpoints.
 pub(super) fn complete_type(served: &Served, object: &mut Value) {
     if !served.is_custom()
         && let Some(fields) = object.as_object_mut()
@@ -115,7 +115,7 @@ pub(super) fn complete_type(served: &Served, object: &mut Value) {
     }
 }
 
-/// The name of the Go package that holds a group's internal types.
+/// Returns the name of the Go package with a group's internal types.
 fn internal_package(group: &str) -> &str {
     if group.is_empty() { "core" } else { group.split('.').next().unwrap_or_default() }
 }

@@ -21,7 +21,7 @@ const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// The patch types of the API.
+/// Patch types of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Json,
@@ -31,10 +31,10 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The type of the request's body.
+    /// Returns the type of the request's body.
     ///
     /// # Errors
-    /// 415 with the types that the resource takes.
+    /// 415 with the types that the resource supports.
     pub(super) fn of(call: &Call) -> Result<Self, ApiError> {
         let custom = call.served.is_custom();
         match body::media_type(call.content_type.as_deref()) {
@@ -49,7 +49,7 @@ impl Kind {
     }
 }
 
-/// Patches the object named by the URL; an apply creates it if it is missing.
+/// Patches the object in the URL; an apply creates it if it is missing.
 pub(crate) async fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let kind = Kind::of(call)?;
     let options = WriteOptions::read(&call.query, "PatchOptions", kind == Kind::Apply)?;
@@ -67,7 +67,7 @@ pub(crate) async fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiErro
     changed.reply(call)
 }
 
-/// A patch that was read once and may be applied to several states of an object.
+/// A parsed patch, which can be applied to several states of an object.
 pub(super) enum Patch {
     Json(Bytes),
     Merge(Bytes, Value, Vec<String>),
@@ -82,6 +82,13 @@ impl Patch {
         let context = if kind == Kind::Strategic { "" } else { "error decoding patch: " };
         let mut decoded =
             body::json(bytes).map_err(|why| ApiError::bad_request(format!("{context}{why}")))?;
+        if decoded.value.is_null() {
+            if kind == Kind::Merge {
+                return Err(ApiError::bad_request("Invalid JSON Patch"));
+            }
+            // Go merges a nil map.
+            decoded.value = json!({});
+        }
         if !decoded.value.is_object() {
             return Err(ApiError::bad_request(format!(
                 "{context}json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
@@ -90,7 +97,7 @@ impl Patch {
         }
         Ok(match kind {
             Kind::Strategic => {
-                // Go merges what it has decoded, where the other kinds of patch keep numbers as they were sent.
+                // Go merges decoded values here; the other kinds of patch keep numbers as they were sent.
                 normalize_numbers(&mut decoded.value);
                 Self::Strategic(decoded.value, decoded.strict)
             }
@@ -98,7 +105,7 @@ impl Patch {
         })
     }
 
-    /// The patched object.
+    /// Returns the patched object.
     pub(super) fn apply(&self, served: &Served, old: &Value) -> Result<Value, ApiError> {
         match self {
             Self::Json(patch) => crate::patch::json(old, patch),
@@ -118,7 +125,7 @@ impl Patch {
         }
     }
 
-    /// The text in which numbers stand that may still be refused.
+    /// Returns the body, from which later errors quote numbers.
     fn sent(&self) -> &[u8] {
         match self {
             Self::Json(sent) | Self::Merge(sent, ..) => sent,
@@ -127,7 +134,7 @@ impl Patch {
     }
 }
 
-/// A patch can change neither the name, nor the namespace, nor the type.
+/// Checks that a patch does not change the name, the namespace or the type.
 fn check_identity(call: &mut Call, new: &Value) -> Result<(), ApiError> {
     let served = Arc::clone(&call.served);
     if served.is_custom() {
@@ -152,7 +159,7 @@ fn check_identity(call: &mut Call, new: &Value) -> Result<(), ApiError> {
     metadata::reconcile_namespace(&served, &call.path.namespace, &mut copy)
 }
 
-/// Decodes the patched object as if it had been sent; what is wrong with it is blamed on the patch.
+/// Decodes the patched object like a sent one; errors are attributed to the patch.
 pub(super) fn conform(
     call: &mut Call,
     new: &mut Value,
@@ -193,7 +200,7 @@ pub(super) fn conform(
     Ok(())
 }
 
-/// Server-side apply.
+/// Runs a server-side apply.
 async fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply, ApiError> {
     let applied = read_applied(call, bytes, options.field_validation)?;
     let manager = call.manager(options);
@@ -204,6 +211,7 @@ async fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result
         let outcome = if exists {
             let changed = update::change(call, options, |call, old| {
                 let mut new = merge(call, Some(old), &applied, &manager, force)?;
+                check_place(call, &mut new)?;
                 call.served.conform_applied(&mut new);
                 Ok((new, Ownership::Applied))
             })
@@ -215,7 +223,7 @@ async fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result
             return Err(call.not_found());
         };
         match outcome {
-            // Somebody created or deleted it meanwhile: apply to what is there now.
+            // The object was created or deleted meanwhile: apply to its current state.
             Err(error) if error.reason() == if exists { "NotFound" } else { "AlreadyExists" } => {}
             outcome => return outcome,
         }
@@ -225,7 +233,7 @@ async fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result
     ))
 }
 
-/// Creates what is applied.
+/// Creates the applied object.
 async fn create_applied(
     call: &mut Call,
     applied: &Value,
@@ -241,24 +249,27 @@ async fn create_applied(
     }
     let mut object = merge(call, None, applied, manager, force)?;
     metadata::of(&mut object).remove("resourceVersion");
-    metadata::reconcile_namespace(&call.served, &call.path.namespace, &mut object)?;
+    check_place(call, &mut object)?;
     call.served.conform_applied(&mut object);
     create::create(call, object, options, Ownership::Applied).await?.reply(call, 201)
 }
 
-/// The configuration in the body, checked against the endpoint.
+/// Checks the name and the namespace of a merged object against the URL. The merge keeps those of an existing object if the
+/// configuration has none, so only a new object needs a name. Conflicts are reported before a wrong name.
+fn check_place(call: &Call, merged: &mut Value) -> Result<(), ApiError> {
+    update::check_name(call, merged)?;
+    metadata::reconcile_namespace(&call.served, &call.path.namespace, merged)
+}
+
+/// Reads the applied configuration from the body, and checks its type against the endpoint.
 pub(super) fn read_applied(
     call: &mut Call,
     bytes: &Bytes,
     validation: FieldValidation,
 ) -> Result<Value, ApiError> {
     let mut object = read_configuration(call, bytes, validation)?;
-    update::check_name(call, &object)?;
-    // Checked, but not filled in: what the client left out it does not apply, and messages quote it as it is.
-    let mut located = object.clone();
-    metadata::reconcile_namespace(&call.served, &call.path.namespace, &mut located)?;
-    if !call.served.resource.namespaced {
-        object = located;
+    if !call.served.resource.namespaced && object["metadata"].is_object() {
+        metadata::of(&mut object).remove("namespace");
     }
     if object["metadata"].get("managedFields").is_some_and(|fields| !fields.is_null()) {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
@@ -266,7 +277,7 @@ pub(super) fn read_applied(
     Ok(object)
 }
 
-/// The same, of whatever name it is.
+/// Like [`read_applied`], for any name.
 pub(super) fn read_configuration(
     call: &mut Call,
     bytes: &Bytes,
@@ -274,7 +285,7 @@ pub(super) fn read_configuration(
 ) -> Result<Value, ApiError> {
     let decoded =
         yaml::read(bytes).map_err(|why| ApiError::bad_request(format!("error decoding YAML: {why}")))?;
-    // Nothing is an object without fields.
+    // A null body means an object without fields.
     let object = if decoded.value.is_null() { json!({}) } else { decoded.value };
     if !object.is_object() {
         return Err(ApiError::bad_request(format!(
@@ -297,7 +308,7 @@ pub(super) fn read_configuration(
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     if api_version != call.served.kind.api_version || kind != call.served.kind.kind {
-        // Go prints group and version around a slash, whether there is a group or not.
+        // Go prints group and version with a slash, even without a group.
         let slash = if api_version.contains('/') { "" } else { "/" };
         return Err(ApiError::bad_request(format!("invalid object type: {slash}{api_version}, Kind={kind}")));
     }
@@ -348,7 +359,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    // It may be gone already.
+                    // The object may be missing already.
                     let _ = testing::delete(&server, "/api/v1/namespaces/default/configmaps/a");
                 }
             });

@@ -1,4 +1,4 @@
-//! GET: one object, or a list of them.
+//! GET of one object, or of a list.
 
 use std::sync::Arc;
 
@@ -12,10 +12,11 @@ use super::reply::{self, ListMeta, Reply};
 use super::{Call, list};
 use crate::request::query::{ListOptions, RevisionMatch, revision};
 use crate::selection::Selection;
+use crate::server::Turns;
 use crate::status::ApiError;
 use crate::store::{Key, Snapshot};
 
-/// Answers one object.
+/// Returns one object.
 pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
     if call.query.flag("export") == Some(true) {
         let why = "the export parameter, deprecated since v1.14, is no longer supported";
@@ -30,26 +31,28 @@ pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
     reply::stored(call, 200, &stored)
 }
 
-/// Answers a list, or a page of it.
+/// Returns a list, or a page of it.
 pub(crate) async fn list(call: &Call) -> Result<Reply, ApiError> {
     let options = ListOptions::read(&call.query, false)?;
     let selection = Selection::parse(call, &options)?;
     let page = Page::read(call, &options)?;
-    let (items, meta) = page.select(call, &options, selection);
+    let (items, meta) = page.select(call, &options, selection).await;
     list::answer(call, &meta, items).await
 }
 
-/// Which state of the collection is listed, and from where on.
+/// State of the collection to list, and the start of the page.
 pub(super) struct Page {
     snapshot: Snapshot,
     start: Option<Key>,
-    /// Whether `limit` counts: it does not for `resourceVersion=0`.
+    /// Whether `limit` applies; it does not for `resourceVersion=0`.
     limited: bool,
 }
 
 impl Page {
+    /// Reads the state that the options select, and the start of the page.
+    ///
     /// # Errors
-    /// 400 for a revision or a token that is none, 410 for one that is too old.
+    /// 400 for an invalid revision or token, 410 for one that is too old.
     pub(super) fn read(call: &Call, options: &ListOptions) -> Result<Self, ApiError> {
         let storage = call.served.storage();
         let now = Instant::now();
@@ -64,7 +67,7 @@ impl Page {
             let token = decode_token(&options.continue_token, &call.path.namespace)
                 .map_err(|why| ApiError::bad_request(format!("invalid continue token: {why}")))?;
             let snapshot = match token.revision {
-                // The token of an expired list: go on with what is there now.
+                // A token from an expired list: continue with the current state.
                 None => call.server.read(|store| store.snapshot(storage)),
                 Some(revision) => call
                     .server
@@ -89,8 +92,8 @@ impl Page {
         Ok(Self { snapshot, start: None, limited: wanted != Some(0) })
     }
 
-    /// What of it is listed, and what is said of the list.
-    pub(super) fn select(
+    /// Returns the objects of the page, and the metadata of the list.
+    pub(super) async fn select(
         &self,
         call: &Call,
         options: &ListOptions,
@@ -103,7 +106,12 @@ impl Page {
         let mut next = None;
         let (mut selected, mut last, mut more) = (0, None, false);
         let mut rest = self.snapshot.range(&call.path.namespace, self.start.as_ref());
+        let mut turns = Turns::default();
         for (key, stored) in rest.by_ref() {
+            if !selection.is_about_place() {
+                // Labels and fields are parsed from the object.
+                turns.pass().await;
+            }
             if !selection.matches(&call.served, key, stored) {
                 continue;
             }
@@ -138,7 +146,7 @@ impl Page {
     }
 }
 
-/// 410 with a token to go on without consistency.
+/// Builds the 410, with a token to continue without consistency.
 fn expired(call: &Call, start: &Key) -> ApiError {
     let token = encode(call, start);
     ApiError::new(
@@ -156,9 +164,9 @@ fn encode(call: &Call, start: &Key) -> String {
     token_text(&call.path.namespace, start.as_str(), -1)
 }
 
-/// The token that continues after `last`.
+/// Returns the token that continues after `last`.
 fn encode_token(namespace: &str, last: &Key, revision: u64) -> String {
-    // The first key after it: no name contains a NUL.
+    // No name contains a NUL, so this is the first possible key after `last`.
     token_text(namespace, &format!("{}\0", last.as_str()), i64::try_from(revision).unwrap_or(i64::MAX))
 }
 
@@ -169,7 +177,7 @@ fn token_text(namespace: &str, start: &str, revision: i64) -> String {
 }
 
 struct Token {
-    /// `None` to list what is there now.
+    /// `None` for the current state.
     revision: Option<u64>,
     start: Key,
 }
@@ -181,7 +189,7 @@ fn decode_token(text: &str, namespace: &str) -> Result<Token, String> {
         let at = match error {
             base64::DecodeError::InvalidByte(at, _)
             | base64::DecodeError::InvalidLastSymbol { offset: at, .. } => at,
-            // Go reads four characters at a time and names the start of the incomplete group.
+            // Go decodes groups of four characters and reports the start of the incomplete one.
             _ => text.len() / 4 * 4,
         };
         invalid(&format!("illegal base64 data at input byte {at}"))
@@ -231,5 +239,22 @@ mod tests {
         ] {
             assert_eq!(decode_token(token, "").err().unwrap(), why);
         }
+    }
+
+    #[tokio::test]
+    async fn a_list_by_labels_lets_others_run_meanwhile() {
+        use futures::FutureExt;
+
+        use crate::testing;
+        const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+        let server = testing::server();
+        for n in 0..100 {
+            testing::create(&server, MAPS, &json!({"metadata": {"name": format!("m{n}")}})).unwrap();
+        }
+        let mut call = testing::call(&server, MAPS);
+        assert!(list(&call).now_or_never().is_some(), "without a selector nothing is parsed");
+        call.query = crate::request::query::Query::parse("labelSelector=a");
+        assert!(list(&call).now_or_never().is_none());
+        assert_eq!(list(&call).await.unwrap().code, 200);
     }
 }

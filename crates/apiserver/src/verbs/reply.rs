@@ -1,4 +1,4 @@
-//! Answers: objects in the encoding and the view that were asked for. Lists are in [`list`](super::list).
+//! Responses with single objects, in the requested encoding and view. Lists are in [`list`](super::list).
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
@@ -9,21 +9,23 @@ use crate::go;
 use crate::protobuf;
 use crate::registry::Served;
 use crate::request::accept::{Accept, Encoding, View};
+use crate::resource::Resource;
 use crate::server::ResponseBody;
 use crate::status::ApiError;
 use crate::store::Stored;
 use crate::table;
 
-/// Bytes up to which an answer is made at once: as much as is not compressed.
+/// Size in bytes up to which a response is built at once; larger ones may be compressed.
 pub(super) const AT_ONCE: usize = 128 << 10;
 
-/// An answer before its headers.
+/// A response without its headers.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) code: u16,
+    /// Empty for a response without body.
     pub(crate) content_type: &'static str,
     pub(crate) body: ResponseBody,
-    /// Seconds of the `Retry-After` header.
+    /// Seconds for the `Retry-After` header.
     pub(crate) retry_after: Option<u64>,
 }
 
@@ -36,7 +38,12 @@ impl Reply {
         Self::bytes(code, "text/plain; charset=utf-8", text.to_owned())
     }
 
-    /// A value as it is, in the encoding asked for; in JSON if protobuf was asked for and has no message for it.
+    /// Responds with 204 and no body.
+    pub(crate) fn nothing() -> Self {
+        Self::bytes(204, "", Bytes::new())
+    }
+
+    /// Responds with a value in the requested encoding, or in JSON if the value has no protobuf message.
     pub(crate) fn value(code: u16, encoding: Encoding, value: &Value) -> Self {
         let bytes = match encoding {
             Encoding::Json => None,
@@ -49,7 +56,7 @@ impl Reply {
         }
     }
 
-    /// The `Status` of an error.
+    /// Responds with the `Status` of an error.
     pub(crate) fn error(encoding: Encoding, error: &ApiError) -> Self {
         Self::value(error.code(), encoding, &error.to_json())
     }
@@ -59,7 +66,9 @@ impl Reply {
         *response.status_mut() =
             http::StatusCode::from_u16(self.code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        if !self.content_type.is_empty() {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        }
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -68,14 +77,14 @@ impl Reply {
     }
 }
 
-/// An object of the call's resource.
+/// Responds with an object of the call's resource.
 pub(crate) fn stored(call: &Call, code: u16, stored: &Stored) -> Result<Reply, ApiError> {
     let accept = call.accept;
     if (accept.encoding, accept.view) == (Encoding::Json, View::Object)
         && stored.document.len() > AT_ONCE
         && call.served.reads_as_stored(stored)
     {
-        // Large ones are not copied for each who reads them.
+        // Large documents are shared between readers instead of copied.
         let body =
             ResponseBody::pieces(stored.document.parts(&call.served.kind, stored.revision).into_iter());
         return Ok(Reply { code, content_type: accept.encoding.content_type(), body, retry_after: None });
@@ -91,7 +100,7 @@ pub(crate) fn stored(call: &Call, code: u16, stored: &Stored) -> Result<Reply, A
     }
 }
 
-/// An object, or its metadata if the view is one of metadata, in protobuf; `None` if it has no message.
+/// Encodes an object, or its metadata for a metadata view, as protobuf; `None` if it has no message.
 pub(crate) fn in_protobuf(call: &Call, stored: &Stored, revision: u64) -> Option<Vec<u8>> {
     let kind = &call.served.kind;
     let (api_version, kind) = match call.accept.view {
@@ -99,11 +108,11 @@ pub(crate) fn in_protobuf(call: &Call, stored: &Stored, revision: u64) -> Option
         View::Metadata | View::MetadataList => (call.accept.meta_api_version(), "PartialObjectMetadata"),
         View::Table => return None,
     };
-    // What surrounds the metadata is not in the message of a view, and so is skipped.
+    // A metadata view's message has no fields for the rest of the object, so that rest is skipped.
     protobuf::encode_text(api_version, kind, &call.served.text(stored, revision))
 }
 
-/// An object that is not stored as it is shown.
+/// Responds with an object that is not stored in this form.
 pub(crate) fn object(call: &Call, code: u16, object: Value) -> Result<Reply, ApiError> {
     let accept = call.accept;
     let shown = match accept.view {
@@ -118,7 +127,15 @@ pub(crate) fn object(call: &Call, code: u16, object: Value) -> Result<Reply, Api
     Ok(Reply::value(code, accept.encoding, &shown))
 }
 
-/// `PartialObjectMetadata` of an object.
+/// Responds with a `Table` of one object with the columns of `resource`.
+pub(crate) fn table(call: &Call, resource: &Resource, object: &Value) -> Result<Reply, ApiError> {
+    let options = call.table_options(true)?;
+    let mut table = table::table(resource, [object], &object["metadata"], options);
+    table["apiVersion"] = json!(call.accept.meta_api_version());
+    Ok(Reply::value(200, call.accept.encoding, &table))
+}
+
+/// Reduces an object to `PartialObjectMetadata`.
 pub(crate) fn partial_metadata(accept: Accept, object: &Value) -> Value {
     json!({
         "kind": "PartialObjectMetadata",
@@ -127,7 +144,7 @@ pub(crate) fn partial_metadata(accept: Accept, object: &Value) -> Value {
     })
 }
 
-/// `Status` of a delete that is done.
+/// Responds with the `Status` of a completed delete.
 pub(crate) fn deleted(call: &Call, name: &str, uid: &str) -> Reply {
     let resource = &call.served.resource;
     let mut details = json!({"name": name, "kind": resource.plural, "uid": uid});
@@ -138,7 +155,7 @@ pub(crate) fn deleted(call: &Call, name: &str, uid: &str) -> Reply {
     Reply::value(200, call.accept.encoding, &status)
 }
 
-/// What a list says about itself.
+/// Metadata of a list.
 pub(crate) struct ListMeta {
     pub(crate) revision: u64,
     pub(crate) continue_token: Option<String>,
@@ -150,7 +167,7 @@ impl ListMeta {
         let mut metadata = json!({"resourceVersion": self.revision.to_string()});
         match &self.continue_token {
             Some(token) => metadata["continue"] = json!(token),
-            // Custom lists are written from an untyped value, which has the field even where it is empty.
+            // Custom lists are serialized from an untyped value, which has the field even if empty.
             None if served.is_custom() => metadata["continue"] = json!(""),
             None => {}
         }
@@ -161,13 +178,13 @@ impl ListMeta {
     }
 }
 
-/// The Go package of a builtin group.
+/// Returns the Go package of a builtin group.
 pub(super) fn go_package(group: &str) -> &str {
     if group.is_empty() { "core" } else { group.split('.').next().unwrap_or_default() }
 }
 
 impl Call {
-    /// A `Table` of objects whose list, or which themselves, have this `metadata`.
+    /// Builds the `Table` of objects; `metadata` is that of their list, or of a single object.
     pub(crate) fn table(
         &self,
         objects: &[Value],
@@ -182,12 +199,13 @@ impl Call {
         Ok(table)
     }
 
-    /// How a `Table` is wanted.
+    /// Returns the table options of the query.
     ///
     /// # Errors
-    /// 400 for a query that says something else of the objects in it than what is possible.
+    /// 400 for an invalid `includeObject`.
     pub(super) fn table_options(&self, with_columns: bool) -> Result<table::Options, ApiError> {
         let include = table::IncludeObject::parse(self.query.text("includeObject"))?;
-        Ok(table::Options { include, now: self.server.clock.now(), with_columns })
+        let api_version = self.accept.meta_api_version();
+        Ok(table::Options { include, now: self.server.clock.now(), with_columns, api_version })
     }
 }

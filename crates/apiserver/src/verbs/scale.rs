@@ -1,4 +1,4 @@
-//! `/scale`: the number of replicas of an object, as an `autoscaling/v1` `Scale`.
+//! `/scale`: the replicas of an object as an `autoscaling/v1` `Scale`.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use super::{Call, metadata, patch};
 use crate::builtin;
 use crate::managed_fields::scale::API_VERSION;
 use crate::managed_fields::{self, Writer};
+use crate::request::accept::View;
 use crate::request::query::WriteOptions;
-use crate::resource::ScalePaths;
+use crate::resource::{Resource, ScalePaths};
 use crate::status::{ApiError, FieldError};
 
 const SUBRESOURCE: &str = "scale";
 const KIND: &str = "Scale";
 
-/// Answers the scale of an object.
+/// Returns the scale of an object.
 pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
     let stored = call.server.read(|store| store.get(call.served.storage(), &call.key()).cloned());
     let stored = stored.ok_or_else(|| call.not_found())?;
-    let scale = view(call, &call.served.value(&stored))?;
-    reply::object(call, 200, scale)
+    show(call, view(call, &call.served.value(&stored))?)
 }
 
 /// Replaces the scale of an object.
@@ -60,20 +60,21 @@ pub(crate) async fn patch(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiEr
     .await
 }
 
-/// Does something as if the path were one of scales.
+/// Runs `act` as if the path belonged to `Scale`.
 fn as_scale<R>(call: &mut Call, act: impl FnOnce(&mut Call) -> R) -> Result<R, ApiError> {
     let schema = builtin::schema_of_kind(API_VERSION, KIND);
     let schema = schema.ok_or_else(|| ApiError::internal("no schema of scales"))?;
     Ok(call.as_another(API_VERSION, KIND, schema, act))
 }
 
-/// The name and the namespace in the body against those in the URL.
+/// Compares name and namespace in the body with those in the URL.
 fn check_identity(call: &Call, scale: &mut Value) -> Result<(), ApiError> {
     update::check_name(call, scale)?;
     metadata::reconcile_namespace(&call.served, &call.path.namespace, scale)
 }
 
-/// What kube-apiserver says of any scale of a custom object that it cannot decode, for want of a name for what it should be.
+/// Replaces decoding errors for scales of custom objects by kube-apiserver's message, which has no name for the expected
+/// type.
 fn undecodable(error: ApiError) -> ApiError {
     let is_of_decoder = ["cannot be handled as a", "the object provided is unrecognized"]
         .iter()
@@ -85,7 +86,7 @@ fn undecodable(error: ApiError) -> ApiError {
     ApiError::bad_request(why)
 }
 
-/// Applies a scale: the replicas of the object belong to the applier from then on.
+/// Applies a scale; the applier then owns the replicas of the object.
 async fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply, ApiError> {
     let applied = as_scale(call, |call| patch::read_configuration(call, bytes, options.field_validation))??;
     let manager = call.manager(options);
@@ -116,7 +117,7 @@ async fn apply(call: &mut Call, bytes: &Bytes, options: &WriteOptions) -> Result
     answer(call, &changed)
 }
 
-/// A scale that nothing was merged into is taken as it is.
+/// Accepts a merged scale only if the merge changed nothing.
 fn convert_custom(applied: &Value, before: &Value, merged: &Value) -> Result<(), ApiError> {
     let mut untracked = before.clone();
     metadata::of(&mut untracked).remove("managedFields");
@@ -126,14 +127,14 @@ fn convert_custom(applied: &Value, before: &Value, merged: &Value) -> Result<(),
     Err(not_converted("failed to convert new object", &managed_fields::describe(applied)))
 }
 
-/// kube-apiserver cannot turn what it merges back into the scale of a custom object.
+/// Builds kube-apiserver's error: it cannot convert a merged value to the scale of a custom object.
 fn not_converted(what: &str, object: &str) -> ApiError {
     ApiError::internal(format!(
         "{what} ({object}) to proper version: request to convert CR to an invalid group/version: autoscaling/v1"
     ))
 }
 
-/// Writes the scale that `wanted` makes of the one there is and the object.
+/// Writes the scale that `wanted` computes from the current scale and the object.
 async fn write(
     call: &mut Call,
     options: &WriteOptions,
@@ -155,10 +156,10 @@ async fn write(
     answer(call, &changed)
 }
 
-/// The object with what its new scale says, which is checked.
+/// Validates a new scale and returns the object with its replicas.
 fn scaled(call: &mut Call, scale: &Value, old: &Value) -> Result<(Value, Ownership), ApiError> {
     let paths = paths(call)?;
-    // A number that is nowhere is none in Go.
+    // Absent replicas are zero in Go.
     let replicas = scale["spec"].get("replicas").and_then(Value::as_i64).unwrap_or(0);
     validate(call, scale, replicas)?;
     let (uid, actual) = (metadata::text(scale, "uid"), metadata::text(old, "uid"));
@@ -171,11 +172,12 @@ fn scaled(call: &mut Call, scale: &Value, old: &Value) -> Result<(Value, Ownersh
     let mut new = old.clone();
     set(&mut new, &paths.spec_replicas, json!(replicas));
     managed_fields::scale::take_over(&mut new, &paths.spec_replicas, &call.served.kind.api_version, scale);
+    // `old` has the current resource version, which requires nothing of the client.
     require_revision(&mut new, scale);
     Ok((new, Ownership::Applied))
 }
 
-/// Of a scale of a custom object only the number is looked at.
+/// Validates a scale; of a custom object's scale only the replicas.
 fn validate(call: &mut Call, scale: &Value, replicas: i64) -> Result<(), ApiError> {
     if call.served.is_custom() {
         return if replicas < 0 { Err(negative(call, replicas)) } else { Ok(()) };
@@ -191,7 +193,7 @@ fn validate(call: &mut Call, scale: &Value, replicas: i64) -> Result<(), ApiErro
     Err(ApiError::invalid("autoscaling", KIND, &call.path.name, errors))
 }
 
-/// A revision in the scale is a precondition of the write.
+/// A resource version in the scale is a precondition of the write.
 fn require_revision(new: &mut Value, scale: &Value) {
     let version = metadata::text(scale, "resourceVersion");
     if !version.is_empty() {
@@ -210,14 +212,24 @@ fn answer(call: &Call, changed: &Changed) -> Result<Reply, ApiError> {
         Changed::Stored(stored) => call.served.value(stored),
         Changed::Value(value) => value.clone(),
     };
-    reply::object(call, 200, view(call, &object)?)
+    show(call, view(call, &object)?)
+}
+
+/// Responds with a scale. Its Table has the columns of `Scale`, not those of the parent.
+fn show(call: &Call, scale: Value) -> Result<Reply, ApiError> {
+    if call.accept.view == View::Table {
+        let columns = builtin::scale_columns(call.served.is_custom());
+        let resource = Resource { columns, ..Resource::clone(&call.served.resource) };
+        return reply::table(call, &resource, &scale);
+    }
+    reply::object(call, 200, scale)
 }
 
 fn paths(call: &Call) -> Result<Arc<ScalePaths>, ApiError> {
     call.served.resource.scale.clone().map(Arc::new).ok_or_else(|| call.not_found())
 }
 
-/// The object as a `Scale`.
+/// Returns the object as a `Scale`.
 fn view(call: &Call, object: &Value) -> Result<Value, ApiError> {
     let paths = paths(call)?;
     if call.served.is_custom() && find(object, &paths.spec_replicas).is_none() {
@@ -227,7 +239,7 @@ fn view(call: &Call, object: &Value) -> Result<Value, ApiError> {
     view_or_zero(call, object)
 }
 
-/// The same with who set what, for a write.
+/// Like [`view`], with the entries of `managedFields`, for writes.
 fn tracked_view(call: &Call, object: &Value) -> Result<Value, ApiError> {
     let mut scale = view_or_zero(call, object)?;
     let entries = managed_fields::scale::entries_of_scale(object, &paths(call)?.spec_replicas);

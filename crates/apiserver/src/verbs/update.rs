@@ -1,4 +1,4 @@
-//! PUT, and the loop that every change of an existing object goes through.
+//! PUT, and the retry loop of all changes to existing objects.
 
 use std::sync::Arc;
 
@@ -15,20 +15,20 @@ use crate::server::{Refused, Server};
 use crate::status::{ApiError, FieldError};
 use crate::store::{Change, Stored};
 
-/// Who owns the fields of the new object.
+/// Ownership of the fields of the new object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ownership {
-    /// The writer of this request, as far as it changed them.
+    /// The field manager of this request owns the fields that it changed.
     Tracked,
-    /// `managedFields` says so already: it came from server-side apply.
+    /// `managedFields` is complete: it was computed by server-side apply.
     Applied,
 }
 
-/// What [`change`] made of an object.
+/// Result of [`change`].
 pub(crate) enum Changed {
-    /// Stored, or found to be stored already.
+    /// Stored now, or found unchanged.
     Stored(Arc<Stored>),
-    /// Not stored: a dry run, or an object that the change removed for good.
+    /// Not stored: a dry run, or an object that the change deleted.
     Value(Value),
 }
 
@@ -67,7 +67,7 @@ pub(crate) async fn run(call: &mut Call, body: &Bytes) -> Result<Reply, ApiError
     changed.reply(call)
 }
 
-/// The uid in the body of a PUT is a precondition.
+/// Checks the UID in the body of a PUT, which is a precondition.
 pub(crate) fn check_uid(call: &Call, object: &Value, old: &Value) -> Result<(), ApiError> {
     let (uid, actual) = (metadata::text(object, "uid"), metadata::text(old, "uid"));
     if uid.is_empty() || uid == actual {
@@ -83,7 +83,7 @@ pub(crate) fn check_uid(call: &Call, object: &Value, old: &Value) -> Result<(), 
     )))
 }
 
-/// The name in the body against the one in the URL.
+/// Compares the name in the body with that in the URL.
 pub(crate) fn check_name(call: &Call, object: &Value) -> Result<(), ApiError> {
     let (name, url) = (metadata::text(object, "name"), &call.path.name);
     if name.is_empty() {
@@ -99,7 +99,7 @@ pub(crate) fn check_name(call: &Call, object: &Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Reads the object, lets `transform` make a new one of it, checks and stores that; starts over if the object changed
+/// Reads the object, lets `transform` compute a new state, validates and stores it. Starts over if the object changed
 /// meanwhile, at most [`RETRIES`] times.
 pub(crate) async fn change(
     call: &mut Call,
@@ -109,14 +109,18 @@ pub(crate) async fn change(
     let (server, served) = (Arc::clone(&call.server), Arc::clone(&call.served));
     let key = call.key();
     for _ in 0..RETRIES {
+        // The commit below requires this revision. After a concurrent write it fails, and the next round starts from
+        // the newer object.
         let stored = call.server.read(|store| store.get(served.storage(), &key).cloned());
         let stored = stored.ok_or_else(|| call.not_found())?;
         let old = served.value(&stored);
         let (mut new, ownership) = transform(call, &old)?;
         server.admission.mutate(call, Operation::Update, Some(&mut new)).await?;
+        // Not earlier, because a patch may set `resourceVersion`.
         check_revision(call, &stored, &new)?;
         if ownership == Ownership::Applied {
-            // An apply that names other system metadata is a write, even though that metadata is restored.
+            // Compared before `prepare`: an apply that sets read-only metadata counts as a write, even though that
+            // metadata is restored.
             managed_fields::keep_times_of_no_op(&old, &mut new);
         }
         prepare(call, &old, &mut new, ownership, options)?;
@@ -125,10 +129,11 @@ pub(crate) async fn change(
             managed_fields::keep_times_of_no_op(&old, &mut new);
         }
         let document = served.document(&new);
-        // Comparing values rather than texts: an object stored under an older schema reads with its defaults.
+        // Values are compared too: an object stored under an older schema gets its defaults when read.
         if (document.same(&stored.document) || new == old) && served.is_stored_as_wanted(&stored) {
             return Ok(Changed::Stored(stored));
         }
+        // Completes a deletion: this write removed the last finalizer, and the grace period is over.
         let gone = metadata::is_terminating(&new)
             && metadata::finalizers(&new).is_empty()
             && new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
@@ -145,6 +150,7 @@ pub(crate) async fn change(
                 crate::crd::after_write(&call.server, served.storage());
                 return Ok(match &event.after {
                     Some(stored) => Changed::Stored(Arc::clone(stored)),
+                    // The commit deleted the object: respond with its last state.
                     None => Changed::Value(new),
                 });
             }
@@ -157,7 +163,7 @@ pub(crate) async fn change(
     ))
 }
 
-/// `metadata.resourceVersion` of the new object is a precondition.
+/// Checks `metadata.resourceVersion` of the new object, which is a precondition.
 fn check_revision(call: &Call, stored: &Stored, new: &Value) -> Result<(), ApiError> {
     let text = metadata::text(new, "resourceVersion");
     let wanted = if text.is_empty() { 0 } else { parse_uint(text).map_err(ApiError::internal)? };
@@ -176,7 +182,7 @@ fn check_revision(call: &Call, stored: &Stored, new: &Value) -> Result<(), ApiEr
     }
 }
 
-/// Everything that is restored, derived and checked before the commit.
+/// Restores, derives and validates everything before the commit.
 fn prepare(
     call: &mut Call,
     old: &Value,
@@ -192,12 +198,13 @@ fn prepare(
     if let Some(warning) = metadata::deduplicate_owners(new) {
         call.warn(warning);
     }
-    // What the kind itself sets from here on belongs to nobody.
+    // Tracked before the kind sets its own fields, which have no owner.
     if ownership == Ownership::Tracked {
         track(call, Some(old), new, options, &subresource);
     }
     served.prepare_update(call, old, new, &subresource)?;
-    if subresource != "status" {
+    // A binding does not change the generation of its pod.
+    if !["status", "binding"].contains(&subresource.as_str()) {
         metadata::bump_generation(&served, old, new);
     }
     let mut errors = metadata::validate_new_state(&served, old, new);
@@ -212,7 +219,7 @@ fn prepare(
     Ok(())
 }
 
-/// Keeps the parts that the endpoint does not write.
+/// Restores the parts that the endpoint does not write.
 fn isolate(served: &Served, subresource: &str, old: &Value, new: &mut Value) {
     let keep = |name: &str| match subresource {
         "" => served.resource.status && name == "status",
@@ -231,14 +238,13 @@ fn isolate(served: &Served, subresource: &str, old: &Value, new: &mut Value) {
     }
 }
 
-/// A write of `/status` leaves the metadata of custom objects alone; builtin kinds keep their labels, definitions nothing.
+/// Restores metadata in a write of `/status`: most of it for custom objects, for builtin kinds that of [`Served::status_keeps`].
 fn keep_metadata(served: &Served, old: &Value, new: &mut Value) {
+    let own = served.status_keeps();
     let kept: &[&str] = if served.is_custom() {
         &["labels", "annotations", "finalizers", "ownerReferences", "generateName"]
-    } else if crate::crd::is_table(served.storage()) {
-        &[]
     } else {
-        &["labels"]
+        own.as_slice()
     };
     let metadata = metadata::of(new);
     for field in kept {
@@ -249,7 +255,7 @@ fn keep_metadata(served: &Served, old: &Value, new: &mut Value) {
     }
 }
 
-/// Gives what changed to the manager of this request.
+/// Makes the manager of this request the owner of the changed fields.
 pub(crate) fn track(
     call: &Call,
     old: Option<&Value>,
@@ -260,7 +266,7 @@ pub(crate) fn track(
     track_as(&call.server, &call.served, &call.manager(options), subresource, old, new);
 }
 
-/// Gives what changed to a manager, be it a client's or one of the server's own.
+/// Makes a manager, of a client or of the server itself, the owner of the changed fields.
 pub(crate) fn track_as(
     server: &Server,
     served: &Served,
@@ -275,7 +281,7 @@ pub(crate) fn track_as(
 }
 
 impl Call {
-    /// 409 for this object.
+    /// Builds the 409 for this object.
     pub(crate) fn conflict(&self, why: &str) -> ApiError {
         let resource = &self.served.resource;
         ApiError::conflict(&resource.group, &resource.plural, &self.path.name, why)

@@ -1,10 +1,10 @@
-//! JSON values as YAML, in the layout of `sigs.k8s.io/yaml`: block style, lists not indented, keys sorted.
+//! YAML in the layout of `sigs.k8s.io/yaml`: block style, lists not indented, keys sorted.
 
 use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-/// The text, with a newline at its end.
+/// Formats a value, with a newline at the end.
 pub(crate) fn write(value: &Value) -> String {
     let mut out = String::new();
     match value {
@@ -18,7 +18,7 @@ pub(crate) fn write(value: &Value) -> String {
     out
 }
 
-/// `inline` is whether the first key continues a line that `- ` began.
+/// Writes the fields of an object. `inline` is whether the first key continues a line after `- `.
 fn write_fields(out: &mut String, fields: &Map<String, Value>, indent: usize, mut inline: bool) {
     for (key, value) in fields {
         if !inline {
@@ -52,7 +52,7 @@ fn write_items(out: &mut String, items: &[Value], indent: usize) {
         match item {
             Value::Object(fields) if !fields.is_empty() => write_fields(out, fields, indent + 2, true),
             Value::Array(items) if !items.is_empty() => {
-                // A list in a list begins on the line of its dash.
+                // A nested list begins on the line of its dash.
                 let mut nested = String::new();
                 write_items(&mut nested, items, indent + 2);
                 out.push_str(nested.trim_start());
@@ -88,7 +88,7 @@ fn write_string(out: &mut String, text: &str, indent: usize, key: bool) {
     } else if is_plain(text) {
         out.push_str(text);
     } else if needs_escapes(text) || resolves_to_other_type(text) {
-        // JSON strings are YAML's double-quoted ones, but for what JSON does not escape.
+        // JSON strings are valid in YAML once the characters that JSON does not escape are.
         for c in Value::from(text).to_string().chars() {
             if is_special(c) {
                 // Writing into a String cannot fail.
@@ -125,12 +125,12 @@ fn needs_escapes(text: &str) -> bool {
     text.chars().any(is_special)
 }
 
-/// Whether YAML takes a character for something else than itself, or not at all. All of these have four digits.
+/// Whether YAML gives a character a special meaning or forbids it. Each of them has four hex digits.
 fn is_special(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// Whether a plain text would be read as something other than a string.
+/// Whether a plain text would be read as a type other than string.
 fn resolves_to_other_type(text: &str) -> bool {
     const WORDS: [&str; 22] = [
         "", "~", "null", "Null", "NULL", "true", "True", "TRUE", "false", "False", "FALSE", "yes", "Yes",
@@ -150,7 +150,7 @@ fn resolves_to_other_type(text: &str) -> bool {
     numeric || special || is_timestamp(text) || is_sexagesimal(text)
 }
 
-/// `2006-01-02` and what follows it: YAML 1.1 has a type for it.
+/// Whether the text begins with a date such as `2006-01-02`, which has a type of its own in YAML 1.1.
 fn is_timestamp(text: &str) -> bool {
     let bytes = text.as_bytes();
     let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
@@ -164,7 +164,7 @@ fn is_timestamp(text: &str) -> bool {
     date && bytes.get(10).is_none_or(|c| matches!(c, b'T' | b't' | b' '))
 }
 
-/// `1:30`: a number to base 60 in YAML 1.1.
+/// Whether the text is a number to base 60 in YAML 1.1, such as `1:30`.
 fn is_sexagesimal(text: &str) -> bool {
     let unsigned = text.trim_start_matches(['+', '-']);
     let mut parts = unsigned.split(':');

@@ -1,38 +1,38 @@
-//! What the placeholders of a scenario stand for on the server under test.
+//! Values of a scenario's placeholders on the server under test.
 //!
-//! The first answer that shows a placeholder binds it; from then on answers must agree with the value and requests send
-//! it. A match either binds everything it saw or nothing.
+//! The first response that contains a placeholder binds it. From then on responses must have its value, and requests
+//! send it. A match binds either all placeholders in it or none.
 
 use std::collections::BTreeMap;
 
 use crate::template::{Part, Placeholder, fits, parts};
 
-/// Kinds of which one value never stands for two placeholders.
+/// Kinds of placeholders that never share a value.
 const DISTINCT: [&str; 6] = ["uid", "rv", "name", "ip", "nodePort", "token"];
-/// Kinds that accept any value each time and remember the latest for requests.
+/// Kinds that accept any value each time; requests send the latest one.
 const LATEST: [&str; 2] = ["time", "microTime"];
 
 #[derive(Debug, Default)]
 pub(crate) struct Bindings {
-    /// Label to value.
+    /// Values by label.
     values: BTreeMap<String, String>,
-    /// Kind and value to the label that stands for it, for the kinds in [`DISTINCT`].
+    /// Labels by kind and value, for the kinds in [`DISTINCT`].
     owners: BTreeMap<(String, String), String>,
 }
 
 impl Bindings {
-    /// Bindings that are known before the first answer.
+    /// Creates bindings that are known before the first response.
     pub(crate) fn new(fixed: &[(&str, &str)]) -> Self {
         let values = fixed.iter().map(|(label, value)| ((*label).to_owned(), (*value).to_owned()));
         Self { values: values.collect(), owners: BTreeMap::new() }
     }
 
-    /// The text with the values of its placeholders; what is not bound stays as it is.
+    /// Replaces the placeholders in a text by their values; unbound ones stay.
     pub(crate) fn expand(&self, text: &str) -> String {
         self.expand_with(text, str::to_owned)
     }
 
-    /// As [`expand`](Self::expand), each value passed through `encode` for the place where it will stand.
+    /// Like [`expand`](Self::expand), with each value encoded for its place by `encode`.
     pub(crate) fn expand_with(&self, text: &str, encode: impl Fn(&str) -> String) -> String {
         parts(text)
             .into_iter()
@@ -46,11 +46,11 @@ impl Bindings {
             .collect()
     }
 
-    /// Compares an answered text with the recorded one and binds what is new.
+    /// Compares a text in a response with the recorded one, and binds new placeholders.
     ///
     /// # Errors
     ///
-    /// Says why they differ where that is not plain from the two texts, else nothing.
+    /// The reason for a difference, if the two texts do not show it; otherwise an empty text.
     pub(crate) fn agree(&mut self, expected: &str, actual: &str) -> Result<(), String> {
         let mut captured = Vec::new();
         if !self.solve(&parts(expected), actual, &mut captured) {
@@ -61,7 +61,7 @@ impl Bindings {
         }
         for (Placeholder { kind, label }, value) in captured {
             if label == kind {
-                continue; // `{{rv}}`: any value, each time another
+                continue; // `{{rv}}` without an id accepts a new value each time
             }
             self.values.insert(label.to_owned(), value.to_owned());
             if DISTINCT.contains(&kind) {
@@ -71,7 +71,7 @@ impl Bindings {
         Ok(())
     }
 
-    /// Finds values for the placeholders so that the parts spell the text; the longest value that fits is taken.
+    /// Finds values for the placeholders so that the parts spell the text, preferring long values.
     fn solve<'a>(
         &self,
         parts: &[Part<'a>],
@@ -105,7 +105,7 @@ impl Bindings {
         false
     }
 
-    /// Whether a placeholder may take a value, beside those taken earlier in the same text.
+    /// Whether a placeholder may take a value, given the values taken earlier in the text.
     fn check(
         &self,
         Placeholder { kind, label }: Placeholder<'_>,
@@ -129,7 +129,7 @@ impl Bindings {
         }
     }
 
-    /// Neighbours in the recorded order of resource versions whose values fall here.
+    /// Returns neighbours in the recorded order of resource versions with values that decrease here.
     pub(crate) fn disorder<'a>(&self, rising: &'a [String]) -> Vec<[(&'a str, u64); 2]> {
         let number = |label: &'a String| Some((label.as_str(), self.values.get(label)?.parse().ok()?));
         let bound: Vec<(&str, u64)> = rising.iter().filter_map(number).collect();

@@ -1,14 +1,14 @@
-//! Differences between a recorded answer and an actual one, each with its JSON path.
+//! Differences between a recorded response and an actual one, each with its JSON path.
 //!
-//! Values are compared exactly: lists in order, numbers by type, no field missing and none too many. The few things that
-//! a conforming server may answer differently are the three tables at the top.
+//! Values are compared exactly: lists in order, numbers by type, no field missing and none added. The tables at the top
+//! list the few differences that a conforming server may have.
 
 use serde_json::{Map, Value};
 
 use crate::bindings::Bindings;
 use crate::entry_order;
 
-/// Request path, JSON path whose subtree is not compared, reason. A trailing `*` stands for any ending.
+/// Request path, JSON path of a subtree that is not compared, and reason. A trailing `*` matches any ending.
 const IGNORED: [(&str, &str, &str); 6] = [
     ("/version", "$.git*", "identity of the build"),
     ("/version", "$.buildDate", "identity of the build"),
@@ -18,11 +18,11 @@ const IGNORED: [(&str, &str, &str); 6] = [
     ("/api", "$.serverAddressByClientCIDRs", "where the server listens"),
 ];
 
-/// Lists in which the order says nothing, and why.
+/// Lists without a defined order, and the reason.
 const UNORDERED: [(&str, &str); 1] =
     [("$.details.causes", "conflicts of several managers are collected in a hash map")];
 
-/// One departure from the recorded answer.
+/// A difference from the recorded response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Difference {
     /// JSON path, or `status`, `content type`, `warnings[0]`, `events[2].object…`.
@@ -31,11 +31,11 @@ pub(crate) struct Difference {
     pub(crate) got: String,
 }
 
-/// Compares parts of one answer and collects the differences.
+/// Compares parts of a response and collects the differences.
 #[derive(Debug)]
 pub(crate) struct Comparison<'a> {
     bindings: &'a mut Bindings,
-    /// Of the request, without its query.
+    /// Path of the request, without its query.
     request_path: &'a str,
     found: Vec<Difference>,
 }
@@ -50,7 +50,7 @@ impl<'a> Comparison<'a> {
         self.found
     }
 
-    /// Compares two values that both stand at `path`.
+    /// Compares the values at `path`.
     pub(crate) fn values(&mut self, path: &str, expected: &Value, actual: &Value) {
         if self.is_ignored(path) {
             return;
@@ -59,7 +59,7 @@ impl<'a> Comparison<'a> {
             (Value::Object(expected), Value::Object(actual)) => self.objects(path, expected, actual),
             (Value::Array(expected), Value::Array(actual)) => self.lists(path, expected, actual),
             (Value::String(expected), Value::String(actual)) => self.texts(path, expected, actual),
-            // Allocated node ports are placeholders for a number.
+            // Placeholders of allocated node ports stand for numbers.
             (Value::String(label), Value::Number(actual)) if label.starts_with("{{nodePort") => {
                 self.texts(path, label, &actual.to_string());
             }
@@ -68,7 +68,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Compares two texts; the differing part of long ones is shown.
+    /// Compares two texts. For long ones the differing part is shown.
     pub(crate) fn texts(&mut self, path: &str, expected: &str, actual: &str) {
         let (expected, actual) = (without_store_key(expected), without_store_key(actual));
         if let Err(why) = self.bindings.agree(&expected, &actual) {
@@ -98,7 +98,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Keys can hold placeholders too, such as `k:{"uid":"{{uid:1}}"}` among managed fields.
+    /// Keys may contain placeholders too, such as `k:{"uid":"{{uid:1}}"}` in managed fields.
     fn is_same_key(&mut self, expected: &str, actual: &str) -> bool {
         expected.contains("{{") && self.bindings.agree(expected, actual).is_ok()
     }
@@ -126,7 +126,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Notes that two values differ, `None` standing for an absent one.
+    /// Records a difference; `None` is an absent value.
     pub(crate) fn differ(&mut self, path: &str, expected: Option<&Value>, actual: Option<&Value>) {
         if self.is_ignored(path) {
             return;
@@ -148,7 +148,7 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// `$.metadata` and `labels` to `$.metadata.labels`; unusual keys are quoted.
+/// Joins `$.metadata` and `labels` to `$.metadata.labels`; unusual keys are quoted.
 fn child(path: &str, key: &str) -> String {
     if !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || "_-".contains(c)) {
         format!("{path}.{key}")
@@ -157,7 +157,7 @@ fn child(path: &str, key: &str) -> String {
     }
 }
 
-/// Errors of the store quote the key of an object there, of which only servers on etcd have that layout.
+/// Masks storage keys in error messages, which have another format on servers with etcd.
 fn without_store_key(text: &str) -> String {
     let Some((before, rest)) = text.split_once("Key: /") else {
         return text.to_owned();
@@ -169,7 +169,7 @@ fn without_store_key(text: &str) -> String {
     format!("{before}Key: *, ResourceVersion: *{after}")
 }
 
-/// How much of a value is shown.
+/// Maximum number of characters shown of a value.
 const WIDTH: usize = 200;
 
 fn shorten(text: &str) -> String {
@@ -179,7 +179,7 @@ fn shorten(text: &str) -> String {
     }
 }
 
-/// Both texts, quoted; long ones from a little before the first difference on.
+/// Quotes both texts; long ones from shortly before the first difference.
 fn around_first_difference(expected: &str, actual: &str) -> (String, String) {
     let same = expected.chars().zip(actual.chars()).take_while(|(a, b)| a == b).count();
     let is_long = expected.len().max(actual.len()) > WIDTH;

@@ -1,7 +1,7 @@
-//! Tests of the player itself, against synthetic answers.
+//! Tests of the player, against synthetic responses.
 //!
-//! They stand apart from the modules that they test: the conformance test has no libtest harness to run them, though it
-//! compiles those modules with `cfg(test)`.
+//! They are separate from the modules under test, because the conformance test has no libtest harness that could run
+//! them, although it compiles those modules with `cfg(test)`.
 
 mod bindings;
 mod comparison;

@@ -1,24 +1,24 @@
-//! Which scenarios must pass, and which wait for a later issue.
+//! Lists of the scenarios that must pass, and of those deferred to a later issue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The two lists beside this file. Every scenario is in one of them.
+/// The two lists in this folder. Each scenario is in one of them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lists {
-    /// `passing.txt`: a name a line. It only grows.
+    /// `passing.txt`: one name per line. It only grows.
     pub(crate) passing: BTreeSet<String>,
-    /// `deferred.txt`: `name: what it needs` a line.
+    /// `deferred.txt`: one `name: missing feature` per line.
     pub(crate) deferred: BTreeMap<String, String>,
 }
 
-/// What is expected of a scenario.
+/// Expected result of a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expectation<'a> {
     Passes,
-    /// It needs what a later issue builds.
+    /// Deferred: it needs work of a later issue.
     Deferred(&'a str),
-    /// It is in neither list, which is an error: what nobody requires would be lost unseen.
+    /// In neither list, which is an error: its result would go unnoticed.
     Unlisted,
 }
 
@@ -27,7 +27,7 @@ impl Lists {
     ///
     /// # Errors
     ///
-    /// Says which list cannot be read, or which line names no scenario, one of the other list, or gives no reason.
+    /// The list that cannot be read, or the line with an unknown scenario, one of the other list, or no reason.
     pub(crate) fn load(folder: &Path, is_scenario: impl Fn(&str) -> bool) -> Result<Self, String> {
         let read = |name: &str| {
             let file = folder.join(name);
@@ -36,7 +36,7 @@ impl Lists {
         Self::parse(&read("passing.txt")?, &read("deferred.txt")?, is_scenario)
     }
 
-    /// As [`load`](Self::load), from the texts of the lists.
+    /// Like [`load`](Self::load), from the texts of the lists.
     pub(crate) fn parse(
         passing: &str,
         deferred: &str,
@@ -70,11 +70,11 @@ impl Lists {
         }
     }
 
-    /// Adds scenarios to `passing.txt`, and takes them off the other list.
+    /// Adds scenarios to `passing.txt` and removes them from the other list.
     ///
     /// # Errors
     ///
-    /// Says which list cannot be written.
+    /// The list that cannot be written.
     pub(crate) fn require(mut self, names: Vec<String>, folder: &Path) -> Result<(), String> {
         for name in names {
             self.deferred.remove(&name);
@@ -98,7 +98,7 @@ impl Lists {
     }
 }
 
-/// Without comments and empty lines.
+/// Iterates over lines, without comments and empty lines.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
 }

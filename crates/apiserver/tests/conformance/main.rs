@@ -1,7 +1,7 @@
-//! What a genuine kube-apiserver answered, asked of the embedded server: one test case per recorded scenario.
+//! Replays responses recorded from a genuine kube-apiserver on the embedded server, one test case per scenario.
 //!
-//! A scenario in `passing.txt` must pass. Those in `deferred.txt` are ignored tests, which `-- --ignored` runs; each ordinary
-//! run also plays them on the side, and names those that have come to pass. One in neither list fails. See README.md.
+//! Scenarios in `passing.txt` must pass. Those in `deferred.txt` are ignored tests, which `-- --ignored` runs. Each ordinary
+//! run also plays them, and reports those that pass by now. A scenario in neither list fails. See README.md.
 
 mod bindings;
 mod comparison;
@@ -31,7 +31,7 @@ use crate::tcp::Tcp;
 use crate::transcript::Transcript;
 use crate::transport::Transport;
 
-/// Differences of one scenario that are printed; what follows the first few is usually their consequence.
+/// Maximum number of differences printed per scenario; later ones usually follow from the first.
 const SHOWN: usize = 10;
 
 fn main() -> ExitCode {
@@ -68,7 +68,8 @@ struct Suite {
 }
 
 impl Suite {
-    /// Each scenario in process, and those that must pass over TCP too, with HTTP/1.1 and with HTTP/2 over TLS.
+    /// Returns the test cases: each scenario in process, and those that must pass also over TCP with HTTP/1.1 and with HTTP/2
+    /// over TLS.
     fn trials(&self) -> Vec<Trial> {
         let trial = |name: String, transcript: &Arc<Transcript>, way| {
             let transcript = Arc::clone(transcript);
@@ -88,7 +89,7 @@ impl Suite {
                 }
                 Expectation::Unlisted => trials.push(Trial::test(name.clone(), || {
                     Err("it is neither in passing.txt nor in deferred.txt: UPDATE_PASSING=1 adds it to passing.txt if it \
-                         passes, or else say in deferred.txt what it needs"
+                         passes; otherwise list it in deferred.txt with the reason"
                         .into())
                 })),
             }
@@ -96,7 +97,7 @@ impl Suite {
         trials
     }
 
-    /// Plays what is not required, and says how much there is and what could be required.
+    /// Plays the scenarios that are not required to pass; reports their number and those that could be required.
     fn look_ahead(self, arguments: &Arguments) -> Result<(), String> {
         let is_chosen = |name: &str| match &arguments.filter {
             Some(filter) if arguments.exact => name == filter,
@@ -124,28 +125,28 @@ impl Suite {
             println!("added to passing.txt: {}", passing.join(" "));
             return self.lists.require(passing, &self.folder);
         }
-        println!("may be added to passing.txt, which UPDATE_PASSING=1 does: {}", passing.join(" "));
+        println!("passing, but not in passing.txt (UPDATE_PASSING=1 adds them): {}", passing.join(" "));
         Ok(())
     }
 }
 
-/// How requests reach the server.
+/// Transport to the server.
 #[derive(Debug, Clone, Copy)]
 enum Way {
-    /// On a paused clock, so that waiting costs nothing.
+    /// In process and in paused time, so that waiting takes no time.
     InProcess,
-    /// On a port of its own, in real time.
+    /// Over TCP on a port of its own, in real time.
     Tcp,
-    /// The same over TLS.
+    /// Like [`Tcp`](Self::Tcp), with TLS.
     Tls,
 }
 
-/// What the clock shows at the start: a full second, so that none ends while a scenario waits for a part of one.
+/// Initial time of the clock: a full second, so that none elapses while a scenario waits for less than a second.
 const EPOCH: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
 /// Plays a scenario on a server of its own.
 fn play(transcript: &Transcript, way: Way) -> Result<(), Failed> {
-    // These two were recorded beside the controllers that the others had to do without.
+    // The scenarios in these folders were recorded with controllers, all others without.
     let has_controllers = ["gc/", "namespaces/"].iter().any(|folder| transcript.name.starts_with(folder));
     let profile = if has_controllers { Profile::Dev } else { Profile::Envtest };
     let is_paused = matches!(way, Way::InProcess);
@@ -162,7 +163,7 @@ fn play(transcript: &Transcript, way: Way) -> Result<(), Failed> {
         };
         let listener = server.listen_with(SocketAddr::from(([127, 0, 0, 1], 0)), options).await?;
         let address = listener.local_addr().to_string();
-        // An object that is looked at late is as old as it was in the recording.
+        // The clock only advances as in the recording, so that ages are equal.
         let faults = server.faults();
         faults.stop_clock();
         let passed =

@@ -1,6 +1,6 @@
-//! Plays a scenario against a server and collects what differs from the recording.
+//! Plays a scenario against a server and collects the differences from the recording.
 //!
-//! Time is tokio's: under a paused clock the polling of `wait` and the patience of `watch` cost no real time.
+//! It uses tokio's time: in paused time the polling of `wait` and the timeout of `watch` take no real time.
 
 use std::fmt;
 
@@ -16,17 +16,17 @@ use crate::comparison::{Comparison, Difference};
 use crate::transcript::{Request, Response, Step, Transcript, Wait, Watch};
 use crate::transport::{Answer, Transport, json_or_text, media_type, warning_text};
 
-/// How long a request may stay without an answer. Under a paused clock this passes at once when nothing else can happen.
+/// Timeout of a request. In paused time it elapses at once if nothing else can happen.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two requests of a `wait` step.
+/// Interval of requests in a `wait` step.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// One difference and where it showed.
+/// A difference and its place.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// `3`, or `3.1` for the first step during the watch that is step 3.
+    /// `3`, or `3.1` for the first step during the watch in step 3.
     step: String,
-    /// Method and path, or what else was looked at.
+    /// Method and path of the request, or another description.
     request: String,
     difference: Difference,
 }
@@ -39,10 +39,10 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Plays all steps of `transcript`; a step without an answer ends the scenario.
+/// Plays all steps of `transcript`; a step without a response ends the scenario.
 ///
-/// `server` is the host and port that the server calls its own. `passed` is told how long each request lasted that was to
-/// last: to a server whose clock stands, nothing else tells the time.
+/// `server` is the host and port that the server reports as its own. `passed` receives the duration of each request that
+/// is meant to last, to advance the stopped clock of a server.
 pub(crate) async fn play(
     transport: &Transport,
     transcript: &Transcript,
@@ -69,7 +69,7 @@ struct Player<'a> {
     failures: Vec<Failure>,
 }
 
-/// A step number and what is asked in it.
+/// Number and request of a step.
 struct Context<'a> {
     step: &'a str,
     method: &'a str,
@@ -95,7 +95,8 @@ impl Player<'_> {
         status == 201
     }
 
-    /// Whether every step was answered. `parent` is the number of the watch that the steps happen in, with a dot.
+    /// Plays steps and returns whether each got a response. `parent` is the number of the surrounding watch, followed by
+    /// a dot.
     async fn steps(&mut self, steps: &[Step], parent: &str) -> bool {
         for (index, step) in steps.iter().enumerate() {
             let number = format!("{parent}{}", index + 1);
@@ -115,7 +116,7 @@ impl Player<'_> {
         let context = Context { step, method: &request.method, path: &request.path };
         let answer = self.request(&context, request).await?;
         let compared = self.compare_whole(&context, response, answer).await;
-        // A watch that is read to its end is how a recording waits.
+        // Recordings wait by reading a watch to its end.
         let lasted = request.path.split(['?', '&']).find_map(|part| part.strip_prefix("timeoutSeconds="));
         if let Some(seconds) = lasted.and_then(|seconds| seconds.parse().ok()) {
             (self.passed)(Duration::from_secs(seconds));
@@ -184,7 +185,7 @@ impl Player<'_> {
         Some(())
     }
 
-    /// Later writes have higher resource versions, as they had when recorded.
+    /// Checks that resource versions increase in the recorded order.
     fn revisions(&mut self, rising: &[String]) {
         let falls = self.bindings.disorder(rising).into_iter();
         let falls = falls.map(|[(low, low_value), (high, high_value)]| {
@@ -253,14 +254,14 @@ impl Player<'_> {
         self.send(context, builder, body).await
     }
 
-    /// The path with bound values percent-encoded, as a client would have to.
+    /// Returns the path with bound values percent-encoded.
     fn path(&self, path: &str) -> String {
         const UNRESERVED: &percent_encoding::AsciiSet =
             &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
         self.bindings.expand_with(path, |value| utf8_percent_encode(value, UNRESERVED).to_string())
     }
 
-    /// A body in the transcript is JSON to be sent as such, or a JSON string that holds the body.
+    /// Returns a body. In the transcript it is JSON to be sent, or a JSON string with the body.
     fn body(&self, json: &str) -> String {
         if json.starts_with('"')
             && let Value::String(literal) = json_or_text(json)
@@ -288,7 +289,7 @@ impl Player<'_> {
         self.answered(context, answer.text()).await
     }
 
-    /// Waits for an answer and notes why there is none.
+    /// Waits for a response, and records the reason if there is none.
     async fn answered<T>(
         &mut self,
         context: &Context<'_>,
@@ -316,7 +317,7 @@ fn difference(path: &str, expected: &str, got: &str) -> Difference {
     Difference { path: path.to_owned(), expected: expected.to_owned(), got: got.to_owned() }
 }
 
-/// The value at a dotted path in which numbers index lists; null if there is none.
+/// Returns the value at a dotted path, in which numbers index lists; null if there is none.
 fn look_up(body: &Value, dotted: &str) -> Value {
     let step = |value: &Value, part: &str| match value {
         Value::Array(list) => list.get(part.parse::<usize>().ok()?).cloned(),

@@ -1,4 +1,4 @@
-//! A server behind a port, as a service.
+//! A client of a server on a port, as a service.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -19,7 +19,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tower_service::Service;
 
-/// Sends requests over HTTP, with TLS if the listener has it, and then over HTTP/2; connections are used again.
+/// Sends requests over HTTP; with TLS if the listener has it, and then over HTTP/2. Connections are reused.
 #[derive(Clone)]
 pub(crate) struct Tcp {
     server: String,
@@ -27,7 +27,7 @@ pub(crate) struct Tcp {
 }
 
 impl Tcp {
-    /// A client that trusts this listener alone.
+    /// Creates a client that only trusts this listener.
     pub(crate) fn new(listener: &Listener) -> Self {
         let mut roots = RootCertStore::empty();
         if let Some(pem) = listener.certificate_authority() {

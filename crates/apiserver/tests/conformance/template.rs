@@ -1,10 +1,10 @@
 //! Texts with placeholders: `pods "{{name:1}}" not found`.
 
-/// What stands between two braces: `{{kind}}` or `{{kind:id}}`.
+/// A placeholder: `{{kind}}` or `{{kind:id}}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Placeholder<'a> {
     pub(crate) kind: &'a str,
-    /// Everything between the braces: one label, one value.
+    /// Text between the braces. Equal labels have equal values.
     pub(crate) label: &'a str,
 }
 
@@ -14,7 +14,7 @@ pub(crate) enum Part<'a> {
     Placeholder(Placeholder<'a>),
 }
 
-/// The parts of a text in order. Braces that enclose no placeholder are literal.
+/// Splits a text into parts. Braces without a placeholder are literal.
 pub(crate) fn parts(text: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
     let mut rest = text;
@@ -37,7 +37,7 @@ pub(crate) fn parts(text: &str) -> Vec<Part<'_>> {
     parts
 }
 
-/// The placeholder at the beginning of `text`, and its length with braces.
+/// Returns the placeholder at the beginning of `text`, and its length with braces.
 fn placeholder(text: &str) -> Option<(Placeholder<'_>, usize)> {
     let inner = text.strip_prefix("{{")?;
     let label = &inner[..inner.find("}}")?];
@@ -47,7 +47,7 @@ fn placeholder(text: &str) -> Option<(Placeholder<'_>, usize)> {
     (well_formed && !label.contains('{')).then_some((Placeholder { kind, label }, label.len() + 4))
 }
 
-/// Whether a value can stand for a placeholder of this kind; `None` for a kind that does not exist.
+/// Whether a value is valid for a placeholder of this kind; `None` for an unknown kind.
 pub(crate) fn fits(kind: &str, value: &str) -> Option<bool> {
     let all = |allowed: fn(char) -> bool| !value.is_empty() && value.chars().all(allowed);
     Some(match kind {
@@ -67,7 +67,7 @@ pub(crate) fn fits(kind: &str, value: &str) -> Option<bool> {
     })
 }
 
-/// Compares character by character, `0` standing for any digit.
+/// Compares character by character; `0` matches any digit.
 fn has_shape(value: &str, shape: &str) -> bool {
     value.len() == shape.len()
         && value.bytes().zip(shape.bytes()).all(|(byte, wanted)| match wanted {

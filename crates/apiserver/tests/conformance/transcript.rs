@@ -1,6 +1,6 @@
-//! The file format of a recorded scenario.
+//! File format of a recorded scenario.
 //!
-//! Unknown fields are refused: a step that means something this player does not know must not pass unplayed.
+//! Unknown fields are refused, so that a step which this player does not support is not silently skipped.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,16 +9,16 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// One scenario: what to send to a fresh server, and what a genuine kube-apiserver answered.
+/// A scenario: requests to a fresh server, and the responses of a genuine kube-apiserver.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Transcript {
-    /// Folder and file name, e.g. `create/dry-run`.
+    /// Folder and file name, such as `create/dry-run`.
     pub(crate) name: String,
-    /// To be created before the first step, with an ending of the player's choice.
+    /// Namespace to create before the first step, with a suffix that the player chooses.
     pub(crate) namespace: String,
     pub(crate) steps: Vec<Step>,
-    /// Placeholders of resource versions in the order in which their values rose.
+    /// Placeholders of resource versions in increasing order of their values.
     #[serde(default)]
     pub(crate) revisions: Vec<String>,
 }
@@ -26,7 +26,7 @@ pub(crate) struct Transcript {
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "StepFields")]
 pub(crate) enum Step {
-    /// Send a request and compare its answer.
+    /// Send a request and compare its response.
     Exchange { request: Request, response: Response },
     /// Poll until a condition holds.
     Wait(Wait),
@@ -43,9 +43,9 @@ pub(crate) struct Request {
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, OneOrMany>,
     pub(crate) content_type: Option<String>,
-    /// Kept as written: the order of its keys shows in warnings about them.
+    /// Kept as text: the order of its keys is visible in warnings about them.
     pub(crate) body: Option<Box<RawValue>>,
-    /// Who sends it, if not the admin.
+    /// Credentials, if the request is not the admin's.
     pub(crate) auth: Option<Auth>,
 }
 
@@ -75,17 +75,17 @@ impl OneOrMany {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct Response {
     pub(crate) status: u16,
-    /// Absent where the answer had no such header.
+    /// Absent if the response had no such header.
     pub(crate) content_type: Option<String>,
-    /// `Warning` headers as they came.
+    /// `Warning` headers as received.
     #[serde(default)]
     pub(crate) warnings: Vec<String>,
-    /// A string where the answer was not JSON; absent for a watch that was accepted.
+    /// A string if the response was not JSON; absent for an accepted watch.
     #[serde(default)]
     pub(crate) body: Value,
-    /// What an accepted watch delivered.
+    /// Events of an accepted watch.
     pub(crate) events: Option<Vec<Value>>,
-    /// Whether the server ended the watch before `count` events came.
+    /// Whether the server ended the watch before `count` events.
     #[serde(default)]
     pub(crate) closed: bool,
 }
@@ -99,7 +99,7 @@ pub(crate) struct Wait {
     #[serde(rename = "contentType")]
     pub(crate) content_type: Option<String>,
     pub(crate) body: Option<Box<RawValue>>,
-    /// A dotted path into the answer, or `status_code`, and the value to wait for.
+    /// A dotted path into the response, or `status_code`, and the value to wait for.
     pub(crate) until: (String, Value),
     pub(crate) seconds: u64,
 }
@@ -119,7 +119,7 @@ pub(crate) struct Watch {
     pub(crate) response: Response,
 }
 
-/// A step as it is written: exactly one of exchange, wait and watch.
+/// A step as stored: exactly one of exchange, wait and watch.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StepFields {
@@ -151,11 +151,11 @@ impl TryFrom<StepFields> for Step {
     }
 }
 
-/// All transcripts below `folder`, by name.
+/// Reads all transcripts below `folder`, by name.
 ///
 /// # Errors
 ///
-/// Says which file cannot be read, is no transcript, or bears another name than its place.
+/// The file that cannot be read, is not a transcript, or has a name other than its path.
 pub(crate) fn load(folder: &Path) -> Result<BTreeMap<String, Transcript>, String> {
     let mut found = BTreeMap::new();
     for group in entries(folder)? {

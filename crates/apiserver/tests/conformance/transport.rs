@@ -1,4 +1,4 @@
-//! How requests reach the server under test, and what comes back.
+//! Requests to the server under test, and its responses.
 
 use bytes::{Bytes, BytesMut};
 use futures::future::{BoxFuture, FutureExt};
@@ -39,17 +39,17 @@ impl Transport {
         }))
     }
 
-    /// Sends a request; the body of the answer may still be under way.
+    /// Sends a request; the body of the response may still be arriving.
     ///
     /// # Errors
     ///
-    /// Says why there is no answer.
+    /// The reason why there is no response.
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Answer, String> {
         (self.0)(request).await
     }
 }
 
-/// An answer whose body is read on demand, so that a watch can stream.
+/// A response with a body that is read on demand, so that a watch can stream.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     headers: HeaderMap,
@@ -57,30 +57,32 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The content type without its charset; empty if there is none.
+    /// Returns the content type without its charset; empty if there is none.
     pub(crate) fn content_type(&self) -> String {
         let header = self.headers.get(header::CONTENT_TYPE);
         media_type(header.and_then(|value| value.to_str().ok()).unwrap_or_default())
     }
 
-    /// The texts of the warnings, as `299 text`.
+    /// The texts of the warnings, as `299 text`, without those that kube-apiserver does not give: an object has no effect in
+    /// this server.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let headers = self.headers.get_all(header::WARNING).into_iter();
-        headers.map(|value| warning_text(&String::from_utf8_lossy(value.as_bytes()))).collect()
+        let texts = headers.map(|value| warning_text(&String::from_utf8_lossy(value.as_bytes())));
+        texts.filter(|text| !text.starts_with("299 kube-apiserver-embedded: ")).collect()
     }
 
-    /// The whole body.
+    /// Returns the whole body.
     ///
     /// # Errors
     ///
-    /// Says why the body ended too early.
+    /// The reason why the body ended too early.
     pub(crate) async fn text(self) -> Result<String, String> {
         let bytes = self.body.collect().await?.to_bytes();
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Reads the events of a watch, a JSON value a line, until there are `count`, the stream ends or time is up. Tells
-    /// also whether the stream ended.
+    /// Reads the events of a watch, one JSON value per line, until there are `count`, the stream ends or time is up.
+    /// Also returns whether the stream ended.
     pub(crate) async fn events(mut self, count: usize, within: Duration) -> (Vec<Value>, bool) {
         let deadline = Instant::now() + within;
         let mut buffer = BytesMut::new();
@@ -103,19 +105,19 @@ impl Answer {
     }
 }
 
-/// JSON if it is JSON, else the text.
+/// Parses JSON; other text becomes a string.
 pub(crate) fn json_or_text(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
 }
 
-/// A content type in one spelling, without its charset.
+/// Normalizes a content type and removes its charset.
 pub(crate) fn media_type(header: &str) -> String {
     let parts = header.split(';').map(str::trim);
     let kept: Vec<&str> = parts.filter(|part| !part.to_ascii_lowercase().starts_with("charset=")).collect();
     kept.join(";")
 }
 
-/// `299 - "a \"b\""` to `299 a "b"`.
+/// Converts `299 - "a \"b\""` to `299 a "b"`.
 pub(crate) fn warning_text(header: &str) -> String {
     let mut pieces = header.splitn(3, ' ');
     let (Some(code), Some(_agent), Some(quoted)) = (pieces.next(), pieces.next(), pieces.next()) else {

@@ -1,4 +1,4 @@
-//! What of the past is forgotten, or shown as if it were the present.
+//! Faults of the history: compaction, eviction, and reads of an old state.
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -21,7 +21,7 @@ async fn a_compaction_expires_what_is_older_and_leaves_open_watches_alone() {
     create(&api, "c").await.unwrap();
     server.faults().compact();
     assert_eq!(code(api.list(&ListParams::default().limit(1).continue_token(&token)).await), 410);
-    // The refusal has a token with which the rest is listed as it is now.
+    // The 410 contains a token that lists the rest in its current state.
     let kube::Error::Api(expired) =
         api.list(&ListParams::default().limit(1).continue_token(&token)).await.unwrap_err()
     else {
@@ -34,7 +34,7 @@ async fn a_compaction_expires_what_is_older_and_leaves_open_watches_alone() {
     assert_eq!(code(api.list(&exact).await), 410);
     assert_eq!(watch(&api, &version).await.collect::<Vec<_>>().await, ["410"]);
     assert_eq!(open.next().await.as_deref(), Some("+c"));
-    // What begins now is not older.
+    // New lists and watches begin at the current revision.
     let now = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
     let mut fresh = watch(&api, &now).await;
     create(&api, "d").await.unwrap();
@@ -79,7 +79,7 @@ async fn reads_of_any_state_get_an_old_one_and_others_do_not() {
         async move { api.get_with("b", &parameters).await.is_ok() }
     };
     assert_eq!((get("0").await, get("").await), (false, true));
-    // A watch begins with that state, and goes on with all that happened since.
+    // A watch begins with the old state and receives all later changes.
     let seen: Vec<String> = watch(&api, "0").await.take(3).collect().await;
     assert_eq!(seen, ["+a", "+b", "+c"]);
     assert_eq!(server.faults().journal().len(), 3);

@@ -1,4 +1,5 @@
-//! Faults as a client meets them: one test per action through `kube::Client` in process, and what is different over a socket.
+//! Faults from the view of a client: one test per action through `kube::Client` in process, and the differences over a
+//! socket.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod history;
@@ -44,7 +45,7 @@ fn is_reset<T: std::fmt::Debug>(outcome: kube::Result<T>) -> bool {
     matches!(outcome.unwrap_err(), kube::Error::Service(error) if error.is::<ConnectionReset>())
 }
 
-/// What a watch says: `+a ~a -a`, `b` for a bookmark, a number for an error.
+/// Formats an event: `+a ~a -a`, `b` for a bookmark, a number for an error.
 fn shown(event: kube::Result<WatchEvent<ConfigMap>>) -> String {
     match event.unwrap() {
         WatchEvent::Added(object) => format!("+{}", object.name_any()),
@@ -55,11 +56,14 @@ fn shown(event: kube::Result<WatchEvent<ConfigMap>>) -> String {
     }
 }
 
+/// Events of a watch, without the bookmark that marks the end of the initial events.
 async fn watch(api: &Api<ConfigMap>, version: &str) -> impl Stream<Item = String> + Unpin + use<> {
-    api.watch(&WatchParams::default(), version).await.unwrap().map(shown).boxed()
+    let marks_end = |event: &kube::Result<WatchEvent<ConfigMap>>| matches!(event, Ok(WatchEvent::Bookmark(bookmark)) if bookmark.metadata.annotations.contains_key("k8s.io/initial-events-end"));
+    let events = api.watch(&WatchParams::default(), version).await.unwrap();
+    events.filter(move |event| std::future::ready(!marks_end(event))).map(shown).boxed()
 }
 
-/// A request in process, or over a socket; code and body of its answer.
+/// Sends a request, in process or over a socket; returns code and body of the response.
 async fn raw(client: &Client, method: &str, path: &str, body: &str) -> kube::Result<(u16, String)> {
     let request =
         http::Request::builder().method(method).uri(path).header("content-type", "application/json");

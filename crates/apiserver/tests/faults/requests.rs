@@ -1,4 +1,4 @@
-//! What becomes of requests and their answers.
+//! Faults of requests and their responses.
 
 use expect_test::expect;
 use futures::StreamExt;
@@ -97,7 +97,7 @@ async fn failures_are_answers_that_clients_know() {
     .assert_eq(&faults.journal().to_string());
 }
 
-/// The answer to a GET of a ConfigMap.
+/// Returns the response to a GET of a ConfigMap.
 async fn answer(server: &ApiServer) -> (http::response::Parts, String) {
     let request = http::Request::get("/api/v1/namespaces/default/configmaps/a").body(Vec::new()).unwrap();
     let client = Client::new(server.service(), "default");

@@ -1,4 +1,4 @@
-//! What becomes of watches, and what open ones are told.
+//! Faults of watches, and orders to open watches.
 
 use expect_test::expect;
 use futures::StreamExt;
@@ -18,7 +18,7 @@ async fn a_watch_closes_expires_or_stalls_after_so_many_events() {
     }
     let faults = server.faults();
     let id = faults.add(Rule::new(Action::Watch(WatchFault::CloseAfterEvents(2))));
-    // The initial events count as those that follow do.
+    // Initial events count like later ones.
     assert_eq!(watch(&api, "0").await.collect::<Vec<_>>().await, ["+a", "+b"]);
     faults.remove(id);
     let id = faults.add(Rule::new(Action::Watch(WatchFault::ExpireAfterEvents(1))));
@@ -131,7 +131,7 @@ async fn events_are_dropped_doubled_or_overtaken() {
         let id = faults.add(Rule::new(Action::Watch(fault)));
         let parameters = WatchParams::default().timeout(5);
         let events = api.watch(&parameters, "0").await.unwrap().map(shown).boxed();
-        // The initial events count as those that follow do.
+        // Initial events count like later ones.
         create(&api, "c").await.unwrap();
         api.delete("c", &DeleteParams::default()).await.unwrap();
         faults.remove(id);
@@ -194,7 +194,7 @@ async fn bookmarks_are_sent_when_told() {
     let mut with = watch(&api, &version).await;
     let without = WatchParams { bookmarks: false, ..WatchParams::default() };
     let mut without = api.watch(&without, &version).await.unwrap().map(shown).boxed();
-    // A stream is asked before it is woken, as a client does.
+    // Poll the stream before it is woken, like a client.
     assert!(timeout(SECOND, with.next()).await.is_err());
     server.faults().bookmark_now("", "configmaps");
     assert_eq!(with.next().await.as_deref(), Some("b"));

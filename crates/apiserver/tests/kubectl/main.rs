@@ -1,6 +1,6 @@
-//! kubectl, which nobody here wrote, against the server over TCP. Skipped with a notice where there is no kubectl.
+//! The real kubectl against the server over TCP. Skipped with a notice if there is no kubectl.
 //!
-//! Builtin kinds reach the server as protobuf, custom ones as JSON: both take part.
+//! kubectl sends builtin kinds as protobuf and custom kinds as JSON. The tests cover both.
 
 mod session;
 
@@ -8,7 +8,7 @@ use expect_test::expect;
 
 use crate::session::Session;
 
-/// A widget of a colour, named after the shape.
+/// A widget with this colour and a name after its shape.
 fn widget(name: &str, colour: &str) -> String {
     format!(
         "apiVersion: example.com/v1\nkind: Widget\nmetadata: {{name: {name}}}\nspec: {{colour: {colour}}}\n"
@@ -40,7 +40,7 @@ async fn the_program_is_reached_over_tls_by_users() {
         let mut watch = kubectl.follow("get widgets --watch");
         let said = [
             kubectl.pipe("apply --server-side -f -", &widget("round", "green")).await,
-            // A builtin kind goes as protobuf where kubectl does so.
+            // kubectl sends builtin kinds as protobuf, if its version supports that.
             kubectl.run("create configmap settings --from-literal=k=v").await,
             kubectl.run("get configmap settings -o jsonpath={.data.k}").await,
             kubectl.run("delete widget round").await,
@@ -121,7 +121,7 @@ async fn patch_label_annotate_scale_and_edit_change_the_object() {
             kubectl.run("edit widget round").await,
             kubectl.run("get widgets -l shape=round -o wide").await,
         ];
-        // kubectl 1.27 and 1.28 say `annotate`.
+        // kubectl 1.27 and 1.28 print `annotate`.
         let said = said.concat().replace("annotate\n", "annotated\n");
         expect![[r#"
             widget.example.com/round labeled
@@ -167,7 +167,7 @@ async fn describe_and_diff_show_the_object() {
         for part in ["Name: round Namespace: default", "Spec: Colour: green Replicas: 1", "Events: <none>"] {
             assert!(words.contains(part), "`{part}` is not in\n{said}");
         }
-        // The exit code of a diff that found something is 1, of one that went wrong above that.
+        // The exit code is 1 if there are differences, and higher for errors.
         let diff = kubectl.output("diff -f -", &widget("round", "blue")).await;
         let (said, error) = (String::from_utf8_lossy(&diff.stdout), String::from_utf8_lossy(&diff.stderr));
         assert_eq!(diff.status.code(), Some(1), "{said}{error}");
@@ -297,7 +297,7 @@ async fn a_service_account_gets_a_token_that_says_who_it_is() {
     }
 }
 
-/// A ConfigMap, with an owner of which the uid is known.
+/// A ConfigMap with an owner of this UID.
 fn child(name: &str, uid: &str) -> String {
     format!(
         "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  ownerReferences:\n  \
@@ -378,7 +378,7 @@ async fn services_autoscalers_and_reviews_answer() {
             "{table}"
         );
         let said = kubectl.output("auth whoami -o jsonpath={.status.userInfo.username}", "").await;
-        // kubectl 1.27 knows it only as an alpha, which no server has any more.
+        // kubectl 1.27 only knows the alpha version, which is no longer served.
         if !String::from_utf8_lossy(&said.stderr).contains("selfsubjectreviews API is not enabled") {
             assert_eq!(String::from_utf8_lossy(&said.stdout), "system:admin");
         }

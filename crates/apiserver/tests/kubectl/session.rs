@@ -1,4 +1,5 @@
-//! A server on a port of its own, and kubectl with a home of its own: nothing of the user's is read, nothing is left.
+//! A server on a port of its own, and a kubectl with a home of its own, so that nothing of the user's is read or left
+//! behind.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,10 +12,10 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
-/// A command that takes longer hangs.
+/// Timeout of a command.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The server as a program of its own.
+/// Path of the server program.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_kube-apiserver-embedded");
 
 pub(crate) struct Session {
@@ -23,19 +24,19 @@ pub(crate) struct Session {
     _server: Server,
 }
 
-/// Stops when dropped, and with it every watch.
-#[expect(dead_code, reason = "held for what dropping it does")]
+/// Stops when dropped, and ends every watch.
+#[expect(dead_code, reason = "held for its effect on drop")]
 enum Server {
     InProcess(Listener, ApiServer),
     Program(Child),
 }
 
 impl Session {
-    /// A session for every kubectl there is; prints a notice if there is none.
+    /// Starts a session for each installed kubectl; prints a notice if there is none.
     pub(crate) async fn all() -> Vec<Self> {
         let found = kubectls();
         if found.is_empty() {
-            // Past the capture of test output, where it would not be seen.
+            // Not captured as test output, so that the notice is visible.
             let _ = writeln!(
                 std::io::stderr(),
                 "skipped: kubectl is neither on PATH nor in KUBECTL_VERSIONS_DIR"
@@ -48,7 +49,7 @@ impl Session {
         sessions
     }
 
-    /// As [`all`](Self::all), with the definition of widgets installed.
+    /// Like [`all`](Self::all), with the definition of widgets installed.
     pub(crate) async fn all_with_widgets() -> Vec<Self> {
         let sessions = Self::all().await;
         for session in &sessions {
@@ -58,7 +59,7 @@ impl Session {
         sessions
     }
 
-    /// As [`all`](Self::all), with the program as server, TLS and users.
+    /// Like [`all`](Self::all), with the program as server, TLS and users.
     pub(crate) async fn all_over_tls() -> Vec<Self> {
         let mut sessions = Vec::new();
         for session in Self::all().await {
@@ -92,19 +93,20 @@ impl Session {
         Self { _server: Server::Program(program), ..self }
     }
 
-    /// Writes a file that commands can name by its path.
+    /// Writes a file and returns its path for commands.
     pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path = self.home.path().join(name);
         std::fs::write(&path, text).expect("the temporary folder can be written to");
         path.to_str().expect("temporary paths are UTF-8").to_owned()
     }
 
-    /// Standard output of a command that must succeed. Arguments are split at spaces, except between quotes.
+    /// Runs a command that must succeed; returns standard output. Arguments are split at spaces, except within
+    /// quotes.
     pub(crate) async fn run(&self, arguments: &str) -> String {
         self.pipe(arguments, "").await
     }
 
-    /// As [`run`](Self::run), with standard input.
+    /// Like [`run`](Self::run), with standard input.
     pub(crate) async fn pipe(&self, arguments: &str, input: &str) -> String {
         let output = self.output(arguments, input).await;
         let (out, error) = (text(&output.stdout), text(&output.stderr));
@@ -112,14 +114,14 @@ impl Session {
         out
     }
 
-    /// Standard error of a command that must fail.
+    /// Runs a command that must fail; returns standard error.
     pub(crate) async fn fail(&self, arguments: &str, input: &str) -> String {
         let output = self.output(arguments, input).await;
         assert!(!output.status.success(), "{} {arguments}: succeeded\n{}", self.name(), text(&output.stdout));
         text(&output.stderr)
     }
 
-    /// Everything about a command that may succeed or fail.
+    /// Runs a command that may succeed or fail; returns its output.
     pub(crate) async fn output(&self, arguments: &str, input: &str) -> Output {
         let mut child = self
             .command(arguments)
@@ -128,7 +130,7 @@ impl Session {
             .spawn()
             .expect("kubectl can be started");
         let mut stdin = child.stdin.take().expect("standard input is piped");
-        // A command that reads no input may be gone before it is written.
+        // A command that reads no input may have ended already.
         let _ = stdin.write_all(input.as_bytes()).await;
         drop(stdin);
         match timeout(PATIENCE, child.wait_with_output()).await {
@@ -164,14 +166,14 @@ impl Session {
     }
 }
 
-/// A running command and the lines it prints.
+/// A running command and its output.
 pub(crate) struct Following {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Following {
-    /// Reads on until a line contains `wanted`.
+    /// Reads lines until one contains `wanted`.
     pub(crate) async fn until(&mut self, wanted: &str) {
         let mut seen = String::new();
         let search = async {
@@ -188,30 +190,30 @@ impl Following {
         assert!(found.is_ok(), "no `{wanted}` within {PATIENCE:?}:\n{seen}");
     }
 
-    /// Ends the command and waits until it is gone.
+    /// Ends the command and waits for its end.
     pub(crate) async fn stop(mut self) {
         self.child.kill().await.expect("it can be ended");
     }
 }
 
-/// Every `kubectl` on PATH, those with a version in their name too, and all in `KUBECTL_VERSIONS_DIR`.
+/// Returns every `kubectl` on PATH, including names with a version, and those in `KUBECTL_VERSIONS_DIR`.
 fn kubectls() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let versions = std::env::var_os("KUBECTL_VERSIONS_DIR").map(PathBuf::from);
     let mut found = Vec::new();
     for folder in std::env::split_paths(&path).chain(versions) {
         let Ok(entries) = std::fs::read_dir(folder) else {
-            continue; // PATH may name folders that do not exist
+            continue; // PATH may contain folders that do not exist
         };
         found.extend(entries.flatten().map(|entry| entry.path()).filter(|path| is_kubectl(path)));
     }
     found.sort();
-    // The same file reached by two folders is one kubectl.
+    // A file that is reachable through two folders counts once.
     found.dedup_by_key(|path| path.canonicalize().unwrap_or_else(|_| path.clone()));
     found
 }
 
-/// `kubectl`, `kubectl.1.33` or `kubectl-v1.33`, but not a plugin such as `kubectl-neat`.
+/// Whether the name is like `kubectl`, `kubectl.1.33` or `kubectl-v1.33`, but not a plugin such as `kubectl-neat`.
 fn is_kubectl(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let Some(version) = name.strip_prefix("kubectl") else {

@@ -2,7 +2,7 @@ use expect_test::{Expect, expect};
 
 use super::*;
 
-/// What there is: a line each, `plural namespace/name uid`, and when it was deleted.
+/// Objects, one line each: `plural namespace/name uid`, and the time of deletion.
 struct Cluster(&'static str);
 
 impl Objects for Cluster {
@@ -41,8 +41,8 @@ fn at(time: &str) -> Timestamp {
     format!("2026-01-02T{time}Z").parse().unwrap()
 }
 
-/// The user that a token with these claims is of, at a time of its day.
-#[expect(clippy::needless_pass_by_value, reason = "expect![…] makes values")]
+/// Compares the user of a token with these claims at a time of its day.
+#[expect(clippy::needless_pass_by_value, reason = "`expect!` returns values")]
 fn check(claims: &Claims, time: &str, cluster: &'static str, expected: Expect) {
     let issuer = Issuer::from_seed(1);
     let token = issuer.sign(claims);

@@ -1,4 +1,4 @@
-//! Columns of events, which two groups show under different names of the same fields.
+//! Columns of Events, which two groups serve with different field names.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::{first_text, number, string, text, text_at, wide};
 use crate::resource::Column;
 use crate::table::age::since_text;
 
-/// Events are told by what happened; the name comes last.
+/// Returns the columns of Events, with the name in the last one.
 pub(super) fn event() -> Vec<Column> {
     vec![
         string(
@@ -75,7 +75,7 @@ pub(super) fn event() -> Vec<Column> {
             let count = if event["series"].is_object() {
                 number(event, "/series/count")
             } else {
-                // Events of the new API happen once and do not count.
+                // Events of `events.k8s.io` without a series have no count.
                 number(event, "/count").max(number(event, "/deprecatedCount")).max(1)
             };
             json!(count)

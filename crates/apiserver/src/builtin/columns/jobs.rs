@@ -1,4 +1,4 @@
-//! Columns of Jobs, of what makes them, and of disruption budgets.
+//! Columns of Jobs, CronJobs and PodDisruptionBudgets.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ fn status(job: &Value) -> &'static str {
     }
 }
 
-/// From the start to the end, or to the present.
+/// Returns the time from the start to the end, or to now.
 fn duration(job: &Value, now: Timestamp) -> Value {
     let time = |pointer: &str| text_at(job, pointer).and_then(|text| text.parse::<Timestamp>().ok());
     json!(match (time("/status/startTime"), time("/status/completionTime")) {

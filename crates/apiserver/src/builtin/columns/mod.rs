@@ -1,4 +1,4 @@
-//! Table columns of builtin kinds, as `kubectl get` has shown them since the server makes them.
+//! Table columns of builtin kinds, as `kubectl get` prints them.
 
 mod event;
 mod jobs;
@@ -16,10 +16,11 @@ use crate::table::{AGE_DESCRIPTION, name_column};
 
 type CellFn = fn(&Value, Timestamp) -> Value;
 
-/// The columns of a kind; kinds without columns of their own show when they were created.
+/// Returns the columns of a kind; kinds without columns of their own show the creation time.
 pub(super) fn of(kind: &str) -> Vec<Column> {
     let mut columns = vec![name_column()];
     columns.extend(match kind {
+        "ComponentStatus" => component_status(),
         "ConfigMap" => config_map(),
         "ControllerRevision" => controller_revision(),
         "CronJob" => jobs::cron_job(),
@@ -40,6 +41,26 @@ pub(super) fn of(kind: &str) -> Vec<Column> {
         other => recorded::of(other).unwrap_or_else(|| vec![created_at()]),
     });
     columns
+}
+
+/// Returns the columns of a `Scale`. Scales of custom resources have slightly different ones.
+pub(crate) fn of_scale(custom: bool) -> Vec<Column> {
+    let name = if custom { name_column() } else { Column { format: String::new(), ..name_column() } };
+    let (desired, available) = if custom {
+        ("Number of desired replicas", "Number of actual replicas")
+    } else {
+        (
+            "replicas is the desired number of instances for the scaled object.",
+            "replicas is the actual number of observed instances of the scaled object.",
+        )
+    };
+    let age = if custom { Column { kind: "date".to_owned(), ..age() } } else { age() };
+    vec![
+        name,
+        integer("Desired", desired, |scale, _| json!(scale["spec"]["replicas"].as_i64().unwrap_or(0))),
+        integer("Available", available, |scale, _| json!(scale["status"]["replicas"].as_i64().unwrap_or(0))),
+        age,
+    ]
 }
 
 fn column(name: &str, kind: &str, priority: i64, description: &str, cell: CellFn) -> Column {
@@ -75,6 +96,19 @@ fn created_at() -> Column {
     column("Created At", "date", 0, AGE_DESCRIPTION, |object, _| {
         object.pointer("/metadata/creationTimestamp").cloned().unwrap_or_default()
     })
+}
+
+fn component_status() -> Vec<Column> {
+    let status = string("Status", "Status of the component conditions", |object, _| {
+        let healthy = object["conditions"][0]["status"] == "True";
+        json!(if healthy { "Healthy" } else { "Unhealthy" })
+    });
+    let message = string("Message", "Message of the component conditions", |object, _| {
+        text(object, "/conditions/0/message")
+    });
+    let error =
+        string("Error", "Error of the component conditions", |object, _| text(object, "/conditions/0/error"));
+    vec![status, message, error]
 }
 
 fn config_map() -> Vec<Column> {

@@ -1,4 +1,4 @@
-//! Columns of what leads to pods. No Table of these kinds was recorded: names and cells are those that kubectl is known to show.
+//! Columns of Endpoints and EndpointSlices. Their tables were not recorded: names and cells follow the known output of kubectl.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{age, string, text};
 use crate::resource::Column;
 
-/// How many items of a list a cell shows.
+/// Number of list items in a cell.
 const SHOWN: usize = 3;
 
 pub(super) fn endpoints() -> Vec<Column> {
@@ -18,14 +18,14 @@ pub(super) fn endpoints() -> Vec<Column> {
     vec![places, age()]
 }
 
-/// The addresses of a subset with each of its ports.
+/// Returns the addresses of a subset with each of its ports.
 fn places(subset: &Value) -> Vec<String> {
     let addresses: Vec<&str> =
         array(&subset["addresses"]).filter_map(|address| address["ip"].as_str()).collect();
     let ports: Vec<u16> =
         array(&subset["ports"]).filter_map(|port| u16::try_from(port["port"].as_i64()?).ok()).collect();
     if ports.is_empty() {
-        // Of a service without a port of its own.
+        // A service without ports, such as a headless one.
         return addresses.into_iter().map(str::to_owned).collect();
     }
     let place = |address: &str, port: u16| match address.parse::<IpAddr>() {
@@ -66,7 +66,7 @@ fn or_unset(items: &[String]) -> Value {
     json!(if items.is_empty() { "<unset>".to_owned() } else { shown(items) })
 }
 
-/// The first items, and how many more there are.
+/// Returns the first items, and the number of further ones.
 fn shown(items: &[String]) -> String {
     match items.len().checked_sub(SHOWN) {
         Some(more) if more > 0 => format!("{} + {more} more...", items[..SHOWN].join(",")),

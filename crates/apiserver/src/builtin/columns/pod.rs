@@ -1,4 +1,4 @@
-//! Columns of pods: what their containers are doing, told in one word.
+//! Columns of pods, which summarize the state of their containers.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -67,7 +67,7 @@ struct Summary {
     restarts: i64,
 }
 
-/// The last thing that went wrong, the init containers' first; else the phase.
+/// Summarizes the pod: the last problem of a container, init containers first; otherwise the phase.
 fn summary(pod: &Value) -> Summary {
     let reason = first_text(pod, &["/status/reason", "/status/phase"]);
     let mut reason = reason.as_str().unwrap_or_default().to_owned();
@@ -107,7 +107,7 @@ fn summary(pod: &Value) -> Summary {
     Summary { reason, ready, restarts }
 }
 
-/// What the first init container that has not ended well is doing, if there is one.
+/// Returns the state of the first init container that has not succeeded, if there is one.
 fn initializing(pod: &Value, restarts: &mut i64) -> Option<String> {
     let containers = list(pod, "/status/initContainerStatuses");
     for (index, container) in containers.iter().enumerate() {
@@ -125,7 +125,7 @@ fn initializing(pod: &Value, restarts: &mut i64) -> Option<String> {
     None
 }
 
-/// Why a container does not run.
+/// Returns the reason why a container does not run.
 fn trouble(container: &Value) -> Option<String> {
     let state = &container["state"];
     let waiting = text_at(state, "/waiting/reason").filter(|reason| !reason.is_empty());

@@ -1,4 +1,4 @@
-//! Columns whose names, types and descriptions are data (`columns.txt`, as recorded), with their cells.
+//! Columns with recorded names, types and descriptions (`columns.txt`), and their cells.
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -18,7 +18,7 @@ const UNKNOWN: &str = "<unknown>";
 #[derive(Deserialize)]
 struct Row(String, String, i64, String);
 
-/// The columns of a kind after its name; `None` for kinds that the file does not have.
+/// Returns the columns of a kind after its name; `None` if the file does not have the kind.
 pub(super) fn of(kind: &str) -> Option<Vec<Column>> {
     let rows: Vec<Row> = serde_json::from_str(data::columns(kind)?).ok()?;
     let columns = rows.iter().map(|Row(name, kind_of_cell, priority, description)| match name.as_str() {
@@ -28,7 +28,7 @@ pub(super) fn of(kind: &str) -> Option<Vec<Column>> {
     columns.collect()
 }
 
-/// How the value of a column is found.
+/// Returns the function that computes a column's value.
 fn cell(kind: &str, name: &str) -> Option<CellFn> {
     let cell: CellFn = match (kind, name) {
         ("APIService", "Service") => |object, _| match &object["spec"]["service"] {
@@ -225,7 +225,7 @@ fn claim(name: &str) -> CellFn {
     }
 }
 
-/// What volumes and their claims have in common.
+/// Returns the cells that volumes and claims have in common.
 fn storage(name: &str) -> CellFn {
     match name {
         "StorageClass" => |object, _| or(object, "/spec/storageClassName", ""),
@@ -246,7 +246,7 @@ fn phase(object: &Value, _: Timestamp) -> Value {
     }
 }
 
-/// `RWO,ROX`
+/// Formats access modes as `RWO,ROX`.
 fn modes(list: &Value) -> Value {
     let known = [
         ("ReadWriteOnce", "RWO"),
@@ -267,7 +267,7 @@ fn available(object: &Value, _: Timestamp) -> Value {
     })
 }
 
-/// What was decided about a request, and whether it has its certificate.
+/// Formats the state of a CertificateSigningRequest: its decision, and whether it has its certificate.
 fn decision(object: &Value, _: Timestamp) -> Value {
     let mut words = Vec::new();
     for (kind, word) in [("Denied", "Denied"), ("Approved", "Approved")] {
@@ -287,7 +287,7 @@ fn decision(object: &Value, _: Timestamp) -> Value {
     json!(words.join(","))
 }
 
-/// Three hosts, and how many more there are.
+/// Lists three hosts, and the number of further ones.
 fn hosts(object: &Value, _: Timestamp) -> Value {
     const SHOWN: usize = 3;
     let rules = array(&object["spec"]["rules"]).iter();
@@ -299,7 +299,7 @@ fn hosts(object: &Value, _: Timestamp) -> Value {
     })
 }
 
-/// Where load balancers are.
+/// Lists the addresses of load balancers.
 fn balancers(object: &Value) -> String {
     let places = array(&object["status"]["loadBalancer"]["ingress"]).iter();
     let places: Vec<&str> = places
@@ -309,7 +309,7 @@ fn balancers(object: &Value) -> String {
     places.join(",")
 }
 
-/// How a service is reached from outside.
+/// Lists the external addresses of a service.
 fn external(object: &Value, _: Timestamp) -> Value {
     let given = joined(&object["spec"]["externalIPs"], ",", "");
     let given = plain(&given);
@@ -326,7 +326,7 @@ fn external(object: &Value, _: Timestamp) -> Value {
     }
 }
 
-/// `80:30080/TCP,53/UDP`
+/// Formats as `80:30080/TCP,53/UDP`.
 fn ports(object: &Value, _: Timestamp) -> Value {
     let ports = array(&object["spec"]["ports"]).iter().map(|port| {
         let node = port["nodePort"].as_i64().filter(|port| *port > 0);
@@ -337,7 +337,7 @@ fn ports(object: &Value, _: Timestamp) -> Value {
     json!(if ports.is_empty() { NONE.to_owned() } else { ports.join(",") })
 }
 
-/// Subjects of one kind; accounts with their namespace.
+/// Lists the subjects of one kind; service accounts with their namespace.
 fn subjects(binding: &Value, kind: &str) -> Value {
     let subjects = array(&binding["subjects"]).iter().filter(|subject| subject["kind"] == kind);
     let names: Vec<String> = subjects
@@ -349,7 +349,7 @@ fn subjects(binding: &Value, kind: &str) -> Value {
     json!(names.join(", "))
 }
 
-/// Status and reason of a condition.
+/// Returns status and reason of a condition.
 fn condition<'a>(object: &'a Value, kind: &str) -> Option<(&'a str, &'a str)> {
     let found = array(&object["status"]["conditions"]).iter().find(|condition| condition["type"] == kind)?;
     Some((plain(&found["status"]), plain(&found["reason"])))
@@ -388,7 +388,7 @@ fn plain(value: &Value) -> &str {
 mod tests {
     use super::*;
 
-    /// The cells of an object after its name, ages left out.
+    /// Returns the cells of an object after its name, without ages.
     fn shown(kind: &str, object: &Value) -> Vec<Value> {
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         let columns = of(kind).unwrap().into_iter().filter(|column| column.name != "Age");

@@ -1,4 +1,4 @@
-//! Groups of the Kubernetes community: their definitions say who approved of them.
+//! Approval annotation of definitions in protected groups of the Kubernetes community.
 
 use serde_json::Value;
 
@@ -12,13 +12,13 @@ const WHERE: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
 enum Approval {
     Missing,
     Invalid,
-    /// By what the annotation links to.
+    /// The annotation is a URL.
     Given,
-    /// Not given, and the annotation says so.
+    /// The annotation says that there is no approval.
     Declined,
 }
 
-/// What is wrong with the approval of a definition. One that was wrong before the update may stay as it is.
+/// Validates the approval of a definition. An invalid approval may stay unchanged in an update.
 pub(super) fn check(definition: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let group = definition["spec"]["group"].as_str().unwrap_or_default();
     let protected = |domain: &str| group == domain || group.ends_with(&format!(".{domain}"));

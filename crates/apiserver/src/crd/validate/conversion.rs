@@ -1,4 +1,4 @@
-//! `spec.conversion`: how objects get from one version to another.
+//! Validation of `spec.conversion`.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::{list, one_of, text};
 use crate::request::query::quote;
 use crate::status::FieldError;
 
-/// Versions of `ConversionReview` that the server speaks.
+/// Supported versions of `ConversionReview`.
 const REVIEWS: [&str; 2] = ["v1", "v1beta1"];
 
 pub(super) fn check(conversion: &Value, errors: &mut Vec<FieldError>) {
@@ -65,7 +65,7 @@ fn check_service(service: &Value, field: &str, errors: &mut Vec<FieldError>) {
     if !path.starts_with('/') {
         invalid("must start with a '/'");
     }
-    // The text before the first slash is not looked at, as a path begins with one.
+    // The path begins with a slash, so the empty segment before it is skipped.
     let rest = path.get(1..).unwrap_or_default();
     if path == "/" {
         return;

@@ -1,4 +1,4 @@
-//! One element of `spec.versions`: schema, subresources, columns, selectable fields.
+//! Validation of an element of `spec.versions`: schema, subresources, columns, selectable fields.
 
 use serde_json::Value;
 
@@ -7,12 +7,13 @@ use crate::request::query::quote;
 use crate::schema::Schema;
 use crate::status::FieldError;
 
-/// Fields that selectors may name, at most.
+/// Maximum number of selectable fields.
 const SELECTABLE: usize = 8;
 const COLUMN_TYPES: &str = "boolean,date,integer,number,string";
 const COLUMN_FORMATS: &str = "byte,date,date-time,double,float,int32,int64,password";
 
-/// `index` is the version's among several; the only one is reported as a part of `spec`.
+/// Validates a version. `index` is its place among several; errors of a single version are reported as
+/// part of `spec`.
 pub(super) fn check(version: &Value, index: Option<usize>, errors: &mut Vec<FieldError>) {
     let (place, schema_place) = match index {
         None => ("spec".to_owned(), "spec.validation.openAPIV3Schema".to_owned()),
@@ -24,7 +25,7 @@ pub(super) fn check(version: &Value, index: Option<usize>, errors: &mut Vec<Fiel
     if schema.is_object() {
         errors.extend(Schema::from_crd(schema, &schema_place).err().unwrap_or_default());
     } else {
-        // A missing schema is told by its place among the versions, even if there is only one.
+        // A missing schema is reported at its place among the versions, even for a single version.
         let index = index.unwrap_or(0);
         let field = format!("spec.versions[{index}].schema.openAPIV3Schema");
         errors.push(FieldError::required(field, "schemas are required"));
@@ -133,7 +134,7 @@ fn check_selectable(version: &Value, schema: &Value, place: &str, errors: &mut V
     }
 }
 
-/// The type of the field that a path leads to.
+/// Returns the type of the field at a path.
 fn selected<'a>(schema: &'a Value, path: &str) -> Result<&'a str, String> {
     let invalid = |why: &str| format!("is an invalid path: {why}");
     let Some(rest) = path.strip_prefix('.') else {
@@ -148,7 +149,7 @@ fn selected<'a>(schema: &'a Value, path: &str) -> Result<&'a str, String> {
         let found = place["properties"]
             .get(key)
             .or_else(|| place.get("additionalProperties").filter(|additional| additional.is_object()));
-        // The metadata of the object itself has selectors of its own.
+        // The object's own metadata has selectors of its own.
         place = match found {
             Some(found) if depth > 0 || key != "metadata" => found,
             _ => return Err(invalid("does not refer to a valid field")),

@@ -2,7 +2,7 @@ use super::*;
 use http::Request;
 use serde_json::json;
 
-/// Schemas written as `name precedence level`, each with one rule.
+/// Builds schemas from `name precedence level`, each with one rule.
 fn classifier(schemas: &[(&str, Value)]) -> Classifier {
     let schema = |(line, rule): &(&str, Value)| {
         let mut words = line.split(' ');
@@ -19,7 +19,7 @@ fn classifier(schemas: &[(&str, Value)]) -> Classifier {
     Classifier::new(schemas.iter().map(schema), levels)
 }
 
-/// A rule for everybody and these requests.
+/// A rule for all users and these requests.
 fn of_all(resources: &Value, paths: &Value) -> Value {
     json!({
         "subjects": [{"kind": "Group", "group": {"name": "*"}}],
@@ -45,7 +45,7 @@ fn jane() -> UserInfo {
     UserInfo::new("jane", "", ["devs"])
 }
 
-/// Whether a rule for everybody takes a request.
+/// Whether a rule for all users matches a request.
 fn takes(resources: &Value, paths: &Value, method: &str, uri: &str) -> bool {
     let classifier = classifier(&[("it 1 low", of_all(resources, paths))]);
     classify(&classifier, &jane(), method, uri) == "it"

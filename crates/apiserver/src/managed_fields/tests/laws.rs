@@ -1,4 +1,4 @@
-//! What holds whatever is applied.
+//! Properties of server-side apply that hold for every input.
 
 use proptest::collection::{btree_map, btree_set};
 use proptest::option;
@@ -27,7 +27,7 @@ fn applied(live: Option<&Value>, manager: &str, spec: &Value, now: &str) -> Valu
 const NOW: &str = "2024-01-01T00:00:00Z";
 const LATER: &str = "2024-01-01T00:00:01Z";
 
-/// A spec of a Gizmo that fits its schema.
+/// Draws a spec of a Gizmo that fits its schema.
 fn spec() -> impl Strategy<Value = Value> {
     let text = || prop_oneof![Just("x"), Just("y"), Just("z")];
     let port = (0i64..3, option::of(prop_oneof![Just("TCP"), Just("UDP")]), option::of(text()));
@@ -69,13 +69,13 @@ fn spec() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Whether every field that `part` gives has its value in `whole`; null gives nothing.
+/// Whether `whole` has every field of `part` with its value; a null counts as no value.
 fn contains(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => {
             part.iter().all(|(name, part)| match whole.get(name) {
                 Some(whole) => contains(whole, part),
-                // What is empty may go with the last that somebody else had in it.
+                // An empty value may disappear with the last field of another manager in it.
                 None => is_hollow(part),
             })
         }

@@ -1,4 +1,4 @@
-//! Server-side apply and ownership, without a server around them.
+//! Server-side apply and ownership, tested without a server.
 
 use std::sync::{Arc, LazyLock};
 
@@ -10,7 +10,7 @@ mod laws;
 mod recorded;
 mod table;
 
-/// A kind with every way to merge.
+/// Schema of a kind with every merge type.
 static GIZMO: LazyLock<Arc<Schema>> = LazyLock::new(|| {
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
         "size": {"type": "integer"},
@@ -33,7 +33,7 @@ static GIZMO: LazyLock<Arc<Schema>> = LazyLock::new(|| {
     Schema::from_crd(&schema, "").unwrap()
 });
 
-/// A Gizmo.
+/// A Gizmo with this spec.
 fn gizmo(spec: &Value) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Gizmo", "metadata": {"name": "g"}, "spec": spec})
 }

@@ -1,5 +1,5 @@
-//! The recorded scenarios, as far as they are about ownership: each write is made from the objects that a real server
-//! had before and after, and must give the entries it gave.
+//! Replays the writes of the recorded scenarios: each is computed from the objects that a real server had before and
+//! after, and must give the entries that the server gave.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::schema::{Definitions, Schema, normalize_numbers};
 
 static DEFINITIONS: LazyLock<Arc<Definitions>> = LazyLock::new(|| Arc::new(Definitions::new(definitions())));
 
-/// The builtin schema of a kind, by the way definitions are named.
+/// Returns the builtin schema of a kind.
 pub(super) fn builtin(api_version: &str, kind: &str) -> Option<Arc<Schema>> {
     let (group, version) = api_version.split_once('/').unwrap_or(("core", api_version));
     let package = match group {
@@ -26,13 +26,13 @@ pub(super) fn builtin(api_version: &str, kind: &str) -> Option<Arc<Schema>> {
     Schema::builtin(&DEFINITIONS, &format!("io.k8s.{package}.{version}.{kind}"))
 }
 
-/// Plays scenarios; keeps what a server would.
+/// Replays scenarios and keeps the state that a server would.
 #[derive(Default)]
 struct Player {
     scenario: String,
-    /// By path.
+    /// Objects by path.
     objects: BTreeMap<String, Value>,
-    /// By apiVersion and kind: the schema, and whether there is a status subresource.
+    /// Schema, and whether there is a status subresource, by apiVersion and kind.
     custom: BTreeMap<(String, String), (Arc<Schema>, bool)>,
     seconds: u32,
     failures: Vec<String>,
@@ -62,7 +62,7 @@ impl Player {
             else {
                 continue;
             };
-            // Scenarios let a second pass by watching for one.
+            // Scenarios watch for a second to let time pass.
             self.seconds += u32::from(query.contains("watch=1"));
             let mut body = match &request["body"] {
                 Value::String(text) => match serde_json::from_str::<Value>(text) {
@@ -90,7 +90,7 @@ impl Player {
         if write.query.contains("dryRun") {
             return;
         }
-        // Ownership by way of another kind, and of what controllers write, is the server's business.
+        // Ownership by way of another kind, and of controllers' writes, is tested with a server.
         if write.path.ends_with("/scale") || write.path.contains("/customresourcedefinitions/") {
             if ok {
                 self.objects.remove(&key(write.path.trim_end_matches("/scale")));
@@ -171,7 +171,7 @@ impl Player {
         }
         let mut new = after.clone();
         new["metadata"].as_object_mut().unwrap().remove("managedFields");
-        // What the client says about entries is part of the input.
+        // Entries sent by the client are part of the input.
         let brought = match (write.content_type, old) {
             ("application/json-patch+json", Some(old)) => patch::json(old, write.body.to_string().as_bytes())
                 .unwrap()["metadata"]["managedFields"]

@@ -1,4 +1,4 @@
-//! Stories of several managers: what each does, and what is there afterwards.
+//! Sequences of writes by several managers, and the resulting entries.
 
 use expect_test::{Expect, expect};
 use serde_json::{Map, Value};
@@ -7,8 +7,8 @@ use super::super::{Writer, apply, keep_times_of_no_op, track_update};
 use super::{GIZMO, gizmo};
 use crate::patch;
 
-/// Each step is `manager verb spec`; seconds pass between steps. Shows the spec and the entries, or the error, of the
-/// last one.
+/// Runs steps of the form `manager verb spec`, a second apart, and compares the spec and the entries after the last
+/// one, or its error.
 #[track_caller]
 fn check(steps: &[&str], expected: &Expect) {
     let mut live: Option<Value> = None;

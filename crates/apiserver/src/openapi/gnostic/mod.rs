@@ -1,8 +1,8 @@
-//! OpenAPI documents as protobuf messages, in the form of the library gnostic, which Go clients read them with.
+//! OpenAPI documents as protobuf messages of the gnostic library, with which Go clients read them.
 //!
-//! Its messages follow the JSON documents member by member, so that a table of numbers says all there is to say: see
-//! [`v2`] and [`v3`]. Bytes come out as those of Go, which writes fields in the order of their numbers and leaves out what is
-//! zero; what no message has a field for, such as a `nullable` of version 2, is left out as well.
+//! gnostic's messages mirror the JSON documents member by member, so tables of field numbers describe the whole conversion:
+//! see [`v2`] and [`v3`]. The bytes equal Go's: fields are written in the order of their numbers, and zero values are
+//! omitted. Members without a field in the message, such as `nullable` in version 2, are omitted too.
 
 mod v2;
 mod v3;
@@ -12,21 +12,21 @@ use serde_json::{Map, Value};
 use crate::protobuf::{put_bytes, put_nested, put_number, put_varint};
 use crate::verbs::yaml;
 
-/// `/openapi/v2` in protobuf.
+/// Encodes `/openapi/v2`.
 pub(crate) fn of_swagger(document: &Value) -> Vec<u8> {
     encode(&v2::DOCUMENT, document)
 }
 
-/// A document of `/openapi/v3` in protobuf.
+/// Encodes a document of `/openapi/v3`.
 pub(crate) fn of_document(document: &Value) -> Vec<u8> {
     encode(&v3::DOCUMENT, document)
 }
 
-/// What an object of JSON becomes.
+/// The message for a JSON object.
 struct Message {
     /// Sorted by number.
     fields: &'static [Field],
-    /// The field for members whose names begin with `x-`, which is the last one; 0 if there is none.
+    /// Field for members whose names begin with `x-`, which is the last field; 0 if there is none.
     extensions: u64,
 }
 
@@ -40,24 +40,24 @@ const fn field(number: u64, name: &'static str, form: Form) -> Field {
     Field { number, name, form }
 }
 
-/// How the value of a member is written.
+/// Encoding of a member's value.
 enum Form {
     Text,
     Bool,
     Integer,
     Double,
-    /// As text in YAML.
+    /// YAML text.
     Any,
     Message(&'static Message),
-    /// Each element of a list; a value that is none is the only element. Zeros are written too.
+    /// One field for each item of a list; any other value counts as the only item. Zero values are written too.
     Each(&'static Form),
-    /// A message with one field of this number.
+    /// A message with a single field of this number.
     Wrapped(u64, &'static Form),
-    /// A message in which each member of an object is a field of this number: a message of name and value.
+    /// A message in which each member of an object is a field of this number: a message with name and value.
     Map(u64, &'static Form),
-    /// The same, and this member has a field of its own in front.
+    /// Like [`Map`](Self::Map), but the named member comes first, in a field of its own.
     MapBut(u64, &'static str, &'static Form, u64, &'static Form),
-    /// It depends on the value.
+    /// Chosen by the value.
     Choice(fn(&Value) -> &'static Form),
 }
 
@@ -98,7 +98,7 @@ impl Form {
         }
     }
 
-    /// Zeros are written where a field tells by being there.
+    /// Writes a field even if its value is zero.
     fn always(&self, number: u64, value: &Value, out: &mut Vec<u8>) {
         match self {
             Self::Text => value.as_str().into_iter().for_each(|text| put_bytes(out, number, text.as_bytes())),
@@ -150,7 +150,7 @@ fn named(number: u64, name: &str, value: &Value, form: &Form, out: &mut Vec<u8>)
 mod tests {
     use super::*;
 
-    /// Documents, and what gnostic-models v0.7.0 makes of them: `ParseDocument` and `proto.Marshal`.
+    /// A document and its bytes from gnostic-models v0.7.0: `ParseDocument` and `proto.Marshal`.
     macro_rules! recorded {
         ($name:literal) => {
             (

@@ -1,4 +1,4 @@
-//! The messages of `openapi.v2`, as gnostic's `OpenAPIv2.proto` numbers them; of those that this server has a use for.
+//! Messages of `openapi.v2` with the numbers of gnostic's `OpenAPIv2.proto`, limited to those that this server uses.
 
 use serde_json::Value;
 
@@ -65,14 +65,14 @@ static RESPONSE: Message = Message {
 static JSON_REFERENCE: Message =
     Message { fields: &[field(1, "$ref", Text), field(2, "description", Text)], extensions: 0 };
 
-/// A reference in place of a parameter is one of two kinds.
+/// Chooses between the two forms of an operation's parameter: a parameter or a reference to one.
 fn parameter_or_reference(value: &Value) -> &'static Form {
     static PARAMETER: Form = Wrapped(1, &Choice(parameter));
     static REFERENCE: Form = Wrapped(2, &Form::Message(&JSON_REFERENCE));
     if value.get("$ref").is_some() { &REFERENCE } else { &PARAMETER }
 }
 
-/// A parameter is the body, or it is one of several kinds.
+/// Chooses the message of a parameter: body, query or path.
 fn parameter(value: &Value) -> &'static Form {
     static BODY: Form = Wrapped(1, &Form::Message(&BODY_PARAMETER));
     static QUERY: Form = Wrapped(2, &Wrapped(3, &Form::Message(&QUERY_PARAMETER)));

@@ -1,4 +1,4 @@
-//! The messages of `openapi.v3`, as gnostic's `OpenAPIv3.proto` numbers them; of those that this server has a use for.
+//! Messages of `openapi.v3` with the numbers of gnostic's `OpenAPIv3.proto`, limited to those that this server uses.
 
 use serde_json::Value;
 
@@ -145,7 +145,8 @@ fn additional_properties(value: &Value) -> &'static Form {
     if value.is_boolean() { &ALLOWED } else { &SCHEMA_ITEM }
 }
 
-/// A default that is no scalar is an empty message: there is no field for it.
+/// Chooses the message of a default. A default that is no scalar becomes an empty message, because there is no field
+/// for it.
 fn default(value: &Value) -> &'static Form {
     static NUMBER: Form = Wrapped(1, &Each(&Double));
     static BOOL: Form = Wrapped(2, &Each(&Bool));

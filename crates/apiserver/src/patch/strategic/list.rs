@@ -1,4 +1,4 @@
-//! Merging of lists.
+//! Strategic merge of lists.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::go;
 use crate::schema::{Cursor, PatchStrategy};
 use crate::status::ApiError;
 
-/// The list that `patch` makes of `original`; `schema` is that of the elements.
+/// Merges `patch` into `original`; `schema` describes the elements.
 pub(super) fn merge(
     schema: Option<Cursor<'_>>,
     strategy: &PatchStrategy,
@@ -27,6 +27,7 @@ pub(super) fn merge(
     let key = Keyed(strategy.merge_key.as_deref());
     let are_objects = original.first().or(patch.first()).is_some_and(Value::is_object);
     if !are_objects {
+        // Scalars are their own identity: keep the first of each value.
         let mut seen = BTreeSet::new();
         let merged: Vec<Value> =
             original.iter().chain(&patch).filter(|item| seen.insert(Identity::of(item))).cloned().collect();
@@ -62,7 +63,7 @@ pub(super) fn merge(
     key.arrange(merged, &patch, &original)
 }
 
-/// Carries out the elements that are directives, and returns the lists without them.
+/// Applies the elements that are directives, and returns both lists without directives.
 fn take_special(
     mut original: Vec<Value>,
     patch: Vec<Value>,
@@ -87,17 +88,18 @@ fn take_special(
             Some(directive) => return Err(unknown_directive(directive, fields)),
         }
     }
+    // All deletions in one pass, because both lists may be long.
     remove(&mut original, &deleted, Keyed(Some(key)));
     Ok(if replace { (plain, Vec::new()) } else { (original, plain) })
 }
 
-/// Removes the elements whose identity is among the `unwanted`.
+/// Removes the elements that have an identity among `unwanted`.
 pub(super) fn remove(list: &mut Vec<Value>, unwanted: &[Value], key: Keyed<'_>) {
     let unwanted: BTreeSet<Identity> = unwanted.iter().map(Identity::of).collect();
     list.retain(|item| key.identity(item).is_none_or(|identity| !unwanted.contains(&identity)));
 }
 
-/// All elements must be of one type, and not lists.
+/// Checks that all elements have one type, and are not lists.
 pub(super) fn check_types(original: &[Value], patch: &[Value]) -> Result<(), ApiError> {
     let mut types = original.iter().chain(patch).map(go::type_of);
     let Some(first) = types.next() else {

@@ -1,12 +1,13 @@
-//! Strategic merge patch: a merge patch that knows from the schema how to merge lists, and takes directives.
+//! Strategic merge patch: a merge patch that merges lists according to the schema and supports directives.
 //!
 //! The algorithm is that of `k8s.io/apimachinery/pkg/util/strategicpatch`:
 //!
 //! - Objects are merged; null removes. `$patch: replace` replaces, `$patch: delete` empties, `$retainKeys` removes the
 //!   fields that it does not name.
-//! - Lists whose strategy is `merge` are merged: elements by their merge key, scalars as a set. Others are replaced.
-//!   An element with `$patch: delete` removes the one with its key, `$patch: replace` keeps only what the patch gives;
-//!   `$deleteFromPrimitiveList/<field>` removes scalars, `$setElementOrder/<field>` orders what results.
+//! - Lists with the strategy `merge` are merged: objects by their merge key, scalars as a set. Other lists are
+//!   replaced. An element with `$patch: delete` removes the element with its key; `$patch: replace` keeps only the
+//!   elements of the patch. `$deleteFromPrimitiveList/<field>` removes scalars; `$setElementOrder/<field>` orders the
+//!   result.
 
 mod list;
 mod order;
@@ -31,8 +32,8 @@ type Fields = Map<String, Value>;
 /// Applies a strategic merge patch.
 ///
 /// # Errors
-/// 400 if a directive has the wrong form, 422 for lists of lists, 500 for all else that is wrong with a patch, such as
-/// a missing merge key: the real server has no better code for these.
+/// 400 if a directive has the wrong form, 422 for lists of lists, and 500 for other errors, such as a missing merge
+/// key, as kube-apiserver answers them.
 pub(crate) fn strategic(schema: &Schema, target: &Value, patch: &Value) -> Result<Value, ApiError> {
     let (Value::Object(target), Value::Object(patch)) = (target, patch) else {
         return Err(ApiError::bad_request("Invalid JSON document"));
@@ -55,7 +56,9 @@ fn merge_fields(
         Some(directive) if directive == "delete" => return Ok(Fields::new()),
         Some(directive) => return Err(unknown_directive(directive, &patch)),
     }
+    // Before the merge, so that a field of the patch is never removed by it.
     retain_keys(&mut original, &mut patch)?;
+    // First the lists with an order. They leave the patch, and the loop below merges the other fields.
     let orders: Vec<String> = patch.keys().filter(|key| key.starts_with(ORDER)).cloned().collect();
     for key in orders {
         if let Some(order) = patch.remove(&key) {
@@ -99,7 +102,7 @@ fn merge_field(
     Ok(())
 }
 
-/// `$deleteFromPrimitiveList`
+/// Applies `$deleteFromPrimitiveList`.
 fn delete_from(
     schema: Option<Cursor<'_>>,
     original: &mut Fields,
@@ -120,7 +123,7 @@ fn delete_from(
     Ok(())
 }
 
-/// `$setElementOrder`: merges the list in question right away, and orders the result.
+/// Applies `$setElementOrder`: merges the list at once and orders the result.
 fn merge_in_order(
     schema: Option<Cursor<'_>>,
     original: &mut Fields,
@@ -158,7 +161,7 @@ fn merge_in_order(
     Ok(())
 }
 
-/// `$retainKeys`
+/// Applies `$retainKeys`.
 fn retain_keys(original: &mut Fields, patch: &mut Fields) -> Result<(), ApiError> {
     let Some(retained) = patch.remove(RETAIN_KEYS) else {
         return Ok(());
@@ -167,6 +170,7 @@ fn retain_keys(original: &mut Fields, patch: &mut Fields) -> Result<(), ApiError
     let retained = retained.as_array().ok_or_else(malformed)?;
     let retained: BTreeSet<&str> = retained.iter().filter_map(Value::as_str).collect();
     let is_retained = |key: &String| retained.contains(key.as_str());
+    // A field that the patch sets but does not retain would be lost, so the patch is refused.
     let fits = patch.iter().all(|(key, value)| {
         value.is_null() || key.starts_with(DELETE_FROM) || key.starts_with(ORDER) || is_retained(key)
     });
@@ -177,7 +181,7 @@ fn retain_keys(original: &mut Fields, patch: &mut Fields) -> Result<(), ApiError
     Ok(())
 }
 
-/// The schema of a field, or of the elements of a list, and how it is patched.
+/// Returns the schema of a field, or of a list's elements, and its patch strategy.
 fn lookup<'a>(
     schema: Option<Cursor<'a>>,
     field: &str,
@@ -188,6 +192,7 @@ fn lookup<'a>(
     if let Some(place) = schema.property(field).or_else(|| schema.additional()) {
         return Ok((Some(place.items().unwrap_or(place)), place.patch().clone()));
     }
+    // Free-form objects merge without a schema.
     if schema.preserves_unknown_fields() || !schema.declares_fields() {
         return Ok((None, PatchStrategy::default()));
     }
@@ -197,7 +202,7 @@ fn lookup<'a>(
     )))
 }
 
-/// A value that is taken over as it is, less its directives and nulls; `None` if nothing remains.
+/// Returns a new value without its directives and nulls; `None` if nothing remains.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,

@@ -1,7 +1,7 @@
-//! The order of merged lists.
+//! Order of merged lists.
 //!
-//! What the patch gives stands in the patch's order; what only the server has keeps its place relative to those
-//! elements that both know.
+//! Elements of the patch come in the patch's order. Elements that only the server has keep their place relative to
+//! elements that both have.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -12,11 +12,11 @@ use super::{DIRECTIVE, no_merge_key};
 use crate::go;
 use crate::status::ApiError;
 
-/// How elements are recognized: by a field, or by themselves.
+/// Identity of list elements: a field, or the whole value.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Keyed<'a>(pub(super) Option<&'a str>);
 
-/// What an element is recognized by, as text: objects are sorted by key, so that equal values have equal texts.
+/// Identity of an element, as text. Objects are sorted by key, so equal values have equal texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Identity(String);
 
@@ -40,24 +40,24 @@ impl PartialOrd for Identity {
     }
 }
 
-/// Where the elements of a list are. Lists come from clients, and each may be as long as a body: none is searched from its
-/// beginning for each element of another one.
+/// Index of a list by identity. Both lists come from clients and may be as long as a body, so neither is scanned once per
+/// element of the other.
 pub(super) struct Places(BTreeMap<Identity, usize>);
 
 impl Places {
-    /// Where the element with this identity is, the first one if there are several.
+    /// Returns the place of the first element with this identity.
     pub(super) fn find(&self, identity: Option<&Identity>) -> Option<usize> {
         self.0.get(identity?).copied()
     }
 
-    /// Takes note of an element, unless there is one with its identity.
+    /// Records the place of an element, unless an earlier one has its identity.
     pub(super) fn add(&mut self, identity: Identity, place: usize) {
         self.0.entry(identity).or_insert(place);
     }
 }
 
 impl Keyed<'_> {
-    /// What an element is recognized by; `None` if it lacks that.
+    /// Returns the identity of an element; `None` if it lacks the key.
     pub(super) fn identity(&self, item: &Value) -> Option<Identity> {
         match self.0 {
             None => Some(Identity::of(item)),
@@ -65,7 +65,7 @@ impl Keyed<'_> {
         }
     }
 
-    /// Where the elements of a list are.
+    /// Builds the index of a list.
     pub(super) fn places(&self, list: &[Value]) -> Places {
         let mut places = Places(BTreeMap::new());
         for (place, item) in list.iter().enumerate() {
@@ -76,7 +76,7 @@ impl Keyed<'_> {
         places
     }
 
-    /// Arranges `merged`: elements of `order` in that order, others where `live` had them.
+    /// Orders `merged`: elements of `order` in that order, others where `live` has them.
     pub(super) fn arrange(
         &self,
         merged: Vec<Value>,
@@ -91,7 +91,7 @@ impl Keyed<'_> {
             }
         }
         let (in_order, in_live) = (self.places(order), self.places(live));
-        // Each with its place in `live`; the first also with that in `order`.
+        // Elements with their place in `live`; those in `given` also with their place in `order`.
         let (mut given, mut others) = (Vec::new(), Vec::new());
         for item in merged {
             let identity = self.identity(&item);
@@ -106,6 +106,7 @@ impl Keyed<'_> {
         let mut arranged = Vec::with_capacity(given.len() + others.len());
         let mut given = given.into_iter().map(|(_, live, item)| (live, item)).peekable();
         for (place, other) in others {
+            // The live order decides only if both are in `live`; otherwise elements of the patch come first.
             let comes_before = |next: &(Option<usize>, Value)| match (place, next.0) {
                 (Some(place), Some(next)) => next <= place,
                 _ => true,
@@ -119,11 +120,12 @@ impl Keyed<'_> {
         Ok(arranged)
     }
 
-    /// The elements of a patch must stand in the order that the patch itself demands.
+    /// Checks that the patch lists its elements in the order that it requests.
     pub(super) fn check_order(&self, patch: &[Value], order: &[Value]) -> Result<(), ApiError> {
         if patch.is_empty() || order.is_empty() {
             return Ok(());
         }
+        // Deleted elements have no place in the result.
         let deletes = |item: &Value| self.0.is_some() && item.get(DIRECTIVE).is_some_and(|it| it == "delete");
         let mut given = patch.iter().filter(|item| !deletes(item)).peekable();
         for item in order {

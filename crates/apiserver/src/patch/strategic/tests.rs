@@ -1,4 +1,4 @@
-//! Patches of a Deployment's parts; expectations follow recorded answers.
+//! Patches of parts of a Deployment; the expectations follow recorded answers.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::schema::{Definitions, Schema};
 use crate::testing::json_value;
 
 thread_local! {
-    /// How often identities of elements were compared.
+    /// Number of comparisons of element identities.
     pub(super) static COMPARISONS: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -22,7 +22,7 @@ fn deployment() -> Arc<Schema> {
     Schema::builtin(&definitions, "io.k8s.api.apps.v1.Deployment").unwrap()
 }
 
-/// Shows the patched object, or the error.
+/// Compares the patched object, or the error.
 #[track_caller]
 fn check(target: &Value, patch: &Value, expected: &Expect) {
     let shown = match strategic(&deployment(), target, patch) {
@@ -32,7 +32,7 @@ fn check(target: &Value, patch: &Value, expected: &Expect) {
     expected.assert_eq(&shown);
 }
 
-/// The same for the specification of the pods.
+/// Like `check`, for a patch of the pod template's spec.
 #[track_caller]
 fn check_pod(target: &Value, patch: &Value, expected: &Expect) {
     let wrap = |spec: &Value| json!({"spec": {"template": {"spec": spec}}});

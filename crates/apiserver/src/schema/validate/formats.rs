@@ -1,4 +1,4 @@
-//! String formats of `k8s.io/kube-openapi/pkg/validation/strfmt`. Unknown formats admit everything.
+//! String formats of `k8s.io/kube-openapi/pkg/validation/strfmt`. Unknown formats admit any string.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use base64::Engine;
 use regex::Regex;
 
-/// Whether `text` has this format. Dashes in the name do not count.
+/// Whether `text` has this format. Dashes in the format's name are ignored.
 pub(super) fn matches(format: &str, text: &str) -> bool {
     match format.replace('-', "").as_str() {
         "bsonobjectid" => text.len() == 24 && is_hex(text),
@@ -38,7 +38,7 @@ pub(super) fn matches(format: &str, text: &str) -> bool {
     }
 }
 
-/// A pattern of this file.
+/// Compiles a pattern of this file.
 fn pattern(source: &str) -> Regex {
     Regex::new(source).expect("patterns of this file compile: a test uses each")
 }
@@ -54,7 +54,7 @@ static DATE_TIME: LazyLock<Regex> = LazyLock::new(|| {
         r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt]([01]\d|2[0-3]):[0-5]\d(:([0-5]\d|60)(\.\d+)?)?([Zz]|[+-]\d{2}:?\d{2})?$",
     )
 });
-/// Go durations, and the words and days that the library adds.
+/// Go durations, and the additional unit names and days of the library.
 static DURATION: LazyLock<Regex> = LazyLock::new(|| {
     let unit = "(ns|nano|us|µs|μs|micro|ms|milli|s|sec|m|min|h|hr|hour|d|day|w|wk|week)s?";
     pattern(&format!(r"^(0|[+-]?(\d+(\.\d*)?|\.\d+)\s*{unit}(\s*(\d+(\.\d*)?|\.\d+)\s*{unit})*)$"))
@@ -66,7 +66,7 @@ fn is_hex(text: &str) -> bool {
 
 fn is_uri(text: &str) -> bool {
     let Some((scheme, rest)) = text.split_once(':') else {
-        // A rooted path is a request URI.
+        // An absolute path is a valid request URI.
         return text.starts_with('/') && !text.contains(|c: char| c.is_control());
     };
     let mut letters = scheme.bytes();
@@ -120,7 +120,7 @@ fn is_mac(text: &str) -> bool {
 }
 
 fn is_uuid(text: &str, version: Option<char>) -> bool {
-    // Dashes are optional in the library's pattern, at their usual places.
+    // The library's pattern has optional dashes at their usual places.
     let compact: String = text.chars().filter(|c| *c != '-').collect();
     let dashes_in_place =
         text.match_indices('-').all(|(at, _)| [8, 13, 18, 23].contains(&at) || text.len() < 36);
@@ -132,7 +132,7 @@ fn is_uuid(text: &str, version: Option<char>) -> bool {
             || compact.chars().nth(16).is_some_and(|variant| "89abAB".contains(variant)))
 }
 
-/// Digits without the separators that people write.
+/// Removes separators between digits.
 fn digits(text: &str) -> String {
     text.chars().filter(|c| !matches!(c, '-' | ' ')).collect()
 }
@@ -160,7 +160,7 @@ fn is_isbn13(text: &str) -> bool {
     text.len() == 13 && sum.is_some_and(|sum| sum % 10 == 0)
 }
 
-/// The digits of a card with the check of Luhn.
+/// Checks the number of digits and the Luhn checksum.
 fn is_credit_card(text: &str) -> bool {
     let text = digits(text);
     let sum: Option<u32> = text

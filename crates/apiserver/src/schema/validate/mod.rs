@@ -1,17 +1,16 @@
-//! Validation of custom objects, with the results that `k8s.io/kube-openapi/pkg/validation` gives.
+//! Validation of custom objects, with the results of `k8s.io/kube-openapi/pkg/validation`.
 //!
-//! Order: type, then `oneOf`/`anyOf`/`allOf`/`not`, strings, formats, numbers, arrays, enums, objects; properties by
-//! name, missing ones after them. Uniqueness of sets and keyed lists is checked over the whole object at the end.
+//! The order of checks is: type, `oneOf`/`anyOf`/`allOf`/`not`, strings, formats, numbers, arrays, enums, objects;
+//! properties by name, then missing ones. Uniqueness in sets and keyed lists is checked at the end, over the whole
+//! object.
 
 mod formats;
-mod pattern;
 mod rules;
 mod text;
 mod unique;
 
 use serde_json::Value;
 
-pub(super) use pattern::Pattern;
 pub(super) use rules::Rules;
 
 use super::Cursor;
@@ -19,15 +18,16 @@ use super::node::{Child, Kind, Node, Type};
 use crate::path::Path;
 use crate::status::FieldError;
 
-/// All that is wrong with `object`.
+/// Returns all errors of `object`.
 ///
-/// With the `old` state of an object that is updated, parts that did not change are not looked at: a schema may have
-/// become stricter since they were written.
+/// With the `old` state of an updated object, unchanged parts are skipped: the schema may have become stricter since
+/// they were written.
 pub(super) fn validate(schema: Cursor<'_>, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     node(schema, object, old, &Path::root(), &mut errors);
     let mut duplicates = Vec::new();
     unique::check(schema, object, &Path::root(), &mut duplicates);
+    // As in kube-apiserver, an object that already had duplicates may keep them and get others.
     if let Some(old) = old.filter(|_| !duplicates.is_empty()) {
         let mut before = Vec::new();
         unique::check(schema, old, &Path::root(), &mut before);
@@ -39,7 +39,7 @@ pub(super) fn validate(schema: Cursor<'_>, object: &Value, old: Option<&Value>) 
     errors
 }
 
-/// Whether errors keep rules in CEL from being checked; the answer says so, where there are any.
+/// Whether this error prevents the evaluation of CEL rules, which the response then mentions.
 pub(super) fn blocks_rules(error: &FieldError) -> bool {
     matches!(
         error.reason,
@@ -113,9 +113,9 @@ fn node(
             return;
         }
         for (name, value) in fields {
-            let child = match schema.node.metadata_rules.as_ref().filter(|_| name == "metadata") {
-                Some(restricted) => restricted.as_ref().map(|child| schema.at(child)),
-                None => schema.property(name).or_else(|| schema.additional()),
+            let child = match schema.own_property(name) {
+                None if name != "metadata" || schema.node.metadata_rules.is_none() => schema.additional(),
+                own => own,
             };
             if let Some(child) = child {
                 let old = old.and_then(|old| old.get(name));
@@ -155,16 +155,18 @@ fn check_type(node: &Node, value: &Value, path: &Path<'_>, errors: &mut Vec<Fiel
 
 fn is_integer(value: &Value) -> bool {
     match value {
-        // Floats that are integers are held as such, up to where the library does not take them for integers any more.
+        // Floats with an integer value are stored as integers, up to the limit above which the library does not accept
+        // them as such.
         Value::Number(number) => !number.is_f64(),
         _ => false,
     }
 }
 
-/// `oneOf`, `anyOf`, `allOf` and `not`. Where none of several alternatives fits, the errors of the first follow.
+/// Checks `oneOf`, `anyOf`, `allOf` and `not`. If no alternative is valid, the errors of the first are reported too.
 fn junctors(schema: Cursor<'_>, rules: &Rules, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let attempt = |child: &Child| {
         let mut errors = Vec::new();
+        // Without the old state: an alternative is valid or not for the whole value.
         node(schema.at(child), value, None, path, &mut errors);
         errors
     };

@@ -1,17 +1,17 @@
-//! The rules of one node that go beyond its type.
+//! Validation rules of a node beyond its type.
 
 use std::sync::Arc;
 
 use serde_json::{Number, Value};
 
 use super::super::node::{Child, Kind, Node, Type};
-use super::super::parse;
-use super::pattern::Pattern;
+use super::super::parse::Parser;
+use super::super::pattern::{Match, Pattern};
 use super::text;
 use crate::path::Path;
 use crate::status::FieldError;
 
-/// Value validations of one schema.
+/// Value validations of a schema.
 #[derive(Debug, Default)]
 pub(in super::super) struct Rules {
     maximum: Option<Bound>,
@@ -19,7 +19,7 @@ pub(in super::super) struct Rules {
     multiple_of: Option<f64>,
     max_length: Option<u64>,
     min_length: Option<u64>,
-    pattern: Option<Pattern>,
+    pattern: Option<Arc<Pattern>>,
     max_items: Option<u64>,
     min_items: Option<u64>,
     max_properties: Option<u64>,
@@ -38,8 +38,8 @@ struct Bound {
 }
 
 impl Rules {
-    /// The rules that `source` states; `None` if there are none.
-    pub(in super::super) fn parse(source: &Value) -> Option<Box<Self>> {
+    /// Parses the rules of `source`; `None` if there are none.
+    pub(in super::super) fn parse(source: &Value, parser: &Parser<'_>) -> Option<Box<Self>> {
         const NAMES: [&str; 15] = [
             "maximum",
             "minimum",
@@ -64,7 +64,7 @@ impl Rules {
         let bound = |name: &str, exclusive: &str| {
             Some(Bound { value: source[name].as_f64()?, exclusive: source[exclusive] == true })
         };
-        let child = |source: &Value| Child::inline(Arc::new(parse::standalone(source)));
+        let child = |source: &Value| parser.child(source);
         let children = |name: &str| source[name].as_array().into_iter().flatten().map(child).collect();
         Some(Box::new(Self {
             maximum: bound("maximum", "exclusiveMaximum"),
@@ -72,8 +72,8 @@ impl Rules {
             multiple_of: source["multipleOf"].as_f64(),
             max_length: count("maxLength"),
             min_length: count("minLength"),
-            // A pattern that does not compile was refused with the CRD.
-            pattern: source["pattern"].as_str().and_then(|pattern| Pattern::parse(pattern).ok()),
+            // Invalid patterns were refused with the CustomResourceDefinition.
+            pattern: source["pattern"].as_str().and_then(|pattern| parser.pattern(pattern).ok().flatten()),
             max_items: count("maxItems"),
             min_items: count("minItems"),
             max_properties: count("maxProperties"),
@@ -86,7 +86,7 @@ impl Rules {
         }))
     }
 
-    /// Lengths count characters. Only the first violation is reported.
+    /// Checks length, in characters, and pattern. Only the first violation is reported.
     pub(super) fn check_string(&self, text: &str, path: &Path<'_>, errors: &mut Vec<FieldError>) {
         let length = if self.max_length.is_some() || self.min_length.is_some() {
             text.chars().count() as u64
@@ -98,9 +98,18 @@ impl Rules {
         } else if let Some(limit) = self.min_length.filter(|limit| length < *limit) {
             let rule = format!("be at least {limit} chars long");
             errors.push(text::should(path, &text::quoted(text), &rule));
-        } else if let Some(pattern) = self.pattern.as_ref().filter(|pattern| !pattern.matches(text)) {
-            let rule = format!("match '{}'", pattern.source());
-            errors.push(text::should(path, &text::quoted(text), &rule));
+        } else if let Some(pattern) = &self.pattern {
+            match pattern.matches(text) {
+                Match::Yes => {}
+                Match::No => {
+                    let rule = format!("match '{}'", pattern.source());
+                    errors.push(text::should(path, &text::quoted(text), &rule));
+                }
+                Match::TooLong => {
+                    let rule = format!("be shorter for this server to match '{}'", pattern.source());
+                    errors.push(text::should(path, &format!("{} bytes", text.len()), &rule));
+                }
+            }
         }
     }
 
@@ -140,7 +149,7 @@ impl Rules {
         }
     }
 
-    /// Whether the number of fields is right; the fields themselves are not looked at otherwise.
+    /// Whether the number of fields is valid; otherwise the fields are not validated.
     pub(super) fn check_properties(
         &self,
         count: usize,
@@ -164,7 +173,8 @@ impl Rules {
     }
 }
 
-/// Whether a number lies in the range of its format; the library reports this apart from the type.
+/// Checks that a number is in the range of its format, which the library reports separately from the
+/// type.
 pub(super) fn check_range(node: &Node, number: &Number, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let format = node.format.as_deref();
     let fits = match (node.kind, format) {

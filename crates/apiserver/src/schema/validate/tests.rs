@@ -1,4 +1,4 @@
-//! Objects and their errors; expectations are recorded answers.
+//! Objects and their errors; the expectations are recorded answers.
 
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
@@ -286,7 +286,7 @@ fn what_an_update_leaves_alone_may_be_wrong() {
     check_update(&spec, &old, &old, &expect![""]);
     check_update(&spec, &old, &with(json!({"note": "x"})), &expect!["spec.must: Required value"]);
     check_update(&spec, &old, &with(json!({"must": "x"})), &expect![""]);
-    // Elements of a plain list have no identity, so that all of them count as new.
+    // Elements of an atomic list have no identity, so all of them count as new.
     check_update(
         &spec,
         &old,
@@ -352,7 +352,7 @@ fn thousands_of_elements_find_their_counterparts_in_passing() {
             (0..20_000).map(|n| json!({"k": n, "v": if n == changed { 3 } else { 2 }})).collect();
         json!({"spec": elements})
     };
-    // What was wrong before may stay, so that only one is told.
+    // Unchanged invalid elements are skipped, so only the changed one is reported.
     assert_eq!(schema.validate_update(&object(7), &object(9)).len(), 2);
     assert_eq!(schema.validate_update(&object(7), &object(7)).len(), 0);
 }

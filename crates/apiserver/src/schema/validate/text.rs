@@ -1,11 +1,11 @@
-//! Wording of validation errors.
+//! Messages of validation errors.
 
 use serde_json::{Number, Value};
 
 use crate::path::Path;
 use crate::status::FieldError;
 
-/// `spec.size in body must be of type integer: "string"`
+/// Builds `spec.size in body must be of type integer: "string"`.
 pub(super) fn type_error(path: &Path<'_>, expected: &str, value: &Value, shown: &str) -> FieldError {
     let mut error = FieldError::invalid(
         path.to_string(),
@@ -16,17 +16,17 @@ pub(super) fn type_error(path: &Path<'_>, expected: &str, value: &Value, shown: 
     error
 }
 
-/// `spec.size in body should be …`
+/// Builds `spec.size in body should be …`.
 pub(super) fn should(path: &Path<'_>, value: &str, rule: &str) -> FieldError {
     FieldError::invalid(path.to_string(), value, &format!("{path} in body should {rule}"))
 }
 
-/// An error of the library that carries no field; the message names it instead.
+/// Builds an error without a field, which the message names instead.
 pub(super) fn unplaced(message: &str) -> FieldError {
     FieldError::invalid("<nil>", "\"\"", message)
 }
 
-/// `Too many: 3: must have at most 2 items`
+/// Builds `Too many: 3: must have at most 2 items`.
 pub(super) fn too_many(path: &Path<'_>, found: usize, limit: u64) -> FieldError {
     let items = if limit == 1 { "item" } else { "items" };
     FieldError {
@@ -36,7 +36,7 @@ pub(super) fn too_many(path: &Path<'_>, found: usize, limit: u64) -> FieldError 
     }
 }
 
-/// `Too long: may not be more than 3 bytes`
+/// Builds `Too long: may not be more than 3 bytes`.
 pub(super) fn too_long(path: &Path<'_>, limit: u64) -> FieldError {
     let bytes = if limit == 1 { "byte" } else { "bytes" };
     FieldError {
@@ -46,7 +46,7 @@ pub(super) fn too_long(path: &Path<'_>, limit: u64) -> FieldError {
     }
 }
 
-/// `Duplicate value: "a"`
+/// Builds `Duplicate value: "a"`.
 pub(super) fn duplicate(path: &Path<'_>, value: &Value) -> FieldError {
     FieldError {
         reason: "FieldValueDuplicate",
@@ -55,7 +55,7 @@ pub(super) fn duplicate(path: &Path<'_>, value: &Value) -> FieldError {
     }
 }
 
-/// `Unsupported value: "green": supported values: "red", "blue"`
+/// Builds `Unsupported value: "green": supported values: "red", "blue"`.
 pub(super) fn unsupported(path: &Path<'_>, value: &Value, supported: &[Value]) -> FieldError {
     let supported: Vec<String> = supported
         .iter()
@@ -75,7 +75,7 @@ pub(super) fn unsupported(path: &Path<'_>, value: &Value, supported: &[Value]) -
     }
 }
 
-/// A value as `field.Error` shows it.
+/// Formats a value like Go's `field.Error`.
 pub(super) fn value(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text),
@@ -84,12 +84,12 @@ pub(super) fn value(value: &Value) -> String {
     }
 }
 
-/// A string as Go's `%q` shows it, for the characters that JSON and Go escape alike.
+/// Formats a string like Go's `%q`, for characters that JSON and Go escape alike.
 pub(super) fn quoted(text: &str) -> String {
     Value::String(text.to_owned()).to_string()
 }
 
-/// A number as Go's `%v` shows it.
+/// Formats a number like Go's `%v`.
 pub(super) fn number(number: &Number) -> String {
     match number.as_f64() {
         Some(float) if number.is_f64() => self::float(float),
@@ -97,7 +97,7 @@ pub(super) fn number(number: &Number) -> String {
     }
 }
 
-/// A float as Go's `%v` shows it: six digits before an exponent is used.
+/// Formats a float like Go's `%v`: with an exponent below 1e-4 and from 1e21 on.
 pub(super) fn float(value: f64) -> String {
     let scientific = format!("{value:e}");
     let Some((digits, exponent)) = scientific.split_once('e') else {
@@ -112,7 +112,7 @@ pub(super) fn float(value: f64) -> String {
     }
 }
 
-/// The JSON type of a value, with integers apart.
+/// Returns the JSON type of a value; integers count as a type of their own.
 pub(super) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -1,4 +1,4 @@
-//! Uniqueness of the elements of sets and keyed lists.
+//! Uniqueness of elements in sets and keyed lists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::text;
 use crate::path::Path;
 use crate::status::FieldError;
 
-/// Reports elements that equal, or have the keys of, an earlier one.
+/// Reports elements that equal an earlier one, or have its keys.
 pub(super) fn check(schema: Cursor<'_>, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     match value {
         Value::Array(elements) => {
@@ -21,7 +21,7 @@ pub(super) fn check(schema: Cursor<'_>, value: &Value, path: &Path<'_>, errors: 
                     ListType::Set => element.clone(),
                     ListType::Map(keys) => key(keys, element),
                 };
-                // Objects are sorted by key, so that equal identities have equal text.
+                // Objects are sorted by key, so equal identities have equal texts.
                 if !seen.insert(identity.to_string()) {
                     errors.push(text::duplicate(&path.index(index), &identity));
                 }
@@ -43,7 +43,7 @@ pub(super) fn check(schema: Cursor<'_>, value: &Value, path: &Path<'_>, errors: 
     }
 }
 
-/// The elements of an old list by their keys. Elements of other lists have no identity.
+/// Elements of an old keyed list by their keys. Elements of other lists have no identity.
 pub(super) struct Counterparts<'a> {
     keys: &'a [String],
     old: BTreeMap<String, &'a Value>,
@@ -54,12 +54,12 @@ impl<'a> Counterparts<'a> {
         let ListType::Map(keys) = schema.list_type() else {
             return None;
         };
-        // Of several with the same keys the first counts.
+        // Reversed, so that the first of several elements with equal keys wins.
         let old = old?.as_array()?.iter().rev().map(|element| (key(keys, element).to_string(), element));
         Some(Self { keys, old: old.collect() })
     }
 
-    /// The element that `element` is the new state of: that with the same keys.
+    /// Returns the old element with the keys of `element`.
     pub(super) fn find(&self, element: &Value) -> Option<&'a Value> {
         self.old.get(&key(self.keys, element).to_string()).copied()
     }

@@ -1,4 +1,4 @@
-//! Streams of one connection in memory, on a paused clock.
+//! Streams of a connection in memory, in paused time.
 
 use bytes::Bytes;
 use http::Response;
@@ -13,7 +13,8 @@ use crate::server::{ApiServer, Options};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A client whose answers may be this many bytes ahead of what it reads. The tasks end with the set.
+/// Connects a client whose responses may be `window` bytes ahead of its reads. The tasks end with the
+/// set.
 async fn connect(server: &ApiServer, window: u32, tasks: &mut JoinSet<()>) -> SendRequest<Full<Bytes>> {
     let (near, far) = tokio::io::duplex(64 << 10);
     let service = server.service();
@@ -44,13 +45,13 @@ async fn send(
     client.send_request(request).await.unwrap()
 }
 
-/// Creates an object larger than what a client lets come ahead.
+/// Creates an object larger than the client's window.
 async fn create(client: &mut SendRequest<Full<Bytes>>, name: &str) {
     let map = json!({"metadata": {"name": name}, "data": {"k": "x".repeat(200_000)}});
     assert_eq!(send(client, "POST", MAPS, &map).await.status(), 201);
 }
 
-/// The name in the next event, or why there is none.
+/// Returns the name in the next event, or the error of the stream.
 async fn next(watch: &mut Response<Incoming>) -> Result<String, hyper::Error> {
     let mut line = Vec::new();
     while line.last() != Some(&b'\n') {
@@ -73,7 +74,7 @@ async fn a_stream_that_is_not_read_is_cancelled_and_the_others_are_not() {
     let selected = format!("{path}&fieldSelector=metadata.name=map-1");
     let mut idle = send(&mut client, "GET", &selected, &Value::Null).await;
 
-    // The first is on its way at once, the second waits until the first is taken.
+    // The first event fits into the window; the second waits until the first is read.
     for name in ["map-0", "map-1"] {
         create(&mut client, name).await;
         assert_eq!(next(&mut read).await.unwrap(), name);

@@ -1,4 +1,4 @@
-//! `pods/binding`, and `bindings` by its older path: gives a pod to a node.
+//! `pods/binding`, and its older form `bindings`: assigns a pod to a node.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::super::{Call, metadata};
 use crate::request::query::{WriteOptions, quote};
 use crate::status::{ApiError, FieldError};
 
-/// Binds the pod that the body names, which is the one of the URL if the URL names one.
+/// Binds the pod in the body, which must be that of the URL if the URL names one.
 pub(super) async fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let options = WriteOptions::read(&call.query, "CreateOptions", false)?;
     let mut binding = super::decode(call, bytes, "Binding", &["v1"], options.field_validation)?;
@@ -25,13 +25,14 @@ pub(super) async fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiErro
     let Some(pods) = call.server.registry().get("", "v1", "pods").cloned() else {
         return Err(call.not_found());
     };
+    // From here on the request is an update of the pod.
     call.served = pods;
     "binding".clone_into(&mut call.path.subresource);
     update::change(call, &options, |call, pod| bind(call, pod, &binding)).await?;
     Ok(super::done(call))
 }
 
-/// What is wrong with a target is told without saying with what.
+/// Validates the target. kube-apiserver's error does not name the object.
 fn check_target(target: &Value) -> Result<(), ApiError> {
     let text = |field: &str| target[field].as_str().unwrap_or_default();
     let mut errors = Vec::new();
@@ -56,7 +57,7 @@ fn check_target(target: &Value) -> Result<(), ApiError> {
     }
 }
 
-/// The pod on its node.
+/// Returns the pod with its node.
 fn bind(call: &mut Call, pod: &Value, binding: &Value) -> Result<(Value, Ownership), ApiError> {
     let name = call.path.name.clone();
     let refuse = |why: String| Err(ApiError::conflict("", "pods/binding", &name, &why));
@@ -89,11 +90,11 @@ fn bind(call: &mut Call, pod: &Value, binding: &Value) -> Result<(Value, Ownersh
     if !version.is_empty() {
         metadata::of(&mut bound).insert("resourceVersion".to_owned(), json!(version));
     }
-    // Nobody owns what a binding writes.
+    // A binding does not own the fields that it writes.
     Ok((bound, Ownership::Applied))
 }
 
-/// Sets the condition that a pod has its node.
+/// Sets the condition `PodScheduled`.
 fn schedule(status: &mut Value, now: &str) {
     if !status["conditions"].is_array() {
         status["conditions"] = json!([]);

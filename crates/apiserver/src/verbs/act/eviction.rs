@@ -1,4 +1,4 @@
-//! `pods/eviction`: deletes a pod unless too few of its like would be left.
+//! `pods/eviction`: deletes a pod if its disruption budget allows it.
 
 use std::sync::Arc;
 
@@ -14,11 +14,12 @@ use crate::server::Refused;
 use crate::status::{ApiError, Cause};
 use crate::store::{Change, Key};
 
-/// Evictions of pods that are still there, beyond which a budget takes no more of them.
+/// Maximum number of evicted pods in a budget's status that still exist. Beyond it the budget refuses
+/// evictions.
 const MAX_DISRUPTED: usize = 2000;
 const VIOLATED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
-/// Evicts the pod named by the URL.
+/// Evicts the pod in the URL.
 pub(super) async fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let written = WriteOptions::read(&call.query, "CreateOptions", false)?;
     let versions = ["policy/v1", "policy/v1beta1"];
@@ -32,11 +33,12 @@ pub(super) async fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiErro
 
     let stored = call.server.read(|store| store.get(call.served.storage(), &call.key()).cloned());
     let pod = call.served.value(&*stored.ok_or_else(|| call.not_found())?);
+    // Counted before the deletion, so that concurrent evictions do not exceed the budget.
     let budget = if is_disrupted_already(&pod) { Budget::None } else { spend(call, &pod, options.dry_run)? };
     if let Budget::Spared(name) = &budget
         && options.resource_version.is_none()
     {
-        // The pod must still be as unhealthy as it was seen.
+        // The pod must still be as unhealthy as it was when read.
         options.resource_version = Some(metadata::text(&pod, "resourceVersion").to_owned());
         let name = name.clone();
         return evict(call, &options)
@@ -52,17 +54,17 @@ async fn evict(call: &mut Call, options: &DeleteOptions) -> Result<Reply, ApiErr
     Ok(super::done(call))
 }
 
-/// Whether the pod serves nobody any more, or not yet: no budget counts it.
+/// Whether no budget counts the pod: it is pending, has ended, or is being deleted.
 fn is_disrupted_already(pod: &Value) -> bool {
     let phase = pod["status"]["phase"].as_str().unwrap_or_default();
     ["Succeeded", "Failed", "Pending"].contains(&phase) || metadata::is_terminating(pod)
 }
 
-/// What became of the budget of a pod.
+/// Result of checking a pod's budget.
 enum Budget {
-    /// There is none, or it has been spent.
+    /// There is no budget, or it allowed the eviction.
     None,
-    /// The pod does not count, since it is not healthy. The name of the budget.
+    /// The pod does not count, because it is unhealthy. Contains the name of the budget.
     Spared(String),
 }
 
@@ -115,12 +117,13 @@ fn spares_unhealthy(budget: &Value) -> bool {
         || (number("desiredHealthy") > 0 && number("currentHealthy") >= number("desiredHealthy"))
 }
 
-/// The budget with one disruption less, in which the pod is noted.
+/// Returns the budget with one disruption less and the pod in its status.
 fn decrement(call: &Call, budget: &Value) -> Result<Value, ApiError> {
     let name = metadata::text(budget, "name");
     let status = &budget["status"];
     let number = |field: &str| status[field].as_i64().unwrap_or(0);
     let refuse = |why: &str| Err(create::forbidden("policy", "poddisruptionbudget", name, why));
+    // The status belongs to an older spec: the client has to wait for the disruption controller.
     if number("observedGeneration") < budget["metadata"]["generation"].as_i64().unwrap_or(0) {
         return Err(still_processed(name));
     }
@@ -154,7 +157,7 @@ fn decrement(call: &Call, budget: &Value) -> Result<Value, ApiError> {
     Ok(spent)
 }
 
-/// Says in the conditions that no further pod may go.
+/// Sets the condition that no further pod may be evicted.
 fn disallow(status: &mut Value, generation: &Value, now: &Value) {
     const KIND: &str = "DisruptionAllowed";
     if !status["conditions"].is_array() {
@@ -178,7 +181,7 @@ fn disallow(status: &mut Value, generation: &Value, now: &Value) {
     }
 }
 
-/// Stores a spent budget; `false` if it changed meanwhile.
+/// Stores a changed budget; returns `false` if it changed meanwhile.
 fn put_status(
     call: &Call,
     served: &Arc<Served>,

@@ -1,4 +1,4 @@
-//! POSTs that store no object of their own kind: they do something about another one, and answer how it went.
+//! POSTs that do not store an object of their own kind: they act on another object and respond with the result.
 
 mod binding;
 mod eviction;
@@ -15,7 +15,7 @@ use crate::request::query::FieldValidation;
 use crate::resource::Act;
 use crate::status::ApiError;
 
-/// Does what a POST to the path of this call asks for.
+/// Executes the action of a POST to the call's path.
 pub(crate) async fn run(call: &mut Call, act: Act, bytes: &Bytes) -> Result<Reply, ApiError> {
     match act {
         Act::Bind => binding::run(call, bytes).await,
@@ -29,8 +29,8 @@ pub(crate) async fn run(call: &mut Call, act: Act, bytes: &Bytes) -> Result<Repl
     }
 }
 
-/// The body as an object of a kind that is not the one of the path, in one of its versions. All are taken to have the
-/// fields of the first.
+/// Decodes the body as a kind other than that of the path, in one of its versions. All versions are assumed to have
+/// the fields of the first.
 fn decode(
     call: &mut Call,
     bytes: &Bytes,
@@ -49,7 +49,7 @@ fn decode(
     Err(refused.unwrap_or_else(|| ApiError::internal(format!("no schema of {kind}"))))
 }
 
-/// `Status` of something that was done.
+/// Responds with the `Status` of a completed action.
 fn done(call: &Call) -> Reply {
     let status =
         json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});

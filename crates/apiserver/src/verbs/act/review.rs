@@ -1,20 +1,20 @@
-//! Reviews: who somebody is, and what somebody may do. They are answered, not stored.
+//! Reviews of users, tokens and access. They are answered, not stored.
 //!
-//! This server restricts nobody, so that every answer about access is yes, with the reason beside it.
+//! This server does not restrict access: every access review is allowed, with that as the reason.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::super::reply::{self, Reply};
-use super::super::{Call, metadata};
+use super::super::{Call, metadata, update};
 use crate::authentication::{ISSUER, UserInfo};
 use crate::request::query::{WriteOptions, quote};
 use crate::status::{ApiError, FieldError};
 
-/// Why everything is allowed.
+/// Reason in the status of access reviews.
 const REASON: &str = "access control is not enforced: every user may do everything";
 
-/// Answers the review in the body with its status.
+/// Responds to the review in the body with its status.
 pub(super) fn run(
     call: &mut Call,
     bytes: &Bytes,
@@ -24,18 +24,20 @@ pub(super) fn run(
     let mut review = call.decode(bytes, options.field_validation)?;
     let namespace = call.path.namespace.clone();
     metadata::reconcile_namespace(&call.served, &namespace, &mut review)?;
+    // Reviews have managed fields like stored objects.
+    update::track(call, None, &mut review, &options, "");
     review["status"] = status(call, &mut review)?;
     call.served.conform(&mut review);
     reply::object(call, 201, review)
 }
 
-/// `SelfSubjectReview`: who asks.
+/// Answers a `SelfSubjectReview`: the user of the request.
 pub(super) fn of_self(call: &Call, review: &mut Value) -> Result<Value, ApiError> {
     review["metadata"] = json!({"creationTimestamp": call.server.clock.now_seconds()});
     Ok(json!({"userInfo": info(&call.user)}))
 }
 
-/// `TokenReview`: whose token it is.
+/// Answers a `TokenReview`: the user of a token.
 pub(super) fn of_token(call: &Call, review: &mut Value) -> Result<Value, ApiError> {
     let token = review["spec"]["token"].as_str().unwrap_or_default();
     if token.is_empty() {
@@ -53,7 +55,7 @@ pub(super) fn of_token(call: &Call, review: &mut Value) -> Result<Value, ApiErro
     })
 }
 
-/// `SubjectAccessReview` and the one of a namespace: what somebody may do.
+/// Answers a `SubjectAccessReview` or `LocalSubjectAccessReview`.
 pub(super) fn of_access(call: &Call, review: &mut Value) -> Result<Value, ApiError> {
     let spec = &review["spec"];
     let mut errors = Vec::new();
@@ -74,12 +76,12 @@ pub(super) fn of_access(call: &Call, review: &mut Value) -> Result<Value, ApiErr
     allowed(call, errors)
 }
 
-/// `SelfSubjectAccessReview`: what the one who asks may do.
+/// Answers a `SelfSubjectAccessReview`.
 pub(super) fn of_own_access(call: &Call, review: &mut Value) -> Result<Value, ApiError> {
     allowed(call, about_one_thing(&review["spec"]).into_iter().collect())
 }
 
-/// A review is about a resource or about a path.
+/// Checks that a review has either a resource or a path.
 fn about_one_thing(spec: &Value) -> Option<FieldError> {
     let (resource, path) = (!spec["resourceAttributes"].is_null(), !spec["nonResourceAttributes"].is_null());
     match (resource, path) {
@@ -101,15 +103,18 @@ fn allowed(call: &Call, errors: Vec<FieldError>) -> Result<Value, ApiError> {
     if errors.is_empty() {
         return Ok(json!({"allowed": true, "reason": REASON}));
     }
-    // Reviews are refused without their kind.
+    // kube-apiserver's error omits the kind.
     Err(ApiError::invalid(&call.served.resource.group, "", "", errors))
 }
 
-/// `SelfSubjectRulesReview`: all that the one who asks may do in a namespace.
+/// Answers a `SelfSubjectRulesReview`: the rules of the user in a namespace.
 pub(super) fn of_rules(_: &Call, review: &mut Value) -> Result<Value, ApiError> {
     if review["spec"]["namespace"].as_str().is_none_or(str::is_empty) {
         return Err(ApiError::bad_request("no namespace on request"));
     }
+    // The response repeats neither the question nor who owns it.
+    review["spec"] = json!({});
+    metadata::of(review).remove("managedFields");
     Ok(json!({
         "incomplete": false,
         "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],

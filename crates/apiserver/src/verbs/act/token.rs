@@ -1,4 +1,4 @@
-//! `serviceaccounts/token`: makes a token of a service account. The order of checks is kube-apiserver's.
+//! `serviceaccounts/token`: issues a token of a service account, with the order of checks of kube-apiserver.
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -17,12 +17,12 @@ use crate::store::Key;
 const GROUP: &str = "authentication.k8s.io";
 const VERSION: &str = "authentication.k8s.io/v1";
 const KIND: &str = "TokenRequest";
-/// Seconds that a token holds for which no time is asked.
+/// Default lifetime of a token in seconds.
 const DEFAULT_SECONDS: i64 = 60 * 60;
 const SHORTEST: i64 = 10 * 60;
 const LONGEST: i64 = 1 << 32;
 
-/// Answers the request in the body with a token of the account that the URL names.
+/// Responds with a token of the account in the URL.
 pub(super) fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let options = WriteOptions::read(&call.query, "CreateOptions", false)?;
     let mut request = super::decode(call, bytes, KIND, &[VERSION], options.field_validation)?;
@@ -62,7 +62,7 @@ pub(super) fn run(call: &mut Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     reply::object(call, 201, request)
 }
 
-/// Who owns the request: what is set from here on belongs to nobody.
+/// Returns the ownership entries of the request. Fields that the server sets later have no owner.
 fn managed_fields_of(call: &Call, request: &Value, options: &WriteOptions) -> Value {
     let Some(schema) = builtin::schema_of_kind(VERSION, KIND) else {
         return Value::Null;
@@ -79,7 +79,7 @@ fn managed_fields_of(call: &Call, request: &Value, options: &WriteOptions) -> Va
     }
     managed_fields::track_update(&schema, None, &mut tracked, &writer, &[]);
     let mut entries = tracked["metadata"]["managedFields"].take();
-    // In Go's empty request the reference is there, as null: what fills it owns its fields, but not that it is there.
+    // Go's empty request contains the reference as null: the client owns its fields but not the reference itself.
     let reference = entries.pointer_mut("/0/fieldsV1/f:spec/f:boundObjectRef").and_then(Value::as_object_mut);
     reference.into_iter().for_each(|reference| {
         reference.remove(".");
@@ -92,7 +92,7 @@ fn uid_of(call: &Call, plural: &str, namespace: &str, name: &str) -> Result<Stri
     found.map(|found| found.uid).ok_or_else(|| ApiError::not_found("", plural, name))
 }
 
-/// A request may repeat the name of its account.
+/// Checks the name in the body, which may repeat the account's.
 fn check_name(account: &str, request: &Value) -> Result<(), ApiError> {
     let name = metadata::text(request, "name");
     if name.is_empty() || name == account {
@@ -114,7 +114,7 @@ fn check_time(request: &Value) -> Result<i64, ApiError> {
     Err(ApiError::invalid(GROUP, KIND, "", vec![error]))
 }
 
-/// The object with which the token is to end.
+/// Binds the token to the requested object.
 fn bind(call: &Call, asked: &Value, bound: &mut Bound) -> Result<(), ApiError> {
     if !asked.is_object() {
         return Ok(());

@@ -1,7 +1,7 @@
-//! What a watch is seldom told: that it ends, or that a bookmark is due.
+//! Rare conditions of a watch: its end, and the next bookmark.
 //!
-//! A watch of a busy collection is asked thousands of times before one of these has anything to say, and asking them costs more
-//! than an event does. So each of them wakes a bell, which wakes the watch, and they are asked only when it has rung.
+//! A watch of a busy collection is polled thousands of times before one of these occurs, and polling them costs more than an
+//! event does. They therefore wake a bell, which wakes the watch, and are polled only after the bell has rung.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,14 +15,14 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::server::Closing;
 
-/// The end of a watch, and its bookmarks.
+/// End and bookmarks of a watch.
 pub(super) struct Interrupts {
     bell: Arc<Bell>,
-    /// Sleeps until the deadline, or what a fault makes of it.
+    /// Completes at the deadline, or when a fault ends the watch.
     end: Pin<Box<Sleep>>,
-    /// Sleeps until the next bookmark is due; `None` if the client wants none.
+    /// Completes when the next bookmark is due; `None` if the client wants no bookmarks.
     bookmark: Option<Pin<Box<Sleep>>>,
-    /// Ready when the listener or the server is gone.
+    /// Completes when the listener or the server shuts down.
     gone: Pin<Box<dyn Future<Output = ()> + Send>>,
     is_gone: bool,
     has_ended: bool,
@@ -30,7 +30,8 @@ pub(super) struct Interrupts {
 }
 
 impl Interrupts {
-    /// `closing` is that of the listener, if there is one, and `server` becomes true when the server is gone.
+    /// Creates the conditions. `closing` comes from the listener, if there is one; `server` becomes true when the server shuts
+    /// down.
     pub(super) fn new(
         end: Instant,
         bookmark: Option<Instant>,
@@ -48,13 +49,14 @@ impl Interrupts {
         }
     }
 
-    /// Looks whether something has come. If nothing has, the task is woken when it does.
+    /// Polls the conditions if the bell has rung. Otherwise the task is woken when it rings.
     pub(super) fn poll(&mut self, context: &Context<'_>) {
-        // The one to be woken first, so that no ring after the look is lost.
+        // Register the waker before checking, so that a ring in between is not lost.
         self.bell.listener.register(context.waker());
         if !self.bell.has_rung.load(Ordering::Acquire) {
             return;
         }
+        // Reset before the conditions are polled, so that a ring during the polls is not lost.
         self.bell.has_rung.store(false, Ordering::Release);
         let waker = Waker::from(Arc::clone(&self.bell));
         let context = &mut Context::from_waker(&waker);
@@ -67,7 +69,7 @@ impl Interrupts {
         }
     }
 
-    /// Whether nobody can be served any more.
+    /// Whether the listener or the server has shut down.
     pub(super) fn is_gone(&self) -> bool {
         self.is_gone
     }
@@ -77,7 +79,7 @@ impl Interrupts {
         self.is_gone || self.has_ended
     }
 
-    /// Whether the client wants any.
+    /// Whether the client wants bookmarks.
     pub(super) fn has_bookmarks(&self) -> bool {
         self.bookmark.is_some()
     }
@@ -86,7 +88,7 @@ impl Interrupts {
         self.bookmark_is_due
     }
 
-    /// The next bookmark is due at `next`. The caller polls again before it waits.
+    /// Schedules the next bookmark. The caller must poll again before it waits.
     pub(super) fn set_bookmark(&mut self, next: Instant) {
         if let Some(bookmark) = &mut self.bookmark {
             bookmark.as_mut().reset(next);
@@ -96,7 +98,7 @@ impl Interrupts {
     }
 }
 
-/// Remembers that it was rung, and tells the task.
+/// A waker that records its wake-up and wakes the task of the watch.
 #[derive(Debug)]
 struct Bell {
     has_rung: AtomicBool,
@@ -114,12 +116,12 @@ impl Wake for Bell {
     }
 }
 
-/// Waits until the listener shuts down, if the watch came through one, or the server is gone.
+/// Waits until the listener of the watch, if it has one, or the server shuts down.
 async fn gone(closing: Option<Closing>, mut server: watch::Receiver<bool>) {
     let listener = async {
         match closing {
             Some(Closing(mut closing)) => {
-                // An error means that the listener is gone, which is the same.
+                // An error means that the listener was dropped.
                 let _ = closing.wait_for(|closed| *closed).await;
             }
             None => std::future::pending().await,

@@ -1,4 +1,4 @@
-//! Events as a watch sends them: lines of JSON, documents of YAML, frames of protobuf.
+//! Encoding of watch events: lines of JSON, documents of YAML, frames of protobuf.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::verbs::reply;
 use crate::verbs::yaml;
 
 impl Watch {
-    /// Identifies lines that other watches send too. Tables hold ages and are made for one client.
+    /// Returns the key of an encoding that other watches share. Tables contain ages and are not shared.
     pub(super) fn shared_form(&self, kind: &str) -> Option<u64> {
         let accept = self.call.accept;
         let view = match accept.view {
@@ -32,10 +32,11 @@ impl Watch {
             Encoding::Protobuf => 1,
             Encoding::Yaml => return None,
         };
+        // The lower five bits distinguish the encodings of one served version.
         Some(self.call.served.id * 32 + encoding * 16 + view * 8 + beta * 4 + kind)
     }
 
-    /// One event as it is sent.
+    /// Encodes an event.
     pub(super) fn line(&mut self, kind: &str, stored: &Stored, revision: u64) -> Bytes {
         let accept = self.call.accept;
         let plain = accept.view == View::Object && accept.encoding == Encoding::Json;
@@ -63,7 +64,7 @@ impl Watch {
             View::Metadata | View::MetadataList => reply::partial_metadata(self.call.accept, &object),
             View::Table => {
                 let objects = [object];
-                // `includeObject` was checked when the watch began.
+                // `includeObject` was validated when the watch began.
                 let metadata = json!({"resourceVersion": revision.to_string()});
                 let first = std::mem::take(&mut self.first_row);
                 self.call.table(&objects, &metadata, first).unwrap_or_else(|error| error.to_json())
@@ -83,7 +84,8 @@ impl Watch {
                 format!("---\n{}", yaml::write(&json!({"type": kind, "object": object}))).into_bytes()
             }
             Encoding::Protobuf => {
-                // Builtin kinds, views of metadata and errors all have messages: a test goes through the kinds.
+                // Builtin kinds, metadata views and errors all have messages, which a test checks for the
+                // kinds.
                 protobuf::watch_frame(kind, &protobuf::encode(object).unwrap_or_default())
             }
         })
@@ -98,7 +100,7 @@ impl Watch {
         }
         let mut object = json!({"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata});
         if !self.call.served.is_custom() && self.call.accept.view == View::Object {
-            // A typed server writes an empty object of the kind.
+            // A typed server sends an empty object of the kind.
             for (name, value) in self.call.served.schema.empty_object().as_object().into_iter().flatten() {
                 if object.get(name).is_none() {
                     object[name] = value.clone();

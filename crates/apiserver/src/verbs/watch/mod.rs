@@ -1,11 +1,11 @@
 //! GET with `watch`: the events of a collection as a stream.
 //!
-//! A watch is a cursor into the history of its table. It holds no events: each time the client asks for more, it takes
-//! what came after the revision it has seen, writes it, and moves on; with nothing to send, it waits for the next commit,
-//! the next bookmark or its deadline. A client that does not read for too long finds its place in the history gone, and
-//! the stream ends.
+//! A watch is a cursor into the history of its table and holds no events. When the client asks for more, it reads the
+//! events after the last revision that it has processed and encodes them. If there are none, it waits for the next commit,
+//! the next bookmark or its deadline. If a client does not read for too long, the history no longer reaches back to the
+//! cursor, and the stream ends.
 //!
-//! Bounds: at most [`BATCH`] events, and about [`CHUNK`] bytes, are held for a client at a time.
+//! Bounds: at most [`BATCH`] events, and about [`CHUNK`] bytes, are held for a client.
 
 mod interrupts;
 mod lines;
@@ -29,20 +29,20 @@ use crate::status::ApiError;
 use crate::store::{Event, Expired, Key, Snapshot, State, TableId};
 use interrupts::Interrupts;
 
-/// Events taken from the history at a time.
+/// Maximum number of events per read of the history.
 const BATCH: usize = 128;
-/// Bytes after which a chunk is sent.
+/// Size in bytes after which a chunk is sent.
 const CHUNK: usize = 64 << 10;
-/// Time between bookmarks.
+/// Interval of bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
-/// How long before the deadline the last bookmark is sent.
+/// Time before the deadline at which the last bookmark is sent.
 const BOOKMARK_BEFORE_DEADLINE: Duration = Duration::from_secs(2);
-/// No watch lasts longer, whatever it asks for.
+/// Maximum duration of a watch, whatever it requests.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
-/// A watch without `timeoutSeconds` lasts between this and twice this.
+/// Minimum duration of a watch without `timeoutSeconds`; the maximum is twice this.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
 
-/// Starts a watch of the call's collection. `closing` ends it when the listener shuts down; `fault` makes it misbehave.
+/// Starts a watch of the call's collection. `closing` ends it when the listener shuts down; `faulty` makes it misbehave.
 pub(crate) fn run(
     call: Call,
     closing: Option<Closing>,
@@ -55,12 +55,12 @@ pub(crate) fn run(
     }
     let selection = Selection::parse(&call, &options)?;
     let wanted = revision(&options.resource_version).map_err(ApiError::internal)?;
-    // An absent revision and 0 both mean: show what is there, then go on.
+    // Without a revision, or with 0, the watch begins with the current objects.
     let initial = options.send_initial_events.unwrap_or(matches!(wanted, None | Some(0)));
     let end_bookmark = options.bookmarks
-        && (options.send_initial_events == Some(true)
-            || (options.send_initial_events.is_none() && wanted.is_none()));
+        && (options.send_initial_events == Some(true) || (options.send_initial_events.is_none() && initial));
     let storage = call.served.storage();
+    // Subscribed before the state is read, so that every later commit wakes the watch.
     let changes = call.server.changes(storage);
     let start = Instant::now();
     let (table, state, oldest) =
@@ -70,6 +70,7 @@ pub(crate) fn run(
         Some(wanted) if !initial && wanted != 0 => wanted,
         _ => now,
     };
+    // As in kube-apiserver, the default is random, so that many watches do not end together.
     let timeout = options.timeout_seconds.map_or_else(
         || DEFAULT_TIMEOUT + Duration::from_secs(call.server.random_below(DEFAULT_TIMEOUT.as_secs())),
         |seconds| Duration::from_secs(seconds).min(LONGEST),
@@ -124,7 +125,7 @@ pub(crate) fn run(
     Ok(Reply { code: 200, content_type, body, retry_after: None })
 }
 
-/// What could still be forgotten is not told.
+/// Delays each chunk until its revision is persisted, so that no client sees a change that may be lost.
 fn kept(watch: Watch) -> impl Stream<Item = Bytes> + Send {
     futures::stream::unfold(watch, |mut watch| async move {
         let chunk = watch.next().await?;
@@ -140,62 +141,67 @@ fn body(stream: impl Stream<Item = Bytes> + Send + 'static, fault: Option<WatchF
     }
 }
 
-/// When the next bookmark is due: regularly, and shortly before the end.
+/// Returns the time of the next bookmark: regular, and shortly before the deadline.
 fn next_bookmark(now: Instant, deadline: Instant) -> Instant {
     let last = deadline.checked_sub(BOOKMARK_BEFORE_DEADLINE).unwrap_or(deadline);
     let regular = now + BOOKMARK_INTERVAL;
     if now < last { regular.min(last) } else { regular }
 }
 
-/// Objects that existed when the watch began and are still to be sent.
+/// Initial objects that are still to be sent.
 struct Initial {
     snapshot: Snapshot,
-    /// Where to go on; `None` at the start.
+    /// Key at which to continue; `None` at the start.
     next: Option<Key>,
 }
 
+/// State of a watch.
+///
+/// It sends, in this order: the initial objects (`initial`), the bookmark that marks their end (`end_bookmark`), then
+/// events and bookmarks. A `pending` error replaces whatever would be next; after it, or once the collection is no longer
+/// served, `ended` is set.
 struct Watch {
-    /// Everything up to this revision was looked at.
+    /// All changes up to this revision were processed.
     cursor: u64,
-    /// The newest revision the client was told.
+    /// Latest revision sent to the client.
     sent: u64,
-    /// What is watched; `None` if it was closed as the watch began.
+    /// Watched table; `None` if it was closed as the watch began.
     table: Option<TableId>,
     changes: Subscription,
     server: Arc<Server>,
-    /// That of the last registry that was seen to serve the collection as it was when the watch began.
+    /// Latest registry version that was checked to still serve the collection unchanged.
     registry_version: u64,
     interrupts: Interrupts,
-    /// Empty for all.
+    /// Namespace; empty for all.
     namespace: Box<str>,
-    /// Whether no object of the namespace is left out.
+    /// Whether all objects of the namespace match.
     everything: bool,
-    /// Whether nothing was there when the watch was last asked.
+    /// Whether the last poll found nothing to send.
     waited: bool,
-    /// Whether the end of the initial events is still to be marked.
+    /// Whether the bookmark after the initial objects is still to be sent.
     end_bookmark: bool,
-    /// Whether a table still has to begin with its columns.
+    /// Whether the next table has to contain the column definitions.
     first_row: bool,
     ended: bool,
-    /// A fault that is still to come.
+    /// Fault that takes effect after a number of events.
     cut: Option<Cut>,
-    /// Sleeps until a fault silences the watch for ever.
+    /// Completes when a fault silences the watch for ever.
     stall: Option<Pin<Box<Sleep>>>,
     /// Whether a fault has silenced the watch for ever.
     stalled: bool,
-    /// What becomes of the events on their way.
+    /// Fault that drops, duplicates or reorders events.
     disorder: Option<Box<Disorder<Bytes>>>,
-    /// What the watches of the table were told to do.
+    /// Fault orders to the table's watches that this watch has seen.
     heard: Heard,
-    /// Whether one of those orders is a bookmark.
+    /// Whether one of those orders is a bookmark that is still to be sent.
     bookmark_now: bool,
-    /// Sleeps while a fault holds everything back.
+    /// Runs while a fault holds everything back.
     holding: Option<Pin<Box<Sleep>>>,
     deadline: Instant,
-    /// An error that is still to be sent.
+    /// Error that is still to be sent.
     pending: Option<Bytes>,
     initial: Option<Box<Initial>>,
-    // Seldom looked at, and large: what is looked at for every event is better close together.
+    // Boxed because large and rarely used: the fields used for every event stay close together.
     selection: Box<Selection>,
     call: Box<Call>,
 }
@@ -203,7 +209,7 @@ struct Watch {
 impl Stream for Watch {
     type Item = Bytes;
 
-    /// The next chunk; `None` at the end.
+    /// Returns the next chunk; `None` at the end.
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let watch = self.get_mut();
         watch.interrupts.poll(context);
@@ -241,7 +247,7 @@ impl Stream for Watch {
                 Poll::Pending => {}
             }
             if watch.interrupts.bookmark_is_due() && !is_held {
-                // What the table has to say comes first, and then the bookmark is still due.
+                // Send the table's events first; the bookmark stays due.
                 let latest = watch.changes.latest();
                 match watch.event_chunk(latest) {
                     Ok(Some(chunk)) => return Poll::Ready(Some(chunk)),
@@ -250,7 +256,7 @@ impl Stream for Watch {
                 }
                 watch.interrupts.set_bookmark(next_bookmark(Instant::now(), watch.deadline));
                 watch.interrupts.poll(context);
-                // Others may have moved the revision on: up to it nothing happened here that the client does not know.
+                // Commits to other tables may have advanced the revision: report it to the client.
                 if watch.cursor > watch.sent {
                     return Poll::Ready(Some(watch.bookmark_line(false)));
                 }
@@ -264,21 +270,21 @@ impl Stream for Watch {
     }
 }
 
-/// What there is to send.
+/// Next output of a watch.
 enum Next {
     Chunk(Bytes),
     Nothing,
-    /// Nothing, whatever happens, because of a fault.
+    /// A fault silences the watch for ever.
     Stalled,
-    /// Something, if at all, when this time has passed, because of a fault.
+    /// A fault holds everything back for this time.
     After(Duration),
-    /// Nothing until the watches of the table are told otherwise.
+    /// A fault holds everything back until the next order.
     Held,
     End,
 }
 
 impl Watch {
-    /// What can be sent without waiting, after having waited or not.
+    /// Returns what can be sent without waiting. `waited` is whether the previous poll found nothing.
     fn chunk(&mut self, waited: bool) -> Next {
         if self.stalled {
             return Next::Stalled;
@@ -300,12 +306,12 @@ impl Watch {
         if let Some(chunk) = self.pending.take() {
             return Next::Chunk(chunk);
         }
-        // After a wait events come first, so that none is lost to a deadline at the same moment. But a busy collection may
-        // never come to the wait.
+        // After a wait, events take precedence over a deadline at the same moment, so that none is lost. A busy collection
+        // may never wait, so otherwise the deadline takes precedence.
         if self.ended || (!waited && self.interrupts.is_over()) {
             return Next::End;
         }
-        // Before looking, so that what happens after it is news. Orders are news too.
+        // Load the counter before reading, so that later changes count as new. Orders increment it too.
         let latest = self.changes.latest();
         let has_news = self.changes.has_news();
         if has_news && self.hear() {
@@ -337,7 +343,7 @@ impl Watch {
         if self.ended { Next::End } else { Next::Nothing }
     }
 
-    /// What the watches of the table were told since the last time; whether it is to end.
+    /// Receives new fault orders; returns whether the watch has to end.
     fn hear(&mut self) -> bool {
         let orders = &self.server.injector.orders;
         let Some(before) = orders.hear(self.call.served.storage(), &mut self.heard) else {
@@ -348,7 +354,7 @@ impl Watch {
         self.heard.order.closes > before.closes
     }
 
-    /// An event as it is sent: once and at once, but for faults.
+    /// Applies a drop, duplicate or reorder fault to an encoded event.
     fn pass(&mut self, line: Bytes) -> Bytes {
         let Some(disorder) = &mut self.disorder else {
             return line;
@@ -360,19 +366,19 @@ impl Watch {
         Bytes::from(lines)
     }
 
-    /// An event is sent, which brings a fault nearer.
+    /// Counts an event for a fault that takes effect after a number of them.
     fn count(&mut self) {
         if let Some(cut) = &mut self.cut {
             cut.count();
         }
     }
 
-    /// Whether no event is sent any more.
+    /// Whether a fault stops further events.
     fn is_cut(&self) -> bool {
         self.cut.is_some_and(|cut| cut.due().is_some())
     }
 
-    /// Some of the objects that were there at the start.
+    /// Returns a chunk of the initial objects.
     fn initial_chunk(&mut self) -> Option<Bytes> {
         let initial = self.initial.take()?;
         let mut out = Vec::new();
@@ -395,7 +401,7 @@ impl Watch {
         (!out.is_empty()).then(|| Bytes::from(out))
     }
 
-    /// Events after the cursor, from the table or from what is left of it, and the present revision.
+    /// Reads the events after the cursor, from the table or from the history of a closed one, and the current revision.
     fn read(&self) -> Result<(Vec<Arc<Event>>, u64), Expired> {
         let cursor = self.cursor;
         if let Some(table) = self.table
@@ -408,12 +414,12 @@ impl Watch {
         Ok((closed.events_after(cursor, BATCH)?, cursor))
     }
 
-    /// What happened since the cursor, as far as it fits. All changes up to `latest` are in it.
+    /// Returns a chunk of the events after the cursor. Once all were read, changes up to `latest` count as seen.
     fn event_chunk(&mut self, latest: u64) -> Result<Option<Bytes>, Expired> {
         loop {
             let (events, now) = self.read()?;
             let mut unread = events.len();
-            // One line is sent as it is, which many watches share.
+            // A single event is sent without copying, because many watches share its bytes.
             let (mut one, mut many): (Option<Bytes>, Vec<u8>) = (None, Vec::new());
             for event in &events {
                 unread -= 1;
@@ -449,8 +455,8 @@ impl Watch {
         }
     }
 
-    /// Ends the watch if the collection is not served any more as it was when the watch began. Whoever changes that tells
-    /// the watchers of the table.
+    /// Ends the watch if the collection is no longer served as it was when the watch began. Replacing the registry wakes
+    /// the watches of the affected tables.
     fn check_served(&mut self) {
         let version = self.server.registry_version();
         if self.registry_version != version {
@@ -459,7 +465,7 @@ impl Watch {
         }
     }
 
-    /// The line, or frame, for an event, if the client is to see it.
+    /// Encodes an event, if the client should see it.
     fn event_line(&mut self, event: &Event) -> Option<Bytes> {
         if !self.namespace.is_empty() && event.key.namespace() != &*self.namespace {
             return None;
@@ -469,7 +475,7 @@ impl Watch {
             is_there && (self.everything || self.selection.matches_event(&self.call.served, event, state))
         };
         let (before, after) = (matches(State::Before), matches(State::After));
-        // An object that leaves the selection is deleted as far as this client is concerned, with its last content in it.
+        // An object that stops matching is reported as deleted, with its last matching content.
         let (kind, stored) = match (before, after) {
             (false, false) => return None,
             (false, true) => ("ADDED", event.after.as_ref()?),

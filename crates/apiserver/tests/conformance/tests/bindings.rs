@@ -1,4 +1,4 @@
-//! What a placeholder accepts, and when.
+//! Binding of placeholders.
 
 use crate::bindings::Bindings;
 

@@ -1,4 +1,4 @@
-//! What counts as a difference, and how it is shown.
+//! Comparison of responses, and the output of differences.
 
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use crate::bindings::Bindings;
 use crate::comparison::Comparison;
 
-/// Compares two bodies answered to a request for `request_path` and renders the differences, one a line.
+/// Compares two response bodies to a request for `request_path`, and formats the differences, one per
+/// line.
 fn check(request_path: &str, expected: &Value, actual: &Value, differences: &Expect) {
     let mut bindings = Bindings::default();
     let mut comparison = Comparison::new(&mut bindings, request_path);

@@ -1,4 +1,4 @@
-//! What the lists may hold, and that they only grow.
+//! Contents of the lists, and that they only grow.
 
 use std::path::Path;
 

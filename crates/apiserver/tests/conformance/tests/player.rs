@@ -15,10 +15,10 @@ use tokio::time::{Duration, Instant};
 use crate::player::{Failure, play};
 use crate::transport::Transport;
 
-/// From a request line to status and body.
+/// Maps a request line to status and body.
 type Script = dyn Fn(&str) -> (u16, Value) + Send + Sync;
 
-/// A server that answers each request from its method and path alone.
+/// A server that responds by method and path.
 #[derive(Clone)]
 struct Scripted(Arc<Script>);
 
@@ -42,7 +42,7 @@ impl tower_service::Service<Request<Full<Bytes>>> for Scripted {
     }
 }
 
-/// Plays one step against a server that answers `answer(request line)`, and renders the failures.
+/// Plays a step against a server that responds with `answer(request line)`, and formats the failures.
 async fn check(
     step: Value,
     answer: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! The recordings played against themselves: what the player reports is never its own mistake.
+//! The recordings played against themselves, to show that the player reports no false differences.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -34,7 +34,7 @@ async fn a_server_that_answers_as_recorded_passes_every_scenario() {
     }
 }
 
-/// Gives one prepared answer after the other, whatever is asked.
+/// A server that sends prepared responses in order, whatever the requests are.
 #[derive(Clone)]
 struct Recording(Arc<Mutex<VecDeque<Response<Played>>>>);
 
@@ -53,7 +53,7 @@ impl tower_service::Service<Request<Full<Bytes>>> for Recording {
     }
 }
 
-/// A body that ends, or that leaves its reader waiting as an open watch does.
+/// A body that ends, or stays open like a watch.
 struct Played {
     bytes: Option<Bytes>,
     ends: bool,
@@ -75,7 +75,7 @@ impl Body for Played {
     }
 }
 
-/// The answers of a transcript with a value in place of every placeholder.
+/// The responses of a transcript, with a value for each placeholder.
 struct Answers<'a> {
     transcript: &'a Transcript,
     queue: VecDeque<Response<Played>>,
@@ -156,7 +156,7 @@ impl<'a> Answers<'a> {
     }
 }
 
-/// The head of an answer that no transcript holds.
+/// Returns the head of a response that is in no transcript.
 fn plain(status: u16) -> transcript::Response {
     serde_json::from_value(json!({"status": status, "contentType": "application/json"})).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Where placeholders begin and end.
+//! Parsing of placeholders.
 
 use crate::template::{Part, Placeholder, fits, parts};
 

@@ -1,4 +1,4 @@
-//! What is a transcript and what is none.
+//! Parsing of transcripts.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Answers as the comparison sees them.
+//! Responses in the form in which they are compared.
 
 use serde_json::Value;
 

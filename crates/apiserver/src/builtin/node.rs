@@ -1,0 +1,242 @@
+//! Nodes: `podCIDR` and `podCIDRs`, fields that can be set only once, and the taint of a new node.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use serde_json::{Value, json};
+
+use super::defaults::set;
+use crate::request::query::quote;
+use crate::status::FieldError;
+use crate::verbs::names;
+
+/// Taint that keeps pods from a node until its first heartbeat. The node controller removes it.
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+
+/// Makes `podCIDR` and `podCIDRs` agree. A `podCIDR` that differs from the first element replaces the list, because older clients
+/// do not write the list.
+pub(super) fn default(node: &mut Value) {
+    let Some(spec) = node.get_mut("spec").filter(|spec| spec.is_object()) else {
+        return;
+    };
+    let range = spec["podCIDR"].as_str().unwrap_or_default().to_owned();
+    let first = spec["podCIDRs"][0].as_str().unwrap_or_default().to_owned();
+    if !range.is_empty() && range != first {
+        spec["podCIDRs"] = json!([range]);
+    } else if range.is_empty() && !first.is_empty() {
+        spec["podCIDR"] = json!(first);
+    }
+}
+
+/// Adds the taint of a new node (admission plugin `TaintNodesByCondition`).
+pub(super) fn prepare_create(node: &mut Value) {
+    if !node["spec"].is_object() {
+        node["spec"] = json!({});
+    }
+    set(&mut node["spec"], "taints", json!([]));
+    if let Some(taints) = node["spec"]["taints"].as_array_mut()
+        && !taints.iter().any(|taint| taint["key"] == NOT_READY && taint["effect"] == "NoSchedule")
+    {
+        taints.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));
+    }
+}
+
+/// Validates a new node, or the new state of `old`.
+///
+/// `podCIDRs` and `providerID` can be set once, usually by a controller. A node has at most one CIDR per IP family.
+pub(super) fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let all: Vec<&str> = ranges(new).collect();
+    for (index, range) in all.iter().enumerate() {
+        if let Err(why) = family(range) {
+            errors.push(FieldError::invalid(format!("spec.podCIDRs[{index}]"), &quote(range), why));
+        }
+    }
+    let families: Vec<bool> = all.iter().filter_map(|range| family(range).ok()).collect();
+    if all.len() > 1 && (all.len() > 2 || families.len() < 2 || families[0] == families[1]) {
+        let shown = json!(all).to_string();
+        let why = "may specify no more than one CIDR for each IP family";
+        errors.push(FieldError::invalid("spec.podCIDRs", &shown, why));
+    }
+    errors.extend(taints(new));
+    let Some(old) = old else {
+        return errors;
+    };
+    // kube-apiserver validates the taints of an update twice, and reports both results.
+    errors.extend(taints(new));
+    let before: Vec<&str> = ranges(old).collect();
+    let why = "node updates may not change podCIDR except from \"\" to valid";
+    if !before.is_empty() && before.len() != all.len() {
+        errors.push(FieldError::forbidden("spec.podCIDRs", why));
+    } else {
+        let changed = before.iter().zip(&all).filter(|(before, after)| before != after);
+        errors.extend(changed.map(|_| FieldError::forbidden("spec.podCIDRs", why)));
+    }
+    let provider = |node: &Value| node["spec"]["providerID"].as_str().unwrap_or_default().to_owned();
+    if !provider(old).is_empty() && provider(old) != provider(new) {
+        let why = "node updates may not change providerID except from \"\" to valid";
+        errors.push(FieldError::forbidden("spec.providerID", why));
+    }
+    errors
+}
+
+/// Validates the taints, which are unique by key and effect.
+fn taints(node: &Value) -> Vec<FieldError> {
+    const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+    let mut errors = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (index, taint) in node["spec"]["taints"].as_array().into_iter().flatten().enumerate() {
+        let place = format!("metadata.taints[{index}]");
+        let text = |field: &str| taint[field].as_str().unwrap_or_default();
+        let (key, value, effect) = (text("key"), text("value"), text("effect"));
+        for why in names::qualified(key) {
+            errors.push(FieldError::invalid(format!("{place}.key"), &quote(key), &why));
+        }
+        let wrong = names::label_value(value);
+        if !wrong.is_empty() {
+            errors.push(FieldError::invalid(format!("{place}.value"), &quote(value), &wrong.join(";")));
+        }
+        if effect.is_empty() {
+            errors.push(FieldError::required(format!("{place}.effect"), ""));
+        } else if !EFFECTS.contains(&effect) {
+            let supported = EFFECTS.map(quote).join(", ");
+            errors.push(FieldError {
+                reason: "FieldValueNotSupported",
+                field: format!("{place}.effect"),
+                message: format!("Unsupported value: {}: supported values: {supported}", quote(effect)),
+            });
+        }
+        if !seen.insert((effect, key)) {
+            // The value is the Go struct.
+            let shown = format!(
+                "{{\"Key\":{},\"Value\":{},\"Effect\":{},\"TimeAdded\":{}}}",
+                quote(key),
+                quote(value),
+                quote(effect),
+                taint["timeAdded"]
+            );
+            errors.push(FieldError {
+                reason: "FieldValueDuplicate",
+                field: place,
+                message: format!("Duplicate value: {shown}: taints must be unique by key and effect pair"),
+            });
+        }
+    }
+    errors
+}
+
+fn ranges(node: &Value) -> impl Iterator<Item = &str> {
+    node["spec"]["podCIDRs"].as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// Whether a CIDR is an IPv6 one.
+///
+/// # Errors
+/// The message for an invalid CIDR.
+fn family(range: &str) -> Result<bool, &'static str> {
+    const NO_RANGE: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+    let (address, length) = range.split_once('/').ok_or(NO_RANGE)?;
+    let address: IpAddr = address.parse().map_err(|_| NO_RANGE)?;
+    let (bits, size) = match address {
+        IpAddr::V4(address) => (u128::from(address.to_bits()), 32),
+        IpAddr::V6(address) => (address.to_bits(), 128),
+    };
+    let is_number = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
+    let length = length.parse::<u32>().ok().filter(|length| is_number && *length <= size).ok_or(NO_RANGE)?;
+    let beyond = size - length;
+    if beyond > 0 && bits << (128 - beyond) != 0 {
+        return Err("must not have bits set beyond the prefix length");
+    }
+    Ok(address.is_ipv6())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(new: &Value, old: Option<&Value>, expected: &[&str]) {
+        let node = |spec: &Value| {
+            let mut node = json!({ "spec": spec });
+            default(&mut node);
+            node
+        };
+        let old = old.map(node);
+        let errors: Vec<String> =
+            validate(&node(new), old.as_ref()).iter().map(ToString::to_string).collect();
+        assert_eq!(errors, expected);
+    }
+
+    #[test]
+    fn ranges_and_provider_are_set_once() {
+        let set = json!({"podCIDR": "10.0.1.0/24", "providerID": "a://1"});
+        check(&set, Some(&json!({})), &[]);
+        check(&set, Some(&set), &[]);
+        check(
+            &json!({"podCIDR": "10.0.2.0/24", "providerID": "a://2"}),
+            Some(&set),
+            &[
+                "spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid",
+                "spec.providerID: Forbidden: node updates may not change providerID except from \"\" to valid",
+            ],
+        );
+        // The list follows a patch of `podCIDR`.
+        check(
+            &json!({"podCIDR": "10.0.9.0/24", "podCIDRs": ["10.0.1.0/24"], "providerID": "a://1"}),
+            Some(&set),
+            &["spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid"],
+        );
+        check(
+            &json!({"podCIDRs": ["10.0.1.0/24", "2001:db8::/64"], "providerID": "a://1"}),
+            Some(&set),
+            &["spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid"],
+        );
+    }
+
+    #[test]
+    fn a_node_has_one_range_of_each_family() {
+        check(&json!({"podCIDRs": ["10.0.1.0/24", "2001:db8::/64"]}), None, &[]);
+        check(
+            &json!({"podCIDRs": ["10.0.1.0/24", "10.0.2.0/24"]}),
+            None,
+            &[
+                "spec.podCIDRs: Invalid value: [\"10.0.1.0/24\",\"10.0.2.0/24\"]: may specify no more than one CIDR for \
+                 each IP family",
+            ],
+        );
+        check(
+            &json!({"podCIDRs": ["10.1.2.3/24"]}),
+            None,
+            &[
+                "spec.podCIDRs[0]: Invalid value: \"10.1.2.3/24\": must not have bits set beyond the prefix length",
+            ],
+        );
+        check(&json!({"podCIDRs": ["0.0.0.0/0", "::/0"]}), None, &[]);
+        check(&json!({"podCIDRs": ["10.1.2.3/32", "2001:db8::1/128"]}), None, &[]);
+        check(
+            &json!({"podCIDR": "nope"}),
+            None,
+            &["spec.podCIDRs[0]: Invalid value: \"nope\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or \
+                 2001:db8::/64)"],
+        );
+    }
+
+    #[test]
+    fn a_new_node_is_not_ready() {
+        for (taints, expected) in [
+            (json!(null), json!([{"key": NOT_READY, "effect": "NoSchedule"}])),
+            (
+                json!([{"key": "x", "effect": "NoExecute"}]),
+                json!([{"key": "x", "effect": "NoExecute"}, {"key": NOT_READY, "effect": "NoSchedule"}]),
+            ),
+            (
+                json!([{"key": NOT_READY, "effect": "NoSchedule", "value": "v"}]),
+                json!([{"key": NOT_READY, "effect": "NoSchedule", "value": "v"}]),
+            ),
+        ] {
+            let mut node = json!({"spec": {"taints": taints}});
+            prepare_create(&mut node);
+            assert_eq!(node["spec"]["taints"], expected);
+        }
+    }
+}

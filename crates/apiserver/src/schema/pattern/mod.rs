@@ -1,0 +1,257 @@
+//! Regular expressions of schemas, with the syntax of Go's `regexp`.
+//!
+//! Definitions come from clients, and a few characters can describe an automaton of gigabytes. Therefore a pattern is parsed
+//! with its definition, which finds every error, but compiled only when it is first matched. Its size is estimated from its syntax.
+//!
+//! Bounds for the distinct patterns of one schema: [`TEXT`] bytes of source and [`SIZE`] bytes of automata, at most [`LARGEST`]
+//! for one. A pattern beyond the bounds is accepted, because kube-apiserver accepts it, but not checked, and the response has a
+//! warning. A text is matched if its length times the size of the automaton is at most [`WORK`].
+
+mod refusal;
+mod size;
+mod translate;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use regex::{Regex, RegexBuilder};
+use regex_syntax::ast::ErrorKind;
+
+use translate::translate;
+
+/// Bytes of pattern sources that are parsed, about 20 ms.
+const TEXT: usize = 128 << 10;
+/// Estimated bytes of all automata, about 25 ms.
+const SIZE: usize = 1 << 20;
+/// Estimated bytes of one automaton.
+const LARGEST: usize = 512 << 10;
+/// Bytes of a text times bytes of an automaton: 10,000 characters for the largest automaton, 16 MiB for one of 300 bytes.
+const WORK: usize = 5 << 30;
+
+/// A pattern of a schema.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    source: String,
+    translated: String,
+    /// Estimated bytes of the automaton.
+    size: usize,
+    /// Compiled at the first match; `None` if that fails.
+    regex: OnceLock<Option<Regex>>,
+}
+
+/// Result of matching a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Match {
+    Yes,
+    No,
+    /// The text is too long for this pattern.
+    TooLong,
+}
+
+impl Pattern {
+    pub(super) fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Whether the pattern occurs in `text`.
+    pub(super) fn matches(&self, text: &str) -> Match {
+        if text.len().saturating_mul(self.size) > WORK {
+            return Match::TooLong;
+        }
+        let regex = self.regex.get_or_init(|| {
+            // Ten times the estimate: compiling fails only if the estimate is badly wrong.
+            RegexBuilder::new(&self.translated).size_limit(10 * LARGEST).build().ok()
+        });
+        match regex {
+            Some(regex) if !regex.is_match(text) => Match::No,
+            _ => Match::Yes,
+        }
+    }
+}
+
+/// Distinct patterns of a schema, within the bounds.
+#[derive(Debug)]
+pub(super) struct Patterns {
+    known: BTreeMap<String, Option<Arc<Pattern>>>,
+    text: usize,
+    size: usize,
+}
+
+impl Default for Patterns {
+    fn default() -> Self {
+        Self { known: BTreeMap::new(), text: TEXT, size: SIZE }
+    }
+}
+
+impl Patterns {
+    /// Returns the pattern with this source; `None` if it exceeds the bounds.
+    ///
+    /// # Errors
+    /// Go's message for an invalid pattern.
+    pub(super) fn get(&mut self, source: &str) -> Result<Option<Arc<Pattern>>, String> {
+        if let Some(known) = self.known.get(source) {
+            return Ok(known.clone());
+        }
+        let pattern = self.parse(source)?.map(Arc::new);
+        self.known.insert(source.to_owned(), pattern.clone());
+        Ok(pattern)
+    }
+
+    fn parse(&mut self, source: &str) -> Result<Option<Pattern>, String> {
+        let Some(text) = self.text.checked_sub(source.len()) else {
+            return Ok(None);
+        };
+        self.text = text;
+        let translation = translate(source);
+        let ast = match regex_syntax::ast::parse::Parser::new().parse(&translation.text) {
+            Ok(ast) => ast,
+            // Go accepts four times the nesting of this parser.
+            Err(error) if matches!(error.kind(), ErrorKind::NestLimitExceeded(_)) => return Ok(None),
+            Err(error) => return Err(refusal::of_syntax(&error, source, &translation)),
+        };
+        refusal::of_repetition(&ast, source, &translation)?;
+        let size = size::of(&ast);
+        let Some(left) = self.size.checked_sub(size).filter(|_| size <= LARGEST) else {
+            return Ok(None);
+        };
+        self.size = left;
+        // Finds unknown Unicode classes.
+        regex_syntax::hir::translate::Translator::new()
+            .translate(&translation.text, &ast)
+            .map_err(|error| refusal::of_meaning(&error, source, &translation))?;
+        Ok(Some(Pattern {
+            source: source.to_owned(),
+            translated: translation.text,
+            size,
+            regex: OnceLock::new(),
+        }))
+    }
+
+    /// Returns a pattern that exceeds the bounds, if there is one.
+    pub(super) fn unchecked(&self) -> Option<&str> {
+        self.known.iter().find(|(_, pattern)| pattern.is_none()).map(|(source, _)| source.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pattern(source: &str) -> Arc<Pattern> {
+        Patterns::default().get(source).unwrap().unwrap()
+    }
+
+    #[track_caller]
+    fn check(source: &str, good: &[&str], bad: &[&str]) {
+        let pattern = pattern(source);
+        for text in good {
+            assert_eq!(pattern.matches(text), Match::Yes, "{source} should match {text}");
+        }
+        for text in bad {
+            assert_eq!(pattern.matches(text), Match::No, "{source} should not match {text}");
+        }
+    }
+
+    #[test]
+    fn classes_are_about_ascii() {
+        check(r"^\d+$", &["12"], &["١٢", ""]);
+        check(r"^[\w.-]+$", &["a_b.c-d"], &["ä"]);
+        check(r"^\S+$", &["ä"], &["a b"]);
+        check(r"^[^\s]+$", &["ä"], &["a b"]);
+        check(r"\bx\b", &["a x b", "äxä"], &["axb"]);
+    }
+
+    #[test]
+    fn what_is_special_to_one_library_alone_is_itself() {
+        check(r"^a{,5}$", &["a{,5}"], &["aaa"]);
+        check(r"^a{2,3}$", &["aa"], &["a"]);
+        check(r"^\{a}$", &["{a}"], &["a"]);
+        check(r"^[[&&~]+$", &["[&~"], &["a"]);
+        check(r"^[]a]+$", &["]a"], &["b"]);
+        check(r"^[^]a]+$", &["b"], &["]"]);
+        check(r"^[[:alpha:]_]+$", &["ab_"], &["1"]);
+        check(r"^(?i)abc$", &["ABC"], &["abd"]);
+    }
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn what_is_no_pattern_is_refused_in_the_words_of_go() {
+        for (source, why) in [
+            ("(a", "missing closing ): `(a`"),
+            ("a)", "unexpected ): `a)`"),
+            ("x[a", "missing closing ]: `[a`"),
+            ("é|{2}", "missing argument to repetition operator: `{2}`"),
+            ("é|*?", "missing argument to repetition operator: `*?`"),
+            ("+a", "missing argument to repetition operator: `+`"),
+            ("a**", "invalid nested repetition operator: `**`"),
+            ("a{1001}", "invalid repeat count: `{1001}`"),
+            ("(a{100}){11}", "invalid repeat count: `{11}`"),
+            ("a{3,2}", "invalid repeat count: `{3,2}`"),
+            (r"\y", r"invalid escape sequence: `\y`"),
+            (r"(a)\1", r"invalid escape sequence: `\1`"),
+            ("a\\", "trailing backslash at end of expression: ``"),
+            ("[z-a]", "invalid character class range: `z-a`"),
+            (r"\p{Nope}", r"invalid character class range: `\p{Nope}`"),
+            (r"[\y]", r"invalid escape sequence: `\y`"),
+            ("a{2}{3}", "invalid nested repetition operator: `{2}{3}`"),
+            ("a+?*", "invalid nested repetition operator: `+?*`"),
+            ("(?=a)", "invalid or unsupported Perl syntax: `(?=`"),
+            ("(?z)a", "invalid or unsupported Perl syntax: `(?z`"),
+            ("(?<!a)", "invalid named capture: `(?<!a)`"),
+            ("(?P<n", "invalid named capture: `(?P<n`"),
+        ] {
+            let error = Patterns::default().get(source).unwrap_err();
+            assert_eq!(error, format!("error parsing regexp: {why}"), "{source}");
+        }
+    }
+
+    #[test]
+    fn what_go_accepts_is_accepted() {
+        check(r"^\p{Greek}\PL\x{3b1}$", &["\u{3b1}1\u{3b1}"], &["a1a"]);
+        check(r"^\Qa.b\E$", &["a.b"], &["axb"]);
+        check(r"^(a{2}){3}$", &["aaaaaa"], &["aa"]);
+        for odd in ["a{,5}", "^*", "$+", r"\bq{0}", "(?i)(?s).*"] {
+            pattern(odd);
+        }
+        let deep = format!("{}a{}", "(".repeat(300), ")".repeat(300));
+        assert!(Patterns::default().get(&deep).unwrap().is_none(), "accepted, and not checked");
+    }
+
+    #[test]
+    fn a_pattern_beyond_the_bounds_is_none_and_the_others_are_checked() {
+        let mut patterns = Patterns::default();
+        assert!(patterns.get(r"(\pL{50}){20}").unwrap().is_none(), "its automaton has 16 MB");
+        assert_eq!(patterns.unchecked(), Some(r"(\pL{50}){20}"));
+        assert!(patterns.get(&"a".repeat(TEXT)).unwrap().is_none());
+        let small = patterns.get("^[a-z]{1,253}$").unwrap().unwrap();
+        assert_eq!((small.matches("abc"), small.matches("ABC")), (Match::Yes, Match::No));
+        // Each is small enough, but not all together.
+        let many = (0..100).filter(|n| patterns.get(&format!(r"\pL{n}{{10}}")).unwrap().is_some()).count();
+        assert!((1..100).contains(&many), "{many}");
+        // A known pattern is not counted again.
+        assert!(patterns.get("^[a-z]{1,253}$").unwrap().is_some());
+    }
+
+    #[test]
+    fn the_longer_the_pattern_the_shorter_the_texts_it_is_matched_with() {
+        let small = pattern("^[a-z]*$");
+        assert_eq!(small.matches(&"a".repeat(3 << 20)), Match::Yes, "the largest text that fits into a body");
+        let large = pattern(r"^\pL{20}$");
+        assert_eq!(large.matches(&"a".repeat(3 << 20)), Match::TooLong);
+        assert_eq!(large.matches(&"a".repeat(20)), Match::Yes);
+    }
+
+    proptest! {
+        #[test]
+        fn no_pattern_makes_it_panic(
+            source in r"[\\\[\]{}()^$a-c\-&~:,0-9wdspPLä.*+?|]{0,12}", text in "[a-cä{}]{0,4}",
+        ) {
+            if let Ok(Some(pattern)) = Patterns::default().get(&source) {
+                pattern.matches(&text);
+                prop_assert!(pattern.regex.get().is_some_and(Option::is_some), "{} does not compile", source);
+            }
+        }
+    }
+}
