@@ -1,4 +1,4 @@
-//! Installing CustomResourceDefinitions.
+//! Reads, installs and removes CustomResourceDefinitions.
 
 use std::{
     fmt, fs,
@@ -19,73 +19,73 @@ use serde_json::Value;
 
 use crate::eventually::poll;
 
-/// How long a definition may take to be served: the limit of Go's envtest.
+/// Time limit for a definition to be served, as in Go's envtest.
 pub(crate) const ESTABLISHED_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long a definition may take to go: it waits for the objects of its kind.
+/// Time limit for the removal of a definition, which waits for the deletion of its objects.
 const GONE_WITHIN: Duration = Duration::from_secs(60);
 
-/// Why CustomResourceDefinitions were not installed, or not removed.
+/// Failure to read, install or remove CustomResourceDefinitions.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CrdError {
-    /// A file or folder cannot be read.
+    /// A file or folder could not be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// The file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// A file holds something else.
+    /// A file contains something else.
     #[error("{} does not hold CustomResourceDefinitions: {reason}", path.display())]
     Parse {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Description of the problem.
         reason: String,
     },
-    /// The API server refused a definition.
-    #[error("the CustomResourceDefinition {name} is refused: {reason}")]
+    /// The API server rejected a definition.
+    #[error("the API server rejected the CustomResourceDefinition {name}: {reason}")]
     Refused {
-        /// Its name.
+        /// Name of the definition.
         name: String,
-        /// The server's words.
+        /// Message of the API server.
         reason: String,
     },
-    /// A definition was accepted, but its kind is not served.
-    #[error("the CustomResourceDefinition {name} is not established after {within:?}: {reason}")]
+    /// A definition was accepted, but its kind was not served in time.
+    #[error("the CustomResourceDefinition {name} is not served after {within:?}: {reason}")]
     NotEstablished {
-        /// Its name.
+        /// Name of the definition.
         name: String,
-        /// How long it was waited for.
+        /// Time limit.
         within: Duration,
-        /// Its conditions, or how the last attempt to read it ended.
+        /// Conditions of the definition, or the error of the last attempt to read it.
         reason: String,
     },
-    /// A definition was deleted, but stays.
-    #[error("the CustomResourceDefinition {name} remains: {reason}")]
+    /// A definition was deleted, but still exists.
+    #[error("the CustomResourceDefinition {name} still exists after its deletion: {reason}")]
     Remains {
-        /// Its name.
+        /// Name of the definition.
         name: String,
-        /// What it is like.
+        /// Conditions of the definition, or the error of the last attempt to read it.
         reason: String,
     },
 }
 
 /// Reads the CustomResourceDefinitions in a YAML or JSON file, or in all such files of a folder, by name.
 ///
-/// A file may hold several documents. Documents of other kinds are passed over, so that a folder of manifests will do;
-/// a file named by itself must hold at least one definition.
+/// A file can hold several documents. Documents of other kinds are skipped, so that `path` can be a folder of manifests;
+/// a single file must contain at least one definition.
 ///
 /// # Errors
 ///
-/// A file or folder cannot be read, or does not hold what it should.
+/// A file or folder cannot be read, or its contents are invalid.
 pub fn read_crds(path: &Path) -> Result<Vec<CustomResourceDefinition>, CrdError> {
     if !path.is_dir() {
         let crds = read_file(path)?;
         if crds.is_empty() {
-            return Err(CrdError::Parse { path: path.to_owned(), reason: "there is none in it".to_owned() });
+            return Err(CrdError::Parse { path: path.to_owned(), reason: "it contains none".to_owned() });
         }
         return Ok(crds);
     }
@@ -104,7 +104,7 @@ fn read_file(path: &Path) -> Result<Vec<CustomResourceDefinition>, CrdError> {
     let text = fs::read_to_string(path).map_err(unreadable(path))?;
     let problem = |reason: String| CrdError::Parse { path: path.to_owned(), reason };
     let documents: Vec<Value> =
-        // The first line says what and where, the others quote the file.
+        // The first line of the error has the position and the reason; the other lines quote the file.
         serde_saphyr::from_multiple(&text)
             .map_err(|error| problem(error.to_string().lines().next().unwrap_or_default().to_owned()))?;
     documents
@@ -120,9 +120,9 @@ fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> CrdError {
     |source| CrdError::Read { path: path.to_owned(), source }
 }
 
-/// Installs definitions, or brings them up to date, and waits until their kinds are served.
+/// Installs or updates definitions, and waits until their kinds are served.
 ///
-/// Works on any cluster. Definitions are applied server-side, in the name `kube-envtest`.
+/// Works on any cluster. Definitions are applied server-side with the field manager `kube-envtest`.
 ///
 /// ```no_run
 /// # async fn example(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -137,12 +137,12 @@ fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> CrdError {
 ///
 /// # Errors
 ///
-/// The API server refuses a definition, or does not serve its kind within 10 seconds, unless it is given another time.
+/// The API server rejects a definition, or does not serve its kind within 10 seconds ([`InstallCrds::within`]).
 pub fn install_crds<'a>(client: &'a kube::Client, crds: &'a [CustomResourceDefinition]) -> InstallCrds<'a> {
     InstallCrds { client, crds, within: ESTABLISHED_WITHIN }
 }
 
-/// An installation that happens when it is awaited: see [`install_crds`].
+/// An installation, which starts when it is awaited: see [`install_crds`].
 #[must_use = "nothing is installed unless it is awaited"]
 #[doc(alias = "CRDInstallOptions")]
 pub struct InstallCrds<'a> {
@@ -152,7 +152,7 @@ pub struct InstallCrds<'a> {
 }
 
 impl InstallCrds<'_> {
-    /// How long each definition may take to be served. Default: 10 s.
+    /// Sets the time limit for each definition to be served. Default: 10 s.
     #[doc(alias = "MaxTime")]
     pub fn within(mut self, time: Duration) -> Self {
         self.within = time;
@@ -163,6 +163,7 @@ impl InstallCrds<'_> {
         let Self { client, crds, within } = self;
         let api: Api<CustomResourceDefinition> = Api::all(client.clone());
         let params = PatchParams::apply("kube-envtest").force();
+        // Apply all definitions before waiting for the first, so that the API server establishes them concurrently.
         for crd in crds {
             let name = crd.name_any();
             let applied = api.patch(&name, &params, &Patch::Apply(crd)).await;
@@ -196,11 +197,11 @@ impl fmt::Debug for InstallCrds<'_> {
     }
 }
 
-/// Removes definitions, with all objects of their kinds, and waits until they are gone. One that is not there is fine.
+/// Removes definitions with all objects of their kinds, and waits until they are gone. Definitions that do not exist are ignored.
 ///
 /// # Errors
 ///
-/// The API server refuses, or a definition is still there after a minute, because objects of it have finalizers.
+/// The API server rejects a deletion, or a definition still exists after a minute because its objects have finalizers.
 pub async fn uninstall_crds(
     client: &kube::Client,
     crds: &[CustomResourceDefinition],
@@ -237,7 +238,7 @@ async fn gone(api: &Api<CustomResourceDefinition>, name: &str) -> Result<(), Str
     }
 }
 
-/// The conditions of a definition.
+/// Formats the conditions of a definition.
 fn said_of(crd: &CustomResourceDefinition) -> String {
     let conditions = crd.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let conditions: Vec<String> = conditions
@@ -246,7 +247,7 @@ fn said_of(crd: &CustomResourceDefinition) -> String {
     if conditions.is_empty() { "it has no conditions".to_owned() } else { conditions.join(", ") }
 }
 
-/// An API server says that a kind is established a little before it serves it.
+/// Checks that the kind answers lists: an API server sets the condition `Established` shortly before it serves the kind.
 async fn served(api: &Api<CustomResourceDefinition>, crd: &CustomResourceDefinition) -> Result<(), String> {
     for version in crd.spec.versions.iter().filter(|version| version.served) {
         let path = format!("/apis/{}/{}/{}?limit=1", crd.spec.group, version.name, crd.spec.names.plural);
@@ -257,7 +258,7 @@ async fn served(api: &Api<CustomResourceDefinition>, crd: &CustomResourceDefinit
     Ok(())
 }
 
-/// The server's words, or the error's.
+/// Message of the API server, or of the error.
 fn text_of(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.trim().to_owned(),
@@ -294,7 +295,7 @@ mod tests {
         write(folder.path(), "bad.yaml", "kind: [");
         write(folder.path(), "other.yaml", "kind: Namespace\n");
         for (file, what) in
-            [("bad.yaml", "does not hold"), ("other.yaml", "there is none in it"), ("no.yaml", "cannot read")]
+            [("bad.yaml", "does not hold"), ("other.yaml", "it contains none"), ("no.yaml", "cannot read")]
         {
             let error = read_crds(&folder.path().join(file)).expect_err(file).to_string();
             assert!(error.contains(file) && error.contains(what), "{error}");

@@ -1,3 +1,5 @@
+//! The environment: selection, start and stop of a cluster for one test.
+
 use std::{env, fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -11,9 +13,9 @@ use crate::{
 
 /// A cluster for one test.
 ///
-/// Dropping it stops the socket and the controllers of the embedded server, and with the last in-process client goes the
-/// rest: such a client is a handle of the server. Processes of a control plane are killed, and their files removed. An
-/// existing cluster is left as it is: see [`Environment::stop`].
+/// Dropping it closes the socket and stops the controllers of the embedded server. The server's state is freed with the last
+/// in-process client, because such a client is a handle of the server. Processes of a control plane are killed, and their files
+/// removed. An existing cluster is left unchanged: see [`Environment::stop`].
 #[doc(alias = "envtest.Environment")]
 pub struct Environment {
     client: kube::Client,
@@ -23,33 +25,33 @@ pub struct Environment {
     cluster: Running,
 }
 
-/// What answers.
+/// Server of the cluster.
 enum Running {
     Embedded { server: ApiServer, listener: Option<Listener> },
     Processes(Box<ControlPlane>),
     Existing,
 }
 
-/// Which cluster an [`Environment`] is.
+/// Cluster of an [`Environment`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub enum Cluster {
     /// The embedded API server, which starts in milliseconds.
     #[default]
     Embedded,
-    /// A kube-apiserver with its etcd, as processes of this machine.
+    /// kube-apiserver and etcd as local processes.
     Binaries(Assets),
-    /// A cluster that is there already, and stays.
+    /// An existing cluster, which remains after the test.
     Existing(Box<kube::Config>),
 }
 
 impl Cluster {
-    /// The cluster that the environment variables of Go's envtest ask for: with `USE_EXISTING_CLUSTER=true`, the one of the
-    /// kubeconfig or the pod; else, where [`Assets`] are configured, their binaries; else the embedded server.
+    /// Selects the cluster by the environment variables of Go's envtest: with `USE_EXISTING_CLUSTER=true` the cluster of the
+    /// kubeconfig or the pod; otherwise the binaries of [`Assets`], if they are configured; otherwise the embedded server.
     ///
     /// # Errors
     ///
-    /// There is no configuration of a cluster, or a binary is not there.
+    /// There is no cluster configuration, or a binary does not exist.
     pub async fn from_env() -> Result<Self, StartError> {
         match Asked::by(&|variable| env::var(variable).ok()) {
             Asked::Existing => {
@@ -62,7 +64,7 @@ impl Cluster {
     }
 }
 
-/// Which cluster the environment variables ask for.
+/// Cluster that the environment variables select.
 #[derive(Debug, PartialEq, Eq)]
 enum Asked {
     Existing,
@@ -80,19 +82,19 @@ impl Asked {
     }
 }
 
-/// How clients reach the embedded server.
+/// Transport between clients and the embedded server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Transport {
-    /// By function call: no socket, no time passes.
+    /// Function calls, without a socket and without a delay.
     #[default]
     InProcess,
-    /// Over a socket at this address; port 0 takes a free one.
+    /// A socket at this address; port 0 picks a free port.
     Tcp(SocketAddr),
 }
 
 impl Environment {
-    /// Begins an environment.
+    /// Starts to configure an environment.
     pub fn builder() -> Builder {
         Builder {
             cluster: Cluster::default(),
@@ -106,7 +108,7 @@ impl Environment {
         }
     }
 
-    /// A client of the cluster's administrator, or for an existing cluster of whoever its configuration says.
+    /// Client of the administrator, or of the user in the configuration of an existing cluster.
     #[must_use]
     pub fn client(&self) -> kube::Client {
         self.client.clone()
@@ -116,13 +118,13 @@ impl Environment {
     ///
     /// # Panics
     ///
-    /// The cluster is another one.
+    /// Panics if the cluster is not the embedded server.
     #[must_use]
     pub fn server(&self) -> &ApiServer {
         self.embedded().expect("a test that asks for the embedded server runs on it")
     }
 
-    /// The embedded API server, if the cluster is one.
+    /// The embedded API server, or `None` for other clusters.
     #[must_use]
     pub fn embedded(&self) -> Option<&ApiServer> {
         match &self.cluster {
@@ -131,14 +133,14 @@ impl Environment {
         }
     }
 
-    /// Epoch of [`Builder::epoch`], for the managers of the test: with it, they and the server show one time. `None` of other
-    /// clusters than the embedded server.
+    /// Epoch set by [`Builder::epoch`]. Pass it to the managers of the test, so that they and the server have the same wall time.
+    /// `None` for clusters other than the embedded server.
     #[must_use]
     pub fn epoch(&self) -> Option<Epoch> {
         self.embedded().and_then(ApiServer::epoch)
     }
 
-    /// The socket of [`Transport::Tcp`]: its address, and a kubeconfig for clients of other processes.
+    /// Socket of [`Transport::Tcp`], with its address and a kubeconfig for other processes.
     #[must_use]
     pub fn listener(&self) -> Option<&Listener> {
         match &self.cluster {
@@ -147,28 +149,29 @@ impl Environment {
         }
     }
 
-    /// A kubeconfig of the administrator, for clients of other processes; `None` in process, and for an existing cluster,
-    /// whose users have their own.
+    /// Kubeconfig of the administrator, for other processes. `None` with in-process transport, and for an existing cluster,
+    /// which has its own users.
     #[must_use]
     pub fn kubeconfig(&self) -> Option<&str> {
         self.kubeconfig.as_deref()
     }
 
-    /// A user of [`Builder::user`].
+    /// User created by [`Builder::user`].
     #[must_use]
     pub fn user(&self, name: &str) -> Option<&User> {
         self.users.iter().find(|user| user.name() == name)
     }
 
-    /// Ends the environment in order: removes its CustomResourceDefinitions if it was told to
-    /// ([`Builder::clean_up`]), asks processes to end, and waits until they have.
+    /// Stops the environment: removes its CustomResourceDefinitions if [`Builder::clean_up`] is set, and waits until its
+    /// processes have exited after SIGTERM.
     ///
-    /// A drop does the rest without this: what it cannot do is wait for an API server.
+    /// Dropping an environment does the same, except for requests to the API server.
     ///
     /// # Errors
     ///
-    /// A definition stays, or a process had to be killed.
+    /// A definition could not be removed, or a process had to be killed.
     pub async fn stop(self) -> Result<(), StopError> {
+        // The processes are stopped even if a definition was not removed.
         let removed = uninstall_crds(&self.client, &self.clean_up).await;
         if let Running::Processes(control_plane) = self.cluster {
             control_plane.stop().await?;
@@ -192,7 +195,7 @@ impl fmt::Debug for Environment {
     }
 }
 
-/// Says what an [`Environment`] holds when it starts.
+/// Configures and starts an [`Environment`].
 #[derive(Debug)]
 #[must_use]
 pub struct Builder {
@@ -207,36 +210,36 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Which cluster. Default: the embedded one. [`Cluster::from_env`] leaves the choice to whoever runs the tests.
+    /// Selects the cluster. Default: embedded. With [`Cluster::from_env`], environment variables select it.
     pub fn cluster(mut self, cluster: Cluster) -> Self {
         self.cluster = cluster;
         self
     }
 
-    /// How clients reach the embedded server. Default: in process.
+    /// Sets the transport to the embedded server. Default: in process.
     pub fn transport(mut self, transport: Transport) -> Self {
         self.transport = transport;
         self
     }
 
-    /// Options of the embedded server, instead of those set before. Default: its defaults with [`Profile::Dev`], in which owned objects are collected
-    /// and namespaces emptied, as in a cluster.
+    /// Replaces the options of the embedded server, including those set before. Default: [`Options::default`] with
+    /// [`Profile::Dev`], which collects owned objects and empties deleted namespaces, as a real cluster does.
     pub fn server_options(mut self, options: Options) -> Self {
         self.options = options;
         self
     }
 
-    /// Seed of the uids and generated names of the embedded server. Default: 0. Together with [`epoch`](Self::epoch), and with
-    /// the same two for each manager, a run in paused time is equal to the one before, down to its timestamps.
+    /// Sets the seed for uids and generated names of the embedded server. Default: 0. Together with [`epoch`](Self::epoch),
+    /// and with the same two values for each manager, every run in paused time is identical, including timestamps.
     pub fn seed(mut self, seed: u64) -> Self {
         self.options = self.options.seed(seed);
         self
     }
 
-    /// Epoch from which the embedded server's wall time advances with tokio's time. Default: none, the system clock; in paused
-    /// time, one reading of it that all clocks of the process share.
+    /// Sets the epoch from which the embedded server's wall time advances with tokio's time. Default: none, which follows the
+    /// system clock; in paused time, one reading of it that all clocks of the process share.
     ///
-    /// Managers take the same one, as [`Environment::epoch`].
+    /// Pass the same epoch to the managers, see [`Environment::epoch`].
     pub fn epoch(mut self, epoch: Epoch) -> Self {
         self.options = self.options.epoch(epoch);
         self
@@ -248,15 +251,15 @@ impl Builder {
         self
     }
 
-    /// Installs these CustomResourceDefinitions.
+    /// Installs CustomResourceDefinitions.
     #[doc(alias = "CRDs")]
     pub fn crds(mut self, crds: impl IntoIterator<Item = CustomResourceDefinition>) -> Self {
         self.crds.extend(crds);
         self
     }
 
-    /// Installs the CustomResourceDefinitions in a YAML or JSON file, or in all such files of a folder. One
-    /// that is not there is an error of the start.
+    /// Installs the CustomResourceDefinitions in a YAML or JSON file, or in all such files of a folder. A missing path is an
+    /// error of [`start`](Self::start).
     #[doc(alias = "CRDDirectoryPaths")]
     #[doc(alias = "ErrorIfCRDPathMissing")]
     pub fn crds_from(mut self, path: impl Into<PathBuf>) -> Self {
@@ -264,22 +267,22 @@ impl Builder {
         self
     }
 
-    /// How long each CustomResourceDefinition may take to be served. Default: 10 s.
+    /// Sets the time limit for each CustomResourceDefinition to be served. Default: 10 s.
     #[doc(alias = "MaxTime")]
     pub fn crds_within(mut self, time: Duration) -> Self {
         self.crds_within = time;
         self
     }
 
-    /// Removes the CustomResourceDefinitions, with all objects of their kinds, in [`Environment::stop`]. Default: they stay.
+    /// Lets [`Environment::stop`] remove the CustomResourceDefinitions with all objects of their kinds. Default: they remain.
     #[doc(alias = "CleanUpAfterUse")]
     pub fn clean_up(mut self) -> Self {
         self.clean_up = true;
         self
     }
 
-    /// Makes a user, whom [`Environment::user`] gives. The embedded server knows who sends a request, and lets everybody do
-    /// everything; a real one asks RBAC.
+    /// Creates a user, which [`Environment::user`] returns. The embedded server identifies users but permits every request; a
+    /// real API server authorizes them by RBAC.
     #[doc(alias = "AddUser")]
     pub fn user<G: Into<String>>(
         mut self,
@@ -290,12 +293,12 @@ impl Builder {
         self
     }
 
-    /// Starts the cluster and installs the CustomResourceDefinitions: when it returns, their kinds are served.
+    /// Starts the cluster, installs the CustomResourceDefinitions, and waits until their kinds are served.
     ///
     /// # Errors
     ///
-    /// The address is taken or not a loopback one; a process does not start; a CustomResourceDefinition cannot be read or is
-    /// refused; a user was asked for of an existing cluster, which makes its own.
+    /// The address is in use or not a loopback address; a process does not start; a CustomResourceDefinition cannot be read or is
+    /// rejected; a user was requested for an existing cluster.
     pub async fn start(self) -> Result<Environment, StartError> {
         let mut crds = self.crds;
         for path in &self.paths {
@@ -332,7 +335,7 @@ async fn embedded(
     };
     let kubeconfig = listener.as_ref().map(Listener::kubeconfig);
     let client = match &kubeconfig {
-        // A client as another process would make it.
+        // Over TCP the test uses the same kubeconfig as other processes.
         Some(kubeconfig) => client(kubeconfig).await?,
         None => kube::Client::new(server.service(), "default"),
     };
@@ -361,41 +364,41 @@ fn existing(config: kube::Config) -> Result<Environment, StartError> {
     Ok(Environment { client, kubeconfig: None, users, clean_up, cluster })
 }
 
-/// Why an environment did not start.
+/// Failure to start an environment.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The server cannot listen where it was told to.
+    /// The server could not listen at the address.
     #[error(transparent)]
     Listen(#[from] kube_apiserver_embedded::ListenError),
-    /// A CustomResourceDefinition is not there, not readable or not accepted.
+    /// A CustomResourceDefinition does not exist, is invalid or was rejected.
     #[error(transparent)]
     Crd(#[from] CrdError),
-    /// There is no cluster to connect to, or no client for it.
+    /// No cluster configuration was found, or no client could be created.
     #[error("cannot connect to the cluster")]
     Connect(#[from] kube::Error),
-    /// The binaries are not there.
+    /// The binaries cannot be used.
     #[error(transparent)]
     Assets(#[from] AssetsError),
-    /// The processes do not start.
+    /// The processes did not start.
     #[error(transparent)]
     ControlPlane(#[from] ControlPlaneError),
-    /// An existing cluster makes its users itself.
-    #[error("user {user} cannot be made: an existing cluster knows its users itself")]
+    /// Users can only be created in clusters that the environment starts.
+    #[error("cannot create user {user}: an existing cluster manages its own users")]
     UserOfExistingCluster {
-        /// The name.
+        /// Name of the user.
         user: String,
     },
 }
 
-/// Why an environment did not end in order.
+/// Failure to stop an environment.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StopError {
-    /// A CustomResourceDefinition stays.
+    /// A CustomResourceDefinition was not removed.
     #[error(transparent)]
     Crd(#[from] CrdError),
-    /// A process did not end when it was asked to.
+    /// A process did not exit after SIGTERM.
     #[error(transparent)]
     ControlPlane(#[from] ControlPlaneError),
 }

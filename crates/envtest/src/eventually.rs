@@ -1,3 +1,5 @@
+//! Assertions that wait for a condition, or check that it stays true.
+
 use std::{fmt, future::Future};
 
 use kube::Api;
@@ -7,18 +9,18 @@ use tokio::{
     time::{Duration, Instant, sleep, timeout_at},
 };
 
-/// How often a condition is looked at.
+/// Interval between checks of a condition.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// A condition that did not become true, or did not stay so.
+/// A condition that did not become true, or did not stay true.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unmet {
-    /// What was missing at the last look.
+    /// Error of the last check.
     pub last: String,
-    /// How long it was waited for, or had been so.
+    /// Time limit of the wait, or time for which the condition had been true.
     pub within: Duration,
-    /// The object at the last look, or the objects, as YAML, if there were any.
+    /// The object, or objects, of the last check as YAML, if there were any.
     pub object: Option<String>,
 }
 
@@ -30,7 +32,7 @@ impl Unmet {
 
 impl fmt::Display for Unmet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not so after {:?}: {}", self.within, self.last)?;
+        write!(f, "condition not met after {:?}: {}", self.within, self.last)?;
         match &self.object {
             Some(object) => write!(f, "\n{object}"),
             None => Ok(()),
@@ -40,11 +42,11 @@ impl fmt::Display for Unmet {
 
 impl std::error::Error for Unmet {}
 
-/// Waits until `look` returns a value; an error of `look` says what is still missing.
+/// Calls `look` until it returns a value. An error of `look` describes what is missing.
 ///
-/// Looks every 10 ms, in tokio's time: with paused time the wait takes none. The error is of any type that can be displayed, so
-/// that `?` passes on the error of a request. Where the errors are of several types, `async || -> Result<_, BoxError>` or
-/// `anyhow::Result<_>` takes all of them.
+/// Checks every 10 ms of tokio's time, so that the wait takes no real time in paused time. The error can be of any type that
+/// implements `Display`, so `?` can propagate the error of a request. For errors of several types, use
+/// `async || -> Result<_, BoxError>` or `anyhow::Result<_>`.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -63,25 +65,26 @@ impl std::error::Error for Unmet {}
 ///
 /// # Errors
 ///
-/// What was missing at the last look, when `within` has passed.
+/// The last error of `look`, once `within` has passed.
 #[doc(alias = "Eventually")]
 pub async fn eventually<T, E: fmt::Display>(
     within: Duration,
     look: impl AsyncFnMut() -> Result<T, E>,
 ) -> Result<T, Unmet> {
-    // Looks come one after the other, so the lock is always free.
+    // `poll` awaits one look before it starts the next, so the lock is always free.
     let look = Mutex::new(look);
     poll(within, || async { (*look.lock().await)().await }).await
 }
 
-/// [`eventually`] for looks that borrow nothing of their closure, so that a future which waits for them is `Send`: the
-/// compiler cannot tell that of an async closure.
+/// Like [`eventually`], but for a `look` that borrows nothing from its closure. The returned future can then be `Send`, which the
+/// compiler cannot show for an async closure.
 pub(crate) async fn poll<T, E: fmt::Display, Fut: Future<Output = Result<T, E>>>(
     within: Duration,
     mut look: impl FnMut() -> Fut,
 ) -> Result<T, Unmet> {
     let deadline = Instant::now() + within;
-    let mut last = "the first look has not come to an end".to_owned();
+    let mut last = "the first check did not complete".to_owned();
+    // The timeout also ends a look that hangs; `last` then holds the error of the look before it.
     let looked = timeout_at(deadline, async {
         loop {
             match look().await {
@@ -94,13 +97,13 @@ pub(crate) async fn poll<T, E: fmt::Display, Fut: Future<Output = Result<T, E>>>
     looked.await.map_err(|_| Unmet::new(last, within))
 }
 
-/// Looks for as long as `during`, and returns what the last look returned; an error of `look` says what is wrong.
+/// Calls `look` repeatedly for `during`, and returns its last value. An error of `look` describes what is wrong.
 ///
-/// Looks every 10 ms, in tokio's time, and at least once.
+/// Checks every 10 ms of tokio's time, and at least once.
 ///
 /// # Errors
 ///
-/// What was wrong, at the first look that found something; or that a look did not come to an end.
+/// The first error of `look`, or that a call of `look` did not complete.
 #[doc(alias = "Consistently")]
 pub async fn consistently<T, E: fmt::Display>(
     during: Duration,
@@ -110,11 +113,11 @@ pub async fn consistently<T, E: fmt::Display>(
     let deadline = started + during;
     let unmet = |last| Unmet::new(last, started.elapsed());
     loop {
-        // A look that began in time may end a while after it.
+        // A look that starts before the deadline may take up to `during` longer.
         let looked = timeout_at(deadline + during, look()).await;
         let value = match looked {
             Ok(looked) => looked.map_err(|wrong| unmet(format!("{wrong:#}")))?,
-            Err(_) => return Err(unmet("a look did not come to an end".to_owned())),
+            Err(_) => return Err(unmet("the check did not complete".to_owned())),
         };
         if Instant::now() + INTERVAL > deadline {
             return Ok(value);
@@ -123,7 +126,7 @@ pub async fn consistently<T, E: fmt::Display>(
     }
 }
 
-/// Waits until the object exists and `check` returns a value; an error of `check` says what is still missing. A failure
+/// Waits until the object exists and `check` returns a value. An error of `check` describes what is missing. A failure
 /// prints the object.
 ///
 /// ```
@@ -149,7 +152,7 @@ pub async fn consistently<T, E: fmt::Display>(
 ///
 /// # Errors
 ///
-/// What was missing at the last look, with the object, when `within` has passed.
+/// The last error of `check` and the object, once `within` has passed.
 #[doc(alias = "komega.Object")]
 #[doc(alias = "komega.Get")]
 pub async fn eventually_object<K, T>(
@@ -179,11 +182,11 @@ where
     last.map_err(|last| Unmet { last, within, object: seen.as_ref().map(print) })
 }
 
-/// Looks for as long as `during` that the object exists and `check` finds nothing wrong with it. A failure prints the object.
+/// Checks for `during` that the object exists and `check` succeeds. A failure prints the object.
 ///
 /// # Errors
 ///
-/// What was wrong, with the object, at the first look that found something.
+/// The first error of `check`, and the object.
 pub async fn consistently_object<K, T>(
     api: &Api<K>,
     name: &str,
@@ -203,11 +206,11 @@ where
     looked.await.map_err(|unmet| Unmet { object: seen.as_ref().map(print), ..unmet })
 }
 
-/// Waits until there is no object of this name. A failure prints the object.
+/// Waits until no object has this name. A failure prints the object.
 ///
 /// # Errors
 ///
-/// The object is still there when `within` has passed.
+/// The object still exists when `within` has passed.
 pub async fn eventually_gone<K>(api: &Api<K>, name: &str, within: Duration) -> Result<(), Unmet>
 where
     K: kube::Resource + Clone + fmt::Debug + Serialize + DeserializeOwned,
@@ -244,7 +247,7 @@ where
     }
 }
 
-/// The object as YAML, without what says who set which field.
+/// Formats an object as YAML, without `managedFields`.
 pub(crate) fn print<K: Serialize + fmt::Debug>(object: &K) -> String {
     let yaml = serde_json::to_value(object).ok().and_then(|mut value| {
         if let Some(metadata) = value.get_mut("metadata").and_then(serde_json::Value::as_object_mut) {
@@ -265,7 +268,7 @@ mod tests {
         let unmet =
             eventually::<(), String>(Duration::from_secs(2), async || Err("no pods".to_owned())).await;
         let unmet = unmet.expect_err("the condition is never true");
-        assert_eq!(unmet.to_string(), "not so after 2s: no pods");
+        assert_eq!(unmet.to_string(), "condition not met after 2s: no pods");
         assert_eq!(started.elapsed(), Duration::from_secs(2));
     }
 
@@ -289,9 +292,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_look_that_hangs_is_given_up_too() {
         let unmet = eventually::<(), String>(Duration::from_secs(2), std::future::pending).await;
-        assert_eq!(unmet.expect_err("it hangs").last, "the first look has not come to an end");
+        assert_eq!(unmet.expect_err("it hangs").last, "the first check did not complete");
         let unmet = consistently::<(), String>(Duration::from_secs(2), std::future::pending).await;
-        assert_eq!(unmet.expect_err("it hangs").last, "a look did not come to an end");
+        assert_eq!(unmet.expect_err("it hangs").last, "the check did not complete");
     }
 
     #[tokio::test(start_paused = true)]
@@ -314,7 +317,7 @@ mod tests {
         });
         assert_eq!(
             looked.await.expect_err("at the sixth look").to_string(),
-            "not so after 50ms: a pod too many"
+            "condition not met after 50ms: a pod too many"
         );
     }
 }

@@ -1,3 +1,5 @@
+//! Assertion that waits for a condition on a list of objects.
+
 use std::fmt;
 
 use kube::{Api, api::ListParams};
@@ -9,11 +11,11 @@ use crate::{
     eventually::{eventually, print},
 };
 
-/// How many objects a failure prints.
+/// Number of objects that a failure prints.
 const PRINTED: usize = 10;
 
-/// Waits until `check` returns a value for the objects that there are, by namespace and name; an error of `check` says what is
-/// still missing. A failure prints the first ten of them.
+/// Waits until `check` returns a value for the listed objects, which are sorted by namespace and name. An error of `check`
+/// describes what is missing. A failure prints the first ten objects.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -37,7 +39,7 @@ const PRINTED: usize = 10;
 ///
 /// # Errors
 ///
-/// What was missing at the last look, with the objects, when `within` has passed.
+/// The last error of `check` and the objects, once `within` has passed.
 #[doc(alias = "komega.ObjectList")]
 #[doc(alias = "komega.List")]
 pub async fn eventually_list<K, T>(
@@ -58,7 +60,7 @@ where
     looked.await.map_err(|unmet| Unmet { object: seen.as_deref().and_then(print_all), ..unmet })
 }
 
-/// Documents of YAML; `None` without an object.
+/// Formats objects as YAML documents; `None` if there are none.
 fn print_all<K: Serialize + fmt::Debug>(objects: &[K]) -> Option<String> {
     let mut documents: Vec<_> = objects.iter().take(PRINTED).map(print).collect();
     if let Some(more) = objects.len().checked_sub(PRINTED).filter(|more| *more > 0) {

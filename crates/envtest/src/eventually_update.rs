@@ -1,3 +1,5 @@
+//! Updates that are retried until the API server accepts them.
+
 use std::fmt;
 
 use kube::{Api, api::PostParams};
@@ -9,8 +11,8 @@ use crate::{
     eventually::{eventually, found, print},
 };
 
-/// Reads an object, changes it and writes it, and begins again until the API server takes it: when somebody else was faster, and
-/// when there is no such object yet. Returns it as stored. A failure prints what was to be written.
+/// Reads an object, changes it and writes it, and starts over on a conflict, or if the object does not exist yet. Returns the
+/// stored object. A failure prints the object that was to be written.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -33,7 +35,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Why the last try failed, when `within` has passed.
+/// The last error, once `within` has passed.
 #[doc(alias = "komega.Update")]
 pub async fn eventually_update<K>(
     api: &Api<K>,
@@ -48,11 +50,11 @@ where
         .await
 }
 
-/// The same for the status of an object, which is all that is written.
+/// Like [`eventually_update`], but writes only the status.
 ///
 /// # Errors
 ///
-/// Why the last try failed, when `within` has passed.
+/// The last error, once `within` has passed.
 #[doc(alias = "komega.UpdateStatus")]
 pub async fn eventually_update_status<K>(
     api: &Api<K>,

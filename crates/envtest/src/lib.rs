@@ -1,4 +1,4 @@
-//! Test environments for Kubernetes controllers: an API server per test, started in milliseconds, stopped by a drop.
+//! Test environments for Kubernetes controllers: one API server per test, started in milliseconds and stopped when dropped.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -18,24 +18,24 @@
 //!
 //! # Mental model
 //!
-//! An [`Environment`] is a cluster of your own: the embedded API server (`kube-apiserver-embedded`), the
-//! CustomResourceDefinitions you asked for, and a [`kube::Client`]. By default the client calls the server in process,
-//! so that a test may pause time (`#[tokio::test(start_paused = true)]`) and see exact delays; [`Transport::Tcp`]
-//! puts a real socket in between, for clients of other processes.
+//! An [`Environment`] is a cluster for one test: the embedded API server (`kube-apiserver-embedded`), the
+//! CustomResourceDefinitions of the test, and a [`kube::Client`]. By default the client calls the server in process,
+//! so that a test can pause time (`#[tokio::test(start_paused = true)]`) and observe exact delays. [`Transport::Tcp`]
+//! uses a real socket, which other processes can reach.
 //!
-//! Environments share nothing. Make one per test, and let the tests run in parallel. Tests that share one, because it is a
-//! real cluster, take a [namespace](Environment::namespace) each.
+//! Environments share nothing. Start one per test, and run the tests in parallel. Tests that share an environment, because it is
+//! a real cluster, use a [namespace](Environment::namespace) each.
 //!
-//! [`Builder::cluster`] runs a test elsewhere: on the binaries of `KUBEBUILDER_ASSETS` ([`Assets`]), or on a cluster
-//! that is there ([`Cluster::Existing`]). With [`Cluster::from_env`], the environment variables of Go's envtest decide.
-//! Both need time that is not paused, and a TLS feature of `kube`, which your crate chooses.
+//! [`Builder::cluster`] runs a test on another cluster: the binaries of `KUBEBUILDER_ASSETS` ([`Assets`]), or an existing
+//! cluster ([`Cluster::Existing`]). [`Cluster::from_env`] selects it by the environment variables of Go's envtest.
+//! Both require that time is not paused, and a TLS feature of `kube`, which your crate enables.
 //!
-//! [`Operator`] runs what is tested: it starts, stops and crashes a manager, also at a [`CrashPoint`]: before or after one of its
+//! [`Operator`] starts, stops and crashes the manager under test, also at a [`CrashPoint`] before or after one of its
 //! writes. [`faults`] of the embedded server ([`Environment::server`]) refuse, delay or lose requests.
 //!
-//! [`eventually_object`], [`eventually_list`], [`consistently_object`] and [`eventually_gone`] wait for what an operator does, and
-//! print the object when it does not; [`eventually_update`] changes one that others change too, and [`EqualObject`] tells how one
-//! differs from what it is to be.
+//! [`eventually_object`], [`eventually_list`], [`consistently_object`] and [`eventually_gone`] wait for the effects of an
+//! operator, and print the object when they fail. [`eventually_update`] retries an update on conflict, and [`EqualObject`]
+//! reports the differences between two objects.
 //!
 //! # From Go's envtest and komega
 //!
@@ -48,9 +48,9 @@
 //! | `AttachControlPlaneOutput`, `KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT` | [`Assets::attach_output`] |
 //! | `ControlPlane.GetAPIServer().Configure()` | [`Assets::api_server_flag`]; of the embedded server, [`Builder::server_options`] |
 //! | `ControlPlane.KubectlPath`, `TEST_ASSET_KUBECTL` | [`Assets::kubectl`], with [`Environment::kubeconfig`] |
-//! | `CRDs`, `CRDDirectoryPaths` | [`Builder::crd`], [`Builder::crds`], [`Builder::crds_from`]: what is not there is an error |
+//! | `CRDs`, `CRDDirectoryPaths` | [`Builder::crd`], [`Builder::crds`], [`Builder::crds_from`]: a missing path is an error |
 //! | `CRDInstallOptions`, `InstallCRDs`, `UninstallCRDs` | [`Builder::clean_up`], [`install_crds`], [`uninstall_crds`] |
-//! | `CRDInstallOptions.MaxTime`, `PollInterval` | [`Builder::crds_within`], [`InstallCrds::within`]; it is looked every 10 ms |
+//! | `CRDInstallOptions.MaxTime`, `PollInterval` | [`Builder::crds_within`], [`InstallCrds::within`]; checked every 10 ms |
 //! | `AddUser`, `AuthenticatedUser` | [`Builder::user`], [`User`] |
 //! | `komega.Get`, `Object` | [`eventually_object`] |
 //! | `komega.List`, `ObjectList` | [`eventually_list`] |
@@ -59,18 +59,19 @@
 //! | `WithContext` | a wait ends when its future is dropped |
 //! | Gomega's `Eventually`, `Consistently` | [`eventually`], [`consistently`] |
 //!
-//! The guide `docs/testing.md` of the repository shows all of it on one operator.
+//! The guide `docs/testing.md` of the repository applies all of this to one operator.
 //!
-//! # What is left
+//! # Cleanup
 //!
-//! Nothing, after a drop or a panic: tasks end, processes are killed and waited for, their files removed. Objects in an
-//! existing cluster stay, unless [`Environment::stop`] and [`TestNamespace::delete`] remove them; a test process that is
-//! itself killed cannot kill its own.
+//! Dropping an environment, also during a panic, ends its tasks, kills its processes and waits for them, and removes their files.
+//! Objects in an existing cluster remain, unless [`Environment::stop`] and [`TestNamespace::delete`] remove them. If the test
+//! process itself is killed, processes of a control plane keep running.
 //!
-//! # What is not here
+//! # Limitations
 //!
-//! Webhooks; the download of binaries (`setup-envtest` does that); rights of users of the embedded server, but [`Rights`] are held against a
-//! client's requests; and workloads: Deployments are stored, but no pods come of them.
+//! There are no webhooks and no download of binaries (`setup-envtest` does that). The embedded server does not restrict its
+//! users; [`Rights`] checks the requests of a client against manifests instead. Workloads do not run: Deployments are stored,
+//! but no pods are created.
 
 mod control_plane;
 mod crd;

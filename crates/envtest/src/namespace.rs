@@ -1,3 +1,5 @@
+//! Namespaces for single tests on a shared cluster.
+
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api,
@@ -7,24 +9,23 @@ use tokio::time::Duration;
 
 use crate::{Environment, Unmet, eventually_gone};
 
-/// How long a namespace may take to be emptied.
+/// Time limit for emptying a namespace.
 const EMPTY_WITHIN: Duration = Duration::from_secs(60);
 
-/// A namespace for one test, so that tests that share a cluster do not meet.
+/// A namespace for one test, so that tests on a shared cluster do not interfere.
 ///
-/// Dropping it leaves it in the cluster, which matters only for a cluster that outlives the test: see
-/// [`TestNamespace::delete`].
+/// Dropping it leaves the namespace in the cluster. On a cluster that outlives the test, call [`TestNamespace::delete`].
 pub struct TestNamespace {
     name: String,
     client: kube::Client,
 }
 
 impl Environment {
-    /// Creates a namespace whose name begins with `prefix` and is nobody else's.
+    /// Creates a namespace with a unique name that begins with `prefix`.
     ///
     /// # Errors
     ///
-    /// The API server refuses it.
+    /// The API server rejects the namespace.
     pub async fn namespace(&self, prefix: &str) -> Result<TestNamespace, kube::Error> {
         let mut namespace = Namespace::default();
         namespace.metadata.generate_name = Some(format!("{prefix}-"));
@@ -34,20 +35,20 @@ impl Environment {
 }
 
 impl TestNamespace {
-    /// The name.
+    /// Name of the namespace.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Deletes the namespace with all that is in it, and waits until it is gone: a minute at most.
+    /// Deletes the namespace with its contents, and waits up to a minute until it is gone.
     ///
-    /// Something must empty namespaces for that, as every cluster does and the embedded server with
+    /// This requires a controller that empties namespaces. Every real cluster has one, and so has the embedded server with
     /// [`Profile::Dev`](kube_apiserver_embedded::Profile::Dev), the default here.
     ///
     /// # Errors
     ///
-    /// The API server refuses, or the namespace stays: what keeps it is in its status, which is printed.
+    /// The API server rejects the deletion, or the namespace remains. The error prints its status, which names the reason.
     pub async fn delete(self) -> Result<(), DeleteError> {
         let namespaces: Api<Namespace> = Api::all(self.client);
         namespaces.delete(&self.name, &DeleteParams::default()).await?;
@@ -61,14 +62,14 @@ impl std::fmt::Debug for TestNamespace {
     }
 }
 
-/// Why a namespace is still there.
+/// Failure to delete a namespace.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeleteError {
-    /// The API server refused to delete it.
+    /// The API server rejected the deletion.
     #[error("the namespace cannot be deleted")]
     Refused(#[from] kube::Error),
-    /// Something keeps it.
+    /// The namespace still exists after a minute.
     #[error(transparent)]
     Stays(#[from] Unmet),
 }

@@ -1,10 +1,12 @@
+//! Users of an environment, with credentials of their own.
+
 use http::{HeaderValue, header::AUTHORIZATION};
 use kube::client::{ClientBuilder, ConfigExt};
 use kube_apiserver_embedded::{ApiServer, Listener, Tokens, UserInfo};
 
 use crate::control_plane::{base64, client};
 
-/// A user other than the administrator.
+/// A user of an environment, besides the administrator.
 #[derive(Clone)]
 pub struct User {
     name: String,
@@ -17,19 +19,19 @@ impl User {
         Self { name: name.to_owned(), client, kubeconfig }
     }
 
-    /// The name.
+    /// Name of the user.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A client whose requests are this user's.
+    /// Client that authenticates as this user.
     #[must_use]
     pub fn client(&self) -> kube::Client {
         self.client.clone()
     }
 
-    /// A kubeconfig for clients of other processes; `None` in process.
+    /// Kubeconfig for other processes; `None` with in-process transport.
     #[must_use]
     pub fn kubeconfig(&self) -> Option<&str> {
         self.kubeconfig.as_deref()
@@ -42,7 +44,7 @@ impl std::fmt::Debug for User {
     }
 }
 
-/// A user who was asked for.
+/// A user requested by [`Builder::user`](crate::Builder::user).
 #[derive(Debug, Clone)]
 pub(crate) struct Requested {
     pub(crate) name: String,
@@ -54,13 +56,13 @@ impl Requested {
         Self { name: name.into(), groups: groups.into_iter().map(Into::into).collect() }
     }
 
-    /// What the user's requests carry. It is not secret: whoever reaches the server of a test may be anybody.
+    /// Bearer token. It is predictable on purpose: a test server needs no secrets.
     fn token(&self) -> String {
         format!("user.{}", base64(&self.name))
     }
 }
 
-/// The tokens of an embedded server with these users, and an administrator, whose name no user can have.
+/// Tokens of an embedded server: one for each user, and one for the administrator, with a token that no user has.
 pub(crate) fn tokens_of(users: &[Requested]) -> Tokens {
     let admin = UserInfo::new("envtest-admin", "", ["system:masters"]);
     let tokens = Tokens::new().with("administrator", admin);
@@ -69,7 +71,7 @@ pub(crate) fn tokens_of(users: &[Requested]) -> Tokens {
     })
 }
 
-/// Clients of users of an embedded server.
+/// Creates the clients of the users of an embedded server.
 pub(crate) async fn clients_of(
     users: &[Requested],
     server: &ApiServer,

@@ -1,5 +1,5 @@
-//! A control plane whose binaries are scripts. One test to a process: a script that was just written cannot be run while another
-//! thread, about to start something, still holds it open.
+//! A control plane whose binaries are shell scripts. There is one test per process: executing a freshly written script fails
+//! while another thread's forked child still has it open.
 #![expect(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 use std::{
@@ -46,7 +46,7 @@ async fn a_start_that_fails_is_told_and_leaves_nothing() {
     let error = start(assets.clone()).await;
     let told = error.to_string();
     assert!(told.starts_with("etcd ended before it was ready") && told.ends_with("already in use"), "{told}");
-    assert_eq!(data().len(), 5, "a port that somebody else took in between is no reason to give up");
+    assert_eq!(data().len(), 5, "a port conflict is retried");
 
     let hang = format!("echo \"$@\" >> {note}; echo $$ > {note}.pid; exec sleep 1000");
     script(folder.path(), "etcd", &hang);

@@ -1,4 +1,4 @@
-//! What an environment is while it lives, and what is left of it.
+//! Features of an environment, and its cleanup.
 #![expect(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 use std::time::Duration;
@@ -53,7 +53,7 @@ async fn a_failed_expectation_says_what_was_missing_and_prints_the_object() {
     maps.create(&PostParams::default(), &config_map("settings", "roses")).await.unwrap();
     let unmet = eventually_object(&maps, "settings", within, blue).await.unwrap_err();
     let told = unmet.to_string();
-    assert!(told.starts_with("not so after 1s: the theme is Some(\"roses\")\n"), "{told}");
+    assert!(told.starts_with("condition not met after 1s: the theme is Some(\"roses\")\n"), "{told}");
     assert!(told.contains("\n  theme: roses\n") && !told.contains("managedFields"), "{told}");
 
     let unmet = consistently_object(&maps, "settings", within, blue).await.unwrap_err();
@@ -74,7 +74,7 @@ async fn an_update_is_tried_until_the_api_server_takes_it() {
     let unmet = eventually_update(&maps, "settings", within, |map| set(map, "blue")).await.unwrap_err();
     assert_eq!(unmet.last, "there is no settings at /api/v1/namespaces/default/configmaps");
 
-    // It comes late, and others write it between each read and its update, twice.
+    // The object is created late, and another client changes it between a read and its update, twice.
     let waits = eventually_update(&maps, "settings", within, |map| set(map, "blue"));
     let comes = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -172,7 +172,7 @@ async fn definitions_are_installed_and_removed() {
     uninstall_crds(&env.client(), &crds).await.expect("what is not there need not go");
 }
 
-/// Name and groups of the user that the API server takes a client for.
+/// Returns the name and groups under which the API server authenticates a client.
 async fn who_is(client: kube::Client) -> (String, Vec<String>) {
     let reviews: Api<SelfSubjectReview> = Api::all(client);
     let review = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await.unwrap();
@@ -182,7 +182,7 @@ async fn who_is(client: kube::Client) -> (String, Vec<String>) {
 
 #[tokio::test(start_paused = true)]
 async fn a_definition_may_take_as_long_as_is_said_to_be_served() {
-    let mut twin = widgets().remove(0); // of a kind that is taken
+    let mut twin = widgets().remove(0); // claims the names of an installed kind
     twin.metadata.name = Some("gadgets.example.com".to_owned());
     (twin.spec.names.plural, twin.spec.names.singular) = ("gadgets".to_owned(), Some("gadget".to_owned()));
     let start = async |wait: Option<Duration>| {
@@ -192,7 +192,7 @@ async fn a_definition_may_take_as_long_as_is_said_to_be_served() {
     };
     let (told, waited) = start(Some(Duration::from_secs(60))).await;
     let expected =
-        "the CustomResourceDefinition gadgets.example.com is not established after 60s: NamesAccepted=False";
+        "the CustomResourceDefinition gadgets.example.com is not served after 60s: NamesAccepted=False";
     assert!(told.starts_with(expected), "{told}");
     assert_eq!(waited, 60);
     assert_eq!(start(None).await.1, 10, "the limit of Go");
@@ -260,7 +260,7 @@ async fn nothing_is_left_of_an_environment() {
     env.namespace("left").await.unwrap();
     assert!(Handle::current().metrics().num_alive_tasks() > before);
     drop(env);
-    // Tasks that are told to end do so when they are next polled.
+    // Cancelled tasks end when they are next polled.
     for _ in 0..1000 {
         tokio::task::yield_now().await;
     }
@@ -284,7 +284,7 @@ async fn environments_do_not_know_of_each_other() {
     }
 }
 
-/// Needs the binaries, and says so where they are not.
+/// Skipped, with a message, if the binaries are not configured.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_real_control_plane_starts_serves_and_leaves_nothing() {
     if !Assets::are_configured() {

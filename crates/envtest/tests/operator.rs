@@ -1,4 +1,4 @@
-//! Starts, stops and crashes of an operator, in paused time.
+//! Start, stop and crash of an operator, in paused time.
 #![expect(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 use std::{
@@ -17,14 +17,14 @@ use kube::{
 use kube_envtest::{CrashPoint, Environment, Instance, Operator, OperatorError, eventually};
 use tokio::time::{Instant, sleep};
 
-/// Names that the operator of the tests makes ConfigMaps of, one after the other.
+/// Names of the ConfigMaps that the operator creates, in this order.
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
 fn maps(client: kube::Client) -> Api<ConfigMap> {
     Api::namespaced(client, "default")
 }
 
-/// Makes what is not there yet.
+/// Creates the ConfigMaps that do not exist yet.
 async fn converge(client: kube::Client) -> Result<(), kube::Error> {
     let maps = maps(client);
     for name in NAMES {
@@ -37,7 +37,7 @@ async fn converge(client: kube::Client) -> Result<(), kube::Error> {
     Ok(())
 }
 
-/// An operator that converges when it starts, and then waits for its end.
+/// An operator that creates its ConfigMaps at startup and then waits until it is stopped.
 fn operator(env: &Environment) -> Operator {
     Operator::new(env.client(), |instance: Instance| async move {
         converge(instance.client()).await?;
@@ -104,7 +104,7 @@ async fn a_crash_point_that_is_not_reached_is_an_error_with_the_requests_there_w
     operator.stop().await.unwrap();
 }
 
-/// Guards of tasks count the tasks.
+/// Counts live tasks: each holds one guard.
 struct Task(Arc<AtomicU32>);
 
 impl Task {

@@ -1,28 +1,30 @@
+//! Locations of the etcd and kube-apiserver binaries, and options for running them.
+
 use std::{
     env,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-/// Where Go's envtest looks when nothing is said.
+/// Default folder of Go's envtest.
 const DEFAULT_FOLDER: &str = "/usr/local/kubebuilder/bin";
 
-/// Go's envtest gives a control plane 20 seconds to start, and as much to stop.
+/// Default start and stop timeout of Go's envtest.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The binaries of a control plane, and how they are run.
+/// Binaries of a control plane, and options for running them.
 ///
 /// The environment variables are those of Go's envtest:
 ///
 /// | variable | meaning |
 /// |---|---|
-/// | `KUBEBUILDER_ASSETS` | the folder with `etcd` and `kube-apiserver`; `/usr/local/kubebuilder/bin` if unset |
-/// | `TEST_ASSET_ETCD`, `TEST_ASSET_KUBE_APISERVER` | one binary, wherever it is |
-/// | `KUBEBUILDER_CONTROLPLANE_START_TIMEOUT`, `…_STOP_TIMEOUT` | as `20s`, which is the default |
-/// | `KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT` | `true`: their output appears in that of the test |
-/// | `TEST_ASSET_KUBECTL` | what [`Assets::kubectl`] is; nothing here needs it |
+/// | `KUBEBUILDER_ASSETS` | folder with `etcd` and `kube-apiserver`; default `/usr/local/kubebuilder/bin` |
+/// | `TEST_ASSET_ETCD`, `TEST_ASSET_KUBE_APISERVER` | path of one binary, instead of that in the folder |
+/// | `KUBEBUILDER_CONTROLPLANE_START_TIMEOUT`, `…_STOP_TIMEOUT` | durations such as `20s`, the default |
+/// | `KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT` | `true` forwards the output of the processes to that of the test |
+/// | `TEST_ASSET_KUBECTL` | path returned by [`Assets::kubectl`]; not used by this crate |
 ///
-/// `setup-envtest use -p path` prints such a folder. A variable of a path that is empty is as one that is not set.
+/// `setup-envtest use -p path` prints a suitable folder. An empty path variable counts as unset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assets {
     pub(super) etcd: PathBuf,
@@ -34,51 +36,51 @@ pub struct Assets {
     pub(super) attach_output: bool,
 }
 
-/// Why there are no binaries to run.
+/// Reason why the binaries of a control plane cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AssetsError {
-    /// A binary is not there.
-    #[error("{} is not there: set KUBEBUILDER_ASSETS to the folder of etcd and kube-apiserver, or {variable} to this one", path.display())]
+    /// A binary does not exist.
+    #[error("{} does not exist: set KUBEBUILDER_ASSETS to the folder with etcd and kube-apiserver, or {variable} to the path of this binary", path.display())]
     Missing {
-        /// Where it was looked for.
+        /// Path that was searched.
         path: PathBuf,
-        /// What to set to have it looked for elsewhere.
+        /// Variable that can name another path.
         variable: &'static str,
     },
-    /// An environment variable says something that it cannot.
-    #[error("{variable}={value} cannot be used: {expected} is expected")]
+    /// An environment variable has an invalid value.
+    #[error("invalid {variable}={value}: expected {expected}")]
     Value {
-        /// The variable.
+        /// Name of the variable.
         variable: &'static str,
         /// Its value.
         value: String,
-        /// What it may be.
+        /// Description of valid values.
         expected: &'static str,
     },
 }
 
 impl Assets {
-    /// The binaries in a folder.
+    /// Uses the binaries in a folder.
     ///
     /// # Errors
     ///
-    /// One of them is not there.
+    /// A binary does not exist.
     pub fn in_folder(folder: impl AsRef<Path>) -> Result<Self, AssetsError> {
         let folder = folder.as_ref().to_str().map(ToOwned::to_owned);
         Self::find(&|variable| folder.clone().filter(|_| variable == "KUBEBUILDER_ASSETS"))
     }
 
-    /// The binaries that the environment variables lead to.
+    /// Uses the binaries that the environment variables name.
     ///
     /// # Errors
     ///
-    /// One of them is not there, or a variable says something that it cannot.
+    /// A binary does not exist, or a variable has an invalid value.
     pub fn from_env() -> Result<Self, AssetsError> {
         Self::find(&|variable| env::var(variable).ok())
     }
 
-    /// Whether the environment says that there are binaries: a test that needs them may be skipped otherwise.
+    /// Returns whether the environment variables name binaries, so that a test can be skipped otherwise.
     #[must_use]
     pub fn are_configured() -> bool {
         Self::are_configured_by(&|variable| env::var(variable).ok())
@@ -127,21 +129,21 @@ impl Assets {
         })
     }
 
-    /// How long both together may take to become ready. Default: 20 s.
+    /// Time for both processes together to become ready. Default: 20 s.
     #[must_use]
     pub fn start_timeout(mut self, timeout: Duration) -> Self {
         self.start_timeout = timeout;
         self
     }
 
-    /// How long both together may take to end when they are asked to; then they are killed. Default: 20 s.
+    /// Time for both processes together to exit after SIGTERM, before they are killed. Default: 20 s.
     #[must_use]
     pub fn stop_timeout(mut self, timeout: Duration) -> Self {
         self.stop_timeout = timeout;
         self
     }
 
-    /// Lets the output of both appear in that of the test; errors then quote none of it. Default: no.
+    /// Forwards the output of both processes to that of the test. Errors then do not quote it. Default: off.
     #[must_use]
     #[doc(alias = "AttachControlPlaneOutput")]
     pub fn attach_output(mut self) -> Self {
@@ -149,8 +151,8 @@ impl Assets {
         self
     }
 
-    /// Gives kube-apiserver another argument, such as `--feature-gates=WatchList=true`, after its own: of one that is given twice
-    /// it takes the last.
+    /// Adds an argument for kube-apiserver, such as `--feature-gates=WatchList=true`. It follows the built-in arguments; of a
+    /// repeated flag kube-apiserver uses the last value.
     #[must_use]
     #[doc(alias = "APIServer.Configure")]
     pub fn api_server_flag(mut self, flag: impl Into<String>) -> Self {
@@ -158,7 +160,7 @@ impl Assets {
         self
     }
 
-    /// The kubectl beside them, if there is one. [`Environment::kubeconfig`](crate::Environment::kubeconfig) is what it needs.
+    /// Path of `kubectl`, if it exists. Use it with [`Environment::kubeconfig`](crate::Environment::kubeconfig).
     #[must_use]
     #[doc(alias = "KubectlPath")]
     pub fn kubectl(&self) -> Option<&Path> {
@@ -190,7 +192,7 @@ mod tests {
         let missing = find(folder.path(), &[]).unwrap_err();
         let told = missing.to_string();
         assert!(
-            told.contains("kube-apiserver is not there") && told.contains("TEST_ASSET_KUBE_APISERVER"),
+            told.contains("kube-apiserver does not exist") && told.contains("TEST_ASSET_KUBE_APISERVER"),
             "{told}"
         );
 
@@ -215,7 +217,7 @@ mod tests {
         let found = find(folder.path(), &[(own, &mine.display().to_string())]).unwrap();
         assert_eq!(found.kubectl(), Some(&*mine));
         let missing = find(folder.path(), &[(own, "/nowhere/kubectl")]).unwrap_err().to_string();
-        assert!(missing.starts_with("/nowhere/kubectl is not there") && missing.contains(own), "{missing}");
+        assert!(missing.starts_with("/nowhere/kubectl does not exist") && missing.contains(own), "{missing}");
         fs::write(folder.path().join("kubectl"), "").unwrap();
         assert_eq!(find(folder.path(), &[]).unwrap().kubectl(), Some(&*folder.path().join("kubectl")));
     }
@@ -234,7 +236,7 @@ mod tests {
         let wrong = find(folder.path(), &[(start, "soon")]).unwrap_err();
         assert_eq!(
             wrong.to_string(),
-            format!("{start}=soon cannot be used: a duration such as 20s or 1m30s is expected")
+            format!("invalid {start}=soon: expected a duration such as 20s or 1m30s")
         );
     }
 }

@@ -1,3 +1,5 @@
+//! Certificates of a control plane: authority, API server, users and service account keys.
+
 use std::{fs, path::Path};
 
 use rcgen::{
@@ -8,7 +10,7 @@ use serde_json::json;
 
 use super::ControlPlaneError;
 
-/// A certificate authority that lives as long as its control plane. The API server and its users trust it.
+/// Certificate authority of one control plane, trusted by the API server and by its clients.
 pub(super) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
@@ -23,8 +25,8 @@ impl Authority {
         Ok(Self { issuer: CertifiedIssuer::self_signed(params, KeyPair::generate()?)? })
     }
 
-    /// Writes what kube-apiserver reads at its start: the authority, its own certificate, and a pair of keys for the tokens
-    /// of service accounts.
+    /// Writes the files that kube-apiserver reads at startup: the authority's certificate, the server certificate, and the
+    /// key pair for service account tokens.
     pub(super) fn write_for_api_server(&self, folder: &Path) -> Result<(), ControlPlaneError> {
         let names = ["localhost", "127.0.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
         let mut params = CertificateParams::new(names.map(str::to_owned))?;
@@ -47,7 +49,7 @@ impl Authority {
         Ok(())
     }
 
-    /// The kubeconfig of a user whom the API server knows by a certificate of this authority.
+    /// Returns the kubeconfig of a user with a client certificate of this authority.
     pub(super) fn kubeconfig(&self, url: &str, user: &str, groups: &[&str]) -> Result<String, rcgen::Error> {
         let mut params = CertificateParams::default();
         params.distinguished_name = named(user, groups);
@@ -56,7 +58,7 @@ impl Authority {
         params.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.issuer)?;
-        // JSON is YAML.
+        // JSON is valid YAML, so no YAML writer is needed.
         let config = json!({
             "apiVersion": "v1",
             "kind": "Config",
@@ -78,7 +80,7 @@ impl Authority {
     }
 }
 
-/// The name of a user, and its groups as organisations, which is how API servers read certificates.
+/// Subject of a client certificate: API servers read the common name as user and the organisations as groups.
 fn named(name: &str, groups: &[&str]) -> DistinguishedName {
     let mut named = DistinguishedName::new();
     named.push(DnType::CommonName, name);

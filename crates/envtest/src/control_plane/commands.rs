@@ -1,41 +1,43 @@
+//! Command lines of etcd and kube-apiserver.
+
 use std::path::{Path, PathBuf};
 
 /// A program and its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Command {
-    /// What messages and logs call it.
+    /// Name in messages and of the log file.
     pub(super) name: &'static str,
     pub(super) program: PathBuf,
     pub(super) arguments: Vec<String>,
 }
 
-/// etcd for one test: on loopback, with its data in `data`, which need not survive a crash of the machine.
+/// etcd for one test: listens on loopback and skips fsync, because its data need not survive a crash of the machine.
 pub(super) fn etcd(program: &Path, url: &str, data: &Path) -> Command {
     let arguments = vec![
         format!("--data-dir={}", data.display()),
         format!("--listen-client-urls={url}"),
         format!("--advertise-client-urls={url}"),
-        // It talks to nobody; port 0 is one that is free.
+        // The peer port is not used; port 0 picks a free one.
         "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
         "--unsafe-no-fsync=true".to_owned(),
     ];
     Command { name: "etcd", program: program.to_owned(), arguments }
 }
 
-/// What differs between API servers.
+/// Arguments that differ between API servers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ApiServerArguments<'a> {
     pub(super) port: u16,
     pub(super) etcd_url: &'a str,
-    /// The folder of [`super::certificates`].
+    /// Folder written by [`super::certificates`].
     pub(super) certificates: &'a Path,
-    /// What the test gives it beside its own.
+    /// Additional flags of the test, appended last.
     pub(super) flags: &'a [String],
 }
 
 impl ApiServerArguments<'_> {
-    /// kube-apiserver for one test, with the flags that Go's envtest gives it: on loopback, users by client certificate,
-    /// rights by RBAC, no service account needed to make a pod.
+    /// kube-apiserver for one test, with the flags of Go's envtest: loopback only, client certificates, RBAC, and no service
+    /// account required for pods.
     pub(super) fn command(self, program: &Path) -> Command {
         let Self { port, etcd_url, certificates, flags } = self;
         let file = |name: &str| certificates.join(name).display().to_string();

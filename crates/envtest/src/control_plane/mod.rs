@@ -1,4 +1,4 @@
-//! etcd and kube-apiserver as processes of this machine: the binaries of `KUBEBUILDER_ASSETS`.
+//! Runs etcd and kube-apiserver as local processes, from the binaries of `KUBEBUILDER_ASSETS`.
 
 mod assets;
 mod certificates;
@@ -22,15 +22,15 @@ use self::{
     process::Process,
 };
 
-/// How often a start is tried when a port was taken by somebody else in between, as in Go's envtest.
+/// Number of start attempts when another process took a free port in the meantime, as in Go's envtest.
 const STARTS: u32 = 5;
 
-/// How long the API server may take, once it is ready, until it has the namespace that tests begin in, as in Go's envtest.
+/// Time after readiness until the API server has created the namespace `default`, as in Go's envtest.
 const NAMESPACE_WITHIN: Duration = Duration::from_secs(5);
 
-/// A running control plane. Dropping it kills its processes, waits for their end, and removes their files.
+/// A running control plane. Dropping it kills its processes, waits for them to exit, and removes their files.
 pub(crate) struct ControlPlane {
-    // Dropped in this order: the API server before what it depends on.
+    // Fields are dropped in this order: the API server before etcd.
     api_server: Process,
     etcd: Process,
     authority: Authority,
@@ -43,6 +43,7 @@ impl ControlPlane {
     pub(crate) async fn start(assets: &Assets) -> Result<Self, ControlPlaneError> {
         let mut attempt = 1;
         loop {
+            // `free_ports` releases the ports before the processes bind them, so another process can take one.
             match Self::start_once(assets).await {
                 Err(ControlPlaneError::Process(ProcessError::Ended { output, .. }))
                     if attempt < STARTS && output.contains("address already in use") =>
@@ -55,6 +56,7 @@ impl ControlPlane {
     }
 
     async fn start_once(assets: &Assets) -> Result<Self, ControlPlaneError> {
+        // One deadline for both processes: etcd's startup counts, too.
         let deadline = Instant::now() + assets.start_timeout;
         let files = tempfile::Builder::new().prefix("kube-envtest-").tempdir().map_err(cannot_write)?;
         let (etcd_port, port) = free_ports().map_err(cannot_write)?;
@@ -78,12 +80,12 @@ impl ControlPlane {
         Ok(Self { api_server, etcd, authority, url, stop_timeout: assets.stop_timeout, _files: files })
     }
 
-    /// A kubeconfig of a user with a certificate of this control plane.
+    /// Returns the kubeconfig of a user with a client certificate of this control plane.
     pub(crate) fn kubeconfig(&self, user: &str, groups: &[&str]) -> Result<String, ControlPlaneError> {
         Ok(self.authority.kubeconfig(&self.url, user, groups)?)
     }
 
-    /// Asks the processes to end, and waits until they have.
+    /// Sends SIGTERM to the processes and waits until they have exited.
     pub(crate) async fn stop(mut self) -> Result<(), ControlPlaneError> {
         let deadline = Instant::now() + self.stop_timeout;
         self.api_server.stop(deadline).await?;
@@ -91,7 +93,7 @@ impl ControlPlane {
     }
 }
 
-/// Ports that nobody listens on, at this moment.
+/// Two free ports. Both are reserved at the same time so that they differ.
 fn free_ports() -> std::io::Result<(u16, u16)> {
     let (first, second) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
     Ok((first.local_addr()?.port(), second.local_addr()?.port()))
@@ -108,20 +110,20 @@ fn spawn(command: &Command, files: &TempDir, assets: &Assets) -> Result<Process,
     Ok(Process::spawn(command, (!assets.attach_output).then_some(log.as_path() as &Path))?)
 }
 
-/// A client without credentials.
+/// Creates a client without credentials.
 fn anonymous(url: &str) -> Result<kube::Client, ControlPlaneError> {
     let url = url.parse().map_err(|error| ControlPlaneError::Url { url: url.to_owned(), source: error })?;
     Ok(kube::Client::try_from(kube::Config::new(url))?)
 }
 
-/// The client of a kubeconfig.
+/// Creates a client from a kubeconfig.
 pub(crate) async fn client(kubeconfig: &str) -> Result<kube::Client, kube::Error> {
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig).map_err(kube::Error::InferKubeconfig)?;
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     kube::Client::try_from(config.map_err(kube::Error::InferKubeconfig)?)
 }
 
-/// Waits until there is the namespace `default`, which an API server makes for itself a moment after it is ready.
+/// Waits for the namespace `default`, which the API server creates shortly after it reports ready.
 async fn with_default_namespace(api_server: Process, admin: &kube::Client) -> Result<Process, ProcessError> {
     let deadline = Instant::now() + NAMESPACE_WITHIN;
     api_server.ready(deadline, || get(admin, "/api/v1/namespaces/default")).await
@@ -136,33 +138,33 @@ fn cannot_write(source: std::io::Error) -> ControlPlaneError {
     ControlPlaneError::Files { source }
 }
 
-/// Why a control plane did not start or stop.
+/// Failure to start or stop a control plane.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlPlaneError {
-    /// A process did not start, did not become ready, or did not stop.
+    /// A process did not start, become ready, or exit.
     #[error(transparent)]
     Process(#[from] ProcessError),
-    /// A certificate could not be made.
+    /// A certificate could not be generated.
     #[error("cannot make certificates")]
     Certificate(#[from] rcgen::Error),
-    /// Files or ports of this machine could not be had.
+    /// Files or ports could not be allocated.
     #[error("cannot prepare files and ports for the control plane")]
     Files {
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
-    /// An address of the control plane cannot be one.
-    #[error("{url} is no URL")]
+    /// An address of the control plane is not a valid URL.
+    #[error("{url} is not a valid URL")]
     Url {
-        /// The text.
+        /// Text of the address.
         url: String,
-        /// Why.
+        /// Cause.
         source: http::uri::InvalidUri,
     },
-    /// There is no client for the control plane. Does your binary choose a TLS stack of `kube`?
+    /// No client could be created. The usual cause is that the binary enables no TLS feature of `kube`.
     #[error(
-        "cannot make a client for the control plane: kube needs a TLS feature, such as rustls-tls with ring"
+        "cannot create a client for the control plane: enable a TLS feature of kube, such as rustls-tls with ring"
     )]
     Client(#[from] kube::Error),
 }
@@ -189,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    /// An API server that has its namespace when it is asked for the nth time.
+    /// An API server whose namespace `default` exists from the `from`th request on.
     #[derive(Clone)]
     struct Late {
         from: u32,

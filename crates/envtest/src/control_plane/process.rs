@@ -1,3 +1,5 @@
+//! One process of a control plane: start, readiness, and stop.
+
 use std::{
     fmt,
     fs::{self, File},
@@ -10,13 +12,13 @@ use tokio::time::{Duration, Instant, sleep};
 
 use super::commands::Command;
 
-/// How often a process is looked at.
+/// Interval between checks of a process.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// How many lines of output an error shows.
+/// Lines of output quoted by an error.
 const LINES: usize = 20;
 
-/// A process of a control plane. Dropping it kills it and waits for its end, which comes at once.
+/// A process of a control plane. Dropping it kills the process and waits for its exit.
 pub(super) struct Process {
     name: &'static str,
     child: Child,
@@ -24,7 +26,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts it with its output in `log`, or where this process has its own.
+    /// Starts the process and writes its output to `log`, or to the output of this process without one.
     pub(super) fn spawn(command: &Command, log: Option<&Path>) -> Result<Self, ProcessError> {
         let Command { name, program, arguments } = command;
         let failed = |source| ProcessError::Spawn { name, program: program.clone(), source };
@@ -41,15 +43,16 @@ impl Process {
         Ok(Self { name, child, log: log.map(Path::to_owned) })
     }
 
-    /// Waits until `probe` succeeds.
+    /// Waits until `probe` succeeds. Fails early if the process exits.
     pub(super) async fn ready<Fut: Future<Output = Result<(), String>>>(
         mut self,
         deadline: Instant,
         mut probe: impl FnMut() -> Fut,
     ) -> Result<Self, ProcessError> {
         let started = Instant::now();
-        let mut last = "it was not asked".to_owned();
+        let mut last = "no request was sent".to_owned();
         while Instant::now() < deadline {
+            // Check for an exit first, to report its output at once instead of a timeout.
             if let Some(status) = self.child.try_wait().map_err(|source| self.lost(source))? {
                 let (name, output) = (self.name, self.output());
                 return Err(ProcessError::Ended { name, status: status.to_string(), output });
@@ -57,7 +60,7 @@ impl Process {
             match tokio::time::timeout_at(deadline, probe()).await {
                 Ok(Ok(())) => return Ok(self),
                 Ok(Err(error)) => last = error,
-                Err(_) => "it did not answer".clone_into(&mut last),
+                Err(_) => "no answer".clone_into(&mut last),
             }
             sleep(INTERVAL).await;
         }
@@ -65,7 +68,7 @@ impl Process {
         Err(ProcessError::NotReady { name, within, last, output })
     }
 
-    /// Asks it to end and waits until it has; kills it at the deadline.
+    /// Sends SIGTERM and waits until the process has exited; kills it at the deadline.
     pub(super) async fn stop(&mut self, deadline: Instant) -> Result<(), ProcessError> {
         self.terminate();
         let asked = Instant::now();
@@ -81,7 +84,7 @@ impl Process {
         }
     }
 
-    /// Sends SIGTERM. Ignores an error: the process may have ended by itself.
+    /// Sends SIGTERM. An error is ignored because the process may have exited already.
     #[cfg(unix)]
     fn terminate(&mut self) {
         use rustix::process::{Pid, Signal, kill_process};
@@ -89,14 +92,14 @@ impl Process {
         let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
     }
 
-    /// Ends the process, because this system has no signal that asks it to.
+    /// Kills the process, because this platform has no SIGTERM.
     #[cfg(not(unix))]
     fn terminate(&mut self) {
         let _ = self.child.kill();
     }
 
     fn kill(&mut self) {
-        // An error says that it has ended already.
+        // An error means that it has exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -105,7 +108,7 @@ impl Process {
         ProcessError::Lost { name: self.name, source }
     }
 
-    /// The last lines of its output.
+    /// Returns the last lines of the log.
     fn output(&self) -> String {
         let text = self.log.as_ref().and_then(|log| fs::read(log).ok()).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -120,56 +123,56 @@ impl Drop for Process {
     }
 }
 
-/// Why a process of a control plane is not as it should be.
+/// Failure of a process of a control plane.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProcessError {
-    /// It could not be started.
+    /// The process could not be started.
     #[error("{name}: {} cannot be started", program.display())]
     Spawn {
-        /// Which one.
+        /// Name of the process.
         name: &'static str,
-        /// Its program.
+        /// Path of the program.
         program: PathBuf,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
-    /// It ended before it was ready.
+    /// The process exited before it was ready.
     #[error("{name} ended before it was ready: {status}\n{output}")]
     Ended {
-        /// Which one.
+        /// Name of the process.
         name: &'static str,
-        /// How.
+        /// Exit status.
         status: String,
-        /// The last lines of its output.
+        /// Last lines of its output.
         output: String,
     },
-    /// It did not become ready in time.
+    /// The process did not become ready in time.
     #[error("{name} is not ready after {within:?}: {last}\n{output}")]
     NotReady {
-        /// Which one.
+        /// Name of the process.
         name: &'static str,
-        /// How long it was waited for.
+        /// Time limit.
         within: Duration,
-        /// What it answered last, when it was asked.
+        /// Result of the last readiness check.
         last: String,
-        /// The last lines of its output.
+        /// Last lines of its output.
         output: String,
     },
-    /// It did not end when it was asked to.
+    /// The process did not exit after SIGTERM.
     #[error("{name} did not end within {after:?} and was killed")]
     Killed {
-        /// Which one.
+        /// Name of the process.
         name: &'static str,
-        /// How long it was waited for.
+        /// Time limit.
         after: Duration,
     },
-    /// The operating system does not say how it is.
-    #[error("{name}: the operating system does not tell how it is")]
+    /// The state of the process could not be read.
+    #[error("{name}: cannot read the state of the process")]
     Lost {
-        /// Which one.
+        /// Name of the process.
         name: &'static str,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
 }
@@ -187,7 +190,7 @@ mod tests {
 
     use super::*;
 
-    /// A shell script in the place of a binary.
+    /// A shell script that stands for a binary.
     struct Script {
         folder: tempfile::TempDir,
     }
@@ -200,7 +203,8 @@ mod tests {
         fn spawn(&self, text: &str) -> Process {
             let script = self.folder.path().join("script");
             fs::write(&script, text).unwrap();
-            // Run by the shell by name: a file that was just written may still be open in another thread's child.
+            // `/bin/sh` runs the script by name: executing a file that was just written fails if a forked child still has it
+            // open.
             let arguments = vec![script.display().to_string(), self.folder.path().display().to_string()];
             let command = Command { name: "fake", program: "/bin/sh".into(), arguments };
             Process::spawn(&command, Some(&self.folder.path().join("log"))).unwrap()
@@ -210,7 +214,7 @@ mod tests {
             self.folder.path().join(name).exists()
         }
 
-        /// Waits until the script has written a file.
+        /// Waits until the script has created a file.
         async fn ready(&self, process: Process, name: &str) -> Result<Process, ProcessError> {
             let within = Instant::now() + Duration::from_secs(20);
             process

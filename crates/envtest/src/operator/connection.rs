@@ -1,4 +1,4 @@
-//! The client of an operator under test, which a crash cuts.
+//! Client of an operator under test, which a crash disconnects.
 
 use std::{
     collections::BTreeSet,
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use super::{CrashPoint, crash_point::Side};
 use crate::rights::Asked;
 
-/// The way from an operator to the API server. Clones are one connection.
+/// Connection of an operator to the API server. Clones share it.
 #[derive(Clone)]
 pub(super) struct Connection {
     client: kube::Client,
@@ -27,7 +27,7 @@ struct Shared {
     plan: Mutex<Plan>,
 }
 
-/// Where the operator is to crash, and what it has requested since that was said.
+/// Crash point, and the requests since it was set.
 #[derive(Default)]
 struct Plan {
     point: Option<CrashPoint>,
@@ -35,7 +35,7 @@ struct Plan {
     requests: BTreeSet<String>,
 }
 
-/// What becomes of a request.
+/// Decision about one request.
 enum Fate {
     Send,
     Crash(Side),
@@ -47,17 +47,17 @@ impl Connection {
         Self { client, shared: Arc::new(Shared { cut: watch::Sender::new(false), plan }) }
     }
 
-    /// A client whose requests take this way.
+    /// Returns a client that sends its requests through this connection.
     pub(super) fn client(&self) -> kube::Client {
         kube::Client::new(self.clone(), self.client.default_namespace().to_owned())
     }
 
-    /// Requests are from now on neither sent nor answered.
+    /// Disconnects: from now on requests are neither sent nor answered.
     pub(super) fn cut(&self) {
         self.shared.cut.send_replace(true);
     }
 
-    /// Done when the connection is cut.
+    /// Completes when the connection is cut.
     pub(super) fn is_cut(&self) -> impl Future<Output = ()> + use<> {
         let mut cut = self.shared.cut.subscribe();
         let shared = Arc::clone(&self.shared);
@@ -67,12 +67,12 @@ impl Connection {
         }
     }
 
-    /// Sets the crash point, and counts from now on.
+    /// Sets the crash point and starts to count requests.
     pub(super) fn arm(&self, point: CrashPoint) {
         *self.plan() = Plan { point: Some(point), ..Plan::default() };
     }
 
-    /// Removes the crash point. Returns what was requested since it was set.
+    /// Removes the crash point. Returns the names of the requests since it was set.
     pub(super) fn disarm(&self) -> Vec<String> {
         std::mem::take(&mut *self.plan()).requests.into_iter().collect()
     }
@@ -102,6 +102,7 @@ impl tower_service::Service<Request<Body>> for Connection {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
+        // A crashed process receives no answers, so its requests never complete.
         if *self.shared.cut.borrow() {
             return Box::pin(pending());
         }
@@ -116,6 +117,7 @@ impl tower_service::Service<Request<Body>> for Connection {
                 Box::pin(pending())
             }
             Fate::Crash(Side::After) => Box::pin(async move {
+                // The API server executes the request; the operator never sees the answer.
                 let _lost = sent.await;
                 connection.cut();
                 pending().await

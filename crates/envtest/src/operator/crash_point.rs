@@ -1,8 +1,10 @@
+//! Requests at which a test crashes an operator.
+
 use std::fmt;
 
 /// Request of an operator at which a test crashes it.
 ///
-/// Requests are named as [`Rights::unused`](crate::Rights::unused) names rights: `create configmaps`,
+/// Requests are named like the permissions of [`Rights::unused`](crate::Rights::unused): `create configmaps`,
 /// `patch guestbooks.example.com/status`. A server-side apply is a `patch`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrashPoint {
@@ -10,50 +12,50 @@ pub struct CrashPoint {
     pub(super) which: Which,
 }
 
-/// On which side of the API server's work a crash is.
+/// Position of a crash relative to the execution of the request by the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     /// The request is not sent.
     Before,
-    /// The request is carried out, and the answer is lost.
+    /// The request is executed, and its answer is lost.
     After,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Which {
-    /// The next request of this name.
+    /// The next request with this name.
     Named(String),
-    /// The write of this number, from 1.
+    /// The nth write, counted from 1.
     Write(u32),
 }
 
 impl CrashPoint {
-    /// Before the next request named `request` is sent.
+    /// Crashes before the next request named `request` is sent.
     #[must_use]
     pub fn before(request: impl Into<String>) -> Self {
         Self { side: Side::Before, which: Which::Named(request.into()) }
     }
 
-    /// After the API server has carried out the next request named `request`, and before the operator has the answer.
+    /// Crashes after the API server has executed the next request named `request`, before the operator receives the answer.
     #[must_use]
     pub fn after(request: impl Into<String>) -> Self {
         Self { side: Side::After, which: Which::Named(request.into()) }
     }
 
-    /// Before the `number`th write is sent, counted from 1. Leases, events and reviews of rights are not counted as writes.
+    /// Crashes before the `number`th write is sent, counted from 1. Leases, events and access reviews do not count as writes.
     #[must_use]
     pub fn before_write(number: u32) -> Self {
         Self { side: Side::Before, which: Which::Write(number) }
     }
 
-    /// Like [`before_write`](Self::before_write), but after the API server has carried the write out, and before the operator has
-    /// the answer.
+    /// Like [`before_write`](Self::before_write), but crashes after the API server has executed the write, before the
+    /// operator receives the answer.
     #[must_use]
     pub fn after_write(number: u32) -> Self {
         Self { side: Side::After, which: Which::Write(number) }
     }
 
-    /// Whether this is the request, `writes` writes after the point was set.
+    /// Returns whether `request` is the crash point. `writes` counts the writes since the point was set, including this one.
     pub(super) fn is_at(&self, request: &str, is_write: bool, writes: u32) -> bool {
         match &self.which {
             Which::Named(name) => name == request,
@@ -62,7 +64,7 @@ impl CrashPoint {
     }
 }
 
-/// `before create configmaps`, `after write 3`
+/// Formats the point as `before create configmaps` or `after write 3`.
 impl fmt::Display for CrashPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.side {

@@ -1,4 +1,4 @@
-//! Operators under test, which a test starts, stops and crashes.
+//! Runs an operator under test: start, stop and crash.
 
 mod connection;
 mod crash_point;
@@ -14,13 +14,12 @@ use tokio::{
 use self::connection::Connection;
 pub use self::crash_point::CrashPoint;
 
-/// Default limit of a start, above the two minutes after which a manager names the cache that is not synced.
+/// Default time limit of a start: longer than the two minutes after which a manager reports a cache that is not synced.
 const START_WITHIN: Duration = Duration::from_secs(180);
 
-/// An operator under test: runs in the background, and can be stopped, crashed and started again.
+/// An operator under test. It runs in the background and can be stopped, crashed and started again.
 ///
-/// A closure says how to run it. It is called at each start, as `main` would be, with an [`Instance`] that has the client and says
-/// when to stop.
+/// Each start calls a closure, as a process calls `main`, with an [`Instance`] that provides the client and the stop signal.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -62,9 +61,9 @@ const START_WITHIN: Duration = Duration::from_secs(180);
 ///
 /// # Crashes
 ///
-/// A crash drops the future that the closure returned, as the end of a process would, and cuts the client: a task that survives
-/// sends nothing more. Writes that the API server has carried out stay, whether or not the operator has seen the answer. Nothing
-/// is given back, so another start waits for the lease of the crashed one.
+/// A crash drops the future that the closure returned, as the end of a process would, and disconnects the client, so that
+/// surviving tasks send nothing more. Writes that the API server has executed remain, whether or not the operator received
+/// the answer. The lease is not released, so the next start waits until it expires.
 ///
 /// Dropping an `Operator` crashes it.
 pub struct Operator {
@@ -77,19 +76,19 @@ pub struct Operator {
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Main = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>>;
 
-/// One start of an operator. Dropping it aborts the task.
+/// One start of an operator. Dropping it aborts its task.
 struct Running {
     instance: Instance,
     connection: Connection,
-    /// One task.
+    /// Holds a single task, so that dropping the set aborts it.
     task: JoinSet<Result<(), BoxError>>,
 }
 
 impl Operator {
-    /// An operator that `main` runs with requests to `client`. It is not started yet.
+    /// Creates an operator that sends its requests to `client`. It is not started yet.
     ///
-    /// `main` is to say when the operator is ready, by [`Instance::run`] or [`Instance::set_ready`], and to return when
-    /// [`Instance::stopped`] is done. A client of [`Rights`](crate::Rights) limits the operator to its manifests.
+    /// `main` must report readiness by [`Instance::run`] or [`Instance::set_ready`], and return when [`Instance::stopped`]
+    /// completes. With a client of [`Rights`](crate::Rights) the operator has only the permissions of its manifests.
     pub fn new<F, Fut>(client: kube::Client, main: F) -> Self
     where
         F: Fn(Instance) -> Fut + Send + 'static,
@@ -99,7 +98,8 @@ impl Operator {
         Self { client, main, start_within: START_WITHIN, running: None }
     }
 
-    /// Limits a start, and the wait for a crash point. Default: 3 minutes, which take no time where time is paused.
+    /// Sets the time limit of a start, and of the wait for a crash point. Default: 3 minutes, which take no real time in
+    /// paused time.
     #[must_use]
     pub fn start_within(mut self, limit: Duration) -> Self {
         self.start_within = limit;
@@ -114,13 +114,14 @@ impl Operator {
     ///
     /// # Errors
     ///
-    /// It runs already; it returned before it was ready, or was not ready in time and has been crashed.
+    /// The operator is already running, returned before it was ready, or was not ready in time and has been crashed.
     pub async fn start(&mut self) -> Result<(), OperatorError> {
         let within = self.start_within;
         let running = self.spawn(None)?;
         let mut ready = running.instance.ready.subscribe();
         let ready = async { ready.wait_for(|ready| *ready).await.map(drop) };
         let ended = tokio::select! {
+            // Readiness is checked first: an operator that was ready counts as started, even if it has returned since.
             biased;
             _ = ready => return Ok(()),
             ended = timeout(within, running.task.join_next()) => ended,
@@ -138,30 +139,30 @@ impl Operator {
         }
     }
 
-    /// Stops the operator in order: [`Instance::stopped`] becomes done, and its future is waited for.
+    /// Stops the operator gracefully: completes [`Instance::stopped`], and waits for the operator to return.
     ///
     /// # Errors
     ///
-    /// It does not run, or it failed, now or before.
+    /// The operator is not running, or it returned an error.
     ///
     /// # Panics
     ///
-    /// The operator panicked.
+    /// Panics if the operator panicked.
     pub async fn stop(&mut self) -> Result<(), OperatorError> {
         let running = self.running.as_ref().ok_or(OperatorError::NotRunning)?;
         running.instance.stop.send_replace(true);
         self.ended().await
     }
 
-    /// Waits until the operator ends by itself.
+    /// Waits until the operator returns by itself.
     ///
     /// # Errors
     ///
-    /// It does not run, or it failed.
+    /// The operator is not running, or it returned an error.
     ///
     /// # Panics
     ///
-    /// The operator panicked.
+    /// Panics if the operator panicked.
     pub async fn ended(&mut self) -> Result<(), OperatorError> {
         let running = self.running.as_mut().ok_or(OperatorError::NotRunning)?;
         let ended = running.task.join_next().await;
@@ -169,23 +170,23 @@ impl Operator {
         result(ended)
     }
 
-    /// Crashes the operator where it stands. Does nothing if it does not run.
+    /// Crashes the operator at whatever `.await` it has reached. Does nothing if it is not running.
     ///
-    /// When this returns its future is dropped, and it sends no more requests. On a runtime with several threads, tasks that it
-    /// spawned may run on until their next `.await`.
+    /// When this returns, the operator's future is dropped and no more requests are sent. On a multi-threaded runtime, tasks
+    /// that the operator spawned may still run until their next `.await`.
     pub async fn crash(&mut self) {
         let Some(mut running) = self.running.take() else { return };
         running.connection.cut();
         running.task.shutdown().await;
     }
 
-    /// Runs the operator until it reaches `point`, and crashes it there. Starts it first if it does not run, without waiting until
-    /// it is ready.
+    /// Runs the operator until it reaches `point`, and crashes it there. If it is not running, starts it without waiting for
+    /// readiness.
     ///
     /// ```
     /// # use kube_envtest::{CrashPoint, Operator, OperatorError};
     /// # async fn example(mut operator: Operator, check: impl AsyncFn()) -> Result<(), OperatorError> {
-    /// // The operator converges although it crashes after each of its writes.
+    // The operator converges even if it crashes after each of its writes.
     /// let mut write = 1;
     /// while operator.crash_at(CrashPoint::after_write(write)).await.is_ok() {
     ///     operator.start().await?;
@@ -199,12 +200,12 @@ impl Operator {
     ///
     /// # Errors
     ///
-    /// It returned before it was there, or it did not get there in time and goes on running: the error names the requests that it
-    /// made meanwhile.
+    /// The operator returned before `point`, or did not reach it in time and keeps running. The error lists the requests that it
+    /// made.
     ///
     /// # Panics
     ///
-    /// The operator panicked.
+    /// Panics if the operator panicked.
     pub async fn crash_at(&mut self, point: CrashPoint) -> Result<(), OperatorError> {
         let within = self.start_within;
         let running = match &mut self.running {
@@ -216,6 +217,7 @@ impl Operator {
         };
         let reached = running.connection.is_cut();
         let ended = tokio::select! {
+            // The crash point counts even if the operator returns at the same moment.
             biased;
             () = reached => {
                 self.crash().await;
@@ -251,9 +253,9 @@ impl Operator {
 fn result(ended: Option<Result<Result<(), BoxError>, JoinError>>) -> Result<(), OperatorError> {
     match ended {
         Some(Ok(returned)) => returned.map_err(OperatorError::Failed),
-        // The test fails with the operator's own panic.
+        // Propagate the operator's panic, so that the test fails with its message.
         Some(Err(error)) if error.is_panic() => resume_unwind(error.into_panic()),
-        // The runtime ends, and this future with it.
+        // The task was aborted because the runtime is shutting down.
         Some(Err(_)) | None => Ok(()),
     }
 }
@@ -264,7 +266,7 @@ impl fmt::Debug for Operator {
     }
 }
 
-/// One start of an [`Operator`]: what `main` receives. Clones are the same start.
+/// One start of an [`Operator`], passed to `main`. Clones refer to the same start.
 #[derive(Clone)]
 pub struct Instance {
     client: kube::Client,
@@ -273,29 +275,29 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// The client for this start. After a crash its requests are neither sent nor answered.
+    /// Client of this start. After a crash its requests are neither sent nor answered.
     #[must_use]
     pub fn client(&self) -> kube::Client {
         self.client.clone()
     }
 
-    /// Done when the operator is to stop in order.
+    /// Completes when the operator must stop gracefully.
     pub fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut stop = self.stop.subscribe();
         async move {
-            // The sender lives as long as the operator runs.
+            // The sender is dropped only after the operator has ended; then there is nothing left to stop.
             if stop.wait_for(|stop| *stop).await.is_err() {
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Says that the operator is ready: [`Operator::start`] returns.
+    /// Reports that the operator is ready, so that [`Operator::start`] returns.
     pub fn set_ready(&self) {
         self.ready.send_replace(true);
     }
 
-    /// Does `work` to its end, and says that the operator is ready when `ready` is done without an error.
+    /// Runs `work` to completion. Reports that the operator is ready once `ready` completes without an error.
     pub async fn run<E, T>(
         &self,
         ready: impl Future<Output = Result<(), E>>,
@@ -305,10 +307,11 @@ impl Instance {
             if ready.await.is_ok() {
                 self.set_ready();
             }
-            // An operator that never becomes ready says why when its work ends.
+            // If `ready` fails, the reason is the result of `work`.
             std::future::pending().await
         };
         tokio::select! {
+            // `work` is first, so that its result is returned even if `ready` completes at the same moment.
             biased;
             done = work => done,
             never = announce => never,
@@ -322,48 +325,48 @@ impl fmt::Debug for Instance {
     }
 }
 
-/// Failure of an [`Operator`], or of a test's request to it.
+/// Failure of an [`Operator`], or of a call that the state of the operator does not permit.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OperatorError {
-    /// It ended with an error.
+    /// The operator returned an error.
     #[error("the operator failed")]
     Failed(#[source] BoxError),
-    /// It ended without an error, and never said that it was ready.
+    /// The operator returned without an error before it was ready.
     #[error("the operator returned before it was ready")]
     EndedBeforeReady,
-    /// It did not say in time that it was ready.
+    /// The operator was not ready in time.
     #[error(
         "the operator was not ready within {within:?}: does its closure call `Instance::run` or `set_ready`?"
     )]
     NotReady {
-        /// The limit.
+        /// Time limit.
         within: Duration,
     },
-    /// It ended without an error before the crash point.
+    /// The operator returned without an error before the crash point.
     #[error("the operator returned before it reached {point}")]
     EndedBefore {
-        /// The crash point.
+        /// Crash point.
         point: CrashPoint,
     },
-    /// It did not reach the crash point in time, and goes on running.
+    /// The operator did not reach the crash point in time, and keeps running.
     #[error(
         "the operator did not reach {point} within {within:?}; it made these requests: {}",
         list(requests)
     )]
     NotReached {
-        /// The crash point.
+        /// Crash point.
         point: CrashPoint,
-        /// The limit.
+        /// Time limit.
         within: Duration,
-        /// Different requests that it made since the crash point was set, in order of their names.
+        /// Names of the requests since the crash point was set, sorted and without duplicates.
         requests: Vec<String>,
     },
-    /// It was started, and has been neither stopped nor crashed.
-    #[error("the operator runs already: stop or crash it before the next start")]
+    /// The operator is running: it was started, and neither stopped nor crashed.
+    #[error("the operator is already running: stop or crash it before the next start")]
     AlreadyRunning,
-    /// It was not started, or has been stopped or crashed.
-    #[error("the operator does not run: start it first")]
+    /// The operator is not running: it was never started, or has been stopped or crashed.
+    #[error("the operator is not running: start it first")]
     NotRunning,
 }
 

@@ -1,10 +1,12 @@
+//! Attributes of a request that RBAC evaluates.
+
 use http::{Method, request::Parts};
 
-/// A request, as RBAC sees it.
+/// Attributes of a request that RBAC evaluates.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Asked {
     pub(super) verb: String,
-    /// Empty outside of namespaces.
+    /// Empty for cluster-scoped resources.
     pub(super) namespace: String,
     pub(super) about: About,
 }
@@ -13,12 +15,12 @@ pub(crate) struct Asked {
 pub(super) enum About {
     Resource {
         group: String,
-        /// With a subresource: `deployments/status`.
+        /// Includes the subresource: `deployments/status`.
         resource: String,
-        /// Empty if it is about all, or about a new one.
+        /// Empty for collections and creations.
         name: String,
     },
-    /// A path that is none of a resource.
+    /// A path outside of the resource API.
     Url(String),
 }
 
@@ -32,7 +34,7 @@ impl Asked {
         })
     }
 
-    /// Name of the right that it needs: `patch guestbooks.example.com/status`, `get /version`.
+    /// Name of the required permission: `patch guestbooks.example.com/status`, `get /version`.
     pub(crate) fn name(&self) -> String {
         let verb = &self.verb;
         match &self.about {
@@ -41,7 +43,7 @@ impl Asked {
         }
     }
 
-    /// Whether it changes an object that an operator is about: a lease, an event and a review of rights is none.
+    /// Returns whether the request changes an object other than leases, events and access reviews.
     pub(crate) fn is_write(&self) -> bool {
         const BESIDES: [&str; 4] =
             ["authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io", "events.k8s.io"];
@@ -50,7 +52,7 @@ impl Asked {
         changes && !BESIDES.contains(&&**group) && (&**group, &**resource) != ("", "events")
     }
 
-    /// `None` for what is not about a resource.
+    /// Parses a resource path; `None` for other paths.
     fn about_resource(head: &Parts, path: &str) -> Option<Self> {
         let mut path = path.trim_matches('/').split('/');
         let group = match path.next()? {
@@ -63,7 +65,7 @@ impl Asked {
         let mut namespace = "";
         if rest.len() >= 2 && rest[0] == "namespaces" {
             namespace = rest[1];
-            // The object of that name itself, or below it what is in it.
+            // `namespaces/NAME` is the namespace itself; a longer path refers to a resource inside of it.
             if rest.len() > 2 && !matches!(rest[2], "status" | "finalize") {
                 rest.drain(..2);
             }
@@ -90,7 +92,7 @@ impl Asked {
         Some(Self { verb: verb.to_owned(), namespace: namespace.to_owned(), about })
     }
 
-    /// In RBAC's words.
+    /// Message of a refusal, similar to that of RBAC.
     pub(super) fn refusal(&self) -> String {
         let verb = &self.verb;
         let (group, resource) = match &self.about {
@@ -110,10 +112,10 @@ impl Asked {
     }
 }
 
-/// What the query of a list or watch says about it.
+/// Parts of the query that affect authorization.
 struct Query {
     watches: bool,
-    /// Of the one object that the field selector leaves: rules with `resourceNames` allow its list and watch.
+    /// Name that the field selector requires. Rules with `resourceNames` permit lists and watches of that name.
     name: Option<String>,
 }
 
@@ -136,7 +138,7 @@ fn required_name(requirement: &str) -> Option<String> {
     Some(value.strip_prefix('=').unwrap_or(value).to_owned())
 }
 
-/// `pods`, `deployments.apps`, `deployments.apps/status`.
+/// Formats a resource with its group: `pods`, `deployments.apps`, `deployments.apps/status`.
 pub(super) fn right_about(group: &str, resource: &str) -> String {
     let (plural, below) = resource.split_once('/').map_or((resource, None), |(p, b)| (p, Some(b)));
     let dot = if group.is_empty() { "" } else { "." };
@@ -156,7 +158,7 @@ pub(super) mod tests {
         Asked::of(&request.into_parts().0)
     }
 
-    /// A request, and what RBAC sees of it.
+    /// Compares the attributes of a request with their expected text.
     #[track_caller]
     fn check(request: &str, expected: &str) {
         let asked = asked(request);

@@ -1,3 +1,5 @@
+//! Reads roles and bindings from YAML manifests.
+
 use std::error::Error;
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef};
@@ -6,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::Grant;
 
-/// A text is no manifest of roles and other objects.
+/// Manifests that are not YAML, or that contain an invalid role or binding.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct ManifestError {
@@ -14,19 +16,19 @@ pub struct ManifestError {
     source: Box<dyn Error + Send + Sync>,
 }
 
-/// A role of either kind.
+/// A Role or ClusterRole.
 struct AnyRole {
     kind: &'static str,
     name: Option<String>,
-    /// `None` for a ClusterRole.
+    /// Namespace of a Role; `None` for a ClusterRole.
     home: Option<String>,
     rules: Option<Vec<PolicyRule>>,
 }
 
-/// A binding of either kind.
+/// A RoleBinding or ClusterRoleBinding.
 struct AnyBinding {
     role: RoleRef,
-    /// Where it gives the role: `None` everywhere.
+    /// Namespace of a RoleBinding; `None` for a ClusterRoleBinding.
     place: Option<String>,
 }
 
@@ -37,10 +39,10 @@ impl AnyBinding {
     }
 }
 
-/// What the objects of `text` grant. Those without a namespace are in `namespace`.
+/// Combines the roles in `text` with their bindings. Objects without a namespace are placed in `namespace`.
 pub(super) fn grants(text: &str, namespace: &str) -> Result<Vec<Grant>, ManifestError> {
     let objects: Vec<DynamicObject> = serde_saphyr::from_multiple(text).map_err(|error| ManifestError {
-        what: "the text is no YAML of Kubernetes objects".to_owned(),
+        what: "the text is not YAML of Kubernetes objects".to_owned(),
         source: error.into(),
     })?;
     let (mut roles, mut bindings) = (Vec::new(), Vec::new());
@@ -82,7 +84,7 @@ pub(super) fn grants(text: &str, namespace: &str) -> Result<Vec<Grant>, Manifest
 
 fn parsed<K: kube::Resource + DeserializeOwned>(object: DynamicObject) -> Result<K, ManifestError> {
     let kind = object.types.as_ref().map(|types| types.kind.clone()).unwrap_or_default();
-    let what = format!("{kind} {} is none", object.metadata.name.as_deref().unwrap_or("(without a name)"));
+    let what = format!("{kind} {} is invalid", object.metadata.name.as_deref().unwrap_or("(without a name)"));
     object.try_parse().map_err(|error| ManifestError { what, source: error.into() })
 }
 
@@ -90,7 +92,7 @@ fn parsed<K: kube::Resource + DeserializeOwned>(object: DynamicObject) -> Result
 mod tests {
     use super::{super::rules::named, *};
 
-    /// Roles and bindings, a line each, as `Role a/r get pods` and `RoleBinding a/b Role r`; and what they grant.
+    /// Checks the grants of roles and bindings, written one per line as `Role a/r get pods` and `RoleBinding a/b Role r`.
     #[track_caller]
     fn check(lines: &[&str], expected: &[&str]) {
         let mut text = String::new();
@@ -157,10 +159,10 @@ mod tests {
     fn an_error_says_what_is_wrong_with_which_object() {
         let error = |text: &str| grants(text, "home").err().expect("no manifests");
         let broken = error("kind: [");
-        assert_eq!(broken.to_string(), "the text is no YAML of Kubernetes objects");
+        assert_eq!(broken.to_string(), "the text is not YAML of Kubernetes objects");
         let api = "apiVersion: rbac.authorization.k8s.io/v1";
         let wrong = error(&format!("{api}\nkind: Role\nmetadata: {{name: r}}\nrules: all\n"));
-        assert_eq!(wrong.to_string(), "Role r is none");
+        assert_eq!(wrong.to_string(), "Role r is invalid");
         assert!(wrong.source().is_some_and(|source| source.to_string().contains("expected a sequence")));
     }
 }

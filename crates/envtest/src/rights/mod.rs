@@ -1,4 +1,4 @@
-//! What the roles of manifests allow, held against what a program asks for.
+//! Checks requests against the RBAC roles in manifests, and reports unused permissions.
 
 mod asked;
 mod manifests;
@@ -23,10 +23,10 @@ pub(crate) use self::asked::Asked;
 pub use self::manifests::ManifestError;
 use self::rules::named;
 
-/// The rights that manifests give by their roles, and which of them are used.
+/// The permissions that the roles in manifests grant, and a record of which ones were used.
 ///
-/// The embedded API server lets its users do everything. A test that runs an operator under its own manifests shows that
-/// these allow what it does, and that they do not allow more:
+/// The embedded API server permits every request. A test that runs an operator with its own manifests shows that they grant
+/// enough permissions, and no more than needed:
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -49,7 +49,7 @@ use self::rules::named;
 /// "#;
 /// let env = Environment::builder().start().await?;
 /// let rights = Rights::of_manifests(manifests, "default")?;
-/// let client = rights.client(env.client()); // what the operator is given
+/// let client = rights.client(env.client()); // the operator's client
 ///
 /// Api::<Pod>::all(client.clone()).list(&ListParams::default()).await?;
 /// assert!(Api::<Secret>::all(client).list(&ListParams::default()).await.is_err());
@@ -58,46 +58,47 @@ use self::rules::named;
 /// # }
 /// ```
 ///
-/// Rules are evaluated as RBAC does, for one account: a role counts if a binding names it, whoever the subject is. Roles that
-/// are not among the manifests give nothing, and aggregated ones have no rules. What every user of a cluster may do is
-/// allowed besides: read what kinds there are, the version and the state of health, and review the own rights.
+/// Rules are evaluated as in RBAC, for a single account: a role counts if any binding refers to it, whatever its subjects
+/// are. Roles outside of the manifests grant nothing, and aggregated roles have no rules. The default permissions of every
+/// authenticated user are granted in addition: reading discovery, version and health endpoints, and reviewing one's own
+/// permissions.
 #[derive(Clone)]
 pub struct Rights {
     grants: Arc<Vec<Grant>>,
     used: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// A rule, and where it holds.
+/// A rule and its scope.
 struct Grant {
     rule: PolicyRule,
-    /// `None` everywhere.
+    /// `None` for all namespaces.
     namespace: Option<String>,
 }
 
 impl Rights {
-    /// The rights that `text` gives, one or more YAML documents. What is not about roles is left out; objects without a
-    /// namespace are applied to `namespace`.
+    /// Reads the roles and bindings in `text`, which can hold several YAML documents. Other kinds are skipped. Objects without a
+    /// namespace are placed in `namespace`.
     ///
     /// # Errors
     ///
-    /// It is no YAML of objects, or a role or binding is none.
+    /// `text` is not YAML of Kubernetes objects, or a role or binding is invalid.
     pub fn of_manifests(text: &str, namespace: &str) -> Result<Self, ManifestError> {
         let grants = manifests::grants(text, namespace)?;
         Ok(Self { grants: Arc::new(grants), used: Arc::default() })
     }
 
-    /// `client`, as far as the rights go: other requests are refused with 403, and not sent.
+    /// Returns a client that sends permitted requests and answers all others with 403.
     #[must_use]
     pub fn client(&self, client: kube::Client) -> kube::Client {
         let namespace = client.default_namespace().to_owned();
         kube::Client::new(Restricted { rights: self.clone(), client }, namespace)
     }
 
-    /// What may be done and has not been, in order: `delete secrets`, `get /metrics`,
+    /// Permissions that are granted and were not used, sorted: `delete secrets`, `get /metrics`,
     /// `patch guestbooks.example.com/status`.
     ///
-    /// `update deployments.apps/finalizers` is among it wherever it is given: no request asks for it; the API server does,
-    /// of who makes owner references.
+    /// `update deployments.apps/finalizers` is always listed if it is granted, because no request needs it: the API server
+    /// checks it when an owner reference is set.
     #[must_use]
     pub fn unused(&self) -> Vec<String> {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,10 +107,11 @@ impl Rights {
         given.into_iter().collect()
     }
 
-    /// Whether a request is allowed; if so, notes by what.
+    /// Returns whether a request is permitted, and records the permissions that it uses.
     fn allows(&self, asked: &Asked) -> bool {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let mut allowed = rules::of_everybody().iter().any(|rule| rules::grant(rule, asked).is_some());
+        // No early return: every grant that permits the request counts as used.
         for grant in self.grants.iter() {
             let here = grant.namespace.as_ref().is_none_or(|namespace| *namespace == asked.namespace);
             if here && let Some(right) = rules::grant(&grant.rule, asked) {
@@ -121,7 +123,7 @@ impl Rights {
     }
 }
 
-/// A client that sends what is allowed.
+/// Transport that sends permitted requests only.
 struct Restricted {
     rights: Rights,
     client: kube::Client,

@@ -1,8 +1,10 @@
+//! Evaluation of RBAC rules.
+
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
 use super::asked::{About, Asked, right_about};
 
-/// The right of the rule that allows what is asked, if one does.
+/// Returns the permission by which `rule` permits the request, or `None`.
 pub(super) fn grant(rule: &PolicyRule, asked: &Asked) -> Option<String> {
     let verb = rule.verbs.iter().find(|verb| matches(verb, &asked.verb))?;
     let about = match &asked.about {
@@ -28,18 +30,18 @@ fn matches(given: &str, wanted: &str) -> bool {
     given == "*" || given == wanted
 }
 
-/// Whether a resource of a rule, `pods`, `pods/log`, `*/scale` or `*`, is about another.
+/// Returns whether a resource in a rule (`pods`, `pods/log`, `*/scale` or `*`) matches `wanted`.
 fn covers(given: &str, wanted: &str) -> bool {
     let scope = |of: &str| wanted.split_once('/').is_some_and(|(_, below)| below == of);
     matches(given, wanted) || given.strip_prefix("*/").is_some_and(scope)
 }
 
-/// Whether a URL of a rule, `/metrics`, `/logs/*` or `*`, is that of a request.
+/// Returns whether a URL in a rule (`/metrics`, `/logs/*` or `*`) matches `path`.
 fn leads_to(url: &str, path: &str) -> bool {
     url == path || url.strip_suffix('*').is_some_and(|start| path.starts_with(start))
 }
 
-/// Each right that a rule gives.
+/// Names of all permissions that a rule grants.
 pub(super) fn named(rule: &PolicyRule) -> Vec<String> {
     let resources = rule.resources.iter().flatten();
     let groups = rule.api_groups.iter().flatten();
@@ -48,7 +50,7 @@ pub(super) fn named(rule: &PolicyRule) -> Vec<String> {
     rule.verbs.iter().flat_map(|verb| about.iter().map(move |about| format!("{verb} {about}"))).collect()
 }
 
-/// What every user may do on a cluster: the roles `system:discovery`, `system:public-info-viewer` and `system:basic-user`.
+/// Permissions of every authenticated user: the roles `system:discovery`, `system:public-info-viewer` and `system:basic-user`.
 pub(super) fn of_everybody() -> [PolicyRule; 3] {
     let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
     let reviews = |group: &str, resources: &[&str]| PolicyRule {
@@ -83,7 +85,7 @@ mod tests {
 
     use super::{super::asked::tests::asked, *};
 
-    /// A rule as in a manifest, a request, and the right that allows it.
+    /// Checks which permission of a rule permits a request.
     #[track_caller]
     fn granted(rule: &serde_json::Value, request: &str, expected: Option<&str>) {
         let mut whole = json!({ "verbs": ["get", "list"], "apiGroups": [""] });

@@ -1,3 +1,5 @@
+//! Permissions of a client against an embedded API server.
+
 use http::Request;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, api::ListParams};
@@ -24,7 +26,7 @@ metadata: {name: reader, namespace: elsewhere}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}
 "#;
 
-/// The code that a path is answered with.
+/// Returns the HTTP code of the answer to a GET.
 async fn code(client: &kube::Client, path: &str) -> u16 {
     let request = Request::get(path).body(Vec::new()).expect("a request");
     match client.request_text(request).await {
