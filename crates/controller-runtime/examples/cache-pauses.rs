@@ -1,7 +1,7 @@
-//! `cargo run --profile bench -p controller-runtime --example cache-pauses -- [objects]`: how long a read of a cache takes at
-//! most while the cache changes.
+//! `cargo run --profile bench -p controller-runtime --example cache-pauses -- [objects]`: longest read of a cache while
+//! the cache changes.
 //!
-//! Times are of a clock on the wall: on a machine with other work, run it with `chrt -f 10`.
+//! Times are wall time: on a machine with other work, run it with `chrt -f 10`.
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 use std::{
@@ -56,7 +56,7 @@ async fn measure(
     let key = ObjectKey::<ConfigMap>::new("default", "map-7");
     let (longest, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let took = |what: &str| println!("longest get while {what}: {} µs", longest.swap(0, Relaxed) / 1000);
-    // The future runs where it is awaited; the reader is a thread of its own.
+    // The future runs in the thread that awaits it, the reader in another one.
     thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Relaxed) {
@@ -79,15 +79,15 @@ async fn measure(
                 took("2000 objects change");
                 env.server().faults().evict_history("", "configmaps");
                 tokio::time::sleep(second * 3).await;
-                took("all are listed anew");
+                took("all are listed again");
                 namespaces.remove("default");
                 while !maps.is_empty()? {
                     tokio::task::yield_now().await;
                 }
-                took("a namespace goes with all of them");
+                took("a namespace with all of them is removed");
                 namespaces.add("default");
                 maps.synced().await;
-                took("all come back");
+                took("the namespace is added again");
                 stop.store(true, Relaxed);
                 Ok::<_, Box<dyn Error>>(())
             })

@@ -1,4 +1,4 @@
-//! The builder: says which events lead to which reconciler.
+//! Builder of controllers: connects sources of events with a reconciler.
 
 use std::{fmt, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::{
 /// Metadata of a kind known at run time.
 type DynamicMetadata = PartialObjectMeta<DynamicObject>;
 
-/// Begins a controller.
+/// Starts the definition of a controller.
 ///
 /// ```
 /// # use controller_runtime::{Action, Builder, Context, Manager, ObjectKey, Reconciler, predicate, reconcile};
@@ -43,7 +43,7 @@ type DynamicMetadata = PartialObjectMeta<DynamicObject>;
 /// # }
 /// ```
 ///
-/// Everything else is a source, and what it asks for any value that can be told from others:
+/// Any other source can enqueue requests of any type that can be compared, ordered and hashed:
 ///
 /// ```
 /// # use controller_runtime::{Builder, Kind, Manager, MapMeta, cache::Meta, manager::Cluster, source::Requests};
@@ -66,16 +66,16 @@ type DynamicMetadata = PartialObjectMeta<DynamicObject>;
 /// # ) -> Result<(), Box<dyn std::error::Error>> {
 /// Builder::managed_by(manager)
 ///     .for_requests::<Tenant>("quotas")
-///     .watches_metadata::<Namespace>(MapMeta(tenant)) // metadata alone
+///     .watches_metadata::<Namespace>(MapMeta(tenant)) // watches metadata only
 ///     .watches(Kind::of(&manager.cache().of::<Secret>().namespaces(["vault"]).build()?, MapMeta(tenant)))
 ///     .watches(Kind::of(&other_cluster.cached::<Namespace>(), MapMeta(tenant)))
-///     .watches_raw_source(Requests::channel("sales", receiver)) // or a source of your own
+///     .watches_raw_source(Requests::channel("sales", receiver)) // a channel, or a source of your own
 ///     .complete(Quotas)?;
 /// # Ok(())
 /// # }
 /// ```
 ///
-/// What cannot work does not compile. A namespaced object cannot own a cluster-scoped one:
+/// Invalid combinations do not compile. A namespaced object cannot own a cluster-scoped one:
 ///
 /// ```compile_fail,E0277
 /// # use controller_runtime::{Builder, Manager};
@@ -85,7 +85,7 @@ type DynamicMetadata = PartialObjectMeta<DynamicObject>;
 /// # }
 /// ```
 ///
-/// Only a controller of a kind can own another one, or have predicates on its own:
+/// Only a controller of a kind can own objects, or have predicates on its own kind:
 ///
 /// ```compile_fail,E0599
 /// # use controller_runtime::{Builder, Manager};
@@ -100,7 +100,7 @@ pub struct Builder<'m> {
 }
 
 impl<'m> Builder<'m> {
-    /// Begins a controller that `manager` is to run.
+    /// Starts a controller that `manager` will run.
     #[must_use]
     #[doc(alias = "NewControllerManagedBy")]
     #[doc(alias = "TypedControllerManagedBy")]
@@ -108,15 +108,15 @@ impl<'m> Builder<'m> {
         Self { manager }
     }
 
-    /// A controller of kind `K`, whose every change is reconciled.
+    /// Starts a controller of kind `K`, which reconciles each object of `K` that changes.
     ///
-    /// Its name is the kind in lower case, unless [`ControllerBuilder::named`] says otherwise.
+    /// Its name is the kind in lower case, unless [`ControllerBuilder::named`] sets another.
     #[doc(alias = "For")]
     pub fn for_kind<K: StaticObject>(self) -> ControllerBuilder<'m, ObjectKey<K>, Of<K>> {
         self.of(&(), Kind::new(ForObject), ForOwner::controller())
     }
 
-    /// A controller of a kind known at run time, which [`Client::discover`](crate::Client::discover) may have found.
+    /// Starts a controller of a kind known at run time, for example one found by [`Client::discover`](crate::Client::discover).
     ///
     /// ```
     /// # use controller_runtime::{Builder, Manager, client::DynamicKind, reconcile};
@@ -141,7 +141,8 @@ impl<'m> Builder<'m> {
         self.of_dynamic(kind)
     }
 
-    /// The same with metadata alone: nothing else of the kind is watched or held, unless somebody reads it.
+    /// Like [`for_dynamic`](Self::for_dynamic), but watches and caches only the metadata of the kind, unless something else in
+    /// the manager reads whole objects of it.
     ///
     /// ```
     /// use kube::core::{DynamicObject, PartialObjectMeta};
@@ -153,7 +154,7 @@ impl<'m> Builder<'m> {
     /// Builder::managed_by(manager).for_dynamic_metadata(kind).complete(reconcile::from_fn_with(
     ///     kind.clone(),
     ///     async |kind: &DynamicKind, key: &Key, cx: &Context| {
-    ///         let whole = cx.client().of(kind.clone()).get(&key.whole()).await?; // when metadata do not suffice
+    ///         let whole = cx.client().of(kind.clone()).get(&key.whole()).await?; // if metadata do not suffice
     ///         Ok(Action::done())
     ///     },
     /// ))?;
@@ -186,7 +187,7 @@ impl<'m> Builder<'m> {
         self.begin(name, Of { kind, own, owner }, Some(Of::attach), Of::log)
     }
 
-    /// A controller of requests of any type, called `name`. What it reconciles is up to its sources.
+    /// Starts a controller of requests of any type, called `name`. Its sources decide which requests it reconciles.
     #[doc(alias = "TypedControllerManagedBy")]
     pub fn for_requests<R: Request>(self, name: impl Into<String>) -> ControllerBuilder<'m, R, OfNone> {
         self.begin(name.into(), OfNone, None, |_, name| Log::of_requests(name))
@@ -205,50 +206,49 @@ impl<'m> Builder<'m> {
     }
 }
 
-/// Says what leads to a reconcile of an `R`, and with which reconciler. Made by [`Builder`].
+/// A controller under construction: its sources, predicates, name and options. Made by [`Builder`].
 ///
-/// `S` says of which kind the controller is, if of any.
+/// `S` is [`Of<K>`](Of) for a controller of kind `K`, and [`OfNone`] for a controller of requests alone.
 #[must_use = "a controller exists once `complete` has been called"]
 pub struct ControllerBuilder<'m, R: Request, S = OfNone> {
     manager: &'m Manager,
     name: String,
     options: Options<R>,
     subject: S,
-    /// How the subject is watched, if there is one.
+    /// Starts the source that watches the controller's own kind, if it has one.
     own_source: Option<AttachSubject<R, S>>,
     log: fn(&S, &str) -> Log<R>,
     filters: Vec<Box<dyn EventFilter>>,
     sources: Vec<Attach<R>>,
 }
 
-/// Declares the subject to the cache, with the labels that all sources require.
+/// Declares the controller's own kind to the cache, with the labels that all sources require.
 type AttachSubject<R, S> = fn(S, &Cache, &LabelSelector) -> Arc<dyn DynSource<R>>;
 
-/// Declares a source to the cache, as soon as the controller is accepted.
+/// Declares a source to the cache, once the controller has been accepted.
 type Attach<R> = Box<dyn FnOnce(&Cache, &LabelSelector) -> Arc<dyn DynSource<R>> + Send>;
 
-/// A controller of kind `K`.
+/// Marks a controller of kind `K`.
 pub struct Of<K: Object> {
     kind: GroupKind,
     own: Kind<K, ObjectKey<K>>,
     owner: ForOwner<K>,
 }
 
-/// A controller of no kind in particular.
+/// Marks a controller that has no kind of its own.
 #[derive(Debug, Clone, Copy)]
 pub struct OfNone;
 
-/// Of a controller of a kind.
+/// Methods of a controller of a kind.
 impl<K: Object> ControllerBuilder<'_, ObjectKey<K>, Of<K>> {
-    /// Reconciles only what `predicate` passes of the changes of `K` itself, in addition to the predicates given
-    /// before.
+    /// Reconciles only changes of `K` itself that `predicate` passes, in addition to the predicates given before.
     #[doc(alias = "WithPredicates")]
     pub fn with_predicate(mut self, predicate: impl Predicate<K>) -> Self {
         self.subject.own = self.subject.own.with_predicate(predicate);
         self
     }
 
-    /// Watches `K` itself through `cached`: only some objects, or those of another cluster.
+    /// Watches `K` itself through `cached`, for example a selection of its objects, or those of another cluster.
     pub fn through(mut self, cached: &Cached<K>) -> Self {
         self.subject.own = self.subject.own.through(cached);
         self
@@ -266,7 +266,8 @@ impl<K: Object> ControllerBuilder<'_, ObjectKey<K>, Of<K>> {
         self.owns_with(Owns::<C>::new())
     }
 
-    /// Like [`owns`](Self::owns), with predicates, for every owner, or on whole objects: as [`Owns`] says.
+    /// Like [`owns`](Self::owns), with the options of [`Owns`]: predicates, every owner instead of the controlling one, or
+    /// whole objects instead of metadata.
     ///
     /// ```
     /// # use controller_runtime::{Action, Builder, Context, Manager, ObjectKey, reconcile};
@@ -301,14 +302,14 @@ impl<K: Object> ControllerBuilder<'_, ObjectKey<K>, Of<K>> {
 }
 
 impl<R: Request, S> ControllerBuilder<'_, R, S> {
-    /// Reconciles what `source` asks for.
+    /// Reconciles the requests of `source`.
     #[doc(alias = "Watches")]
     pub fn watches<C: Object>(mut self, source: Kind<C, R>) -> Self {
         self.sources.push(Box::new(|cache, required| Arc::new(source.attach(cache, required))));
         self
     }
 
-    /// Reconciles what `handler` makes of the metadata of each `C` that changes. Nothing else of it is watched or held.
+    /// Reconciles the requests that `handler` returns for each `C` that changes. Watches and caches only the metadata of `C`.
     #[doc(alias = "WatchesMetadata")]
     #[doc(alias = "OnlyMetadata")]
     pub fn watches_metadata<C: StaticObject>(
@@ -318,7 +319,7 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
         self.watches(Kind::<PartialObjectMeta<C>, R>::new(handler))
     }
 
-    /// The same of a kind known at run time.
+    /// Like [`watches_metadata`](Self::watches_metadata), but of a kind known at run time.
     pub fn watches_metadata_dynamic(
         self,
         kind: &DynamicKind,
@@ -327,27 +328,27 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
         self.watches(Kind::dynamic(kind, handler))
     }
 
-    /// Reconciles what a source of any type asks for.
+    /// Reconciles the requests of a source of any type.
     #[doc(alias = "WatchesRawSource")]
     pub fn watches_raw_source(mut self, source: impl Source<R>) -> Self {
         self.sources.push(Box::new(|_, _| Arc::new(source)));
         self
     }
 
-    /// Hands on only events that `filter` passes, of all sources, those given before as well; in addition to filters given
-    /// before. It is asked before the predicates of a source.
+    /// Passes only events that `filter` passes, for all sources of the controller, including those added before. Several
+    /// filters must all pass. Filters run before the predicates of a source.
     ///
-    /// Of what a [`LabelSelector`](crate::cache::LabelSelector) selects the API server sends nothing else, of each kind that
-    /// nobody else reads as a whole by the time the controller is given to the manager.
+    /// With a [`LabelSelector`](crate::cache::LabelSelector) as filter, the API server sends only the selected objects of each
+    /// kind, unless an unfiltered cache of the kind exists by the time the controller is added to the manager.
     ///
-    /// What a source asks for without an event ([`Sink::add`](crate::source::Sink::add)) is not filtered.
+    /// Requests that a source adds without an event ([`Sink::add`](crate::source::Sink::add)) are not filtered.
     #[doc(alias = "WithEventFilter")]
     pub fn with_event_filter(mut self, filter: impl EventFilter) -> Self {
         self.filters.push(Box::new(filter));
         self
     }
 
-    /// Names the controller, in logs, metrics and as the reporter of events.
+    /// Names the controller, in logs, in metrics and as the reporter of events.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
@@ -359,15 +360,15 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
         self
     }
 
-    /// Gives the controller to the manager, which runs it: at once, if the manager is that far. It then waits for its own
-    /// sources alone.
+    /// Adds the controller to the manager, which runs it: at once, if the manager is already running its controllers. A
+    /// controller added later waits for its own sources only.
     ///
-    /// The handle adds sources while it runs, and takes the controller back.
+    /// The returned handle adds sources while the controller runs, and removes the controller.
     ///
     /// # Errors
     ///
-    /// The manager has a controller of that name, or stops; the name is empty; there is no source; the number of workers is
-    /// zero or above 10,000.
+    /// The manager has a controller of that name, or is stopping; the name is empty; there is no source; the number of workers
+    /// is zero or above 10,000.
     pub fn complete(self, reconciler: impl Reconciler<Request = R>) -> Result<Handle<R>, AddError> {
         let (manager, name, settings) = (self.manager, self.name.clone(), self.settle()?);
         manager.add_controller(&name, &settings.clone(), |cache, metrics| {
@@ -375,7 +376,7 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
         })
     }
 
-    /// Makes the controller and leaves it to you to run it.
+    /// Makes the controller without adding it to the manager: the caller runs it.
     ///
     /// # Errors
     ///
@@ -392,6 +393,7 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
     }
 
     fn settle(&self) -> Result<Settings, AddError> {
+        // Checked before the manager is asked, so that a refused controller leaves nothing behind.
         if self.name.is_empty() {
             return Err(AddError::NoName);
         }
@@ -412,10 +414,12 @@ impl<R: Request, S> ControllerBuilder<'_, R, S> {
         let Self { manager, name, options, subject, own_source, log, filters, sources } = self;
         let clock = manager.clock();
         let log = log(&subject, &name);
+        // Labels that all filters require narrow every watch of the controller.
         let required = required_labels(&filters);
         let own = own_source.map(|attach| attach(subject, cache, &required));
         let sources = sources.into_iter().map(|attach| attach(cache, &required));
         let sources = own.into_iter().chain(sources).collect();
+        // A gated client would fail on each standby, where a controller without election runs as well.
         let client = if settings.needs_leader_election { manager.client() } else { manager.ungated_client() };
         let parts = Parts { name, options, settings, log, filters, sources, clock, reconciler, client };
         Controller::new(parts, metrics)

@@ -2,10 +2,10 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-/// Sets a condition among `conditions`, by its type, and says whether that changed anything.
+/// Sets a condition in `conditions`, matched by its type. Returns whether anything changed.
 ///
-/// `last_transition_time` is when the *status* last changed: it is taken over from the present condition where the
-/// status stays the same, so that setting a condition again and again is no change.
+/// `last_transition_time` is the time of the last change of *status*: it is copied from the existing condition if the status
+/// stays the same, so that setting an equal condition again is no change.
 ///
 /// ```
 /// # use controller_runtime::set_condition;

@@ -1,46 +1,72 @@
-//! The way from a handler into the queue.
+//! Queue access for event handlers.
 
 use std::{cell::Cell, fmt, time::Duration};
 
 use kube_workqueue::{AddOptions, Priority, Queue};
 
-use crate::{cache::DecodeError, reconcile::Request};
+use crate::{cache::DecodeError, manager::BoxError, reconcile::Request};
 
-/// Where a handler puts requests: the queue of its controller, which learns why it got them.
+/// Adds requests of an event handler to the queue of its controller, and records the event as their cause.
 ///
-/// What merely tells what is there already, objects of the initial list and resyncs, is put in class
-/// [`Low`](Priority::Low), behind what really happened, unless the handler names a class.
+/// Requests from the initial list and from resyncs get priority [`Low`](Priority::Low), behind those from real changes, unless
+/// the handler sets a priority.
 #[derive(Clone, Copy)]
 #[doc(alias = "TypedRateLimitingInterface")]
 #[doc(alias = "WithLowPriorityWhenUnchanged")]
 pub struct Enqueue<'a, R: Request> {
     queue: &'a Queue<R>,
     class: Class,
-    /// Records a request before it is added, and returns whether the event is urgent for it.
+    /// Called with a request before it is added; returns whether the event is urgent for it.
     note: Option<&'a dyn Fn(&R) -> bool>,
-    /// Where a handler of ours reports that the object does not decode.
-    undecodable: Option<&'a Cell<Option<DecodeError>>>,
+    /// Receives the error of a handler that could not handle the event.
+    failure: Option<&'a Cell<Option<EventFailure>>>,
 }
 
-/// In which class requests are put.
+/// Cause of an event's failure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum EventFailure {
+    /// A predicate or handler panicked.
+    Panicked(String),
+    /// A handler reported an error.
+    Failed(String),
+    /// The object does not decode, which no retry can fix.
+    Undecodable(String),
+}
+
+impl EventFailure {
+    pub(crate) fn is_worth_a_retry(&self) -> bool {
+        matches!(self, Self::Panicked(_) | Self::Failed(_))
+    }
+}
+
+impl fmt::Display for EventFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Panicked(panic) => write!(f, "a predicate or handler panicked: {panic}"),
+            Self::Failed(error) | Self::Undecodable(error) => f.write_str(error),
+        }
+    }
+}
+
+/// Priority of added requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// The one that the handler names, or else what the queue makes of it.
+    /// Priority set by the handler, or else the queue's default.
     AsSaid,
-    /// The one that the handler names, or else the lowest.
+    /// Priority set by the handler, or else the lowest.
     Low,
-    /// One and the same, whatever the handler says.
+    /// Normal priority for all requests, whatever the handler sets.
     One,
 }
 
 impl<'a, R: Request> Enqueue<'a, R> {
-    /// Puts requests into `queue` as they are: for tests of a handler.
+    /// Adds requests to `queue` unchanged: for tests of a handler.
     #[must_use]
     pub fn to(queue: &'a Queue<R>) -> Self {
-        Self { queue, class: Class::AsSaid, note: None, undecodable: None }
+        Self { queue, class: Class::AsSaid, note: None, failure: None }
     }
 
-    /// The same with another class.
+    /// Sets the priority.
     pub(crate) fn in_class(self, class: Class) -> Self {
         Self { class, ..self }
     }
@@ -50,29 +76,63 @@ impl<'a, R: Request> Enqueue<'a, R> {
         Self { note: Some(note), ..self }
     }
 
-    /// Reports to `undecodable` that the object does not decode.
-    pub(crate) fn reporting_to(self, undecodable: &'a Cell<Option<DecodeError>>) -> Self {
-        Self { undecodable: Some(undecodable), ..self }
+    /// Sets where the handler's errors are reported.
+    pub(crate) fn reporting_to(self, failure: &'a Cell<Option<EventFailure>>) -> Self {
+        Self { failure: Some(failure), ..self }
     }
 
-    /// Reports that the newest state of the object does not decode, so that the event is delivered again when it changes.
-    pub(crate) fn report(&self, error: DecodeError) {
-        if let Some(undecodable) = self.undecodable {
-            undecodable.set(Some(error));
+    /// Reports that the newest state of the object does not decode, so that the event is delivered again when the object
+    /// changes.
+    pub(crate) fn report_undecodable(&self, error: &DecodeError) {
+        self.report(EventFailure::Undecodable(error.to_string()));
+    }
+
+    /// Reports that the handler could not handle the event. Like an event on which a handler panics, it is delivered again after
+    /// 1 s doubling to 5 minutes, until it is handled or a newer event of the object replaces it. Requests added by the handler
+    /// stay in the queue.
+    ///
+    /// ```
+    /// use controller_runtime::{Cached, Enqueue, Event, Kind, ObjectKey};
+    /// use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+    ///
+    /// /// Enqueues all ConfigMaps of a namespace that changes.
+    /// fn source(maps: Cached<ConfigMap>) -> Kind<Namespace, ObjectKey<ConfigMap>> {
+    ///     Kind::new(move |event: &Event<Namespace>, queue: &Enqueue<'_, ObjectKey<ConfigMap>>| {
+    ///         match maps.select().namespace(event.meta().name()).list_lazy() {
+    ///             Ok(maps) => maps.iter().for_each(|map| queue.add(map.key())),
+    ///             Err(error) => queue.fail(error),
+    ///         }
+    ///     })
+    /// }
+    /// ```
+    pub fn fail(&self, error: impl Into<BoxError>) {
+        let error: BoxError = error.into();
+        let mut text = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            text += &format!(": {error}");
+            cause = error.source();
+        }
+        self.report(EventFailure::Failed(text));
+    }
+
+    fn report(&self, why: EventFailure) {
+        if let Some(failure) = self.failure {
+            failure.set(Some(why));
         }
     }
 
-    /// Asks for `request` to be reconciled: at once, whatever limits its retries.
+    /// Enqueues `request`. Adds of a handler are not rate limited.
     pub fn add(&self, request: R) {
         self.add_with(request, AddOptions::default());
     }
 
-    /// Asks for `request` to be reconciled after `delay`, or earlier if something else asks for it.
+    /// Enqueues `request` for processing after `delay`, or earlier if something else enqueues it.
     pub fn add_after(&self, request: R, delay: Duration) {
         self.add_with(request, AddOptions::default().after(delay));
     }
 
-    /// Asks for `request` to be reconciled as `how` says.
+    /// Enqueues `request` with options.
     pub fn add_with(&self, request: R, mut how: AddOptions) {
         how.priority = match self.class {
             Class::AsSaid => how.priority,

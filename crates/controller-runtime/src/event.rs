@@ -1,40 +1,41 @@
-//! What happened to an object, as a cache saw it.
+//! Changes of objects, as a cache delivers them.
 
 use crate::{
     cache::{Lazy, Meta},
     object::{Object, ObjectKey},
 };
 
-/// A change of one object, with both states where there are two.
+/// A change of one object, with the old state where there is one.
 ///
-/// States are shared with the cache: an event costs no copy, and nothing is decoded unless somebody asks.
+/// States are shared with the cache: an event copies nothing, and an object is decoded only when it is accessed.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Event<K: Object> {
-    /// The object appeared.
+    /// The object was created.
     Create {
         /// The object.
         object: Lazy<K>,
-        /// It was there already when the watch began, so nothing need have happened to it just now.
+        /// Whether the object is part of the initial list of the watch, so that it need not have changed just now.
         in_initial_list: bool,
     },
     /// The object changed.
     Update {
-        /// Its state before.
+        /// State before the update.
         old: Lazy<K>,
-        /// Its state now.
+        /// State after the update.
         new: Lazy<K>,
     },
-    /// The object is gone.
+    /// The object was deleted.
     Delete {
         /// Its last known state.
         object: Lazy<K>,
-        /// The deletion was noticed by its absence from a later list, so `object` may be older than its last state.
+        /// Whether the deletion was noticed only by the object's absence from a later list; `object` may then be older than its
+        /// last state.
         state_unknown: bool,
     },
     /// Something outside the API happened that concerns the object.
     Generic {
-        /// The object.
+        /// The object concerned.
         object: Lazy<K>,
     },
 }
@@ -49,7 +50,7 @@ impl<K: Object> Event<K> {
         }
     }
 
-    /// The state before, for an update.
+    /// State before the event, for an update.
     #[must_use]
     pub fn old(&self) -> Option<&Lazy<K>> {
         match self {
@@ -70,7 +71,7 @@ impl<K: Object> Event<K> {
         self.latest().key()
     }
 
-    /// As much of the event as is the same for all kinds.
+    /// The parts of the event that do not depend on the kind.
     #[must_use]
     pub fn meta_event(&self) -> MetaEvent<'_> {
         match self {
@@ -86,34 +87,34 @@ impl<K: Object> Event<K> {
     }
 }
 
-/// An event of an object of any kind, as far as its metadata tell of it. Made by [`Event::meta_event`].
+/// An event of an object of any kind, with metadata only. Made by [`Event::meta_event`].
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum MetaEvent<'e> {
-    /// The object appeared.
+    /// The object was created.
     Create {
-        /// Its metadata.
+        /// Metadata of the object.
         meta: &'e Meta,
-        /// It was there already when the watch began.
+        /// Whether the object is part of the initial list of the watch.
         in_initial_list: bool,
     },
-    /// The object changed.
+    /// The object was updated.
     Update {
-        /// Its metadata before.
+        /// Metadata before the update.
         old: &'e Meta,
-        /// Its metadata now.
+        /// Metadata after the update.
         new: &'e Meta,
     },
-    /// The object is gone.
+    /// The object was deleted.
     Delete {
-        /// Its last known metadata.
+        /// Last known metadata.
         meta: &'e Meta,
-        /// The deletion was noticed by its absence from a later list.
+        /// Whether the deletion was noticed only by the object's absence from a later list.
         state_unknown: bool,
     },
     /// Something outside the API happened that concerns the object.
     Generic {
-        /// Its metadata.
+        /// Metadata of the object.
         meta: &'e Meta,
     },
 }
@@ -128,7 +129,7 @@ impl<'e> MetaEvent<'e> {
         }
     }
 
-    /// The metadata before, for an update.
+    /// Metadata before the event, for an update.
     #[must_use]
     pub fn old(&self) -> Option<&'e Meta> {
         match self {

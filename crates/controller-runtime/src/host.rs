@@ -1,6 +1,6 @@
-//! The name of the host that this process runs on: in a cluster that of its pod.
+//! Name of the host; in a cluster that is the name of the pod.
 
-/// The host's name; `unknown` if it cannot be told.
+/// The host's name; `unknown` if it cannot be determined.
 pub(crate) fn hostname() -> String {
     let name = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
     let name = name.or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok());

@@ -1,32 +1,33 @@
-//! The field of a JSON text where a decode failed, found from the position that the error tells.
+//! The field of a JSON text where decoding failed, found from the position in the error.
 //!
-//! A deserializer that follows the path itself makes a second copy of the code that decodes each type, which for
-//! Kubernetes' types is much of a program. The place is enough, and needs one copy for all.
+//! A deserializer that tracks the path itself makes a second copy of the decoder of each type, which for Kubernetes' types is
+//! much of a program. The position is enough, and needs one copy for all types.
 
 use std::{fmt, fmt::Write as _};
 
-/// An object or array around the position, and where in it the position is.
+/// An object or array that encloses the position, and the child that contains it.
 enum Around<'a> {
-    /// The key is that of the last field which has begun, with its escapes.
+    /// With the key of the last field that has begun, escapes included.
     Object(Option<&'a str>),
-    /// The index is that of the last element which has begun.
+    /// With the index of the last element that has begun.
     Array(usize),
 }
 
 /// The path of the value at which an error arose, such as `spec.containers[0].image`; `.` for the whole.
 ///
-/// An error tells how far the text had been read: to the end of a value that does not fit, to the end of an object that lacks a
-/// field, or to where an object or array begins that should be something else.
+/// The error's position is the end of a value that does not fit, the end of an object that lacks a field, or the beginning of
+/// an object or array where another type is expected.
 pub(crate) fn failed_at(text: &str, error: &serde_json::Error) -> String {
     let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
     let read = lines.map(str::len).sum::<usize>() + error.column();
     Path(around(text, read)).to_string()
 }
 
-/// What is around the value that ends, or else that begins, at a position.
+/// The objects and arrays that enclose the value at a position, outermost first.
 fn around(text: &str, read: usize) -> Vec<Around<'_>> {
     let bytes = text.as_bytes();
     let (mut around, mut at) = (Vec::new(), 0);
+    // One pass over the text, which only tracks nesting, keys and indexes; it need not be valid JSON.
     while at < read.min(bytes.len()) {
         let begin = at;
         at += 1;
@@ -43,6 +44,7 @@ fn around(text: &str, read: usize) -> Vec<Around<'_>> {
             },
             b'"' => {
                 while at < bytes.len() && bytes[at] != b'"' {
+                    // Skips an escaped character, which may be a quote.
                     at += if bytes[at] == b'\\' { 2 } else { 1 };
                 }
                 // The first text of a field is its key, the second, if there is one, its value.
@@ -141,7 +143,7 @@ mod tests {
     }
 
     proptest! {
-        /// No text and no position make it panic.
+        /// No text and no position cause a panic.
         #[test]
         fn any_text_has_a_place(text in r#"[\[\]{}:,"\\a0 \né]{0,40}"#, read in 0_usize..50) {
             Path(around(&text, read)).to_string();

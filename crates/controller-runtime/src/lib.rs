@@ -18,94 +18,96 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let env = kube_envtest::Environment::builder().start().await?;
-//! let manager = Manager::new(env.client(), Options::new("print-names")); // an operator: Manager::from_config
+//! let manager = Manager::new(env.client(), Options::new("print-names")); // operators use Manager::from_config
 //! Builder::managed_by(&manager).for_kind::<ConfigMap>().complete(PrintNames)?;
 //!
 //! let ready = manager.ready();
-//! manager.run(async { ready.await.unwrap_or(()) }).await?; // a real one: run_until_signal()
+//! manager.run(async { ready.await.unwrap_or(()) }).await?; // operators use run_until_signal()
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! # Mental model
 //!
-//! A change of an object becomes an [`Event`] with the old and the new state ([`Lazy`]: decoded only if somebody asks).
-//! A [`Predicate`] lets it pass or not. An [`EventHandler`] turns it into requests: the object's own [`ObjectKey`], its
-//! owner's, or whatever a function makes of it. The [`workqueue`] keeps each request once, and hands it to a worker,
-//! which calls the [`Reconciler`]. That reads from caches ([`Cached`]), writes through the [`Client`], and says with an
-//! [`Action`] or an error what comes next.
+//! A change of an object becomes an [`Event`] with the old and the new state (each a [`Lazy`], decoded on first access). A
+//! [`Predicate`] passes or drops the event. An [`EventHandler`] turns it into requests: the object's own [`ObjectKey`], its
+//! owner's, or whatever a mapping function returns. The [`workqueue`] holds each request at most once and hands it to a worker,
+//! which calls the [`Reconciler`]. The reconciler reads from caches ([`Cached`]), writes through the [`Client`], and returns an
+//! [`Action`] or an error, which decides when the request runs again.
 //!
-//! A [`Manager`] holds the caches and controllers and runs them; a [`Builder`] says what leads to what.
+//! A [`Manager`] holds the caches and controllers and runs them. A [`Builder`] connects sources, predicates and handlers to a
+//! reconciler.
 //!
 //! # Modules, in reading order
 //!
-//! [`reconcile`] (what you implement), [`source`], [`predicate`] and [`handler`] (what leads to a reconcile), [`controller`]
-//! and [`manager`] (options and lifecycle), [`cache`] and [`client`] (what is read and written), [`leader_election`],
+//! [`reconcile`] (the trait to implement), [`source`], [`predicate`] and [`handler`] (from a change to a request),
+//! [`controller`] and [`manager`] (options and lifecycle), [`cache`] and [`client`] (reading and writing), [`leader_election`],
 //! [`metrics`], [`health`], [`workqueue`].
 //!
 //! # Features
 //!
 //! All are off by default:
 //!
-//! - `clap` gives `manager::Flags`, the flags of an operator;
-//! - `http2` gives `metrics::ServerOptions::enable_http2`, and is not needed to talk to the API server;
-//! - `logging` gives the module `logging`: levels, a filter and JSON for the log of an operator, and flags for them;
-//! - `opentelemetry` gives the module `telemetry`, a layer that exports the spans of reconciles, and links the attempts of a
+//! - `clap` adds `manager::Flags`, the command-line flags of an operator;
+//! - `http2` adds `metrics::ServerOptions::enable_http2`; talking to the API server does not need it;
+//! - `logging` adds the module `logging`: levels, a filter and JSON for the log of an operator, and flags for them;
+//! - `opentelemetry` adds the module `telemetry`, a layer that exports the spans of reconciles and links the attempts of a
 //!   request.
 //!
-//! With feature `gzip` of `kube`, which is your binary's choice, answers of more than 128 KiB come compressed, and are read while
-//! they come; watches never do. It pays where the API server is far away: within a cluster it costs both sides more time than the
-//! network saves, which is why it is not turned on here as it is in client-go.
+//! With feature `gzip` of `kube`, which your binary chooses, the API server compresses responses of more than 128 KiB, and they
+//! are decoded as they arrive; watches are never compressed. It pays off where the API server is far away. Within a cluster it
+//! costs both sides more time than the network saves, so it is not turned on here, unlike in client-go.
 //!
 //! # Logs and traces
 //!
-//! The feature `logging` sets up the log of an operator. A conflict, or a write that is refused because the process does not hold
-//! the lease, is logged at `DEBUG` for the first eight attempts in a row, because a retry usually mends it, and at `ERROR` from
-//! the ninth on.
+//! The feature `logging` sets up the log of an operator. A conflict, or a write that is refused because the process does not
+//! hold the lease, is logged at `DEBUG` for the first eight attempts in a row, because a retry usually succeeds, and at `ERROR`
+//! from the ninth on.
 //!
-//! Everything is said through `tracing`: each reconcile is a span with controller, request, `reconcileID` and attempt, under
-//! the names that controller-runtime's log fields have. The feature `opentelemetry` exports them: see `docs/opentelemetry.md`.
+//! All logs and spans go through `tracing`. Each reconcile is a span with controller, request, `reconcileID` and attempt, under
+//! the names of controller-runtime's log fields. The feature `opentelemetry` exports them: see `docs/opentelemetry.md`.
 //!
 //! # Cancellation
 //!
-//! Everything here is a future that may be dropped. Dropping [`Manager::run`] stops its controllers where they stand,
-//! as a crash would, and leaves no task behind. A reconcile is dropped at an `.await` when it exceeds its timeout or does
-//! not finish within the manager's shutdown.
+//! Every future of this crate may be dropped. Dropping [`Manager::run`] stops its controllers at their next `.await`, as a
+//! crash would, and leaves no task behind. A reconcile is dropped at an `.await` when it exceeds its timeout or does not finish
+//! within the manager's shutdown.
 //!
 //! # Defaults
 //!
-//! | what | value |
+//! | Setting | Default |
 //! |---|---|
-//! | concurrent reconciles of a controller | 1 |
+//! | concurrent reconciles of a controller | 16 |
 //! | back-off of a failing request | 5 ms, doubling to 1000 s |
 //! | retries of all requests of a controller | 100 at once, then 10 a second |
 //! | timeout of a reconcile | none |
-//! | a reconcile that panics | fails as others do |
+//! | a reconcile that panics | counts as a failure and is retried |
 //! | leader election; servers of metrics and probes | none |
 //! | wait for caches at the start, and for each source of a controller | 2 minutes |
-//! | sources of a controller before its process leads | none run |
-//! | cached objects kept decoded | those read more than once between two changes, 64 MiB as estimated; all but the latest are held compressed |
-//! | resyncs, which tell handlers again of what is there | none |
+//! | sources of a controller while its process is on standby | not running |
+//! | cached objects kept decoded | those read more than once between two changes, up to an estimated 64 MiB; all but the latest are compressed |
+//! | resyncs, which pass every cached object to the handlers again | none |
 //! | wait for running reconciles at the stop | 30 seconds |
 //!
-//! # What is not here
+//! # Limitations
 //!
-//! Of controller-runtime for Go:
+//! Parts of controller-runtime for Go that are missing:
 //!
 //! - webhooks and conversion, with their server, flags and metrics;
-//! - profiles (`PprofBindAddress`), which an extra handler of the metrics server may serve;
-//! - a cache of your own making (`NewCache`), and `GetControllerOptions`: the manager's choices hold for each controller
-//!   that makes none;
+//! - profiles (`PprofBindAddress`): an extra handler of the metrics server may serve them;
+//! - a cache of your own making (`NewCache`), and `GetControllerOptions`: the manager's options apply to each controller that
+//!   sets none of its own;
 //! - locks other than leases (`LeaderElectionResourceLockInterface`);
 //! - a scheme and a REST mapper: kinds are types, or are found by [`Client::discover`];
-//! - a fake client: `kube-envtest` has a server;
-//! - the flags `--master` and, but for the level and the encoder, those of zap.
+//! - a fake client: `kube-envtest` has an API server for tests;
+//! - the flag `--master`, and zap's flags other than level and encoder.
 //!
-//! [`cache`], [`client`] and [`metrics`] say what they lack. Beyond Go's, there is nothing that finds clusters
-//! ([`Manager::add_cluster`] adds one) or shares objects out among processes.
+//! [`cache`], [`client`] and [`metrics`] list their own limitations. Like Go's controller-runtime, this crate neither discovers
+//! clusters ([`Manager::add_cluster`] adds one) nor distributes objects among processes.
 //!
-//! `k8s-openapi` needs a version feature (`v1_36`, say), which your binary chooses, as it chooses the TLS stack of `kube`.
+//! `k8s-openapi` needs a version feature (such as `v1_36`), which your binary chooses, as it chooses the TLS stack of `kube`.
 
+mod brief;
 mod builder;
 pub mod cache;
 mod cert;
@@ -145,7 +147,7 @@ pub use self::{
     conditions::set_condition,
     enqueue::Enqueue,
     event::{Event, MetaEvent},
-    handler::{EventHandler, ForObject, ForOwner, MapFn, MapMeta},
+    handler::{EventHandler, ForObject, ForOwner, MapFn, MapMeta, TryMapFn, TryMapMeta},
     manager::Manager,
     object::{DynamicNamespace, KindInfo, NamespaceOf, Object, ObjectKey, OwnableBy, Scope, StaticObject},
     predicate::Predicate,
@@ -155,22 +157,22 @@ pub use self::{
     source::{Kind, Owns, Source},
 };
 
-/// What becomes of spans compiles.
+/// Compiles the examples of `docs/opentelemetry.md`.
 #[cfg(all(doctest, feature = "opentelemetry"))]
 #[doc = include_str!("../../../docs/opentelemetry.md")]
 struct OpenTelemetry;
 
-/// What becomes what compiles.
+/// Compiles the examples of `docs/from-kube-rs.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/from-kube-rs.md")]
 struct FromKubeRs;
 
-/// What becomes what compiles, the flags included.
+/// Compiles the examples of `docs/from-controller-runtime.md`, including those with command-line flags.
 #[cfg(all(doctest, feature = "clap"))]
 #[doc = include_str!("../../../docs/from-controller-runtime.md")]
 struct FromControllerRuntime;
 
-/// The README's controller compiles.
-#[cfg(doctest)]
+/// Compiles the examples of the README, including the initialization of the log.
+#[cfg(all(doctest, feature = "logging"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

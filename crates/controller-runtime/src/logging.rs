@@ -15,18 +15,18 @@
 //!
 //! # Levels
 //!
-//! [`Options::level`] holds for the operator and this library. Crates that carry requests (`tower`, `hyper`, `h2`, `rustls`,
+//! [`Options::level`] applies to the operator and this library. Crates that carry requests (`tower`, `hyper`, `h2`, `rustls`,
 //! `kube_client` and the like) stay at `INFO` or above: at `DEBUG` they write several lines for each request, more than
 //! everything else together. A filter that names one of them shows its lines: `tower=debug`.
 //!
-//! The filter is that of [`Options::filter`], or else that of the environment variable `RUST_LOG`. It has directives for
-//! targets, separated by commas: `my_operator=debug,kube_client=warn`. A level without a target takes the place of
+//! The filter comes from [`Options::filter`], or else from the environment variable `RUST_LOG`. It has directives for
+//! targets, separated by commas: `my_operator=debug,kube_client=warn`. A level without a target replaces
 //! [`Options::level`].
 //!
 //! # Output
 //!
-//! Lines go to standard error, as those of Go's scaffold do, in colour if that is a terminal. Times are wall time in UTC, by the
-//! clock of conditions and events: where a test pauses tokio's time, lines have virtual time.
+//! Lines go to standard error, as in Go's scaffold, in colour if it is a terminal. Times are wall time in UTC, from the
+//! same clock as conditions and events: in a test that pauses tokio's time, lines have virtual time.
 
 use std::{
     env, fmt,
@@ -45,10 +45,10 @@ use tracing_subscriber::{
     util::{SubscriberInitExt, TryInitError},
 };
 
-/// Crates that write several lines for each request at `DEBUG`. A name stands for all that begin with it.
+/// Crates that write several lines for each request at `DEBUG`. A name covers all targets that begin with it.
 const TRANSPORT: [&str; 8] = ["h2", "hyper", "kube_client", "mio", "notify", "reqwest", "rustls", "tower"];
 
-/// What is logged, and how. The default is text at level `INFO`.
+/// Level, filter and format of the log. Default: text at level `INFO`.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Options {
@@ -64,8 +64,8 @@ pub enum Format {
     /// A line for people.
     #[default]
     Text,
-    /// An object of JSON on a line, with the fields of the event beside `timestamp`, `level`, `message` and `target`, and those of
-    /// its span in `span`.
+    /// A JSON object per line, with the fields of the event beside `timestamp`, `level`, `message` and `target`, and the fields
+    /// of its span in `span`.
     Json,
 }
 
@@ -91,20 +91,22 @@ impl fmt::Display for Format {
     }
 }
 
-/// Why there is no log.
+/// Error of setting up the log.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InitError {
-    /// The filter in the environment variable `RUST_LOG` cannot be read.
-    #[error("RUST_LOG={text}: not a filter; give levels of targets, such as info,my_operator=debug")]
+    /// The filter in the environment variable `RUST_LOG` cannot be parsed.
+    #[error("RUST_LOG={text} is not a valid filter: give levels of targets, such as info,my_operator=debug")]
     Filter {
         /// The value of the variable.
         text: String,
-        /// What is wrong with it.
+        /// The parser's error.
         source: ParseError,
     },
     /// The process has a subscriber for `tracing`, or a logger for `log`, already.
-    #[error("the process logs already: call init once, or add logging::layer to the subscriber of your own")]
+    #[error(
+        "the process has a tracing subscriber already: call logging::init only once, or add logging::layer to your own subscriber"
+    )]
     Taken(#[source] TryInitError),
 }
 
@@ -115,13 +117,13 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Sets the level of all that the filter does not name. Default: `INFO`.
+    /// Sets the level of all targets that the filter does not name. Default: `INFO`.
     pub fn level(mut self, level: LevelFilter) -> Self {
         self.level = level;
         self
     }
 
-    /// Sets the levels of single targets. Default: the filter in `RUST_LOG`, if that is set.
+    /// Sets the levels of single targets. Default: the filter in `RUST_LOG`, if set.
     pub fn filter(mut self, filter: Targets) -> Self {
         self.filter = Some(filter);
         self
@@ -145,28 +147,30 @@ impl Options {
     }
 }
 
-/// The levels of all targets: `level`, and what `filter` changes of it.
+/// The levels of all targets: `level`, overridden by `filter`.
 fn targets(level: LevelFilter, filter: Option<&Targets>) -> Targets {
+    // A level without a target in the filter replaces the general level.
     let level = filter.and_then(Targets::default_level).unwrap_or(level);
     let named: Vec<(&str, LevelFilter)> = filter.into_iter().flat_map(Targets::iter).collect();
     let is_named = |transport: &str| named.iter().any(|(target, _)| transport.starts_with(target));
     let quiet = TRANSPORT.into_iter().filter(|transport| !is_named(transport));
+    // Targets named by the filter come last, so that they override the quiet ones.
     Targets::new()
         .with_default(level)
         .with_targets(quiet.map(|transport| (transport, level.min(LevelFilter::INFO))))
         .with_targets(named.iter().map(|(target, level)| (*target, *level)))
 }
 
-/// Makes the subscriber of this process one that logs to standard error. To be called once, early in `main`.
+/// Installs a subscriber for this process that logs to standard error. Call it once, early in `main`.
 ///
 /// # Errors
 ///
-/// `RUST_LOG` is set and is no filter, or the process has a subscriber already.
+/// `RUST_LOG` is set and is not a valid filter, or the process has a subscriber already.
 pub fn init(options: &Options) -> Result<(), InitError> {
     tracing_subscriber::registry().with(layer(options)?).try_init().map_err(InitError::Taken)
 }
 
-/// A layer that logs to standard error, for a subscriber with further layers.
+/// Makes a layer that logs to standard error, for a subscriber with further layers.
 ///
 /// ```
 /// use controller_runtime::logging;
@@ -181,7 +185,7 @@ pub fn init(options: &Options) -> Result<(), InitError> {
 ///
 /// # Errors
 ///
-/// `RUST_LOG` is set and is no filter.
+/// `RUST_LOG` is set and is not a valid filter.
 pub fn layer<S>(options: &Options) -> Result<Box<dyn Layer<S> + Send + Sync>, InitError>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
@@ -194,7 +198,7 @@ where
     })
 }
 
-/// Wall time in UTC to the microsecond, for the lines of a subscriber of your own. In paused time it is virtual time.
+/// Wall time in UTC to the microsecond, for the lines of your own subscriber. In paused time it is virtual time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WallTime;
 

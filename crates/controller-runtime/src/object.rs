@@ -1,4 +1,4 @@
-//! What a controller works on: objects, their scopes, and the keys that name them.
+//! Objects of Kubernetes kinds, their scopes, and their keys.
 
 use std::{
     borrow::Cow,
@@ -20,11 +20,11 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::cache::Meta;
 
-/// Objects of a Kubernetes kind.
+/// An object of a Kubernetes kind.
 ///
-/// Implemented for every type that derives `kube::CustomResource` and for every type of `k8s-openapi` that can be
-/// read as a whole object: their kind is known at compile time, which [`StaticObject`] asks for. Implemented
-/// for `kube::core::DynamicObject` as well, whose kind is a value known at run time. There is nothing to implement by
+/// Implemented for every type that derives `kube::CustomResource`, and for every type of `k8s-openapi` that can be
+/// read as a whole object: their kind is known at compile time, as [`StaticObject`] requires. Also implemented
+/// for `kube::core::DynamicObject`, with a kind that is a value known at run time. There is nothing to implement by
 /// hand.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a Kubernetes kind",
@@ -54,18 +54,18 @@ impl<K> Object for K where
 {
 }
 
-/// Objects of a kind known at compile time: every [`Object`] but `kube::core::DynamicObject` and its like.
+/// An object of a kind known at compile time: every [`Object`] except `kube::core::DynamicObject` and its metadata.
 #[diagnostic::on_unimplemented(
     message = "the kind of `{Self}` is not known at compile time",
-    note = "a type of `k8s-openapi`, or one that derives `kube::CustomResource`, says its kind"
+    note = "a type of `k8s-openapi`, or one that derives `kube::CustomResource`, has a kind known at compile time"
 )]
 pub trait StaticObject: Object<DynamicType = ()> {}
 
 impl<K: Object<DynamicType = ()>> StaticObject for K {}
 
-/// What says which kind a type of objects is, at run time: `()` if the type alone says it.
+/// Run-time information about the kind of a type of objects; `()` if the type determines the kind.
 pub trait KindInfo: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
-    /// The value, if there is only one: the kind is known at compile time.
+    /// The only value, if the kind is known at compile time.
     fn of_type() -> Option<Self>;
 }
 
@@ -81,15 +81,15 @@ impl KindInfo for ApiResource {
     }
 }
 
-/// Where objects of a kind live: in a namespace or in the cluster.
+/// Scope of a kind: namespaced or cluster-scoped.
 ///
-/// A scope decides what a key holds, so that the key of a namespaced object cannot be made without a namespace, and
-/// the key of a cluster-scoped one has none to get wrong.
+/// The scope determines the namespace part of a key, so that the key of a namespaced object cannot be made without a namespace,
+/// and the key of a cluster-scoped object has none.
 pub trait Scope: 'static {
     /// The namespace part of a key: `Arc<str>`, `()` for cluster-scoped kinds, or [`DynamicNamespace`].
     type Namespace: Clone + Ord + Hash + fmt::Debug + Send + Sync + 'static;
 
-    /// The namespace part for an object in `namespace`; `None` if it lacks what the scope needs.
+    /// The namespace part for an object in `namespace`; `None` if the scope requires a namespace and there is none.
     fn namespace(namespace: Option<&Arc<str>>) -> Option<Self::Namespace>;
 
     /// The namespace's name, if the scope has one.
@@ -132,9 +132,9 @@ impl Scope for DynamicResourceScope {
     }
 }
 
-/// The namespace part of the key of an object whose kind, and so whose scope, is known at run time.
+/// The namespace part of a key of an object with a kind, and so a scope, known at run time.
 ///
-/// Made of a name or, for cluster-scoped kinds, of `()`.
+/// Made from a name or, for cluster-scoped kinds, from `()`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DynamicNamespace(Option<Arc<str>>);
 
@@ -162,7 +162,7 @@ impl From<Option<&str>> for DynamicNamespace {
     }
 }
 
-/// Values that say the namespace of an object of scope `S`, for [`ObjectKey::new`]: a text for namespaced kinds, `()` for
+/// Values for the namespace of an object of scope `S`, for [`ObjectKey::new`]: a text for namespaced kinds, `()` for
 /// cluster-scoped ones, either for kinds known at run time.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a namespace for an object of `{S}`",
@@ -171,7 +171,7 @@ impl From<Option<&str>> for DynamicNamespace {
     note = "an object of a namespaced kind needs one: `ObjectKey::<Pod>::new(\"default\", \"web\")`"
 )]
 pub trait NamespaceOf<S: Scope> {
-    /// The namespace part of a key.
+    /// Converts the value to the namespace part of a key.
     fn into_namespace(self) -> S::Namespace;
 }
 
@@ -179,7 +179,8 @@ impl NamespaceOf<ClusterResourceScope> for () {
     fn into_namespace(self) {}
 }
 
-// One by one: of a blanket implementation the compiler would report the missing `Into`, and not the message above.
+// Implemented type by type: with a blanket implementation the compiler would report the missing `Into` instead of the message
+// above.
 macro_rules! namespaces {
     ($($text:ty),*) => {$(
         impl NamespaceOf<NamespaceResourceScope> for $text {
@@ -228,13 +229,13 @@ impl NamespaceOf<DynamicResourceScope> for DynamicNamespace {
     }
 }
 
-/// Scopes whose objects may be owned by objects of scope `Owner`.
+/// Scopes of objects that may be owned by objects of scope `Owner`.
 ///
 /// An owner must be in its dependent's namespace or cluster-scoped: the garbage collector treats any other owner as
 /// absent and deletes the dependent.
 #[diagnostic::on_unimplemented(
     message = "a namespaced object cannot own a cluster-scoped one",
-    note = "the garbage collector would take the owner for absent and delete the dependent"
+    note = "the garbage collector would not find the owner, and delete the dependent"
 )]
 pub trait OwnableBy<Owner: Scope>: Scope {
     /// The namespace part of the owner's key, given the dependent's. `None` if there can be no such owner, which only a
@@ -260,7 +261,7 @@ impl<S: Scope> OwnableBy<ClusterResourceScope> for S {
     }
 }
 
-/// An owner whose scope is known at run time is looked for in the dependent's namespace; who knows that it is
+/// An owner with a scope known at run time is looked up in the dependent's namespace; a caller that knows it to be
 /// cluster-scoped leaves the namespace out.
 impl<S: Scope> OwnableBy<DynamicResourceScope> for S {
     fn owner_namespace(own: &S::Namespace) -> Option<DynamicNamespace> {
@@ -270,7 +271,7 @@ impl<S: Scope> OwnableBy<DynamicResourceScope> for S {
 
 /// Names one object of kind `K`.
 ///
-/// This is the default request of a [`Reconciler`](crate::Reconciler), and what caches and clients are asked with.
+/// This is the default request of a [`Reconciler`](crate::Reconciler), and the key for caches and clients.
 /// Keys are cheap to clone and ordered by namespace, then name.
 ///
 /// ```
@@ -300,18 +301,18 @@ type Namespace<K> = <<K as Resource>::Scope as Scope>::Namespace;
 impl<K: Object> ObjectKey<K> {
     /// The key of the object `name`, in `namespace` (`()` for cluster-scoped kinds).
     ///
-    /// A namespace where there is none does not compile, and neither does a missing one:
+    /// A superfluous namespace does not compile, and neither does a missing one:
     ///
     /// ```compile_fail,E0277
     /// # use controller_runtime::ObjectKey;
     /// # use k8s_openapi::api::core::v1::Node;
-    /// ObjectKey::<Node>::new("default", "worker-1"); // a Node is in no namespace: `new((), "worker-1")`
+    /// ObjectKey::<Node>::new("default", "worker-1"); // a Node has no namespace: `new((), "worker-1")`
     /// ```
     ///
     /// ```compile_fail,E0277
     /// # use controller_runtime::ObjectKey;
     /// # use k8s_openapi::api::core::v1::Pod;
-    /// ObjectKey::<Pod>::new((), "web"); // a Pod is in a namespace: `new("default", "web")`
+    /// ObjectKey::<Pod>::new((), "web"); // a Pod needs a namespace: `new("default", "web")`
     /// ```
     pub fn new(namespace: impl NamespaceOf<K::Scope>, name: impl Into<Arc<str>>) -> Self {
         Self::in_namespace(namespace.into_namespace(), name)
@@ -323,8 +324,8 @@ impl<K: Object> ObjectKey<K> {
 
     /// The key of `object`.
     ///
-    /// `None` if it has no name, or no namespace although its kind is namespaced: no object read from an API server
-    /// is like that, one made by hand may be.
+    /// `None` if it has no name, or no namespace although its kind is namespaced. Objects read from an API server always have a
+    /// key; objects made by hand may not.
     pub fn of(object: &K) -> Option<Self> {
         let ObjectMeta { namespace, name, .. } = object.meta();
         let namespace = namespace.as_deref().map(Arc::from);
@@ -354,7 +355,7 @@ impl<K: Object> ObjectKey<K> {
         &self.name
     }
 
-    /// The key of the same object for who reads its metadata alone.
+    /// The key of the same object, for reading its metadata alone.
     #[must_use]
     pub fn metadata(&self) -> ObjectKey<PartialObjectMeta<K>> {
         ObjectKey { namespace: self.namespace.clone(), name: Arc::clone(&self.name), kind: PhantomData }
@@ -370,14 +371,14 @@ impl<K: Object> ObjectKey<K> {
 }
 
 impl<K: Object> ObjectKey<PartialObjectMeta<K>> {
-    /// The key of the same object for who reads all of it.
+    /// The key of the same object, for reading all of it.
     #[must_use]
     pub fn whole(&self) -> ObjectKey<K> {
         ObjectKey { namespace: self.namespace.clone(), name: Arc::clone(&self.name), kind: PhantomData }
     }
 }
 
-// By hand, because derives would ask the same of `K`.
+// Implemented by hand, because derives would require the same traits of `K`.
 
 impl<K: Object> Clone for ObjectKey<K> {
     fn clone(&self) -> Self {
@@ -430,12 +431,12 @@ impl<K: Object> fmt::Debug for ObjectKey<K> {
     }
 }
 
-/// `deployments.apps`, or `configmaps` for the core group: how messages name a resource.
+/// Name of a resource in messages: `deployments.apps`, or `configmaps` for the core group.
 pub(crate) fn resource_name<K: StaticObject>() -> String {
     resource_name_of::<K>(&())
 }
 
-/// The same for a kind that `info` says.
+/// Like [`resource_name`], for the kind described by `info`.
 pub(crate) fn resource_name_of<K: Object>(info: &K::DynamicType) -> String {
     let (plural, group) = (K::plural(info), K::group(info));
     if group.is_empty() { plural.into_owned() } else { format!("{plural}.{group}") }

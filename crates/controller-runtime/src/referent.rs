@@ -1,4 +1,4 @@
-//! What others refer to: the objects that events are about, and owners.
+//! Objects that others refer to: owners, and the objects that events are about.
 
 use std::fmt;
 
@@ -10,22 +10,22 @@ use crate::{
     object::{Object, Scope, StaticObject, resource_name},
 };
 
-/// An object that says what kind it is, so that events can be about it and other objects can be owned by it.
+/// An object with a known kind, so that events can be about it and other objects can be owned by it.
 ///
-/// Every [`StaticObject`] is one. An object of a kind that is known at run time becomes one together with its kind, by
+/// Every [`StaticObject`] is one. An object of a kind known at run time becomes one together with its kind, by
 /// [`DynamicKind::object`]. There is nothing to implement by hand.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` does not say what kind it is",
-    note = "an object of a kind that is known at run time is given with it: `&kind.object(&object)`"
+    message = "the kind of `{Self}` is not known",
+    note = "pass an object of a kind known at run time together with the kind: `&kind.object(&object)`"
 )]
 pub trait Referent {
-    /// Where such objects live.
+    /// Scope of the object's kind.
     type Scope: Scope;
 
-    /// Kind, name, namespace and uid.
+    /// Kind, name, namespace and UID.
     fn reference(&self) -> ObjectReference;
 
-    /// Resource and key, as messages name it: `deployments.apps demo/web`.
+    /// Resource and key for messages: `deployments.apps demo/web`.
     fn title(&self) -> String;
 }
 
@@ -41,9 +41,7 @@ impl<K: StaticObject> Referent for K {
     }
 }
 
-/// An object of a kind that is known at run time, and that kind.
-///
-/// Made by [`DynamicKind::object`].
+/// An object together with its kind, which is known at run time.
 #[derive(Clone, Copy)]
 pub struct OfKind<'a, K> {
     object: &'a K,
@@ -51,10 +49,10 @@ pub struct OfKind<'a, K> {
 }
 
 impl DynamicKind {
-    /// `object`, which is of this kind, for who has to know that: a
+    /// Pairs `object`, which is of this kind, with the kind: for a
     /// [`Recorder`](crate::Recorder) or [`set_controller_reference`](crate::set_controller_reference).
     ///
-    /// What `object` itself says about its kind is not read: in lists of builtin kinds the API server leaves it out.
+    /// The `types` of `object` are not read: the API server omits them in lists of builtin kinds.
     ///
     /// ```
     /// use controller_runtime::{client::DynamicKind, set_controller_reference};

@@ -1,35 +1,35 @@
 //! Spans for OpenTelemetry, with the feature `opentelemetry`.
 //!
-//! [`layer`] is all that an operator adds to its subscriber:
+//! An operator adds [`layer`] to its subscriber:
 //!
 //! ```
 //! use controller_runtime::telemetry;
 //! use opentelemetry_sdk::trace::{SdkTracerProvider, SpanExporter};
 //! use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
 //!
-//! /// Logs as `RUST_LOG` says, and hands spans to `exporter`: `opentelemetry_otlp::SpanExporter`, say.
+//! /// Logs at the levels in `RUST_LOG`, and sends spans to `exporter`, such as `opentelemetry_otlp::SpanExporter`.
 //! fn init(exporter: impl SpanExporter + 'static) -> SdkTracerProvider {
 //!     let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).build();
 //!     tracing_subscriber::registry()
 //!         .with(tracing_subscriber::fmt::layer().with_filter(EnvFilter::from_default_env()))
 //!         .with(telemetry::layer(&provider))
 //!         .init();
-//!     provider // call its shutdown() at the end of main: it sends what still waits
+//!     provider // call its shutdown() at the end of main, to send remaining spans
 //! }
 //! ```
 //!
-//! Each reconcile is a trace of its own, whose root is the span `reconcile`. Beside the fields that its log lines have too
-//! (controller, request, `reconcileID`, attempt), that has with this feature, whichever layer of [`tracing_opentelemetry`]
-//! exports it:
+//! Each reconcile is a trace of its own, with the root span `reconcile`. Its log lines have the fields controller, request,
+//! `reconcileID` and attempt. With this feature the span has the following as well, whichever layer of
+//! [`tracing_opentelemetry`] exports it:
 //!
-//! | what | meaning |
+//! | Attribute | Meaning |
 //! |---|---|
-//! | a link | to the span of the run before of the same request, unless that was a success which asked for no other. So one walks from the tenth attempt to the first. |
-//! | `causes` | the events that led to the run, as [`Context::causes`](crate::Context::causes) has them; `no event` for a retry |
-//! | `waitedSeconds` | how long ago the first of these events came, or, if there was none, the run ended that has this one as its successor. Absent if there was neither. |
+//! | a link | to the span of the previous run of the same request, unless that run succeeded and asked for no other. The links lead from the tenth attempt to the first. |
+//! | `causes` | the events that led to the run, as in [`Context::causes`](crate::Context::causes); for a run without events `a retry`, `requested by the run before`, or `initial list, resync or source` |
+//! | `waitedSeconds` | time since the first of these events or, without an event, since the end of the run that asked for this one. Absent if there was neither. |
 //!
 //! [`Manager::explain`](crate::Manager::explain) names the traces of the last runs of a request ([`Run::span`]). Links and
-//! traces are of runs that are exported: what the sampler drops is not linked to.
+//! trace names exist only for runs that are exported: runs dropped by the sampler have neither.
 //!
 //! [`Run::span`]: crate::controller::Run::span
 
@@ -53,12 +53,12 @@ pub use opentelemetry::trace::SpanContext;
 
 use crate::{controller::Run, reconcile::Causes};
 
-/// What [`layer`] makes: spans for OpenTelemetry, as far as the filter lets them pass.
+/// The layer made by [`layer`]: spans for OpenTelemetry, restricted by the filter.
 pub type SpanLayer<S, T> = Filtered<OpenTelemetryLayer<S, T>, Targets, S>;
 
-/// A layer that hands the spans of reconciles, and those within them, to the tracers of `provider`.
+/// Makes a layer that exports the spans of reconciles, and the spans within them, through the tracers of `provider`.
 ///
-/// Of what goes on, it sees what [`targets`] lets pass, whatever the other layers of the subscriber see. To see other things:
+/// It sees the spans and events that [`targets`] selects, whatever the other layers of the subscriber see. To select others:
 ///
 /// ```
 /// # let provider = opentelemetry_sdk::trace::SdkTracerProvider::default();
@@ -80,12 +80,12 @@ where
 {
     let scope = InstrumentationScope::builder(env!("CARGO_PKG_NAME"));
     let tracer = provider.tracer_with_scope(scope.with_version(env!("CARGO_PKG_VERSION")).build());
-    // A reconcile goes from thread to thread.
+    // A reconcile moves between threads.
     tracing_opentelemetry::layer().with_threads(false).with_tracer(tracer).with_filter(targets())
 }
 
-/// What [`layer`] lets pass: all of level `INFO` and above, and of this crate and of `kube`'s client, whose spans are the
-/// requests to the API server, of level `DEBUG` too.
+/// Default selection of [`layer`]: level `INFO` and above, and `DEBUG` for this crate and for `kube`'s client, which has a span
+/// for each request to the API server.
 #[must_use]
 pub fn targets() -> Targets {
     ["controller_runtime", "kube_client"]
@@ -95,7 +95,7 @@ pub fn targets() -> Targets {
         })
 }
 
-/// What a run that did not settle its request leaves for the next one.
+/// Facts about a run that did not complete its request, for the span of the next run.
 #[derive(Debug)]
 pub(crate) struct Before {
     ended: Timestamp,
@@ -108,8 +108,8 @@ impl Before {
     }
 }
 
-/// Adds to the span of a run that begins `now` what its fields do not tell, and says what a later run may link to. `lag` is
-/// for how long the first event that led to it has waited.
+/// Adds causes, waiting time and link to the span of a run that begins at `now`. Returns the context for links of a later run.
+/// `lag` is the time since the first event that led to the run.
 pub(crate) fn begin(
     span: &Span,
     causes: &Causes,
@@ -128,12 +128,13 @@ pub(crate) fn begin(
     if let Some(before) = before.and_then(|before| before.span) {
         span.add_link(before);
     }
-    // Last: this begins the span, and a sampler decides by what it has then.
+    // Must come last: it starts the span, and a sampler decides by the attributes set until then.
     let own = span.context().span().span_context().clone();
     own.is_sampled().then_some(own)
 }
 
-/// As the header of this name has it: <https://www.w3.org/TR/trace-context/#traceparent-header>.
+/// Serialises a span context in the form of the `traceparent` header:
+/// <https://www.w3.org/TR/trace-context/#traceparent-header>.
 pub(crate) fn traceparent<S: Serializer>(span: &Option<SpanContext>, to: S) -> Result<S::Ok, S::Error> {
     match span {
         None => to.serialize_none(),

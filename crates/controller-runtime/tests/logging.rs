@@ -1,5 +1,5 @@
-//! What the log says, under the names of Go's fields. A program of its own: it has one subscriber, which is there before
-//! anything is logged.
+//! Log lines of the runtime, with the names of Go's fields. A separate test program, because its single subscriber must
+//! be installed before anything is logged.
 #![expect(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 use std::{
@@ -13,7 +13,7 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Event, Manager, ObjectKey,
+    Action, Builder, Cached, Client, Context, Event, Manager, ObjectKey, cache,
     client::Warnings,
     controller::Options,
     manager::{self, BoxError, RunContext, Runnable},
@@ -21,12 +21,15 @@ use controller_runtime::{
     source::Requests,
 };
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Endpoints};
-use kube_envtest::Environment;
+use kube_envtest::{
+    Environment,
+    faults::{Action as Fault, Failure, Rule},
+};
 use serde_json::json;
 use tracing::{Instrument, level_filters::LevelFilter};
 
 thread_local! {
-    /// What was logged in this thread: each test has one.
+    /// Log of the current thread. Each test has its own thread.
     static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -43,7 +46,7 @@ impl io::Write for ToThread {
     }
 }
 
-/// Begins to log.
+/// Starts a new log.
 fn log() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -53,13 +56,13 @@ fn log() {
     LOG.with_borrow_mut(Vec::clear);
 }
 
-/// The lines that contain `part`.
+/// Returns the lines that contain `part`.
 fn lines(part: &str) -> Vec<String> {
     let text = LOG.with_borrow(|log| String::from_utf8(log.clone()).unwrap());
     text.lines().filter(|line| line.contains(part)).map(|line| line.trim_start().to_owned()).collect()
 }
 
-/// The line without its `reconcileID`, which is different each time.
+/// Returns the line without its `reconcileID`, which differs each time.
 fn without_id(line: &str) -> String {
     let (before, rest) = line.split_once(" reconcileID=").expect("it has a reconcileID");
     let (id, after) = rest.split_once(' ').expect("more follows");
@@ -81,7 +84,7 @@ async fn create_lease(env: &Environment) {
     Client::new(env.client(), "test").create(&lease).await.unwrap();
 }
 
-/// Runs the manager for a second after `work`.
+/// Runs the manager until 1 s after `work` has ended.
 async fn run(manager: Manager, work: impl Future<Output = ()>) {
     let ready = manager.ready();
     let end = async {
@@ -151,7 +154,7 @@ async fn whatever_went_wrong_is_a_reconciler_error_that_says_what() {
     assert!(terminal.ends_with("Reconciler error error=terminal error: hopeless"), "{terminal}");
 }
 
-/// Go logs each conflict as an error, so that a healthy operator with a second writer looks broken.
+/// Go logs each conflict as an error, so a healthy operator with a second writer seems to fail.
 #[tokio::test(start_paused = true)]
 async fn a_conflict_is_an_error_in_the_log_once_it_has_been_met_nine_times_in_a_row() {
     let (env, manager) = start().await;
@@ -162,7 +165,7 @@ async fn a_conflict_is_an_error_in_the_log_once_it_has_been_met_nine_times_in_a_
         if cx.attempt().is_multiple_of(2) {
             client.update(&stale).await?;
         } else {
-            // By the client of kube, and as an anyhow::Error with a context.
+            // Both kube's own error, and an `anyhow::Error` with a context.
             let leases = kube::Api::<Lease>::namespaced(env.clone(), "default");
             let replaced = leases.replace("a", &kube::api::PostParams::default(), &stale).await;
             anyhow::Context::context(replaced, "while renewing")?;
@@ -186,7 +189,7 @@ async fn a_conflict_is_an_error_in_the_log_once_it_has_been_met_nine_times_in_a_
     assert!(told[1].contains("while renewing: "), "{}", told[1]);
 }
 
-/// Rows 5, 6 and 7 of the table of outcomes, and a failure that says when.
+/// Rows 5, 6 and 7 of the table of outcomes, and a failure that asks for a delay.
 #[tokio::test(start_paused = true)]
 async fn what_is_to_run_again_is_told_with_its_delay_where_much_is_logged() {
     let (env, manager) = start().await;
@@ -194,8 +197,8 @@ async fn what_is_to_run_again_is_told_with_its_delay_where_much_is_logged() {
         .fetch_add(1, Ordering::SeqCst)
     {
         0 | 1 => Ok(Action::requeue()),
-        2 => Ok(Action::requeue_after(Duration::from_millis(300))),
-        3 => Err(reconcile::Error::retry_after("busy", Duration::from_millis(200))),
+        2 => Ok(Action::requeue_after(Duration::from_nanos(300_022_307))),
+        3 => Err(reconcile::Error::retry_after("busy", Duration::from_nanos(200_022_307))),
         _ => Ok(Action::done()),
     };
     let reconciler = reconcile::from_fn_with(AtomicUsize::new(0), goes_on);
@@ -256,7 +259,7 @@ async fn a_stop_says_what_it_waits_for_in_the_order_of_the_groups() {
     assert_eq!(lines("Wait completed"), ["INFO Wait completed, proceeding to shutdown the manager"]);
 }
 
-/// Says something where it starts.
+/// A runnable that logs when it starts.
 struct Says(&'static str);
 
 impl Runnable for Says {
@@ -266,7 +269,7 @@ impl Runnable for Says {
     }
 }
 
-/// In Go the values of the context of `Start` do not reach what it starts.
+/// In Go the values of the context of `Start` do not reach the runnables.
 #[tokio::test(start_paused = true)]
 async fn a_span_around_the_run_is_around_all_that_is_logged_in_it() {
     let (env, manager) = start().await;
@@ -332,6 +335,22 @@ async fn a_read_before_a_late_cache_is_complete_is_no_error_in_the_log_at_first(
     let failed = lines("the cache of endpoints is not complete yet");
     assert!(!failed.is_empty() && failed.iter().all(|line| line.starts_with("DEBUG ")), "{failed:?}");
     assert_eq!(lines("Reconcile successful").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_list_is_logged_with_the_name_of_its_cluster() {
+    let (_env, manager) = start().await;
+    let away = Environment::builder().start().await.unwrap();
+    away.server().faults().add(Rule::new(Fault::Fail(Failure::Unavailable)).resource("", "endpoints"));
+    let east = manager.add_cluster("east", away.client(), cache::Options::default()).unwrap();
+    let _endpoints = east.cached::<Endpoints>();
+    run(manager, async {}).await;
+    let failed = lines("list failed: ");
+    assert!(!failed.is_empty(), "{:#?}", lines(""));
+    assert!(
+        failed.iter().all(|line| line.starts_with("WARN ") && line.ends_with("resource=\"east/endpoints\"")),
+        "{failed:#?}"
+    );
 }
 
 #[tokio::test]

@@ -1,9 +1,9 @@
-//! `cargo run --release -p controller-runtime --example cache-memory [PODS] [budget|decoded|compact] [stream|list]`: what a
-//! cache of pods costs, in bytes and in time.
+//! `cargo run --release -p controller-runtime --example cache-memory [PODS] [budget|decoded|compact] [stream|list]`:
+//! memory and time costs of a cache of pods.
 //!
-//! Pods come over a connection, from a server in a process of its own, so that all that is measured is the cache's. They come
-//! as a watch that begins with the present, or in pages. Run once per choice: memory that was freed once stays with the
-//! allocator.
+//! The pods come over a connection from a server in another process, so that only the costs of the cache are measured.
+//! They arrive as a watch with initial events, or as a list in pages. Each run measures one choice: the allocator keeps
+//! freed memory, so a second one would be measured wrongly.
 
 mod pods;
 mod server;
@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::server::Server;
 
-/// Counts on nothing: what is measured is what happens before it.
+/// A reconciler that does nothing, because only the steps before it are measured.
 struct Idle;
 
 impl Reconciler for Idle {
@@ -70,7 +70,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let measure = async {
         ready.await?;
         let (synced, cpu) = (started.elapsed(), cpu_time()? - cpu);
-        // The reconciles of the initial list read nothing; let them pass.
+        // Wait until the reconciles of the initial list, which read nothing, are done.
         sleep(Duration::from_millis(500)).await;
         let (steady, peak) = (resident("VmRSS")?, resident("VmHWM")?);
         print("synced after", format_args!("{} ms", synced.as_millis()))?;
@@ -91,7 +91,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(run?)
 }
 
-/// Reads of single objects, spread over all, then of a few again and again; and of ten thousand.
+/// Measures reads of single objects, spread over all, then of a few repeatedly, and of lists of ten thousand.
 fn reads(pods: &Cached<Pod>, fifths: &Index<Pod, u64>) -> Result<(), Box<dyn Error>> {
     let keys: Vec<_> = pods.list_lazy()?.iter().map(Lazy::key).collect();
     let mut rng = fastrand::Rng::with_seed(7);
@@ -119,7 +119,7 @@ fn reads(pods: &Cached<Pod>, fifths: &Index<Pod, u64>) -> Result<(), Box<dyn Err
     print("list by index, the best of five", format_args!("{best:?} for {listed}"))
 }
 
-/// Changes of status, which a predicate on metadata refuses.
+/// Measures changes of status, which a predicate on metadata rejects.
 async fn events(pods: &Cached<Pod>, client: &kube::Client, count: usize) -> Result<(), Box<dyn Error>> {
     let sent = count.min(20_000);
     let decodes = pods.stats().decodes;
@@ -142,7 +142,7 @@ fn print(what: &str, value: std::fmt::Arguments<'_>) -> Result<(), Box<dyn Error
     Ok(writeln!(std::io::stdout(), "{what:40} {value}")?)
 }
 
-/// Bytes, from Linux' account of this process.
+/// Returns a value of this process in bytes, from `/proc/self/status`.
 fn resident(field: &str) -> Result<usize, Box<dyn Error>> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find(|line| line.starts_with(field)).ok_or("no such field")?;
@@ -150,7 +150,7 @@ fn resident(field: &str) -> Result<usize, Box<dyn Error>> {
     Ok(kilobytes << 10)
 }
 
-/// What this process has used of the processors, in Linux' ticks of 10 ms.
+/// Returns the CPU time of this process, from Linux ticks of 10 ms.
 fn cpu_time() -> Result<Duration, Box<dyn Error>> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     let fields: Vec<_> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();

@@ -1,22 +1,22 @@
-//! Pods as a busy cluster has them: 6 to 7 KB of JSON with their field ownership, alike within a Deployment, and different in
-//! names, uids, addresses, hashes and times.
+//! Pods like those of a busy cluster: 6 to 7 KB of JSON with their field ownership, similar within a Deployment, and
+//! different in names, uids, addresses, hashes and times.
 
 use std::fmt::Write;
 
 /// Replicas of a Deployment.
 const REPLICAS: usize = 8;
 
-/// Deployments of an application: one per environment, say, each in a namespace of its own.
+/// Deployments per application, such as one per environment, each in its own namespace.
 const NAMESPACES: usize = 40;
 
-/// A cluster's worth of pods, one after another.
+/// Generates the pods of a cluster one after another.
 pub(crate) struct Pods {
     rng: fastrand::Rng,
     made: usize,
     deployment: Deployment,
 }
 
-/// What the pods of a Deployment have in common.
+/// Values that the pods of a Deployment have in common.
 struct Deployment {
     app: String,
     namespace: String,
@@ -37,7 +37,7 @@ impl Pods {
         Self { rng, made: 0, deployment }
     }
 
-    /// The next pod, as an API server sends it.
+    /// Returns the next pod in the form in which an API server sends it.
     pub(crate) fn next(&mut self) -> String {
         if self.made > 0 && self.made.is_multiple_of(REPLICAS) {
             self.deployment = Deployment::new(&mut self.rng, self.made / REPLICAS);
@@ -169,7 +169,7 @@ fn pod(of: &Deployment, rng: &mut fastrand::Rng, number: usize) -> String {
     json
 }
 
-/// Characters that Kubernetes makes names of.
+/// Characters of random names in Kubernetes.
 fn word(rng: &mut fastrand::Rng, length: usize) -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     (0..length).map(|_| char::from(LETTERS[rng.usize(..LETTERS.len())])).collect()

@@ -1,4 +1,4 @@
-//! An API server that knows pods and nothing else, in a process of its own: what it takes is not what the cache takes.
+//! An API server for pods alone, in another process, so that its memory is not counted as the cache's.
 
 use std::{
     convert::Infallible,
@@ -22,17 +22,17 @@ use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
 
 use crate::pods::Pods;
 
-/// The version of the list. Events have later ones.
+/// Version of the list. Events have later versions.
 pub(crate) const VERSION: usize = 900_000_000;
 
-/// A server in another process. It ends with this one.
+/// A server in another process. It ends with this process.
 pub(crate) struct Server {
     process: Child,
     pub(crate) url: String,
 }
 
 impl Server {
-    /// Starts a server that has so many pods, and knows how to stream them or does not.
+    /// Starts a server with this number of pods. `stream` says whether it supports initial events.
     pub(crate) fn start(pods: usize, stream: bool) -> Result<Self, Box<dyn Error>> {
         let mut command = Command::new(std::env::current_exe()?);
         let how = if stream { "stream" } else { "list" };
@@ -46,12 +46,12 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        drop(self.process.stdin.take()); // it ends when it can read no more
+        drop(self.process.stdin.take()); // the server ends when its input ends
         let _ = self.process.wait();
     }
 }
 
-/// Serves so many pods until the standard input ends, after a line with its address.
+/// Prints its address, then serves this number of pods until standard input ends.
 pub(crate) async fn serve(count: usize, streams: bool) -> Result<(), Box<dyn Error>> {
     let mut all = Pods::new(1);
     let (send, lines) = mpsc::unbounded_channel();
@@ -70,7 +70,7 @@ pub(crate) async fn serve(count: usize, streams: bool) -> Result<(), Box<dyn Err
     let mut connections = JoinSet::new();
     loop {
         let (stream, _) = listener.accept().await?;
-        while connections.try_join_next().is_some() {} // those that ended
+        while connections.try_join_next().is_some() {} // removes finished connections
         let served = Arc::clone(&served);
         connections.spawn(async move {
             let answer = service_fn(move |request| {
@@ -86,7 +86,7 @@ struct Served {
     pods: Vec<Bytes>,
     streams: bool,
     events: mpsc::UnboundedSender<Bytes>,
-    /// For the first watch of events; a second one has nothing to tell.
+    /// For the first watch of events; later watches receive none.
     lines: Mutex<Option<mpsc::UnboundedReceiver<Bytes>>>,
 }
 
@@ -140,7 +140,7 @@ impl Served {
         Box::pin(head.chain(items).chain(end))
     }
 
-    /// All pods as events, and then what changes.
+    /// Returns all pods as events, followed by changes.
     fn present(self: &Arc<Self>) -> Texts {
         let line =
             |pod| [Bytes::from_static(br#"{"type":"ADDED","object":"#), pod, Bytes::from_static(b"}\n")];
@@ -161,7 +161,8 @@ impl Served {
         }))
     }
 
-    /// Tells the first pods again, each with a new version: as a change of status does. Namespace and name of the last one.
+    /// Sends the first pods again with new versions, like changes of status. Returns namespace and name of the last
+    /// one.
     fn tell(&self, count: usize) -> String {
         for (number, pod) in self.pods.iter().take(count).enumerate() {
             let pod = std::str::from_utf8(pod).expect("text");
@@ -171,13 +172,13 @@ impl Served {
             let line = format!(
                 "{{\"type\":\"MODIFIED\",\"object\":{head}\"resourceVersion\":\"{version}\"{tail}}}\n"
             );
-            let _ = self.events.send(line.into()); // nobody may watch any more
+            let _ = self.events.send(line.into()); // an error means that there is no watch any more
         }
         let last = self
             .pods
             .get(count - 1)
             .and_then(|pod| serde_json::from_slice::<PartialObjectMeta<Pod>>(pod).ok());
-        let last = last.expect("pods are told").metadata;
+        let last = last.expect("at least one pod was sent").metadata;
         format!("{}/{}", last.namespace.unwrap_or_default(), last.name.unwrap_or_default())
     }
 }

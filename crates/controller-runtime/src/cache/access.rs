@@ -1,4 +1,4 @@
-//! Which rights a list and watch needs, as a rule to copy.
+//! Permissions for a list and watch, as a rule to copy into a role.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use kube::core::ApiResource;
 
 use crate::client;
 
-/// A right that the operator lacks: without it a cache stays empty.
+/// A permission that the operator lacks: without it a cache stays empty.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct MissingRight {
     /// The resource, e.g. `deployments.apps`, and its selection.
     pub resource: String,
-    /// The rule to add, and where.
+    /// The rule to add, and the role to add it to.
     pub rule: String,
 }
 
@@ -23,7 +23,7 @@ impl fmt::Display for MissingRight {
     }
 }
 
-/// What to add to the operator's rights so that it may list and watch the resource.
+/// Returns the rule that allows the operator to list and watch the resource.
 pub(super) fn rule(resource: &ApiResource, namespace: Option<&str>) -> String {
     let ApiResource { group, plural, .. } = resource;
     client::rule(group, plural, &["list", "watch"], namespace)

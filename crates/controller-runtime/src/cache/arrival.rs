@@ -1,38 +1,38 @@
-//! An object on its way from the API server to those who read its kind.
+//! Received objects, shared by all informers of a feed.
 
 use std::{cell::OnceCell, ops::Deref, sync::Arc};
 
 use super::{meta::Meta, split::Split, transform::Transform};
 
-/// An object as it came over the wire, and what the first who took it made of it.
+/// A received object, and the state that the first informer created from it.
 ///
-/// Several Rust types may be read of one kind. Its text is held once: the first that holds it as text leaves it here, and
-/// the states of the others refer to that one.
+/// Several Rust types may be read of one kind. The text is stored once: the first informer that stores it leaves its
+/// state here, and the states of other informers refer to it.
 pub(crate) struct Arrival<'a> {
     pub(super) split: Split<'a>,
     taken: OnceCell<Arc<dyn Source>>,
 }
 
-/// A state that holds the whole text of an object.
+/// A state that stores the whole text of an object.
 pub(super) trait Source: Send + Sync {
-    /// The metadata in it.
+    /// Returns the metadata in the text.
     fn meta(&self) -> &Meta;
 
     /// Returns the text.
     ///
     /// # Errors
     ///
-    /// It cannot be read.
+    /// The text is damaged.
     fn text(&self) -> Result<Text, &'static str>;
 
-    /// How long the text is.
+    /// Returns the length of the text in bytes.
     fn text_len(&self) -> usize;
 
-    /// Whether it holds of an object what somebody with this intake would.
+    /// Whether the text is what an informer with this intake would store.
     fn is_of(&self, intake: &Intake) -> bool;
 }
 
-/// A text of a state, apart from the state's lock: decoders are user code.
+/// Text of a state, usable without the state's lock, because decoders are user code.
 pub(super) enum Text {
     Shared(Arc<[u8]>),
     Expanded(Vec<u8>),
@@ -49,30 +49,30 @@ impl Deref for Text {
     }
 }
 
-/// What is done to an object before it is held. Those who do the same can share what comes of it.
+/// Changes of an object before it is stored. Informers with equal ones share the text.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Intake {
-    /// `metadata.managedFields` is kept.
+    /// Whether `metadata.managedFields` is stored.
     pub(crate) managed_fields: bool,
     pub(crate) transform: Option<Transform>,
 }
 
 impl<'a> Arrival<'a> {
-    /// A text that is no object is taken for one without metadata, which nobody holds.
+    /// Splits a text. If it is not an object, the result has no metadata, and no informer stores it.
     pub(crate) fn new(json: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
         let json = json.as_ref();
         Self::from(Split::whole(json).unwrap_or_else(|_| Split::nothing(json)))
     }
 
-    /// The state that holds the text for those with this intake.
+    /// Returns the state that stores the text for informers with this intake.
     pub(super) fn taken_by(&self, intake: &Intake) -> Option<&Arc<dyn Source>> {
         self.taken.get().filter(|source| source.is_of(intake))
     }
 
-    /// Lets others refer to this state.
+    /// Lets other informers refer to this state.
     pub(super) fn leave(&self, source: Option<Arc<dyn Source>>) {
         if let Some(source) = source {
-            let _ = self.taken.set(source); // the first one stays
+            let _ = self.taken.set(source); // the first one is kept
         }
     }
 }

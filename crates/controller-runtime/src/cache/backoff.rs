@@ -1,11 +1,11 @@
-//! How long to wait between failing lists and watches. Pure: time and chance are arguments.
+//! Delays between failing lists and watches. Pure: time and random numbers are arguments.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Delays that double from 0.8 s to 30 s, each lengthened by up to its own length at random, and that start over once
-/// two minutes passed without a failure: the figures of client-go's reflector.
+/// Delays that double from 0.8 s to 30 s, each increased by up to 100 % at random, and start again after two minutes
+/// without a failure. The values are those of client-go's reflector.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     failures: u32,
@@ -17,7 +17,7 @@ impl Backoff {
     const LONGEST: Duration = Duration::from_secs(30);
     const RESET_AFTER: Duration = Duration::from_secs(120);
 
-    /// The wait after a failure at `now`.
+    /// Returns the delay after a failure at `now`.
     pub(crate) fn failed(&mut self, now: Instant, rng: &mut fastrand::Rng) -> Duration {
         if self.last_failure.is_some_and(|last| now.duration_since(last) > Self::RESET_AFTER) {
             self.failures = 0;

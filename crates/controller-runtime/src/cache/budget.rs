@@ -1,26 +1,26 @@
-//! Which decoded objects are kept when not all of them may be: a clock, that is an approximation of "the least recently used goes
-//! first". Pure: what uses an entry is told by the entry.
+//! Eviction of decoded objects by the clock algorithm, an approximation of "least recently used first". Pure: entries
+//! record their own uses.
 //!
-//! Up to half of the bytes are lent to texts that are not compressed yet.
+//! Up to half of the bytes can be lent to texts that are not compressed yet.
 
 use std::fmt;
 
-/// What a [`Budget`] keeps.
+/// Entry of a [`Budget`].
 pub(super) trait Entry {
-    /// Whether it was used since this was last asked.
+    /// Whether the entry was used since the last call.
     fn take_used(&self) -> bool;
 }
 
-/// Where an entry is. Once the entry has gone, its place says so.
+/// Place of an entry. The generation detects that the slot was reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     slot: u32,
     generation: u32,
 }
 
-/// Entries whose sizes, and what is lent, add up to no more than a limit.
+/// Entries with a limit on the sum of their sizes and the lent bytes.
 ///
-/// A hand goes round the slots. An entry that was used since the hand last passed stays; one that was not goes.
+/// A hand moves around the slots. An entry that was used since the last pass stays, any other is evicted.
 pub(super) struct Budget<T> {
     limit: usize,
     used: usize,
@@ -36,40 +36,40 @@ struct Slot<T> {
 }
 
 impl<T: Entry> Budget<T> {
-    /// A budget of `limit` bytes.
+    /// Creates a budget of `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
         Self { limit, used: 0, lent: 0, slots: Vec::new(), free: Vec::new(), hand: 0 }
     }
 
-    /// The bytes of all entries.
+    /// Returns the size of all entries.
     #[cfg(test)]
     pub(super) fn used(&self) -> usize {
         self.used
     }
 
-    /// How many bytes drive nothing out.
+    /// Returns the number of bytes that can be added without evictions.
     pub(super) fn room(&self) -> usize {
         self.limit - self.lent - self.used
     }
 
-    /// How many bytes can still be lent.
+    /// Returns the number of bytes that can still be lent.
     pub(super) fn lendable(&self) -> usize {
         self.limit / 2 - self.lent
     }
 
-    /// Lends bytes, and says what had to go for them; `None` if there are not so many.
+    /// Lends bytes, and returns the entries evicted for them; `None` if the lending limit is exceeded.
     pub(super) fn lend(&mut self, bytes: usize) -> Option<Vec<T>> {
         let gone = (bytes <= self.lendable()).then(|| self.make_room(bytes))?;
         self.lent += bytes;
         Some(gone)
     }
 
-    /// Takes back bytes that were lent.
+    /// Takes back lent bytes.
     pub(super) fn take_back(&mut self, bytes: usize) {
         self.lent -= bytes;
     }
 
-    /// Takes an entry of `bytes`, and says what had to go for it. An entry beyond the limit is itself what goes.
+    /// Adds an entry, and returns the entries evicted for it. An entry larger than the limit is returned itself.
     pub(super) fn admit(&mut self, entry: T, bytes: usize) -> (Option<Place>, Vec<T>) {
         if bytes > self.limit - self.lent {
             return (None, vec![entry]);
@@ -85,10 +85,10 @@ impl<T: Entry> Budget<T> {
         (Some(Place { slot, generation: taken.generation }), gone)
     }
 
-    /// Lets entries go until there is room for so many bytes, which the limit allows.
+    /// Evicts entries until this many bytes are free. The caller checks that the limit allows it.
     fn make_room(&mut self, bytes: usize) -> Vec<T> {
         let mut gone = Vec::new();
-        // After two rounds everything was passed once; what is used faster than the hand goes round goes all the same.
+        // After two rounds entries are evicted even if they are in use, so the loop ends.
         let mut patience = 2 * self.slots.len();
         while bytes > self.room() {
             self.hand = (self.hand + 1) % self.slots.len();
@@ -104,7 +104,7 @@ impl<T: Entry> Budget<T> {
         gone
     }
 
-    /// Gives up an entry, if it is still there.
+    /// Removes an entry, if it is still present.
     pub(super) fn remove(&mut self, place: Place) -> Option<T> {
         let slot = place.slot as usize;
         if self.slots.get(slot)?.generation == place.generation { self.empty(slot) } else { None }
@@ -168,8 +168,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list of what is there: the limit holds, nothing is lost or counted twice, no more than half is lent, and a place
-        /// that was given up is nobody else's.
+        /// Compared with a list of the entries: the limit holds, no entry is lost or counted twice, at most half is
+        /// lent, and a removed place never refers to another entry.
         #[test]
         fn never_exceeds_its_limit(
             limit in 0..40usize,

@@ -1,3 +1,5 @@
+//! [`Cached`], the handle through which cached objects are read.
+
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use super::{
@@ -16,18 +18,21 @@ use super::{
 };
 use crate::object::{Object, ObjectKey};
 
-/// The cached objects of one kind, all of them or those that [`Caches`](super::Caches) was asked for.
+/// The cached objects of one kind: all of them, or those selected with [`Caches`](super::Caches).
 ///
-/// A handle: cheap to clone, made by [`Manager::cached`](crate::Manager::cached) or
-/// [`Manager::cache`](crate::Manager::cache). Made before the manager runs, it is complete within every reconcile, as of
-/// some moment not long ago; made later, it fills at once and [`Cached::synced`] waits for that. The objects are listed
-/// and watched as long as a handle, an index or a controller is there that reads them.
+/// A handle that is cheap to clone, returned by [`Manager::cached`](crate::Manager::cached) or
+/// [`Manager::cache`](crate::Manager::cache). If it was created before the manager runs, it is complete within every
+/// reconcile, though it may lag shortly behind the API server. If it was created later, it starts filling immediately,
+/// and [`Cached::synced`] waits until it is complete. Objects are listed and watched as long as a handle, an index or a
+/// controller reads them.
 ///
-/// What our own [`Client`](crate::Client) has written is read at once, before the watch tells of it, if the API server's answer
-/// is the object: after a write of `scale`, an `eviction` or a `binding` it is not. Events come from the watch alone.
+/// Writes of the manager's [`Client`](crate::Client) are visible immediately, before the watch delivers them, if the
+/// API server's answer is the object. It is not for writes of `scale`, `eviction` and `binding`. After a write in another API
+/// version than that of the cache, the client reads the object once more in the version of the cache, which requires the
+/// right to `get` it. Events come from the watch alone.
 ///
-/// An object that does not fit `K` is reported in the log as an error, and reading it is a [`ReadError::Decode`]. Its metadata
-/// can be read, and the other objects of the kind go on.
+/// If an object cannot be decoded as `K`, the error is logged, and reading the object returns [`ReadError::Decode`].
+/// Its metadata can still be read, and other objects of the kind are not affected.
 ///
 /// ```no_run
 /// # use controller_runtime::{Manager, ObjectKey};
@@ -44,14 +49,20 @@ use crate::object::{Object, ObjectKey};
 ///
 /// # Before it is complete
 ///
-/// Until the API server has listed the objects, a read is a [`ReadError::NotSynced`]: what has not arrived yet must not look as if it
-/// did not exist. An object that has arrived, or that our own [`Client`](crate::Client) has written, is found. Within a reconcile a
-/// handle that was made before the manager ran is always complete. A handle that is made later is not; keep it, because dropping the
-/// last one ends the watch, and return the error from the reconcile, which is retried. Elsewhere (in `main`, a webhook, a
-/// test) await [`Cached::synced`] or [`Manager::ready`](crate::Manager::ready) first, or wait for one object by
-/// [`Cached::until`]. A map function or predicate cannot wait, and need not if the handle was made before the manager ran.
+/// Until the API server has listed the objects, a read of an object that has not arrived returns
+/// [`ReadError::NotSynced`], so that it does not look as if the object did not exist. Objects that have arrived, or
+/// that the manager's [`Client`](crate::Client) has written, are returned. Within a reconcile, a handle that was
+/// created before the manager runs is always complete. A handle that is created later is not: keep it, because dropping
+/// the last handle ends the watch, and return the error from the reconcile, which is then retried. Elsewhere (in
+/// `main`, a webhook, a test), await [`Cached::synced`] or [`Manager::ready`](crate::Manager::ready) first, or wait for
+/// one object with [`Cached::until`]. A map function or predicate cannot wait; it does not need to if the handle was
+/// created before the manager runs.
 ///
-/// A cache of some namespaces knows nothing of the others: a read there is a [`ReadError::OutsideNamespaces`].
+/// A cache that is restricted to some namespaces returns [`ReadError::OutsideNamespaces`] for reads in others.
+///
+/// Controllers start without waiting for the caches of another [`Cluster`](crate::manager::Cluster), which may be down. A read
+/// there may return a [`ReadError::NotSynced`] within a reconcile as well, and returns a [`ReadError::ClusterRemoved`] once the
+/// cluster was removed.
 pub struct Cached<K: Object> {
     informer: Arc<Informer<K>>,
 }
@@ -65,18 +76,19 @@ impl<K: Object> Cached<K> {
     ///
     /// # Errors
     ///
-    /// It exists and does not fit `K`; it is not known whether it exists ([`ReadError::NotSynced`],
+    /// The object exists but cannot be decoded as `K`, or it is not known whether it exists ([`ReadError::NotSynced`],
     /// [`ReadError::OutsideNamespaces`]).
     pub fn get(&self, key: &ObjectKey<K>) -> Result<Option<Arc<K>>, ReadError> {
         Ok(self.get_lazy(key)?.map(|object| object.object()).transpose()?)
     }
 
-    /// Returns the state of the object, not decoded, if it exists.
+    /// Returns the state of the object without decoding it, if the object exists.
     ///
     /// # Errors
     ///
     /// It is not known whether it exists.
     pub fn get_lazy(&self, key: &ObjectKey<K>) -> Result<Option<Lazy<K>>, ReadError> {
+        self.informer.check_cluster()?;
         let found = self.informer.get(key);
         if found.is_some() {
             return Ok(found);
@@ -86,26 +98,27 @@ impl<K: Object> Cached<K> {
         Ok(self.informer.get(key))
     }
 
-    /// Returns all objects, by namespace and name, as they were at one moment.
+    /// Returns all objects in the order of namespace and name, from one consistent snapshot.
     ///
     /// # Errors
     ///
-    /// One of them does not fit `K`: leaving it out silently would look as if it did not exist. To go on without it,
-    /// take [`Cached::list_lazy`] and decide for each object. Or they have not been listed yet.
+    /// An object cannot be decoded as `K`: omitting it silently would look as if it did not exist. To continue without
+    /// it, use [`Cached::list_lazy`] and decide for each object. Or the objects have not been listed yet.
     pub fn list(&self) -> Result<Vec<Arc<K>>, ReadError> {
         self.select().list()
     }
 
-    /// Returns the states of all objects, not decoded, by namespace and name, as they were at one moment.
+    /// Returns the states of all objects without decoding them, in the order of namespace and name, from one consistent
+    /// snapshot.
     ///
     /// # Errors
     ///
-    /// They have not been listed yet.
+    /// The objects have not been listed yet.
     pub fn list_lazy(&self) -> Result<Vec<Lazy<K>>, ReadError> {
         self.select().list_lazy()
     }
 
-    /// Begins to say which objects are wanted.
+    /// Starts a selection of objects, by namespace, labels or fields.
     ///
     /// ```no_run
     /// # use controller_runtime::Cached;
@@ -119,22 +132,24 @@ impl<K: Object> Cached<K> {
         Selection::of(&self.informer)
     }
 
-    /// The objects that have `owner` among their owners (by uid), by namespace and name.
+    /// Returns the objects that have `owner` in their owner references (compared by uid), in the order of namespace and
+    /// name.
     ///
-    /// The first call makes an index of the owners of all objects, which all handles of this cache share from then on.
+    /// The first call builds an index of the owners of all objects. All handles of this cache share it.
     ///
     /// # Errors
     ///
-    /// One of them does not fit `K`; they have not been listed yet; the cache does not hold the namespace of the owner.
+    /// An object cannot be decoded as `K`, the objects have not been listed yet, or the cache does not contain the
+    /// namespace of the owner.
     pub fn owned_by<O: Object>(&self, owner: &O) -> Result<Vec<Arc<K>>, ReadError> {
         Ok(self.owned_by_lazy(owner)?.iter().map(Lazy::object).collect::<Result<_, _>>()?)
     }
 
-    /// Like [`Cached::owned_by`], but returns the states, not decoded.
+    /// Like [`Cached::owned_by`], but returns the states without decoding them.
     ///
     /// # Errors
     ///
-    /// They have not been listed yet; the cache does not hold the namespace of the owner.
+    /// The objects have not been listed yet, or the cache does not contain the namespace of the owner.
     pub fn owned_by_lazy<O: Object>(&self, owner: &O) -> Result<Vec<Lazy<K>>, ReadError> {
         match owner.meta().namespace.as_deref() {
             // Dependents live in the namespace of their owner.
@@ -145,17 +160,18 @@ impl<K: Object> Cached<K> {
         Ok(self.informer.owners().objects(&uid).states().cloned().collect())
     }
 
-    /// An index of the objects by what `values` finds in each: one value, several, or none.
+    /// Builds an index of the objects by the values that `values` returns for each: one, several, or none.
     ///
-    /// `values` must say the same of the same object each time. It is called for every change of an object, in the task of the watch,
-    /// so it must not block. Objects are decoded for it: use [`Cached::index_by_meta`] if metadata are enough. It may
-    /// call every method of every cache. `V`'s `Ord` and `Clone` may not, because they run while the index is locked.
+    /// `values` must return the same values for the same object each time. It is called for every change of an object,
+    /// in the task of the watch, so it must not block. Objects are decoded for it: use [`Cached::index_by_meta`] if
+    /// metadata are enough. It may call every method of every cache. `Ord` and `Clone` of `V` must not, because they
+    /// run while the index is locked.
     ///
-    /// The index is filled before this returns: it calls `values` for every object that there is. With a large cache that takes
-    /// a while (400,000 objects that take 20 µs each: 8 s), so make indexes before the manager runs.
+    /// The index is filled before this function returns: `values` is called for every cached object. With a large cache
+    /// this takes a while (400,000 objects at 20 µs each: 8 s), so build indexes before the manager runs.
     ///
-    /// What was found in each object is kept with its key, some 80 bytes and the value: an `Arc<str>` is there once for all objects
-    /// with the same one, a `String` once for each.
+    /// The values of each object are stored with its key, about 80 bytes plus the value. An `Arc<str>` can be shared by
+    /// all objects with the same value; a `String` is stored once per object.
     ///
     /// ```no_run
     /// # use controller_runtime::{Manager, cache::Index};
@@ -176,7 +192,8 @@ impl<K: Object> Cached<K> {
         Index::of_objects(&self.informer, values)
     }
 
-    /// An index of the objects by what `values` finds in their metadata, which never decodes an object.
+    /// Builds an index of the objects by the values that `values` finds in their metadata. Objects are never decoded
+    /// for it.
     ///
     /// ```no_run
     /// # use controller_runtime::{Cached, cache::Index};
@@ -195,8 +212,8 @@ impl<K: Object> Cached<K> {
         Index::of_meta(&self.informer, values)
     }
 
-    /// Waits until `condition` holds of the object, or of its absence (`None`), and returns it as it is then. An object that has not
-    /// arrived counts as absent once its namespace has been listed.
+    /// Waits until `condition` holds for the object, or for its absence (`None`), and returns the object in that state.
+    /// An object that has not arrived counts as absent once its namespace has been listed.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -215,7 +232,8 @@ impl<K: Object> Cached<K> {
     ///
     /// # Errors
     ///
-    /// It did not hold within the time; the object does not fit `K`; the cache does not hold its namespace.
+    /// The condition did not hold in time, the object cannot be decoded as `K`, or the cache does not contain its
+    /// namespace.
     pub async fn until(
         &self,
         key: &ObjectKey<K>,
@@ -225,33 +243,35 @@ impl<K: Object> Cached<K> {
         until::until(&self.informer, key, condition, within).await
     }
 
-    /// The present, as initial creates, and then every change, as a stream.
+    /// Returns a stream of the initial objects, as creates, and then of every change.
     ///
-    /// What is not taken waits: for each object the last state, as one event that leads to it from the state taken before.
-    /// So a slow reader misses states in between, never their outcome, and what waits is at most one event an object.
+    /// Events that the reader has not taken are merged: for each object one event remains, which leads from the last
+    /// state that the reader took to the latest one. A slow reader misses intermediate states but always receives the
+    /// latest, and at most one event per object waits.
     pub fn events(&self) -> Events<K> {
         Events::new(&self.informer)
     }
 
-    /// The version up to which everything has been told: what [`CacheBuilder::not_older_than`](super::CacheBuilder::not_older_than)
-    /// wants after a restart. Of several lists and watches it is the oldest. `None` until the present is known.
+    /// Resource version up to which the cache has received all changes; pass it to
+    /// [`CacheBuilder::not_older_than`](super::CacheBuilder::not_older_than) after a restart. With several lists and
+    /// watches it is the oldest of their versions. `None` until the initial list is complete.
     #[must_use]
     pub fn resource_version(&self) -> Option<ResourceVersion> {
         self.informer.version()
     }
 
-    /// The version up to which each list and watch has told everything: of a namespace that is watched by itself under its
-    /// name, of all others, or of a kind without namespaces, under `None`. What is not known yet, or is not told in
-    /// numbers, is left out.
+    /// Resource version up to which each list and watch has received all changes. A namespace that is watched
+    /// separately has an entry under its name; all other namespaces, or a kind without namespaces, have the entry
+    /// `None`. Entries that are not known yet or are not numbers are left out.
     ///
-    /// Whatever is read after this was asked is at least as new.
+    /// Every read after this call is at least as new.
     ///
     /// ```no_run
     /// # use controller_runtime::{Cached, cache::ResourceVersion};
     /// # use k8s_openapi::api::core::v1::Secret;
     /// # fn example(secrets: &Cached<Secret>, written: &ResourceVersion) {
-    /// let told = secrets.resource_versions();
-    /// let is_told = told.get(&Some("default".into())).is_some_and(|version| version >= written);
+    /// let watched = secrets.resource_versions();
+    /// let is_visible = watched.get(&Some("default".into())).is_some_and(|version| version >= written);
     /// # }
     /// ```
     #[must_use]
@@ -260,11 +280,11 @@ impl<K: Object> Cached<K> {
         self.informer.versions()
     }
 
-    /// Returns the number of objects. [`Cached::stats`] says how many are held, whether or not they have all been listed.
+    /// Returns the number of objects. [`Cached::stats`] counts the cached objects even before all have been listed.
     ///
     /// # Errors
     ///
-    /// They have not been listed yet.
+    /// The objects have not been listed yet.
     pub fn len(&self) -> Result<usize, ReadError> {
         self.informer.check_synced()?;
         Ok(self.informer.len())
@@ -274,48 +294,50 @@ impl<K: Object> Cached<K> {
     ///
     /// # Errors
     ///
-    /// They have not been listed yet.
+    /// The objects have not been listed yet.
     pub fn is_empty(&self) -> Result<bool, ReadError> {
         Ok(self.len()? == 0)
     }
 
-    /// What is held in which form.
+    /// Returns how many objects are cached, by form of storage.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.informer.stats()
     }
 
-    /// Waits until the present is known.
+    /// Waits until the initial list is complete.
     ///
-    /// Once known it stays so, except that of a set of namespaces ([`CacheBuilder::namespace_set`](super::CacheBuilder::namespace_set))
-    /// one that was just added is not known for a moment: until then reads of it, and of all namespaces, are errors. Pending for ever if the
-    /// manager does not run.
+    /// A cache stays complete, with one exception: after a namespace is added to a set
+    /// ([`CacheBuilder::namespace_set`](super::CacheBuilder::namespace_set)), reads of it, and of all namespaces, are
+    /// errors until it has been listed. If the manager does not run, the future stays pending. Returns as
+    /// well when the cluster was removed from the manager ([`Cluster::remove`](crate::manager::Cluster::remove)): reads are
+    /// errors from then on.
     pub async fn synced(&self) {
         self.informer.until_complete().await;
     }
 
-    /// Whether the present is known: of a set of namespaces that of all that are in it now. Until then reads are errors
-    /// ([`ReadError::NotSynced`]).
+    /// Whether the initial list is complete, including all namespaces that are now in a set of namespaces. Until then
+    /// reads are errors ([`ReadError::NotSynced`]).
     #[must_use]
     #[doc(alias = "ErrCacheNotStarted")]
     pub fn has_synced(&self) -> bool {
         self.informer.is_complete()
     }
 
-    /// What is wrong with the list or watch right now. Until it is over, what is read may be as old as that.
+    /// Returns the current failure of the list or watch. While it lasts, reads may return outdated objects.
     ///
-    /// [`Options::stale_after`](crate::manager::Options::stale_after) says when it counts against readiness.
+    /// [`Options::stale_after`](crate::manager::Options::stale_after) sets when the failure affects readiness.
     #[must_use]
     #[doc(alias = "DefaultWatchErrorHandler")]
     pub fn trouble(&self) -> Option<String> {
         Informer::status(&self.informer).borrow().trouble()
     }
 
-    /// Waits until the present was known once.
+    /// Waits until the initial list has been complete once.
     ///
     /// # Errors
     ///
-    /// The operator lacks these rights.
+    /// The permissions that the operator lacks.
     pub(crate) async fn readable(&self) -> Result<(), Vec<MissingRight>> {
         let mut status = Informer::status(&self.informer);
         // The sender lives in the informer.
@@ -325,12 +347,24 @@ impl<K: Object> Cached<K> {
         if missing.is_empty() { Ok(()) } else { Err(missing) }
     }
 
-    /// The resource as messages name it, e.g. `deployments.apps`.
+    /// Waits until no object is left because the cluster was removed from the manager.
+    pub(crate) async fn closed(&self) {
+        let mut status = Informer::status(&self.informer);
+        // The sender lives in the informer.
+        let _ = status.wait_for(|status| status.closed).await;
+    }
+
+    /// Whether it is of another cluster than the manager's own.
+    pub(crate) fn is_of_other_cluster(&self) -> bool {
+        self.informer.query().cluster.is_some()
+    }
+
+    /// Returns the resource as messages name it: `deployments.apps`, or `east/deployments.apps` of another cluster.
     pub(crate) fn resource_name(&self) -> String {
         self.informer.query().resource_name()
     }
 
-    /// The events for a controller: recent deletions, the initial list, then every event.
+    /// Subscribes a controller, which receives recent deletions, the initial list, then every event.
     pub(crate) fn subscribe(&self) -> Subscription<K> {
         self.informer.subscribe_controller()
     }

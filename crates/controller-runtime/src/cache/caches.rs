@@ -1,4 +1,4 @@
-//! Saying which objects are to be cached.
+//! Declaration of caches: kinds, namespaces and selectors.
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::{
     object::{Object, StaticObject, resource_name},
 };
 
-/// The caches of a manager. Made by [`Manager::cache`](crate::Manager::cache).
+/// Declares the caches of a manager. Returned by [`Manager::cache`](crate::Manager::cache).
 ///
 /// ```no_run
 /// # use controller_runtime::Manager;
@@ -22,7 +22,7 @@ use crate::{
 /// // The pods of one node:
 /// let mine = manager.cache().of::<Pod>().fields("spec.nodeName=worker-1").build()?;
 ///
-/// // Of all secrets, only these are ever listed and watched, by controllers as well:
+/// // Of all secrets, only these are ever listed and watched, also for controllers:
 /// manager.cache().of::<Secret>().namespaces(["a", "b"]).labels("app=web").as_default().build()?;
 /// let secrets = manager.cached::<Secret>();
 /// # Ok(())
@@ -38,28 +38,28 @@ impl<'m> Caches<'m> {
         Self { cache }
     }
 
-    /// Begins a cache of kind `K`.
+    /// Starts the declaration of a cache of kind `K`.
     ///
-    /// `kube::core::PartialObjectMeta<K>` caches metadata alone. If nobody else reads the kind otherwise with the same
-    /// selection, the API server sends no more than that.
+    /// `kube::core::PartialObjectMeta<K>` caches metadata alone. If all readers of the kind with this selection read
+    /// metadata alone, the API server sends nothing else.
     #[doc(alias = "ByObject")]
     pub fn of<K: StaticObject>(&self) -> CacheBuilder<'m, K> {
         CacheBuilder::new(self.cache, (), DynamicKind::of::<K>())
     }
 
-    /// What [`Manager::cached`](crate::Manager::cached) gives, if somebody reads that already: never begins a list and
-    /// watch that nobody has declared.
+    /// Like [`Manager::cached`](crate::Manager::cached), but fails instead of starting a list and watch of a kind that
+    /// is not read yet.
     ///
     /// # Errors
     ///
-    /// Nobody does.
+    /// The kind is not read yet.
     #[doc(alias = "ReaderFailOnMissingInformer")]
     pub fn declared<K: StaticObject>(&self) -> Result<Cached<K>, NotDeclared> {
         let declared = self.cache.is_declared::<K>();
         declared.then(|| self.cache.of_kind()).ok_or_else(|| NotDeclared { resource: resource_name::<K>() })
     }
 
-    /// Begins a cache of a kind that is known at run time.
+    /// Starts the declaration of a cache of a kind that is known at run time.
     ///
     /// ```no_run
     /// # use controller_runtime::{Manager, ObjectKey, client::DynamicKind};
@@ -74,8 +74,8 @@ impl<'m> Caches<'m> {
         CacheBuilder::new(self.cache, kind.resource.clone(), kind.clone())
     }
 
-    /// The same with metadata alone. If nobody else reads the kind otherwise with the same selection, the API server sends no
-    /// more than that.
+    /// Like [`Caches::of_dynamic`] for metadata alone. If all readers of the kind with this selection read metadata
+    /// alone, the API server sends nothing else.
     ///
     /// ```no_run
     /// # use controller_runtime::{Manager, ObjectKey};
@@ -100,10 +100,10 @@ impl fmt::Debug for Caches<'_> {
     }
 }
 
-/// Says which objects of a kind are cached. Made by [`Caches`].
+/// Declaration of a cache: selects objects of a kind. Returned by [`Caches`].
 ///
-/// Caches of the same selection share one list and watch, whatever their Rust types. To the selection belongs
-/// [`CacheBuilder::not_older_than`].
+/// Caches with the same selection share one list and watch, whatever their Rust types. [`CacheBuilder::not_older_than`]
+/// is part of the selection.
 #[must_use = "a cache exists once `build` has been called"]
 pub struct CacheBuilder<'m, K: Object> {
     cache: &'m Cache,
@@ -122,7 +122,7 @@ impl<'m, K: Object> CacheBuilder<'m, K> {
         Self { cache, info, kind, chosen, floor, invalid, is_default: false, objects: PhantomData }
     }
 
-    /// Only objects in these namespaces, each of which is listed and watched by itself.
+    /// Restricts the cache to these namespaces. Each is listed and watched separately.
     pub fn namespaces<N: Into<Arc<str>>>(mut self, names: impl IntoIterator<Item = N>) -> Self
     where
         K::Scope: NamespaceScope,
@@ -132,7 +132,7 @@ impl<'m, K: Object> CacheBuilder<'m, K> {
         self
     }
 
-    /// Only objects in the namespaces of a set, as it is and as it changes.
+    /// Restricts the cache to the namespaces of a set, and follows changes of the set.
     pub fn namespace_set(mut self, names: &Namespaces) -> Self
     where
         K::Scope: NamespaceScope,
@@ -141,14 +141,14 @@ impl<'m, K: Object> CacheBuilder<'m, K> {
         self
     }
 
-    /// Objects in all namespaces, whatever [`Options::namespaces`](super::Options::namespaces) says.
+    /// Caches objects in all namespaces, regardless of [`Options::namespaces`](super::Options::namespaces).
     pub fn all_namespaces(mut self) -> Self {
         self.chosen.namespaces = Some(Whereabouts::Everywhere);
         self
     }
 
-    /// Makes a difference in one namespace, whatever [`Options::in_namespace`](super::Options::in_namespace) says of it; picks no
-    /// namespace.
+    /// Sets different options for one namespace, in place of [`Options::in_namespace`](super::Options::in_namespace).
+    /// Does not restrict the cache to the namespace.
     ///
     /// ```no_run
     /// # use controller_runtime::{Manager, cache::InNamespace};
@@ -168,8 +168,8 @@ impl<'m, K: Object> CacheBuilder<'m, K> {
         self
     }
 
-    /// Only objects with such labels, in the form of a [`LabelSelector`]; the empty text means all. Default: as
-    /// [`Options::labels`](super::Options::labels) says.
+    /// Restricts the cache to objects with matching labels, in the syntax of a [`LabelSelector`]; the empty string
+    /// matches all. Default: [`Options::labels`](super::Options::labels).
     pub fn labels(mut self, selector: &str) -> Self {
         match selector.parse::<LabelSelector>() {
             Ok(labels) => self.chosen.labels = Some(labels),
@@ -178,8 +178,9 @@ impl<'m, K: Object> CacheBuilder<'m, K> {
         self
     }
 
-    /// Only objects with such fields, in the form of a [`FieldSelector`]; the empty text means all. The API server says which fields it can select
-    /// by: of every kind `metadata.name` and `metadata.namespace`.
+    /// Restricts the cache to objects with matching fields, in the syntax of a [`FieldSelector`]; the empty string
+    /// matches all. The API server supports `metadata.name` and `metadata.namespace` for every kind, and some fields of
+    /// some kinds.
     pub fn fields(mut self, selector: &str) -> Self {
         match selector.parse::<FieldSelector>() {
             Ok(fields) => self.chosen.fields = Some(fields),
@@ -188,29 +189,31 @@ impl<'m, K: Object> CacheBuilder<'m, K> {
         self
     }
 
-    /// Takes over no present that is older than this version, such as the last one seen before a restart.
+    /// Rejects an initial list that is older than this version, such as the last version seen before a restart.
     ///
-    /// An API server that is behind is waited for. One that says five times in a row that it knows nothing newer is
-    /// believed: it has been restored from a backup.
+    /// If the API server is behind, the cache waits for it. If its version is too old five times in a row, the cache
+    /// accepts it: the API server was probably restored from a backup.
     ///
-    /// Who reads the same objects without this, or with another version, has a list and watch of its own. With
-    /// [`CacheBuilder::as_default`] controllers share this one.
+    /// A cache with this option shares its list and watch only with caches of the same version. To let controllers
+    /// share it, call [`CacheBuilder::as_default`].
     pub fn not_older_than(mut self, version: &ResourceVersion) -> Self {
         self.floor = Some(version.clone());
         self
     }
 
-    /// Makes this what [`Manager::cached`](crate::Manager::cached) and controllers read of the resource from now on.
+    /// Makes this the selection of the resource that [`Manager::cached`](crate::Manager::cached) and controllers read
+    /// from now on.
     pub fn as_default(mut self) -> Self {
         self.is_default = true;
         self
     }
 
-    /// The cache. It is listed and watched from the start of the manager on; at once if that runs.
+    /// Returns the cache. It is listed and watched as soon as the manager runs.
     ///
     /// # Errors
     ///
-    /// A selector is none; the resource has another default; namespaces were chosen of a kind known at run time that has none.
+    /// A selector is invalid, the resource already has another default selection, or namespaces were set for a kind
+    /// known at run time that has none.
     pub fn build(self) -> Result<Cached<K>, BuildError> {
         if let Some(invalid) = self.invalid {
             return Err(BuildError::Selector(invalid));
@@ -237,30 +240,32 @@ impl<K: Object> fmt::Debug for CacheBuilder<'_, K> {
     }
 }
 
-/// Why there is no such cache.
+/// Error of [`CacheBuilder::build`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// A text is no selector.
+    /// A selector is invalid.
     #[error(transparent)]
     Selector(#[from] InvalidSelector),
-    /// Objects of the kind live in the cluster, and those of some namespaces were asked for.
-    #[error("{resource} have no namespaces: leave out what was chosen by namespace")]
+    /// Namespaces were set for a kind that has none.
+    #[error("{resource} have no namespaces: remove the options of this cache that name namespaces")]
     NotNamespaced {
         /// The resource.
         resource: String,
     },
     /// The resource has another default selection.
-    #[error("{resource} has another default selection already: only one can be what controllers read")]
+    #[error(
+        "{resource} already has another default selection: call CacheBuilder::as_default for only one cache of the resource"
+    )]
     DefaultTaken {
         /// The resource.
         resource: String,
     },
 }
 
-/// Nobody has declared that the kind is read.
+/// Error of [`Caches::declared`]: the kind is not read yet.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{resource} is not cached: make a handle of it (Manager::cached) before the manager runs")]
+#[error("{resource} is not cached: call Manager::cached for it before the manager runs")]
 #[doc(alias = "ErrResourceNotCached")]
 #[non_exhaustive]
 pub struct NotDeclared {

@@ -1,4 +1,4 @@
-//! Texts of objects that have changed, which are not compressed for as long as the budget lends the bytes.
+//! Texts of changed objects, which stay uncompressed in memory that is borrowed from the budget.
 
 use std::{
     collections::VecDeque,
@@ -7,23 +7,24 @@ use std::{
 
 use super::{hot::AnyHot, inlet::Packable, recent::Recent, shelf::HotBudget};
 
-/// What has changed is likely to change again soon, or to be read; which is why this comes out of what is there for reads.
-/// What has never changed waits in a [`Recent`] of its own: a long list leaves nothing here.
+/// Queue of the uncompressed texts of changed objects. A changed object is likely to change again or to be read soon,
+/// so this memory comes from the budget for reads. Objects that have never changed have a separate [`Recent`] queue, so
+/// a long list borrows nothing.
 #[derive(Default)]
 pub(super) struct Changed {
     states: VecDeque<(Weak<dyn Packable>, usize)>,
     loan: Option<Loan>,
 }
 
-/// Bytes that a budget has lent. Dropping this gives them back.
+/// Bytes borrowed from a budget, returned when dropped.
 struct Loan {
     budget: HotBudget,
     bytes: usize,
 }
 
 impl Changed {
-    /// Keeps the text of a state, of so many bytes, unless too much is lent already. Appends objects that have to go for it to
-    /// `gone`, to be dropped when no lock is held.
+    /// Adds a state with a text of this length. Returns `false` if the budget lends no more. Appends evicted objects to
+    /// `gone`, so that the caller drops them while no lock is held.
     pub(super) fn keep(
         &mut self,
         state: Weak<dyn Packable>,
@@ -39,12 +40,13 @@ impl Changed {
         true
     }
 
-    /// Whether before long no more will be lent, so that some had better go while there is nothing else to do.
+    /// Whether the budget is almost unable to lend more, so that texts should be compressed while no events are
+    /// pending.
     pub(super) fn is_filling(&self) -> bool {
         !self.states.is_empty() && self.lendable() < Recent::AT_ONCE / 2
     }
 
-    /// The oldest, if it is to go: its text is to be compressed after all.
+    /// Removes the oldest state if the budget requires it. The caller compresses its text.
     pub(super) fn surplus(&mut self) -> Option<Arc<dyn Packable>> {
         while self.lendable() < Recent::AT_ONCE {
             let (state, bytes) = self.states.pop_front()?;

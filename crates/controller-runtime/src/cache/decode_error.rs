@@ -1,11 +1,13 @@
+//! [`DecodeError`], the error of an object that does not match its Rust type.
+
 use std::{error::Error as StdError, fmt, sync::Arc};
 
 use super::meta::Meta;
 
-/// An object that does not fit its Rust type.
+/// An object that cannot be decoded as its Rust type.
 ///
-/// Says which object and which field; the [`source`](StdError::source) says what is wrong with it. Other objects of the kind
-/// are not affected, and the next version of this one may be fine. Cheap to clone.
+/// Names the object and the field; the [`source`](StdError::source) is the decoder's error. Other objects of the kind
+/// are not affected, and the next version of this object may be valid. Cheap to clone.
 #[derive(Clone)]
 pub struct DecodeError(Arc<Inner>);
 
@@ -13,8 +15,12 @@ struct Inner {
     resource: String,
     object: String,
     path: String,
-    source: Box<dyn StdError + Send + Sync>,
+    source: Misfit,
 }
+
+/// Cause of a decode error. A type of its own, so that a chain of causes shows a decode error whose type `anyhow` hides.
+#[derive(Debug)]
+pub(crate) struct Misfit(Box<dyn StdError + Send + Sync>);
 
 impl DecodeError {
     pub(super) fn new(
@@ -27,10 +33,10 @@ impl DecodeError {
             Some(version) => format!("{meta} (version {version})"),
             None => meta.to_string(),
         };
-        Self(Arc::new(Inner { resource: resource.to_owned(), object, path, source: source.into() }))
+        Self(Arc::new(Inner { resource: resource.to_owned(), object, path, source: Misfit(source.into()) }))
     }
 
-    /// The path of the field, e.g. `spec.containers[0].image`, or `.` where it is the object as a whole.
+    /// Returns the path of the field, e.g. `spec.containers[0].image`, or `.` for the object as a whole.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.0.path
@@ -56,6 +62,18 @@ impl fmt::Debug for DecodeError {
 
 impl StdError for DecodeError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        Some(&*self.0.source)
+        Some(&self.0.source)
+    }
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl StdError for Misfit {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source()
     }
 }

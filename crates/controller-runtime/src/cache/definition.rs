@@ -1,4 +1,4 @@
-//! Waiting for a kind that is not served yet.
+//! Waiting for the CustomResourceDefinition of a kind that is not served yet.
 
 use futures::StreamExt;
 use http_body_util::BodyExt;
@@ -20,10 +20,10 @@ use super::{
 };
 use crate::client::uncompressed;
 
-/// Longest wait for a definition that exists and does not make the version.
+/// Longest wait for a definition that exists but does not serve the version.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Duration of one watch of a definition. It is short so that a lost connection is found within 45 s without probes.
+/// Duration of one watch of a definition, short enough to detect a lost connection within 45 s without probes.
 const WATCH: Duration = Duration::from_secs(30);
 
 /// Time after which a watch that the API server should have ended counts as dead.
@@ -32,22 +32,22 @@ const OVERDUE: Duration = Duration::from_secs(10);
 /// Longest wait for an answer about the definition.
 const ANSWER_WITHIN: Duration = Duration::from_secs(45);
 
-/// Waits for `delay`, or until the resource's CustomResourceDefinition is established if that is sooner. A definition that
-/// is there already, and does not make the version, is waited for as long as a watch lasts.
+/// Waits for `delay`, or until the resource's CustomResourceDefinition is established if that is sooner. If the
+/// definition exists but does not serve the version, waits up to 5 minutes instead of `delay`.
 ///
-/// A group with a dot need not have definitions: it may be that of an aggregated API server, or a builtin one that is new
-/// to the API server that was asked.
+/// A group with a dot may have no definition: it may belong to an aggregated API server, or be a builtin group that
+/// this API server is too old for.
 pub(super) async fn served(client: &kube::Client, resource: &ApiResource, delay: Duration) {
     let delayed = Instant::now() + delay;
-    // Groups without a dot are the API server's own: no definition will ever make them.
+    // Groups without a dot are builtin: no definition can add them.
     if resource.group.contains('.') && is_established(client, resource, delayed).await {
         return;
     }
     sleep_until(delayed).await;
 }
 
-/// Waits until the definition becomes established, one short watch after the other. `false` if that cannot be watched, or does not
-/// happen in time.
+/// Waits until the definition is established, with a sequence of short watches. `false` if it cannot be watched, or is
+/// not established in time.
 async fn is_established(client: &kube::Client, resource: &ApiResource, delayed: Instant) -> bool {
     let longest = Instant::now() + LONGEST;
     loop {
@@ -63,7 +63,7 @@ async fn is_established(client: &kube::Client, resource: &ApiResource, delayed: 
         let began = Instant::now();
         match timeout_at(until.min(began + WATCH + OVERDUE), established(client, resource, &version)).await {
             Ok(Some(())) => return true,
-            // A watch that ends early is not repeated in a tight circle.
+            // Do not loop tightly when a watch ends early.
             Ok(None) if began.elapsed() < WATCH => return false,
             Ok(None) | Err(_) => {}
         }
@@ -73,14 +73,14 @@ async fn is_established(client: &kube::Client, resource: &ApiResource, delayed: 
     }
 }
 
-/// What there is of a definition.
+/// Result of the search for a definition.
 struct Found {
     /// The version from which it can be watched.
     version: String,
     exists: bool,
 }
 
-/// Looks for the definition. `None` if that cannot be told, or it is established and makes the version.
+/// Searches the definition. `None` if the search fails, or the definition is established and serves the version.
 async fn find(client: &kube::Client, resource: &ApiResource) -> Option<Found> {
     let list = definitions().list(&ListParams::default().fields(&name(resource))).ok()?;
     let (mut items, mut exists) = (Items::default(), false);
@@ -94,7 +94,7 @@ async fn find(client: &kube::Client, resource: &ApiResource) -> Option<Found> {
     Some(Found { version: items.finish().ok()?.resource_version, exists })
 }
 
-/// Watches until the definition becomes established. `None` if that cannot be watched, or the watch ends before.
+/// Watches until the definition is established. `None` if it cannot be watched, or the watch ends before.
 async fn established(client: &kube::Client, resource: &ApiResource, from: &str) -> Option<()> {
     let params = WatchParams {
         field_selector: Some(name(resource)),
@@ -125,7 +125,7 @@ fn definitions() -> ApiRequest {
     ApiRequest::new(CustomResourceDefinition::url_path(&(), None))
 }
 
-/// Selects the definition by its name.
+/// Returns a field selector for the definition.
 fn name(resource: &ApiResource) -> String {
     format!("metadata.name={}.{}", resource.plural, resource.group)
 }
@@ -136,7 +136,7 @@ async fn open(client: &kube::Client, mut request: http::Request<Vec<u8>>) -> Opt
     response.status().is_success().then(|| response.into_body())
 }
 
-/// Whether the API server serves the version of the resource that the definition makes.
+/// Whether the definition is established and serves the version of the resource.
 fn serves(definition: &[u8], resource: &ApiResource) -> bool {
     #[derive(Deserialize)]
     struct Definition {

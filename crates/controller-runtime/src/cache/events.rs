@@ -1,4 +1,4 @@
-//! The changes of a cache as a stream that never holds more than one event an object.
+//! The changes of a cache as a stream that never stores more than one event per object.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +20,7 @@ use crate::{
     object::{Object, ObjectKey},
 };
 
-/// The changes of a cache. Made by [`Cached::events`](super::Cached::events); it never ends.
+/// Stream of the changes of a cache, returned by [`Cached::events`](super::Cached::events). It never ends.
 #[must_use = "streams do nothing unless polled"]
 pub struct Events<K: Object> {
     place: Place<K>,
@@ -46,14 +46,14 @@ impl<K: Object> fmt::Debug for Events<K> {
     }
 }
 
-/// What has not been taken: for each object what the reader knows, and what is.
+/// Events that the reader has not taken: for each object the state that the reader knows, and the latest one.
 pub(super) struct Coalesced<K: Object> {
-    /// The initial list, which comes first.
+    /// The initial list, which is delivered first.
     initial: Option<InitialList<K>>,
-    /// The initial list after its end, which keeps old states until it is dropped.
+    /// The initial list after its end. It holds old states until it is dropped.
     delivered: Option<InitialList<K>>,
     objects: BTreeMap<ObjectKey<K>, Entry<K>>,
-    /// The keys in the order in which they began to wait.
+    /// Keys in the order in which their first waiting event arrived.
     order: BTreeMap<u64, ObjectKey<K>>,
     next: u64,
 }
@@ -64,11 +64,11 @@ struct Entry<K: Object> {
     place: u64,
 }
 
-/// What the reader knows of an object.
+/// The state of an object that the reader knows.
 enum Known<K: Object> {
-    /// This state.
+    /// The reader received this state.
     Told(Lazy<K>),
-    /// Some state before this one, which is the last one before the object went.
+    /// The reader received an older state than this one, which is the last state before the deletion.
     Before(Lazy<K>),
 }
 
@@ -91,17 +91,17 @@ impl<K: Object> Default for Coalesced<K> {
 }
 
 impl<K: Object> Coalesced<K> {
-    /// Events that come after an initial list.
+    /// Creates a queue that starts with the events of an initial list.
     pub(super) fn after(initial: InitialList<K>) -> Self {
         Self { initial: Some(initial), ..Self::default() }
     }
 
-    /// Events besides the initial list.
+    /// Number of waiting events, without those of the initial list.
     pub(super) fn len(&self) -> usize {
         self.objects.len()
     }
 
-    /// Takes the initial list after its end, to be dropped while no lock is held.
+    /// Takes the finished initial list, so that the caller drops it while no lock is held.
     pub(super) fn take_delivered(&mut self) -> Option<InitialList<K>> {
         self.delivered.take()
     }
@@ -126,14 +126,16 @@ impl<K: Object> Coalesced<K> {
             Event::Delete { object, state_unknown } => {
                 (Some(Known::Before(object.clone())), Is::Gone { last: object, state_unknown })
             }
-            Event::Generic { .. } => return, // caches make none
+            Event::Generic { .. } => return, // caches never create them
         };
         match self.objects.get_mut(&key) {
+            // The reader never received the create: drop both events.
             Some(Entry { known: None, place, .. }) if matches!(is, Is::Gone { .. }) => {
                 self.order.remove(place);
                 self.objects.remove(&key);
             }
             Some(entry) => {
+                // A create that still waits stays a create of the initial list, whatever updates follow.
                 let was_initial =
                     matches!(&entry.is, Is::There { in_initial_list: true, .. }) && entry.known.is_none();
                 entry.is = match is {
@@ -166,10 +168,13 @@ impl<K: Object> Coalesced<K> {
                 Event::Update { old, new }
             }
             (Some(known), is @ Is::There { .. }) => {
-                // Another object has taken the name, or this one has been gone: its create is next.
+                // The reader knows an object that was deleted since, and perhaps replaced by another of that name.
+                // Deliver the delete, and the create with the next call.
                 self.objects.insert(key, Entry { known: None, is, place });
                 return Some(Event::Delete { object: known.state().clone(), state_unknown: true });
             }
+            // The reader knows an earlier object of this name, not the one that was deleted last: it never received
+            // that one.
             (Some(known), Is::Gone { last, .. }) if !same_uid(known.state(), &last) => {
                 Event::Delete { object: known.state().clone(), state_unknown: true }
             }
@@ -192,7 +197,7 @@ mod tests {
     use super::super::store::Store;
     use super::*;
 
-    /// The object n of a uid at a version.
+    /// Returns an object with this uid and version. Three uids share a name.
     fn object(uid: u8, version: u64) -> Lazy<ConfigMap> {
         let mut object = ConfigMap::default();
         object.metadata.namespace = Some("ns".to_owned());
@@ -203,8 +208,8 @@ mod tests {
     }
 
     proptest! {
-        /// However slowly events are taken: they lead from one state to the next, the last one is what is, and no object
-        /// waits twice.
+        /// However slowly a reader takes events, each continues from the state before, the last one leads to the
+        /// current state, and at most one event per object waits.
         #[test]
         fn what_is_taken_folds_to_what_is(
             initial in prop::collection::btree_set(0..3u8, 0..3),

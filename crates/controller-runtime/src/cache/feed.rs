@@ -1,7 +1,8 @@
-//! What one list and watch brings in, and who is fed with it.
+//! One list and watch, shared by several informers.
 //!
-//! A feed is about one resource and one selection of its objects. Whoever reads them, by whatever Rust type, is a [`Sink`] of the
-//! same feed: each object comes over the wire once. There is one list and watch per namespace, or one for all.
+//! A feed is defined by a resource and a selection of its objects. All informers of this selection, whatever their Rust
+//! types, are [`Sink`]s of the same feed, so each object is received once. There is one list and watch per namespace,
+//! or one for all namespaces.
 
 use std::{
     cmp::Reverse,
@@ -22,114 +23,129 @@ use super::{
     ResourceVersion,
     arrival::Arrival,
     list_watch::ListWatch,
+    pack::{Dictionary, Samples},
     query::Query,
     reflector::Reflector,
     store::{OutOfOrder, Part},
 };
-use crate::pace::Pace;
+use crate::pace::{Pace, on_another_thread};
 
-/// A store behind a feed.
+/// Receiver of a feed's objects and events.
 ///
 /// Each method is called by one list and watch of `part` at a time.
 pub(crate) trait Sink: Send + Sync {
-    /// How much of an object it reads.
+    /// Returns how much of each object the sink reads.
     fn form(&self) -> Form;
 
-    /// The whole present of `part` follows, object by object.
+    /// Starts an initial list of `part`. Its objects follow one by one.
     fn begin(&self, part: &Part);
 
-    /// An object of the present.
+    /// Adds an object to the initial list.
     fn arrived(&self, part: &Part, object: &Arrival<'_>);
 
-    /// An object that was of the present is not any more.
+    /// Removes an object from the initial list: it was deleted while the list arrived.
     fn left(&self, part: &Part, object: &Arrival<'_>);
 
-    /// The present is there, as of this version. Takes a piece of it over, and returns whether that was the last one; otherwise it is
-    /// to be called again.
+    /// Ends the initial list, which has this version. Adds a piece of it to the store, and returns whether that was the
+    /// last one; if not, it must be called again.
     fn complete(&self, part: &Part, version: &ResourceVersion) -> bool;
 
-    /// An object was added or changed. Its version.
+    /// Handles an object that was added or changed. Returns its version.
     ///
     /// # Errors
     ///
-    /// Only the present can tell whether it is there.
+    /// Only a new list can show whether the object exists.
     fn applied(&self, part: &Part, object: &Arrival<'_>) -> Result<Option<ResourceVersion>, OutOfOrder>;
 
-    /// An object was deleted, or is not selected any more. Its version.
+    /// Handles an object that was deleted or is not selected any more. Returns its version.
     fn deleted(&self, part: &Part, object: &Arrival<'_>) -> Option<ResourceVersion>;
 
-    /// Nothing else happened up to this version.
+    /// Records that no other changes happened up to this version.
     fn passed(&self, part: &Part, version: &ResourceVersion);
 
-    /// The parts of which something is held or known.
+    /// Returns the parts about which the sink stores anything.
     fn held(&self) -> Vec<Part>;
 
-    /// The part is not watched any more. Removes a piece of it, and returns whether that was the last one; otherwise it is to be
-    /// called again.
+    /// Removes a piece of a part that is not watched any more, and returns whether that was the last one; if not, it
+    /// must be called again.
     fn withdraw(&self, part: &Part) -> bool;
 
-    /// Returns what to wait for before the next event, if a subscriber has too many to take.
+    /// Returns a future to wait for before the next event, if the mailbox of a subscriber is full.
     fn lacks_room(&self) -> Option<OwnedNotified>;
 
-    /// The parts that there are now. It knows the present when it knows all of them.
+    /// Sets the current parts. The sink is synced when the initial lists of all of them are complete.
     fn parts(&self, parts: &[Part]);
 
-    /// Lists and watches of all parts begin, in a run of their own.
+    /// The cluster was removed from the manager, and all parts have been withdrawn.
+    fn close(&self);
+
+    /// Records that lists and watches of all parts start again, because the manager started.
     fn begin_anew(&self);
 
-    /// A watch has begun, of a part's present or of what comes after it.
+    /// Counts a watch that was opened, with or without initial events.
     fn watching(&self);
 
-    /// Counts a watch that was closed because it did not deliver any more.
+    /// Counts a watch that was closed because it did not deliver events any more.
     fn watch_died(&self);
 
     /// Counts a probe of a silent watch.
     fn probing(&self);
 
-    /// The watch of the part works.
+    /// Records that the watch of the part works.
     fn works(&self, part: &Part);
 
-    /// Something went wrong with it.
+    /// Records a failure of the list or watch of the part.
     fn failed(&self, part: &Part, trouble: &Trouble);
 
-    /// Whether there is work that can wait until there is nothing to be told.
+    /// Whether there is work, such as compression, that can wait until no events are pending.
     fn is_behind(&self) -> bool;
 
-    /// Does it.
+    /// Does some of this work.
     fn catch_up(&self);
 
-    /// Tells again of some of what is there, if it is time; when to ask again.
+    /// Returns whether a compression dictionary is to be trained for the objects that have arrived.
+    fn is_training_due(&self) -> bool;
+
+    /// Returns texts to train a dictionary with, if that is due.
+    fn samples(&self) -> Option<Samples>;
+
+    /// Takes the dictionary that was trained with the samples; `None` if none could be created.
+    fn learn(&self, dictionary: Option<Arc<Dictionary>>);
+
+    /// Delivers a piece of a resync if one is due. Returns when to call it again.
     fn resync(&self, now: Instant, rng: &mut fastrand::Rng) -> Option<Instant>;
 
-    /// Since when a write of ours waits to be told.
+    /// Returns since when an own write waits for the watch to deliver it.
     fn waiting_since(&self, part: &Part) -> Option<Instant>;
 }
 
-/// How much of each object is asked for.
+/// Part of each object that is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Form {
     Metadata,
     Whole,
 }
 
-/// What goes wrong with a list or watch, for people.
+/// Failure of a list or watch, as text for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Trouble {
     pub(crate) message: String,
-    /// The rights that the operator lacks: waiting will not help.
+    /// Rule with the permissions that the operator lacks. Waiting does not help.
     pub(crate) forbidden: Option<String>,
 }
 
-/// One resource, selected, and who is fed with it.
+/// One resource and selection, and the sinks that receive its objects.
 pub(crate) struct Feed {
     pub(crate) query: Query,
     sinks: RwLock<Sinks>,
-    /// Counts what makes the lists and watches begin anew.
+    /// Incremented when lists and watches must start again.
     generation: watch::Sender<u64>,
-    /// A write was laid over the store of a sink.
+    /// Incremented when an own write is recorded in the store of a sink.
     wrote: watch::Sender<u64>,
-    /// When the API server was heard of last, by part.
+    /// Time of the last data from the API server, by part.
     heard: Mutex<BTreeMap<Part, Instant>>,
+    /// Held while a dictionary is trained, so that the lists and watches of other parts wait for it as well.
+    training: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -139,26 +155,34 @@ struct Sinks {
 }
 
 impl Sinks {
-    /// By the ids, because a sink that leaves cannot be asked any more.
+    /// Derived from the ids, because a sink that leaves may already be dropped.
     fn form(&self) -> Form {
         self.all.keys().next().map_or(Form::Metadata, |(Reverse(form), _)| *form)
     }
 }
 
-/// About how many objects a sink takes over, or removes, at once. With an index function that takes 20 µs (it decodes the object)
-/// that is less than a millisecond.
-pub(super) const PIECE: u32 = 32;
+/// Approximate number of objects that a sink adds or removes at once. With an index function that takes 20 µs (it
+/// decodes the object), this is 0.16 ms.
+pub(super) const PIECE: u32 = 8;
 
-/// Names a sink of one feed. Those that read whole objects are told first: the others then refer to what these hold.
+/// Id of a sink in its feed. Sinks that read whole objects come first in the order: metadata-only sinks then share
+/// their text.
 pub(crate) type SinkId = (Reverse<Form>, u64);
 
 impl Feed {
     pub(crate) fn new(query: Query) -> Self {
         let (generation, wrote) = (watch::Sender::default(), watch::Sender::default());
-        Self { query, sinks: RwLock::default(), generation, wrote, heard: Mutex::default() }
+        Self {
+            query,
+            sinks: RwLock::default(),
+            generation,
+            wrote,
+            heard: Mutex::default(),
+            training: tokio::sync::Mutex::default(),
+        }
     }
 
-    /// Feeds `sink` from now on, with the present first.
+    /// Adds a sink. Lists and watches start again, so that it receives an initial list.
     pub(crate) fn join(&self, sink: Weak<dyn Sink>, form: Form) -> SinkId {
         let mut sinks = self.sinks.write();
         let id = (Reverse(form), sinks.next);
@@ -168,13 +192,14 @@ impl Feed {
         id
     }
 
-    /// Feeds a sink no longer; `true` if it was the last one.
+    /// Removes a sink; `true` if it was the last one.
     pub(crate) fn leave(&self, id: SinkId) -> bool {
         let mut sinks = self.sinks.write();
         let before = sinks.form();
         Arc::make_mut(&mut sinks.all).remove(&id);
         let (empty, form) = (sinks.all.is_empty(), sinks.form());
         drop(sinks);
+        // The remaining sinks may be satisfied with metadata alone.
         if empty || form != before {
             self.generation.send_modify(|generation| *generation += 1);
         }
@@ -185,24 +210,25 @@ impl Feed {
         self.sinks.read().all.is_empty()
     }
 
-    /// The least that satisfies everybody.
+    /// Returns the smallest form that satisfies all sinks.
     pub(super) fn form(&self) -> Form {
         self.sinks.read().form()
     }
 
-    /// Calls `tell` with each sink.
+    /// Calls `tell` for each sink.
     pub(super) fn each(&self, mut tell: impl FnMut(&dyn Sink)) {
+        // A copy, so that the lock is not held: a sink may leave meanwhile, which takes the lock.
         let all = Arc::clone(&self.sinks.read().all);
         for sink in all.values().filter_map(Weak::upgrade) {
             tell(&*sink);
         }
     }
 
-    /// Calls `piece` with each sink until it returns true, and yields in between.
+    /// Calls `piece` for each sink until it returns `true`, and yields between the calls.
     ///
     /// # Cancellation
     ///
-    /// What was done by then stays done.
+    /// Completed pieces stay completed.
     pub(super) async fn each_in_pieces(&self, mut piece: impl FnMut(&dyn Sink) -> bool + Send) {
         let mut pace = Pace::begin();
         let all = Arc::clone(&self.sinks.read().all);
@@ -220,11 +246,11 @@ impl Feed {
         }
     }
 
-    /// Waits until no subscriber has too many events to take.
+    /// Waits until no subscriber's mailbox is full.
     ///
     /// # Cancellation
     ///
-    /// Dropping the future loses nothing.
+    /// Dropping the future has no effect.
     pub(super) async fn room(&self) {
         loop {
             let mut lacks_room = None;
@@ -234,7 +260,38 @@ impl Feed {
         }
     }
 
-    /// The API server has said something of a part.
+    /// Trains the compression dictionaries that are due, on another thread, and compresses the texts that wait for them.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropping the future drops a dictionary that is being trained. The training is then still due.
+    pub(super) async fn train(&self) {
+        let mut is_due = false;
+        self.each(|sink| is_due |= sink.is_training_due());
+        if !is_due {
+            return;
+        }
+        let _training = self.training.lock().await;
+        let mut pace = Pace::begin();
+        let all = Arc::clone(&self.sinks.read().all);
+        for sink in all.values() {
+            // A sink can be dropped during the training.
+            let Some(samples) = sink.upgrade().and_then(|sink| sink.samples()) else { continue };
+            let dictionary = on_another_thread(move || samples.train()).await;
+            if let Some(sink) = sink.upgrade() {
+                sink.learn(dictionary);
+            }
+            while let Some(sink) = sink.upgrade()
+                && sink.is_behind()
+            {
+                sink.catch_up();
+                drop(sink);
+                pace.steps(PIECE).await;
+            }
+        }
+    }
+
+    /// Records that the API server has sent data about a part.
     pub(super) fn heard_of(&self, part: &Part) {
         let (now, mut heard) = (Instant::now(), self.heard.lock());
         match heard.get_mut(part) {
@@ -245,17 +302,17 @@ impl Feed {
         }
     }
 
-    /// When it was heard of last about a part.
+    /// Returns when the API server last sent data about a part.
     pub(super) fn heard(&self, part: &Part) -> Option<Instant> {
         self.heard.lock().get(part).copied()
     }
 
-    /// For how long it has said nothing: of the parts the longest.
+    /// Returns how long the API server has sent nothing, for the part with the longest silence.
     pub(super) fn silence(&self) -> Option<Duration> {
         self.heard.lock().values().map(Instant::elapsed).max()
     }
 
-    /// A write was laid over the store of a sink.
+    /// Records that an own write was recorded in the store of a sink.
     pub(crate) fn note_write(&self) {
         self.wrote.send_modify(|count| *count += 1);
     }
@@ -264,14 +321,36 @@ impl Feed {
         self.wrote.subscribe()
     }
 
-    /// Lists and watches until nobody is fed any more.
+    /// Removes all objects from the sinks, for a cluster that was removed from its manager.
     ///
-    /// Dropping the future stops it where it stands; running it again brings the stores up to date.
+    /// # Cancellation
+    ///
+    /// Objects that were removed by then stay removed.
+    pub(crate) async fn withdraw(&self) {
+        let mut parts = BTreeSet::new();
+        self.each(|sink| parts.extend(sink.held()));
+        parts.extend(self.heard.lock().keys().cloned());
+        for part in parts {
+            self.withdraw_part(&part).await;
+        }
+        self.each(|sink| sink.close());
+    }
+
+    async fn withdraw_part(&self, part: &Part) {
+        self.heard.lock().remove(part);
+        self.each_in_pieces(|sink| sink.withdraw(part)).await;
+    }
+
+    /// Lists and watches until the feed has no sinks, or its cluster was removed from the manager: then the sinks have no objects
+    /// left.
+    ///
+    /// Dropping the future stops the requests. Running it again brings the stores up to date.
     pub(crate) async fn run(self: Arc<Self>, client: kube::Client, mut rng: fastrand::Rng) {
         let mut generation = self.generation.subscribe();
         let mut namespaces = self.query.namespaces.subscribe();
         let mut machines: BTreeMap<Part, Arc<Mutex<ListWatch>>> = BTreeMap::new();
         while !self.is_empty() {
+            // Marked before the parts are read, so that a change from here on ends the inner loop.
             generation.mark_unchanged();
             for machine in machines.values() {
                 machine.lock().restart();
@@ -281,7 +360,7 @@ impl Feed {
             let mut tasks = JoinSet::new();
             loop {
                 let parts = self.query.parts();
-                // Some may have gone while nothing ran.
+                // Also parts that were removed from the set of namespaces while the feed did not run.
                 let mut gone: BTreeSet<_> = machines.keys().cloned().collect();
                 gone.extend(self.heard.lock().keys().cloned());
                 self.each(|sink| gone.extend(sink.held()));
@@ -292,15 +371,19 @@ impl Feed {
                     machines.remove(&part);
                     if let Some(task) = running.remove(&part) {
                         task.abort();
-                        // It may be in the middle of a chunk, on another thread.
+                        // The task may be processing a chunk on another thread: wait for its end before its objects are
+                        // removed.
                         while !task.is_finished()
                             && let Some(end) = tasks.join_next().await
                         {
                             rethrow(end);
                         }
                     }
-                    self.heard.lock().remove(&part);
-                    self.each_in_pieces(|sink| sink.withdraw(&part)).await;
+                    self.withdraw_part(&part).await;
+                }
+                if self.query.is_removed() {
+                    // Sinks that came meanwhile included.
+                    return self.withdraw().await;
                 }
                 for part in &parts {
                     let machine = Arc::clone(machines.entry(part.clone()).or_insert_with(|| {
@@ -321,10 +404,11 @@ impl Feed {
                 tokio::select! {
                     () = sleep_until_some(due) => {}
                     changed = generation.changed() => {
-                        let _ = changed; // the sender lives in `self`
+                        let _ = changed; // never an error: the sender is in `self`
                         break;
                     }
                     () = namespaces.changed() => {}
+                    () = self.query.removed() => {}
                     Some(end) = tasks.join_next() => rethrow(end),
                 }
             }
@@ -333,7 +417,7 @@ impl Feed {
     }
 }
 
-/// Lists and watches end only when they are told to, or panic.
+/// Propagates the panic of a list-watch task. Otherwise these tasks end only when they are aborted.
 fn rethrow(end: Result<(), JoinError>) {
     if let Err(end) = end
         && let Ok(panic) = end.try_into_panic()
@@ -344,7 +428,7 @@ fn rethrow(end: Result<(), JoinError>) {
 
 async fn sleep_until_some(due: Option<Instant>) {
     match due {
-        // Others get their turn even so.
+        // Yield even when overdue, so that other tasks can run.
         Some(due) if due <= Instant::now() => yield_now().await,
         Some(due) => sleep_until(due).await,
         None => std::future::pending().await,

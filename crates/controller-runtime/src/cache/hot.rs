@@ -1,4 +1,4 @@
-//! Decoded objects that a budget keeps.
+//! Decoded objects that are kept by a budget.
 
 use std::sync::{
     Arc, OnceLock,
@@ -10,9 +10,9 @@ use super::{
     stats::{Counters, add, subtract},
 };
 
-/// A decoded object, held by the budget alone: when the budget lets go of it, its state finds it gone.
+/// A decoded object. The budget has the only strong handle, so after an eviction the state's weak handle is dangling.
 ///
-/// So nothing that is locked for a read is locked for an eviction, and neither waits for the other.
+/// Reads and evictions therefore lock nothing in common and do not wait for each other.
 pub(super) struct Hot<K> {
     object: Arc<K>,
     bytes: usize,
@@ -22,7 +22,7 @@ pub(super) struct Hot<K> {
 }
 
 impl<K> Hot<K> {
-    /// An object that takes about so many bytes.
+    /// Creates an entry of about this size.
     pub(super) fn new(object: &Arc<K>, bytes: usize, counters: &Arc<Counters>) -> Self {
         add(&counters.hot, 1);
         add(&counters.hot_bytes, bytes);
@@ -30,17 +30,17 @@ impl<K> Hot<K> {
         Self { object: Arc::clone(object), bytes, used, place, counters: Arc::clone(counters) }
     }
 
-    /// Where the budget has it.
+    /// Returns the place in the budget.
     pub(super) fn place(&self) -> Option<Place> {
         self.place.get().copied()
     }
 
-    /// Says where the budget has it.
+    /// Sets the place in the budget.
     pub(super) fn set_place(&self, place: Place) {
-        let _ = self.place.set(place); // it is admitted once
+        let _ = self.place.set(place); // called once, after the admission
     }
 
-    /// The object, which is in use therefore.
+    /// Returns the object and marks it as used.
     pub(super) fn object(&self) -> Arc<K> {
         self.used.store(true, Relaxed);
         Arc::clone(&self.object)

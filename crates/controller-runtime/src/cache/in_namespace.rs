@@ -1,12 +1,15 @@
+//! [`InNamespace`], options for one namespace.
+
 use serde_json::Value;
 
 use super::{FieldSelector, LabelSelector, transform::Change};
 
-/// What is different in one namespace. What it does not say is as elsewhere.
+/// Options for one namespace. Options that are not set apply as in other namespaces.
 ///
-/// Given to [`Options::in_namespace`](super::Options::in_namespace) for all kinds, or to
-/// [`CacheBuilder::in_namespace`](super::CacheBuilder::in_namespace) for one cache. What is said for the cache itself goes before what
-/// is said for all kinds: first its words for the namespace, then its others, then those of the options in the same order.
+/// Passed to [`Options::in_namespace`](super::Options::in_namespace) for all kinds, or to
+/// [`CacheBuilder::in_namespace`](super::CacheBuilder::in_namespace) for one cache. The first option that is set
+/// applies: the cache's option for the namespace, the cache's option, the manager's option for the namespace, the
+/// manager's option.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[doc(alias = "DefaultNamespaces")]
 #[must_use]
@@ -17,19 +20,19 @@ pub struct InNamespace {
 }
 
 impl InNamespace {
-    /// Only objects with such labels; the empty selector means all.
+    /// Selects objects with matching labels; the empty selector matches all.
     pub fn labels(mut self, selector: LabelSelector) -> Self {
         self.labels = Some(selector);
         self
     }
 
-    /// Only objects with such fields; the empty selector means all.
+    /// Selects objects with matching fields; the empty selector matches all.
     pub fn fields(mut self, selector: FieldSelector) -> Self {
         self.fields = Some(selector);
         self
     }
 
-    /// Changes objects where they arrive, as [`Options::transform`](super::Options::transform) does.
+    /// Transforms objects when they arrive, see [`Options::transform`](super::Options::transform).
     pub fn transform(mut self, change: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
         self.transform = Some(Change::new(change));
         self

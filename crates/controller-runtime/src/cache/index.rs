@@ -1,4 +1,4 @@
-//! Finding objects by what is in them.
+//! Indexes: lookup of cached objects by computed values.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,13 +17,13 @@ use super::{
 };
 use crate::object::{Object, ObjectKey};
 
-/// The objects of a cache by values of type `V`, kept up to date with every change.
+/// Lookup table from values of type `V` to cached objects, updated with every change.
 ///
-/// Made by [`Cached::index`](super::Cached::index) and [`Cached::index_by_meta`](super::Cached::index_by_meta). A handle,
-/// cheap to clone; the index lasts as long as one of them.
+/// Returned by [`Cached::index`](super::Cached::index) and [`Cached::index_by_meta`](super::Cached::index_by_meta). A
+/// handle that is cheap to clone; the index exists as long as one of its handles.
 pub struct Index<K: Object, V: Ord + Clone + Send + Sync + 'static> {
     table: Arc<Table<K, V>>,
-    /// Kept going by its index.
+    /// Keeps the informer alive.
     informer: Arc<Informer<K>>,
 }
 
@@ -34,18 +34,20 @@ pub(super) struct Table<K: Object, V: Ord + Clone> {
     /// Locked before `by_value`.
     upkeep: Mutex<Upkeep<K, V>>,
     values: Box<Values<K, V>>,
+    /// Whether values are stored in [`Upkeep::found`].
     remembers: bool,
 }
 
-/// What keeping an index up to date takes besides the index.
+/// State for updates of an index.
 struct Upkeep<K: Object, V> {
-    /// What decoding found, so that an object that goes need not be decoded again. Empty for indexes of metadata.
+    /// Values per object, so that a removed object need not be decoded again. Empty for indexes of metadata.
     found: BTreeMap<ObjectKey<K>, Found<V>>,
-    /// While the index is filled from a snapshot: keys that have changed since the snapshot was taken.
+    /// While the index is filled from a snapshot: keys of objects that have changed since the snapshot. `None`
+    /// afterwards.
     changed: Option<BTreeSet<ObjectKey<K>>>,
 }
 
-/// The values of an object that has some, in little room: a set with one text in it takes 280 bytes.
+/// Values of an object in compact form: a `BTreeSet` with one string takes 280 bytes.
 enum Found<V> {
     One(V),
     Several(Box<[V]>),
@@ -60,45 +62,45 @@ impl<V> Found<V> {
     }
 }
 
-/// The objects by the uids of their owners.
+/// Builds an index of the objects by the uids of their owners.
 pub(super) fn by_owner<K: Object>(informer: &Informer<K>) -> Arc<Table<K, Uid>> {
     let owners =
         |object: &Lazy<K>| object.meta().owner_references().iter().map(|owner| owner.uid().clone()).collect();
     Table::kept_by(informer, Box::new(owners), false)
 }
 
-/// An index with values of some type.
+/// An index, whatever the type of its values.
 pub(crate) trait AnyIndex<K: Object>: Send + Sync {
-    /// Finds the values of an object that readers saw as `old` and see as `new`, for [`IndexChange::apply`]. Runs the user's
-    /// function, so the caller holds no lock.
+    /// Computes the change of the index when an object changes from `old` to `new`, for [`IndexChange::apply`]. Runs
+    /// the user's function, so the caller must not hold a lock.
     fn change(self: Arc<Self>, change: &Change<K>) -> Box<dyn IndexChange>;
 
-    /// Adds the objects of a snapshot, except those that have changed since it was taken. Runs the user's function, so the caller holds
-    /// no lock.
+    /// Adds the objects of a snapshot, except those that have changed since it was taken. Runs the user's function, so
+    /// the caller must not hold a lock.
     fn fill(&self, snapshot: &OrdMap<ObjectKey<K>, Lazy<K>>);
 }
 
-/// A change that an index has yet to take over. Dropped when no lock is held, because it may hold the last handles of values
-/// and objects.
+/// A computed change that has not been applied to its index. It may own the last handles of values and objects, so it
+/// must be dropped while no lock is held.
 pub(crate) trait IndexChange: Send {
-    /// Takes it over. Runs no user code but the order and clones of values.
+    /// Applies the change. The only user code that it runs is `Ord` and `Clone` of values.
     fn apply(&mut self);
 }
 
 impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
-    /// An index by what `values` finds in decoded objects.
+    /// Builds an index by the values that `values` finds in decoded objects.
     pub(super) fn of_objects<I: IntoIterator<Item = V>>(
         informer: &Arc<Informer<K>>,
         values: impl Fn(&K) -> I + Send + Sync + 'static,
     ) -> Self {
         let values = move |object: &Lazy<K>| match object.object_among(Readers::Many) {
             Ok(object) => values(&object).into_iter().collect(),
-            Err(_) => BTreeSet::new(), // reported when it came in
+            Err(_) => BTreeSet::new(), // logged when the object arrived
         };
         Self::new(informer, Box::new(values), true)
     }
 
-    /// An index by what `values` finds in metadata.
+    /// Builds an index by the values that `values` finds in metadata.
     pub(super) fn of_meta<I: IntoIterator<Item = V>>(
         informer: &Arc<Informer<K>>,
         values: impl Fn(&Meta) -> I + Send + Sync + 'static,
@@ -122,7 +124,7 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
         self.table.objects(value)
     }
 
-    /// The objects that have this value. Begins to say which of them are wanted.
+    /// Starts a selection of the objects that have this value.
     ///
     /// ```no_run
     /// # use controller_runtime::cache::Index;
@@ -139,12 +141,12 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
         Selection::of(&self.informer).matching(self, value)
     }
 
-    /// Returns the objects that have this value, by namespace and name.
+    /// Returns the objects that have this value, in the order of namespace and name.
     ///
     /// # Errors
     ///
-    /// The objects of the cache have not been listed yet. One of them does not fit `K`, which an index of decoded objects never
-    /// holds.
+    /// The objects of the cache have not been listed yet, or an object cannot be decoded as `K`. The latter cannot
+    /// happen with an index of decoded objects, which does not contain such objects.
     pub fn get<Q: Ord + ?Sized>(&self, value: &Q) -> Result<Vec<Arc<K>>, ReadError>
     where
         V: std::borrow::Borrow<Q>,
@@ -154,7 +156,7 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
         Ok(many::objects(|| found.states())?)
     }
 
-    /// Like [`Index::get`], but returns the states, not decoded.
+    /// Like [`Index::get`], but returns the states without decoding them.
     ///
     /// # Errors
     ///
@@ -167,8 +169,8 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
         Ok(self.objects(value).states().cloned().collect())
     }
 
-    /// The objects that have a value in this range, by value, then by namespace and name. One that has several of them is there for
-    /// each.
+    /// Returns the objects that have a value in this range, in the order of value, namespace and name. An object with
+    /// several such values is returned once for each.
     ///
     /// ```no_run
     /// # use controller_runtime::cache::Index;
@@ -181,13 +183,13 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
     ///
     /// # Errors
     ///
-    /// As of [`Index::get`].
+    /// Same as [`Index::get`].
     pub fn range(&self, range: impl RangeBounds<V>) -> Result<Vec<Arc<K>>, ReadError> {
         let found = self.range_lazy(range)?;
         Ok(many::objects(|| found.iter())?)
     }
 
-    /// Like [`Index::range`], but returns the states, not decoded.
+    /// Like [`Index::range`], but returns the states without decoding them.
     ///
     /// # Errors
     ///
@@ -200,7 +202,7 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
         Ok(within.flat_map(|(_, objects)| objects.states().cloned()).collect())
     }
 
-    /// Returns the keys of the objects that have this value, by namespace and name.
+    /// Returns the keys of the objects that have this value, in the order of namespace and name.
     ///
     /// # Errors
     ///
@@ -213,7 +215,7 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
         Ok(self.objects(value).iter().map(|(key, _)| key.clone()).collect())
     }
 
-    /// Returns the values that objects have, in order.
+    /// Returns the values of all objects, in ascending order.
     ///
     /// # Errors
     ///
@@ -226,7 +228,8 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
 }
 
 impl<K: Object, V: Ord + Clone> Table<K, V> {
-    /// A copy that costs nothing, so that the lock is not held while it is looked at.
+    /// Returns the objects that have a value. The result is a cheap copy, so that the lock is not held while it is
+    /// read.
     pub(super) fn objects<Q: Ord + ?Sized>(&self, value: &Q) -> Objects<K>
     where
         V: std::borrow::Borrow<Q>,
@@ -234,7 +237,8 @@ impl<K: Object, V: Ord + Clone> Table<K, V> {
         self.by_value.read().get(value).cloned().unwrap_or_default()
     }
 
-    /// The values as they are kept, if there are any: as those of other objects that are equal, which may share what they hold.
+    /// Returns the values in the form in which they are stored, or `None` if there are none. Clones equal values of
+    /// other objects, so that values such as `Arc<str>` share memory.
     fn to_keep(&self, values: &BTreeSet<V>) -> Option<Found<V>> {
         let by_value = self.by_value.read();
         let keep = |value: &V| by_value.get_key_value(value).map_or(value, |(known, _)| known).clone();
@@ -245,7 +249,7 @@ impl<K: Object, V: Ord + Clone> Table<K, V> {
         })
     }
 
-    /// The values of an object; none if the function that finds them panics.
+    /// Returns the values of an object; none if the user's function panics.
     fn values_of(&self, object: &Lazy<K>) -> BTreeSet<V> {
         panic::catch_unwind(AssertUnwindSafe(|| (self.values)(object))).unwrap_or_else(|panic| {
             let (reason, object) = (crate::reconcile::panic_message(&*panic), object.key());
@@ -256,7 +260,7 @@ impl<K: Object, V: Ord + Clone> Table<K, V> {
 }
 
 impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Table<K, V> {
-    /// A table that `informer` keeps up to date as long as it is held.
+    /// Creates a table that `informer` updates until the table is dropped.
     pub(super) fn kept_by(informer: &Informer<K>, values: Box<Values<K, V>>, remembers: bool) -> Arc<Self> {
         let upkeep = Mutex::new(Upkeep { found: BTreeMap::new(), changed: Some(BTreeSet::new()) });
         let table = Arc::new(Self { by_value: RwLock::default(), upkeep, values, remembers });
@@ -269,6 +273,7 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Table<K, V> {
 impl<K: Object, V: Ord + Clone + Send + Sync + 'static> AnyIndex<K> for Table<K, V> {
     fn change(self: Arc<Self>, change: &Change<K>) -> Box<dyn IndexChange> {
         let Change { key, old, new } = change.clone();
+        // The user's function runs here, without a lock; `apply` runs later, under the locks.
         let after = new.as_ref().map(|object| self.values_of(object)).unwrap_or_default();
         let before = old.filter(|_| !self.remembers).map(|object| self.values_of(&object));
         let before = before.map(|values| Found::Several(values.into_iter().collect()));
@@ -283,6 +288,7 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> AnyIndex<K> for Table<K,
             let mut upkeep = self.upkeep.lock();
             let Upkeep { found, changed } = &mut *upkeep;
             for (key, object, values) in &piece {
+                // A newer state has been applied already.
                 if changed.as_ref().is_some_and(|changed| changed.contains(*key)) {
                     continue;
                 }
@@ -296,24 +302,24 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> AnyIndex<K> for Table<K,
                     by_value.entry(value.clone()).or_default().insert((*key).clone(), (*object).clone());
                 }
             }
-            drop(upkeep); // before the values of the piece
+            drop(upkeep); // unlock before the values of the piece are dropped, which runs user code
         }
         let _changed = self.upkeep.lock().changed.take();
     }
 }
 
-/// How many objects a table takes over from a snapshot before events get their turn.
+/// Number of objects that a table adds from a snapshot before it releases the lock for events.
 const FILLED_AT_ONCE: usize = 64;
 
-/// The change of one object that a table has yet to take over.
+/// A computed change of one object in a table.
 struct TableChange<K: Object, V: Ord + Clone> {
     table: Arc<Table<K, V>>,
     key: ObjectKey<K>,
     new: Option<Lazy<K>>,
-    /// The values until now, unless the table remembers them.
+    /// Old values, unless the table stores them.
     before: Option<Found<V>>,
     after: BTreeSet<V>,
-    /// Values that nothing has any more.
+    /// Values that no object has any more. Dropped with the change, after the locks are released.
     retired: Vec<V>,
 }
 
@@ -325,6 +331,7 @@ impl<K: Object, V: Ord + Clone + Send + Sync> IndexChange for TableChange<K, V> 
         if let Some(changed) = changed {
             changed.insert(key.clone());
         }
+        // The stored values, not those at the time of `change`: other changes may have been applied since.
         if table.remembers {
             *before = match table.to_keep(after) {
                 Some(values) => found.insert(key.clone(), values),

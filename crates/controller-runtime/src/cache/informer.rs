@@ -1,4 +1,4 @@
-//! All objects of one kind as one Rust type, and who wants to know of their changes.
+//! The cached objects of one kind as one Rust type, and the subscribers to their changes.
 
 use std::{
     any::Any,
@@ -21,6 +21,7 @@ use super::{
     index::{self, AnyIndex, IndexChange, Table},
     lazy::Lazy,
     mailbox::{InitialList, Mailbox, Place, Room, Subscription, Waiting},
+    pack::{Dictionary, Samples},
     query::Query,
     read_error::ReadError,
     registry::Seat,
@@ -38,86 +39,90 @@ use crate::{
     object::{Object, ObjectKey},
 };
 
-/// All objects of a query as one Rust type. A [`Feed`](super::feed::Feed) keeps it up to date.
+/// The objects of a query as one Rust type. A [`Feed`](super::feed::Feed) keeps it up to date.
 ///
-/// User code never runs under a lock: predicates and handlers run in the tasks of the subscribers ([`mailbox`](super::mailbox)),
-/// index functions between a change of the store and its publication ([`Informer::publish`]).
+/// User code never runs under a lock: predicates and handlers run in the tasks of the subscribers
+/// ([`mailbox`](super::mailbox)), index functions between a change of the store and its publication
+/// ([`Informer::publish`]).
+///
+/// Lock order: `writer` first, then one of `store`, `indexed` and a mailbox at a time.
 pub(crate) struct Informer<K: Object> {
     query: Query,
-    /// Makes of what the API server sends what the store holds.
+    /// Decodes and compresses incoming objects.
     shelf: Shelf<K>,
     store: RwLock<Store<K>>,
-    /// Held while the store changes and while mailboxes receive the events, so that every subscriber sees events in one order, and a
-    /// late one sees the present first. Taken before `store`, never while it is held.
+    /// Held while the store changes and while mailboxes receive the events, so that every subscriber receives events in
+    /// the same order, and a late one receives the initial list first. Taken before `store`, never while `store` is
+    /// locked.
     writer: Mutex<Writer<K>>,
     status: watch::Sender<Status>,
-    /// The objects by owner, once somebody asked.
+    /// Index by owner, built on first use.
     owners: OnceLock<Arc<Table<K, Uid>>>,
-    /// The place at the feed, given up with the informer.
+    /// Registration at the feed, dropped with the informer.
     seat: OnceLock<Seat>,
-    /// Held to read while several indexes are looked at, so that they say the same of each object.
+    /// Locked for reading while several indexes are read, so that they agree on each object.
     indexed: RwLock<()>,
-    /// Mailboxes that are full.
+    /// Signals that a full mailbox has room again.
     room: Arc<Room>,
 }
 
 struct Writer<K: Object> {
-    /// In the order in which they subscribed.
+    /// By number, in the order in which they subscribed.
     subscribers: BTreeMap<u64, Subscriber<K>>,
     next: u64,
     indexes: BTreeMap<u64, KeptIndex<K>>,
-    /// Changes of the store that indexes and subscribers have yet to learn of, by number, in the order in which they happened.
-    /// As many as there are threads that change the store at this moment.
+    /// Changes of the store that indexes and subscribers have not received, by number, in the order in which they
+    /// happened. At most one per thread that changes the store now.
     unpublished: BTreeMap<u64, Changes<K>>,
-    /// Number of the next of them.
+    /// Number of the next changes.
     next_changes: u64,
-    /// Woken when readers see one object otherwise.
+    /// Tasks that wait for a change of the visible state of one object.
     waiting: BTreeMap<ObjectKey<K>, Weak<Notify>>,
-    /// Presents that have not arrived whole.
+    /// Initial lists that are incomplete, or are being added to the store.
     arriving: BTreeMap<Part, ListInTransit<K>>,
-    /// How far parts that are not watched any more have been removed.
+    /// Last removed key of each part that is not watched any more and is being removed.
     withdrawn: BTreeMap<Part, Option<ObjectKey<K>>>,
     again: Schedule,
-    /// What went, where a manager may begin to lead later.
+    /// Recent deletions, if the manager may become leader later.
     tombstones: Option<Tombstones<K>>,
-    /// The last object that was told again, while that goes on.
+    /// Last object that the current resync delivered; `None` between resyncs.
     told_again: Option<ObjectKey<K>>,
 }
 
 struct Subscriber<K: Object> {
     mailbox: Arc<Mailbox<K>>,
-    /// Number of the first changes that its initial list did not include.
+    /// Number of the first changes that are not part of its initial list.
     since: u64,
 }
 
 struct KeptIndex<K: Object> {
     index: Weak<dyn AnyIndex<K>>,
-    /// Number of the first changes that its snapshot did not include.
+    /// Number of the first changes that are not part of the snapshot from which it is filled.
     since: u64,
 }
 
-/// What happened to the store at once.
+/// Changes of the store that were made under one lock.
 struct Changes<K: Object> {
-    /// What readers see otherwise.
+    /// Changes of visible states.
     of_objects: Arc<[Change<K>]>,
     events: Vec<Event<K>>,
-    /// What each index makes of `of_objects`, by the number of the index.
+    /// Computed changes of each index, by the number of the index.
     of_indexes: OfIndexes,
-    /// Kept until the lock is released: the last handle of an object runs its destructor.
+    /// Dropped after the lock is released: the last handle of an object runs its destructor.
     _retired: Vec<Lazy<K>>,
 }
 
 type OfIndexes = BTreeMap<u64, Vec<Box<dyn IndexChange>>>;
 
-/// How many objects are told again before events get their turn.
+/// Number of objects that a resync delivers before events are delivered again.
 const TOLD_AGAIN_AT_ONCE: usize = 256;
 
-/// How long a resync waits for subscribers that have too many events to take.
+/// Delay of a resync while the mailbox of a subscriber is full.
 const RESYNC_AGAIN: Duration = Duration::from_millis(10);
 
-/// Reading.
+/// Reads.
 impl<K: Object> Informer<K> {
-    /// Of the kind that `info` says.
+    /// Creates an informer of the kind that `info` names.
     pub(crate) fn new(
         info: &K::DynamicType,
         query: Query,
@@ -152,7 +157,7 @@ impl<K: Object> Informer<K> {
         }
     }
 
-    /// Takes the place at the feed, once.
+    /// Stores the registration at the feed. Called once.
     pub(super) fn sit(&self, seat: Seat) {
         let _ = self.seat.set(seat);
     }
@@ -165,15 +170,15 @@ impl<K: Object> Informer<K> {
         self.store.read().get(key).cloned()
     }
 
-    /// Looks at several indexes while no object is in one of them as it is and in another one as it was.
+    /// Reads several indexes while no change is being applied, so that they agree on each object.
     ///
-    /// `look` must not be long: events wait for it.
+    /// `look` must be short: events wait for it.
     pub(super) fn at_one_moment<T>(&self, look: impl FnOnce() -> T) -> T {
         let _indexed = self.indexed.read();
         look()
     }
 
-    /// All objects as of now.
+    /// Returns all objects.
     pub(crate) fn snapshot(&self) -> OrdMap<ObjectKey<K>, Lazy<K>> {
         self.store.read().snapshot()
     }
@@ -186,64 +191,83 @@ impl<K: Object> Informer<K> {
         self.status.subscribe()
     }
 
-    /// Whether it knows the present of all parts that there are now.
+    /// Whether the initial lists of all current parts are complete.
     pub(super) fn is_complete(&self) -> bool {
-        // One lock at a time.
+        // Never hold two of these locks at the same time.
         let (synced, parts) = (self.status.borrow().synced, self.query.parts());
         let store = self.store.read();
-        synced && parts.iter().all(|part| store.knows(part))
+        synced && !self.query.is_removed() && parts.iter().all(|part| store.knows(part))
     }
 
-    /// Waits until it knows the present of all parts that there are then.
+    /// Waits until the initial lists of all current parts are complete, or the cluster was removed and no object is left.
     pub(super) async fn until_complete(&self) {
         let mut status = self.status();
         loop {
+            // Marked before the check, so that a change after the check ends the wait.
             status.mark_unchanged();
-            if self.is_complete() {
+            if self.is_complete() || self.status.borrow().closed {
                 return;
             }
             let _ = status.changed().await; // the sender lives in `self`
         }
     }
 
-    /// The version up to which everything has been told.
+    /// Returns the version up to which the cache has received all changes.
     pub(crate) fn version(&self) -> Option<ResourceVersion> {
         let is_complete = self.is_complete();
         self.store.read().version().filter(|_| is_complete).map(of_number)
     }
 
-    /// The version up to which everything of each part has been told.
+    /// Returns the version up to which each part has received all changes.
     pub(crate) fn versions(&self) -> BTreeMap<Part, ResourceVersion> {
         let store = self.store.read();
         store.versions().map(|(part, number)| (part.clone(), of_number(number))).collect()
     }
 
-    /// The key of an object, if it may be among these.
+    /// Returns the key of an object, or `None` if the query does not cover its namespace.
     fn key_here(&self, namespace: Option<&str>, name: &str) -> Option<ObjectKey<K>> {
         let here = self.query.namespaces.contain(namespace);
         ObjectKey::from_parts(namespace.map(Arc::from).as_ref(), name).filter(|_| here)
     }
 
-    /// Checks that all objects of the query are known.
+    /// Checks that the cluster is still one of the manager's.
     ///
     /// # Errors
     ///
-    /// Some of them have not been listed yet.
+    /// It was removed.
+    pub(super) fn check_cluster(&self) -> Result<(), ReadError> {
+        match self.query.cluster.as_ref().filter(|cluster| cluster.is_removed()) {
+            None => Ok(()),
+            Some(cluster) => Err(ReadError::ClusterRemoved {
+                resource: self.query.label(),
+                cluster: cluster.name().to_string(),
+            }),
+        }
+    }
+
+    /// Checks that all objects of the query have been listed.
+    ///
+    /// # Errors
+    ///
+    /// Some have not been listed yet, or the cluster was removed.
     pub(super) fn check_synced(&self) -> Result<(), ReadError> {
+        self.check_cluster()?;
         if self.has_static_parts_synced() {
             return Ok(());
         }
-        // Handlers receive the objects of the last part before the status says that all are known.
+        // Handlers receive the objects of the last part before the status says `synced`.
         let (parts, store) = (self.query.parts(), self.store.read());
         if parts.iter().all(|part| store.knows(part)) { Ok(()) } else { Err(self.not_synced()) }
     }
 
-    /// Checks that all objects of the query in one namespace are known, or those of a kind without namespaces.
+    /// Checks that all objects of the query in one namespace have been listed, or all objects of a kind without
+    /// namespaces.
     ///
     /// # Errors
     ///
-    /// They have not been listed yet, or are outside the namespaces of the query.
+    /// They have not been listed yet, the namespace is not part of the query, or the cluster was removed.
     pub(super) fn check_synced_in(&self, namespace: Option<&str>) -> Result<(), ReadError> {
+        self.check_cluster()?;
         if !self.query.namespaces.contain(namespace) {
             return Err(ReadError::OutsideNamespaces {
                 resource: self.query.label(),
@@ -256,7 +280,7 @@ impl<K: Object> Informer<K> {
         if is_known { Ok(()) } else { Err(self.not_synced()) }
     }
 
-    /// Whether all parts are known, and stay so because there will be no others.
+    /// Whether all parts are complete, and no parts can be added later.
     fn has_static_parts_synced(&self) -> bool {
         !self.query.namespaces.may_change() && self.status.borrow().synced
     }
@@ -270,23 +294,24 @@ fn of_number(number: u64) -> ResourceVersion {
     number.to_string().as_str().into()
 }
 
-/// Being told.
+/// Subscriptions and publication of changes.
 impl<K: Object> Informer<K> {
-    /// A mailbox that receives the initial list and every event after it, one an object.
+    /// Subscribes with a mailbox that receives the initial list, then at most one waiting event per object.
     pub(super) fn subscribe(self: &Arc<Self>) -> Place<K> {
         let mut writer = self.writer.lock();
         let initial = InitialList::superseded(self.store.read().watched());
         self.add_subscriber(&mut writer, Waiting::Coalesced(Box::new(Coalesced::after(initial))))
     }
 
-    /// Like [`Informer::subscribe`] for a controller, which receives every event, and first those of objects that went lately:
-    /// while another process led, there was no controller to receive them. They come before the initial list, because
-    /// another object may have taken the name since. No index lags behind the initial list.
+    /// Subscribes a controller, which receives every event. Like [`Informer::subscribe`], but first replays recent
+    /// deletions, which may have happened while another replica was leading. They precede the initial objects, since a
+    /// name may have been reused. Indexes are at least as new as the initial list.
     ///
-    /// User code must not call it: it may call index functions.
+    /// Must not be called by user code, because it may call index functions.
     pub(super) fn subscribe_controller(self: &Arc<Self>) -> Subscription<K> {
         let mut expired = Vec::new();
         let mut writer = self.writer.lock();
+        // Publish pending changes first, so that no index lags behind the initial list.
         while let Some((last, _)) = writer.unpublished.last_key_value() {
             let last = *last;
             drop(writer);
@@ -316,11 +341,11 @@ impl<K: Object> Informer<K> {
     }
 
     pub(super) fn unsubscribe(&self, id: u64) {
-        // What is in the mailbox is dropped after the lock is released.
+        // The mailbox is dropped after the lock is released: its events may hold the last handles of objects.
         let _subscriber = self.writer.lock().subscribers.remove(&id);
     }
 
-    /// Keeps an index up to date from now on, and fills it with the present.
+    /// Adds an index, which receives all changes from now on, and fills it with the current objects.
     pub(super) fn add_index(&self, index: &Arc<dyn AnyIndex<K>>) {
         let snapshot = {
             let mut writer = self.writer.lock();
@@ -333,19 +358,20 @@ impl<K: Object> Informer<K> {
         index.fill(&snapshot);
     }
 
-    /// The objects by owner.
+    /// Returns the index by owner.
     pub(super) fn owners(&self) -> &Table<K, Uid> {
         match self.owners.get() {
             Some(owners) => owners,
             None => {
-                // Made outside of the `OnceLock`, which is a lock like others: of two made at the same time one is dropped.
+                // Built outside of `OnceLock`, which would block other threads while index functions run. If two
+                // threads build it at the same time, one index is dropped.
                 let owners = index::by_owner(self);
                 self.owners.get_or_init(|| owners)
             }
         }
     }
 
-    /// Woken whenever readers see the object otherwise.
+    /// Returns a handle that is notified whenever the visible state of the object changes.
     pub(super) fn notify(&self, key: &ObjectKey<K>) -> Arc<Notify> {
         let mut writer = self.writer.lock();
         if let Some(notify) = writer.waiting.get(key).and_then(Weak::upgrade) {
@@ -357,12 +383,12 @@ impl<K: Object> Informer<K> {
         notify
     }
 
-    /// Takes an object that was told. A state that is held already stays the one held.
+    /// Decodes an object that the watch delivered. If the store has the same version, returns the state in the store.
     fn take(&self, object: &Arrival<'_>) -> Option<Lazy<K>> {
         self.shelf.take_unless(object, |meta| self.store.read().known(meta))
     }
 
-    /// Changes the store, then publishes what has changed.
+    /// Changes the store, then publishes the changes.
     fn update<T>(&self, change: impl FnOnce(&mut Writer<K>, &mut Store<K>, &mut Vec<Event<K>>) -> T) -> T {
         let (mut events, mut old_events) = (Vec::new(), Vec::new());
         let mut writer = self.writer.lock();
@@ -373,10 +399,12 @@ impl<K: Object> Informer<K> {
         };
         writer.indexes.retain(|_, kept| kept.index.strong_count() > 0);
         let number = writer.next_changes;
+        // Without indexes there is no user code to run: publish under the same lock. Otherwise the changes are queued,
+        // and the index functions run after the lock is released.
         if writer.unpublished.is_empty() && writer.indexes.is_empty() {
             self.apply(&mut writer, number, &changes, &events, &mut BTreeMap::new(), &mut old_events);
             drop(writer);
-            // What was replaced is dropped now: the last handle of an object runs its destructor.
+            // Replaced states are dropped now, without the lock: the last handle of an object runs its destructor.
             drop((changes, events, old_events, retired));
             return done;
         }
@@ -389,12 +417,13 @@ impl<K: Object> Informer<K> {
         done
     }
 
-    /// Publishes the changes of a number and those before them: to indexes first, because a handler may look there for what it
+    /// Publishes queued changes up to `number`: to indexes first, because a handler may look up the object that it
     /// receives.
     ///
-    /// Index functions run while no lock is held. A thread that finds changes which an index lacks calls the function, even if
-    /// another thread is about to. So no thread waits for user code of another one, and a function that comes back here or
-    /// does not return blocks no other thread. The values found are applied once, in the order in which the changes happened.
+    /// Index functions run while no lock is held. A thread that finds changes which lack the result of an index
+    /// function calls the function itself, even if another thread is already doing so. So no thread waits for user code
+    /// of another one, and a function that calls back or never returns blocks no other thread. The first result is
+    /// applied, in the order in which the changes happened.
     fn publish(&self, number: u64) {
         let mut found: Option<(u64, OfIndexes)> = None;
         loop {
@@ -408,7 +437,7 @@ impl<K: Object> Informer<K> {
                     changes.of_indexes.entry(id).or_insert(of_objects);
                 }
             }
-            // All that are ready, up to the first that lacks something.
+            // Publish all changes that are ready, up to the first that lacks the result of an index function.
             let lacking = loop {
                 let Some((first, changes)) = writer.unpublished.first_key_value() else { break None };
                 if *first > number {
@@ -429,7 +458,7 @@ impl<K: Object> Informer<K> {
                 published.push(changes);
             };
             drop(guard);
-            // What was replaced is dropped now: the last handle of an object runs its destructor.
+            // Replaced states are dropped now, without the lock: the last handle of an object runs its destructor.
             drop((published, old_events, found.take()));
             let Some((first, changes, lacking)) = lacking else { return };
             let of_index = |(id, index): (u64, Arc<dyn AnyIndex<K>>)| {
@@ -451,6 +480,7 @@ impl<K: Object> Informer<K> {
     ) {
         for (place, change) in of_objects.iter().enumerate() {
             if !of_indexes.is_empty() {
+                // Locked per object, so that readers of several indexes wait only shortly.
                 let _indexed = self.indexed.write();
                 for of_index in of_indexes.values_mut() {
                     of_index[place].apply();
@@ -475,7 +505,7 @@ impl<K: Object> Informer<K> {
     }
 }
 
-/// Being fed.
+/// Input from the feed.
 impl<K: Object> Sink for Informer<K> {
     fn form(&self) -> Form {
         if K::metadata_api() { Form::Metadata } else { Form::Whole }
@@ -517,7 +547,7 @@ impl<K: Object> Sink for Informer<K> {
             is_whole
         });
         if is_whole {
-            // Wakes who waits for the part.
+            // Wakes tasks that wait for the part.
             self.status.send_modify(|status| status.listed(part));
         }
         is_whole
@@ -526,7 +556,7 @@ impl<K: Object> Sink for Informer<K> {
     fn applied(&self, part: &Part, object: &Arrival<'_>) -> Result<Option<ResourceVersion>, OutOfOrder> {
         let Some(object) = self.take(object) else { return Ok(None) };
         let version = object.meta().resource_version().cloned();
-        // A handle that outlives the lock, in case that the store does not keep one.
+        // Keeps a handle until the lock is released, in case the store does not keep one.
         let held = object.clone();
         let taken = self.update(|_, store, events| store.upsert(part, object).map(|new| *events = new));
         drop(held);
@@ -569,7 +599,7 @@ impl<K: Object> Sink for Informer<K> {
             is_gone
         });
         if is_gone {
-            // Wakes who waits for the part.
+            // Wakes tasks that wait for the part.
             self.status.send_modify(|status| {
                 status.works(part);
             });
@@ -583,6 +613,10 @@ impl<K: Object> Sink for Informer<K> {
             drop(store);
             self.status.send_if_modified(|status| !std::mem::replace(&mut status.synced, true));
         }
+    }
+
+    fn close(&self) {
+        self.status.send_if_modified(|status| !std::mem::replace(&mut status.closed, true));
     }
 
     fn begin_anew(&self) {
@@ -613,6 +647,18 @@ impl<K: Object> Sink for Informer<K> {
         self.shelf.catch_up();
     }
 
+    fn is_training_due(&self) -> bool {
+        self.shelf.is_training_due()
+    }
+
+    fn samples(&self) -> Option<Samples> {
+        self.shelf.samples()
+    }
+
+    fn learn(&self, dictionary: Option<Arc<Dictionary>>) {
+        self.shelf.learn(dictionary);
+    }
+
     fn failed(&self, part: &Part, trouble: &Trouble) {
         self.shelf.count_failure();
         self.status.send_modify(|status| status.failed(part, trouble, Instant::now()));
@@ -627,7 +673,7 @@ impl<K: Object> Sink for Informer<K> {
         if self.room.lacking().is_some() {
             return Some(now + RESYNC_AGAIN);
         }
-        // A piece at a time, so that what happens meanwhile need not wait for the rest.
+        // Deliver a piece at a time, so that new events need not wait for the whole resync.
         let some = self.store.read().told_after(writer.told_again.as_ref(), TOLD_AGAIN_AT_ONCE);
         let mut retired = Vec::new();
         for object in &some {
@@ -651,31 +697,31 @@ impl<K: Object> Sink for Informer<K> {
     }
 }
 
-/// An informer of some type.
+/// An informer, whatever its Rust type.
 pub(crate) trait AnyInformer: Sink {
     /// The resource and its selection, as messages and metrics name them.
     fn resource(&self) -> String;
 
-    /// Whether it knows the present.
+    /// Returns the sync status and current failures.
     fn status(&self) -> watch::Receiver<Status>;
 
-    /// What it holds.
+    /// Returns the number and size of the cached objects.
     fn stats(&self) -> Stats;
 
-    /// For how long the API server has said nothing of its objects: of its lists and watches the longest. `None` before the
-    /// first word.
+    /// Returns how long the API server has sent nothing for these objects, for the longest silent list or watch. `None`
+    /// before its first answer.
     fn silence(&self) -> Option<Duration>;
 
-    /// Lays the answer to a write over what the watch has told, as the watch will tell it.
+    /// Records the answer to a write, so that it is visible before the watch delivers it.
     fn wrote(&self, answer: &Split<'_>, object: &Arrival<'_>, now: Instant);
 
-    /// A version that the API server has reached, as far as was told or written of an object.
+    /// Returns a version that the API server has reached, according to the watch or own writes of an object.
     fn reached(&self, namespace: Option<&str>, name: &str) -> Option<u64>;
 
-    /// Hides an object that is gone.
+    /// Hides a deleted object.
     fn gone(&self, namespace: Option<&str>, name: &str, end: &End, now: Instant);
 
-    /// Hides an object that is most likely gone.
+    /// Hides an object that was most likely deleted.
     fn presumed_gone(&self, object: &Presumed, now: Instant);
 
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
@@ -700,13 +746,13 @@ impl<K: Object> AnyInformer for Informer<K> {
 
     fn wrote(&self, answer: &Split<'_>, object: &Arrival<'_>, now: Instant) {
         if answer.meta().name().is_empty() {
-            return; // it is no object
+            return; // not an object, such as the `Status` of a deletion
         }
         let selected = self.query.selects(answer);
         let Some(held) = self.shelf.take(object) else { return };
         let written = held.clone();
         self.update(|_, store, _| store.wrote(written, selected, now));
-        drop(held); // not under the lock, in case that the store has not taken it
+        drop(held); // not under the lock, in case the store did not keep it
     }
 
     fn reached(&self, namespace: Option<&str>, name: &str) -> Option<u64> {

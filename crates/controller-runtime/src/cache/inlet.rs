@@ -1,8 +1,12 @@
-//! In which form texts are held that have just come over the wire.
+//! Compression of received texts.
 //!
-//! The first texts of a kind stay as they are. Once there are [`Gathering::ENOUGH`] of them, it is learnt what they have in
-//! common, and they and all that follow are compressed with that, but for the latest ([`recent`](super::recent),
-//! [`changed`](super::changed)). A kind that stays small is never compressed, and a large text always, by itself.
+//! The first texts of a kind are stored uncompressed. When there are [`Gathering::ENOUGH`] bytes of them, a dictionary
+//! is trained on them. Then these and all later texts are compressed with it, except the latest ones
+//! ([`recent`](super::recent), [`changed`](super::changed)). So a kind with few objects is never compressed. Large
+//! texts are always compressed, without a dictionary.
+//!
+//! The reflector trains the dictionary on another thread, with copies of the texts ([`Inlet::samples`]), and returns it
+//! ([`Inlet::learn`]). It waits for the training, so that few texts arrive in between.
 
 use std::sync::{Arc, Weak, atomic::Ordering::Relaxed};
 
@@ -11,7 +15,7 @@ use super::{
     hot::AnyHot,
     lazy::Lazy,
     meta::{Interner, Meta},
-    pack::{Compressor, Dictionary, Packed, Wear},
+    pack::{Compressor, Dictionary, Packed, Samples, Wear},
     reads::Reads,
     recent::Recent,
     shelf::{Core, Holding},
@@ -19,51 +23,53 @@ use super::{
 };
 use crate::object::Object;
 
-/// What only the informer needs.
+/// State of an informer's compression.
 pub(super) struct Inlet {
     pub(super) interner: Interner,
-    /// The text of the object in hand.
+    /// Text of the current object.
     pub(super) text: Vec<u8>,
     packing: Packing,
-    /// For texts so large that nothing need be learnt: none made yet, or none to be had.
+    /// Empty dictionary for large texts: not created yet, or not available for lack of memory.
     alone: Option<Option<Arc<Dictionary>>>,
     compressor: Compressor,
-    /// What has just come.
+    /// Uncompressed texts of new objects, and of the samples after a training. Of a compact kind only the samples, until the
+    /// next [`Inlet::catch_up`].
     fresh: Recent,
-    /// What has just changed.
+    /// Uncompressed texts of changed objects.
     changed: Changed,
-    /// What is read whenever it has changed.
+    /// Uncompressed texts of objects that are read after each change.
     read: Recent,
-    /// Objects that left the budget, to be dropped when no lock is held.
+    /// Objects that the budget evicted. The caller drops them while no lock is held.
     pub(super) gone: Vec<Arc<dyn AnyHot>>,
 }
 
+/// Phase of compression: `Gathering` until there are enough texts, then `With` a dictionary, and back to `Gathering`
+/// when the dictionary no longer suits the texts.
 enum Packing {
-    /// Texts stay as they are until there are enough of them to learn from.
+    /// Texts are stored uncompressed until there are enough of them to train a dictionary.
     Gathering(Gathering),
     With(Learnt),
 }
 
-impl Default for Inlet {
-    fn default() -> Self {
+impl Inlet {
+    /// For objects that are held in this way.
+    pub(super) fn of(holding: &Holding) -> Self {
         Self {
             interner: Interner::default(),
             text: Vec::new(),
             packing: Packing::Gathering(Gathering::default()),
             alone: None,
             compressor: Compressor::default(),
-            fresh: Recent::of(Recent::FRESH),
+            fresh: Recent::of(if matches!(holding, Holding::Compact) { 0 } else { Recent::FRESH }),
             changed: Changed::default(),
             read: Recent::of(Recent::READ),
             gone: Vec::new(),
         }
     }
-}
 
-impl Inlet {
-    /// Holds the text in hand, of an object of whose state until now this is known; of a new one nothing is.
+    /// Stores the current text. `before` are the reads of the object's previous version, `None` for a new object.
     ///
-    /// `None` if the metadata are those of another scope.
+    /// Returns `None` if the metadata do not match the scope of the kind.
     pub(super) fn hold<K: Object>(
         &mut self,
         meta: Meta,
@@ -77,14 +83,14 @@ impl Inlet {
         Some(held)
     }
 
-    /// Lets a state hold the text in hand instead of referring to that of another one.
+    /// Replaces a state's text, which may be shared with another state, by the current text.
     pub(super) fn hold_instead<K: Object>(&mut self, state: &Lazy<K>, core: &Core) {
         let packed = self.pack(core);
         state.hold_instead(&self.text, packed);
         self.note(state, None, core);
     }
 
-    /// The text in hand compressed, if that is due already.
+    /// Compresses the current text if that is due immediately: if it is large, or the kind is stored as `Compact`.
     fn pack(&mut self, core: &Core) -> Option<Packed> {
         let text = &*self.text;
         if self.is_large() {
@@ -103,21 +109,18 @@ impl Inlet {
         self.text.len() >= Dictionary::LARGEST
     }
 
-    /// Remembers a state that holds the text in hand, as far as it may be compressed later or learnt from.
+    /// Registers the state of the current text for later compression or training.
     fn note<K: Object>(&mut self, held: &Lazy<K>, before: Option<Reads>, core: &Core) {
         let length = self.text.len();
         if self.is_large() {
             return;
         }
         match &mut self.packing {
-            Packing::Gathering(gathering) => {
-                if gathering.add(held.packable(), length) {
-                    self.packing = gathering.learn(core, &mut self.compressor);
-                }
-            }
+            Packing::Gathering(gathering) => gathering.add(held.packable(), length),
             Packing::With(_) if matches!(core.holding, Holding::Compact) => self.renew(core),
             Packing::With(_) => {
                 let is_read = before.is_some_and(Reads::promise_one);
+                // Objects that are read after each change have their own queue; changed ones borrow from the budget.
                 if before.is_some() && !is_read && self.keep_changed(held, length, core) {
                     return;
                 }
@@ -130,16 +133,43 @@ impl Inlet {
         }
     }
 
-    /// Keeps the text of an object that has changed, unless the budget has lent too much to other kinds.
+    /// Keeps the text of a changed object uncompressed, unless the budget has lent too much to other kinds.
     fn keep_changed<K: Object>(&mut self, held: &Lazy<K>, length: usize, core: &Core) -> bool {
         let Some(budget) = core.budget() else { return false };
         if self.changed.keep(held.packable(), length, budget, &mut self.gone) {
             return true;
         }
+        // The budget is exhausted: compress older texts of this kind, and try once more.
         self.compress_changed();
         let is_kept = self.changed.keep(held.packable(), length, budget, &mut self.gone);
         self.renew(core);
         is_kept
+    }
+
+    /// Whether there are enough texts for a training.
+    pub(super) fn is_training_due(&self) -> bool {
+        matches!(&self.packing, Packing::Gathering(gathering) if gathering.is_enough)
+    }
+
+    /// Copies texts for a training, if there are enough.
+    pub(super) fn samples(&mut self, core: &Core) -> Option<Samples> {
+        match &mut self.packing {
+            Packing::Gathering(gathering) if gathering.is_enough => gathering.samples(core),
+            Packing::Gathering(_) | Packing::With(_) => None,
+        }
+    }
+
+    /// Takes the dictionary that was trained on samples; `None` if memory is short. Later calls of [`Inlet::catch_up`] compress the
+    /// gathered texts with it.
+    pub(super) fn learn(&mut self, dictionary: Option<Arc<Dictionary>>, core: &Core) {
+        let Packing::Gathering(gathering) = &mut self.packing else { return };
+        let gathering = std::mem::take(gathering);
+        let Some(dictionary) = dictionary else { return };
+        add(&core.counters.trainings, 1);
+        self.packing = Packing::With(Learnt { dictionary, wear: Wear::new(), is_worn: false });
+        for (state, length) in gathering.states {
+            self.fresh.keep(state, length);
+        }
     }
 
     fn compress_changed(&mut self) {
@@ -149,27 +179,27 @@ impl Inlet {
         }
     }
 
-    /// Whether there are texts that had better be compressed before too many are not.
+    /// Whether there are texts to compress when no events are pending.
     pub(super) fn is_behind(&self) -> bool {
         let is_filling = self.fresh.is_filling() || self.read.is_filling() || self.changed.is_filling();
         is_filling && matches!(self.packing, Packing::With(_))
     }
 
-    /// Compresses the oldest of the texts that are not.
+    /// Compresses some of the oldest uncompressed texts: at most [`Recent::AT_ONCE`] bytes of each queue.
     pub(super) fn catch_up(&mut self, core: &Core) {
         self.compress_changed();
         let Packing::With(learnt) = &mut self.packing else { return };
         for recent in [&mut self.fresh, &mut self.read] {
-            while let Some(state) = recent.surplus() {
+            for state in recent.surplus() {
                 state.pack(&mut |text| learnt.compress(text, &mut self.compressor));
             }
         }
         self.renew(core);
     }
 
-    /// Learns anew from what comes from now on, if that is due.
+    /// Starts to gather texts for a new dictionary, if that is due.
     fn renew(&mut self, core: &Core) {
-        // Beyond the bound the worn one is better than none.
+        // At the maximum number of dictionaries a worn one is better than none.
         if matches!(&self.packing, Packing::With(learnt) if learnt.is_worn)
             && core.dictionaries.load(Relaxed) < Core::DICTIONARIES
         {
@@ -178,7 +208,7 @@ impl Inlet {
     }
 }
 
-/// What texts have in common, and whether that still holds.
+/// A dictionary, and how well it still suits the texts.
 struct Learnt {
     dictionary: Arc<Dictionary>,
     wear: Wear,
@@ -186,7 +216,7 @@ struct Learnt {
 }
 
 impl Learnt {
-    /// The text compressed; `None` if that does not make it smaller.
+    /// Compresses a text; `None` if that does not make it smaller.
     fn compress(&mut self, text: &[u8], compressor: &mut Compressor) -> Option<Packed> {
         let packed = compressor.compress(text, &self.dictionary);
         self.is_worn |= self.wear.took(text.len(), packed.as_ref().map_or(text.len(), Packed::len));
@@ -194,69 +224,62 @@ impl Learnt {
     }
 }
 
-/// A state whose text may be compressed later on.
+/// A state with a text that may be compressed later.
 pub(super) trait Packable: Send + Sync {
-    /// Replaces the text, if it is not compressed yet and `pack` makes it smaller.
+    /// Replaces the text, if it is uncompressed and `pack` makes it smaller.
     fn pack(&self, pack: &mut dyn FnMut(&[u8]) -> Option<Packed>);
 
-    /// Shows the text, if it is not compressed.
+    /// Calls `read` with the text, if it is uncompressed.
     fn plain(&self, read: &mut dyn FnMut(&[u8]));
 }
 
-/// The states whose texts are to be learnt from.
+/// States with the texts for the training of a dictionary.
 pub(super) struct Gathering {
-    states: Vec<Weak<dyn Packable>>,
-    /// Of the texts that were added, and of those there were when it was last looked.
+    /// The states and the lengths of their texts.
+    states: Vec<(Weak<dyn Packable>, usize)>,
+    /// Bytes of the texts: those that existed at the last check, and those added since.
     bytes: usize,
-    /// How many bytes make it worth a look which states are still there.
+    /// Number of bytes at which to check which states still exist.
     look_at: usize,
+    /// Whether there were enough bytes at the last check.
+    is_enough: bool,
 }
 
 impl Default for Gathering {
     fn default() -> Self {
-        Self { states: Vec::new(), bytes: 0, look_at: Self::ENOUGH }
+        Self { states: Vec::new(), bytes: 0, look_at: Self::ENOUGH, is_enough: false }
     }
 }
 
 impl Gathering {
-    /// How many bytes of text are learnt from, which takes some 50 ms. Kinds with less are not compressed.
+    /// Number of bytes for the training, which takes about 50 ms. Kinds with less are not compressed.
     pub(super) const ENOUGH: usize = 512 << 10;
 
-    /// Whether there are enough now.
-    fn add(&mut self, state: Weak<dyn Packable>, length: usize) -> bool {
-        self.states.push(state);
+    fn add(&mut self, state: Weak<dyn Packable>, length: usize) {
+        self.states.push((state, length));
         self.bytes += length;
         if self.bytes < self.look_at {
-            return false;
+            return;
         }
-        // Those that have been replaced meanwhile do not count.
-        self.states.retain(|state| state.strong_count() > 0);
-        self.bytes = 0;
-        for state in self.states.iter().filter_map(Weak::upgrade) {
-            state.plain(&mut |text| self.bytes += text.len());
-        }
-        // Not at each one from now on: objects that come and go would be looked at again and again.
+        // Do not count texts that have been replaced.
+        self.states.retain(|(state, _)| state.strong_count() > 0);
+        self.bytes = self.states.iter().map(|(_, length)| length).sum();
+        // Not at each text from now on: with objects that come and go, the check would be repeated in vain.
         self.look_at = self.bytes + Self::ENOUGH / 2;
-        self.bytes >= Self::ENOUGH
+        self.is_enough = self.bytes >= Self::ENOUGH;
     }
 
-    /// Learns from the texts, and compresses them.
-    fn learn(&self, core: &Core, compressor: &mut Compressor) -> Packing {
-        let states: Vec<_> = self.states.iter().filter_map(Weak::upgrade).collect();
-        let (mut texts, mut lengths) = (Vec::new(), Vec::new());
-        for state in &states {
-            state.plain(&mut |text| {
-                lengths.push(text.len());
-                texts.extend_from_slice(text);
-            });
-        }
-        let Some(dictionary) = Dictionary::train(&texts, &lengths, &core.dictionaries) else {
-            return Packing::Gathering(Self::default());
-        };
-        add(&core.counters.trainings, 1);
+    /// Copies texts. Returns `None` if too many have been replaced since the check.
+    fn samples(&mut self, core: &Core) -> Option<Samples> {
+        let mut samples = Samples::new(&core.dictionaries);
+        let states = self.states.iter().filter_map(|(state, _)| state.upgrade());
         for state in states {
-            state.pack(&mut |text| compressor.compress(text, &dictionary));
+            state.plain(&mut |text| samples.add(text));
+            if samples.bytes() >= Self::ENOUGH {
+                return Some(samples);
+            }
         }
-        Packing::With(Learnt { dictionary, wear: Wear::new(), is_worn: false })
+        self.is_enough = false;
+        None
     }
 }

@@ -1,4 +1,4 @@
-//! Cuts a list into its items while it arrives, so that a page is never held whole.
+//! Splits a list into its items while it arrives, so that a page is never in memory as a whole.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -10,69 +10,89 @@ use super::{
 
 /// A list that is arriving. Pure.
 ///
-/// What stands around the items is collected, and read when the list has ended: some servers say the version of a list after
-/// its items.
+/// The text around the items is collected and decoded at the end of the list, because some servers send the version of
+/// a list after its items.
+///
+/// ```text
+///     list  = '{' members '"items"' ':' items members '}'
+///     items = '[' [ item { ',' item } ] ']'
+/// ```
+///
+/// `members` are all other members of the top-level object, and an `item` is any JSON value.
+///
+/// | place | position | next byte | next place |
+/// |---|---|---|---|
+/// | `Before` | text before the items | `[` after the key `"items"` of the top-level object | `First` |
+/// | `First` | after `[` | `]`, or the start of a value | `After`, `Within` |
+/// | `Within` | inside an item | end of the item, found by [`Skip`] | `Next` |
+/// | `Next` | after an item | `,` or `]` | `Item`, `After` |
+/// | `Item` | after `,` | the start of a value | `Within` |
+/// | `After` | text after the items | any | `After` |
+///
+/// White space may stand between all of these. A list without items stays in `Before`. Brackets and quotes of the text
+/// around are only counted: serde checks it in [`Items::finish`].
 #[derive(Debug, Default)]
 pub(crate) struct Items {
     pieces: Pieces,
     place: Place,
-    /// The list without its items, and how far it has come.
+    /// The list without its items, and the scan state at its end.
     envelope: Vec<u8>,
     around: Skip,
-    /// How far the item in hand has come.
+    /// Scan state of the current item.
     within: Skip,
+    /// Number of items returned.
     taken: usize,
 }
 
-/// Where the looking stopped.
+/// Position in the list, see [`Items`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Place {
     #[default]
     Before,
-    /// An item or the end comes next.
+    /// After `[`: an item or the end follows.
     First,
-    /// An item comes next.
+    /// After a comma: an item follows.
     Item,
     Within,
-    /// A comma or the end comes next.
+    /// After an item: a comma or the end follows.
     Next,
     After,
 }
 
-/// What a list says of itself.
+/// Metadata of a list.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ListMeta {
     pub(crate) resource_version: String,
-    /// Names the next page; empty on the last one.
+    /// Token of the next page; empty on the last one.
     #[serde(rename = "continue", default)]
     pub(crate) continue_token: String,
 }
 
-/// Why what arrives is not taken for a list.
+/// Error in a list.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoList {
     #[error("an item of the list is {0}")]
     TooLong(#[from] TooLong),
-    #[error("the list goes on with {1:?} after {0} items")]
+    #[error("the list is not valid JSON: {1:?} after {0} items")]
     Surprise(usize, char),
-    #[error("the list breaks off after {0} items")]
+    #[error("the list ends unexpectedly after {0} items")]
     BrokenOff(usize),
-    #[error("the answer is no list: {0}")]
+    #[error("the answer is not a list: {0}")]
     Envelope(serde_json::Error),
 }
 
 impl Items {
-    /// Adds what was received.
+    /// Adds received bytes.
     pub(crate) fn push(&mut self, chunk: Bytes) {
         self.pieces.push(chunk);
     }
 
-    /// The next item that has arrived whole. What it is, is not looked at.
+    /// Returns the next complete item. The item is not checked: its decoder does that.
     ///
     /// # Errors
     ///
-    /// There is something else among the items, or an item is longer than 32 MiB.
+    /// The items are not separated by commas, or an item is longer than 32 MiB.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, NoList> {
         loop {
             let chunk = self.pieces.chunk();
@@ -83,6 +103,7 @@ impl Items {
                     self.pieces.skip(1);
                 }
                 Place::Within => {
+                    // The item does not end in this chunk: store the chunk, and continue the scan with the next one.
                     let Some(end) = self.within.advance(chunk) else {
                         self.pieces.keep()?;
                         return Ok(None);
@@ -115,11 +136,11 @@ impl Items {
         }
     }
 
-    /// What the list says of itself, once all of it was taken.
+    /// Returns the metadata of the list, after all of it was received.
     ///
     /// # Errors
     ///
-    /// It was no list, or its end is missing.
+    /// The text is not a list, or its end is missing.
     pub(crate) fn finish(self) -> Result<ListMeta, NoList> {
         #[derive(Deserialize)]
         struct List {
@@ -131,9 +152,10 @@ impl Items {
         serde_json::from_slice(&self.envelope).map(|List { metadata }| metadata).map_err(NoList::Envelope)
     }
 
-    /// Takes a byte that stands around the items.
+    /// Processes a byte of the text around the items.
     fn around(&mut self, byte: u8) -> Result<(), TooLong> {
         self.around.advance(&[byte]);
+        // Depth 2 is inside the top-level object and the bracket itself: a nested `items` is not the list's.
         if self.place == Place::Before
             && byte == b'['
             && self.around.depth() == 2
@@ -146,11 +168,11 @@ impl Items {
     }
 }
 
-/// Whether the text, of an object's members, ends with this key and a colon.
+/// Whether the text of an object's members ends with this key and a colon.
 fn ends_with_key(text: &[u8], key: &[u8]) -> bool {
     let before_colon = text.trim_ascii_end().strip_suffix(b":");
     let before_key = before_colon.and_then(|text| text.trim_ascii_end().strip_suffix(key));
-    // The key may be the end of a longer one that has a quote in it.
+    // Without this check, `"\"items"` would match: the key must follow `{` or `,`.
     before_key
         .is_some_and(|text| text.trim_ascii_end().ends_with(b"{") || text.trim_ascii_end().ends_with(b","))
 }
@@ -162,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    /// The items and the metadata of a list that arrives in pieces.
+    /// Returns the items and the metadata of a list that arrives in pieces.
     fn read(list: &[u8], pieces: &[usize]) -> Result<(Vec<Value>, ListMeta), String> {
         let (mut items, mut found, mut rest, mut pieces) =
             (Items::default(), Vec::new(), list, pieces.iter());
@@ -207,20 +229,20 @@ mod tests {
     #[test]
     fn what_is_no_list_or_is_cut_off_is_refused() {
         let check = |text: &str, expected: &str| {
-            let told = read(text.as_bytes(), &[]).expect_err(text);
-            assert!(told.starts_with(expected), "{text}: {told}");
+            let found = read(text.as_bytes(), &[]).expect_err(text);
+            assert!(found.starts_with(expected), "{text}: {found}");
         };
         for text in ["", "[]", "{}", "}}]]", "garbage", r#"{"metadata":{"resourceVersion":"7"},"items":[{}]"#]
         {
-            check(text, "the answer is no list: ");
+            check(text, "the answer is not a list: ");
         }
-        check(r#"{"items":[{}"#, "the list breaks off after 1 items");
-        check(r#"{"items":[{},"#, "the list breaks off after 1 items");
-        check(r#"{"items":[{},{"a":"#, "the list breaks off after 1 items");
-        check(r#"{"items":["#, "the list breaks off after 0 items");
-        check(r#"{"items":[{}{}]}"#, "the list goes on with '{' after 1 items");
-        check(r#"{"items":[{},]}"#, "the list goes on with ']' after 1 items");
-        check(r#"{"items":[}"#, "the list goes on with '}' after 0 items");
+        check(r#"{"items":[{}"#, "the list ends unexpectedly after 1 items");
+        check(r#"{"items":[{},"#, "the list ends unexpectedly after 1 items");
+        check(r#"{"items":[{},{"a":"#, "the list ends unexpectedly after 1 items");
+        check(r#"{"items":["#, "the list ends unexpectedly after 0 items");
+        check(r#"{"items":[{}{}]}"#, "the list is not valid JSON: '{' after 1 items");
+        check(r#"{"items":[{},]}"#, "the list is not valid JSON: ']' after 1 items");
+        check(r#"{"items":[}"#, "the list is not valid JSON: '}' after 0 items");
     }
 
     #[test]

@@ -1,3 +1,5 @@
+//! [`Lazy`], one state of an object that is decoded on demand.
+
 use std::{
     fmt,
     sync::{Arc, Weak},
@@ -24,9 +26,9 @@ use crate::{
     object::{Object, ObjectKey},
 };
 
-/// One state of an object: its metadata at hand, the object itself when asked for.
+/// One state of an object. Its metadata are decoded, the object itself is decoded on demand.
 ///
-/// A handle, cheap to clone. It stays what it is whatever happens to the object in the cluster.
+/// A handle that is cheap to clone. It does not change when the object changes in the cluster.
 ///
 /// ```
 /// use controller_runtime::Lazy;
@@ -44,45 +46,47 @@ pub struct Lazy<K: Object> {
     state: Arc<State<K>>,
 }
 
-/// A state never changes. What changes is the form in which it is held, so a decode that takes long cannot bring back what
-/// has been replaced since.
+/// A state never changes. Only the form in which it is stored does, so a slow decode cannot bring back a state that has
+/// been replaced since.
 struct State<K> {
     meta: Meta,
     form: Mutex<Form<K>>,
-    /// Of the informer that holds it; none for objects that never were on a wire.
+    /// Shared data of the informer; `None` for objects that were created with [`Lazy::of`].
     core: Option<Arc<Core>>,
 }
 
-/// The text, the object, or both.
+/// The text, the decoded object, or both.
 struct Form<K> {
     cold: Cold,
     object: Decoded<K>,
 }
 
+/// The text of a state.
 enum Cold {
-    /// There is no text: the object is always decoded.
+    /// No text: the object is always decoded.
     None,
     Plain(Arc<[u8]>),
     Packed(Packed),
-    /// It is that of a state of another type.
+    /// The text of another Rust type's state.
     Of(Arc<dyn Source>),
 }
 
+/// The decoded object of a state.
 enum Decoded<K> {
     No(Reads),
-    /// As long as the budget allows.
+    /// Kept as long as the budget allows.
     Hot(Weak<Hot<K>>, Reads),
-    /// As long as the state is held. The number is what it takes, as estimated, if that is counted.
+    /// Kept as long as the state. The number is the estimated size, or zero if it is not counted.
     Always(Arc<K>, u32),
-    /// It does not fit its type, which has been reported.
+    /// The object cannot be decoded as its type. The error was logged.
     Never(DecodeError),
 }
 
 impl<K: Object> Lazy<K> {
-    /// Wraps an object that is decoded already, as tests of predicates and handlers do.
+    /// Wraps a decoded object, for tests of predicates and handlers.
     ///
-    /// `None` if it has no name, or no namespace although its kind is namespaced: no object read from an API server is
-    /// like that.
+    /// Returns `None` if it has no name, or no namespace although its kind is namespaced. Objects of an API server
+    /// always have both.
     pub fn of(object: impl Into<Arc<K>>) -> Option<Self> {
         Self::decoded(object.into(), &mut Interner::default())
     }
@@ -92,7 +96,7 @@ impl<K: Object> Lazy<K> {
         Self::new(meta, Form { cold: Cold::None, object: Decoded::Always(object, 0) }, None)
     }
 
-    /// Of a text that is to be decoded when asked for.
+    /// Creates a state from a text, to be decoded on demand.
     pub(super) fn cold(
         meta: Meta,
         text: &[u8],
@@ -104,10 +108,10 @@ impl<K: Object> Lazy<K> {
         Self::new(meta, Form { cold, object: Decoded::No(reads) }, Some(Arc::clone(core)))
     }
 
-    /// Of a text that is decoded at once, and forgotten if that goes well.
+    /// Creates a state from a text that is decoded now. The text is dropped if that succeeds.
     pub(super) fn warm(meta: Meta, text: &[u8], core: &Arc<Core>) -> Option<Self> {
         let form = match decode::<K>(text, &meta, core) {
-            // What serde makes has room to grow; a clone has not.
+            // A clone has no spare capacity, unlike the values that serde creates.
             Ok(object) => {
                 let bytes = u32::try_from(Core::decoded_bytes::<K>(text.len())).unwrap_or(u32::MAX);
                 Form { cold: Cold::None, object: Decoded::Always(Arc::new(object.clone()), bytes) }
@@ -117,13 +121,13 @@ impl<K: Object> Lazy<K> {
         Self::new(meta, form, Some(Arc::clone(core)))
     }
 
-    /// Of the text that another state holds.
+    /// Creates a state that shares the text of another state.
     pub(super) fn of_source(source: &Arc<dyn Source>, reads: Reads, core: &Arc<Core>) -> Option<Self> {
         let form = Form { cold: Cold::Of(Arc::clone(source)), object: Decoded::No(reads) };
         Self::new(source.meta().clone(), form, Some(Arc::clone(core)))
     }
 
-    /// `None` if the metadata are those of another scope.
+    /// Returns `None` if the metadata do not match the scope of the kind.
     fn new(meta: Meta, form: Form<K>, core: Option<Arc<Core>>) -> Option<Self> {
         ObjectKey::<K>::of_meta(&meta)?;
         if let Some(core) = &core {
@@ -138,31 +142,31 @@ impl<K: Object> Lazy<K> {
         Some(Self { state: Arc::new(State { meta, form: Mutex::new(form), core }) })
     }
 
-    /// The metadata, without decoding anything.
+    /// Returns the metadata. Decodes nothing.
     #[must_use]
     pub fn meta(&self) -> &Meta {
         &self.state.meta
     }
 
-    /// The object's key.
+    /// Returns the object's key.
     #[must_use]
     #[expect(clippy::missing_panics_doc, reason = "a state without a key cannot be made")]
     pub fn key(&self) -> ObjectKey<K> {
         ObjectKey::of_meta(&self.state.meta).expect("a state is made only if it has a key")
     }
 
-    /// The object, decoded now unless it is decoded already.
+    /// Returns the object, and decodes it if necessary.
     ///
-    /// Stays valid as long as you hold it, also when the cache has let go of it.
+    /// The result stays valid as long as it is held, even if the cache evicts it.
     ///
     /// # Errors
     ///
-    /// It does not fit `K`.
+    /// The object cannot be decoded as `K`.
     pub fn object(&self) -> Result<Arc<K>, DecodeError> {
         self.object_among(Readers::One)
     }
 
-    /// What a budget would have to keep for the object to be decoded, beyond what it keeps now.
+    /// Returns the number of additional bytes that a budget needs to keep the object decoded.
     pub(super) fn to_keep(&self) -> usize {
         let form = self.state.form.lock();
         match &form.object {
@@ -172,12 +176,12 @@ impl<K: Object> Lazy<K> {
         }
     }
 
-    /// The budget that keeps such objects decoded, if there is one.
+    /// Returns the budget that keeps such objects decoded, if there is one.
     pub(super) fn budget(&self) -> Option<&HotBudget> {
         self.state.core.as_ref()?.budget()
     }
 
-    /// The same as [`Lazy::object`] for who reads more than one.
+    /// Like [`Lazy::object`], for a reader of this type.
     pub(super) fn object_among(&self, readers: Readers) -> Result<Arc<K>, DecodeError> {
         let State { meta, form: shared, core } = &*self.state;
         let mut form = shared.lock();
@@ -193,9 +197,10 @@ impl<K: Object> Lazy<K> {
             }
             Decoded::No(reads) => reads.count(readers),
         };
-        let core = core.as_ref().expect("what never was on a wire is always decoded");
+        let core = core.as_ref().expect("a state without text is always decoded");
         let text = form.cold.text(core);
-        // A decoder is user code. Two readers may decode the same state at the same time, which is rare.
+        // The decoder is user code and must not run under the lock. Two readers may decode the same state at the same
+        // time, which is rare.
         drop(form);
         let decoded = match text {
             Ok(text) => read::<K>(&text, meta, &core.resource).map(|object| (object, text.len())),
@@ -207,7 +212,7 @@ impl<K: Object> Lazy<K> {
             Err(error) => {
                 let mut form = shared.lock();
                 if let Decoded::Never(_) = form.object {
-                    return Err(error); // another reader has reported it
+                    return Err(error); // another reader has logged it
                 }
                 form.object = Decoded::Never(error.clone());
                 drop(form);
@@ -221,13 +226,14 @@ impl<K: Object> Lazy<K> {
             return Ok(object);
         }
         let Kept { hot, gone } = core.keep(&object, length, readers);
-        drop(gone); // takes a while, and locks nothing
+        drop(gone); // slow, so not under a lock
         if let Some(hot) = hot {
+            // Reads were counted meanwhile: keep those.
             let mut form = shared.lock();
             let reads = form.object.reads();
             let before = std::mem::replace(&mut form.object, Decoded::Hot(hot, reads));
             drop(form);
-            // Of two readers that decoded it at the same time the budget keeps one object.
+            // If two readers decoded it at the same time, the budget keeps only the second object.
             if let Decoded::Hot(before, _) = before {
                 drop(before.upgrade().and_then(|before| core.give_up(before.place()?)));
             }
@@ -235,13 +241,13 @@ impl<K: Object> Lazy<K> {
         Ok(object)
     }
 
-    /// The object as another type that takes what it needs of the same text: a slim one of your own, say.
+    /// Decodes the text as another type, for example a slim one with only the fields that you need.
     ///
-    /// Decodes at each call, and keeps nothing.
+    /// Decodes at each call, and stores nothing.
     ///
     /// # Errors
     ///
-    /// It does not fit `T`.
+    /// The object cannot be decoded as `T`.
     pub fn decode_as<T: DeserializeOwned>(&self) -> Result<T, DecodeError> {
         let State { meta, form, core } = &*self.state;
         let held = {
@@ -254,7 +260,7 @@ impl<K: Object> Lazy<K> {
         };
         let always = match held {
             Ok(always) => always,
-            // A decoder is user code: the lock is not held any more.
+            // The decoder is user code: the lock was released.
             Err((Ok(text), core)) => return read(&text, meta, &core.resource),
             Err((Err(reason), core)) => {
                 let error = core.damaged(meta, reason);
@@ -268,35 +274,35 @@ impl<K: Object> Lazy<K> {
         read(&text, meta, resource)
     }
 
-    /// All of the metadata, annotations as well, without decoding the rest.
+    /// Returns all metadata, including annotations, without decoding the rest.
     ///
     /// # Errors
     ///
-    /// It does not fit Kubernetes' metadata.
+    /// The metadata are invalid.
     pub fn object_meta(&self) -> Result<ObjectMeta, DecodeError> {
         self.decode_as::<PartialObjectMeta<K>>().map(|object| object.metadata)
     }
 
-    /// Whether it refers to the text of another state.
+    /// Whether the text is that of another state.
     pub(super) fn is_shared(&self) -> bool {
         self.state.form.lock().cold.is_shared()
     }
 
-    /// Holds this text, which has the same in it as far as `K` goes, in place of the one held or referred to.
+    /// Replaces the text, stored or shared, by this one, which has the same content as far as `K` is concerned.
     pub(super) fn hold_instead(&self, text: &[u8], packed: Option<Packed>) {
         let cold = packed.map_or_else(|| Cold::Plain(text.into()), Cold::Packed);
         let mut form = self.state.form.lock();
         let before = form.replace_cold(cold, self.state.core.as_deref());
         drop(form);
-        drop(before); // the last state that held a whole object may go with it
+        drop(before); // possibly the last handle of a state that stores a whole object
     }
 
-    /// How often it was read. Unknown while somebody decodes it, who is not waited for.
+    /// Returns the statistics of reads; empty if another thread has locked the state.
     pub(super) fn reads(&self) -> Reads {
         self.state.form.try_lock().map_or(Reads::default(), |form| form.object.reads())
     }
 
-    /// Whether a budget keeps it decoded.
+    /// Whether a budget keeps the object decoded.
     #[cfg(test)]
     pub(super) fn is_hot(&self) -> bool {
         matches!(&self.state.form.lock().object, Decoded::Hot(hot, _) if hot.strong_count() > 0)
@@ -307,7 +313,7 @@ impl<K: Object> Lazy<K> {
         Arc::ptr_eq(&self.state, &other.state)
     }
 
-    /// The state that holds the text, if one does.
+    /// Returns the state that stores the text, if there is one.
     pub(super) fn source(&self) -> Option<Arc<dyn Source>> {
         match &self.state.form.lock().cold {
             Cold::None => None,
@@ -346,7 +352,8 @@ impl<K: Object> Source for State<K> {
         &self.meta
     }
 
-    /// Locks this state. Whoever asks holds the lock of its own, which refers to this one: never the reverse.
+    /// Locks this state. The caller may have locked its own state, which refers to this one; references never go the
+    /// other way, so this cannot deadlock.
     fn text(&self) -> Result<Text, &'static str> {
         let core = self.core.as_ref().ok_or("it has no text")?;
         self.form.lock().cold.text(core)
@@ -380,7 +387,7 @@ impl<K> Drop for State<K> {
 }
 
 impl<K> Form<K> {
-    /// Holds another text, and returns the one that was held.
+    /// Replaces the text, and returns the old one.
     fn replace_cold(&mut self, cold: Cold, core: Option<&Core>) -> Cold {
         let before = std::mem::replace(&mut self.cold, cold);
         if let Some(core) = core {
@@ -424,7 +431,7 @@ impl Cold {
         matches!(self, Self::Of(_))
     }
 
-    /// The text, which can be read when the lock is released.
+    /// Returns the text, to be read after the lock is released.
     fn text(&self, core: &Core) -> Result<Text, &'static str> {
         match self {
             Self::None => Err("it has no text"),
@@ -435,14 +442,14 @@ impl Cold {
     }
 }
 
-/// Decodes for the first time, which is when an unreadable object is reported.
+/// Decodes for the first time, and logs an error.
 fn decode<K: Object>(text: &[u8], meta: &Meta, core: &Core) -> Result<K, DecodeError> {
     add(&core.counters.decodes, 1);
     read(text, meta, &core.resource).inspect_err(|error| core.report(meta, error))
 }
 
 fn read<T: DeserializeOwned>(text: &[u8], meta: &Meta, resource: &str) -> Result<T, DecodeError> {
-    // To know at once that all of it is UTF-8 saves a check of each string.
+    // One UTF-8 check of the whole text saves a check of each string.
     let text =
         std::str::from_utf8(text).map_err(|error| DecodeError::new(resource, meta, ".".to_owned(), error))?;
     serde_json::from_str(text)

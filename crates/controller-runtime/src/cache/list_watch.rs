@@ -1,19 +1,28 @@
-//! What to ask the API server next in order to know all objects of a kind: client-go's reflector as a state machine.
+//! Decides which request to send next, to keep a cache of all objects of a kind up to date: client-go's reflector as a
+//! pure state machine.
 //!
-//! The machine knows neither objects nor requests. It is told how the last request went and says what the next one
-//! is, so each rule below can be tested without a server:
+//! The machine receives the outcome of each request as an [`Input`] and returns the next one as a [`Step`]. It handles
+//! neither objects nor connections, so each rule can be tested without a server.
 //!
-//! - first a watch that begins with the present ([`Step::Stream`]); if that fails, a list in pages, then a watch from the
-//!   list's version; a server that does not know how to stream is asked for lists from then on;
-//! - a watch that ends is taken up again from the last version seen; one that ends at once waits first;
-//! - a watch that is silent is probed, and reopened at once from the last version seen if it turns out to be dead ([`Heartbeat`]);
-//! - a version the server no longer knows (410), at the start of a watch or within, leads back to the beginning: at once
-//!   if that did not happen in the last ten seconds, otherwise after a wait; so does an event that only the present can tell
-//!   the meaning of;
-//! - pages that expire before the last one is there are given up for a list in one piece;
-//! - a present older than what was seen before is refused, until the server says five times that there is no newer one;
-//! - any other refusal of a watch that is not a matter of load leads back to the beginning, after a wait;
-//! - whatever fails at the beginning starts over, after a wait that grows, and that is as long as the server asks for.
+//! | phase | request | on success | on failure |
+//! |---|---|---|---|
+//! | `Streaming` | watch with initial events | `Watching` from the version of the initial list | `Listing` in pages; `Streaming` if the kind is not served or the list is too old |
+//! | `Listing { paged: true }` | list in pages | `Watching` from the version of the list | initial phase; `Listing` in one piece if a page expired |
+//! | `Listing { paged: false }` | list in one piece | `Watching` from the version of the list | initial phase |
+//! | `Watching` | watch from the last version | `Watching` | `Watching` if a repetition may help, otherwise initial phase |
+//!
+//! The initial phase is `Streaming`, or `Listing { paged: true }` for a server that does not support streaming. Further
+//! rules:
+//!
+//! - A watch that ends is reopened from the last version; if it ended at once, after a wait.
+//! - A silent watch is probed. If it is dead, it is reopened at once from the last version ([`Heartbeat`]).
+//! - A version that the server has compacted (410), or an event that only a new list can explain, restarts from the
+//!   initial phase: at once if that did not happen within the last 10 s, otherwise after a wait.
+//! - An initial list older than a version seen before is rejected, until the server has returned such lists five times
+//!   in a row.
+//! - Overload and connection errors repeat the same request after a wait; any other refusal of a watch restarts from
+//!   the initial phase after a wait.
+//! - Waits grow with each failure and are at least as long as the server asks for.
 
 use std::{cmp::Ordering, time::Duration};
 
@@ -25,10 +34,11 @@ mod heartbeat;
 
 pub(crate) use self::heartbeat::{Check, Death, Heartbeat, Probed};
 
-/// What the shell is to do next.
+/// Next action of the shell ([`Reflector`](super::reflector)).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Watch for at most this long, beginning with the present: [`ListWatch::listed`] takes its version.
+    /// Watch for at most this long, with initial events. [`ListWatch::listed`] receives the version of the initial
+    /// list.
     Stream { timeout: Duration },
     /// List from the beginning, in pages or in one piece.
     List { paged: bool },
@@ -36,59 +46,61 @@ pub(crate) enum Step {
     Page { continue_token: String },
     /// Watch from this version for at most this long.
     Watch { resource_version: ResourceVersion, timeout: Duration },
-    /// Wait, then ask again with [`Input::Waited`].
+    /// Wait, then continue with [`Input::Waited`].
     Wait(Duration),
-    /// Wait for this long, or until the definition of the kind is established, then ask again with [`Input::Waited`].
+    /// Wait for this long, or until the definition of the kind is established, then continue with [`Input::Waited`].
     AwaitServed(Duration),
 }
 
-/// What the shell tells.
+/// Outcome of the last step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Input {
-    /// Nothing has been done yet.
+    /// No step has been taken.
     Start,
     /// The wait is over.
     Waited,
     /// A page arrived.
     Page { resource_version: ResourceVersion, continue_token: Option<String> },
-    /// The watch ended: it had `progressed` if it delivered anything or stayed open for a while.
+    /// The watch ended. `progressed`: it delivered something, or stayed open for a while.
     WatchEnded { progressed: bool },
-    /// The request failed, at its start or within.
+    /// The request failed when it was sent, or later.
     Failed(Failure),
 }
 
-/// Why a request failed, as far as it changes what comes next.
+/// Reason why a request failed, as far as it decides the next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The version or the continue token is too old.
     Expired,
-    /// What the server knows is older than what was seen before.
+    /// The server's state is older than a version seen before.
     Behind,
-    /// An event told of an object that is not known, in a version that was passed: only the present can tell whether it is there.
+    /// The watch delivered an object that is not in the store, at a version that it had passed. Only a new list shows
+    /// whether the object exists.
     OutOfOrder,
-    /// The server is overloaded or unreachable: the same request may succeed later, but not before it says so.
+    /// The server is overloaded or unreachable. The same request may succeed later, but not before `retry_after`.
     Transient { retry_after: Option<Duration> },
-    /// An open watch does not deliver any more. It was silent for a while, so that reopening it at once is no tight circle.
+    /// An open watch does not deliver events any more. It was silent for a while, so reopening it at once cannot become
+    /// a tight loop.
     Silent,
-    /// The server does not know how to begin a watch with the present.
+    /// The server does not support watches with initial events.
     Unsupported,
     /// The server does not serve the kind.
     NotServed,
-    /// The server refuses, or its answer makes no sense: this request will not succeed.
+    /// The server refuses the request or sends an invalid answer: the request will not succeed.
     Refused,
 }
 
-/// The list-watch state of one kind.
+/// State of the list and watch of one kind.
 #[derive(Debug)]
 pub(crate) struct ListWatch {
     phase: Phase,
-    /// The server does not stream the present: lists are asked for.
+    /// The server does not support watches with initial events: lists are used.
     lists_only: bool,
-    /// The greatest version seen, which the present must reach.
+    /// The highest version seen. Older initial lists are rejected.
     floor: Option<ResourceVersion>,
-    /// How often in a row the server did not reach it.
+    /// Number of older lists in a row.
     behind: u32,
-    /// When an expired version, or an event out of order, was last answered with a request at once.
+    /// Time of the last immediate restart after an expired version or an event out of order.
     relisted: Option<Instant>,
     backoff: Backoff,
     rng: fastrand::Rng,
@@ -102,27 +114,29 @@ enum Phase {
 }
 
 impl ListWatch {
-    /// The shortest time for which a watch is asked to stay open; the longest is twice that.
+    /// Shortest timeout of a watch; the longest is twice as long. Randomised so that watches do not end together, as in
+    /// client-go.
     const WATCH_AT_LEAST: Duration = Duration::from_secs(300);
 
-    /// How often an expired version, or an event out of order, may lead to a new beginning without a wait.
+    /// Shortest time between two immediate restarts after an expired version or an event out of order.
     const RELIST_AT_ONCE_EVERY: Duration = Duration::from_secs(10);
 
-    /// A server that is behind this often in a row has forgotten for good, as one restored from a backup has.
+    /// Number of older lists in a row after which the server's state is accepted: it was probably restored from a
+    /// backup.
     const BEHIND_AT_MOST: u32 = 5;
 
-    /// The longest wait that a server may ask for.
+    /// Upper limit of a wait that the server asks for.
     const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
 
-    /// A machine that accepts no present older than `floor`.
+    /// Creates a machine that rejects initial lists older than `floor`.
     pub(crate) fn new(floor: Option<ResourceVersion>, rng: fastrand::Rng) -> Self {
         let backoff = Backoff::default();
         Self { phase: Phase::Streaming, lists_only: false, floor, behind: 0, relisted: None, backoff, rng }
     }
 
-    /// Remembers the version of a watch event or bookmark, from which a later watch can go on.
+    /// Records the version of a watch event or bookmark, from which a later watch can continue.
     ///
-    /// An older version than the last one is an old event told again.
+    /// An older version than the last one belongs to a repeated event and is ignored.
     pub(crate) fn saw(&mut self, seen: &ResourceVersion) {
         if let Phase::Watching { resource_version } = &mut self.phase
             && seen.partial_cmp(resource_version) != Some(Ordering::Less)
@@ -132,7 +146,7 @@ impl ListWatch {
         }
     }
 
-    /// Takes the version of a present that has arrived whole; `false` if it is too old to be taken over.
+    /// Records the version of a complete initial list. Returns `false` if it is too old and must be rejected.
     #[must_use]
     pub(crate) fn listed(&mut self, resource_version: &ResourceVersion) -> bool {
         if self.floor.as_ref().is_some_and(|floor| resource_version < floor) {
@@ -157,18 +171,19 @@ impl ListWatch {
         Heartbeat::opened(now, initial_events, &mut self.rng)
     }
 
-    /// Forgets where it was, but not what must not go back.
+    /// Returns to the initial phase, but keeps the version below which lists are rejected.
     pub(crate) fn restart(&mut self) {
         self.phase = self.beginning();
     }
 
+    /// Returns the next step.
     pub(crate) fn step(&mut self, input: Input, now: Instant) -> Step {
         match input {
             Input::Start | Input::Waited => self.resume(),
             Input::WatchEnded { progressed } => match self.phase {
                 Phase::Watching { .. } if progressed => self.resume(),
                 Phase::Watching { .. } => self.wait(now, None),
-                // The present did not arrive whole.
+                // The initial events did not arrive completely.
                 _ => self.failed(Failure::Transient { retry_after: None }, now),
             },
             Input::Page { continue_token: Some(continue_token), .. } => Step::Page { continue_token },
@@ -186,7 +201,7 @@ impl ListWatch {
     fn failed(&mut self, failure: Failure, now: Instant) -> Step {
         let beginning = self.beginning();
         let before = std::mem::replace(&mut self.phase, beginning);
-        // A present that cannot be streamed may still be listed, and what the server says to that tells more.
+        // A server that cannot stream may still list, and its answer to a list names the reason better.
         if before == Phase::Streaming && !matches!(failure, Failure::Behind | Failure::NotServed) {
             self.phase = Phase::Listing { paged: true };
         }
@@ -200,7 +215,7 @@ impl ListWatch {
                 if before == (Phase::Listing { paged: true }) {
                     self.phase = Phase::Listing { paged: false };
                 }
-                // A server that finds every version too old must not be asked in a tight circle.
+                // Do not loop tightly if the server finds every version too old.
                 if self.relisted.is_some_and(|at| now.duration_since(at) < Self::RELIST_AT_ONCE_EVERY) {
                     return self.wait(now, None);
                 }
@@ -208,6 +223,7 @@ impl ListWatch {
                 self.resume()
             }
             (Failure::Behind, _) => {
+                // The wait applies even to the last of the five: the next initial list is accepted.
                 self.behind += 1;
                 if self.behind >= Self::BEHIND_AT_MOST {
                     (self.floor, self.behind) = (None, 0);
@@ -215,6 +231,7 @@ impl ListWatch {
                 self.wait(now, None)
             }
             (Failure::Transient { retry_after }, before) => {
+                // Only a watch has a version to continue from.
                 if matches!(before, Phase::Watching { .. }) {
                     self.phase = before;
                 }
@@ -230,7 +247,7 @@ impl ListWatch {
         }
     }
 
-    /// How to ask for the present.
+    /// Returns the phase in which the initial list is requested.
     fn beginning(&self) -> Phase {
         if self.lists_only { Phase::Listing { paged: true } } else { Phase::Streaming }
     }

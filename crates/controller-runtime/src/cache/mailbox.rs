@@ -1,12 +1,12 @@
-//! Events on their way to one subscriber.
+//! Events that wait for one subscriber.
 //!
-//! The informer appends to mailboxes while it holds its lock; predicates and handlers run in the task of the subscriber, which
-//! takes from its mailbox while no lock is held. So user code may call every method of every cache.
+//! The informer appends to mailboxes while it holds its lock. Predicates and handlers run in the task of the
+//! subscriber, which takes events while no lock is held. So user code may call every method of every cache.
 //!
-//! Bounds: a queue that holds [`Mailbox::MOST`] events stops the watch until the subscriber has taken them, because a handler
-//! has to see each state that readers saw: requests may follow from one between two others. A stream is read at the pace of
-//! its user, which may be never, so its mailbox stops nothing and holds one event an object ([`Coalesced`]). The initial list is a
-//! snapshot that shares its memory with the store.
+//! Bounds: if [`Mailbox::MOST`] events wait in a queue, the watch pauses until the subscriber has taken them. None may
+//! be dropped, because a handler must see each state that readers could see: the requests may depend on a state between
+//! two others. The mailbox of a stream never pauses the watch, since its user may never read it, and stores at most one
+//! event per object ([`Coalesced`]). The initial list is a snapshot that shares its memory with the store.
 
 use std::{
     collections::VecDeque,
@@ -42,16 +42,16 @@ struct Contents<K: Object> {
     is_full: bool,
 }
 
-/// How events wait.
+/// Waiting events.
 pub(super) enum Waiting<K: Object> {
-    /// Each of them, in order.
+    /// Every event, in order.
     Queue(VecDeque<Event<K>>),
-    /// One an object.
+    /// At most one event per object.
     Coalesced(Box<Coalesced<K>>),
 }
 
 impl<K: Object> Mailbox<K> {
-    /// How many events wait in a queue before the watch waits for the subscriber.
+    /// Number of waiting events at which the watch pauses.
     pub(super) const MOST: usize = 1024;
 
     pub(super) fn new(waiting: Waiting<K>, room: &Arc<Room>) -> Self {
@@ -59,8 +59,8 @@ impl<K: Object> Mailbox<K> {
         Self { contents, waker: AtomicWaker::new(), room: Arc::clone(room) }
     }
 
-    /// Appends an event and wakes the subscriber. Runs no user code, except that a coalesced event may drop the last handle of
-    /// a state: such states are appended to `retired`.
+    /// Appends an event and wakes the subscriber. Replaced states are appended to `retired`, because dropping the last
+    /// handle of a state runs user code.
     pub(super) fn push(&self, event: Event<K>, retired: &mut Vec<Event<K>>) {
         let mut contents = self.contents.lock();
         match &mut contents.waiting {
@@ -72,7 +72,7 @@ impl<K: Object> Mailbox<K> {
                 }
             }
             Waiting::Coalesced(coalesced) => {
-                // The states that it lets go of are those of the event or older ones, which the copy keeps alive.
+                // `coalesced` drops states of this event or older ones, which the clone in `retired` keeps alive.
                 retired.push(event.clone());
                 coalesced.push(event);
             }
@@ -83,7 +83,7 @@ impl<K: Object> Mailbox<K> {
 
     /// Returns the next event, or registers the waker.
     pub(super) fn poll_pop(&self, cx: &mut Context<'_>) -> Poll<Event<K>> {
-        // Registered before the look, so that an event right after it wakes.
+        // Registered before the check, so that an event right after it wakes the task.
         self.waker.register(cx.waker());
         let mut contents = self.contents.lock();
         let (event, delivered) = match &mut contents.waiting {
@@ -119,7 +119,8 @@ impl<K: Object> Mailbox<K> {
         }
     }
 
-    /// Counts as full no longer: its subscriber is gone. Nothing may be appended afterwards.
+    /// Empties the mailbox after its subscriber is gone, so that it no longer pauses the watch. Nothing may be appended
+    /// afterwards.
     pub(super) fn close(&self) {
         let mut contents = self.contents.lock();
         let emptied = std::mem::replace(&mut contents.waiting, Waiting::Queue(VecDeque::new()));
@@ -136,7 +137,7 @@ impl<K: Object> Mailbox<K> {
     }
 }
 
-/// Full mailboxes of one informer, whose watch waits for their subscribers.
+/// Counts the full mailboxes of an informer; its watch pauses while there are any.
 #[derive(Default)]
 pub(super) struct Room {
     full: AtomicUsize,
@@ -144,13 +145,13 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Returns what to wait for before more events may be appended; `None` if no mailbox is full. To be called again after the
-    /// wait.
+    /// Returns a future to wait for before events are appended, or `None` if no mailbox is full. Must be called again
+    /// after the wait.
     pub(super) fn lacking(&self) -> Option<OwnedNotified> {
         if self.full.load(Acquire) == 0 {
             return None;
         }
-        // Made before the second look, so that it is notified of all that happens after it.
+        // Created before the second check, so that it is notified of any change after that.
         let notified = Arc::clone(&self.notify).notified_owned();
         (self.full.load(Acquire) > 0).then_some(notified)
     }
@@ -159,27 +160,28 @@ impl Room {
 /// The objects of an initial list, in key order, from a snapshot of the store.
 pub(super) struct InitialList<K: Object> {
     watched: Watched<K>,
-    /// Looked up and not returned.
+    /// Objects that were looked up but not returned.
     piece: vec::IntoIter<Lazy<K>>,
     at_once: usize,
-    /// The last key looked up.
+    /// Last key that was looked up.
     reached: Option<ObjectKey<K>>,
 }
 
 impl<K: Object> InitialList<K> {
-    /// How many objects are looked up at a time.
+    /// Number of objects that are looked up at a time.
     const AT_ONCE: usize = 64;
 
     pub(super) fn new(watched: Watched<K>) -> Self {
         Self { watched, piece: Vec::new().into_iter(), at_once: Self::AT_ONCE, reached: None }
     }
 
-    /// A list that can be [superseded](Self::supersede) up to the object that is returned next.
+    /// Creates a list of objects that can be [superseded](Self::supersede) until they are returned.
     pub(super) fn superseded(watched: Watched<K>) -> Self {
         Self { at_once: 1, ..Self::new(watched) }
     }
 
-    /// Replaces the state of an object, or removes it, unless it was returned already or is not in the list: then it returns `false`.
+    /// Replaces or removes an object of the list. Returns `false` if the object was already returned or is not in the
+    /// list.
     pub(super) fn supersede(&mut self, key: &ObjectKey<K>, object: Option<Lazy<K>>) -> bool {
         self.reached.as_ref().is_none_or(|reached| key > reached) && self.watched.set(key, object)
     }
@@ -200,10 +202,10 @@ impl<K: Object> Iterator for InitialList<K> {
     }
 }
 
-/// What a [`Subscription`] delivers.
+/// Item of a [`Subscription`].
 pub(crate) enum Delivered<K: Object> {
     Event(Event<K>),
-    /// The initial list has been delivered. Once.
+    /// The initial list has been delivered. Delivered once.
     Synced,
 }
 
@@ -211,10 +213,10 @@ pub(crate) enum Delivered<K: Object> {
 /// subscription.
 #[must_use = "dropping it ends the subscription"]
 pub(crate) struct Subscription<K: Object> {
-    /// Deletions that happened before.
+    /// Deletions before the subscription.
     deletions: vec::IntoIter<Event<K>>,
     initial: Option<InitialList<K>>,
-    /// Taken out of the mailbox.
+    /// Events taken from the mailbox, all at once to lock it less often.
     taken: VecDeque<Event<K>>,
     place: Place<K>,
 }
@@ -248,7 +250,7 @@ impl<K: Object> Subscription<K> {
     }
 }
 
-/// A place among the subscribers of an informer, given up when it is dropped.
+/// Registration of a subscriber at an informer, removed when dropped.
 pub(super) struct Place<K: Object> {
     pub(super) informer: Arc<Informer<K>>,
     pub(super) id: u64,

@@ -1,13 +1,13 @@
-//! Reads of many objects at once.
+//! Reads of many objects.
 
 use std::sync::Arc;
 
 use super::{DecodeError, lazy::Lazy, reads::Readers};
 use crate::object::Object;
 
-/// The objects, in the same order.
+/// Returns the objects in the same order.
 ///
-/// Those that lists read again and again are kept decoded, if the budget has room for all of a list.
+/// Objects of repeated lists are kept decoded, if the budget has room for a whole list.
 pub(super) fn objects<'a, K: Object, I: Iterator<Item = &'a Lazy<K>>>(
     states: impl Fn() -> I,
 ) -> Result<Vec<Arc<K>>, DecodeError> {

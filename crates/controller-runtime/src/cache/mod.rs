@@ -1,19 +1,24 @@
 //! Caches: all objects of a kind, listed once, then kept up to date by a watch.
 //!
-//! A manager has one list and watch per resource and selection, however many controllers read it and as whatever Rust
-//! types. Objects are shared as [`Arc`](std::sync::Arc)s: a read copies nothing, and nobody can change what another one
-//! reads. Events and metadata-only reads hand out [`Lazy`] states: their [`Meta`] is at hand, the object itself is decoded
-//! when asked for.
+//! A manager opens one list and watch per resource and selection, regardless of how many controllers read it and as
+//! which Rust types. Objects are shared as [`Arc`](std::sync::Arc)s, so a read copies nothing and no reader can change
+//! the objects of another. Events and metadata-only reads return [`Lazy`] states: their [`Meta`] is decoded, the object
+//! itself is decoded on demand.
 //!
-//! In reading order: [`Cached`] (what is read), [`Caches`] (what is cached), [`Index`], [`Selection`] and [`LabelSelector`]
-//! (finding objects). Within: `list_watch` decides what to ask next (pure), `reflector` asks, `feed` shares what is answered,
-//! `informer` holds it as one Rust type (several types of one kind share the text of each object: `arrival`), `store` knows what the watch told and what we wrote since (pure), `registry` says
-//! who shares what, `status` what keeps an informer from the present (pure), and `sync` whether a manager has to wait for that.
+//! In reading order: [`Cached`] (reads), [`Caches`] (declares caches), [`Index`], [`Selection`] and [`LabelSelector`]
+//! (find objects). Internally, `list_watch` decides which request to send next (pure), `reflector` sends it, and `feed`
+//! passes the answers to all informers that share the watch. An `informer` holds the objects as one Rust type; several
+//! types of one kind share the text of each object (`arrival`). `store` combines the watched state with own writes
+//! (pure). `registry` decides which informers share a watch, `status` records why an informer is not synced (pure), and
+//! `sync` decides whether a manager waits for it. `other_cluster` names a cluster other than the manager's own.
 //!
-//! # What is not here
+//! # Limitations
 //!
-//! A rhythm of resyncs for one namespace alone. [`Options`] for one kind known at run time: those for `DynamicObject` are for
-//! all of them. Pages: a cached list has a [limit](Selection::limit), and nothing to continue from. Watches without bookmarks, which every API server sends when asked.
+//! - A resync interval cannot be set for a single namespace.
+//! - [`Options`] cannot be set for a single kind that is known only at run time: those for `DynamicObject` apply to all
+//!   such kinds.
+//! - Cached lists have a [limit](Selection::limit), but no continue token.
+//! - Watches always ask for bookmarks, which every API server sends on request.
 
 mod access;
 mod arrival;
@@ -39,6 +44,7 @@ mod many;
 mod meta;
 mod objects;
 mod options;
+mod other_cluster;
 mod pack;
 mod pieces;
 mod query;
@@ -86,4 +92,6 @@ pub use self::{
     until::UntilError,
     view::View,
 };
-pub(crate) use self::{mailbox::Delivered, registry::Cache, sync::NotSynced};
+pub(crate) use self::{
+    decode_error::Misfit, mailbox::Delivered, other_cluster::OtherCluster, registry::Cache, sync::NotSynced,
+};

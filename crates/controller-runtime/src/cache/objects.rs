@@ -1,4 +1,4 @@
-//! The objects that have one value of an index.
+//! Objects that have the same value in an index.
 
 use std::{ops::Bound, sync::Arc};
 
@@ -7,15 +7,15 @@ use imbl::OrdMap;
 use super::lazy::Lazy;
 use crate::object::{Object, ObjectKey};
 
-/// Objects in the order of their keys. A copy costs nothing, and stays as it is.
+/// Objects in the order of their keys. Copies are cheap and do not change.
 ///
-/// Names, addresses and owners have an object or a few each, for which a node of an [`OrdMap`] is too large: it has room for sixteen,
-/// and takes some 670 bytes.
+/// Most values, such as names, addresses and owners, have one or a few objects. A node of an [`OrdMap`] is too large
+/// for them: it has room for 16 entries and takes about 670 bytes.
 #[derive(Clone)]
 pub(super) enum Objects<K: Object> {
-    /// One at least.
+    /// At least one object.
     Few(Arc<[Entry<K>]>),
-    /// Or none.
+    /// Any number of objects, also none.
     Many(Map<K>),
 }
 
@@ -23,7 +23,7 @@ type Entry<K> = (ObjectKey<K>, Lazy<K>);
 
 type Map<K> = OrdMap<ObjectKey<K>, Lazy<K>>;
 
-/// How many are few: what changes one of them copies them all.
+/// Maximum length of `Few`: each change copies the slice.
 const FEW: usize = 8;
 
 impl<K: Object> Default for Objects<K> {
@@ -80,7 +80,7 @@ impl<K: Object> Objects<K> {
             }
             Self::Many(many) => {
                 many.remove(key);
-                // Not at once, so that what comes and goes does not make it the one and the other by turns.
+                // Below half of the limit, so that alternating changes do not convert it each time.
                 if (1..=FEW / 2).contains(&many.len()) {
                     *self =
                         Self::Few(many.iter().map(|(key, object)| (key.clone(), object.clone())).collect());
@@ -94,12 +94,12 @@ impl<K: Object> Objects<K> {
         few.iter().map(|(key, object)| (key, object)).chain(many.into_iter().flatten())
     }
 
-    /// The states of them.
+    /// Returns the states of the objects.
     pub(super) fn states(&self) -> impl Iterator<Item = &Lazy<K>> {
         self.iter().map(|(_, object)| object)
     }
 
-    /// Those from this key on.
+    /// Returns the objects from this key on.
     pub(super) fn from<'o>(
         &'o self,
         first: &ObjectKey<K>,
@@ -111,7 +111,7 @@ impl<K: Object> Objects<K> {
         few.iter().map(|(key, object)| (key, object)).chain(many.into_iter().flatten())
     }
 
-    /// One of both has all.
+    /// Returns both forms, one of which is empty.
     fn parts(&self) -> (&[Entry<K>], Option<&Map<K>>) {
         match self {
             Self::Few(few) => (few, None),
@@ -120,7 +120,7 @@ impl<K: Object> Objects<K> {
     }
 }
 
-/// Where the key is, or would be.
+/// Returns the index of the key, or the index at which to insert it.
 fn place<K: Object>(few: &[Entry<K>], key: &ObjectKey<K>) -> Result<usize, usize> {
     few.binary_search_by(|(known, _)| known.cmp(key))
 }
@@ -134,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    /// The object of a number at a version.
+    /// Returns an object with this number and version.
     fn object(number: u8, version: usize) -> Lazy<ConfigMap> {
         let mut object = ConfigMap::default();
         object.metadata.namespace = Some("ns".to_owned());
@@ -150,7 +150,7 @@ mod tests {
     }
 
     proptest! {
-        /// As a map would, whether few or many are there, and copies stay as they are.
+        /// Behaves like a map for few and many objects, and copies do not change.
         #[test]
         fn they_are_what_was_put_and_not_taken_away(
             history in prop::collection::vec((any::<bool>(), 0..14u8), 1..80),

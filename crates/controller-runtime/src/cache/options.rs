@@ -1,3 +1,5 @@
+//! [`Options`] of all caches of a manager.
+
 use std::{
     any::TypeId,
     collections::{BTreeMap, BTreeSet},
@@ -15,8 +17,8 @@ use super::{
 };
 use crate::{client::DynamicKind, object::Object};
 
-/// What a manager's caches are about and how they hold it, unless [`Caches`](super::Caches) is told otherwise for one of
-/// them.
+/// Selection and storage of the objects in a manager's caches. [`Caches`](super::Caches) can override the selection for
+/// single caches.
 ///
 /// ```
 /// use controller_runtime::{cache, cache::{Namespaces, Retain}, manager};
@@ -44,7 +46,7 @@ pub struct Options {
     by_kind: BTreeMap<TypeId, OfKind>,
 }
 
-/// The choices for one kind.
+/// Options for one kind.
 #[derive(Debug, Clone, Default)]
 struct OfKind {
     retain: Option<Retain>,
@@ -53,7 +55,7 @@ struct OfKind {
     managed_fields: bool,
 }
 
-/// The choices for one cache.
+/// Options for one cache.
 #[derive(Debug, Clone, Default)]
 pub(super) struct OfCache {
     pub(super) namespaces: Option<Whereabouts>,
@@ -62,34 +64,35 @@ pub(super) struct OfCache {
     pub(super) in_namespace: BTreeMap<Arc<str>, InNamespace>,
 }
 
-/// Which objects.
+/// Selection of objects.
 impl Options {
-    /// Only namespaced objects in these namespaces. Default: all of them.
+    /// Restricts namespaced kinds to these namespaces. Default: all namespaces.
     #[doc(alias = "DefaultNamespaces")]
     pub fn namespaces(mut self, namespaces: &Namespaces) -> Self {
         self.namespaces = Some(namespaces.clone());
         self
     }
 
-    /// Only objects with such labels. Default: all.
+    /// Restricts caches to objects with matching labels. Default: all objects.
     #[doc(alias = "DefaultLabelSelector")]
     pub fn labels(mut self, selector: LabelSelector) -> Self {
         self.selectors.labels = selector;
         self
     }
 
-    /// Only objects with such fields, which the API server must be able to select every cached kind by. Default: all.
+    /// Restricts caches to objects with matching fields. The API server must support these fields for every cached
+    /// kind. Default: all objects.
     #[doc(alias = "DefaultFieldSelector")]
     pub fn fields(mut self, selector: FieldSelector) -> Self {
         self.selectors.fields = selector;
         self
     }
 
-    /// Makes a difference in one namespace: of the objects there others are selected, or they are changed otherwise. The last word
-    /// about a namespace counts. Default: all namespaces are alike.
+    /// Sets different selectors or a different transform for one namespace. The last call for a namespace wins.
+    /// Default: all namespaces are treated alike.
     ///
-    /// This picks no namespace: [`Options::namespaces`] does. Where that picks all, the ones whose selectors differ have a list and
-    /// watch each, and there is one for all the others.
+    /// This does not restrict caches to the namespace; [`Options::namespaces`] does. If all namespaces are cached, each
+    /// namespace with different selectors has its own list and watch, and all others share one.
     ///
     /// ```
     /// use controller_runtime::cache::{InNamespace, Options};
@@ -107,50 +110,52 @@ impl Options {
     }
 }
 
-/// How they are held.
+/// Storage of objects.
 impl Options {
-    /// What is kept decoded, unless [`Options::retain_kind`] says otherwise. Default: 64 MiB of what is read often.
+    /// Sets which objects are kept decoded, unless [`Options::retain_kind`] is set for the kind. Default: up to 64 MiB
+    /// of objects that are read often.
     pub fn retain(mut self, retain: Retain) -> Self {
         self.retain = retain;
         self
     }
 
-    /// What is kept decoded of the objects read as type `K`.
+    /// Sets which objects are kept decoded for the kind, read as type `K`.
     pub fn retain_kind<K: Object>(mut self, retain: Retain) -> Self {
         self.of_kind::<K>().retain = Some(retain);
         self
     }
 
-    /// Keeps `metadata.managedFields` of the objects read as type `K`. Default: they are dropped where they arrive, as
-    /// controller-runtime's `TransformStripManagedFields` does when asked.
+    /// Keeps `metadata.managedFields` of the objects read as type `K`. Default: the field is removed when objects
+    /// arrive, as with controller-runtime's `TransformStripManagedFields`.
     pub fn keep_managed_fields<K: Object>(mut self) -> Self {
         self.of_kind::<K>().managed_fields = true;
         self
     }
 
-    /// Changes every object where it arrives: what `change` takes away is never held, and nobody who reads the cache knows
-    /// of it. Default: objects are held as they are.
+    /// Transforms every object when it arrives: fields that `change` removes are never stored, so no reader of the
+    /// cache can see them. Default: objects are stored unchanged.
     ///
-    /// `change` must make the same of the same object each time. It is called where events are delivered, for each version of
-    /// each object, and our own writes pass it too. Namespace, name, uid and version stay whatever it does; an object on
-    /// which it panics is held as it came. It costs a decode and an encode of the object.
+    /// `change` must be deterministic. It is called in the task of the watch for each version of each object, and for
+    /// own writes. It cannot change namespace, name, uid and version. If it panics, the object is stored unchanged.
+    /// Each call costs a decode and an encode of the object.
     #[doc(alias = "DefaultTransform")]
     pub fn transform(mut self, change: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
         self.transform = Some(Change::new(change));
         self
     }
 
-    /// Changes the objects read as type `K` where they arrive, in place of [`Options::transform`].
+    /// Transforms the objects read as type `K` when they arrive, in place of [`Options::transform`].
     pub fn transform_kind<K: Object>(mut self, change: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
         self.of_kind::<K>().transform = Some(Change::new(change));
         self
     }
 
-    /// Holds of the objects read as type `K` no more than `P` takes of them, and their metadata, in place of
-    /// [`Options::transform`]: what `P` has no field for is never held.
+    /// Stores only the fields that `P` has, and metadata, of the objects read as type `K`, in place of
+    /// [`Options::transform`].
     ///
-    /// An object that `P` does not fit is held as it came. `K` has to fit what is left: fields that it requires and `P` has not
-    /// make the object unreadable. A [`View`](super::View) reads what is held as a `P`.
+    /// An object that cannot be decoded as `P` is stored unchanged. `K` must be decodable from the remaining fields: an
+    /// object is unreadable if `K` requires a field that `P` lacks. A [`View`](super::View) reads the stored object as
+    /// `P`.
     ///
     /// ```
     /// use controller_runtime::cache;
@@ -180,14 +185,14 @@ impl Options {
         })
     }
 
-    /// Whether handlers are told again of what is there. Default: never.
+    /// Sets how often unchanged objects are delivered as update events. Default: never.
     #[doc(alias = "SyncPeriod")]
     pub fn resync(mut self, resync: Resync) -> Self {
         self.resync = resync;
         self
     }
 
-    /// The same for the objects read as type `K`.
+    /// Like [`Options::resync`] for the objects read as type `K`.
     pub fn resync_kind<K: Object>(mut self, resync: Resync) -> Self {
         self.of_kind::<K>().resync = Some(resync);
         self
@@ -198,9 +203,9 @@ impl Options {
     }
 }
 
-/// What was chosen.
+/// Lookup of options by the caches.
 impl Options {
-    /// What a cache of a kind is about for which `own` was chosen. The same for the same effect, however it was chosen.
+    /// Returns the query of a cache of a kind with the options `own`. Options with the same effect give equal queries.
     pub(super) fn query(&self, kind: &DynamicKind, own: &OfCache) -> Query {
         let DynamicKind { resource, is_namespaced } = kind.clone();
         let all = self.namespaces.clone().filter(|_| is_namespaced).map(Whereabouts::InLive);
@@ -217,10 +222,11 @@ impl Options {
         });
         let apart =
             apart.filter(|(_, apart)| apart.selectors != selectors || apart.transform.is_some()).collect();
-        Query { resource, namespaces, selectors, apart, floor: None }
+        Query { cluster: None, resource, namespaces, selectors, apart, floor: None }
     }
 
-    /// The nearest choice counts: of the cache in a namespace, of the cache, of all in the namespace, of all.
+    /// Returns the most specific selectors: of the cache in a namespace, of the cache, of all caches in the namespace,
+    /// of all caches.
     fn selectors(
         &self,
         own: &OfCache,
@@ -238,7 +244,7 @@ impl Options {
         self.retain
     }
 
-    /// The choice for a kind, if it has its own.
+    /// Returns the option for a kind, if it has its own.
     pub(super) fn retain_of<K: Object>(&self) -> Option<Retain> {
         self.chosen::<K>()?.retain
     }
@@ -247,7 +253,7 @@ impl Options {
         self.chosen::<K>().and_then(|kind| kind.resync).unwrap_or(self.resync)
     }
 
-    /// What is done to objects of a query before they are held.
+    /// Returns the changes that objects of a query undergo before they are stored.
     pub(super) fn intake_of<K: Object>(&self, query: &Query) -> Intake {
         let kind = self.chosen::<K>();
         let of_kind = kind.and_then(|kind| kind.transform.clone());
@@ -255,7 +261,7 @@ impl Options {
         let of_all = of_all.filter_map(|(name, here)| Some((Arc::clone(name), here.transform.clone()?)));
         let own =
             query.apart.iter().filter_map(|(name, here)| Some((Arc::clone(name), here.transform.clone()?)));
-        let by_namespace = of_all.chain(own).collect(); // the last one of a name counts
+        let by_namespace = of_all.chain(own).collect(); // the last entry for a name wins
         let transform = Transform::new(of_kind.or_else(|| self.transform.clone()), by_namespace);
         Intake { managed_fields: kind.is_some_and(|kind| kind.managed_fields), transform }
     }

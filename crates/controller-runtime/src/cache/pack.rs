@@ -1,4 +1,4 @@
-//! Compressed texts of objects that resemble each other.
+//! Compression of similar texts with a trained dictionary.
 
 use std::{
     fmt,
@@ -11,38 +11,30 @@ use std::{
 use parking_lot::Mutex;
 use zstd::zstd_safe::{CCtx, CDict, DCtx, DDict, compress_bound, get_frame_content_size};
 
-/// What many objects of a kind have in common, learnt from some of them.
+/// zstd dictionary with the common parts of the texts of a kind, trained on some of them.
 ///
-/// Lives as long as a text is compressed with it.
-pub(super) struct Dictionary {
+/// Exists as long as a text is compressed with it.
+pub(crate) struct Dictionary {
     compress: CDict<'static>,
     expand: DDict<'static>,
-    /// How many there are of a kind.
+    /// Number of dictionaries of the kind.
     alive: Arc<AtomicUsize>,
 }
 
 impl Dictionary {
-    /// Fast rather than thorough: for pods, level 3 takes a quarter more time and a dictionary five times as large, and saves
-    /// one part in twenty.
+    /// A low level: for pods, level 3 takes a quarter more time and five times as much memory for the dictionary, and
+    /// saves 5 %.
     const LEVEL: i32 = 1;
 
-    /// How large a dictionary is at most. Larger ones save little, and are too large for the processor's nearest caches.
+    /// Maximum size in bytes. Larger dictionaries save little and do not fit the L1 cache of common processors.
     pub(super) const LARGEST: usize = 32 << 10;
 
-    /// Learns from samples that stand one after another in `texts`, `lengths` bytes each.
-    ///
-    /// Samples that teach nothing give an empty dictionary.
-    pub(super) fn train(texts: &[u8], lengths: &[usize], alive: &Arc<AtomicUsize>) -> Option<Arc<Self>> {
-        let learnt = zstd::dict::from_continuous(texts, lengths, Self::LARGEST).unwrap_or_default();
-        Self::new(&learnt, alive)
-    }
-
-    /// An empty one, with which each text is compressed by itself.
+    /// Creates an empty dictionary, for texts that are compressed on their own.
     pub(super) fn none() -> Option<Arc<Self>> {
         Self::new(&[], &Arc::default())
     }
 
-    /// `None` if memory is short.
+    /// Returns `None` if memory cannot be allocated.
     fn new(learnt: &[u8], alive: &Arc<AtomicUsize>) -> Option<Arc<Self>> {
         let compress = CDict::try_create(learnt, Self::LEVEL)?;
         let expand = DDict::try_create(learnt)?;
@@ -63,7 +55,40 @@ impl fmt::Debug for Dictionary {
     }
 }
 
-/// A compressed text, with what it takes to expand it.
+/// Copies of texts, for the training of a dictionary.
+pub(crate) struct Samples {
+    texts: Vec<u8>,
+    lengths: Vec<usize>,
+    alive: Arc<AtomicUsize>,
+}
+
+impl Samples {
+    /// Creates an empty set of samples, for a dictionary that `alive` counts.
+    pub(super) fn new(alive: &Arc<AtomicUsize>) -> Self {
+        Self { texts: Vec::new(), lengths: Vec::new(), alive: Arc::clone(alive) }
+    }
+
+    /// Adds a text.
+    pub(super) fn add(&mut self, text: &[u8]) {
+        self.lengths.push(text.len());
+        self.texts.extend_from_slice(text);
+    }
+
+    /// Length of all texts.
+    pub(super) fn bytes(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// Trains a dictionary, which takes about 50 ms. Returns `None` if memory is short, and an empty dictionary if the samples
+    /// have nothing in common.
+    pub(crate) fn train(&self) -> Option<Arc<Dictionary>> {
+        let Self { texts, lengths, alive } = self;
+        let content = zstd::dict::from_continuous(texts, lengths, Dictionary::LARGEST).unwrap_or_default();
+        Dictionary::new(&content, alive)
+    }
+}
+
+/// A compressed text, and the dictionary to expand it.
 pub(super) struct Packed {
     bytes: Box<[u8]>,
     dictionary: Arc<Dictionary>,
@@ -74,14 +99,14 @@ impl Packed {
         self.bytes.len()
     }
 
-    /// How long the text is, which says the text itself.
+    /// Returns the length of the text, which zstd stores with it.
     pub(super) fn text_len(&self) -> Option<usize> {
         let length = get_frame_content_size(&self.bytes).ok().flatten();
         length.and_then(|length| usize::try_from(length).ok())
     }
 }
 
-/// Compresses, one text at a time.
+/// Compresses one text at a time.
 #[derive(Default)]
 pub(super) struct Compressor {
     context: Option<CCtx<'static>>,
@@ -89,7 +114,7 @@ pub(super) struct Compressor {
 }
 
 impl Compressor {
-    /// The text compressed; `None` if that does not make it smaller.
+    /// Compresses a text; `None` if that does not make it smaller.
     pub(super) fn compress(&mut self, text: &[u8], dictionary: &Arc<Dictionary>) -> Option<Packed> {
         self.buffer.clear();
         self.buffer.reserve(compress_bound(text.len()));
@@ -100,18 +125,18 @@ impl Compressor {
     }
 }
 
-/// Expands what was compressed, one text at a time: that takes about a microsecond.
+/// Expands one text at a time, which takes about 1 µs.
 #[derive(Default)]
 pub(super) struct Expander {
     context: Mutex<Option<DCtx<'static>>>,
 }
 
 impl Expander {
-    /// The text again.
+    /// Expands a text.
     ///
     /// # Errors
     ///
-    /// It is not what was compressed.
+    /// The compressed text is damaged.
     pub(super) fn expand(&self, packed: &Packed) -> Result<Vec<u8>, &'static str> {
         let mut text = Vec::with_capacity(packed.text_len().ok_or("a compressed text without its length")?);
         let Packed { bytes: packed, dictionary } = packed;
@@ -123,34 +148,34 @@ impl Expander {
     }
 }
 
-/// When to learn anew. Pure.
+/// Decides when to train a new dictionary. Pure.
 ///
-/// A dictionary is good for what it was trained on. When texts take half as much again as those right after the training
-/// did, relative to their own length, it is time for another one.
+/// A dictionary suits texts like those it was trained on. A new one is due when the compression ratio of recent texts
+/// is 50 % worse than that of the first texts after the training.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Wear {
     texts: u32,
-    /// Compressed bytes per byte of text, of the first texts.
+    /// Mean of compressed bytes per byte of text, for the first texts.
     at_first: f64,
-    /// The same of the latest.
+    /// Moving average of the same ratio for recent texts.
     lately: f64,
 }
 
 impl Wear {
-    /// How many texts say how good a dictionary is.
+    /// Number of texts that determine the initial ratio.
     const FIRST: u32 = 256;
 
-    /// How many texts a dictionary serves at least, so that training stays a small part of the work.
+    /// Minimum number of texts per dictionary, so that training stays a small part of the work.
     const AT_LEAST: u32 = 4096;
 
-    /// How much worse than at first is too bad.
+    /// Ratio of `lately` to `at_first` at which a new dictionary is due.
     const WORN: f64 = 1.5;
 
     pub(super) fn new() -> Self {
         Self { texts: 0, at_first: 0.0, lately: 0.0 }
     }
 
-    /// A text of `text` bytes took `packed`. Whether the dictionary is worn out now.
+    /// Records that a text of `text` bytes was compressed to `packed` bytes. Returns whether a new dictionary is due.
     pub(super) fn took(&mut self, text: usize, packed: usize) -> bool {
         #[expect(clippy::cast_precision_loss, reason = "a ratio")]
         let ratio = packed as f64 / text.max(1) as f64;
@@ -173,8 +198,9 @@ mod tests {
 
     fn trained(samples: &[Vec<u8>]) -> (Arc<Dictionary>, Arc<AtomicUsize>) {
         let alive = Arc::default();
-        let lengths: Vec<_> = samples.iter().map(Vec::len).collect();
-        (Dictionary::train(&samples.concat(), &lengths, &alive).expect("memory"), alive)
+        let mut texts = Samples::new(&alive);
+        samples.iter().for_each(|sample| texts.add(sample));
+        (texts.train().expect("memory"), alive)
     }
 
     fn pod(number: usize) -> Vec<u8> {

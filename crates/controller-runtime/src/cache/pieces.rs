@@ -1,16 +1,19 @@
+//! Buffer that joins received chunks into pieces.
+
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Bytes that arrive in chunks and are taken in pieces, wherever the chunks end.
+/// Bytes that are received in chunks and taken in pieces, which may cross the ends of chunks.
 ///
-/// A piece that lies within one chunk is taken without a copy.
+/// A piece within one chunk is taken without a copy.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
-    /// The beginning of the piece in hand, which came with earlier chunks.
+    /// Beginning of the current piece, from earlier chunks.
     begun: BytesMut,
+    /// The rest of the last chunk.
     chunk: Bytes,
 }
 
-/// A piece is longer than any object: ten times what the largest one takes.
+/// A piece exceeds 32 MiB, ten times the largest object that etcd stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("longer than {} MiB", Pieces::LONGEST >> 20)]
 pub(crate) struct TooLong;
@@ -18,7 +21,7 @@ pub(crate) struct TooLong;
 impl Pieces {
     pub(super) const LONGEST: usize = 32 << 20;
 
-    /// Adds what was received.
+    /// Adds received bytes.
     pub(super) fn push(&mut self, chunk: Bytes) {
         if self.chunk.is_empty() {
             self.chunk = chunk;
@@ -27,12 +30,12 @@ impl Pieces {
         }
     }
 
-    /// What has not been looked at.
+    /// Returns the bytes that have not been scanned.
     pub(super) fn chunk(&self) -> &[u8] {
         &self.chunk
     }
 
-    /// The piece in hand, which ends so far into the chunk.
+    /// Takes the current piece, which ends at this offset of the chunk.
     pub(super) fn take(&mut self, end: usize) -> Bytes {
         let end = self.chunk.split_to(end);
         if self.begun.is_empty() {
@@ -42,17 +45,17 @@ impl Pieces {
         self.begun.split().freeze()
     }
 
-    /// The chunk has been looked at, and the piece in hand does not end in it.
+    /// Stores the scanned chunk, in which the current piece does not end.
     ///
     /// # Errors
     ///
-    /// It is longer than 32 MiB.
+    /// The piece is longer than 32 MiB.
     pub(super) fn keep(&mut self) -> Result<(), TooLong> {
         self.begun.extend_from_slice(&std::mem::take(&mut self.chunk));
         if self.begun.len() > Self::LONGEST { Err(TooLong) } else { Ok(()) }
     }
 
-    /// Leaves out what stands before the piece in hand.
+    /// Drops bytes before the current piece.
     pub(super) fn skip(&mut self, length: usize) {
         self.chunk.advance(length);
     }

@@ -1,4 +1,4 @@
-//! Which objects of a resource a cache is about.
+//! Queries: the resource, namespaces and selectors of a cache.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +10,7 @@ use kube::core::{ApiResource, DynamicObject};
 use tokio::sync::watch;
 
 use super::{
-    FieldSelector, LabelSelector,
+    FieldSelector, LabelSelector, OtherCluster,
     meta::{Interner, Meta},
     split::Split,
     store::Part,
@@ -18,43 +18,61 @@ use super::{
 };
 use crate::object::resource_name_of;
 
-/// What a feed asks the API server for. Two that are equal share one feed.
+/// Resource and selection of a feed. Equal queries share one feed.
 #[derive(Clone, PartialEq)]
 pub(crate) struct Query {
+    /// The cluster, if it is not the manager's own.
+    pub(crate) cluster: Option<OtherCluster>,
     pub(crate) resource: ApiResource,
     pub(crate) namespaces: Whereabouts,
     pub(crate) selectors: Selectors,
-    /// What is different in some namespaces; nothing is listed that is not.
+    /// Selectors and transforms of namespaces that differ from the others.
     pub(super) apart: BTreeMap<Arc<str>, Apart>,
-    /// The present must not be older than this.
+    /// Initial lists older than this version are rejected.
     pub(crate) floor: Option<super::ResourceVersion>,
 }
 
-/// Which of the objects there are.
+/// Label and field selector.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Selectors {
     pub(crate) labels: LabelSelector,
     pub(crate) fields: FieldSelector,
 }
 
-/// What a query says of one namespace.
+/// Selectors and transform of one namespace.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Apart {
     pub(super) selectors: Selectors,
-    /// What is done to its objects, if that is not what is done to those of other caches.
+    /// Transform of its objects, if it differs from the one configured for all caches.
     pub(super) transform: Option<Change>,
 }
 
 impl Query {
-    /// What is listed and watched.
+    /// Returns the parts, each of which has its own list and watch; none once the cluster was removed.
     pub(super) fn parts(&self) -> Vec<Part> {
+        if self.is_removed() {
+            return Vec::new();
+        }
         match self.namespaces.get() {
             Some(names) => names.into_iter().map(Some).collect(),
             None => std::iter::once(None).chain(self.watched_apart().cloned().map(Some)).collect(),
         }
     }
 
-    /// The namespaces that the watch of everything leaves out.
+    /// Whether the cluster was removed from the manager.
+    pub(super) fn is_removed(&self) -> bool {
+        self.cluster.as_ref().is_some_and(OtherCluster::is_removed)
+    }
+
+    /// Waits until the cluster has been removed from the manager.
+    pub(super) async fn removed(&self) {
+        match self.cluster.clone() {
+            Some(cluster) => cluster.removed().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Returns the namespaces that the watch of all other namespaces excludes.
     pub(super) fn watched_apart(&self) -> impl Iterator<Item = &Arc<str>> {
         let everywhere = matches!(self.namespaces, Whereabouts::Everywhere);
         let apart =
@@ -62,7 +80,7 @@ impl Query {
         apart.map(|(name, _)| name)
     }
 
-    /// Returns the list and watch that objects of a namespace come from.
+    /// Returns the part that contains the objects of a namespace.
     pub(super) fn part_of(&self, namespace: Option<&str>) -> Part {
         match self.namespaces {
             Whereabouts::Everywhere => {
@@ -72,7 +90,7 @@ impl Query {
         }
     }
 
-    /// What the API server is asked to select of a part.
+    /// Returns the selectors for requests about a part.
     pub(super) fn selectors_of(&self, part: &Part) -> Selectors {
         match part {
             Some(namespace) => self.selectors_in(namespace).clone(),
@@ -88,7 +106,7 @@ impl Query {
         self.apart.get(namespace).map_or(&self.selectors, |apart| &apart.selectors)
     }
 
-    /// Only objects with these labels as well.
+    /// Restricts the query to objects that also have these labels.
     pub(super) fn with_labels(mut self, required: &LabelSelector) -> Self {
         let all = self.apart.values_mut().map(|apart| &mut apart.selectors);
         for Selectors { labels, .. } in all.chain([&mut self.selectors]) {
@@ -97,9 +115,9 @@ impl Query {
         self
     }
 
-    /// Whether the API server would show the object; `None` if that cannot be told.
+    /// Whether the API server would return the object for this query; `None` if that cannot be decided.
     ///
-    /// Asks the object as the server has it: what is held of it may have other labels.
+    /// Expects the object as the server has it: a transform may have changed the labels of the cached one.
     pub(crate) fn selects(&self, object: &Split<'_>) -> Option<bool> {
         let meta = Meta::new(object.meta(), &mut Interner::default())?;
         let Selectors { labels, fields } = self.selectors_in(meta.namespace().unwrap_or_default());
@@ -112,18 +130,22 @@ impl Query {
         serde_json::from_slice(object.json()).ok().and_then(|object| fields.selects(&object))
     }
 
-    /// Whether metadata alone tell which objects are selected.
+    /// Whether metadata are enough to decide which objects are selected.
     pub(super) fn selects_by_metadata(&self) -> bool {
         let apart = self.apart.values().map(|apart| &apart.selectors);
         apart.chain([&self.selectors]).all(|selectors| selectors.fields.is_empty())
     }
 
-    /// The resource as messages name it.
+    /// Returns the resource as messages name it, after the name of another cluster: `east/secrets`.
     pub(crate) fn resource_name(&self) -> String {
-        resource_name_of::<DynamicObject>(&self.resource)
+        let resource = resource_name_of::<DynamicObject>(&self.resource);
+        match &self.cluster {
+            Some(cluster) => format!("{}/{resource}", cluster.name()),
+            None => resource,
+        }
     }
 
-    /// The same with the selection, as metrics and messages name it: always the same, and of bounded length.
+    /// Returns resource and selection for metrics and messages. Stable, and of bounded length.
     pub(crate) fn label(&self) -> String {
         let selection = self.selection(match self.namespaces {
             Whereabouts::InLive(_) => Some("a set of namespaces".to_owned()),
@@ -132,7 +154,7 @@ impl Query {
         self.resource_name() + &shortened(selection)
     }
 
-    /// The same with the whole selection as it is now.
+    /// Returns resource and selection in full, with the current namespaces.
     fn describe(&self) -> String {
         self.resource_name() + &self.selection(self.names())
     }
@@ -156,7 +178,7 @@ impl Query {
     }
 }
 
-/// The longest selection that is told in full, in bytes.
+/// Length in bytes up to which a selection is printed in full.
 const TOLD_IN_FULL: usize = 96;
 
 /// Shortens a long text to its beginning and a hash of the whole.
@@ -179,14 +201,14 @@ fn fnv1a_64(bytes: &[u8]) -> u64 {
 }
 
 impl Selectors {
-    /// Those of labels and of fields, as a request has them.
+    /// Returns the label and field selector as parameters of a request.
     pub(super) fn parameters(&self) -> (Option<String>, Option<String>) {
         let parameter = |text: String| Some(text).filter(|text| !text.is_empty());
         (parameter(self.labels.to_string()), parameter(self.fields.to_string()))
     }
 }
 
-/// As they follow what they select.
+/// Text that follows the name of a resource.
 impl fmt::Display for Selectors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { labels, fields } = self;
@@ -206,7 +228,7 @@ impl fmt::Debug for Query {
     }
 }
 
-/// Where the objects of a query live.
+/// Namespaces of a query.
 #[derive(Debug, Clone)]
 pub(crate) enum Whereabouts {
     Everywhere,
@@ -215,7 +237,7 @@ pub(crate) enum Whereabouts {
 }
 
 impl Whereabouts {
-    /// The names, in order; `None` for all namespaces.
+    /// Returns the names in order; `None` for all namespaces.
     pub(crate) fn get(&self) -> Option<BTreeSet<Arc<str>>> {
         match self {
             Self::Everywhere => None,
@@ -229,7 +251,7 @@ impl Whereabouts {
         matches!(self, Self::InLive(_))
     }
 
-    /// Whether objects of `namespace` are meant, or may be some time.
+    /// Whether the query includes `namespace`, or may include it later.
     pub(super) fn may_contain(&self, namespace: &str) -> bool {
         match self {
             Self::Everywhere | Self::InLive(_) => true,
@@ -237,7 +259,7 @@ impl Whereabouts {
         }
     }
 
-    /// Whether objects of `namespace` are meant.
+    /// Whether the query includes `namespace`.
     pub(crate) fn contain(&self, namespace: Option<&str>) -> bool {
         match self {
             Self::Everywhere => true,
@@ -254,7 +276,7 @@ impl Whereabouts {
     }
 }
 
-/// Sets that are the same now and always will be.
+/// Equal now and after any change: sets that can change are equal only if they are the same set.
 impl PartialEq for Whereabouts {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
@@ -274,7 +296,7 @@ impl PartialEq for Whereabouts {
 /// let tenants = Namespaces::new(["red", "blue"]);
 /// // … build caches with it …
 /// tenants.add("green"); // listed and watched from now on
-/// tenants.remove("red"); // its objects leave the caches, and handlers are told so as if they were deleted
+/// tenants.remove("red"); // its objects leave the caches, and handlers receive delete events
 /// assert_eq!(tenants.get().len(), 2);
 /// ```
 #[derive(Clone)]
@@ -283,22 +305,22 @@ pub struct Namespaces {
 }
 
 impl Namespaces {
-    /// These namespaces, to begin with.
+    /// Creates a set of these namespaces.
     pub fn new<N: Into<Arc<str>>>(names: impl IntoIterator<Item = N>) -> Self {
         Self { names: Arc::new(watch::Sender::new(names.into_iter().map(Into::into).collect())) }
     }
 
-    /// Adds a namespace. [`Cached::synced`](super::Cached::synced) waits until its objects are there.
+    /// Adds a namespace. [`Cached::synced`](super::Cached::synced) waits until its objects have been listed.
     pub fn add(&self, name: impl Into<Arc<str>>) {
         self.names.send_if_modified(|names| names.insert(name.into()));
     }
 
-    /// Takes a namespace away.
+    /// Removes a namespace.
     pub fn remove(&self, name: &str) {
         self.names.send_if_modified(|names| names.remove(name));
     }
 
-    /// The names, in order.
+    /// Returns the names in order.
     #[must_use]
     pub fn get(&self) -> BTreeSet<Arc<str>> {
         self.names.borrow().clone()
@@ -311,7 +333,7 @@ impl fmt::Debug for Namespaces {
     }
 }
 
-/// Tells when a set changes.
+/// Waits for changes of a set of namespaces.
 pub(crate) struct Changes(Option<watch::Receiver<BTreeSet<Arc<str>>>>);
 
 impl Changes {

@@ -1,13 +1,16 @@
+//! [`ReadError`], the error of reads from a cache.
+
 use super::DecodeError;
 
 /// Reason why a cache cannot answer a read.
 ///
-/// A cache that does not know whether an object exists says so, instead of answering as if it did not: code that removes orphans
-/// would otherwise delete everything.
+/// A cache that does not know whether an object exists returns this error instead of reporting the object as absent:
+/// code that removes orphans would otherwise delete everything.
 ///
-/// In a reconciler, pass it on with `?`. A reconcile that failed by [`ReadError::NotSynced`] is retried with back-off, and logged at
-/// DEBUG at first. [`ReadError::Decode`], and [`ReadError::OutsideNamespaces`] of a cache whose namespaces are fixed, are
-/// [terminal](crate::reconcile::Error::terminal).
+/// In a reconciler, return it with `?`. A reconcile that fails with [`ReadError::NotSynced`] is retried with back-off,
+/// and logged at DEBUG at first. [`ReadError::Decode`] and [`ReadError::ClusterRemoved`] are
+/// [terminal](crate::reconcile::Error::terminal), and so is [`ReadError::OutsideNamespaces`] if the namespaces of the cache
+/// are fixed.
 ///
 /// ```
 /// use controller_runtime::{Cached, Client, ReadError, reconcile};
@@ -31,13 +34,13 @@ use super::DecodeError;
 #[non_exhaustive]
 #[doc(alias = "ErrCacheNotStarted")]
 pub enum ReadError {
-    /// An object does not fit its Rust type.
+    /// An object cannot be decoded as its Rust type.
     #[error(transparent)]
     Decode(#[from] DecodeError),
     /// The objects have not been listed yet.
     ///
-    /// A cache that was made before the manager ran is complete within every reconcile. One that is made later, or belongs to a cluster that cannot be
-    /// reached, is not for a while.
+    /// A cache that was created before the manager runs is complete within every reconcile. A cache that is created
+    /// later, or belongs to a cluster that cannot be reached, is incomplete for a while.
     #[error(
         "the cache of {resource} is not complete yet{}: await Cached::synced before reading, or return the error from the \
          reconcile to have it retried",
@@ -49,7 +52,17 @@ pub enum ReadError {
         /// Reason why the list or watch fails now, if it does.
         trouble: Option<String>,
     },
-    /// The cache does not hold the namespace.
+    /// The cluster was removed from the manager ([`Cluster::remove`](crate::manager::Cluster::remove)).
+    ///
+    /// Its objects have left the cache. They may still exist in the cluster.
+    #[error("the cache of {resource} cannot be read: cluster {cluster} was removed from the manager")]
+    ClusterRemoved {
+        /// Resource and selection of the cache.
+        resource: String,
+        /// Name of the cluster.
+        cluster: String,
+    },
+    /// The cache does not contain the namespace.
     #[error(
         "the cache of {resource} does not hold {}: add the namespace to the cache (cache::Options::namespaces, \
          CacheBuilder::namespaces or cache::Namespaces::add), or read with Client::get or Client::list",
@@ -58,7 +71,7 @@ pub enum ReadError {
     OutsideNamespaces {
         /// Resource and selection of the cache.
         resource: String,
-        /// Namespace that was asked for.
+        /// The requested namespace.
         namespace: Option<String>,
         /// Whether the namespaces of the cache may change while the manager runs
         /// ([`CacheBuilder::namespace_set`](super::CacheBuilder::namespace_set)).
@@ -67,12 +80,12 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// Returns the error of decoding, if an object does not fit its Rust type.
+    /// Returns the decoding error, if an object cannot be decoded as its Rust type.
     #[must_use]
     pub fn decode_error(&self) -> Option<&DecodeError> {
         match self {
             Self::Decode(error) => Some(error),
-            Self::NotSynced { .. } | Self::OutsideNamespaces { .. } => None,
+            Self::NotSynced { .. } | Self::ClusterRemoved { .. } | Self::OutsideNamespaces { .. } => None,
         }
     }
 
@@ -82,14 +95,23 @@ impl ReadError {
         matches!(self, Self::NotSynced { .. })
     }
 
-    /// Whether the cache does not hold the namespace.
+    /// Whether the cluster was removed from the manager.
+    #[must_use]
+    pub fn is_cluster_removed(&self) -> bool {
+        matches!(self, Self::ClusterRemoved { .. })
+    }
+
+    /// Whether the cache does not contain the namespace.
     #[must_use]
     pub fn is_outside_namespaces(&self) -> bool {
         matches!(self, Self::OutsideNamespaces { .. })
     }
 
-    /// Whether a repeated read fails as well, until the object changes or the operator is started with other options.
+    /// Whether a repeated read fails again until the object changes or the operator is restarted with other options.
     pub(crate) fn is_permanent(&self) -> bool {
-        matches!(self, Self::Decode(_) | Self::OutsideNamespaces { may_change: false, .. })
+        matches!(
+            self,
+            Self::Decode(_) | Self::ClusterRemoved { .. } | Self::OutsideNamespaces { may_change: false, .. }
+        )
     }
 }

@@ -1,27 +1,27 @@
-//! How often a state of an object is read, which tells whether it is worth keeping decoded.
+//! Statistics of reads of a state, which decide whether it is worth keeping decoded.
 
-/// Who reads an object.
+/// Type of a read.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Readers {
-    /// Who wants this one.
+    /// The reader wants this object.
     One,
-    /// Who goes through all or many. That drives nothing out of the budget: what is read again and again would go for
-    /// what is not, and be scattered over all the memory that the others took.
+    /// The reader iterates over many objects. Such reads evict nothing from the budget: they would replace objects that
+    /// are read often by objects that are not, scattered over the memory that the others used.
     Many,
-    /// Who goes through more than the budget has room for. Nothing is kept of that: a part would spare little of the next time, and
-    /// much when what was kept changes.
+    /// The reader iterates over more objects than the budget has room for. None of them is kept: a part would save
+    /// little at the next iteration, and freeing it after a change costs much.
     TooMany,
 }
 
-/// How often a state was read by itself, and the one that it replaced.
+/// Number of reads of a state, and of the state that it replaced.
 ///
-/// What is read once between two changes, as by the one reconcile that a change leads to, is not kept decoded: it would be
-/// found in no cache of the CPU when it is freed at the next change, and fill the budget meanwhile.
+/// A state that is read once between two changes, such as by the one reconcile that follows a change, is not kept
+/// decoded: it would occupy the budget until the next change, when freeing it costs cache misses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Reads {
     this: Times,
     replaced: Times,
-    /// Whether somebody who goes through many has read this one.
+    /// Whether a reader that iterates over many objects has read this state.
     among_many: bool,
 }
 
@@ -34,12 +34,12 @@ enum Times {
 }
 
 impl Reads {
-    /// What is known of a new state, when this is known of the one that it replaces.
+    /// Returns the initial statistics of the state that replaces this one.
     pub(super) fn of_next(self) -> Self {
         Self { this: Times::Never, replaced: self.this, among_many: false }
     }
 
-    /// Whether a read now is likely to be followed by another one of the same state.
+    /// Whether a read now is likely to be followed by another read of the same state.
     pub(super) fn promise_more(self) -> bool {
         self.this > Times::Never || self.among_many || self.replaced == Times::Often
     }
@@ -49,7 +49,7 @@ impl Reads {
         self.this > Times::Never && self.replaced > Times::Never
     }
 
-    /// Counts a read, and says what there was before it.
+    /// Counts a read, and returns the statistics before it.
     pub(super) fn count(&mut self, readers: Readers) -> Self {
         let before = *self;
         match readers {
@@ -61,7 +61,7 @@ impl Reads {
         before
     }
 
-    /// That of a state whose object is read once whenever it has changed.
+    /// Returns statistics of an object that is read once after each change.
     #[cfg(test)]
     pub(super) fn each_time() -> Self {
         Self { this: Times::Once, replaced: Times::Once, among_many: false }
@@ -72,7 +72,7 @@ impl Reads {
 mod tests {
     use super::*;
 
-    /// Reads each of a row of states so many times, and says what is known when the next one arrives.
+    /// Reads each state of a sequence this many times, and returns the statistics when the next one arrives.
     fn after(times: &[usize]) -> Reads {
         times.iter().fold(Reads::default(), |before, &times| {
             let mut reads = before.of_next();

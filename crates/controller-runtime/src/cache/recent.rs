@@ -7,8 +7,9 @@ use std::{
 
 use super::inlet::Packable;
 
-/// The latest texts, by the states that hold them. The oldest go when there are too many bytes, some at a time: to compress
-/// one after another costs less than one now and then, for which the processor's caches have forgotten the dictionary.
+/// Queue of the latest uncompressed texts, by the states that store them. Above the limit the oldest ones are
+/// compressed, several at a time: single ones would cost more, because the dictionary is not in the processor's caches
+/// any more.
 pub(super) struct Recent {
     states: VecDeque<(Weak<dyn Packable>, usize)>,
     bytes: usize,
@@ -16,48 +17,56 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    /// How many bytes a kind keeps of what has just come.
+    /// Limit in bytes for new objects of a kind.
     pub(super) const FRESH: usize = 512 << 10;
 
-    /// How many bytes a kind keeps of what is read whenever it has changed.
+    /// Limit in bytes for objects of a kind that are read after each change.
     pub(super) const READ: usize = 4 << 20;
 
-    /// How many bytes go at a time.
+    /// Bytes that are compressed at a time.
     pub(super) const AT_ONCE: usize = 64 << 10;
 
-    /// What an entry takes besides its text, also when its state has been replaced.
+    /// Size of an entry without its text. It counts also when its state has been replaced.
     pub(super) const ENTRY: usize = 512;
 
-    /// Of at most so many bytes.
+    /// Creates a queue of at most `most` bytes.
     pub(super) fn of(most: usize) -> Self {
         Self { states: VecDeque::new(), bytes: 0, most }
     }
 
-    /// Keeps the text of a state, of so many bytes.
+    /// Adds a state with a text of this length.
     pub(super) fn keep(&mut self, state: Weak<dyn Packable>, length: usize) {
         self.states.push_back((state, length));
         self.bytes += length + Self::ENTRY;
     }
 
-    /// Whether it is time to let some go.
+    /// Whether the limit is exceeded, so that the oldest texts must be compressed.
     pub(super) fn is_full(&self) -> bool {
         self.bytes > self.most
     }
 
-    /// Whether it will be before long, so that some had better go while there is nothing else to do.
+    /// Whether the limit is close, so that texts should be compressed while no events are pending.
     pub(super) fn is_filling(&self) -> bool {
-        self.bytes > self.most - Self::AT_ONCE / 2
+        self.bytes > self.most.saturating_sub(Self::AT_ONCE / 2)
     }
 
-    /// The oldest, if it is to go: its text is to be compressed after all.
-    pub(super) fn surplus(&mut self) -> Option<Arc<dyn Packable>> {
-        while self.bytes > self.most - Self::AT_ONCE {
-            let (state, length) = self.states.pop_front()?;
-            self.bytes -= length + Self::ENTRY;
-            if let Some(state) = state.upgrade() {
-                return Some(state);
+    /// Removes the oldest states as the limit requires, at most [`Recent::AT_ONCE`] bytes and one state more. The caller compresses
+    /// their texts.
+    pub(super) fn surplus(&mut self) -> impl Iterator<Item = Arc<dyn Packable>> {
+        let most = self.most.saturating_sub(Self::AT_ONCE);
+        let mut excess = self.bytes.saturating_sub(most).min(Self::AT_ONCE);
+        std::iter::from_fn(move || {
+            while excess > 0 {
+                let (state, length) = self.states.pop_front()?;
+                let bytes = length + Self::ENTRY;
+                self.bytes -= bytes;
+                excess = excess.saturating_sub(bytes);
+                // It is gone if it has been replaced.
+                if let Some(state) = state.upgrade() {
+                    return Some(state);
+                }
             }
-        }
-        None
+            None
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! The shell around [`ListWatch`]: asks the API server and feeds what it answers.
+//! Executes the steps of [`ListWatch`]: sends requests to the API server, and passes the answers to the feed.
 
 use std::{
     future::Future,
@@ -36,19 +36,20 @@ use crate::{
     pace::Pace,
 };
 
-/// Objects per page of a list.
+/// Objects per page of a list, as in client-go.
 const PAGE_SIZE: u32 = 500;
 
-/// Longest wait until the answer to a list or watch begins, and until more of a list arrives. A silent watch is found within the same time.
+/// Longest wait for the start of an answer to a list or watch, and for further data of a list. Equal to the time in
+/// which a silent watch is detected.
 const ANSWER_WITHIN: Duration = Heartbeat::SILENCE;
 
-/// How long a watch may stay open past the time at which the server should have ended it.
+/// Time after which a watch that the server should have ended counts as dead.
 const OVERDUE: Duration = Duration::from_secs(10);
 
-/// How long a watch may be silent while a write of ours waits to be told.
+/// Longest silence of a watch while an own write waits for it.
 const WRITE_TOLD_WITHIN: Duration = Duration::from_secs(30);
 
-/// A watch that ends sooner and without a word is not taken up again at once, as in client-go.
+/// Shorter watches that delivered nothing are not reopened at once, as in client-go.
 const VERY_SHORT: Duration = Duration::from_secs(1);
 
 /// One list and watch of a feed.
@@ -88,7 +89,7 @@ impl Reflector<'_> {
                 }
             };
             if let Input::Page { resource_version, continue_token: None } = &input {
-                // Not held while stores take the present over.
+                // The lock is released before the stores add the list, which may take a while.
                 let is_new = machine.lock().listed(resource_version);
                 if is_new {
                     self.complete(resource_version).await;
@@ -99,7 +100,7 @@ impl Reflector<'_> {
         }
     }
 
-    /// Lets the stores take over the present, in pieces.
+    /// Adds the complete initial list to the stores, in pieces.
     async fn complete(&self, version: &ResourceVersion) {
         let complete = |sink: &dyn Sink| {
             let is_whole = sink.complete(&self.part, version);
@@ -111,6 +112,7 @@ impl Reflector<'_> {
         self.feed.each_in_pieces(complete).await;
     }
 
+    /// Requests a page, and reports a failure.
     async fn list_page(&self, paged: bool, continue_token: Option<String>) -> Input {
         match self.fetch_page(paged, continue_token).await {
             Ok(input) => input,
@@ -118,6 +120,7 @@ impl Reflector<'_> {
         }
     }
 
+    /// Requests a page, and passes its items to the sinks while they arrive.
     async fn fetch_page(&self, paged: bool, continue_token: Option<String>) -> Result<Input, Problem> {
         let (label_selector, field_selector) = self.feed.query.selectors_of(&self.part).parameters();
         let params = ListParams {
@@ -136,6 +139,7 @@ impl Reflector<'_> {
             self.feed.heard_of(&self.part);
             while let Some(item) = items.next().map_err(no_list)? {
                 self.arrived(&Arrival::new(&item));
+                self.feed.train().await;
                 pace.step().await;
             }
         }
@@ -146,7 +150,7 @@ impl Reflector<'_> {
         })
     }
 
-    /// Watches from a version, or with the present first.
+    /// Watches from a version, or with initial events.
     async fn watch(
         &self,
         machine: &Mutex<ListWatch>,
@@ -169,7 +173,7 @@ impl Reflector<'_> {
         lasts: Duration,
         progressed: &mut bool,
     ) -> Result<(), Problem> {
-        // The server ends the watch in time. One that stays open beyond has died without a word.
+        // The server should end the watch in time. If it does not, the connection is dead.
         let deadline = Instant::now() + lasts + OVERDUE;
         let opening = self.open_watch(from, lasts);
         let body = timeout(ANSWER_WITHIN, opening).await.unwrap_or_else(|_| silence())?;
@@ -179,22 +183,27 @@ impl Reflector<'_> {
             self.feed.each(|sink| sink.works(&self.part));
         }
         let (mut body, mut lines) = (body.into_data_stream(), Lines::default());
+        // Whether the initial list is complete. A watch from a version starts with a complete one.
         let mut present = from.is_some();
         let mut heartbeat = machine.lock().opened(Instant::now(), !present);
         let mut probe: Option<Pin<Box<dyn Future<Output = _> + Send + '_>>> = None;
-        // Made once: to set an alarm anew for each event costs as much as to find the object in it. It fires too early then,
-        // and is set to what the heartbeat says.
+        // Reused for all events, because resetting a timer for each event costs as much as a lookup of its object. So
+        // it may fire too early; the heartbeat then returns the right time.
         let mut alarm = pin!(sleep_until(Instant::now()));
         let (mut died, mut overdue) = (pin!(sleep_until(deadline)), pin!(self.overdue()));
         let (mut is_behind, mut pace) = (false, Pace::begin());
         loop {
+            // `biased`: data that have arrived are processed before a timer can declare the watch dead, and compression
+            // comes last.
             let chunk = tokio::select! {
                 biased;
                 chunk = body.next() => match chunk {
                     Some(chunk) => chunk.map_err(|error| Problem::transient(describe(&error)))?,
                     None if present => return Ok(()),
                     None => {
-                        return Err(Problem::transient("the answer ended before the present was whole".to_owned()));
+                        return Err(Problem::transient(
+                            "the watch ended before the end of the initial events".to_owned(),
+                        ));
                     }
                 },
                 () = &mut died => {
@@ -205,7 +214,7 @@ impl Reflector<'_> {
                         Check::Wait(until) => alarm.as_mut().reset(until),
                         Check::Dead(death) => return Err(Problem::of(death)),
                         Check::Probe => {
-                            // A watch that goes on from its initial events goes on from a version.
+                            // After its initial events a watch has a version as well.
                             let version = machine.lock().watched_version();
                             probe = version.map(|from| Box::pin(self.probe(from)) as _);
                             self.feed.each(|sink| sink.probing());
@@ -227,14 +236,18 @@ impl Reflector<'_> {
                 }
                 () = &mut overdue, if present => {
                     return Err(Problem::silent(format!(
-                        "a write of ours was not told within {} s",
+                        "the watch did not deliver a write of this process within {} s",
                         WRITE_TOLD_WITHIN.as_secs()
                     )));
                 }
-                // When all others have had their turn, with what they have just been told above all.
+                // Runs only when no data are pending, and after other tasks had a turn: they can process the latest
+                // events first.
                 () = yield_now(), if is_behind => {
-                    self.feed.each(|sink| sink.catch_up());
                     is_behind = false;
+                    self.feed.each(|sink| {
+                        sink.catch_up();
+                        is_behind |= sink.is_behind();
+                    });
                     continue;
                 }
             };
@@ -252,24 +265,26 @@ impl Reflector<'_> {
                 }
                 *progressed = true;
                 self.feed.room().await;
+                self.feed.train().await;
                 pace.step().await;
             }
             if present {
+                // Any data prove that the watch works, so a probe is not needed any more.
                 heartbeat.heard(Instant::now());
                 probe = None;
             } else {
                 heartbeat.heard_initial(Instant::now(), changes);
             }
             if present != was_present {
-                // A silence is found sooner than a missing end of the initial events.
+                // The limit for a silent watch is shorter than the one for initial events.
                 alarm.as_mut().reset(Instant::now());
             }
             self.feed.each(|sink| is_behind |= sink.is_behind());
         }
     }
 
-    /// Probes an open watch by a short one from the last version that it has reached. Returns a newer version with the outcome, up to
-    /// which the open watch has missed nothing.
+    /// Probes an open watch with a short second watch from the last version seen. Returns the outcome, and the newer
+    /// version up to which the open watch has missed nothing.
     async fn probe(&self, from: ResourceVersion) -> (Probed, Option<ResourceVersion>) {
         match self.follow_probe(&from).await {
             Ok(probed) => probed,
@@ -287,7 +302,7 @@ impl Reflector<'_> {
         }
     }
 
-    /// Reads a probe to its first event, or else to its end, so that its connection can be used again.
+    /// Reads a probe to its first event, or else to its end, so that its connection can be reused.
     async fn follow_probe(
         &self,
         from: &ResourceVersion,
@@ -311,7 +326,7 @@ impl Reflector<'_> {
         Ok((Probed::Nothing, reached))
     }
 
-    /// Waits until a write has not been told for too long, by a watch that has said nothing meanwhile.
+    /// Waits until an own write is overdue: the watch has delivered nothing for too long since the write.
     async fn overdue(&self) {
         let mut writes = self.feed.writes();
         loop {
@@ -328,7 +343,7 @@ impl Reflector<'_> {
                     sleep_until(limit).await;
                 }
                 None => {
-                    let _ = writes.changed().await; // the sender lives in the feed
+                    let _ = writes.changed().await; // never an error: the sender is in the feed
                 }
             }
         }
@@ -338,7 +353,8 @@ impl Reflector<'_> {
         self.feed.each(|sink| sink.arrived(&self.part, object));
     }
 
-    /// Takes a line. Returns the version of the present if the line ends it: it is to be completed then.
+    /// Processes a line. Returns the version of the initial list if the line ends it; the caller then completes the
+    /// list.
     fn take(
         &self,
         machine: &mut ListWatch,
@@ -387,21 +403,21 @@ impl Reflector<'_> {
             }
             Line::Error(status) => return Err(self.problem(&status, None)),
         }
-        // A present that is never whole is no success, however much of it arrives.
+        // Initial events count as success only when they are complete, however many arrive.
         if *present {
             self.feed.each(|sink| sink.works(part));
         }
         Ok(None)
     }
 
-    /// Records that nothing else happened up to this version.
+    /// Records that no other changes happened up to this version.
     fn passed(&self, machine: &mut ListWatch, version: &ResourceVersion) {
         machine.saw(version);
         self.feed.each(|sink| sink.passed(&self.part, version));
     }
 
-    /// Tells people and stores what went wrong. A version that a watch is too old for, an event out of order, and a server that
-    /// does not stream, are no trouble.
+    /// Logs a problem, and reports it to the sinks as a failure. Not a failure are an expired version of a watch, an
+    /// event out of order, and a server that does not support initial events.
     fn tell(&self, asked: Asked, problem: Problem) -> Input {
         let Problem { failure, message, forbidden, .. } = problem;
         let resource = self.feed.query.label();
@@ -409,13 +425,13 @@ impl Reflector<'_> {
         let verb = if asked == Asked::Watch { "watch" } else { "list" };
         match (failure, asked) {
             (Failure::Expired, Asked::Watch) => {
-                tracing::debug!(resource, "{verb}{place}: {message}; beginning anew");
+                tracing::debug!(resource, "{verb}{place}: {message}; listing again");
             }
             (Failure::OutOfOrder, _) => {
-                tracing::info!(resource, "{verb}{place}: {message}; beginning anew");
+                tracing::info!(resource, "{verb}{place}: {message}; listing again");
             }
             (Failure::Unsupported, Asked::Stream) => {
-                tracing::info!(resource, "{verb}{place}: {message}; listing instead");
+                tracing::info!(resource, "{verb}{place}: {message}; using a list instead");
             }
             _ => {
                 if failure == Failure::Silent {
@@ -432,7 +448,7 @@ impl Reflector<'_> {
         Input::Failed(failure)
     }
 
-    /// Opens a watch from a version, or with the initial events first.
+    /// Opens a watch from a version, or with initial events.
     async fn open_watch(&self, from: Option<&ResourceVersion>, lasts: Duration) -> Result<Body, Problem> {
         let (label_selector, field_selector) = self.feed.query.selectors_of(&self.part).parameters();
         let params = WatchParams {
@@ -446,6 +462,7 @@ impl Reflector<'_> {
             Some(version) => self.collection().watch(&params, &version.to_string()),
             None => self.collection().watch(&params, "").map(without_version),
         };
+        // Compressed watches lose events from Kubernetes 1.37 on: see `uncompressed`.
         let request = request.map(|mut request| {
             uncompressed(&mut request);
             request
@@ -457,7 +474,7 @@ impl Reflector<'_> {
         ApiRequest::new(DynamicObject::url_path(&self.feed.query.resource, self.part.as_deref()))
     }
 
-    /// Sends the request; the body of a good answer.
+    /// Sends the request. Returns the body of a successful answer.
     async fn open(
         &self,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
@@ -509,22 +526,22 @@ impl Reflector<'_> {
     }
 }
 
-/// What was asked for.
+/// Type of the failed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     List,
-    /// A watch that begins with the present.
+    /// A watch with initial events.
     Stream,
     /// A watch from a version.
     Watch,
 }
 
-/// Why a list or watch failed, for the machine and for a person.
+/// Failure of a list or watch, for the state machine and for operators.
 struct Problem {
     failure: Failure,
     message: String,
     forbidden: Option<String>,
-    /// Whether the API server answered, be it by a refusal.
+    /// Whether the API server answered, even with a refusal.
     answered: bool,
 }
 
@@ -581,14 +598,16 @@ impl Problem {
     fn out_of_order(object: &Arrival<'_>) -> Self {
         let meta = object.split.meta();
         let version = meta.version().map_or_else(String::new, |version| format!(" at version {version}"));
-        let message = format!("{meta} was told of{version} after newer versions: is it there or gone?");
+        let message = format!(
+            "an event of {meta}{version} arrived after newer versions, so it is unknown whether the object exists"
+        );
         Self::new(Failure::OutOfOrder, message)
     }
 
     fn behind(version: &ResourceVersion) -> Self {
         Self::new(
             Failure::Behind,
-            format!("the API server is behind: it knows version {version}, older than one seen"),
+            format!("the API server is behind: its version {version} is older than a version seen before"),
         )
     }
 }
@@ -597,7 +616,7 @@ fn silence<T>() -> Result<T, Problem> {
     Err(Problem::transient(format!("the API server did not answer within {} s", ANSWER_WITHIN.as_secs())))
 }
 
-/// Waits for a future that may not be there.
+/// Waits for an optional future; pending without one.
 async fn some<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
     match future {
         Some(future) => future.await,
@@ -605,7 +624,7 @@ async fn some<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
     }
 }
 
-/// The request without its empty version: that of a present that is as new as can be has none.
+/// Removes the empty `resourceVersion` parameter. Without it, initial events reflect the latest state.
 fn without_version(mut request: http::Request<Vec<u8>>) -> http::Request<Vec<u8>> {
     let uri = request.uri().to_string();
     if let Ok(uri) = uri.trim_end_matches("&resourceVersion=").parse() {

@@ -1,4 +1,4 @@
-//! The informers of a manager: who shares which, and the task that runs them.
+//! The informers of a manager: which share a watch, and the task that runs them.
 
 use std::{
     any::TypeId,
@@ -13,7 +13,7 @@ use tokio::{sync::watch, task::JoinSet};
 use tracing::Instrument;
 
 use super::{
-    Cached, LabelSelector, Options,
+    Cached, LabelSelector, Options, OtherCluster,
     feed::{Feed, Sink, SinkId},
     informer::{AnyInformer, Informer},
     options::OfCache,
@@ -28,40 +28,43 @@ use crate::{
 
 /// The informers of a manager.
 pub(crate) struct Cache {
+    /// The cluster, if it is not the manager's own.
+    cluster: Option<OtherCluster>,
     shared: Arc<Shared>,
     options: Options,
-    /// How kinds are held that have no choice of their own.
+    /// Storage of kinds without an own option; they share one budget.
     holding: Holding,
-    /// How those are held that have one, by the Rust type: its caches share a budget.
+    /// Storage of kinds with an own option, by Rust type. All caches of a type share a budget.
     of_kinds: Mutex<BTreeMap<TypeId, Holding>>,
-    /// Whether controllers are told of what went before they began.
+    /// Whether deletions on standby are remembered for replay after election.
     remembers: bool,
 }
 
 #[derive(Default)]
 pub(super) struct Shared {
     entries: Mutex<Entries>,
-    /// Counts the feeds that came, for the task that runs them.
+    /// Number of feeds added, which wakes the task that runs them.
     came: watch::Sender<u64>,
 }
 
 #[derive(Default)]
 struct Entries {
-    /// By a number that says the order in which they came.
+    /// By number, in the order of creation.
     feeds: BTreeMap<u64, Entry>,
     next: u64,
-    /// What is read of a resource unless somebody asks for something else.
+    /// Default queries, at most one per resource.
     defaults: Vec<Query>,
 }
 
+/// A feed and its informers.
 struct Entry {
     feed: Arc<Feed>,
-    /// By the Rust type.
+    /// By Rust type.
     informers: Vec<(TypeId, Weak<dyn AnyInformer>)>,
     running: bool,
 }
 
-/// The place of an informer at its feed. The last one to give its place up takes the feed with it.
+/// Registration of an informer at its feed. Dropping the last one removes the feed.
 pub(crate) struct Seat {
     shared: Weak<Shared>,
     feed: Arc<Feed>,
@@ -70,7 +73,7 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// For how long the API server has said nothing to the feed.
+    /// Returns how long the API server has sent nothing to the feed.
     pub(super) fn silence(&self) -> Option<Duration> {
         self.feed.silence()
     }
@@ -79,7 +82,7 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         let shared = self.shared.upgrade();
-        // Under the lock, so that nobody takes a place at a feed that is about to end.
+        // Under the lock, so that no informer joins a feed that is being removed.
         let mut entries = shared.as_ref().map(|shared| shared.entries.lock());
         if self.feed.leave(self.id)
             && let Some(entries) = &mut entries
@@ -90,10 +93,26 @@ impl Drop for Seat {
 }
 
 impl Cache {
-    /// One whose controllers may begin late, when the process leads, `remembers` what went before that.
+    /// Creates the caches of a manager. `remembers`: controllers may start later, after an election, and receive
+    /// earlier deletions then.
     pub(crate) fn new(options: Options, remembers: bool) -> Self {
         let holding = Holding::of(options.default_retain());
-        Self { shared: Arc::default(), options, holding, of_kinds: Mutex::default(), remembers }
+        let (shared, of_kinds) = (Arc::default(), Mutex::default());
+        Self { cluster: None, shared, options, holding, of_kinds, remembers }
+    }
+
+    /// Like [`Cache::new`], for another cluster than the manager's own.
+    pub(crate) fn of_cluster(cluster: OtherCluster, options: Options, remembers: bool) -> Self {
+        Self { cluster: Some(cluster), ..Self::new(options, remembers) }
+    }
+
+    /// The name of the cluster, if it is not the manager's own.
+    pub(crate) fn cluster_name(&self) -> Option<String> {
+        Some(self.cluster.as_ref()?.name().to_string())
+    }
+
+    fn is_removed(&self) -> bool {
+        self.cluster.as_ref().is_some_and(OtherCluster::is_removed)
     }
 
     fn holding_of<K: Object>(&self) -> Holding {
@@ -101,7 +120,7 @@ impl Cache {
         self.of_kinds.lock().entry(TypeId::of::<K>()).or_insert_with(|| Holding::of(retain)).clone()
     }
 
-    /// The objects of `query` as type `K`: the same informer as long as somebody holds it.
+    /// Returns the objects of `query` as type `K`. The informer is shared as long as any handle exists.
     pub(super) fn cached<K: Object>(&self, info: &K::DynamicType, query: Query) -> Cached<K> {
         let type_id = TypeId::of::<K>();
         let mut entries = self.shared.entries.lock();
@@ -137,15 +156,19 @@ impl Cache {
         });
         drop(entries);
         self.shared.came.send_modify(|count| *count += 1);
+        // After it has joined: a removal that comes now finds it.
+        if self.is_removed() {
+            informer.close();
+        }
         Cached::of(informer)
     }
 
-    /// What is read of kind `K` unless somebody asks for something else.
+    /// Returns the default cache of kind `K`.
     pub(crate) fn of_kind<K: StaticObject>(&self) -> Cached<K> {
         self.cached(&(), self.query_of(&DynamicKind::of::<K>()))
     }
 
-    /// The same of any kind for who needs only objects with such labels: others are cached only if somebody reads them already.
+    /// Like `of_kind`, narrowed to `required` labels unless an unfiltered cache of the kind exists.
     pub(crate) fn of_kind_with<K: Object>(
         &self,
         info: &K::DynamicType,
@@ -159,12 +182,12 @@ impl Cache {
         self.cached(info, query)
     }
 
-    /// Whether somebody reads kind `K` already, as whatever Rust type.
+    /// Whether kind `K` is cached, as any Rust type.
     pub(super) fn is_declared<K: StaticObject>(&self) -> bool {
         self.is_read(&self.query_of(&DynamicKind::of::<K>()), |_| true)
     }
 
-    /// Whether somebody reads the kind already, as this very type.
+    /// Whether the kind is cached as this type.
     pub(crate) fn is_read_as<K: Object>(&self, kind: &DynamicKind) -> bool {
         self.is_read(&self.query_of(kind), |type_id| type_id == TypeId::of::<K>())
     }
@@ -182,7 +205,7 @@ impl Cache {
         known.unwrap_or_else(|| self.query(kind, &OfCache::default()))
     }
 
-    /// Makes `query` what is read of its resource; `false` if another one is already.
+    /// Makes `query` the default of its resource; `false` if there is another default.
     pub(super) fn set_default(&self, query: &Query) -> bool {
         let mut entries = self.shared.entries.lock();
         if let Some(known) = entries.defaults.iter().find(|known| known.resource == query.resource) {
@@ -192,12 +215,12 @@ impl Cache {
         true
     }
 
-    /// What a cache of a kind is about for which `own` was chosen.
+    /// Returns the query of a cache of a kind with the options `own`.
     pub(super) fn query(&self, kind: &DynamicKind, own: &OfCache) -> Query {
-        self.options.query(kind, own)
+        Query { cluster: self.cluster.clone(), ..self.options.query(kind, own) }
     }
 
-    /// All informers that somebody holds.
+    /// Returns all informers with a handle.
     pub(crate) fn informers(&self) -> Vec<Arc<dyn AnyInformer>> {
         let entries = self.shared.entries.lock();
         let weak: Vec<_> = entries.feeds.values().flat_map(|entry| entry.informers.iter().cloned()).collect();
@@ -205,7 +228,7 @@ impl Cache {
         weak.iter().filter_map(|(_, informer)| informer.upgrade()).collect()
     }
 
-    /// What is held, by selection as messages name it. What two Rust types of one selection share counts once.
+    /// Returns the contents of all caches, by resource and selection. Text that several Rust types share counts once.
     pub(crate) fn look(&self) -> BTreeMap<String, CacheLook> {
         let mut all: BTreeMap<String, CacheLook> = BTreeMap::new();
         for informer in self.informers() {
@@ -216,33 +239,42 @@ impl Cache {
         all
     }
 
-    /// Calls `tell` with each feed of the resource and the informers that it feeds.
+    /// Calls `tell` with each feed of the resource, in any API version, and its informers.
     pub(super) fn each_of(
         &self,
         resource: &ApiResource,
         mut tell: impl FnMut(&Feed, &[Arc<dyn AnyInformer>]),
     ) {
+        let is_same = |other: &ApiResource| other.group == resource.group && other.plural == resource.plural;
         let entries = self.shared.entries.lock();
-        let of = entries.feeds.values().filter(|entry| entry.feed.query.resource == *resource);
+        let of = entries.feeds.values().filter(|entry| is_same(&entry.feed.query.resource));
         let found: Vec<_> = of.map(|entry| (Arc::clone(&entry.feed), entry.informers.clone())).collect();
         drop(entries);
+        // The lock is released: an informer whose last handle is dropped here takes it.
         for (feed, informers) in found {
             let informers: Vec<_> = informers.iter().filter_map(|(_, informer)| informer.upgrade()).collect();
             tell(&feed, &informers);
         }
     }
 
-    /// All feeds; a sink that is told something may go meanwhile, which takes the lock.
+    /// Returns all feeds. The lock is released, because a sink that is dropped takes it.
     fn feeds(&self) -> Vec<Arc<Feed>> {
         self.shared.entries.lock().feeds.values().map(|entry| Arc::clone(&entry.feed)).collect()
     }
 
-    /// Runs all feeds, those that come later included, until dropped.
+    /// Removes all objects from the caches of a cluster that was removed, while no list or watch runs.
+    pub(crate) async fn withdraw(&self) {
+        for feed in self.feeds() {
+            feed.withdraw().await;
+        }
+    }
+
+    /// Runs all feeds, including later ones, until dropped, or until the cluster was removed and its caches are empty.
     pub(crate) async fn run(&self, client: kube::Client, mut rng: fastrand::Rng) {
         let mut came = self.shared.came.subscribe();
         let mut tasks = JoinSet::new();
         let _stopped = Stopped(&self.shared);
-        // Before anybody looks whether they know the present.
+        // Before any check of whether they are synced.
         for feed in self.feeds() {
             feed.each(|sink| sink.begin_anew());
         }
@@ -252,15 +284,28 @@ impl Cache {
                 let feed = Arc::clone(&entry.feed).run(client.clone(), rng.fork());
                 tasks.spawn(feed.in_current_span());
             }
+            if self.is_removed() && tasks.is_empty() {
+                return;
+            }
             tokio::select! {
+                // The feeds end by themselves then.
+                () = removed(self.cluster.as_ref()), if !self.is_removed() => {}
                 changed = came.changed() => {
-                    let _ = changed; // the sender lives in `self`
+                    let _ = changed; // never an error: the sender is in `self`
                 }
                 Some(end) = tasks.join_next() => if let Err(error) = end && let Ok(panic) = error.try_into_panic() {
                     std::panic::resume_unwind(panic);
                 },
             }
         }
+    }
+}
+
+/// Waits until a cluster has been removed from its manager, whose own never is.
+async fn removed(cluster: Option<&OtherCluster>) {
+    match cluster.cloned() {
+        Some(cluster) => cluster.removed().await,
+        None => std::future::pending().await,
     }
 }
 

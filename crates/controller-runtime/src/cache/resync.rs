@@ -1,24 +1,26 @@
+//! Resyncs: repeated delivery of unchanged objects.
+
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Whether handlers are told again of what is there, although nothing happened to it.
+/// Interval at which handlers receive unchanged objects again.
 ///
-/// A resync repeats what the cache knows and asks the API server for nothing. A controller that misses nothing needs none:
-/// it helps against what happens outside of the cluster, where asking to be
-/// [requeued](crate::Action::requeue_after) costs less, and against bugs.
+/// A resync repeats the contents of the cache and sends no request to the API server. A controller that misses no event
+/// needs none: it helps against changes outside of the cluster, for which [requeueing](crate::Action::requeue_after)
+/// costs less, and against bugs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[doc(alias = "SyncPeriod")]
 pub enum Resync {
-    /// They are not.
+    /// No resyncs.
     #[default]
     Never,
-    /// So often, give or take a tenth at random, as updates from an object to itself, which queue behind what happened. A
-    /// second at least.
+    /// Delivers every object at this interval, ±10 % at random, as an update from the object to itself, queued behind
+    /// other events. At least 1 s.
     Every(Duration),
 }
 
-/// When the objects of one informer are told again. Pure.
+/// Times of the resyncs of one informer. Pure.
 #[derive(Debug)]
 pub(super) struct Schedule {
     resync: Resync,
@@ -32,7 +34,7 @@ impl Schedule {
         Self { resync, due: None }
     }
 
-    /// When they are due; a time that is not later than `now` is still to be followed by [`Schedule::done`].
+    /// Returns when the next resync is due. If it is due at `now`, the caller performs it and calls [`Schedule::done`].
     pub(super) fn due(&mut self, now: Instant, rng: &mut fastrand::Rng) -> Option<Instant> {
         if self.due.is_none() {
             self.done(now, rng);
@@ -40,11 +42,11 @@ impl Schedule {
         self.due
     }
 
-    /// They have been told.
+    /// Records that the resync was performed.
     pub(super) fn done(&mut self, now: Instant, rng: &mut fastrand::Rng) {
         self.due = match self.resync {
             Resync::Never => None,
-            // As in controller-runtime, so that not all kinds are told at the same time.
+            // The same spread as in controller-runtime, so that kinds are not resynced at the same time.
             Resync::Every(period) => {
                 now.checked_add(period.max(Self::AT_LEAST).mul_f64(0.9 + 0.2 * rng.f64()))
             }

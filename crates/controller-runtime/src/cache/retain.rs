@@ -1,45 +1,47 @@
-/// What a cache keeps of objects in which form.
+//! [`Retain`], the form in which objects are stored.
+
+/// Form in which a cache stores objects.
 ///
-/// Metadata is always at hand ([`Meta`](super::Meta)). This is about the rest.
+/// Metadata are always decoded ([`Meta`](super::Meta)). `Retain` is about the rest of the object.
 ///
 /// | | memory of a 4.5 KB pod | a read |
 /// |---|---|---|
-/// | `Budget`, read often | as `Decoded` | a lock and a reference count |
-/// | `Budget`, otherwise | as `Compact` | is decoded, some twenty µs |
-/// | `Decoded` | some 26 KB | a lock and a reference count |
-/// | `Compact` | some 1.2 KB | is decoded, some twenty µs |
+/// | `Budget`, read often | like `Decoded` | a lock and a reference count |
+/// | `Budget`, otherwise | like `Compact` | decodes, about 20 µs |
+/// | `Decoded` | about 26 KB | a lock and a reference count |
+/// | `Compact` | about 1.2 KB | decodes, about 20 µs |
 ///
-/// What a decoded object takes is what its Rust type takes: nine tenths of those 26 KB are the fields of k8s-openapi's `Pod`,
-/// most of them empty. A [`View`](super::View) reads the same objects as a slim type.
+/// The size of a decoded object is that of its Rust type: nine tenths of the 26 KB are fields of k8s-openapi's `Pod`,
+/// most of them empty. A [`View`](super::View) reads the same objects as a slimmer type.
 ///
-/// glibc's allocator keeps what was freed for later use. A program whose caches shrink may want another one, such as mimalloc.
+/// glibc's allocator keeps freed memory for later use. A program whose caches shrink may prefer another allocator, such
+/// as mimalloc.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retain {
-    /// All as compressed text; those that are read more than once between two changes are kept decoded, and the sizes of
-    /// these, as estimated, add up to no more than so many bytes.
+    /// Stores all objects as compressed text, and additionally keeps objects decoded that are read more than once
+    /// between two changes. The estimated sizes of decoded objects add up to at most this number of bytes.
     ///
-    /// The second read of a state keeps it, or the first one if the state before it was read more than once. When there is too
-    /// much, what was not read lately goes. A list, or what an index finds, is kept when it is read a second time, if there is
-    /// room for all of it: to go through many objects drives out none, and of a list that does not fit nothing is kept, since
-    /// a part of it would save little.
+    /// The second read of a state keeps it decoded, or the first read if the state before was read more than once. When
+    /// the budget is exceeded, objects that were not read recently are dropped. The objects of a list, or found by an
+    /// index, are kept at their second read if the budget has room for all of them. So iterating over many objects
+    /// drops no others, and nothing is kept of a list that does not fit, since keeping a part of it would save little.
     ///
-    /// The latest texts are compressed when there is nothing else to do, so that neither a reconcile waits for that nor what
-    /// changes again soon pays for it. Of each kind 512 KiB stay uncompressed of what is new, and 4 MiB of objects that are read
-    /// whenever they have changed; of the others that have changed as much as half of the budget, of which the rest is left to
-    /// decoded objects then.
+    /// New texts are compressed when no events are pending, so that no reconcile waits for compression, and objects
+    /// that change again soon are not compressed in vain. For each kind, up to 512 KiB of new objects and 4 MiB of
+    /// objects that are read after each change stay uncompressed. Other changed objects may use up to half of the
+    /// budget uncompressed; decoded objects can then use the rest.
     ///
-    /// The estimate is the size of the Rust type and five bytes for each byte of text, up to a fifth too little.
+    /// The estimate is the size of the Rust type plus five bytes for each byte of text, and is up to a fifth too low.
     ///
-    /// As the choice for a manager, the bytes are shared by its kinds. As the choice for a kind, they are its own, and
-    /// shared by all selections of it.
+    /// Set for a manager, the budget is shared by its kinds. Set for a kind, it is shared by all caches of the kind.
     Budget(usize),
-    /// All decoded, and no text. For kinds of which most objects are read again and again.
+    /// Stores all objects decoded, without text. For kinds of which most objects are read often.
     Decoded,
-    /// All as compressed text, from the start; each read decodes. For kinds that are read rarely.
+    /// Stores all objects as compressed text immediately; each read decodes. For kinds that are read rarely.
     Compact,
 }
 
-/// 64 MiB for all kinds of a manager together.
+/// Default: 64 MiB for all kinds of a manager together.
 impl Default for Retain {
     fn default() -> Self {
         Self::Budget(64 << 20)

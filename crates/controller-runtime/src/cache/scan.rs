@@ -1,46 +1,51 @@
-//! Where the values of a JSON text begin and end, found in one pass and without reading them.
+//! Finds where the values of a JSON text start and end, in one pass and without decoding them.
 //!
-//! What is passed over is not checked: braces and brackets count alike, and a word may be anything. Whoever decodes the text
-//! learns of it. So a pass takes a fraction of what a parse takes.
+//! Skipped values are not validated: braces and brackets are not distinguished, and a word may be anything. The decoder
+//! reports such errors later. So a scan takes a fraction of the time of a parser.
 
 use std::borrow::Cow;
 
 use memchr::{memchr, memchr2};
 
-/// A value that is passed over, possibly while it arrives: each byte is looked at once.
+/// Scan state of a value that is skipped, possibly while it arrives. Each byte is scanned once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Skip {
-    /// Objects and arrays that have begun and not ended.
+    /// Number of open objects and arrays.
     depth: usize,
     within: Within,
 }
 
-/// Where the looking stopped.
+/// Position at the end of the scanned bytes. Transitions at depth 0: `Nothing` → `Text` at a quote, → `Word` at any
+/// other byte of a value; `Text` → `Escape` at a backslash, `Escape` → `Text` after one byte. Within objects and arrays
+/// only `Nothing`, `Text` and `Escape` occur.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Within {
     #[default]
     Nothing,
-    /// A number, or a word, that is the value.
+    /// Inside a number, `true`, `false` or `null`.
     Word,
     Text,
-    /// A text, right after a backslash.
+    /// Inside a string, directly after a backslash.
     Escape,
 }
 
 impl Skip {
-    /// How many objects and arrays have begun and not ended.
+    /// Returns the number of open objects and arrays.
     pub(super) fn depth(&self) -> usize {
         self.depth
     }
 
-    /// Looks at what follows; where the value ends in it, if it does. It begins with the value's first byte.
+    /// Scans the following bytes. Returns the offset of the end of the value, if it ends in them. The first call starts
+    /// with the value's first byte.
     ///
-    /// A number or word ends before what cannot be of it, so at the very end of what there is it may go on.
+    /// A number or word ends before the first byte that cannot belong to it. At the end of `bytes` it may therefore
+    /// continue.
     pub(super) fn advance(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
             if self.depth > 0 {
                 let rest = &bytes[at..];
+                // The last block of a text is padded with zeros.
                 let (block, length) = match rest.first_chunk() {
                     Some(block) => (*block, Block::LENGTH),
                     None => {
@@ -73,10 +78,11 @@ impl Skip {
         None
     }
 
-    /// Goes past a block of an object or array, of which `length` bytes count; where that ends in it.
+    /// Advances over one 64-byte block of an object or array, of which the first `length` bytes are valid. Returns the
+    /// offset after the closing bracket if the value ends in it.
     fn pass(&mut self, block: &Block, length: usize) -> Option<usize> {
         let Block { quotes, backslashes, begins, ends } = *block;
-        // What stands after a backslash that itself does not is only a character.
+        // A byte after a backslash is escaped, unless the backslash is escaped itself.
         let mut escaped = u64::from(self.within == Within::Escape);
         let mut left = backslashes & !escaped;
         let mut escapes_next = false;
@@ -88,7 +94,7 @@ impl Skip {
             left &= (left - 1) & !next;
         }
         let quotes = quotes & !escaped;
-        // Set from each opening quote to before the closing one.
+        // Bits from each opening quote to the byte before the closing one.
         let was_text = self.within != Within::Nothing;
         let texts = prefix_xor(quotes) ^ if was_text { u64::MAX } else { 0 };
         let (begins, mut ends) = (begins & !texts, ends & !texts);
@@ -98,11 +104,13 @@ impl Skip {
             (true, false) => Within::Text,
             (true, true) => Within::Escape,
         };
+        // The closing brackets cannot end the value: count them all at once.
         if self.depth > ends.count_ones() as usize {
             self.depth = self.depth + begins.count_ones() as usize - ends.count_ones() as usize;
             return None;
         }
         let mut ended = 0;
+        // Find the first closing bracket at which as many are closed as were opened.
         while ends != 0 {
             let at = ends.trailing_zeros();
             ended += 1;
@@ -117,12 +125,13 @@ impl Skip {
     }
 }
 
-/// Which of 64 bytes are what, a bit for each.
+/// Classification of 64 bytes, one bit per byte.
 struct Block {
     quotes: u64,
     backslashes: u64,
-    /// Of objects and arrays.
+    /// Opening braces and brackets.
     begins: u64,
+    /// Closing braces and brackets.
     ends: u64,
 }
 
@@ -130,7 +139,8 @@ impl Block {
     const LENGTH: usize = 64;
 
     fn new(bytes: &[u8; Self::LENGTH]) -> Self {
-        // A brace and the bracket of its side differ in this bit alone, and nothing else becomes one of them by it.
+        // Braces and brackets of the same side differ only in this bit, and no other byte becomes a brace by setting
+        // it.
         const SIDES: u8 = b'{' ^ b'[';
         Self {
             quotes: bits(bytes, |byte| byte == b'"'),
@@ -141,7 +151,8 @@ impl Block {
     }
 }
 
-/// A bit for each byte: the compiler makes vectors of the tests, and the multiplication gathers the bits of eight.
+/// Returns a bit for each byte. The compiler vectorizes the comparisons; the multiplication gathers the bits of eight
+/// bytes.
 fn bits(bytes: &[u8; Block::LENGTH], is: impl Fn(u8) -> bool) -> u64 {
     const GATHER: u64 = 0x0102_0408_1020_4080;
     let flags = bytes.map(|byte| u8::from(is(byte)));
@@ -152,19 +163,19 @@ fn bits(bytes: &[u8; Block::LENGTH], is: impl Fn(u8) -> bool) -> u64 {
         .fold(0, |bits, eight| (bits << 8) | (u64::from_le_bytes(*eight).wrapping_mul(GATHER) >> 56))
 }
 
-/// Each bit becomes the parity of those up to it.
+/// Replaces each bit by the parity of all bits up to it.
 fn prefix_xor(bits: u64) -> u64 {
     [1, 2, 4, 8, 16, 32].iter().fold(bits, |bits, distance| bits ^ (bits << distance))
 }
 
-/// Reads along a JSON text.
+/// Cursor over a JSON text.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     text: &'a [u8],
     at: usize,
 }
 
-/// A text is no JSON, or other JSON than what was looked for.
+/// Error: the text is not JSON, or not the expected value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no {expected} at byte {at}")]
 pub(super) struct Malformed {
@@ -177,17 +188,17 @@ impl<'a> Reader<'a> {
         Self { text, at: 0 }
     }
 
-    /// How far it has come.
+    /// Returns the current offset.
     pub(super) fn at(&self) -> usize {
         self.at
     }
 
-    /// What stood since `begin`.
+    /// Returns the text since `begin`.
     pub(super) fn since(&self, begin: usize) -> &'a [u8] {
         self.text.get(begin..self.at).unwrap_or_default()
     }
 
-    /// The next byte that is no white space.
+    /// Returns the next byte that is not white space.
     pub(super) fn peek(&mut self) -> Option<u8> {
         while matches!(self.text.get(self.at), Some(b' ' | b'\n' | b'\r' | b'\t')) {
             self.at += 1;
@@ -195,7 +206,7 @@ impl<'a> Reader<'a> {
         self.text.get(self.at).copied()
     }
 
-    /// Goes past an object, and calls `member` with each key, before its value: `member` is to go past that.
+    /// Advances over an object. Calls `member` with each key; `member` must advance over the value.
     pub(super) fn object(
         &mut self,
         mut member: impl FnMut(Cow<'a, str>, &mut Self) -> Result<(), Malformed>,
@@ -220,7 +231,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Goes past a string.
+    /// Advances over a string, and returns it decoded.
     pub(super) fn string(&mut self) -> Result<Cow<'a, str>, Malformed> {
         if self.peek() != Some(b'"') {
             return Err(self.no("string"));
@@ -235,13 +246,13 @@ impl<'a> Reader<'a> {
         read.ok_or(Malformed { expected: "string", at: begin })
     }
 
-    /// Goes past a value, whatever it is.
+    /// Advances over any value, and returns its text.
     pub(super) fn value(&mut self) -> Result<&'a [u8], Malformed> {
         let first = self.peek();
         let rest = &self.text[self.at..];
         let length = match first {
             None | Some(b',' | b':' | b'}' | b']') => 0,
-            // A number or word may be all there is.
+            // A number or word may extend to the end of the text.
             Some(byte) => Skip::default().advance(rest).unwrap_or(match byte {
                 b'{' | b'[' | b'"' => 0,
                 _ => rest.len(),
@@ -254,7 +265,7 @@ impl<'a> Reader<'a> {
         Ok(&rest[..length])
     }
 
-    /// That nothing follows.
+    /// Checks that nothing but white space follows.
     pub(super) fn end(&mut self) -> Result<(), Malformed> {
         self.peek().map_or(Ok(()), |_| Err(self.no("end of the text")))
     }
@@ -279,7 +290,7 @@ mod tests {
 
     use super::*;
 
-    /// Where the value ends that the text begins with, when it comes in such pieces.
+    /// Returns the end of the value at the start of the text, which arrives in pieces of these lengths.
     fn end(text: &[u8], pieces: &[usize]) -> Option<usize> {
         let (mut skip, mut at, mut pieces) = (Skip::default(), 0, pieces.iter());
         while at < text.len() {

@@ -1,3 +1,5 @@
+//! [`Selection`], a query of cached objects.
+
 use std::{fmt, sync::Arc};
 
 use kube::core::NamespaceScope;
@@ -5,7 +7,7 @@ use kube::core::NamespaceScope;
 use super::{LabelSelector, ReadError, index::Index, informer::Informer, lazy::Lazy, many, objects::Objects};
 use crate::object::{Object, ObjectKey, Scope};
 
-/// Says which objects of a cache are wanted: all of what is said must hold. Made by [`Cached::select`](super::Cached::select) and
+/// Query of cached objects, which match all given conditions. Returned by [`Cached::select`](super::Cached::select) and
 /// [`Index::select`].
 ///
 /// ```no_run
@@ -26,20 +28,20 @@ use crate::object::{Object, ObjectKey, Scope};
 /// # }
 /// ```
 ///
-/// A read goes through the fewest objects that one of the indexes names, or through all if there is none; of these it looks at no others
-/// than those of the namespace, and at no more than the limit wants. It decodes those that it returns.
+/// A read starts from the index with the fewest matching objects, or from all objects without an index. It visits only
+/// objects in the namespace, stops at the limit, and decodes only the objects that it returns.
 #[derive(Clone)]
 #[must_use = "it reads nothing until `list` or its like is called"]
 pub struct Selection<'c, K: Object> {
     informer: &'c Arc<Informer<K>>,
-    /// What indexes say of them.
+    /// Conditions on indexes.
     matching: Vec<Matching<'c, K>>,
     namespace: Option<Arc<str>>,
     labels: Option<LabelSelector>,
     limit: usize,
 }
 
-/// The objects that have a value, as of now.
+/// Returns the objects that have a value now.
 type Matching<'c, K> = Arc<dyn Fn() -> Objects<K> + Send + Sync + 'c>;
 
 impl<'c, K: Object> Selection<'c, K> {
@@ -47,11 +49,12 @@ impl<'c, K: Object> Selection<'c, K> {
         Self { informer, matching: Vec::new(), namespace: None, labels: None, limit: usize::MAX }
     }
 
-    /// Those that have this value in an index of the same cache. Said several times, those that have all of the values.
+    /// Selects objects that have this value in an index of the same cache. After several calls, objects must have all
+    /// of the values.
     ///
     /// # Panics
     ///
-    /// The index is one of another cache: of other namespaces, selectors or another cluster.
+    /// The index belongs to another cache: with other namespaces or selectors, or of another cluster.
     #[doc(alias = "MatchingFields")]
     pub fn matching<V, Q>(mut self, index: &'c Index<K, V>, value: &'c Q) -> Self
     where
@@ -60,7 +63,7 @@ impl<'c, K: Object> Selection<'c, K> {
     {
         assert!(
             Arc::ptr_eq(self.informer, index.informer()),
-            "an index of {:?} cannot say which objects of {:?} are wanted: it is one of another cache",
+            "an index of {:?} cannot select objects of {:?}: it belongs to another cache",
             index.informer().query(),
             self.informer.query()
         );
@@ -68,7 +71,7 @@ impl<'c, K: Object> Selection<'c, K> {
         self
     }
 
-    /// Those in one namespace, without a look at the others.
+    /// Selects objects in one namespace. Objects of other namespaces are not visited.
     pub fn namespace(mut self, name: impl Into<Arc<str>>) -> Self
     where
         K::Scope: NamespaceScope,
@@ -77,35 +80,36 @@ impl<'c, K: Object> Selection<'c, K> {
         self
     }
 
-    /// Those with such labels. Decodes nothing, and looks at all objects that are left; see
-    /// [`Cached::index_by_meta`](super::Cached::index_by_meta) for what is asked often.
+    /// Selects objects with matching labels. Decodes nothing, but visits all objects that match the other conditions;
+    /// for frequent queries use [`Cached::index_by_meta`](super::Cached::index_by_meta).
     pub fn labels(mut self, selector: &LabelSelector) -> Self {
         self.labels = Some(selector.clone());
         self
     }
 
-    /// No more than so many: the first ones by namespace and name. Default: all.
+    /// Limits the result to the first objects in the order of namespace and name. Default: all.
     #[doc(alias = "Limit")]
     pub fn limit(mut self, objects: usize) -> Self {
         self.limit = objects;
         self
     }
 
-    /// Returns the objects, by namespace and name, as they were at one moment.
+    /// Returns the objects in the order of namespace and name, from one consistent snapshot.
     ///
     /// # Errors
     ///
-    /// One of them does not fit `K`; they have not been listed yet; the cache does not hold the namespace.
+    /// An object cannot be decoded as `K`, the objects have not been listed yet, or the cache does not contain the
+    /// namespace.
     pub fn list(&self) -> Result<Vec<Arc<K>>, ReadError> {
         let found = self.list_lazy()?;
         Ok(many::objects(|| found.iter())?)
     }
 
-    /// Like [`Selection::list`], but returns the states, not decoded.
+    /// Like [`Selection::list`], but returns the states without decoding them.
     ///
     /// # Errors
     ///
-    /// They have not been listed yet; the cache does not hold the namespace.
+    /// The objects have not been listed yet, or the cache does not contain the namespace.
     pub fn list_lazy(&self) -> Result<Vec<Lazy<K>>, ReadError> {
         match &self.namespace {
             Some(name) => self.informer.check_synced_in(Some(name))?,
@@ -113,6 +117,7 @@ impl<'c, K: Object> Selection<'c, K> {
         }
         let mut found: Vec<_> =
             self.informer.at_one_moment(|| self.matching.iter().map(|objects| objects()).collect());
+        // Iterate over the smallest result, and check the others by key.
         found.sort_by_key(Objects::len);
         let mut found = found.into_iter();
         let fewest = found.next().unwrap_or_else(|| Objects::Many(self.informer.snapshot()));
@@ -124,18 +129,18 @@ impl<'c, K: Object> Selection<'c, K> {
         let Some(name) = &self.namespace else {
             return Ok(states(fewest.iter().filter(wanted).take(self.limit)));
         };
-        // The empty name comes before all others.
+        // The empty name sorts before all others, so this is the first possible key of the namespace.
         let Some(namespace) = K::Scope::namespace(Some(name)) else { return Ok(Vec::new()) };
         let here = fewest.from(&ObjectKey::in_namespace(namespace, ""));
         let here = here.take_while(|(key, _)| key.namespace() == Some(name));
         Ok(states(here.filter(wanted).take(self.limit)))
     }
 
-    /// Returns the keys of the objects, by namespace and name.
+    /// Returns the keys of the objects in the order of namespace and name.
     ///
     /// # Errors
     ///
-    /// As of [`Selection::list_lazy`].
+    /// Same as [`Selection::list_lazy`].
     pub fn keys(&self) -> Result<Vec<ObjectKey<K>>, ReadError> {
         Ok(self.list_lazy()?.iter().map(Lazy::key).collect())
     }

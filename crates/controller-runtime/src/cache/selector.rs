@@ -1,8 +1,7 @@
-//! Selectors in the text form of `kubectl --selector` and `--field-selector`, read so that the cache can tell by itself
-//! which objects they select.
+//! Selectors in the syntax of `kubectl --selector` and `--field-selector`, evaluated by the cache.
 //!
-//! The API server selects what is listed and watched. The cache asks these for reads by label, and to know whether an
-//! object that was just written is one that the server would show.
+//! The API server applies the selectors of a list or watch. The cache evaluates them for reads by label, and to decide
+//! whether an object that was just written belongs to it.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -10,21 +9,22 @@ use serde_json::Value;
 
 use super::Labels;
 
-/// The text is no selector.
+/// Error of a text that is not a selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no selector: {reason}")]
 #[non_exhaustive]
 pub struct InvalidSelector {
     /// The text.
     pub text: String,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: String,
 }
 
-/// Which labels an object must have: `app=web,tier in (a,b),!legacy`.
+/// Conditions on the labels of an object: `app=web,tier in (a,b),!legacy`.
 ///
-/// The grammar is that of `kubectl get --selector`: `k=v`, `k==v`, `k!=v`, `k in (a,b)`, `k notin (a,b)`, `k`, `!k`, `k>1` and
-/// `k<1`, joined by commas, all of which must hold. `k!=v` and `notin` select objects without the label as well.
+/// The grammar is that of `kubectl get --selector`: `k=v`, `k==v`, `k!=v`, `k in (a,b)`, `k notin (a,b)`, `k`, `!k`,
+/// `k>1` and `k<1`, separated by commas. All conditions must hold. `k!=v` and `notin` also select objects without the
+/// label.
 ///
 /// ```
 /// use controller_runtime::cache::LabelSelector;
@@ -35,7 +35,7 @@ pub struct InvalidSelector {
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LabelSelector {
-    /// In order, so that two selectors that ask for the same are the same.
+    /// Sorted, so that selectors with the same conditions are equal.
     requirements: BTreeSet<Requirement>,
 }
 
@@ -58,19 +58,19 @@ enum Holds {
 }
 
 impl LabelSelector {
-    /// Whether the labels are selected.
+    /// Whether objects with these labels are selected.
     #[must_use]
     pub fn selects(&self, labels: &Labels) -> bool {
         self.requirements.iter().all(|requirement| requirement.holds.of(labels.get(&requirement.key)))
     }
 
-    /// Whether everything is selected.
+    /// Whether all objects are selected.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// Selects what both select.
+    /// Returns a selector of the objects that both select.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.requirements.extend(other.requirements);
@@ -158,7 +158,7 @@ impl Requirement {
     }
 }
 
-/// The parts between commas, those within parentheses aside. None of an empty text.
+/// Splits a text at commas outside of parentheses. An empty text has no parts.
 fn split_outside_parentheses(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_i32;
     let parts = text.split(move |c| {
@@ -189,22 +189,22 @@ impl fmt::Display for LabelSelector {
     }
 }
 
-/// Which fields an object must have: `spec.nodeName=n,status.phase!=Failed`.
+/// Conditions on the fields of an object: `spec.nodeName=n,status.phase!=Failed`.
 ///
-/// The API server says which fields it can select a kind by; see `kubectl get --field-selector`.
+/// Each kind supports few fields, see `kubectl get --field-selector`; the API server rejects others.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FieldSelector {
-    /// Path, whether it must be equal, and the value.
+    /// Path, whether the field must be equal, and the value.
     requirements: BTreeSet<(String, bool, String)>,
 }
 
 impl FieldSelector {
-    /// Whether the object is selected; `None` if its JSON alone does not say.
+    /// Whether the object is selected; `None` if its JSON does not decide that.
     ///
-    /// A text that the object lacks counts as empty. A number or truth value that it lacks cannot be told, for the server
-    /// compares those of builtin kinds with `0` and `false` (`spec.unschedulable` of a node, `spec.hostNetwork` of a pod) and finds
-    /// some under other names (`status.successful` of a job). What is neither text, number nor truth value cannot be told
-    /// either: the server makes such fields by rules of their own.
+    /// A missing string counts as empty. A missing number or boolean is undecided, because the server compares fields
+    /// of builtin kinds with `0` and `false` (`spec.unschedulable` of a node, `spec.hostNetwork` of a pod) and finds
+    /// some under other names (`status.successful` of a job). Arrays and objects are undecided as well, because the
+    /// server derives such fields by special rules.
     pub(crate) fn selects(&self, object: &Value) -> Option<bool> {
         let mut all = Some(true);
         for (path, equal, value) in &self.requirements {
@@ -219,7 +219,7 @@ impl FieldSelector {
             };
             match holds {
                 Some(holds) if holds == *equal => {}
-                Some(_) => return Some(false), // whatever the others say
+                Some(_) => return Some(false), // all conditions must hold
                 None => all = None,
             }
         }
@@ -230,7 +230,7 @@ impl FieldSelector {
         self.requirements.is_empty()
     }
 
-    /// Selects what this does outside of a namespace.
+    /// Adds the condition that the object is not in a namespace.
     pub(super) fn outside_of(mut self, namespace: &str) -> Self {
         self.requirements.insert(("metadata.namespace".to_owned(), false, namespace.to_owned()));
         self

@@ -1,6 +1,6 @@
-//! How the objects of one kind are held.
+//! Storage of the objects of one kind.
 //!
-//! What comes over the wire is split ([`split`](super::split)): the metadata become a [`Meta`], the rest stays text, which is
+//! A received object is split ([`split`](super::split)): its metadata become a [`Meta`], the rest stays text, which is
 //! compressed sooner or later ([`inlet`](super::inlet)).
 
 use std::{
@@ -21,30 +21,32 @@ use super::{
     inlet::Inlet,
     lazy::Lazy,
     meta::Meta,
-    pack::Expander,
+    pack::{Dictionary, Expander, Samples},
     reads::{Readers, Reads},
     retain::Retain,
     stats::{Counters, Stats, add},
 };
 use crate::object::{Object, resource_name_of};
 
-/// The decoded objects of a manager that are kept, of all its kinds.
+/// Decoded objects that are kept for reads, of all kinds that share the budget.
 pub(crate) type HotBudget = Arc<Mutex<Budget<Arc<dyn AnyHot>>>>;
 
 pub(crate) fn hot_budget(bytes: usize) -> HotBudget {
     Arc::new(Mutex::new(Budget::new(bytes)))
 }
 
-/// Holds the objects of one kind. An informer has one.
+/// Decodes and stores the objects of one kind. Each informer has one.
 pub(crate) struct Shelf<K: Object> {
     core: Arc<Core>,
     inlet: Mutex<Inlet>,
-    /// Whether that has work to catch up with.
+    /// Whether there are texts to compress when no events are pending.
     behind: AtomicBool,
+    /// Whether a dictionary is to be trained.
+    training_due: AtomicBool,
     kind: PhantomData<fn() -> K>,
 }
 
-/// How a shelf holds objects.
+/// Form in which a shelf stores objects.
 #[derive(Debug, Clone)]
 pub(crate) enum Holding {
     /// As text, and decoded as long as the budget keeps it.
@@ -54,7 +56,7 @@ pub(crate) enum Holding {
 }
 
 impl Holding {
-    /// What a kind's own choice means.
+    /// Returns the form that an option asks for.
     pub(crate) fn of(retain: Retain) -> Self {
         match retain {
             Retain::Budget(bytes) => Self::Hot(hot_budget(bytes)),
@@ -64,7 +66,7 @@ impl Holding {
     }
 }
 
-/// What the states of a shelf need as long as they live.
+/// Data that the states of a shelf share.
 pub(super) struct Core {
     /// As messages name it.
     pub(super) resource: String,
@@ -72,25 +74,25 @@ pub(super) struct Core {
     pub(super) intake: Intake,
     pub(super) expander: Expander,
     pub(super) counters: Arc<Counters>,
-    /// Dictionaries that texts are still compressed with.
+    /// Number of dictionaries with which stored texts are compressed.
     pub(super) dictionaries: Arc<AtomicUsize>,
 }
 
-/// What is held already where an object arrives.
+/// State in the store when an object arrives.
 pub(crate) enum Known<K: Object> {
-    /// The same state.
+    /// This version of the object.
     Same(Lazy<K>),
-    /// Another state of it.
+    /// Another version of the object.
     Other {
-        /// Of that one.
+        /// Reads of that version.
         reads: Reads,
     },
-    /// Nothing.
+    /// The object is not in the store.
     Nothing,
 }
 
 impl<K: Object> Shelf<K> {
-    /// For the objects of the kind that `info` says.
+    /// Creates the storage of the kind that `info` names.
     pub(crate) fn new(info: &K::DynamicType, holding: Holding, intake: Intake) -> Self {
         let core = Core {
             resource: resource_name_of::<K>(info),
@@ -101,21 +103,23 @@ impl<K: Object> Shelf<K> {
             dictionaries: Arc::default(),
         };
         Self {
+            inlet: Mutex::new(Inlet::of(&core.holding)),
             core: Arc::new(core),
-            inlet: Mutex::default(),
             behind: AtomicBool::new(false),
+            training_due: AtomicBool::new(false),
             kind: PhantomData,
         }
     }
 
-    /// Takes an object as it came over the wire.
+    /// Stores a received object.
     ///
-    /// `None`, counted as unreadable and reported, if it has no name, or no namespace although its kind is namespaced.
+    /// Returns `None` if it has no name, or no namespace although its kind is namespaced. Such an object is counted as
+    /// unreadable and logged.
     pub(crate) fn take(&self, object: &Arrival<'_>) -> Option<Lazy<K>> {
         self.take_unless(object, |_| Known::Nothing)
     }
 
-    /// The same, unless a state with these metadata is known, which is taken in its place.
+    /// Like [`Shelf::take`], but returns the state in the store if `known` finds the same version there.
     pub(crate) fn take_unless(
         &self,
         object: &Arrival<'_>,
@@ -136,7 +140,8 @@ impl<K: Object> Shelf<K> {
                 "an object is left out of the cache: it has no name, or no namespace although its kind is namespaced"
             );
         }
-        // A state of metadata alone may be one from when nothing else was asked for.
+        // A metadata-only state may refer to a whole text from an earlier watch of whole objects, or store metadata
+        // alone, so it must not be shared with readers of whole objects.
         if !K::metadata_api() {
             object.leave(taken.as_ref().and_then(Lazy::source));
         }
@@ -154,6 +159,7 @@ impl<K: Object> Shelf<K> {
         let inlet = &mut *guard;
         let meta = Meta::new(split.meta(), &mut inlet.interner)?;
         let known = known(&meta);
+        // A metadata-only state that shares the text of a whole object gets its own text below.
         if let Known::Same(same) = &known
             && !(K::metadata_api() && same.is_shared())
         {
@@ -166,15 +172,15 @@ impl<K: Object> Shelf<K> {
             split.keep(*managed_fields, &mut inlet.text);
         }
         if matches!(self.core.holding, Holding::Decoded) && !matches!(known, Known::Same(_)) {
-            // A decoder is user code: not under the lock.
+            // The decoder is user code and must not run under the lock.
             let text = std::mem::take(&mut inlet.text);
             drop(guard);
             let held = Lazy::warm(meta, &text, &self.core);
-            self.inlet.lock().text = text; // its memory is used for the next one
+            self.inlet.lock().text = text; // reuses the allocation
             return held;
         }
         let held = match known {
-            // Nobody reads the whole object any more: its text is not kept for its metadata.
+            // The feed now delivers metadata alone: store them, so that the text of the whole object can be freed.
             Known::Same(same) => {
                 inlet.hold_instead(&same, &self.core);
                 Some(same)
@@ -182,29 +188,54 @@ impl<K: Object> Shelf<K> {
             Known::Other { reads } => inlet.hold(meta, Some(reads), &self.core),
             Known::Nothing => inlet.hold(meta, None, &self.core),
         };
-        self.behind.store(inlet.is_behind(), Relaxed);
+        self.note_work(inlet);
         let gone = std::mem::take(&mut inlet.gone);
         drop(guard);
-        drop(gone); // destructors of objects are user code
+        drop(gone); // destructors of objects are user code and must not run under the lock
         held
     }
 
-    /// Whether there is work that can wait until nothing else is to be done.
+    /// Whether there are texts to compress when no events are pending.
     pub(crate) fn is_behind(&self) -> bool {
         self.behind.load(Relaxed)
     }
 
-    /// Does it.
+    /// Compresses some of these texts.
     pub(crate) fn catch_up(&self) {
         let mut inlet = self.inlet.lock();
         inlet.catch_up(&self.core);
-        self.behind.store(inlet.is_behind(), Relaxed);
+        self.note_work(&inlet);
         let gone = std::mem::take(&mut inlet.gone);
         drop(inlet);
-        drop(gone); // destructors of objects are user code
+        drop(gone); // destructors of objects are user code and must not run under the lock
     }
 
-    /// Holds an object whose text another state holds.
+    /// Whether [`Shelf::samples`] may return some.
+    pub(crate) fn is_training_due(&self) -> bool {
+        self.training_due.load(Relaxed)
+    }
+
+    /// Copies texts for the training of a dictionary, if that is due.
+    pub(crate) fn samples(&self) -> Option<Samples> {
+        let mut inlet = self.inlet.lock();
+        let samples = inlet.samples(&self.core);
+        self.note_work(&inlet);
+        samples
+    }
+
+    /// Takes the dictionary that was trained on samples; `None` if none could be created.
+    pub(crate) fn learn(&self, dictionary: Option<Arc<Dictionary>>) {
+        let mut inlet = self.inlet.lock();
+        inlet.learn(dictionary, &self.core);
+        self.note_work(&inlet);
+    }
+
+    fn note_work(&self, inlet: &Inlet) {
+        self.behind.store(inlet.is_behind(), Relaxed);
+        self.training_due.store(inlet.is_training_due(), Relaxed);
+    }
+
+    /// Creates a state that shares the text of another Rust type's state.
     fn refer(core: &Arc<Core>, source: &Arc<dyn Source>, before: Reads) -> Option<Lazy<K>> {
         match core.holding {
             Holding::Decoded => {
@@ -240,11 +271,11 @@ impl<K: Object> Shelf<K> {
     }
 }
 
-/// What became of a decoded object.
+/// Result of adding a decoded object to the budget.
 pub(super) struct Kept<K> {
-    /// Where it is found as long as the budget keeps it.
+    /// Weak handle of the kept object; `None` if it was not kept.
     pub(super) hot: Option<Weak<Hot<K>>>,
-    /// What had to go for it. To be dropped outside of all locks: that takes a while.
+    /// Evicted objects. Must be dropped while no lock is held, because dropping is slow.
     pub(super) gone: Vec<Arc<dyn AnyHot>>,
 }
 
@@ -255,13 +286,13 @@ impl<K> Kept<K> {
 }
 
 impl Core {
-    /// How many dictionaries of a kind there are at most; each takes some 150 KiB.
+    /// Maximum number of dictionaries of a kind; each takes about 150 KiB.
     pub(super) const DICTIONARIES: usize = 4;
 
-    /// What a byte of text takes decoded: measured with pods, which take most of all builtin kinds.
+    /// Decoded bytes per byte of text, measured with pods, which have the highest ratio of all builtin kinds.
     const GROWTH: usize = 5;
 
-    /// What an object takes decoded, as estimated from the length of its text.
+    /// Estimates the size of a decoded object from the length of its text.
     pub(super) fn decoded_bytes<K>(text: usize) -> usize {
         size_of::<K>() + Self::GROWTH * text
     }
@@ -271,6 +302,7 @@ impl Core {
         let Some(budget) = self.budget() else { return Kept::nothing() };
         let bytes = Self::decoded_bytes::<K>(text);
         let mut budget = budget.lock();
+        // Objects of a list must not evict others.
         if matches!(readers, Readers::Many) && bytes > budget.room() {
             return Kept::nothing();
         }
@@ -282,12 +314,12 @@ impl Core {
         Kept { hot: place.map(|_| Arc::downgrade(&hot)), gone }
     }
 
-    /// Takes a decoded object out of the budget.
+    /// Removes a decoded object from the budget.
     pub(super) fn give_up(&self, place: Place) -> Option<Arc<dyn AnyHot>> {
         self.budget()?.lock().remove(place)
     }
 
-    /// What keeps decoded objects, if something does.
+    /// Returns the budget for decoded objects, if there is one.
     pub(super) fn budget(&self) -> Option<&HotBudget> {
         match &self.holding {
             Holding::Hot(budget) => Some(budget),
@@ -295,13 +327,13 @@ impl Core {
         }
     }
 
-    /// Tells of an unreadable object. Its state remembers, so that it is told once.
+    /// Logs and counts an unreadable object. Called once per state.
     pub(super) fn report(&self, meta: &Meta, error: &DecodeError) {
         add(&self.counters.unreadable, 1);
         tracing::error!(resource = &*self.resource, object = %meta, "an object is unreadable: {error:?}");
     }
 
-    /// A text that could be written and cannot be read is a bug of ours.
+    /// Returns the error for a stored text that cannot be expanded, which is a bug.
     pub(super) fn damaged(&self, meta: &Meta, reason: &'static str) -> DecodeError {
         DecodeError::new(&self.resource, meta, ".".to_owned(), reason)
     }

@@ -1,7 +1,7 @@
-//! Splits the JSON of an object into what is needed at hand and what is kept as text.
+//! Splits the JSON of an object into metadata, which are decoded, and the rest, which stays text.
 //!
-//! One pass over the text, and no tree of it. Field ownership (`managedFields`, often half of an object) can be left out of
-//! what is kept.
+//! A single pass that builds no tree. Field ownership (`managedFields`, often half of an object) can be left out of the
+//! stored text.
 
 use std::ops::Range;
 
@@ -10,23 +10,23 @@ use super::{
     scan::{Malformed, Reader},
 };
 
-/// An object as it came over the wire, its metadata read.
+/// A received object with its metadata decoded.
 #[derive(Debug, Clone)]
 pub(crate) struct Split<'a> {
     json: &'a [u8],
     meta: RawMeta<'a>,
-    /// Where its `metadata` are, if there are any.
+    /// Range of `metadata`, empty if there is none.
     metadata: Range<usize>,
-    /// Where its `managedFields` are, with the comma that parts them from their neighbours; within `metadata`.
+    /// Range of `managedFields` within `metadata`, including one adjacent comma.
     managed_fields: Range<usize>,
 }
 
 impl<'a> Split<'a> {
-    /// Splits a text that is an object and nothing else.
+    /// Splits a text that consists of one object.
     ///
     /// # Errors
     ///
-    /// It is no object, as far as was looked: what is in values other than metadata is not.
+    /// The text is not an object. Values other than metadata are not checked.
     pub(super) fn whole(json: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(json);
         let split = Self::read(&mut reader)?;
@@ -34,11 +34,11 @@ impl<'a> Split<'a> {
         Ok(split)
     }
 
-    /// Splits the object that comes next.
+    /// Splits the next object of a text.
     ///
     /// # Errors
     ///
-    /// None does, as far as was looked.
+    /// No object follows. Values other than metadata are not checked.
     pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
         reader.peek();
         let begin = reader.at();
@@ -47,7 +47,7 @@ impl<'a> Split<'a> {
         reader.object(|key, reader| match (&*key, reader.peek()) {
             ("metadata", Some(b'{')) => {
                 let start = reader.at();
-                managed_fields = 0..0; // those of other metadata, before these, do not count
+                managed_fields = 0..0; // for duplicate keys the last one counts, as in serde_json
                 read_metadata(reader, &mut meta, &mut managed_fields)?;
                 metadata = start..reader.at();
                 Ok(())
@@ -59,7 +59,7 @@ impl<'a> Split<'a> {
         Ok(Self { json, meta, metadata: within(metadata), managed_fields: within(managed_fields) })
     }
 
-    /// What stands for a text that is no object. It says nothing of itself.
+    /// Represents a text that is not an object, with empty metadata.
     pub(super) fn nothing(json: &'a [u8]) -> Self {
         Self { json, meta: RawMeta::default(), metadata: 0..0, managed_fields: 0..0 }
     }
@@ -68,12 +68,12 @@ impl<'a> Split<'a> {
         &self.meta
     }
 
-    /// The text as it came.
+    /// Returns the text as received.
     pub(super) fn json(&self) -> &'a [u8] {
         self.json
     }
 
-    /// The text with nothing but the metadata, as the API server makes it for who asks for no more; `None` if there are none.
+    /// Returns a text with the metadata alone, as the API server sends it on request; `None` if there are none.
     pub(super) fn metadata_alone(&self) -> Option<Vec<u8>> {
         if self.metadata.is_empty() {
             return None;
@@ -83,12 +83,12 @@ impl<'a> Split<'a> {
         Some(alone)
     }
 
-    /// Writes the text to `kept`, without `managedFields` unless they are wanted.
+    /// Appends the text to `kept`, without `managedFields` unless requested.
     pub(super) fn keep(&self, managed_fields: bool, kept: &mut Vec<u8>) {
         self.keep_of(0..self.json.len(), managed_fields, kept);
     }
 
-    /// The same with nothing but the metadata, of an object that has some.
+    /// Like [`Split::keep`] for the metadata alone. The object must have some.
     pub(super) fn keep_metadata(&self, managed_fields: bool, kept: &mut Vec<u8>) {
         kept.extend_from_slice(
             br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#,
@@ -108,18 +108,20 @@ impl<'a> Split<'a> {
     }
 }
 
-/// Goes past metadata, reads them, and notes where their `managedFields` are.
+/// Advances over metadata, decodes them, and records the range of their `managedFields`.
 fn read_metadata<'a>(
     reader: &mut Reader<'a>,
     meta: &mut RawMeta<'a>,
     managed_fields: &mut Range<usize>,
 ) -> Result<(), Malformed> {
-    // Where the object begins, until there is a member before the one in hand; then the end of that.
+    // Start of the range to cut: after the opening brace, or the end of the previous member, so that the comma between
+    // is cut as well.
     let (mut before, mut first) = (reader.at() + 1, true);
     reader.object(|key, reader| {
         let value = reader.value()?;
         let mut end = reader.at();
         if key == "managedFields" {
+            // The first member has no comma before it: cut the one after it.
             if first && reader.peek() == Some(b',') {
                 end = reader.at() + 1;
             }

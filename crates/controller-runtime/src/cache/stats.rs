@@ -1,42 +1,45 @@
+//! [`Stats`] of a cache, and the counters behind them.
+
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// What the cache of a kind holds, and what it did.
+/// Contents and activity of the cache of a kind.
 ///
-/// Counts states that somebody holds, the cache or a reader: an old state that a handler looks at is one of them.
+/// Counts all states that are in memory, in the cache or with readers: also an old state that a handler still uses.
+/// Activity is counted since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// States held.
+    /// States in memory.
     pub objects: usize,
-    /// Those of them whose text the cache of another Rust type holds, which reads the same objects.
+    /// States that share their text with the cache of another Rust type that reads the same objects.
     pub shared: usize,
-    /// Those of them that are decoded.
+    /// Decoded states.
     pub hot: usize,
-    /// What the decoded ones take, as estimated from the length of their text.
+    /// Size of the decoded states, estimated from the length of their text.
     pub hot_bytes: usize,
-    /// What the texts take, compressed where they are.
+    /// Size of the texts, after compression where it applies.
     pub cold_bytes: usize,
-    /// How often a state was decoded, since the beginning.
+    /// Number of times a state was decoded.
     pub decodes: usize,
-    /// States found unreadable, since the beginning. Each counts once; of an object that cannot be held, because it has no name or
-    /// no namespace, each that is told.
+    /// Number of unreadable states. Each counts once. An object that cannot be cached because it has no name or no
+    /// namespace counts each time it is received.
     pub unreadable: usize,
-    /// Lists and watches that failed, since the beginning. A watch that ends and a version that is too old are no failures.
+    /// Number of lists and watches that failed. A watch that ends and a version that is too old are not failures.
     pub failures: usize,
-    /// How often all objects were asked for, since the beginning: by a list, or by a watch that tells of them first.
+    /// Number of requests for all objects, as a list or as a watch with initial events.
     pub lists: usize,
-    /// Watches that began, since the beginning, those that tell of all objects first among them.
+    /// Number of opened watches, including those with initial events.
     pub watches: usize,
-    /// Watches that were closed because they did not deliver any more, since the beginning.
+    /// Number of watches that were closed because they did not deliver events any more.
     pub dead_watches: usize,
-    /// Probes of silent watches, since the beginning.
+    /// Number of probes of silent watches.
     pub probes: usize,
-    /// How often it was learnt what the objects have in common, since the beginning.
+    /// Number of times the compression dictionary was trained on the objects.
     pub trainings: usize,
 }
 
 impl Stats {
-    /// Adds what the cache of another Rust type holds of the same objects.
+    /// Adds the stats of another Rust type's cache of the same objects.
     pub(crate) fn add(&mut self, other: &Self) {
         let Self {
             objects,
@@ -60,7 +63,7 @@ impl Stats {
         *cold_bytes += other.cold_bytes;
         *decodes += other.decodes;
         *unreadable += other.unreadable;
-        // They have one list and watch, of which who came later has seen less.
+        // They share one list and watch; the one that was created later has counted less.
         *failures = (*failures).max(other.failures);
         *lists = (*lists).max(other.lists);
         *watches = (*watches).max(other.watches);
@@ -70,7 +73,7 @@ impl Stats {
     }
 }
 
-/// [`Stats`] as they are counted. Each number is right by itself; together they are of about one moment.
+/// Counters behind [`Stats`]. Each is exact; together they are not a consistent snapshot.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) objects: AtomicUsize,

@@ -1,4 +1,4 @@
-//! Whether an informer knows the present, and what keeps it from that. Pure.
+//! Sync status of an informer, and failures of its lists and watches. Pure.
 
 use std::collections::BTreeMap;
 
@@ -6,55 +6,58 @@ use tokio::time::Instant;
 
 use super::{feed::Trouble, store::Part};
 
-/// Whether an informer knows the present.
+/// Sync status of an informer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Status {
-    /// It knew all parts once.
+    /// All parts have been complete once.
     pub(crate) synced: bool,
-    /// What last went wrong with a part, until something goes right, and since when.
+    /// The cluster was removed from the manager, and no object of it is left.
+    pub(crate) closed: bool,
+    /// Last failure of each part until it succeeds, and the time of the first failure in a row.
     troubles: BTreeMap<Part, (Instant, Trouble)>,
 }
 
 impl Status {
-    /// The watch of the part works, or there is none any more; `true` if that is news.
+    /// Records that the watch of the part works, or that the part is not watched any more; `true` if that ends a
+    /// failure.
     pub(super) fn works(&mut self, part: &Part) -> bool {
         self.troubles.remove(part).is_some()
     }
 
-    /// A list of the part has arrived whole. A refusal lasts until a watch works: who may list and not watch has the present once,
-    /// and never learns of a change.
+    /// Records a complete list of the part. A missing permission stays recorded until a watch works: an operator that
+    /// may list but not watch has the initial list and never receives a change.
     pub(super) fn listed(&mut self, part: &Part) {
         if self.troubles.get(part).is_some_and(|(_, trouble)| trouble.forbidden.is_none()) {
             self.troubles.remove(part);
         }
     }
 
-    /// Lists and watches begin anew: what went wrong before says nothing of them.
+    /// Clears failures when lists and watches start again.
     pub(super) fn begin(&mut self) -> bool {
         !std::mem::take(&mut self.troubles).is_empty()
     }
 
-    /// Something went wrong with a list or watch of the part.
+    /// Records a failure of the list or watch of the part. The time of the first one in a row is kept.
     pub(super) fn failed(&mut self, part: &Part, trouble: &Trouble, now: Instant) {
         self.troubles.entry(part.clone()).or_insert_with(|| (now, trouble.clone())).1 = trouble.clone();
     }
 
-    /// The parts with which something is wrong.
+    /// Returns the parts that fail.
     pub(super) fn in_trouble(&self) -> impl Iterator<Item = &Part> {
         self.troubles.keys()
     }
 
-    /// Whether waiting may not help any more, or need not.
+    /// Whether the informer is synced, or waiting does not help because permissions are missing.
     pub(crate) fn is_decided(&self) -> bool {
-        self.synced || self.forbidden().next().is_some()
+        self.synced || self.closed || self.forbidden().next().is_some()
     }
 
-    /// The rules that the operator lacks, by part.
+    /// Returns the rules that the operator lacks, by part.
     pub(crate) fn forbidden(&self) -> impl Iterator<Item = &str> {
         self.troubles.values().filter_map(|(_, trouble)| trouble.forbidden.as_deref())
     }
 
-    /// What is wrong: of several parts first with one that waiting will not help.
+    /// Describes the failures: a missing permission first, since waiting does not resolve it.
     pub(crate) fn trouble(&self) -> Option<String> {
         let mut all = self.troubles.values().map(|(_, trouble)| trouble);
         let worst = all.clone().find(|trouble| trouble.forbidden.is_some()).or_else(|| all.next())?;
@@ -64,7 +67,7 @@ impl Status {
         })
     }
 
-    /// Since when a part is in trouble without a break: of several the one that is so longest.
+    /// Returns when the longest current failure began.
     pub(crate) fn in_trouble_since(&self) -> Option<Instant> {
         self.troubles.values().map(|(since, _)| *since).min()
     }

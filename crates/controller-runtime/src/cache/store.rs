@@ -1,19 +1,35 @@
-//! The objects of one kind, in key order, and what changes when they do. Pure: no lock, no clock.
+//! The objects of one kind in key order, and the events of their changes. Pure: no lock, no clock.
 //!
-//! There are two states of each object: what the watch last told, and what our own writes made of it since. Readers see the
-//! second, events are differences of the first, so that a write is read at once and told once.
+//! The store has two states of each object: the watched state, which the watch delivered last, and the visible state,
+//! which includes own writes since then. Readers see the visible state. Events are differences between watched states.
+//! So a write is visible immediately, and its event is delivered once.
 //!
-//! - A write lies over the cache until the watch has passed its version: the API server tells the changes of a kind in
-//!   the order of their versions, so by then the watch has told the write or something newer.
-//! - A write that comes in later than the watch has told it is forgotten, so nothing deleted comes back.
-//! - An object that is gone stays hidden by its uid, which no other object ever gets, until the watch tells its end: also
-//!   one that the watch has yet to tell of, and what had the name before.
-//! - What the watch tells of an object that is not there, in a version that it has passed, is [`OutOfOrder`]: told again after the
-//!   object went, or told late. Only a list can tell which; to take it over could bring back what was deleted, to leave it
-//!   out could lose it.
-//! - At most [`Store::WRITES`] writes are held; the oldest go first, and what they said is then read from the watch.
+//! - A write overlays the watched state until the watch has passed its version. The API server sends the changes of a
+//!   kind in the order of their versions, so by then the watch has delivered the write or something newer.
+//! - A write that is recorded after the watch has passed its version is ignored, so that it cannot bring back a deleted
+//!   object.
+//! - A deleted object stays hidden by its uid until the watch delivers the deletion. Uids are never reused. This also
+//!   hides an object whose creation the watch has yet to deliver, and objects that had the name before.
+//! - If the watch delivers an object that is not in the store, at a version that it has already passed, the result is
+//!   [`OutOfOrder`]: the event is a repetition after the deletion, or it is late. Only a list can decide this. Adding
+//!   the object could bring back a deleted one, ignoring it could lose one.
+//! - At most [`Store::WRITES`] writes are stored. The one with the lowest version is dropped first, and its object then
+//!   shows the watched state.
 //!
-//! [`OrdMap`] shares its nodes between copies: a reader takes a copy of the whole in no time and looks at it at leisure.
+//! Transitions of an entry in `writes`, see [`Wrote`]:
+//!
+//! | from | on | to |
+//! |---|---|---|
+//! | none | answer to a write of a selected object | `Stands` |
+//! | none | answer to a write of an object that is not selected any more | `Left` |
+//! | none | successful deletion | `Gone` |
+//! | none | deletion of many objects | `Presumed` |
+//! | any | newer write of the same key | as from none, but answers about a `Gone` uid are ignored |
+//! | `Stands`, `Left` | watch passed its version | none |
+//! | `Gone`, `Presumed` | watch passed its version, and delivered the deletion or a newer state that the entry does not hide | none |
+//! | any | list of an older version (restored backup), or namespace not watched any more | none |
+//!
+//! [`OrdMap`] shares its nodes between copies, so a snapshot of all objects is cheap and does not block writers.
 
 mod ended;
 
@@ -33,39 +49,40 @@ use crate::{
     object::{Object, ObjectKey},
 };
 
-/// What one list and watch is about: a namespace, or all of them that are not watched by themselves.
+/// Scope of one list and watch: a namespace, or `None` for all namespaces that are not watched separately.
 pub(crate) type Part = Option<Arc<str>>;
 
-/// The objects of one kind as last told and written.
+/// The objects of one kind: watched states and own writes.
 #[derive(Clone)]
 pub(crate) struct Store<K: Object> {
-    /// What readers see.
+    /// Visible states.
     visible: OrdMap<ObjectKey<K>, Lazy<K>>,
-    /// What the watch told of the objects in `writes`; for all others that is what readers see.
+    /// Watched states of the objects in `writes`, `None` if the watch knows no such object. For all other objects the
+    /// watched state is the visible one.
     told: BTreeMap<ObjectKey<K>, Option<Lazy<K>>>,
-    /// What we did since.
+    /// Own writes that overlay the watched state.
     writes: BTreeMap<ObjectKey<K>, Write<K>>,
-    /// The keys of `writes` by version, then in the order in which they came.
+    /// Keys of `writes` by version, then by order of arrival.
     order: BTreeMap<(u64, u64), ObjectKey<K>>,
     next: u64,
-    /// What is gone that no write is about.
+    /// Uids of deleted objects with an unknown final version.
     ended: Ended,
-    /// The parts that have been told whole, and the version up to which each has been told.
+    /// Parts with a complete initial list, and the version up to which the watch has delivered all changes.
     parts: BTreeMap<Part, Option<u64>>,
-    /// The namespaces that are parts of their own beside that of all the others.
+    /// Namespaces that are watched separately; the part `None` does not contain them.
     apart: Arc<BTreeSet<Arc<str>>>,
-    /// What readers see otherwise since [`Store::take_changes`].
+    /// Changes of visible states since [`Store::take_changes`].
     changes: Vec<Change<K>>,
-    /// States that were replaced since [`Store::take_retired`]. The last handle of a state drops the user's object, which runs
-    /// user code: whoever locks the store drops these after the lock is released.
+    /// States that were replaced since [`Store::take_retired`]. Dropping the last handle of a state drops the user's
+    /// object, which runs user code. So the caller, which locks the store, drops them after releasing the lock.
     retired: Vec<Lazy<K>>,
 }
 
-/// A complete list of a part on its way into the store. See [`Store::replace_some`].
+/// A complete list of a part that is being added to the store in pieces. See [`Store::replace_some`].
 pub(crate) struct ListInTransit<K: Object> {
-    /// Objects that the store has not looked at.
+    /// Objects that the store has not processed.
     pub(crate) objects: BTreeMap<ObjectKey<K>, Lazy<K>>,
-    /// The last key that the store has looked at.
+    /// The last key that the store has processed. `None` before the first piece.
     reached: Option<ObjectKey<K>>,
 }
 
@@ -75,11 +92,11 @@ impl<K: Object> ListInTransit<K> {
     }
 }
 
-/// The watch told of an object that is not there, in a version that it has passed.
+/// The watch delivered an object that is not in the store, at a version that it had already passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OutOfOrder;
 
-/// What readers saw of an object, and what they see now.
+/// Change of the visible state of an object.
 #[derive(Debug, Clone)]
 pub(crate) struct Change<K: Object> {
     pub(crate) key: ObjectKey<K>,
@@ -87,39 +104,41 @@ pub(crate) struct Change<K: Object> {
     pub(crate) new: Option<Lazy<K>>,
 }
 
-/// How an object went that we deleted.
+/// Result of a deletion by this process.
 #[derive(Debug, Clone)]
 pub(crate) struct End {
     pub(crate) uid: Uid,
-    /// That of its last state, or of its end, if that is known.
+    /// Version of the object's last state or of its deletion, if known.
     pub(crate) version: Option<u64>,
-    /// One that the API server had reached before it was told to delete the object.
+    /// A version that the API server had reached before the deletion was requested.
     pub(crate) after: Option<u64>,
 }
 
 #[derive(Clone)]
 struct Write<K: Object> {
     what: Wrote<K>,
-    /// Place in `order`: the version, zero if that is not known, and a number of its own.
+    /// Position in `order`: the version, zero if unknown, and a sequence number.
     place: (u64, u64),
     at: Instant,
 }
 
+/// Effect of an own write on the visible state.
 #[derive(Clone)]
 enum Wrote<K: Object> {
-    /// The object is like this.
+    /// The object has this state.
     Stands(Lazy<K>),
-    /// The object of this uid is not selected any more.
+    /// The object with this uid is not selected any more.
     Left(Uid),
-    /// The object of this uid is no more.
+    /// The object with this uid is deleted.
     Gone(Uid),
-    /// The object of this uid went with others. That it had a finalizer by then, and so is still there, only a newer version
-    /// of it can tell.
+    /// The object with this uid was part of a bulk deletion, whose answer does not report single objects. If it had a
+    /// finalizer it still exists, and a newer version will show that.
     Presumed(Uid),
 }
 
 impl<K: Object> Write<K> {
-    /// What readers see when the watch told `told`: nothing that had the name before.
+    /// Returns the visible state, given the watched state. Older watched states, such as an object that had the name
+    /// before, are hidden.
     fn over(&self, told: Option<&Lazy<K>>) -> Option<Lazy<K>> {
         let newer = told.filter(|told| number(told.meta()).is_none_or(|version| version > self.place.0));
         match &self.what {
@@ -163,10 +182,10 @@ impl<K: Object> Default for Store<K> {
     }
 }
 
-/// The objects of a store as the watch last reported them, without own writes. A cheap copy that does not change.
+/// The objects of a store in their watched states. A cheap copy that does not change.
 pub(crate) struct Watched<K: Object> {
     visible: OrdMap<ObjectKey<K>, Lazy<K>>,
-    /// Objects that own writes lie over, at most [`Store::WRITES`].
+    /// Watched states of objects with own writes, at most [`Store::WRITES`].
     told: BTreeMap<ObjectKey<K>, Option<Lazy<K>>>,
 }
 
@@ -207,19 +226,19 @@ fn watched_after<K: Object>(
 }
 
 impl<K: Object> Store<K> {
-    /// One of all namespaces, some of which are watched by themselves.
+    /// Creates a store for all namespaces, some of which are watched separately.
     pub(crate) fn with_apart(apart: BTreeSet<Arc<str>>) -> Self {
         Self { apart: Arc::new(apart), ..Self::default() }
     }
 }
 
-/// What readers see.
+/// Visible states.
 impl<K: Object> Store<K> {
     pub(crate) fn get(&self, key: &ObjectKey<K>) -> Option<&Lazy<K>> {
         self.visible.get(key)
     }
 
-    /// All objects as of now. Costs nothing, and stays as it is.
+    /// Returns all objects. The copy is cheap and does not change.
     pub(crate) fn snapshot(&self) -> OrdMap<ObjectKey<K>, Lazy<K>> {
         self.visible.clone()
     }
@@ -228,17 +247,17 @@ impl<K: Object> Store<K> {
         self.visible.len()
     }
 
-    /// The version up to which all parts have been told that are known.
+    /// Returns the version up to which all known parts have received all changes.
     pub(crate) fn version(&self) -> Option<u64> {
         self.parts.values().min().copied().flatten()
     }
 
-    /// The version up to which each part has been told that is known.
+    /// Returns the version up to which each known part has received all changes.
     pub(crate) fn versions(&self) -> impl Iterator<Item = (&Part, u64)> {
         self.parts.iter().filter_map(|(part, version)| Some((part, (*version)?)))
     }
 
-    /// What was told or written of the object with these metadata.
+    /// Compares metadata with the object in the store, to find out whether the store has the same version.
     pub(crate) fn known(&self, meta: &Meta) -> Known<K> {
         let Some(key) = ObjectKey::of_meta(meta) else { return Known::Nothing };
         let seen = self.visible.get(&key);
@@ -249,12 +268,12 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// What readers see otherwise since this was last asked.
+    /// Takes the changes of visible states since the last call.
     pub(crate) fn take_changes(&mut self) -> Vec<Change<K>> {
         std::mem::take(&mut self.changes)
     }
 
-    /// Takes the states that were replaced, to be dropped while no lock is held.
+    /// Takes the replaced states, so that the caller drops them while no lock is held.
     pub(crate) fn take_retired(&mut self) -> Vec<Lazy<K>> {
         std::mem::take(&mut self.retired)
     }
@@ -270,30 +289,30 @@ impl<K: Object> Store<K> {
     }
 }
 
-/// What the watch tells.
+/// Events of the watch.
 impl<K: Object> Store<K> {
-    /// All objects as the watch told them, in key order.
+    /// Returns all objects in their watched states, in key order.
     #[cfg(test)]
     pub(crate) fn told(&self) -> impl Iterator<Item = Lazy<K>> {
         self.watched().after(None, usize::MAX).into_iter()
     }
 
-    /// The objects as the watch reported them, at this moment.
+    /// Returns a copy of all objects in their watched states.
     pub(crate) fn watched(&self) -> Watched<K> {
         Watched { visible: self.visible.clone(), told: self.told.clone() }
     }
 
-    /// At most so many objects as the watch told them, in key order, those after `key`.
+    /// Returns at most `limit` objects after `key` in their watched states, in key order.
     pub(crate) fn told_after(&self, key: Option<&ObjectKey<K>>, limit: usize) -> Vec<Lazy<K>> {
         watched_after(&self.visible, &self.told, key, limit)
     }
 
-    /// What the watch told of one object.
+    /// Returns the watched state of one object.
     fn told_of(&self, key: &ObjectKey<K>) -> Option<&Lazy<K>> {
         self.told.get(key).map_or_else(|| self.visible.get(key), Option::as_ref)
     }
 
-    /// Takes over a complete list of a part as of `version`, and says what is different now.
+    /// Replaces the objects of a part by a complete list of `version`, and returns the differences.
     #[cfg(test)]
     pub(crate) fn replace(
         &mut self,
@@ -307,12 +326,12 @@ impl<K: Object> Store<K> {
         events
     }
 
-    /// Takes over a piece of a complete list of a part as of `version`: looks at about `limit` objects, and appends what is
-    /// different now to `events`. Returns whether that was the last piece.
+    /// Processes a piece of a complete list of a part: about `limit` objects. Appends the differences to `events`, and
+    /// returns whether this was the last piece.
     ///
-    /// Objects that did not change stay the ones held. An object that the list lacks was deleted while no watch was open.
-    /// An object under the same name with another uid is a delete and a create. Between the pieces readers see objects
-    /// from before and after the list, each of them never older than before.
+    /// Unchanged objects keep the state in the store. An object that the list lacks was deleted while no watch was
+    /// open. An object with the same name and another uid gives a delete and a create. Between the pieces readers see
+    /// objects from before and after the list, but no object goes back to an older state.
     pub(crate) fn replace_some(
         &mut self,
         part: &Part,
@@ -324,7 +343,8 @@ impl<K: Object> Store<K> {
         let position = self.parts.get(part).copied();
         let in_initial_list = position.is_none();
         if list.reached.is_none() && version < position.flatten() {
-            self.forget_writes(part); // the server has lost what they did
+            // The server was restored from a backup and has lost these writes and deletions.
+            self.forget_writes(part);
             self.ended = Ended::default();
         }
         let (mut vanished, held_to) = self.held_after(part, list.reached.as_ref(), limit);
@@ -335,7 +355,8 @@ impl<K: Object> Store<K> {
         {
             arrived.push(next.remove_entry());
         }
-        // The piece ends where the shorter of both ends. Without an end nothing is left of either.
+        // The piece ends at the smaller of both last keys, so that both sides have been compared up to it. Without an
+        // end both sides are exhausted.
         let end = match arrived.last() {
             Some((last, _)) if arrived.len() == limit && !list.objects.is_empty() => Some(last.clone()),
             _ => held_to,
@@ -343,6 +364,7 @@ impl<K: Object> Store<K> {
         for (key, object) in arrived {
             vanished.remove(&key);
             let old = self.told_of(&key);
+            // Keep the state in the store, which other caches may share and which may be decoded already.
             if old.is_some_and(|old| old.meta().same_version(object.meta())) {
                 self.retired.push(object);
                 continue;
@@ -362,14 +384,14 @@ impl<K: Object> Store<K> {
         true
     }
 
-    /// Takes over one object from the watch; no event if it is the version already held, or an older one.
+    /// Adds or updates one object that the watch delivered. No event if the store has the same or a newer version.
     ///
-    /// A newer version than the one held is taken over whatever the watch has passed: an API server that tells changes in the
-    /// order of their versions would have told it before, one that does not means what it says.
+    /// A version newer than the one in the store is accepted even if the watch has passed it: only a server that does not send
+    /// changes in the order of their versions sends such an event, and the object's own version is then decisive.
     ///
     /// # Errors
     ///
-    /// The object is not held and the watch has passed its version. Nothing has changed.
+    /// The object is not in the store, and the watch has passed its version. The store is unchanged.
     pub(crate) fn upsert(&mut self, part: &Part, object: Lazy<K>) -> Result<Vec<Event<K>>, OutOfOrder> {
         let (key, version) = (object.key(), number(object.meta()));
         let old = self.told_of(&key).cloned();
@@ -388,13 +410,15 @@ impl<K: Object> Store<K> {
         Ok(events)
     }
 
-    /// Removes an object that is deleted or not selected any more, whose last state is `last`; no event if it was not
-    /// held, or a newer one is.
+    /// Removes an object that was deleted or is not selected any more. `last` is its last state. No event if the store
+    /// has no such object or a newer one.
     pub(crate) fn remove(&mut self, part: &Part, last: Lazy<K>) -> Vec<Event<K>> {
         let (key, version) = (last.key(), number(last.meta()));
         let events = match self.told_of(&key).cloned() {
             Some(held) if !is_older(last.meta(), held.meta()) => {
                 self.tell(&key, None);
+                // If another object has had the name in the meantime, the store's object was deleted as well, with an
+                // unknown last state.
                 let event = match held.meta().uid() == last.meta().uid() {
                     true => Event::Delete { object: last, state_unknown: false },
                     false => Event::Delete { object: held, state_unknown: true },
@@ -407,17 +431,17 @@ impl<K: Object> Store<K> {
         events
     }
 
-    /// The parts that have been told whole.
+    /// Returns the parts with a complete initial list.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &Part> {
         self.parts.keys()
     }
 
-    /// Whether a part has been told whole.
+    /// Whether the initial list of a part is complete.
     pub(crate) fn knows(&self, part: &Part) -> bool {
         self.parts.contains_key(part)
     }
 
-    /// The watch of a part has told everything up to `version`.
+    /// Records that the watch of a part has delivered all changes up to `version`.
     pub(crate) fn passed(&mut self, part: &Part, version: Option<u64>) {
         if let Some(position) = self.parts.get_mut(part) {
             *position = version.max(*position);
@@ -425,7 +449,7 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// Forgets a part that is not watched any more.
+    /// Removes a part that is not watched any more.
     #[cfg(test)]
     pub(crate) fn withdraw(&mut self, part: &Part) -> Vec<Event<K>> {
         let (mut events, mut reached) = (Vec::new(), None);
@@ -433,8 +457,8 @@ impl<K: Object> Store<K> {
         events
     }
 
-    /// Forgets a piece of a part that is not watched any more: looks at about `limit` objects after the key that was `reached`,
-    /// which is `None` at first, and appends what is different now to `events`. Returns whether that was the last piece.
+    /// Removes a piece of a part that is not watched any more: processes about `limit` objects after the key `reached`,
+    /// which is `None` at first. Appends the differences to `events`, and returns whether this was the last piece.
     pub(crate) fn withdraw_some(
         &mut self,
         part: &Part,
@@ -451,7 +475,7 @@ impl<K: Object> Store<K> {
         if reached.is_some() {
             return false;
         }
-        // Writes may have been laid over it between the pieces.
+        // Own writes may have been recorded between the pieces.
         self.forget_writes(part);
         self.parts.remove(part);
         true
@@ -463,31 +487,34 @@ impl<K: Object> Store<K> {
         Some(Event::Delete { object, state_unknown: true })
     }
 
-    /// Looks at about `limit` objects after `key`: the keys of those that the watch of `part` reported, and the last key that
-    /// was looked at, unless there are no more.
+    /// Processes about `limit` objects after `key`: returns the keys of those that the watch of `part` delivered, and
+    /// the last processed key, or `None` if there are no more.
     fn held_after(
         &self,
         part: &Part,
         key: Option<&ObjectKey<K>>,
         limit: usize,
     ) -> (BTreeSet<ObjectKey<K>>, Option<ObjectKey<K>>) {
-        // The empty name comes before all others.
+        // The empty name sorts before all others, so this is the first possible key of the namespace.
         let first = part.as_ref().and_then(|name| ObjectKey::from_parts(Some(name), ""));
         let from = match key {
             Some(key) => Bound::Excluded(key),
             None => first.as_ref().map_or(Bound::Unbounded, Bound::Included),
         };
+        // A namespace is one range of keys; the part `None` may have separate namespaces in between.
         let is_beyond = |key: &ObjectKey<K>| part.is_some() && !self.is_in(key, part);
         let visible = self.visible.range::<_, ObjectKey<K>>((from, Bound::Unbounded)).map(|(key, _)| key);
         let seen: Vec<_> = visible.take_while(|key| !is_beyond(key)).take(limit).collect();
         let end = if seen.len() == limit { seen.last().copied() } else { None };
         let to = end.map_or(Bound::Unbounded, Bound::Included);
+        // Objects that own writes hide are in `told` but not in `visible`.
         let told = self.told.range::<ObjectKey<K>, _>((from, to)).filter(|(_, told)| told.is_some());
         let told = told.map(|(key, _)| key);
         let untouched = seen.iter().copied().filter(|key| !self.told.contains_key(*key));
         (told.chain(untouched).filter(|key| self.is_in(key, part)).cloned().collect(), end.cloned())
     }
 
+    /// Sets the watched state of an object, and the visible state that follows from it.
     fn tell(&mut self, key: &ObjectKey<K>, object: Option<Lazy<K>>) {
         self.tell_ended(key, object.as_ref());
         match self.writes.get(key) {
@@ -501,19 +528,20 @@ impl<K: Object> Store<K> {
     }
 }
 
-/// What we write.
+/// Own writes.
 impl<K: Object> Store<K> {
-    /// The most writes that are held: more than anybody has under way while a watch lags behind.
+    /// Maximum number of stored writes, more than a process usually has pending while a watch lags behind.
     pub(crate) const WRITES: usize = 4096;
 
-    /// Lays the answer to a write over the cache; `selected` says whether the cache is about such an object, if that can be
-    /// told. If not, one that readers see stays, changed, until the watch tells what became of it, and one that they do not see
-    /// is left to the watch.
+    /// Records the answer to a write. `selected` says whether the cache selects the object, `None` if that cannot be
+    /// decided. In this case a visible object shows the new state until the watch decides, and an object that is not
+    /// visible stays so.
     pub(crate) fn wrote(&mut self, object: Lazy<K>, selected: Option<bool>, now: Instant) {
         let key = object.key();
         let (Some(version), Some(uid)) = (number(object.meta()), object.meta().uid().cloned()) else {
-            return; // nobody could say when the watch has passed it
+            return; // without a number it is unknown when the watch has passed it
         };
+        // The watch has delivered the write, something newer or the deletion.
         if self.has_passed(&key, version)
             || self.ended.since(&uid).is_some()
             || self.told_of(&key).is_some_and(|told| number(told.meta()) >= Some(version))
@@ -521,6 +549,7 @@ impl<K: Object> Store<K> {
             return;
         }
         match self.writes.get(&key) {
+            // Answers may arrive out of order: an older write must not replace a newer one or a deletion.
             Some(write) if write.place.0 >= version => return,
             Some(Write { what: Wrote::Gone(gone), .. }) if *gone == uid => return,
             _ => {}
@@ -529,27 +558,30 @@ impl<K: Object> Store<K> {
         if selected.unwrap_or_else(|| seen.is_some_and(|seen| has_uid(seen, &uid))) {
             self.write(&key, Wrote::Stands(object), version, now);
         } else if seen.or_else(|| self.told_of(&key)).is_some() {
+            // There is something to hide: the visible state, or a watched state below another write.
             self.write(&key, Wrote::Left(uid), version, now);
         }
     }
 
-    /// Hides an object that is gone for good, and what had its name before.
+    /// Hides an object that was deleted, and objects that had its name before.
     pub(crate) fn deleted(&mut self, key: &ObjectKey<K>, end: End, now: Instant) {
         let End { uid, version, after } = end;
-        // What had the name at this version was the object, or one that went before it.
+        // Any object that had the name at this version is the deleted one or its predecessor.
         let by = version.max(after).unwrap_or_default();
         let told = self.told_of(key).map(|told| (has_uid(told, &uid), number(told.meta())));
+        // Version up to which states of the name are hidden. `None` if nothing is to be hidden.
         let hidden_by = match (self.writes.get(key), told) {
             (Some(write), _) if write.what.uid() == Some(&uid) => Some(write.place.0.max(by)),
-            (Some(write), _) if write.place.0 > by => None, // another object has had the name since
+            // Another object has taken the name since.
+            (Some(write), _) if write.place.0 > by => None,
             (_, Some((true, told))) => Some(told.unwrap_or_default().max(by)),
             (_, Some((false, told))) => told.filter(|told| *told <= by).map(|_| by),
             (Some(_), None) => Some(by),
-            // The watch has told its end, or has yet to tell of it.
+            // The name is unknown: the watch has delivered the deletion, or has yet to deliver the creation.
             (None, None) => version.filter(|version| !self.has_passed(key, *version)),
         };
         if version.is_none() {
-            // The watch may tell of it whatever else is written under its name.
+            // The watch may deliver the object later at any version, also while another write of the name is recorded.
             self.ended.add(uid.clone(), now, Self::WRITES);
         }
         if let Some(version) = hidden_by {
@@ -557,7 +589,8 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// Hides an object that the watch is about to tell, if it is gone, and forgets the end of the one that was told before.
+    /// Before the watched state changes: hides the new object if it is known to be deleted, and forgets the uid of the
+    /// old one if this is its end.
     fn tell_ended(&mut self, key: &ObjectKey<K>, object: Option<&Lazy<K>>) {
         if self.ended.is_empty() {
             return;
@@ -576,12 +609,12 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// A version that the API server has reached, as far as the watch told or our own writes of the object did.
+    /// Returns a version that the API server has reached, according to the watch or own writes of the object.
     pub(crate) fn reached(&self, key: &ObjectKey<K>) -> Option<u64> {
         self.position_at(key).max(self.writes.get(key).map(|write| write.place.0))
     }
 
-    /// Hides an object that most likely went when it was deleted with others, unless something newer of it is known.
+    /// Hides an object that was most likely deleted by a bulk deletion, unless a newer state of it is known.
     pub(crate) fn presumed_deleted(&mut self, key: &ObjectKey<K>, uid: Uid, version: u64, now: Instant) {
         let outdated = match self.writes.get(key) {
             Some(Write { what: Wrote::Gone(gone), .. }) if *gone == uid => true,
@@ -590,15 +623,15 @@ impl<K: Object> Store<K> {
         };
         let newer_told = match self.told_of(key) {
             Some(told) => number(told.meta()) > Some(version),
-            None => self.has_passed(key, version), // the watch has told its end
+            None => self.has_passed(key, version), // the watch has delivered the deletion
         };
         if !outdated && !newer_told {
             self.write(key, Wrote::Presumed(uid), version, now);
         }
     }
 
-    /// Since when the oldest write waits for the watch of a part to tell it: one that makes a difference, because the end of
-    /// what the watch has not told of may never be told either.
+    /// Returns since when the oldest write waits for the watch of a part. Hidden objects that the watch has not
+    /// delivered do not count, because it may never deliver their deletion.
     pub(crate) fn waiting_since(&self, part: &Part) -> Option<Instant> {
         let mut waiting = self.order.values().filter(|key| self.is_in(key, part));
         waiting.find_map(|key| {
@@ -614,6 +647,7 @@ impl<K: Object> Store<K> {
         self.order.insert(place, key.clone());
         let write = Write { what, place, at: now };
         let seen = write.over(told.as_ref());
+        // One entry per key: the newer write replaces the older one.
         if let Some(before) = self.writes.insert(key.clone(), write) {
             self.order.remove(&before.place);
             self.retired.extend(before.what.into_object());
@@ -627,12 +661,12 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// Whether the watch has told everything up to `version` of where the object is.
+    /// Whether the watch has delivered all changes up to `version` in the namespace of the object.
     fn has_passed(&self, key: &ObjectKey<K>, version: u64) -> bool {
         self.position_at(key).is_some_and(|position| position >= version)
     }
 
-    /// The version up to which the watch has told everything of where the object is.
+    /// Version up to which the watch has delivered all changes in the namespace of the object.
     fn position_at(&self, key: &ObjectKey<K>) -> Option<u64> {
         let everywhere = self.parts.get(&None).copied().flatten().filter(|_| self.is_in(key, &None));
         let here = || self.parts.get(&Some(Arc::from(key.namespace()?))).copied().flatten();
@@ -646,7 +680,7 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// Takes away the writes that the watch of a part has passed.
+    /// Removes the writes that the watch of a part has passed.
     fn settle(&mut self, part: &Part) {
         if self.order.is_empty() {
             return;
@@ -665,6 +699,8 @@ impl<K: Object> Store<K> {
         let settled = self.has_passed(key, write.place.0)
             && match &write.what {
                 Wrote::Stands(_) | Wrote::Left(_) => true,
+                // The deletion may have a higher version than the last state. Keep hiding until the watch delivers it,
+                // or an object that is not hidden.
                 Wrote::Gone(_) | Wrote::Presumed(_) => write.over(told()).is_some() || told().is_none(),
             };
         if settled {
@@ -673,7 +709,7 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// Takes a write away that is not in `order` any more.
+    /// Removes a write whose entry in `order` was removed. The watched state becomes visible.
     fn forget(&mut self, key: &ObjectKey<K>) {
         self.retired.extend(self.writes.remove(key).and_then(|write| write.what.into_object()));
         let told = self.told.remove(key).flatten();
@@ -682,6 +718,7 @@ impl<K: Object> Store<K> {
             (None, None) => true,
             _ => false,
         };
+        // The same state was visible already: no change to publish.
         if same {
             self.retired.extend(told);
         } else {
@@ -700,7 +737,7 @@ impl<K: Object> Store<K> {
     }
 }
 
-/// Notes how `new` came to stand where `old` stood.
+/// Appends the events of the change from `old` to `new`.
 fn entered<K: Object>(
     events: &mut Vec<Event<K>>,
     old: Option<Lazy<K>>,
@@ -722,7 +759,7 @@ fn has_uid<K: Object>(object: &Lazy<K>, uid: &Uid) -> bool {
     object.meta().uid() == Some(uid)
 }
 
-/// The version as a number, if it has an order.
+/// Returns the version as a number, if it is one.
 fn number(meta: &Meta) -> Option<u64> {
     meta.resource_version().and_then(super::ResourceVersion::number)
 }

@@ -1,4 +1,4 @@
-//! Whether the caches of a manager know the present, and what to tell if they do not.
+//! Waits until the caches of a manager are synced, and reports why they are not.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -7,35 +7,36 @@ use tokio::time::{sleep, timeout};
 
 use super::{MissingRight, informer::AnyInformer, registry::Cache, status::Status};
 
-/// How long the first refusal is kept back, because others come at the same time.
+/// Time to wait for further missing permissions after the first, so that they are reported together.
 const TOGETHER: Duration = Duration::from_millis(500);
 
-/// Why the informers do not know the present.
+/// Reason why caches are not synced.
 #[derive(Debug)]
 pub(crate) enum NotSynced {
-    /// The operator lacks rights, and waiting will not help.
+    /// The operator lacks permissions, so waiting does not help.
     Forbidden(Vec<MissingRight>),
-    /// It takes too long.
+    /// A cache did not sync in time.
     Late { resource: String, reason: String },
 }
 
 impl Cache {
-    /// Waits until every informer knows the present.
+    /// Waits until every informer is synced.
     ///
     /// # Errors
     ///
-    /// Some of them may not, whatever the others do; or one does not, within `limit`.
+    /// The operator lacks permissions for some of them, or one is not synced within `limit`.
     pub(crate) async fn synced(&self, limit: Duration) -> Result<(), NotSynced> {
         let informers = self.informers();
         let decided = informers.iter().enumerate().map(|(place, informer)| {
             let mut status = informer.status();
-            // The status that ends the wait is the one that counts: it may have changed since.
+            // Returns the status that ended the wait: it may change afterwards.
             async move { (place, status.wait_for(Status::is_decided).await.map(|status| status.clone())) }
         });
         let mut decided: FuturesUnordered<_> = decided.collect();
         let refused = async {
             while let Some((place, status)) = decided.next().await {
-                // The sender lives in the informer. Who may list and not watch knows the present, and no more than that.
+                // An error cannot occur, since the sender is in the informer. A synced informer may lack the permission
+                // to watch.
                 if let Ok(status) = status
                     && status.forbidden().next().is_some()
                 {
@@ -48,7 +49,7 @@ impl Cache {
             Ok(None) => Ok(()),
             Ok(Some((place, refused))) => {
                 sleep(TOGETHER).await;
-                // Several Rust types of one kind lack the same.
+                // A set, because several Rust types of one kind lack the same permission.
                 let missing: BTreeSet<_> = informers
                     .iter()
                     .enumerate()
@@ -66,8 +67,15 @@ impl Cache {
         }
     }
 
-    /// What is wrong with the first cache that does not know the present, or has not been kept up to date for longer than
-    /// `limit`.
+    /// Returns the problem of the first list or watch that fails now.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.informers().iter().find_map(|informer| {
+            let trouble = informer.status().borrow().trouble()?;
+            Some(format!("{}: {trouble}", informer.resource()))
+        })
+    }
+
+    /// Describes the first cache that is not synced, or has a watch that has been failing for longer than `limit`.
     pub(crate) fn problem(&self, limit: Option<Duration>) -> Option<String> {
         self.informers().iter().find_map(|informer| {
             let status = informer.status().borrow().clone();
@@ -83,13 +91,13 @@ impl Cache {
     }
 }
 
-/// The rights that an informer lacks.
+/// Returns the rules that an informer lacks.
 pub(super) fn missing_rights(informer: &dyn AnyInformer, status: &Status) -> Vec<MissingRight> {
     let of = |rule: &str| MissingRight { resource: informer.resource(), rule: rule.to_owned() };
     status.forbidden().map(of).collect()
 }
 
-/// The first informer that is late, before all others one of which it is known why.
+/// Returns the first informer that is not synced, preferring one with a known reason.
 fn late(informers: &[Arc<dyn AnyInformer>]) -> Option<NotSynced> {
     let late = informers.iter().filter_map(|informer| {
         let status = informer.status().borrow().clone();

@@ -1,4 +1,4 @@
-//! Objects that went while nobody was told. Pure.
+//! Deletions seen on standby, replayed after election. Pure.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -6,22 +6,22 @@ use tokio::time::Instant;
 
 use crate::{event::Event, object::Object};
 
-/// How long an object is remembered after it went. A leader that died is replaced within the lease, and had begun what it
-/// was told by then; what takes minutes, like a deployment that hangs, is covered too.
+/// Time for which a deletion is remembered. A dead leader is replaced within seconds, and it had handled what it
+/// received before; ten minutes also cover a slow handover, such as a deployment that hangs.
 const REMEMBERED: Duration = Duration::from_secs(10 * 60);
 
-/// Of how many objects; then the one that went first is forgotten.
+/// Maximum number of remembered deletions; then the oldest is dropped.
 const MOST: usize = 1000;
 
-/// The last objects that went, with their last states.
+/// Recent deletions with the last states of the objects.
 pub(super) struct Tombstones<K: Object> {
-    /// In the order in which they went.
+    /// In the order of deletion.
     deletes: VecDeque<(Instant, Event<K>)>,
 }
 
 impl<K: Object> Tombstones<K> {
-    /// Records an event if it is the end of an object. Appends what it forgets to `forgotten`, to be dropped while no lock is
-    /// held.
+    /// Records a delete event and ignores others. Appends dropped entries to `forgotten`, so that the caller drops them
+    /// while no lock is held.
     pub(super) fn note(&mut self, event: &Event<K>, now: Instant, forgotten: &mut Vec<Event<K>>) {
         if let Event::Delete { .. } = event {
             if self.deletes.len() == MOST {
@@ -31,7 +31,7 @@ impl<K: Object> Tombstones<K> {
         }
     }
 
-    /// Forgets what went too long ago, and appends it to `forgotten`, to be dropped while no lock is held.
+    /// Drops expired deletions and appends them to `forgotten`, so that the caller drops them while no lock is held.
     pub(super) fn expire(&mut self, now: Instant, forgotten: &mut Vec<Event<K>>) {
         while let Some((went, _)) = self.deletes.front()
             && now.saturating_duration_since(*went) > REMEMBERED
@@ -40,7 +40,7 @@ impl<K: Object> Tombstones<K> {
         }
     }
 
-    /// What is remembered, in the order in which it went.
+    /// Returns the remembered deletions in their order.
     pub(super) fn deletes(&self) -> impl Iterator<Item = &Event<K>> {
         self.deletes.iter().map(|(_, event)| event)
     }

@@ -1,3 +1,5 @@
+//! Transforms: user functions that change objects before they are stored.
+
 use std::{
     collections::BTreeMap,
     fmt,
@@ -7,19 +9,19 @@ use std::{
 
 use serde_json::Value;
 
-/// What changes objects before they are held.
+/// The transforms of a cache.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Transform {
-    /// Where no namespace has its own.
+    /// Applies in namespaces without an entry in `by_namespace`.
     elsewhere: Option<Change>,
     by_namespace: BTreeMap<Arc<str>, Change>,
 }
 
-/// What is done to an object. Two are the same if they are clones of each other.
+/// A user's transform. Clones of the same one are equal.
 #[derive(Clone)]
 pub(crate) struct Change(Arc<dyn Fn(&mut Value) + Send + Sync>);
 
-/// What names an object and its state: a transform cannot change it.
+/// Metadata that identify the object and its state. A transform cannot change them.
 const IDENTITY: [&str; 4] = ["namespace", "name", "uid", "resourceVersion"];
 
 impl Change {
@@ -29,14 +31,14 @@ impl Change {
 }
 
 impl Transform {
-    /// `None` if nothing is ever changed.
+    /// Returns `None` if there is no transform.
     pub(super) fn new(elsewhere: Option<Change>, by_namespace: BTreeMap<Arc<str>, Change>) -> Option<Self> {
         let changes = elsewhere.is_some() || !by_namespace.is_empty();
         changes.then_some(Self { elsewhere, by_namespace })
     }
 
-    /// The object of a namespace as it is to be held; `None` if that is as it came: nothing is to be changed there, it is no
-    /// object, or the transform panics, which is reported.
+    /// Returns the transformed object. `None` if it is to be stored as received: there is no transform for the
+    /// namespace, the text is not an object, or the transform panics, which is logged.
     pub(crate) fn apply(&self, json: &[u8], namespace: &str, resource: &str) -> Option<String> {
         let change = self.by_namespace.get(namespace).or(self.elsewhere.as_ref())?;
         let mut object: Value = serde_json::from_slice(json).ok()?;
@@ -48,10 +50,7 @@ impl Transform {
         let mut object = changed
             .inspect_err(|panic| {
                 let reason = crate::reconcile::panic_message(&**panic);
-                tracing::error!(
-                    resource,
-                    "a transform panicked, and the object is held as it came: {reason}"
-                );
+                tracing::error!(resource, "a transform panicked; the object is stored unchanged: {reason}");
             })
             .ok()?;
         let metadata =

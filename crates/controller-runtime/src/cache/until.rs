@@ -1,4 +1,4 @@
-//! Waiting until something holds of a cached object.
+//! Waiting for a condition of a cached object.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -7,22 +7,22 @@ use tokio::time::timeout;
 use super::{ReadError, informer::Informer};
 use crate::object::{Object, ObjectKey};
 
-/// Why a wait for a condition ended without it.
+/// Error of [`Cached::until`](super::Cached::until).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UntilError {
-    /// It did not hold within the time.
-    #[error("{object} was not as awaited within {} s; it was last seen {last}", within.as_secs_f32())]
+    /// The condition did not hold in time.
+    #[error("{object} did not meet the condition within {} s; its last state in the cache: {last}", within.as_secs_f32())]
     TimedOut {
         /// Resource and key of the object.
         object: String,
-        /// How long it was waited for.
+        /// Duration of the wait.
         within: Duration,
         /// `at version 5`, `absent`, or `not listed yet`.
         last: String,
     },
-    /// The object does not fit its type, or the cache does not hold its namespace.
-    #[error("the object that is waited for is unreadable")]
+    /// The object cannot be decoded as its type, the cache does not contain its namespace, or its cluster was removed.
+    #[error("the object to wait for cannot be read")]
     Unreadable(#[source] ReadError),
 }
 
@@ -35,7 +35,7 @@ pub(super) async fn until<K: Object>(
     let (notify, mut status) = (informer.notify(key), informer.status());
     let holds = async {
         loop {
-            // Asked for before the look, so that a change right after it is not missed.
+            // Registered before the object is read, so that a change right after the read is not missed.
             let mut changed = pin!(notify.notified());
             changed.as_mut().enable();
             status.mark_unchanged();
@@ -47,7 +47,7 @@ pub(super) async fn until<K: Object>(
             tokio::select! {
                 () = changed => {}
                 listed = status.changed() => {
-                    let _ = listed; // the sender lives in the informer
+                    let _ = listed; // never an error: the sender is in the informer
                 }
             }
         }
@@ -68,6 +68,7 @@ pub(super) async fn until<K: Object>(
 }
 
 fn read<K: Object>(informer: &Informer<K>, key: &ObjectKey<K>) -> Result<Option<Arc<K>>, ReadError> {
+    informer.check_cluster()?;
     let found = match informer.get(key) {
         Some(found) => Some(found),
         None => {

@@ -1,3 +1,5 @@
+//! Views of a cache as other types.
+
 use std::{fmt, sync::Arc};
 
 use kube::core::PartialObjectMeta;
@@ -6,15 +8,15 @@ use serde::de::DeserializeOwned;
 use super::{Cached, DecodeError, Lazy, ReadError};
 use crate::object::{Object, ObjectKey};
 
-/// The cached objects of a kind, seen as something else: metadata alone, a slim type, or what a function makes of them.
+/// The cached objects of a kind as another type: metadata alone, a slimmer type, or the result of a function.
 ///
-/// A view of one store. It keeps nothing and watches nothing; each read makes what it returns.
+/// A view stores and watches nothing: each read converts the cached objects.
 ///
 /// ```
 /// use controller_runtime::{Cached, ObjectKey, ReadError};
 /// use k8s_openapi::api::core::v1::Pod;
 ///
-/// /// What a scheduler needs of a pod.
+/// /// The fields of a pod that a scheduler needs.
 /// #[derive(serde::Deserialize)]
 /// struct Placement {
 ///     spec: Spec,
@@ -39,19 +41,19 @@ pub struct View<K: Object, T> {
 type Make<K, T> = dyn Fn(&Lazy<K>) -> Result<T, DecodeError> + Send + Sync;
 
 impl<K: Object> Cached<K> {
-    /// The objects as `T`, decoded from the same text.
+    /// Returns a view of the objects as `T`, decoded from the same text.
     #[must_use]
     pub fn view<T: DeserializeOwned + 'static>(&self) -> View<K, T> {
         View { cached: self.clone(), make: Arc::new(Lazy::decode_as) }
     }
 
-    /// All of their metadata, annotations as well.
+    /// Returns a view of all metadata, including annotations.
     #[must_use]
     pub fn metadata(&self) -> View<K, PartialObjectMeta<K>> {
         self.view()
     }
 
-    /// What `transform` makes of them.
+    /// Returns a view of the results of `transform` for the objects.
     pub fn transformed<T>(&self, transform: impl Fn(&K) -> T + Send + Sync + 'static) -> View<K, T> {
         let make = move |state: &Lazy<K>| state.object().map(|object| transform(&object));
         View { cached: self.clone(), make: Arc::new(make) }
@@ -59,20 +61,20 @@ impl<K: Object> Cached<K> {
 }
 
 impl<K: Object, T> View<K, T> {
-    /// The object, if it exists.
+    /// Returns the object, if it exists.
     ///
     /// # Errors
     ///
-    /// It does not fit, or it is not known whether it exists.
+    /// The object cannot be decoded, or it is not known whether it exists.
     pub fn get(&self, key: &ObjectKey<K>) -> Result<Option<T>, ReadError> {
         Ok(self.cached.get_lazy(key)?.map(|state| (self.make)(&state)).transpose()?)
     }
 
-    /// All objects, by namespace and name.
+    /// Returns all objects in the order of namespace and name.
     ///
     /// # Errors
     ///
-    /// One of them does not fit, or they have not been listed yet.
+    /// An object cannot be decoded, or the objects have not been listed yet.
     pub fn list(&self) -> Result<Vec<T>, ReadError> {
         Ok(self.cached.list_lazy()?.iter().map(|state| (self.make)(state)).collect::<Result<_, _>>()?)
     }

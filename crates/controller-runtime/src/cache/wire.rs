@@ -1,6 +1,8 @@
-//! Watch streams as they come over the wire, and answers that are failures.
+//! Decoding of watch streams and of failed answers.
 //!
-//! Each object is taken by itself, so that one that does not fit its type is reported, and the kind goes on.
+//! A watch stream is a sequence of lines, each a JSON object `{"type": …, "object": …}`. `type` is `ADDED`, `MODIFIED`
+//! or `DELETED` with an object, `BOOKMARK` with an object that has only a version, or `ERROR` with a `Status`. Each
+//! object is decoded separately, so that an invalid one does not affect the others of its kind.
 
 use bytes::Bytes;
 use kube::core::{Status, response::StatusSummary};
@@ -22,10 +24,10 @@ pub(crate) enum Line<'a> {
     Modified(Split<'a>),
     /// The object was deleted; this is its last state.
     Deleted(Split<'a>),
-    /// Nothing else changed up to this version.
+    /// No other changes happened up to this version.
     Bookmark {
         version: Option<String>,
-        /// Everything before this line was the present.
+        /// All events before this line belong to the initial list.
         ends_initial_events: bool,
     },
     /// The server ends the watch.
@@ -43,10 +45,11 @@ pub(crate) fn line(line: &[u8]) -> Result<Line<'_>, NoEvent> {
     reader.object(|key, reader| {
         match &*key {
             "type" => kind = Some(reader.string()?),
-            // The type is what API servers say first.
+            // API servers send the type first, so the object is usually read in the same pass.
             "object" if matches!(kind.as_deref(), Some("ADDED" | "MODIFIED" | "DELETED")) => {
                 split = Some(Split::read(reader)?);
             }
+            // The type follows, or it is a bookmark or an error.
             "object" => object = Some(reader.value()?),
             _ => drop(reader.value()?),
         }
@@ -66,20 +69,20 @@ pub(crate) fn line(line: &[u8]) -> Result<Line<'_>, NoEvent> {
     }
 }
 
-/// Why a line is not taken for a watch event.
+/// Error in a line of a watch stream.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoEvent {
     #[error("a watch event has {0}")]
     Malformed(#[from] Malformed),
-    #[error("a watch event without {0}")]
+    #[error("a watch event has no {0}")]
     Incomplete(&'static str),
     #[error("unknown type of watch event {0:?}")]
     Type(String),
-    #[error("a watch event whose error is no status: {0}")]
+    #[error("the error in a watch event is not a Status: {0}")]
     Status(#[from] serde_json::Error),
 }
 
-/// Source: KEP-3157, watch list.
+/// Decodes a bookmark. Source: KEP-3157, watch list.
 fn bookmark(object: &[u8]) -> Line<'static> {
     #[derive(Deserialize, Default)]
     struct Bookmark {
@@ -98,6 +101,7 @@ fn bookmark(object: &[u8]) -> Line<'static> {
         #[serde(rename = "k8s.io/initial-events-end")]
         initial_events_end: Option<String>,
     }
+    // A bookmark that cannot be decoded is one without a version: later ones follow.
     let Bookmark { metadata } = serde_json::from_slice(object).unwrap_or_default();
     Line::Bookmark {
         version: metadata.resource_version.filter(|version| !version.is_empty()),
@@ -105,7 +109,7 @@ fn bookmark(object: &[u8]) -> Line<'static> {
     }
 }
 
-/// The answer to a request that failed: the server's `Status`, or one made of whatever it sent instead.
+/// Returns the `Status` of a failed request, or one made from the text if the server sent something else.
 pub(crate) fn failure(code: http::StatusCode, body: &[u8]) -> Status {
     match serde_json::from_slice::<Status>(body) {
         Ok(status) if status.status == Some(StatusSummary::Failure) => status,
@@ -118,19 +122,19 @@ pub(crate) fn failure(code: http::StatusCode, body: &[u8]) -> Status {
     }
 }
 
-/// Cuts a stream of bytes into lines.
+/// Splits a stream of bytes into lines.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     pieces: Pieces,
 }
 
 impl Lines {
-    /// Adds what was received.
+    /// Adds received bytes.
     pub(crate) fn push(&mut self, chunk: Bytes) {
         self.pieces.push(chunk);
     }
 
-    /// The next complete line that is not blank.
+    /// Returns the next complete line that is not blank.
     ///
     /// # Errors
     ///
@@ -155,7 +159,7 @@ mod tests {
     fn watch_lines_are_told_apart() {
         let check = |kind: &str, object: &str, expected: &str| {
             let text = format!(r#"{{"type":"{kind}","object":{object}}}"#);
-            let told = match line(text.as_bytes()) {
+            let found = match line(text.as_bytes()) {
                 Ok(Line::Added(object)) => format!("added {:?}", object.meta().version()),
                 Ok(Line::Modified(object)) => format!("modified {:?}", object.meta().version()),
                 Ok(Line::Deleted(object)) => format!("deleted {:?}", object.meta().version()),
@@ -165,7 +169,7 @@ mod tests {
                 Ok(Line::Error(status)) => format!("error {}", status.code),
                 Err(_) => "none".to_owned(),
             };
-            assert_eq!(told, expected, "{text}");
+            assert_eq!(found, expected, "{text}");
         };
         let object = r#"{"metadata":{"namespace":"ns","name":"a","resourceVersion":"3"}}"#;
         check("ADDED", object, "added Some(3)");

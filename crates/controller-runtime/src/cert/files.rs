@@ -1,3 +1,5 @@
+//! Certificate and key files of a server.
+
 use std::{
     fmt, fs, io,
     path::{Path, PathBuf},
@@ -18,7 +20,7 @@ pub struct CertFiles {
 }
 
 impl CertFiles {
-    /// These two files. The first may hold intermediate certificates after the server's.
+    /// Takes the two files. The certificate file may hold intermediate certificates after the server's.
     pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         Self { certificate: certificate.into(), key: key.into() }
     }
@@ -29,10 +31,11 @@ impl CertFiles {
         Self::new(folder.as_ref().join("tls.crt"), folder.as_ref().join("tls.key"))
     }
 
-    /// The folders to watch: volumes exchange a link in them.
+    /// The folders to watch: a mounted volume is updated by replacing a symbolic link in its folder.
     pub(super) fn folders(&self) -> Vec<&Path> {
         let mut folders: Vec<_> =
             [&self.certificate, &self.key].into_iter().filter_map(|file| file.parent()).collect();
+        // Usually both files are in one folder.
         folders.dedup();
         folders
     }
@@ -41,6 +44,7 @@ impl CertFiles {
         let read = |file: &Path| {
             fs::read(file).map_err(|source| CertificateError::Read { file: file.to_owned(), source })
         };
+        // Both files of one read: a pair of different generations fails in `certified_key`.
         Ok(Pair { files: self.clone(), certificate: read(&self.certificate)?, key: read(&self.key)? })
     }
 }
@@ -51,7 +55,7 @@ impl fmt::Display for CertFiles {
     }
 }
 
-/// What the two files held when they were read.
+/// Contents of the two files.
 #[derive(PartialEq, Eq)]
 pub(super) struct Pair {
     files: CertFiles,
@@ -60,7 +64,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// The pair as it is used, if both parts can be read and belong together.
+    /// Parses certificate and key, and checks that they belong together.
     pub(super) fn certified_key(&self, provider: &CryptoProvider) -> Result<CertifiedKey, CertificateError> {
         let invalid = |file: &Path, source| CertificateError::Parse { file: file.to_owned(), source };
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.certificate).collect();
@@ -75,7 +79,7 @@ impl Pair {
     }
 }
 
-/// Why a server has no certificate.
+/// Error of loading a server's certificate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CertificateError {
@@ -84,35 +88,35 @@ pub enum CertificateError {
     Read {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// A file is not in PEM.
-    #[error("{} is not in PEM or holds something else", file.display())]
+    #[error("{} is not in PEM format, or holds something other than a certificate or key", file.display())]
     Parse {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         source: pem::Error,
     },
-    /// There is no certificate in the file.
-    #[error("{} holds no certificate", file.display())]
+    /// The file contains no certificate.
+    #[error("{} contains no certificate", file.display())]
     Empty {
         /// The file.
         file: PathBuf,
     },
-    /// Certificate and key do not belong together, or are of a kind that is not supported.
-    #[error("{files} do not make a certificate and its key")]
+    /// Certificate and key do not belong together, or are of an unsupported type.
+    #[error("{files} are not a matching certificate and key")]
     Mismatch {
         /// The files.
         files: CertFiles,
-        /// Why.
+        /// The cause.
         source: rustls::Error,
     },
-    /// No certificate can be made.
+    /// The self-signed certificate cannot be generated.
     #[error("a self-signed certificate cannot be made")]
     Generate(#[source] rcgen::Error),
-    /// The TLS library refuses its configuration.
+    /// The TLS library rejects its configuration.
     #[error("TLS cannot be set up")]
     Tls(#[source] rustls::Error),
 }

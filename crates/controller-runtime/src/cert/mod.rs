@@ -1,4 +1,4 @@
-//! Certificates of servers: from files that are read again when they change, or made at the start.
+//! Server certificates: loaded from files and reloaded when they change, or self-signed at the start.
 
 mod files;
 
@@ -23,27 +23,28 @@ use self::files::Pair;
 pub use self::files::{CertFiles, CertificateError};
 use crate::{http_server::H2, metrics::CertificateMetrics};
 
-/// How often files are looked at, whatever the system tells of them: as controller-runtime. Secret volumes are links that
-/// are exchanged, of which not every system tells.
+/// Interval at which files are read even without a notification, as in controller-runtime. Not every system reports the
+/// exchange of a symbolic link, by which Secret volumes are updated.
 const POLL: Duration = Duration::from_secs(10);
 
-/// How long after the first sign of a change the files are read: a pair is written in several steps, and each is a sign.
+/// Time between the first notification of a change and reading the files: a pair is written in several steps, each of which is
+/// notified.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// Whether a server encrypts.
+/// TLS of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Serving {
-    /// It does not.
+    /// Without TLS.
     #[default]
     Plain,
-    /// With a certificate made at the start, for `localhost` and `127.0.0.1`, which nobody can verify.
+    /// With a certificate generated at the start for `localhost` and `127.0.0.1`, which clients cannot verify.
     SelfSigned,
-    /// With that in files, which are read again when they change.
+    /// With a certificate from files, which are read again when they change.
     Files(CertFiles),
 }
 
-/// What is said of a server's TLS beside its certificate.
+/// Changes of the TLS configuration other than the certificate.
 #[derive(Clone)]
 pub(crate) struct AdaptTls(pub(crate) Arc<dyn Fn(&mut ServerConfig) + Send + Sync>);
 
@@ -59,16 +60,16 @@ impl fmt::Debug for AdaptTls {
     }
 }
 
-/// The certificate of a server, as it is now.
+/// The current certificate of a server.
 pub(crate) struct Certificates {
     files: Option<CertFiles>,
     current: Arc<Current>,
-    /// What the current one was read from.
+    /// Contents of the files that the current certificate was loaded from.
     read: parking_lot::Mutex<Option<Pair>>,
     metrics: CertificateMetrics,
 }
 
-/// Takes the current certificate for each handshake.
+/// Resolves each handshake to the current certificate.
 struct Current(ArcSwap<CertifiedKey>);
 
 impl Certificates {
@@ -86,38 +87,41 @@ impl Certificates {
         Ok(Self { files, current, read: parking_lot::Mutex::new(read), metrics })
     }
 
-    /// Accepts TLS connections with the certificate that is current at each, for HTTP/1.1 and perhaps HTTP/2, as `adapt` has it.
+    /// Makes an acceptor of TLS connections for HTTP/1.1 and, if `http2`, HTTP/2, with the configuration changed by `adapt`.
+    /// Each handshake uses the certificate current at that time.
     pub(crate) fn acceptor(&self, http2: bool, adapt: &AdaptTls) -> Result<TlsAcceptor, CertificateError> {
         let builder = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(CertificateError::Tls)?;
+        // A resolver instead of a fixed certificate, so that a reload takes effect at the next handshake.
         let resolver: Arc<dyn ResolvesServerCert> = Arc::clone(&self.current) as _;
         let mut config = builder.with_no_client_auth().with_cert_resolver(resolver);
-        // The best first.
+        // In order of preference.
         let protocols = http2.then_some(H2).into_iter().chain([&b"http/1.1"[..]]);
         config.alpn_protocols = protocols.map(<[u8]>::to_vec).collect();
+        // Last, so that the user's changes override all of the above.
         (adapt.0)(&mut config);
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 
-    /// Reads the files when they change, until dropped.
+    /// Reloads the files when they change, until dropped.
     pub(crate) async fn keep_up(&self) {
         let Some(files) = &self.files else { return std::future::pending().await };
         let changed = Arc::new(Notify::new());
         let tell = Arc::clone(&changed);
-        // Watched for as long as this lives.
+        // Watching ends when this is dropped.
         let _watcher = watch(files, move |event| {
             if is_change(&event) {
                 tell.notify_one();
             }
         });
         loop {
-            // At the start too, for what changed before it was watched.
+            // The first pass covers changes from before the files were watched.
             self.reload(files);
             tokio::select! {
                 () = changed.notified() => {
                     sleep(SETTLE).await;
-                    // What was told meanwhile is read now.
+                    // Notifications during the wait are covered by the next read.
                     let _told = changed.notified().now_or_never();
                 }
                 () = sleep(POLL) => {}
@@ -125,9 +129,10 @@ impl Certificates {
         }
     }
 
-    /// Takes over what the files hold, if it is another certificate and a good one.
+    /// Loads the certificate in the files, if it has changed and is valid.
     fn reload(&self, files: &CertFiles) {
         self.metrics.read();
+        // Compared with the files of the last load: most reads find no change.
         let mut read = self.read.lock();
         let new = files.read().and_then(|pair| match read.as_ref() == Some(&pair) {
             true => Ok(None),
@@ -138,23 +143,26 @@ impl Certificates {
             Ok(Some((key, pair))) => {
                 self.current.0.store(Arc::new(key));
                 *read = Some(pair);
-                tracing::info!("the certificate in {files} is taken over");
+                tracing::info!("loaded the changed certificate in {files}");
             }
+            // Also while a pair is half written; the next notification or poll reads it again.
             Err(error) => {
                 self.metrics.failed();
-                tracing::warn!("the certificate stays as it was: {error}");
+                tracing::warn!(
+                    "cannot load the changed certificate, the server keeps the previous one: {error}"
+                );
             }
         }
     }
 }
 
-/// Tells of what happens in the folders of the files, as far as the system does.
+/// Watches the folders of the files, as far as the system supports it.
 fn watch(
     files: &CertFiles,
     tell: impl Fn(notify::Result<notify::Event>) + Send + 'static,
 ) -> Option<RecommendedWatcher> {
     let polled = |what: &dyn fmt::Display, error: &notify::Error| {
-        tracing::debug!("{what} is looked at every 10 s, because it cannot be watched: {error}");
+        tracing::debug!("{what} cannot be watched for changes and is read every 10 s instead: {error}");
     };
     let watcher = notify::recommended_watcher(tell);
     let mut watcher = watcher.inspect_err(|error| polled(files, error)).ok()?;
@@ -165,7 +173,7 @@ fn watch(
     Some(watcher)
 }
 
-/// Whether files may have changed. Who reads them, as we do then, is told of as well: that must not lead to another read.
+/// Returns whether files may have changed. Reads are notified as well, including ours, and must not lead to another read.
 fn is_change(event: &notify::Result<notify::Event>) -> bool {
     !matches!(event, Ok(notify::Event { kind: EventKind::Access(_), .. }))
 }
@@ -182,7 +190,7 @@ impl fmt::Debug for Current {
     }
 }
 
-/// The cryptography, chosen here and not for the process.
+/// Cryptography for these servers only; the process's default provider is not set.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }

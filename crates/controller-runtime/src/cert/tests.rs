@@ -16,7 +16,7 @@ fn write_pair(folder: &Path) -> CertificateDer<'static> {
     made.cert.der().clone()
 }
 
-/// Whether a client that trusts `certificate` alone reaches the server.
+/// Returns whether a client that trusts only `certificate` reaches the server.
 async fn reaches(certificate: &CertificateDer<'static>, certificates: &Certificates) -> bool {
     let mut roots = RootCertStore::empty();
     roots.add(certificate.clone()).unwrap();
@@ -83,14 +83,14 @@ async fn a_change_that_the_system_does_not_tell_of_is_found_within_10_s() {
     let other = folder.path().join("2");
     fs::create_dir(&other).unwrap();
     let second = write_pair(&other);
-    // As a volume of a Secret does it: the files stay as they are, and the link in the path to them is exchanged.
+    // Updated like a Secret volume: the files stay unchanged, and the link in their path is exchanged.
     fs::remove_file(&link).unwrap();
     std::os::unix::fs::symlink(&other, &link).unwrap();
     let reached = until_reached(&second, &certificates, Duration::from_secs(1));
     tokio::time::timeout(Duration::from_secs(11), reached).await.unwrap();
 }
 
-/// How often a server has read its files.
+/// Number of times the server has read its files.
 fn reads(metrics: &crate::metrics::Metrics) -> u64 {
     let text = metrics.encode();
     let line = text.lines().find_map(|line| line.strip_prefix("certwatcher_read_certificate_total "));
@@ -109,7 +109,7 @@ async fn files_that_stay_as_they_are_are_read_at_each_look_and_not_more_often() 
     let looks = async {
         for _ in 0..5 {
             sleep(POLL).await;
-            // What the system tells of a read takes real time, during which the paused clock must stand.
+            // The notification of a read takes real time, during which the paused clock must not advance.
             let events = told.take().unwrap();
             let wait = move || {
                 let read = events.recv_timeout(Duration::from_secs(10)).is_ok();
@@ -139,7 +139,7 @@ fn a_read_is_no_change() {
     let marker = folder.path().join("marker");
     assert!(files.read().is_ok());
     fs::create_dir(&marker).unwrap();
-    // The system tells in order, so the reads come before the folder.
+    // Notifications arrive in order, so those of the reads precede that of the folder.
     loop {
         let event = told.recv_timeout(Duration::from_secs(10)).expect("the new folder is told of");
         let made = event.as_ref().is_ok_and(|event| event.paths.contains(&marker));
@@ -181,9 +181,12 @@ fn a_start_without_a_certificate_names_the_file() {
     assert!(text(folder.path()).ends_with("tls.crt cannot be read"));
     write_pair(folder.path());
     fs::write(folder.path().join("tls.crt"), "").unwrap();
-    assert!(text(folder.path()).ends_with("tls.crt holds no certificate"));
+    assert!(text(folder.path()).ends_with("tls.crt contains no certificate"));
     fs::write(folder.path().join("tls.key"), "").unwrap();
-    assert!(text(folder.path()).ends_with("tls.key is not in PEM or holds something else"));
+    assert!(
+        text(folder.path())
+            .ends_with("tls.key is not in PEM format, or holds something other than a certificate or key")
+    );
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use super::{
     warnings::Said,
 };
 
-/// Says how a [`Client`] works.
+/// Options of a [`Client`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -34,7 +34,7 @@ pub struct ClientBuilder {
     metrics: Option<Arc<dyn ClientMetrics>>,
 }
 
-/// How a client works. Wrappers change a copy.
+/// Settings of a client. Methods that return a restricted client change a copy.
 #[derive(Clone)]
 pub(super) struct Settings {
     pub(super) kube: kube::Client,
@@ -45,7 +45,7 @@ pub(super) struct Settings {
     pub(super) namespace: Option<Arc<str>>,
     pub(super) interceptors: Vec<Arc<dyn Interceptor>>,
     pub(super) gates: Vec<Arc<dyn WriteGate>>,
-    /// Time that a request may take unless it says otherwise.
+    /// Time that a request may take, unless the request sets its own.
     pub(super) timeout: Duration,
     pub(super) limiter: Option<Arc<Limiter>>,
     pub(super) warnings: Warnings,
@@ -80,8 +80,8 @@ impl ClientBuilder {
         Self { settings, metrics: None }
     }
 
-    /// Sends no more than `burst` requests at once and `rate` a second on average, reads and retries included. Default:
-    /// no such limit, as in controller-runtime; the API server defends itself with priority and fairness.
+    /// Limits requests to `burst` at once and `rate` a second on average, reads and retries included. Default: no limit, as in
+    /// controller-runtime; the API server protects itself by priority and fairness.
     ///
     /// # Errors
     ///
@@ -93,31 +93,31 @@ impl ClientBuilder {
         Ok(self)
     }
 
-    /// Sets the time that each request may take, from when it is first sent until its answer has been read. Default: 60 s, as
-    /// kube-apiserver gives itself. [`Client::request_timeout`] and the requests' own `request_timeout` set another.
+    /// Sets the time that each request may take, from when it is first sent until its response has been read. Default: 60 s,
+    /// the request timeout of kube-apiserver. [`Client::request_timeout`] and the `request_timeout` of a request override it.
     ///
-    /// It covers all attempts of a request together, and the waits between them that the API server asks for
-    /// (`Retry-After`): an answer that asks for a longer wait than is left is passed on at once. It does not cover the wait
-    /// for this client's own [rate limit](Self::rate_limit). Of a watch it covers the time until the answer begins; what the watch
-    /// sends then has no deadline here.
+    /// The time covers all attempts of a request, and the waits between them that the API server asks for (`Retry-After`): a
+    /// response that asks for a longer wait than the time left is returned at once. It does not include the wait for this
+    /// client's own [rate limit](Self::rate_limit). For a watch it covers the time until the response begins; the events that
+    /// follow have no deadline here.
     ///
-    /// A request that is out of time fails with [`ErrorKind::DeadlineExceeded`](super::ErrorKind::DeadlineExceeded)
-    /// ([`Error::is_timeout`](super::Error::is_timeout)), and its connection gives it up. Whether a write was carried out is
-    /// unknown then ([`Error::is_outcome_unknown`](super::Error::is_outcome_unknown)).
+    /// A request that exceeds it fails with [`ErrorKind::DeadlineExceeded`](super::ErrorKind::DeadlineExceeded)
+    /// ([`Error::is_timeout`](super::Error::is_timeout)) and is cancelled on its connection. It is then unknown whether a write
+    /// was carried out ([`Error::is_outcome_unknown`](super::Error::is_outcome_unknown)).
     #[doc(alias = "Timeout")]
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = timeout;
         self
     }
 
-    /// What becomes of warnings of the API server. Default: each is logged.
+    /// Sets how warnings of the API server are handled. Default: each is logged.
     #[doc(alias = "WarningHandler")]
     pub fn warnings(mut self, warnings: Warnings) -> Self {
         self.settings.warnings = warnings;
         self
     }
 
-    /// Asks `gate` before each write, after the gates given before: all of them have to permit it. Default: none is asked.
+    /// Asks `gate` before each write, after the gates added before: all of them must permit it. Default: no gate.
     pub fn write_gate(mut self, gate: Arc<dyn WriteGate>) -> Self {
         self.settings.gates.push(gate);
         self
@@ -144,32 +144,33 @@ impl ClientBuilder {
         self
     }
 
-    /// Tells `metrics` of every request, also of those that are made through [`Client::kube`], and nobody else. Default:
-    /// nobody is told.
+    /// Reports every request to `metrics`, including those made through [`Client::kube`]. Replaces the metrics set before.
+    /// Default: none.
     pub fn metrics(mut self, metrics: Arc<dyn ClientMetrics>) -> Self {
         self.metrics = Some(metrics);
         self
     }
 
-    /// What metrics call the API server: `10.96.0.1:443`, say. Default: nothing, since a [`kube::Client`] does not tell.
+    /// Sets the name of the API server in metrics, such as `10.96.0.1:443`. Default: empty, because a [`kube::Client`] does not
+    /// reveal its server.
     pub fn host(mut self, host: impl Into<Arc<str>>) -> Self {
         self.settings.host = host.into();
         self
     }
 
-    /// Tells `own_writes` of what the client wrote. Default: nobody is told.
+    /// Notifies `own_writes` of the client's writes. Default: none.
     pub(crate) fn own_writes(mut self, own_writes: Arc<dyn OwnWrites>) -> Self {
         self.settings.own_writes = Some(own_writes);
         self
     }
 
-    /// Makes jitter the same in every run. Default: different.
+    /// Sets the seed of the jitter, so that it is the same in every run. Default: a random seed.
     pub fn seed(mut self, seed: u64) -> Self {
         self.settings.rng = Arc::new(Mutex::new(fastrand::Rng::with_seed(seed)));
         self
     }
 
-    /// The client.
+    /// Makes the client.
     #[must_use]
     pub fn build(self) -> Client {
         let Self { mut settings, metrics } = self;

@@ -1,4 +1,4 @@
-//! One request to the API server as a value: what interceptors, the write gate and messages see of it.
+//! One request to the API server as a value, which interceptors, the write gate and messages read.
 
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use kube::{
 
 use super::{DynamicKind, Error};
 
-/// What a request wants of the API server.
+/// Verb of a request to the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Verb {
@@ -81,23 +81,23 @@ pub struct Call {
     pub(super) name: Option<String>,
     pub(super) subresource: Option<String>,
     pub(super) query: Vec<(&'static str, String)>,
-    /// What the caller adds to the query, of which nothing is known here.
+    /// Query parameters added by the caller; this crate does not interpret them.
     pub(super) more: Vec<(Cow<'static, str>, String)>,
     pub(super) content_type: &'static str,
     pub(super) accept: &'static str,
     pub(super) body: Bytes,
     pub(super) dry_run: bool,
-    /// Time that it may take, if it differs from what its client allows.
+    /// Time that the request may take, if it differs from the client's.
     pub(super) timeout: Option<Duration>,
 }
 
 pub(super) const JSON: &str = "application/json";
 
-/// Parameters by which a request is dealt with differently here, so that they are said by its options alone.
+/// Query parameters that change how the client handles a request; only the options of the request may set them.
 const OWN: [&str; 2] = ["dryRun", "watch"];
 
-/// Asks for an answer that is not compressed, as watches must: from Kubernetes 1.37 on each event of a compressed one is
-/// a gzip file of its own, of which the decompression that feature `gzip` of kube turns on reads the first.
+/// Asks for a response that is not compressed. Watches need it: from Kubernetes 1.37 on each event of a compressed watch is a
+/// gzip file of its own, and the decompression that feature `gzip` of kube turns on reads only the first.
 pub(crate) fn uncompressed<B>(request: &mut http::Request<B>) {
     request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
 }
@@ -120,13 +120,13 @@ impl Call {
         }
     }
 
-    /// What is wanted.
+    /// The verb.
     #[must_use]
     pub fn verb(&self) -> Verb {
         self.verb
     }
 
-    /// The kind of object that it is about.
+    /// The kind of object.
     #[must_use]
     pub fn kind(&self) -> &DynamicKind {
         &self.kind
@@ -138,7 +138,7 @@ impl Call {
         self.namespace.as_deref()
     }
 
-    /// The name of the object; `None` for requests about many, and for a create whose name the server makes.
+    /// The name of the object; `None` for requests about many objects, and for a create with a generated name.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
@@ -156,7 +156,7 @@ impl Call {
         &self.body
     }
 
-    /// Sends another body.
+    /// Replaces the body.
     pub fn set_body(&mut self, body: impl Into<Bytes>) {
         self.body = body.into();
     }
@@ -169,13 +169,13 @@ impl Call {
         all.find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether nothing is to be stored.
+    /// Returns whether the request is a dry run, which stores nothing.
     #[must_use]
     pub fn is_dry_run(&self) -> bool {
         self.dry_run
     }
 
-    /// What it is about, as messages name it: `deployments.apps demo/web`, `status of pods demo/web-0`.
+    /// The object or objects of the request, as in messages: `deployments.apps demo/web`, `status of pods demo/web-0`.
     #[must_use]
     pub fn subject(&self) -> String {
         let mut text = match &self.subresource {
@@ -194,7 +194,7 @@ impl Call {
     /// The error that this request meets when the API server answers with `code`, `reason` and `message`: for
     /// interceptors that inject failures.
     ///
-    /// `code` is taken for 500 if it is no HTTP status code of an error.
+    /// A `code` that is no HTTP status code of an error becomes 500.
     #[must_use]
     pub fn refusal(&self, code: u16, reason: &str, message: &str) -> Error {
         let code = if (400..600).contains(&code) { code } else { 500 };
@@ -214,25 +214,27 @@ impl Call {
         self.query.push((name, value.into()));
     }
 
-    /// Adds a parameter that is the caller's affair.
+    /// Adds a query parameter on behalf of the caller.
     pub(super) fn push_more(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) {
         self.more.push((name.into(), value.into()));
     }
 
     pub(super) fn to_http(&self) -> Result<http::Request<Body>, Error> {
         for (name, _) in &self.more {
-            // What this client goes by would not be what the API server is told.
+            // The server would act on the caller's value, while this client acts on its own option.
             if OWN.contains(&&**name) || self.query.iter().any(|(known, _)| known == name) {
-                let reason = format!("query parameter {name} is the client's own: use the option for it");
+                let reason = format!(
+                    "query parameter {name} is reserved by the client: set it by the option of the request"
+                );
                 return Err(Error::not_sent(self, reason));
             }
         }
         for (what, part) in [("namespace", &self.namespace), ("name", &self.name)] {
-            // Such a part would lead to another resource, and an empty name from one object to all.
+            // Such a value would change the path: to another resource, or, if empty, from one object to the collection.
             if part.as_deref().is_some_and(|part| part.is_empty() || part.contains(['/', '?', '#', '%'])) {
                 return Err(Error::not_sent(
                     self,
-                    format!("{:?} is not a {what}", part.as_deref().unwrap_or_default()),
+                    format!("{:?} is not a valid {what}", part.as_deref().unwrap_or_default()),
                 ));
             }
         }
@@ -246,6 +248,7 @@ impl Call {
         if !(self.query.is_empty() && self.more.is_empty()) {
             path.push('?');
             let mut parameters = form_urlencoded::Serializer::new(String::new());
+            // The client's own parameters first; `more` cannot repeat them, as checked above.
             path.push_str(&parameters.extend_pairs(&self.query).extend_pairs(&self.more).finish());
         }
         let mut request = http::Request::builder()
@@ -257,7 +260,8 @@ impl Call {
         }
         let mut request = request
             .body(Body::from(self.body.clone()))
-            .map_err(|error| Error::not_sent(self, "it makes no valid request").caused_by(error))?;
+            .map_err(|error| Error::not_sent(self, "it is not a valid HTTP request").caused_by(error))?;
+        // Responses to other requests may be compressed, if the program enables it.
         if self.verb == Verb::Watch {
             uncompressed(&mut request);
         }
@@ -277,7 +281,7 @@ impl fmt::Debug for Call {
     }
 }
 
-/// A good answer of the API server.
+/// Successful response of the API server.
 pub struct Answer {
     pub(super) code: StatusCode,
     pub(super) body: Content,
@@ -285,12 +289,12 @@ pub struct Answer {
 
 pub(super) enum Content {
     Whole(Bytes),
-    /// Of a watch.
+    /// Body of a watch.
     Stream(Body),
 }
 
 impl Answer {
-    /// An answer with this body, for interceptors that answer themselves.
+    /// Makes a response with this body, for interceptors that answer themselves.
     pub fn new(body: impl Into<Bytes>) -> Self {
         Self { code: StatusCode::OK, body: Content::Whole(body.into()) }
     }
@@ -301,7 +305,7 @@ impl Answer {
         self.code.as_u16()
     }
 
-    /// What the server sent; `None` for a watch, which goes on.
+    /// The body; `None` for a watch, which delivers events as they come.
     #[must_use]
     pub fn body(&self) -> Option<&Bytes> {
         match &self.body {

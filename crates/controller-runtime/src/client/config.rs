@@ -1,3 +1,5 @@
+//! Configuration of the connection to a cluster: from a kubeconfig, or from the service account of the pod.
+
 use std::{
     error::Error,
     ffi::{OsStr, OsString},
@@ -9,9 +11,10 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use super::error::innermost;
 
-/// Which cluster to reach, and as whom: what the file `kubeconfig` says, otherwise `$KUBECONFIG`, otherwise the service account
-/// of the pod, otherwise `~/.kube/config`, as in controller-runtime. ([`kube::Config::infer`] takes `~/.kube/config` before the
-/// service account.) `context` is one of the kubeconfig, instead of its current one; a service account has none.
+/// Loads the address and credentials of a cluster: from the file `kubeconfig` if given, otherwise from `$KUBECONFIG`, otherwise
+/// from the service account of the pod, otherwise from `~/.kube/config`, as in controller-runtime. ([`kube::Config::infer`]
+/// takes `~/.kube/config` before the service account.) `context` selects a context of the kubeconfig instead of its current
+/// one; it does not apply to a service account.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -25,8 +28,8 @@ use super::error::innermost;
 ///
 /// # Errors
 ///
-/// The kubeconfig cannot be read or used, or lacks the context. Where nothing names one and this is no pod, it is
-/// `~/.kube/config`. The error names the file, and the contexts that it has.
+/// The kubeconfig cannot be read or used, or lacks the context. If no file is named and the process does not run in a pod, the
+/// kubeconfig is `~/.kube/config`. The error names the file and the contexts in it.
 #[doc(alias = "GetConfig")]
 #[doc(alias = "GetConfigWithContext")]
 pub async fn get_config(
@@ -67,23 +70,23 @@ pub async fn get_config(
         .map_err(|source| ConfigError { origin, problem: Problem::Unreadable(Box::new(source)) })
 }
 
-/// There is no configuration of a cluster, or none that can be used.
+/// Error of [`get_config`]: there is no configuration of a cluster, or none that can be used.
 ///
-/// The message names the kubeconfig, says what is wrong with it and what to do, in one line.
+/// The message names the kubeconfig, the problem and the remedy, in one line.
 pub struct ConfigError {
     origin: Origin,
     problem: Problem,
 }
 
-/// Where a configuration comes from.
+/// Origin of a configuration.
 #[derive(Clone)]
 enum Origin {
     File(PathBuf),
-    /// What `$KUBECONFIG` says: one file or several.
+    /// One or several files named by `$KUBECONFIG`.
     Environment(OsString),
     /// `~/.kube/config`
     Home,
-    /// A configuration that was loaded.
+    /// A configuration that was loaded before.
     #[cfg(feature = "clap")]
     Loaded,
 }
@@ -91,9 +94,9 @@ enum Origin {
 enum Problem {
     Unreadable(Box<KubeconfigError>),
     NoContext {
-        /// `None` if no context was asked for and the file has no current one.
+        /// `None` if the caller named no context and the file has no current one.
         wanted: Option<String>,
-        /// Those that there are.
+        /// Names of the contexts in the file.
         contexts: Vec<String>,
     },
     #[cfg(feature = "clap")]
@@ -101,7 +104,7 @@ enum Problem {
 }
 
 impl ConfigError {
-    /// A configuration with which no connection can be made.
+    /// A configuration that cannot be used to connect.
     #[cfg(feature = "clap")]
     pub(crate) fn unusable(source: kube::Error) -> Self {
         Self { origin: Origin::Loaded, problem: Problem::Unusable(Box::new(source)) }
@@ -140,7 +143,7 @@ impl fmt::Display for ConfigError {
                 }
                 if contexts.is_empty() {
                     return f.write_str(
-                        ", and no other one either: name another file by --kubeconfig or $KUBECONFIG",
+                        ", nor any other context: name another file by --kubeconfig or $KUBECONFIG",
                     );
                 }
                 let contexts = contexts.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
@@ -163,10 +166,10 @@ impl fmt::Debug for ConfigError {
     }
 }
 
-/// Without a source: the message ends with the innermost cause.
+/// Has no `source()`: the message ends with the innermost cause.
 impl Error for ConfigError {}
 
-/// What the pod's service account says, if there is one and `$KUBECONFIG` is not `named`.
+/// The configuration of the pod's service account, if there is one and `$KUBECONFIG` is not set.
 fn of_pod<E: Error>(
     named: Option<&OsStr>,
     in_cluster: impl FnOnce() -> Result<kube::Config, E>,
@@ -175,7 +178,7 @@ fn of_pod<E: Error>(
         return None;
     }
     let config = in_cluster();
-    config.inspect_err(|error| tracing::debug!("there is no service account of a pod: {error}")).ok()
+    config.inspect_err(|error| tracing::debug!("not running with the service account of a pod: {error}")).ok()
 }
 
 #[cfg(test)]

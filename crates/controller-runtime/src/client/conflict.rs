@@ -1,14 +1,16 @@
+//! Conflicts: the expectation of a request about its object that did not hold.
+
 use kube::core::Status;
 
 use super::{Call, Verb, preconditions::Preconditions};
 
-/// What a request expected of its object in vain.
+/// A failed expectation of a request about its object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Conflict {
     /// Resource and key, e.g. `configmaps default/settings`.
     pub object: String,
-    /// What was expected.
+    /// The expectation that failed.
     pub expected: Expected,
 }
 
@@ -16,13 +18,13 @@ pub struct Conflict {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Expected {
-    /// That the object has this version still.
+    /// The object still has this resourceVersion.
     Version(String),
-    /// That it is the object of this uid still, and not another one under its name.
+    /// The object still has this UID, and no other object has taken its name.
     Uid(String),
-    /// That nobody else owns these fields, which server-side apply was to set without force.
+    /// No other manager owns these fields, which server-side apply should have set without force.
     Ownership(Vec<String>),
-    /// Something that only the API server's message tells.
+    /// Another expectation, described only by the API server's message.
     Other,
 }
 
@@ -31,21 +33,21 @@ impl Conflict {
         Self { object: call.subject(), expected: expected(call, status) }
     }
 
-    /// Whether this is how the API server refuses a patch for an object of another uid: as invalid, since a patch may not change
-    /// the uid.
+    /// Returns whether the API server refused a patch because the object has another UID. It reports this as invalid (422),
+    /// since a patch may not change the UID.
     pub(super) fn is_about_uid(call: &Call, status: &Status) -> bool {
         let mut causes = status.details.iter().flat_map(|details| &details.causes);
         call.verb == Verb::Patch && causes.any(|cause| cause.field == "metadata.uid")
     }
 
-    /// What can be done about it.
+    /// Advice for the error message.
     #[must_use]
     pub fn cure(&self) -> &'static str {
         match &self.expected {
             Expected::Version(_) | Expected::Other => {
-                "read it again and decide anew, as retry_on_conflict does"
+                "read the object again and repeat the change, as retry_on_conflict does"
             }
-            Expected::Uid(_) => "another object has taken its name: read that one and decide anew",
+            Expected::Uid(_) => "another object has taken its name: read that one and start again",
             Expected::Ownership(_) => "leave these fields to their owner, or apply with force",
         }
     }
@@ -61,7 +63,7 @@ fn expected(call: &Call, status: &Status) -> Expected {
     if call.verb == Verb::Apply && !fields.is_empty() {
         return Expected::Ownership(fields);
     }
-    // What the API server says of a failed precondition is known; which one it was stands in its words alone.
+    // The request's preconditions are known, but only the wording of the API server's message says which of them failed.
     let Preconditions { uid, resource_version } = Preconditions::sent_by(call);
     let is_of_uid = status.code == 422 || status.message.contains("UID in precondition");
     match (uid, resource_version) {

@@ -1,16 +1,16 @@
-//! How long a request may take: the pure core.
+//! Deadline of a request, as pure arithmetic.
 
 use std::time::Duration;
 
-/// Time that a request may take unless the client or the request has another figure.
+/// Default time that a request may take.
 ///
-/// It is the figure of kube-apiserver's `--request-timeout`: a server that is well has answered by then, if only with 504.
+/// Equals the default of kube-apiserver's `--request-timeout`: a healthy server has answered by then, if only with 504.
 pub(super) const DEFAULT: Duration = Duration::from_secs(60);
 
-/// What is left of the time that a request may take, its repetitions included.
+/// The rest of the time that a request may take, its repetitions included.
 ///
-/// A repetition begins with the time that its predecessors left, so the caller waits no longer than it asked for, however often
-/// the API server says to come later. The client's own rate limit is not counted: it delays requests, and cannot hang.
+/// A repetition starts with the time that earlier attempts left, so the caller waits no longer than it asked for, however often
+/// the API server asks to retry. Waits for the client's own rate limit do not count: they delay requests, but always end.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deadline {
     left: Duration,
@@ -21,17 +21,17 @@ impl Deadline {
         Self { left: time }
     }
 
-    /// Time that is left.
+    /// Time left.
     pub(super) fn left(self) -> Duration {
         self.left
     }
 
-    /// Counts time that an attempt took, or a wait between two.
+    /// Subtracts the time of an attempt, or of a wait between two.
     pub(super) fn spend(&mut self, time: Duration) {
         self.left = self.left.saturating_sub(time);
     }
 
-    /// Whether a wait of `delay` leaves time for an attempt after it.
+    /// Returns whether a wait of `delay` leaves time for an attempt after it.
     pub(super) fn allows(self, delay: Duration) -> bool {
         delay < self.left
     }
@@ -53,7 +53,7 @@ mod tests {
     }
 
     proptest! {
-        /// Attempts that end when no time is left, and waits that were allowed, never take longer together than the request may.
+        /// Attempts that end at the deadline, and waits that were allowed, together never exceed the time of the request.
         #[test]
         fn attempts_and_waits_together_keep_the_deadline(
             total in 0u64..1_000_000,

@@ -1,16 +1,18 @@
+//! JSON decoding with errors that name the field.
+
 use std::fmt;
 
 use serde::de::DeserializeOwned;
 
 use crate::json_path::failed_at;
 
-/// Where an answer does not fit the type that it was to become.
+/// Place and reason of a decoding failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FieldError {
     /// The field, e.g. `spec.containers[0].ports`; `.` for the whole.
     pub path: String,
-    /// What is wrong with it.
+    /// Description of the problem.
     pub message: String,
 }
 
@@ -25,10 +27,9 @@ impl fmt::Display for FieldError {
 
 impl std::error::Error for FieldError {}
 
-/// Reads JSON; an error tells the field.
+/// Decodes JSON; the error names the field.
 ///
-/// A text is looked through for bytes that are no UTF-8 first, as where the cache reads objects: so both use one copy of the code
-/// that reads a type.
+/// The bytes are validated as UTF-8 first, as in the cache, so that both use the same compiled decoder of a type.
 pub(crate) fn decode<T: DeserializeOwned>(json: &[u8]) -> Result<T, FieldError> {
     let text = std::str::from_utf8(json)
         .map_err(|error| FieldError { path: ".".to_owned(), message: error.to_string() })?;

@@ -1,3 +1,5 @@
+//! Deletes of one object and of many.
+
 use std::{
     fmt,
     future::{Future, IntoFuture},
@@ -13,18 +15,18 @@ use serde_json::{Map, Value};
 
 use super::{Call, Client, Error, Many, own_writes::is_gone, preconditions::Preconditions};
 
-/// What happens to the objects that a deleted object owns.
+/// Deletion of the objects that a deleted object owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Propagation {
-    /// They are deleted after it.
+    /// Dependents are deleted after the owner.
     Background,
-    /// They are deleted before it: it stays until those that block its deletion are gone.
+    /// Dependents are deleted first; the owner stays until those that block its deletion are gone.
     Foreground,
-    /// They stay, without an owner.
+    /// Dependents stay, without this owner.
     Orphan,
 }
 
-/// What became of a delete.
+/// Outcome of a delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deletion {
     /// The object is gone.
@@ -35,7 +37,7 @@ pub enum Deletion {
     NothingThere,
 }
 
-/// A delete that is sent when it is awaited.
+/// A delete, sent when it is awaited.
 #[must_use = "a request is sent when it is awaited"]
 pub struct Delete<K> {
     client: Client,
@@ -57,18 +59,18 @@ struct Options {
     propagation_policy: Option<Propagation>,
     #[serde(skip_serializing_if = "Preconditions::is_empty")]
     preconditions: Preconditions,
-    /// What the caller adds, of which nothing is known here.
+    /// Options added by the caller; this crate does not interpret them.
     #[serde(flatten)]
     more: Map<String, Value>,
 }
 
-/// The options that have a method.
+/// Names of the options that have a method.
 const OWN: [&str; 4] = ["dryRun", "gracePeriodSeconds", "propagationPolicy", "preconditions"];
 
 impl Options {
     fn of(client: &Client) -> Self {
         let dry_run = if client.settings().dry_run { vec!["All"] } else { Vec::new() };
-        // What kubectl and most controllers want; without it some old kinds leave their dependents behind.
+        // kubectl and most controllers use background deletion. Without a policy, some old kinds orphan their dependents.
         Self { dry_run, propagation_policy: Some(Propagation::Background), ..Self::default() }
     }
 
@@ -76,7 +78,7 @@ impl Options {
         if let Some(own) = OWN.iter().find(|own| self.more.contains_key(**own)) {
             return Err(Error::not_sent(
                 call,
-                format!("option {own} is the client's own: use the method for it"),
+                format!("option {own} is reserved by the client: set it by the method of the request"),
             ));
         }
         call.dry_run = !self.dry_run.is_empty();
@@ -92,66 +94,67 @@ impl<K> Delete<K> {
         Self { client: client.clone(), call, options, to_cache: true, kind: PhantomData }
     }
 
-    /// Only the very object that has this metadata.
+    /// Sets UID and resourceVersion of `meta` as preconditions.
     pub(super) fn only(mut self, meta: &ObjectMeta) -> Self {
         self.options.preconditions = Preconditions::of(meta);
         self
     }
 
-    /// Deletes the object even if it has changed since it was read; its uid still counts. Default: not so.
+    /// Deletes the object even if it has changed since it was read; its UID remains a precondition. Default: the version must
+    /// match.
     pub fn any_version(mut self) -> Self {
         self.options.preconditions.resource_version = None;
         self
     }
 
-    /// Deletes the object of this uid alone, and not another one that has taken its name. Default: in [`Client::delete`] the
-    /// uid of the object, in [`Client::delete_key`] any.
+    /// Deletes only the object of this UID, not another one of the same name. Default: [`Client::delete`] uses the UID of the
+    /// object, [`Client::delete_key`] none.
     #[doc(alias = "Preconditions")]
     pub fn only_uid(mut self, uid: impl Into<String>) -> Self {
         self.options.preconditions.uid = Some(uid.into());
         self
     }
 
-    /// Deletes the object in this version alone. Default: in [`Client::delete`] the version of the object, in
-    /// [`Client::delete_key`] any.
+    /// Deletes the object only in this version. Default: [`Client::delete`] uses the version of the object,
+    /// [`Client::delete_key`] none.
     #[doc(alias = "Preconditions")]
     pub fn only_version(mut self, resource_version: impl Into<String>) -> Self {
         self.options.preconditions.resource_version = Some(resource_version.into());
         self
     }
 
-    /// What happens to the objects that it owns. Default: they are deleted after it.
+    /// Sets what happens to the object's dependents. Default: [`Propagation::Background`].
     #[doc(alias = "PropagationPolicy")]
     pub fn propagation(mut self, propagation: Propagation) -> Self {
         self.options.propagation_policy = Some(propagation);
         self
     }
 
-    /// How long the object may take to end, in whole seconds; zero ends it at once. Default: what the object says. Kinds
-    /// other than pods end at once whatever is said.
+    /// Sets the time that the object has to terminate, in whole seconds; zero ends it at once. Default: the object's own. Kinds
+    /// other than pods are deleted at once, whatever the value.
     #[doc(alias = "GracePeriodSeconds")]
     pub fn grace_period(mut self, grace: Duration) -> Self {
         self.options.grace_period_seconds = Some(grace.as_secs());
         self
     }
 
-    /// Goes through everything but deletes nothing. Default: as the client, which deletes.
+    /// Only validates the request; nothing is deleted. Default: the client's setting, which is off.
     #[doc(alias = "DryRunAll")]
     pub fn dry_run(mut self) -> Self {
         self.options.dry_run = vec!["All"];
         self
     }
 
-    /// Adds one of the API's `DeleteOptions` for which there is no method here; a delete sends its options as a body. One that
-    /// has a method fails before it is sent.
+    /// Adds one of the API's `DeleteOptions` for which there is no method here, as a field of the request body. An option that
+    /// has a method makes the delete fail before it is sent.
     #[doc(alias = "Raw")]
     pub fn option(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.options.more.insert(name.into(), value.into());
         self
     }
 
-    /// Sets the time that this request may take, as [`ClientBuilder::request_timeout`](super::ClientBuilder::request_timeout)
-    /// says. Default: the client's, which is 60 s unless it was built with another.
+    /// Sets the time that this request may take; see [`ClientBuilder::request_timeout`](super::ClientBuilder::request_timeout).
+    /// Default: the client's, which is 60 s unless it was built with another.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         if let Ok(call) = &mut self.call {
             call.timeout = Some(timeout);
@@ -159,7 +162,7 @@ impl<K> Delete<K> {
         self
     }
 
-    /// Lets the cache learn of this delete from its watch alone. Default: the next cached read sees it.
+    /// Leaves it to the watch to remove the object from the cache. Default: the next cached read reflects the delete.
     pub fn not_to_cache(mut self) -> Self {
         self.to_cache = false;
         self
@@ -187,13 +190,13 @@ impl<K: 'static> IntoFuture for Delete<K> {
     }
 }
 
-/// A delete of many objects that is sent when it is awaited.
+/// A delete of many objects, sent when it is awaited.
 ///
-/// Cached reads no longer see what went at once: what the answer lists without a finalizer and, for pods, if they get no
-/// time to end. The others are there until the watch tells their end.
+/// Cached reads no longer return objects that were removed at once: those in the response that have no finalizer and, for pods,
+/// no grace period. The others stay in the cache until the watch reports their deletion.
 pub type DeleteAll<K> = Many<K, Deleting>;
 
-/// The options of a [`DeleteAll`] alone.
+/// Options that only a [`DeleteAll`] has.
 #[derive(Debug)]
 pub struct Deleting {
     options: Options,
@@ -205,19 +208,19 @@ impl<K> DeleteAll<K> {
         Self::about(client, call, Deleting { options: Options::of(client), to_cache: true })
     }
 
-    /// What happens to the objects that they own. Default: they are deleted after them.
+    /// Sets what happens to the dependents of the objects. Default: [`Propagation::Background`].
     pub fn propagation(mut self, propagation: Propagation) -> Self {
         self.verb.options.propagation_policy = Some(propagation);
         self
     }
 
-    /// How long each may take to end, as for [`Delete::grace_period`].
+    /// Sets the time that each object has to terminate, as for [`Delete::grace_period`].
     pub fn grace_period(mut self, grace: Duration) -> Self {
         self.verb.options.grace_period_seconds = Some(grace.as_secs());
         self
     }
 
-    /// Goes through everything but deletes nothing. Default: as the client, which deletes.
+    /// Only validates the request; nothing is deleted. Default: the client's setting, which is off.
     pub fn dry_run(mut self) -> Self {
         self.verb.options.dry_run = vec!["All"];
         self
@@ -230,7 +233,7 @@ impl<K> DeleteAll<K> {
         self
     }
 
-    /// Lets the cache learn of this delete from its watch alone. Default: the next cached read sees it.
+    /// Leaves it to the watch to remove the objects from the cache. Default: the next cached read reflects the delete.
     pub fn not_to_cache(mut self) -> Self {
         self.verb.to_cache = false;
         self
@@ -241,6 +244,7 @@ impl<K> DeleteAll<K> {
         let Self { client, verb: Deleting { options, to_cache }, .. } = self;
         options.write_to(&mut call)?;
         let answer = client.send(call.clone()).await?.into_bytes();
+        // Other policies add a finalizer, so that the objects stay for a while.
         if to_cache && !call.dry_run && options.propagation_policy == Some(Propagation::Background) {
             let at_once = options.grace_period_seconds == Some(0);
             client.tell_cache_of_deletes(&call, &answer, at_once);

@@ -1,3 +1,5 @@
+//! Client for objects of a kind known at run time only.
+
 use std::{fmt, sync::Arc};
 
 use kube::core::{DynamicObject, PartialObjectMeta, TypeMeta};
@@ -9,9 +11,9 @@ use super::{
 };
 use crate::object::ObjectKey;
 
-/// Reads and writes objects of a kind that is known at run time only.
+/// Reads and writes objects of a kind known at run time only.
 ///
-/// Made by [`Client::of`]. Its methods are those of [`Client`], which say what they do.
+/// Made by [`Client::of`]. Its methods correspond to those of [`Client`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -40,7 +42,7 @@ pub struct DynamicClient {
 }
 
 impl Client {
-    /// A client for objects of a kind that is known at run time only.
+    /// A client for objects of a kind known at run time only.
     #[must_use]
     pub fn of(&self, kind: DynamicKind) -> DynamicClient {
         DynamicClient { client: self.clone(), kind: Arc::new(kind) }
@@ -59,7 +61,7 @@ impl DynamicClient {
         Get::new(&self.client, self.call(Verb::Get, key), false)
     }
 
-    /// [`Client::get`] of metadata alone, which is all that the API server sends.
+    /// Like [`Client::get`], but the API server sends only metadata.
     pub fn get_metadata(&self, key: &ObjectKey<DynamicObject>) -> Get<PartialObjectMeta<DynamicObject>> {
         Get::new(&self.client, self.call(Verb::Get, key), true)
     }
@@ -150,12 +152,12 @@ impl DynamicClient {
 
     fn about(&self, verb: Verb, object: &DynamicObject) -> Result<Call, Error> {
         let mut object = object.clone();
-        object.types = Some(types(&self.kind)); // an apply is refused without
+        object.types = Some(types(&self.kind)); // the API server refuses an apply without them
         self.client.about(verb, Arc::clone(&self.kind), &object)
     }
 }
 
-/// The items of a list of a builtin kind do not say what they are.
+/// Sets apiVersion and kind of a list's items, which the API server omits for builtin kinds.
 fn complete(object: &mut DynamicObject, call: &Call) {
     object.types.get_or_insert_with(|| types(call.kind()));
 }

@@ -1,3 +1,5 @@
+//! Kinds known at run time only.
+
 use std::{any::TypeId, fmt};
 
 use kube::{
@@ -7,7 +9,7 @@ use kube::{
 
 use crate::object::StaticObject;
 
-/// A kind that is known at run time only: what its resource is called, and where its objects live.
+/// A kind known at run time only: its resource and scope.
 ///
 /// ```
 /// use controller_runtime::client::DynamicKind;
@@ -16,7 +18,7 @@ use crate::object::StaticObject;
 /// assert_eq!(widgets.to_string(), "widgets.example.com");
 /// ```
 ///
-/// [`Client::discover`](super::Client::discover) asks the API server for it.
+/// [`Client::discover`](super::Client::discover) reads it from the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DynamicKind {
     pub(crate) resource: ApiResource,
@@ -24,13 +26,13 @@ pub struct DynamicKind {
 }
 
 impl DynamicKind {
-    /// A kind whose objects live in namespaces; `group` is empty for the core group.
+    /// A namespaced kind; `group` is empty for the core group.
     #[must_use]
     pub fn namespaced(group: &str, version: &str, kind: &str, plural: &str) -> Self {
         Self { resource: resource(group, version, kind, plural), is_namespaced: true }
     }
 
-    /// A kind whose objects live in the cluster; `group` is empty for the core group.
+    /// A cluster-scoped kind; `group` is empty for the core group.
     #[must_use]
     pub fn cluster(group: &str, version: &str, kind: &str, plural: &str) -> Self {
         Self { resource: resource(group, version, kind, plural), is_namespaced: false }
@@ -43,19 +45,19 @@ impl DynamicKind {
         Self { resource: ApiResource::erase::<K>(&()), is_namespaced }
     }
 
-    /// What `kube` calls the resource.
+    /// The resource, as `kube` represents it.
     #[must_use]
     pub fn resource(&self) -> &ApiResource {
         &self.resource
     }
 
-    /// Whether objects of the kind live in namespaces.
+    /// Whether the kind is namespaced.
     #[must_use]
     pub fn is_namespaced(&self) -> bool {
         self.is_namespaced
     }
 
-    /// The URL path of the objects in `namespace`, or of all.
+    /// URL path of the objects in `namespace`, or in all namespaces.
     pub(crate) fn path(&self, namespace: Option<&str>) -> String {
         <DynamicObject as kube::Resource>::url_path(&self.resource, namespace)
     }

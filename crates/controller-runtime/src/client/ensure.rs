@@ -1,3 +1,5 @@
+//! `create_or_update` and `create_or_patch`: read, change and write an object, with retries of conflicts.
+
 use std::error::Error as StdError;
 
 use kube::core::DynamicObject;
@@ -9,11 +11,11 @@ use super::{
 };
 use crate::object::{Object, ObjectKey, StaticObject};
 
-/// What [`Client::create_or_update`] or [`Client::create_or_patch`] did.
+/// Action taken by [`Client::create_or_update`] or [`Client::create_or_patch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[doc(alias = "OperationResult")]
 pub enum Ensured {
-    /// There was no such object: it was created.
+    /// The object did not exist and was created.
     Created,
     /// The object, but not its status, was changed.
     Updated,
@@ -21,21 +23,21 @@ pub enum Ensured {
     UpdatedWithStatus,
     /// The status alone was changed.
     UpdatedStatus,
-    /// The object was as it should be.
+    /// The object needed no change.
     Unchanged,
 }
 
-/// What the function that changes an object may fail with: anything, by `?`.
+/// Error of the function that changes an object: any error, by `?`.
 pub type MutateError = Box<dyn StdError + Send + Sync>;
 
 impl Client {
-    /// Creates the object, or reads it, lets `mutate` change it, and replaces it if that made a difference.
+    /// Reads the object, lets `mutate` change it, and replaces it if that made a difference; creates it if it does not exist.
     ///
-    /// `object` says which object it is and what a new one begins with; `mutate` makes it as it should be, whether it is
-    /// new or was read, and must not change its name. Conflicts with others are retried as
-    /// [`Client::retry_on_conflict`] does, so `mutate` may be called several times. The status is not written.
+    /// `object` holds the key, and the initial content of a new object. `mutate` brings a new or existing object into the
+    /// desired state, and must not change its name. Conflicts are retried as [`Client::retry_on_conflict`] does, so `mutate`
+    /// may be called several times. The status is not written.
     ///
-    /// Prefer [`Client::apply`], which is one request and leaves the fields of others alone.
+    /// Prefer [`Client::apply`], which is one request and leaves fields of other managers alone.
     ///
     /// ```no_run
     /// # use controller_runtime::{Client, client::Error};
@@ -61,10 +63,11 @@ impl Client {
         ensure(self, object, mutate, By::Update).await
     }
 
-    /// Creates the object, or reads it, lets `mutate` change it, and sends what differs: for the status and for the rest a
-    /// merge patch each, as far as there is something to send. A new object's status is not written.
+    /// Reads the object, lets `mutate` change it, and sends the differences as merge patches: one for the status and one for
+    /// the rest, each only if something differs. Creates the object if it does not exist; the status of a new object is not
+    /// written.
     ///
-    /// As [`Client::create_or_update`] otherwise. Lists that differ are sent whole.
+    /// Otherwise like [`Client::create_or_update`]. Lists that differ are sent as a whole.
     ///
     /// # Errors
     ///
@@ -80,11 +83,11 @@ impl Client {
 }
 
 impl DynamicClient {
-    /// See [`Client::create_or_update`]. The object is of this kind, whatever its `types` say.
+    /// Like [`Client::create_or_update`]. The object is of this client's kind, whatever its `types` are.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// See [`Client::create_or_update`].
     pub async fn create_or_update(
         &self,
         object: DynamicObject,
@@ -93,11 +96,11 @@ impl DynamicClient {
         ensure(self, object, self.keeping_kind(mutate), By::Update).await
     }
 
-    /// See [`Client::create_or_patch`]. The object is of this kind, whatever its `types` say.
+    /// Like [`Client::create_or_patch`]. The object is of this client's kind, whatever its `types` are.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// See [`Client::create_or_patch`].
     pub async fn create_or_patch(
         &self,
         object: DynamicObject,
@@ -106,7 +109,7 @@ impl DynamicClient {
         ensure(self, object, self.keeping_kind(mutate), By::Patch).await
     }
 
-    /// So that an object that `mutate` makes anew does not differ by its kind.
+    /// Sets the kind after `mutate`, so that an object that `mutate` builds from scratch does not differ by its `types`.
     fn keeping_kind(
         &self,
         mut mutate: impl FnMut(&mut DynamicObject) -> Result<(), MutateError> + Send,
@@ -130,7 +133,7 @@ async fn ensure<K: Object>(
     loop {
         let outcome = ensure_once(client, &object, &mut mutate, by).await;
         match outcome {
-            // Somebody changed, created or deleted it since it was read.
+            // Another client changed, created or deleted the object after it was read.
             Err(error) if attempts < ATTEMPTS && was_overtaken(&error) => {
                 attempts += 1;
                 client.client().pause().await;
@@ -149,15 +152,16 @@ async fn ensure_once<K: Object>(
     let fail = |reason: &str| client.unsent(by.verb(), object, reason);
     let key = client.key_of(by.verb(), object)?;
     let found = client.get(&key).await?;
+    // `mutate` gets a copy, so that the difference to the object as read can be computed.
     let mut new = found.clone().unwrap_or_else(|| object.clone());
-    mutate(&mut new)
-        .map_err(|error| fail("the object could not be made as it should be").caused_by(error))?;
+    mutate(&mut new).map_err(|error| fail("the function that changes the object failed").caused_by(error))?;
     if client.find_key(&new).as_ref() != Some(&key) {
         return Err(fail("the name or namespace was changed, so it would be another object"));
     }
     let Some(old) = found else {
         return Ok((client.create(&new).await?, Ensured::Created));
     };
+    // Compared as JSON, because `K` need not be `PartialEq`, and a patch needs the JSON anyway.
     let values = serde_json::to_value(&old).and_then(|old| Ok((old, serde_json::to_value(&new)?)));
     let (before, after) = values.map_err(|error| fail(&error.to_string()))?;
     match difference(&before, &after) {
@@ -193,7 +197,7 @@ async fn write_difference<K: Object>(
     }
 }
 
-/// How an object that is there is changed.
+/// Request that changes an existing object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
     Update,

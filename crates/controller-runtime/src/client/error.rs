@@ -1,3 +1,5 @@
+//! Errors of requests to the API server.
+
 use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
 
 use kube::core::{Status, response::StatusCause};
@@ -8,15 +10,15 @@ use super::{
 
 /// A request to the API server that failed.
 ///
-/// Says in one line what was tried, on which object, and what came back. [`Error::kind`] is what to decide by;
-/// the `is_…` methods ask for the kinds that reconcilers act upon.
+/// The message names verb, object and failure in one line. Decide by [`Error::kind`]; the `is_…` methods test for the kinds
+/// that reconcilers usually handle.
 ///
 /// ```no_run
 /// # use controller_runtime::{Client, ObjectKey, client::Error};
 /// # use k8s_openapi::api::core::v1::ConfigMap;
 /// # async fn example(client: Client, map: ConfigMap) -> Result<(), Error> {
 /// match client.create(&map).await {
-///     Err(error) if error.is_already_exists() => {} // somebody was faster
+///     Err(error) if error.is_already_exists() => {} // another client created it first
 ///     outcome => drop(outcome?),
 /// }
 /// # Ok(())
@@ -31,12 +33,12 @@ struct Inner {
     kind: ErrorKind,
     status: Option<Status>,
     retry_after: Option<Duration>,
-    /// Host and port of the API server, where they are known and part of the message.
+    /// Host and port of the API server, if they are known and belong in the message.
     host: Option<Arc<str>>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// What kind of failure an [`Error`] is.
+/// Kind of failure of an [`Error`].
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -44,25 +46,25 @@ pub enum ErrorKind {
     NotFound,
     /// There is no such kind, or no such subresource: is the CustomResourceDefinition installed?
     NotServed,
-    /// There is an object under that name already.
+    /// An object of that name exists already.
     AlreadyExists,
     /// The object is not in the state that the request expected.
     Conflict(Conflict),
-    /// The object or patch breaks rules of its kind: [`Error::causes`] says which fields do.
+    /// The object or patch violates rules of its kind: see [`Error::causes`] for the fields.
     Invalid,
-    /// The request itself makes no sense to the API server (400).
+    /// The API server cannot interpret the request (400).
     BadRequest,
-    /// The API server does not know who is asking (401).
+    /// The API server cannot authenticate the client (401).
     Unauthorized,
-    /// Whoever is asking lacks the right, or an admission plugin or webhook said no (403).
+    /// The user has no permission, or an admission plugin or webhook refused the request (403).
     Forbidden,
-    /// The API server is busy: [`Error::retry_after`] says until when.
+    /// The API server is busy: see [`Error::retry_after`].
     TooManyRequests,
-    /// The version or continue token that was asked for is no longer there (410): list anew.
+    /// The requested resourceVersion or continue token is no longer available (410): list again.
     Expired,
-    /// The API server gave up on the request (408, 504).
+    /// The API server ran into its own timeout (408, 504).
     Timeout,
-    /// The API server could not deal with the request (other codes from 500).
+    /// The API server failed to process the request (other codes from 500).
     ServerFailed,
     /// Another refusal of the API server.
     Refused,
@@ -70,22 +72,23 @@ pub enum ErrorKind {
     NotSent,
     /// The request was not sent, because this process may not write now.
     NotPermitted(NoPermit),
-    /// The right to write ended while the request was in flight. It may have been carried out or not.
+    /// Permission to write ended while the request was in flight. The request may or may not have been carried out.
     Interrupted(NoPermit),
     /// The API server did not answer within the time that the request may take
-    /// ([`ClientBuilder::request_timeout`](super::ClientBuilder::request_timeout)). The request may have been carried out or not.
+    /// ([`ClientBuilder::request_timeout`](super::ClientBuilder::request_timeout)). The request may or may not have been
+    /// carried out.
     DeadlineExceeded {
-        /// That time.
+        /// Time that the request could take.
         timeout: Duration,
     },
-    /// There was no answer. The request may have been carried out or not.
+    /// No response arrived. The request may or may not have been carried out.
     NoAnswer(String),
-    /// The answer does not fit the type. A write was carried out.
+    /// The response does not fit the type. A write was carried out.
     Undecodable(FieldError),
 }
 
 impl Error {
-    /// What the API server said no to.
+    /// An error response of the API server.
     pub(super) fn refused(call: &Call, status: Status, retry_after: Option<Duration>) -> Self {
         let told = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
         let told = (told > 0).then(|| Duration::from_secs(told.into()));
@@ -97,7 +100,7 @@ impl Error {
         Self::unsent(call.verb, call.subject(), reason)
     }
 
-    /// An error that kept a request from being made.
+    /// A request that failed before a call could be made of it.
     pub(super) fn unsent(verb: Verb, subject: String, reason: impl Into<String>) -> Self {
         let source: Box<dyn StdError + Send + Sync> = reason.into().into();
         let kind = ErrorKind::NotSent;
@@ -122,7 +125,7 @@ impl Error {
         self
     }
 
-    /// Names the API server that did not answer.
+    /// Adds the host of the API server that did not answer.
     pub(super) fn of_host(mut self, host: &Arc<str>) -> Self {
         self.0.host = (!host.is_empty()).then(|| Arc::clone(host));
         self
@@ -133,74 +136,74 @@ impl Error {
         self
     }
 
-    /// What was tried.
+    /// Verb of the request.
     #[must_use]
     pub fn verb(&self) -> Verb {
         self.0.verb
     }
 
-    /// What it was tried on: resource and key, e.g. `deployments.apps demo/web`.
+    /// Object of the request: resource and key, e.g. `deployments.apps demo/web`.
     #[must_use]
     pub fn subject(&self) -> &str {
         &self.0.subject
     }
 
-    /// What kind of failure it is.
+    /// Kind of failure.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// The HTTP code of the API server's answer; `None` if there was no answer, or a good one.
+    /// HTTP code of the API server's response; `None` if there was none, or if it was a success.
     #[must_use]
     pub fn code(&self) -> Option<u16> {
         self.status().map(|status| status.code)
     }
 
-    /// The machine-readable reason in the API server's answer, e.g. `NotFound`.
+    /// Machine-readable reason in the API server's response, e.g. `NotFound`.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         self.status().map(|status| status.reason.as_str())
     }
 
-    /// The API server's answer, if it refused the request.
+    /// Status in the API server's response, if it refused the request.
     #[must_use]
     pub fn status(&self) -> Option<&Status> {
         self.0.status.as_ref()
     }
 
-    /// The fields that are wrong, or in conflict, each with what is wrong about it.
+    /// Invalid or conflicting fields, each with a description of the problem.
     #[must_use]
     pub fn causes(&self) -> &[StatusCause] {
         self.status().and_then(|status| status.details.as_ref()).map_or(&[], |details| &details.causes)
     }
 
-    /// How long the API server asks to wait before the request is tried again.
+    /// Time that the API server asks to wait before the request is sent again.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
     }
 
-    /// There is no such object.
+    /// Returns whether the object does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         self.0.kind == ErrorKind::NotFound
     }
 
-    /// There is no such kind: is its CustomResourceDefinition installed?
+    /// Returns whether the API server does not serve the kind: is its CustomResourceDefinition installed?
     #[must_use]
     pub fn is_not_served(&self) -> bool {
         self.0.kind == ErrorKind::NotServed
     }
 
-    /// The object is not in the state that the request expected: read it again and decide anew, as
+    /// Returns whether the object is not in the state that the request expected: read it again and repeat the change, as
     /// [`Client::retry_on_conflict`](super::Client::retry_on_conflict) does.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         self.conflict().is_some()
     }
 
-    /// What the request expected in vain.
+    /// The expectation that failed, if the error is a conflict.
     #[must_use]
     pub fn conflict(&self) -> Option<&Conflict> {
         match &self.0.kind {
@@ -209,47 +212,47 @@ impl Error {
         }
     }
 
-    /// There is an object under that name already.
+    /// Returns whether an object of that name exists already.
     #[must_use]
     pub fn is_already_exists(&self) -> bool {
         self.0.kind == ErrorKind::AlreadyExists
     }
 
-    /// The object or patch breaks rules of its kind: [`Error::causes`] says which fields do.
+    /// Returns whether the object or patch violates rules of its kind: see [`Error::causes`] for the fields.
     #[must_use]
     pub fn is_invalid(&self) -> bool {
         self.0.kind == ErrorKind::Invalid
     }
 
-    /// Whoever is asking lacks the right, or admission said no.
+    /// Returns whether the user has no permission, or admission refused the request.
     #[must_use]
     pub fn is_forbidden(&self) -> bool {
         self.0.kind == ErrorKind::Forbidden
     }
 
-    /// The API server is busy, and stayed so for as long as the client tried.
+    /// Returns whether the API server was busy, and stayed so for as long as the client retried.
     #[must_use]
     pub fn is_too_many_requests(&self) -> bool {
         self.0.kind == ErrorKind::TooManyRequests
     }
 
-    /// The version or continue token that was asked for is no longer there: list anew.
+    /// Returns whether the requested resourceVersion or continue token is no longer available: list again.
     #[must_use]
     pub fn is_expired(&self) -> bool {
         self.0.kind == ErrorKind::Expired
     }
 
-    /// The request was out of time: on the way ([`ErrorKind::DeadlineExceeded`]), or at the API server, which said so
+    /// Returns whether the request timed out: at the client ([`ErrorKind::DeadlineExceeded`]) or at the API server
     /// ([`ErrorKind::Timeout`]).
     ///
-    /// A reconcile that fails with it is retried with back-off, as with any other error. The retry must find out by reading whether
-    /// a write was carried out: a create with a `generateName` would be carried out a second time.
+    /// A reconcile that fails with it is retried with back-off, like after any other error. The retry must find out by reading
+    /// whether a write was carried out: repeating a create with a `generateName` may create a second object.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         matches!(self.0.kind, ErrorKind::Timeout | ErrorKind::DeadlineExceeded { .. })
     }
 
-    /// Whether a write may have been carried out although it failed: its answer was lost, or says less than that.
+    /// Returns whether a failed write may have been carried out nevertheless: the response was lost, or leaves it open.
     #[must_use]
     pub fn is_outcome_unknown(&self) -> bool {
         self.0.verb.is_write()
@@ -283,7 +286,7 @@ fn kind_of(call: &Call, status: &Status) -> ErrorKind {
     }
 }
 
-/// Whether a 404 is about an object: one about an unknown resource names none.
+/// Returns whether a 404 is about an object. A 404 about an unknown resource names no object.
 fn names_object(status: &Status) -> bool {
     status.details.as_ref().is_some_and(|details| !details.name.is_empty())
 }
@@ -304,7 +307,9 @@ impl fmt::Display for Error {
                 write!(f, "not sent: {}", source.as_ref().map_or_else(String::new, ToString::to_string))
             }
             ErrorKind::NotPermitted(why) => write!(f, "not sent: {why}"),
-            ErrorKind::Interrupted(why) => write!(f, "cut while in flight, its outcome is unknown: {why}"),
+            ErrorKind::Interrupted(why) => {
+                write!(f, "interrupted while in flight, whether it was carried out is unknown: {why}")
+            }
             ErrorKind::DeadlineExceeded { timeout } => {
                 write!(f, "no answer from {server} within {timeout:?}")?;
                 f.write_str(if verb.is_write() { "; whether it was carried out is unknown" } else { "" })
@@ -321,7 +326,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// `the API server`, and its host where it is known.
+/// Displays `the API server`, and its host if known.
 struct Server<'a>(Option<&'a str>);
 
 impl fmt::Display for Server<'_> {
@@ -339,8 +344,8 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        // What kept a request from being sent is in the message already. So is why there was no answer, which is the innermost
-        // of the causes: what lies between says no more than that.
+        // The reason of `NotSent` is part of the message already. So is that of `NoAnswer`, which is the innermost cause; the
+        // causes in between add nothing.
         match (&self.0.kind, &self.0.source) {
             (ErrorKind::NoAnswer(_), _) => None,
             (ErrorKind::NotSent, Some(source)) => source.source(),
@@ -349,7 +354,7 @@ impl StdError for Error {
     }
 }
 
-/// The API server's words, with code and reason.
+/// The API server's message, with code and reason.
 fn told(status: Option<&Status>) -> String {
     match status {
         None => String::new(),
@@ -358,7 +363,7 @@ fn told(status: Option<&Status>) -> String {
     }
 }
 
-/// What a `kube` error says, once, without the layers that repeat it.
+/// Message of a `kube` error, without the layers that repeat it.
 pub(crate) fn describe(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => told(Some(status)),
@@ -372,7 +377,7 @@ pub(crate) fn describe(error: &kube::Error) -> String {
     }
 }
 
-/// Host and port of the server to which no connection could be made, if that is the cause.
+/// Host and port of the server, if the cause is that no connection to it could be made.
 pub(super) fn unreachable<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Arc<str>> {
     let mut cause = error;
     loop {
@@ -383,7 +388,7 @@ pub(super) fn unreachable<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a
     }
 }
 
-/// The cause of the cause: what a connection really failed of.
+/// The last error of the chain: the actual failure of a connection.
 pub(super) fn innermost<'a>(error: &'a (dyn StdError + 'static)) -> &'a (dyn StdError + 'static) {
     let mut innermost = error;
     while let Some(source) = innermost.source() {

@@ -1,4 +1,4 @@
-//! The last part of a call's way: turn, permit, request, answer, and once more if the server asks for it.
+//! Sending a call: rate limit, write permit, request, response, and retries that the server asks for.
 
 use std::{error::Error as StdError, time::Duration};
 
@@ -18,6 +18,7 @@ use super::{
     gate::WritePermit,
     throttle::Throttle,
 };
+use crate::brief::Brief;
 
 impl Client {
     /// Sends a call that has passed all interceptors.
@@ -27,16 +28,18 @@ impl Client {
         let timeout = call.timeout.unwrap_or(settings.timeout);
         let mut deadline = Deadline::after(timeout);
         loop {
+            // Rate limit before permit: the permit is fresh when the request leaves, however long the wait was.
             wait_for_turn(settings, &call).await;
             let permit = permit(settings, &call)?;
             let sent = Instant::now();
             let got = tokio::select! {
-                // An answer that is there counts, even if the permit or the time has ended at the same moment.
+                // A response that has arrived counts, even if the permit or the deadline ended at the same moment.
                 biased;
                 got = once(settings, &call) => got?,
                 ended = permit.ended() => return Err(interrupted(&call, ended)),
                 () = sleep(deadline.left()) => return Err(out_of_time(settings, &call, timeout)),
             };
+            // The time in flight counts, the wait for the rate limit does not.
             deadline.spend(sent.elapsed());
             let refusal = match got {
                 Ok(answer) => return Ok(answer),
@@ -44,18 +47,24 @@ impl Client {
             };
             let Refusal { code, retry_after, .. } = refusal;
             let delay = throttle.step(code.as_u16(), retry_after, call.verb.is_write());
+            // If the wait would exceed the deadline, return the refusal at once: it is more specific than a timeout later.
             let Some(delay) = delay.filter(|delay| deadline.allows(*delay)) else {
                 return Err(refusal.into_error(&call));
             };
             settings.metrics.retry(code.as_str(), call.verb.method().as_str(), &settings.host);
-            tracing::debug!(verb = %call.verb, subject = call.subject(), "answered {code}: again in {delay:?}");
+            tracing::debug!(
+                verb = %call.verb,
+                subject = call.subject(),
+                "the API server answered {code}: sending the request again in {}",
+                Brief(delay)
+            );
             sleep(delay).await;
             deadline.spend(delay);
         }
     }
 }
 
-/// A bad answer.
+/// An error response.
 struct Refusal {
     code: StatusCode,
     retry_after: Option<Duration>,
@@ -70,6 +79,7 @@ async fn wait_for_turn(settings: &Settings, call: &Call) {
 }
 
 fn permit(settings: &Settings, call: &Call) -> Result<WritePermit, Error> {
+    // Reads and dry runs change nothing, so any process may send them.
     if !call.verb.is_write() || call.dry_run {
         return Ok(WritePermit::unlimited());
     }
@@ -81,12 +91,13 @@ fn permit(settings: &Settings, call: &Call) -> Result<WritePermit, Error> {
     })
 }
 
-/// One answer, read to its end unless it is a watch.
+/// Sends one request and reads the whole response, except for a watch.
 async fn once(settings: &Settings, call: &Call) -> Result<Result<Answer, Refusal>, Error> {
     let response =
         settings.kube.send(call.to_http()?).await.map_err(|error| no_answer(settings, call, error))?;
     let (parts, body) = response.into_parts();
     settings.warnings.take(call, &parts.headers, &settings.said);
+    // The events of a watch are read by the caller; any other body is read here, under the deadline.
     if parts.status.is_success() && call.verb == Verb::Watch {
         return Ok(Ok(Answer { code: parts.status, body: Content::Stream(body) }));
     }
@@ -104,6 +115,7 @@ async fn read(settings: &Settings, call: &Call, body: Body) -> Result<Bytes, Err
 }
 
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    // Only seconds: the API server does not send the date form of the header.
     headers.get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
 }
 
@@ -112,6 +124,7 @@ fn no_answer(settings: &Settings, call: &Call, error: kube::Error) -> Error {
         kube::Error::Service(source) => &**source,
         other => other,
     };
+    // The address that failed, if the connection was not made; otherwise the configured name.
     let host = unreachable(cause).unwrap_or(&settings.host);
     Error::make(call, ErrorKind::NoAnswer(innermost(cause).to_string()), None).of_host(host).caused_by(error)
 }
@@ -127,7 +140,7 @@ fn interrupted(call: &Call, ended: NoPermit) -> Error {
 impl Refusal {
     fn into_error(self, call: &Call) -> Error {
         let Self { code, retry_after, text } = self;
-        // A proxy on the way may answer in words of its own.
+        // A proxy in between may answer with a body that is not a `Status`.
         let told = decode::<Status>(&text).ok().filter(|status| status.code != 0);
         let status = told.unwrap_or_else(|| {
             let text = String::from_utf8_lossy(&text);

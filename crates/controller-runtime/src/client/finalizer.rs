@@ -1,24 +1,26 @@
+//! Adding and removing single finalizers.
+
 use kube::core::DynamicObject;
 use serde_json::json;
 
 use super::{Client, DynamicClient, Error, Patch, ResultExt, Verb, requests::Requests};
 use crate::object::{Object, StaticObject};
 
-/// Whether `finalizer` keeps the object from going.
+/// Returns whether the object has `finalizer`, which delays its deletion.
 #[doc(alias = "ContainsFinalizer")]
 pub fn has_finalizer<K: Object>(object: &K, finalizer: &str) -> bool {
     object.meta().finalizers.iter().flatten().any(|known| known == finalizer)
 }
 
 impl Client {
-    /// Adds `finalizer`, so that a delete waits until it is removed. Returns whether it was missing: then `object` is not the
-    /// present version any more ([`Finalizers`](super::Finalizers) give that).
+    /// Adds `finalizer`, so that a delete waits until it is removed. Returns whether it was missing; `object` is then outdated
+    /// ([`Finalizers`](super::Finalizers) return the new version).
     ///
     /// The object's version is a precondition, so that no finalizer added meanwhile is lost.
     ///
     /// # Errors
     ///
-    /// The request failed; [`Error::is_conflict`] if `object` is not the present version.
+    /// The request failed; [`Error::is_conflict`] if `object` is not the current version.
     #[doc(alias = "AddFinalizer")]
     pub async fn add_finalizer<K: StaticObject>(&self, object: &K, finalizer: &str) -> Result<bool, Error> {
         Ok(add_finalizers(self, object, [finalizer]).await?.is_some())
@@ -41,26 +43,26 @@ impl Client {
 }
 
 impl DynamicClient {
-    /// See [`Client::add_finalizer`].
+    /// Like [`Client::add_finalizer`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// See [`Client::add_finalizer`].
     pub async fn add_finalizer(&self, object: &DynamicObject, finalizer: &str) -> Result<bool, Error> {
         Ok(add_finalizers(self, object, [finalizer]).await?.is_some())
     }
 
-    /// See [`Client::remove_finalizer`].
+    /// Like [`Client::remove_finalizer`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// See [`Client::remove_finalizer`].
     pub async fn remove_finalizer(&self, object: &DynamicObject, finalizer: &str) -> Result<bool, Error> {
         remove_finalizer(self, object, finalizer).await
     }
 }
 
-/// Adds those that are missing, in one request. The object as it is then; `None` if there were none.
+/// Adds missing finalizers in one request. Returns the stored object; `None` if none was missing.
 pub(super) async fn add_finalizers<'f, K: Object>(
     client: &impl Requests<K>,
     object: &K,
@@ -85,7 +87,7 @@ async fn remove_finalizer<K: Object>(
     without_finalizer(client, object, finalizer).await.map(|stored| stored.is_some())
 }
 
-/// Removes `finalizer`. The object as it is then; `None` if it was gone before.
+/// Removes `finalizer`. Returns the stored object; `None` if it no longer exists.
 pub(super) async fn without_finalizer<K: Object>(
     client: &impl Requests<K>,
     object: &K,
@@ -95,7 +97,7 @@ pub(super) async fn without_finalizer<K: Object>(
     write_finalizers(client, object, known.filter(|known| *known != finalizer).collect()).await.optional()
 }
 
-/// Writes them, if `object` is the present version.
+/// Replaces the list of finalizers, if `object` is the current version.
 async fn write_finalizers<K: Object>(
     client: &impl Requests<K>,
     object: &K,

@@ -1,3 +1,5 @@
+//! Finalizers of a controller: clean-up before an object is deleted.
+
 use std::{borrow::Cow, fmt, future::Future, pin::Pin};
 
 use kube::core::DynamicObject;
@@ -13,22 +15,21 @@ use crate::{
     reconcile,
 };
 
-/// What must be done before an object goes: a bucket deleted, a record removed.
+/// Clean-up before an object is deleted, such as deleting a bucket or a DNS record.
 ///
-/// Called again after a failure, and after a crash that came before the finalizer was removed, so it must not mind being
-/// called twice.
+/// Runs again after a failure, and after a crash that came before the finalizer was removed, so it must be idempotent.
 pub trait Finalizer<K>: Send + Sync + 'static {
     /// Cleans up after `object`, which is being deleted.
     ///
     /// # Errors
     ///
-    /// It is not done: the object stays, and the reconcile is tried again.
+    /// The clean-up is incomplete: the object stays, and the reconcile is retried.
     fn finalize(&self, object: &K) -> impl Future<Output = Result<(), reconcile::Error>> + Send;
 }
 
 /// The finalizers of a controller, by name.
 ///
-/// [`Finalizers::finalize`] at the beginning of a reconcile sees to all of them:
+/// A call of [`Finalizers::finalize`] at the beginning of a reconcile handles all of them:
 ///
 /// ```
 /// use controller_runtime::{Client, client::{Finalized, Finalizer, Finalizers}, reconcile};
@@ -54,8 +55,8 @@ pub trait Finalizer<K>: Send + Sync + 'static {
 /// let map = client.create(&map).await?;
 /// // in a reconciler:
 /// let map = match finalizers.finalize(&client, &map).await? {
-///     Finalized::Going => return Ok(()), // cleaned up: nothing to do for what is no more
-///     Finalized::Live(map) => map,       // as it is stored now
+///     Finalized::Going => return Ok(()), // cleaned up, nothing left to reconcile
+///     Finalized::Live(map) => map,       // the stored version
 /// };
 /// # client.update(&*map).await?;
 /// # Ok(())
@@ -63,29 +64,29 @@ pub trait Finalizer<K>: Send + Sync + 'static {
 /// ```
 #[doc(alias = "finalizer.Finalizers")]
 pub struct Finalizers<K> {
-    /// In the order of their registration, which is the order in which they run.
+    /// In order of registration, in which they run.
     registered: Vec<(String, Box<dyn AnyFinalizer<K>>)>,
 }
 
-/// What [`Finalizers::finalize`] found.
+/// Result of [`Finalizers::finalize`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use = "what is going must not be built up again"]
+#[must_use = "an object that is being deleted must not be reconciled further"]
 pub enum Finalized<'o, K: Clone> {
-    /// The object lives, and has all finalizers now. It is [`Cow::Owned`] if it lacked some, Go's `Updated`: the version that
-    /// was stored with them, on which the next write has to build.
+    /// The object is not being deleted, and has all finalizers. It is [`Cow::Owned`] if some were missing (Go's `Updated`): the
+    /// version that was stored with them, on which the next write must build.
     Live(Cow<'o, K>),
-    /// The object is being deleted, and all that was to be done is done.
+    /// The object is being deleted, and all finalizers have run.
     Going,
 }
 
-/// Why [`Finalizers::finalize`] failed.
+/// Error of [`Finalizers::finalize`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FinalizeError {
     /// The object could not be written.
     #[error(transparent)]
     Client(#[from] Error),
-    /// Some finalizers failed. Those that did not are removed from the object.
+    /// Some finalizers failed. Those that succeeded are removed from the object.
     #[error("{}", list(.failed))]
     Finalizers {
         /// Name and error of each that failed.
@@ -93,7 +94,7 @@ pub enum FinalizeError {
     },
 }
 
-/// A name that two finalizers were to have.
+/// Two finalizers have the same name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("finalizer {name} is registered already: give each its own name")]
 pub struct DuplicateFinalizer {
@@ -107,11 +108,11 @@ impl<K: Object> Finalizers<K> {
         Self { registered: Vec::new() }
     }
 
-    /// Adds one. Its name has the form `domain/word`.
+    /// Adds a finalizer. Its name has the form `domain/word`.
     ///
     /// # Errors
     ///
-    /// There is one of that name.
+    /// A finalizer of that name is registered.
     pub fn register(
         mut self,
         name: impl Into<String>,
@@ -125,16 +126,16 @@ impl<K: Object> Finalizers<K> {
         Ok(self)
     }
 
-    /// Gives a living object the finalizers that it lacks, in one request; runs those of an object that is being deleted,
-    /// and removes them as they are done.
+    /// Adds missing finalizers to a live object, in one request. For an object that is being deleted, runs its finalizers and
+    /// removes each when it is done.
     ///
-    /// A finalizer that fails does not keep those after it from running. Each is removed in a request of its own, so that
-    /// a crash repeats one at most. One that has to write the object, its status say, does so itself: Go's `StatusUpdated`,
-    /// by which a finalizer asks its caller for that, is not here.
+    /// After a failed finalizer the following ones still run. Each is removed in a request of its own, so that after a crash at
+    /// most one runs again. A finalizer that changes the object, such as its status, writes it itself: there is no counterpart
+    /// of Go's `StatusUpdated`, by which a finalizer asks its caller to do that.
     ///
     /// # Errors
     ///
-    /// A finalizer or a request failed; a conflict if `object` is not the present version.
+    /// A finalizer or a request failed; a conflict if `object` is not the current version.
     pub async fn finalize<'o>(
         &self,
         client: &Client,
@@ -157,6 +158,7 @@ impl<K: Object> Finalizers<K> {
             return Ok(Finalized::Live(stored.map_or(Cow::Borrowed(object), Cow::Owned)));
         }
         let mut failed = Vec::new();
+        // Each removal makes a new version, on which the next one builds; finalizers see the object as given.
         let mut current = object.clone();
         for (name, finalizer) in &self.registered {
             if !has_finalizer(object, name) {
@@ -166,7 +168,7 @@ impl<K: Object> Finalizers<K> {
                 Err(error) => failed.push((name.clone(), format!("{error:#}"))),
                 Ok(()) => match without_finalizer(client, &current, name).await? {
                     Some(stored) => current = stored,
-                    None => return Ok(Finalized::Going), // gone altogether
+                    None => return Ok(Finalized::Going), // the object does not exist any more
                 },
             }
         }
@@ -175,11 +177,11 @@ impl<K: Object> Finalizers<K> {
 }
 
 impl Finalizers<DynamicObject> {
-    /// [`Finalizers::finalize`] of an object of a kind that is known at run time.
+    /// Like [`Finalizers::finalize`], for an object of a kind known at run time.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// See [`Finalizers::finalize`].
     pub async fn finalize_dynamic<'o>(
         &self,
         client: &DynamicClient,
@@ -201,7 +203,7 @@ fn list(failed: &[(String, String)]) -> String {
     lines.join("; ")
 }
 
-/// A finalizer of any type.
+/// Object-safe form of [`Finalizer`].
 trait AnyFinalizer<K>: Send + Sync {
     fn finalize<'a>(
         &'a self,

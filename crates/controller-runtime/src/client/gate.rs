@@ -1,3 +1,5 @@
+//! Write gate: decides before each write whether this process may write.
+
 use std::{fmt, future::Future, pin::Pin};
 
 use futures::{FutureExt, future::select};
@@ -6,9 +8,9 @@ use super::Call;
 
 /// Decides whether this process may write now.
 ///
-/// The client asks before each write is sent, each retry included; dry runs and reads pass without being asked. With leader
-/// election the manager's gate holds a permit while the lease lasts, so that a process that has lost its lease cannot
-/// write, not even with a request that it prepared before.
+/// The client asks before it sends a write, and before each retry; dry runs and reads are not subject to the gate. With leader
+/// election, the manager's gate grants permits only while the process holds the lease, so that a process that has lost it
+/// cannot write, not even with a request prepared before.
 ///
 /// ```
 /// use controller_runtime::client::{Call, NoPermit, WriteGate, WritePermit};
@@ -23,7 +25,7 @@ use super::Call;
 /// }
 /// ```
 pub trait WriteGate: Send + Sync + 'static {
-    /// A permit for this write, or why there is none.
+    /// Returns a permit for this write, or the reason why it is refused.
     ///
     /// # Errors
     ///
@@ -32,8 +34,8 @@ pub trait WriteGate: Send + Sync + 'static {
     fn permit(&self, call: &Call) -> Result<WritePermit, NoPermit>;
 }
 
-/// Leave to write, for as long as it lasts.
-#[must_use = "the write is for the holder of the permit"]
+/// Permission for one write, which may end while the write is in flight.
+#[must_use = "hold the permit for the duration of the write"]
 pub struct WritePermit {
     ended: Option<Pin<Box<dyn Future<Output = NoPermit> + Send>>>,
 }
@@ -44,15 +46,15 @@ impl WritePermit {
         Self { ended: None }
     }
 
-    /// A permit that ends when `ended` is done.
+    /// A permit that ends when the future `ended` completes.
     ///
-    /// A request that is in flight then is cut: the client no longer waits for its answer and fails with
-    /// [`ErrorKind::Interrupted`](super::ErrorKind::Interrupted). Whether the server carries it out is unknown.
+    /// A request that is in flight then is cancelled: the client stops waiting for the response and fails with
+    /// [`ErrorKind::Interrupted`](super::ErrorKind::Interrupted). It is unknown whether the server carries it out.
     pub fn until(ended: impl Future<Output = NoPermit> + Send + 'static) -> Self {
         Self { ended: Some(Box::pin(ended)) }
     }
 
-    /// A permit that ends when one of the two does.
+    /// A permit that ends as soon as one of the two does.
     pub(super) fn and(self, other: Self) -> Self {
         match (self.ended, other.ended) {
             (Some(one), Some(other)) => Self::until(select(one, other).map(|ended| ended.factor_first().0)),
@@ -60,7 +62,7 @@ impl WritePermit {
         }
     }
 
-    /// Waits until the permit ends, and says why it did.
+    /// Waits until the permit ends, and returns the reason.
     pub(super) async fn ended(self) -> NoPermit {
         match self.ended {
             Some(ended) => ended.await,
@@ -75,23 +77,23 @@ impl fmt::Debug for WritePermit {
     }
 }
 
-/// Why this process may not write.
+/// Reason why this process may not write.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct NoPermit {
     reason: String,
-    /// Whether it is a mistake in the program, which no wait mends.
+    /// Whether the cause is a programming error, which does not pass with time.
     is_misuse: bool,
 }
 
 impl NoPermit {
-    /// Says why: lower case, without a full stop.
+    /// Takes the reason as text: lower case, without a full stop.
     pub fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), is_misuse: false }
     }
 
-    /// Like [`NoPermit::new`], but for a write that this client must never send where it is used. It fails with
-    /// [`ErrorKind::NotSent`](super::ErrorKind::NotSent), so that it is not taken for a moment without the lease.
+    /// Like [`NoPermit::new`], but for a write that must never be sent by this client where it is used. It fails with
+    /// [`ErrorKind::NotSent`](super::ErrorKind::NotSent), to distinguish it from a temporary lack of the lease.
     pub(crate) fn misuse(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), is_misuse: true }
     }

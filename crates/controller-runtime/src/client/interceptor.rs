@@ -1,10 +1,13 @@
+//! Interceptors: code that sees each call of a client and its outcome.
+
 use std::{future::Future, pin::Pin};
 
 use super::{Answer, Call, Client, Error};
 
-/// Sees every call of a client before it is sent, and its outcome after.
+/// Sees every call of a client before it is sent, and its outcome afterwards.
 ///
-/// It may change the call, answer it itself, or fail it, which is how tests inject faults. An async closure will do:
+/// An interceptor may change the call, answer it itself, or fail it; tests inject faults this way. An async closure is an
+/// interceptor:
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -28,11 +31,11 @@ use super::{Answer, Call, Client, Error};
 /// ```
 #[doc(alias = "interceptor.Funcs")]
 pub trait Interceptor: Send + Sync + 'static {
-    /// Deals with a call: `next` sends it on.
+    /// Handles a call; `next` sends it on.
     fn intercept(&self, call: Call, next: Next) -> Intercepted<'_>;
 }
 
-/// What becomes of an intercepted call.
+/// Future of an intercepted call.
 pub type Intercepted<'a> = Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send + 'a>>;
 
 impl<F, Fut> Interceptor for F
@@ -45,25 +48,25 @@ where
     }
 }
 
-/// The rest of the way to the API server.
+/// The remaining interceptors, followed by the request to the API server.
 #[derive(Debug)]
 pub struct Next {
     pub(super) client: Client,
-    /// How many interceptors are behind.
+    /// Number of interceptors that have handled the call already.
     pub(super) passed: usize,
 }
 
 impl Next {
     /// Sends the call on.
     ///
-    /// Dropping the future gives up waiting for the answer; the server may still carry the request out.
+    /// Dropping the future stops waiting for the response; the server may still carry the request out.
     ///
     /// # Errors
     ///
-    /// As of whatever sent the call.
+    /// Any error of the remaining interceptors or of the request.
     pub async fn run(self, call: Call) -> Result<Answer, Error> {
         let Self { client, passed } = self;
-        // The last one that was added sees the call first.
+        // The interceptor added last sees the call first.
         match client.settings().interceptors.iter().rev().nth(passed).cloned() {
             Some(interceptor) => interceptor.intercept(call, Self { client, passed: passed + 1 }).await,
             None => client.exchange(call).await,

@@ -1,17 +1,19 @@
+//! Rate limit of a client's requests.
+
 use std::{fmt, time::Duration};
 
 use kube_workqueue::{Bucket, InvalidBucket, RateLimiter};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
-/// A bound on the requests that a client sends, in addition to what the API server allows it.
+/// Token bucket of the requests that a client sends.
 pub(super) struct Limiter {
     state: Mutex<State>,
 }
 
 struct State {
     bucket: Bucket<u64>,
-    /// Names the next request to the bucket, which gives places back by name.
+    /// ID of the next request. The bucket returns tokens by ID.
     next: u64,
 }
 
@@ -21,10 +23,11 @@ impl Limiter {
         Ok(Self { state: Mutex::new(State { bucket, next: 0 }) })
     }
 
-    /// Waits for the turn of one request; how long that took.
+    /// Waits until one request may be sent; returns the time waited.
     ///
-    /// Dropping the future gives the place back.
+    /// Dropping the future returns its token.
     pub(super) async fn wait(&self) -> Duration {
+        // The reservation lives until after the sleep: dropped earlier, it returns the token.
         let (delay, _place) = self.reserve();
         if !delay.is_zero() {
             sleep(delay).await;
@@ -41,7 +44,7 @@ impl Limiter {
     }
 }
 
-/// A place in the line. Given up before its time, it is the next one's; after it, there is nothing to give back.
+/// Reservation of a token. Dropped before its time, it returns the token; afterwards dropping it has no effect.
 struct Place<'l> {
     limiter: &'l Limiter,
     id: u64,

@@ -1,4 +1,4 @@
-//! Making calls: about objects, keys and patches, with what they must have to be sent.
+//! Construction of calls from objects, keys and patches, with checks of required fields.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{Call, Client, DynamicKind, Error, Patch, Verb, decode::decode, name_
 use crate::object::{Object, ObjectKey, StaticObject};
 
 impl Client {
-    /// A call about `object`, with it as the body.
+    /// A call about `object`, with the object as its body.
     pub(super) fn about<K: Object>(
         &self,
         verb: Verb,
@@ -47,7 +47,7 @@ pub(super) fn kind<K: StaticObject>() -> Arc<DynamicKind> {
     Arc::new(DynamicKind::of::<K>())
 }
 
-/// A call about the object of that key.
+/// A call about the object with this key.
 pub(super) fn call_for<K: Object>(verb: Verb, kind: Arc<DynamicKind>, key: &ObjectKey<K>) -> Call {
     let mut call = Call::new(verb, kind);
     call.namespace = key.namespace().map(ToOwned::to_owned);
@@ -60,7 +60,7 @@ pub(super) fn of_status(mut call: Call) -> Call {
     call
 }
 
-/// The call with an apply of nothing but this status.
+/// Turns the call into an apply of this status only.
 pub(super) fn with_status(call: Call, status: &impl Serialize) -> Result<Call, Error> {
     let status = serde_json::to_value(status).map_err(|error| Error::not_sent(&call, error.to_string()))?;
     let mut call = of_status(call);

@@ -1,4 +1,4 @@
-//! What requests about many objects have in common.
+//! Options that all requests about many objects share.
 
 use std::{borrow::Cow, fmt, marker::PhantomData, time::Duration};
 
@@ -6,11 +6,11 @@ use kube::core::{NamespaceScope, Resource};
 
 use super::{Call, Client};
 
-/// A request about the objects of a kind, or those of them that it selects: a [`List`](super::List), a
-/// [`Watch`](super::Watch) or a [`DeleteAll`](super::DeleteAll).
+/// A request about all or some objects of a kind: a [`List`](super::List), a [`Watch`](super::Watch) or a
+/// [`DeleteAll`](super::DeleteAll).
 ///
-/// `V` says which of them it is and so which other options there are.
-#[must_use = "it does nothing unless it is awaited or made a stream"]
+/// The type `V` distinguishes them and determines the other options.
+#[must_use = "a request does nothing unless it is awaited or turned into a stream"]
 pub struct Many<K, V> {
     pub(super) client: Client,
     pub(super) call: Call,
@@ -26,7 +26,7 @@ impl<K, V> Many<K, V> {
         Self { client: client.clone(), call, verb, labels, fields, kind: PhantomData }
     }
 
-    /// Only objects in this namespace. Default: in all. Most API servers refuse to delete namespaced objects of all
+    /// Selects objects in this namespace. Default: all namespaces. Most API servers refuse to delete namespaced objects of all
     /// namespaces at once.
     #[doc(alias = "InNamespace")]
     pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self
@@ -37,7 +37,8 @@ impl<K, V> Many<K, V> {
         self
     }
 
-    /// Only objects whose labels fit: `app=web,tier in (a,b)`, or a [`kube::core::Selector`]. Several calls must all fit.
+    /// Selects objects by labels: `app=web,tier in (a,b)`, or a [`kube::core::Selector`]. Selectors of several calls must all
+    /// match.
     #[doc(alias = "MatchingLabels")]
     #[doc(alias = "HasLabels")]
     pub fn labels(mut self, selector: impl fmt::Display) -> Self {
@@ -45,30 +46,31 @@ impl<K, V> Many<K, V> {
         self
     }
 
-    /// Only objects whose fields fit, of those that the API server can select by: `metadata.name=web`, say. Several calls
-    /// must all fit.
+    /// Selects objects by fields that the API server supports for the kind, such as `metadata.name=web`. Selectors of several
+    /// calls must all match.
     #[doc(alias = "MatchingFields")]
     pub fn fields(mut self, selector: impl fmt::Display) -> Self {
         self.fields.push(selector.to_string());
         self
     }
 
-    /// Sets the time that each request may take, as [`ClientBuilder::request_timeout`](super::ClientBuilder::request_timeout)
-    /// says: of a watch, the time until its answer begins; of [`List::pages`](super::List::pages), that of each page. Default: the
-    /// client's, which is 60 s unless it was built with another.
+    /// Sets the time that each request may take; see [`ClientBuilder::request_timeout`](super::ClientBuilder::request_timeout).
+    /// For a watch it is the time until the response begins; for [`List::pages`](super::List::pages), the time of each page.
+    /// Default: the client's, which is 60 s unless it was built with another.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.call.timeout = Some(timeout);
         self
     }
 
-    /// Adds a query parameter for which there is no option here. One that the client sends itself fails before it is sent.
+    /// Adds a query parameter for which there is no option here. A parameter that the client sets itself makes the request fail
+    /// before it is sent.
     ///
     /// ```no_run
     /// # use controller_runtime::{Client, client::Error};
     /// # use futures::TryStreamExt;
     /// # use k8s_openapi::api::core::v1::Pod;
     /// # async fn example(client: Client) -> Result<(), Error> {
-    /// // What is there comes first, and then what changes.
+    /// // The initial objects come first, then changes.
     /// let pods = client.watch::<Pod>("").query("sendInitialEvents", "true");
     /// let mut pods = pods.query("resourceVersionMatch", "NotOlderThan").stream();
     /// while let Some(event) = pods.try_next().await? {
@@ -83,7 +85,7 @@ impl<K, V> Many<K, V> {
         self
     }
 
-    /// The call with what it selects.
+    /// The call with its selectors.
     pub(super) fn selecting(&self) -> Call {
         let mut call = self.call.clone();
         for (name, terms) in [("labelSelector", &self.labels), ("fieldSelector", &self.fields)] {

@@ -1,4 +1,4 @@
-//! What the requests of a client cost, for whoever counts it.
+//! Metrics of a client's requests.
 
 use std::{
     future::Future,
@@ -14,38 +14,38 @@ use http_body::{Body as _, Frame, SizeHint};
 use kube::client::Body;
 use tokio::time::Instant;
 
-/// Takes what client-go's metrics tell of requests, with their meaning and labels.
+/// Receives measurements of requests, with the meaning and labels of client-go's metrics.
 ///
-/// `verb` and `method` are HTTP methods in capitals, as in client-go. `host` is what the client was told
-/// ([`ClientBuilder::host`](super::ClientBuilder::host)). Called on the way of every request, so it must not block.
+/// `verb` and `method` are HTTP methods in capitals, as in client-go. `host` is the value of
+/// [`ClientBuilder::host`](super::ClientBuilder::host). Called during every request, so implementations must not block.
 pub trait ClientMetrics: Send + Sync + 'static {
-    /// `rest_client_requests_total`: a request was answered with `code`, or not at all, or given up: `<error>`.
+    /// `rest_client_requests_total`: a request was answered with `code`; `<error>` if it was cancelled or got no response.
     fn request(&self, code: &str, method: &str, host: &str);
 
-    /// `rest_client_request_duration_seconds`: from sending a request until its answer began.
+    /// `rest_client_request_duration_seconds`: time from sending a request until its response began.
     fn request_duration(&self, _verb: &str, _host: &str, _took: Duration) {}
 
-    /// `rest_client_rate_limiter_duration_seconds`: how long a request waited for its turn.
+    /// `rest_client_rate_limiter_duration_seconds`: time that a request waited for the rate limit.
     fn rate_limiter_duration(&self, _verb: &str, _host: &str, _waited: Duration) {}
 
-    /// `rest_client_request_size_bytes`: the length of a request's body.
+    /// `rest_client_request_size_bytes`: length of a request's body.
     fn request_size(&self, _verb: &str, _host: &str, _bytes: u64) {}
 
-    /// `rest_client_response_size_bytes`: the length of an answer's body. Watches have none.
+    /// `rest_client_response_size_bytes`: length of a response's body. Not reported for watches.
     fn response_size(&self, _verb: &str, _host: &str, _bytes: u64) {}
 
-    /// `rest_client_request_retries_total`: a request is sent again after an answer with `code`.
+    /// `rest_client_request_retries_total`: a request is sent again after a response with `code`.
     fn retry(&self, _code: &str, _verb: &str, _host: &str) {}
 }
 
-/// Counts nothing.
+/// Discards all measurements.
 pub(super) struct NoMetrics;
 
 impl ClientMetrics for NoMetrics {
     fn request(&self, _: &str, _: &str, _: &str) {}
 }
 
-/// A client that sends what `kube` sends and tells `metrics` of it, whoever uses it.
+/// Wraps `kube` so that every request through it is reported to `metrics`.
 pub(super) fn metered(kube: kube::Client, host: Arc<str>, metrics: Arc<dyn ClientMetrics>) -> kube::Client {
     let namespace = kube.default_namespace().to_owned();
     kube::Client::new(Metered { kube, host, metrics }, namespace)
@@ -63,12 +63,13 @@ impl tower_service::Service<Request<Body>> for Metered {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, kube::Error>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), kube::Error>> {
-        Poll::Ready(Ok(())) // `send` waits until it may
+        Poll::Ready(Ok(())) // `send` waits until `kube` is ready
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (kube, host, metrics) = (self.kube.clone(), Arc::clone(&self.host), Arc::clone(&self.metrics));
         let verb = request.method().clone();
+        // Requests arrive here as plain HTTP; only the query shows whether one is a watch.
         let is_watch =
             request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"));
         Box::pin(async move {
@@ -80,6 +81,7 @@ impl tower_service::Service<Request<Body>> for Metered {
             let result = kube.send(request).await;
             let status = result.as_ref().ok().map(Response::status);
             unanswered.end(status.as_ref().map_or("<error>", StatusCode::as_str));
+            // Ends its borrow of `verb` and `host`, which move into the body.
             drop(unanswered);
             result.map(|response| {
                 response.map(|body| {
@@ -91,13 +93,12 @@ impl tower_service::Service<Request<Body>> for Metered {
     }
 }
 
-/// A request that is waiting for its answer. One that is given up, for want of time for instance, counts as one that failed,
-/// as in client-go.
+/// A request without a response so far. If it is dropped, for example at its deadline, it counts as failed, as in client-go.
 struct Unanswered<'a> {
     verb: &'a http::Method,
     host: &'a str,
     metrics: &'a dyn ClientMetrics,
-    /// `None` once it is counted.
+    /// `None` once it has been counted.
     sent: Option<Instant>,
 }
 
@@ -115,7 +116,7 @@ impl Drop for Unanswered<'_> {
     }
 }
 
-/// A body whose length is told when it has been read, or given up.
+/// A body that reports its length when it has been read or dropped.
 struct Counted {
     body: Body,
     told: Option<Told>,

@@ -1,4 +1,4 @@
-//! Reading and writing objects: server-side apply first, every option on the request that it is for.
+//! Client that reads and writes objects, with server-side apply as the usual way to write.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -13,48 +13,49 @@
 //! let mut settings = ConfigMap::default();
 //! settings.metadata.namespace = Some("default".to_owned());
 //! settings.metadata.name = Some("settings".to_owned());
-//! let stored = client.apply(&settings).await?; // creates it, or makes it so
+//! let stored = client.apply(&settings).await?; // creates or updates it
 //!
 //! let roses = Patch::merge(&json!({ "data": { "theme": "roses" } })).with_version_of(&stored);
 //! let key = ObjectKey::new("default", "settings");
-//! let changed: Option<ConfigMap> = client.patch(&key, roses).await.optional()?; // None: it is gone
+//! let changed: Option<ConfigMap> = client.patch(&key, roses).await.optional()?; // None: it does not exist
 //!
 //! let maps = client.list::<ConfigMap>().in_namespace("default").labels("app=guestbook").limit(10).await?;
 //! assert!(maps.items.is_empty());
 //!
-//! client.delete(&changed.unwrap()).dry_run().await?; // only if it is this version of this object still
+//! client.delete(&changed.unwrap()).dry_run().await?; // only this version of this object
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! # Mental model
 //!
-//! A method of [`Client`] makes a request; its options are methods of the request; awaiting it sends it. On its way it
-//! passes the [`Interceptor`]s, waits for its turn if there is a rate limit, and, if it writes, asks the [`WriteGate`].
-//! What is decided on an object that was read is done to that object in that version: an update, a delete, a
-//! [`Patch::between`] two states of it. If it has changed, the request fails with a [`Conflict`]. Applies and patches written
-//! by hand are for whatever has the name.
+//! A method of [`Client`] makes a request; the options of the request are methods on it; awaiting it sends it. The request
+//! first passes the [`Interceptor`]s, then waits for the client's rate limit, if there is one, and a write asks the
+//! [`WriteGate`].
 //!
-//! An answer that says to come later (429, 503 with `Retry-After`) is waited for, ten times and a minute at most. Each
-//! request has a deadline, its repetitions included: 60 s, unless the client or the request has another
-//! ([`ClientBuilder::request_timeout`]). A write that is out of time may have been carried out or not
-//! ([`Error::is_outcome_unknown`]). Cached reads go on to show what is known, and then what the watch delivers: the object may
-//! come, change or go later. So the next attempt decides on what it reads, and creates under a name of its choice rather than
-//! a `generateName`.
+//! A write that was decided from an object that was read applies only to that version of that object: an update, a delete, a
+//! [`Patch::between`] two states of it. If the object has changed since, the request fails with a [`Conflict`]. Applies and
+//! patches written by hand apply to whichever object has the name.
 //!
-//! Reads here go to the API server. Cached reads are those of [`Cached`](crate::Cached), which is another type so that
-//! it shows where something may be stale. What is written here is visible there at once, if the answer is the object: those to
-//! a write of `scale`, an `eviction` or a `binding` are not.
+//! When the API server answers that it is busy (429, or 503 with `Retry-After`), the client waits and sends the request again,
+//! at most ten times and for a minute. Each request has a deadline, which includes its repetitions: 60 s, unless the client or
+//! the request sets another ([`ClientBuilder::request_timeout`]). A write that exceeds it may or may not have been carried out
+//! ([`Error::is_outcome_unknown`]). Cached reads then show the state from before until the watch delivers a change. So the next
+//! attempt should decide from what it reads, and create objects under a name of its choice instead of a `generateName`.
 //!
-//! Nothing below repeats requests: a [`kube::Client`] whose [`default_retry`](kube::Config::default_retry) is on, as that of
-//! [`kube::Client::try_default`] is, would send a create again after a 504, and with a `generateName` create twice. A client
-//! here hands it bodies that cannot be sent a second time. [`connect`] makes connections without such a layer, with
+//! The reads of this module go to the API server. Cached reads belong to [`Cached`](crate::Cached), a type of its own, so that
+//! code shows where data may be stale. A write through this client is visible in the caches at once, provided the response is
+//! the object: responses to a write of `scale`, an `eviction` or a `binding` are not.
+//!
+//! The [`kube::Client`] underneath must not repeat requests. With [`default_retry`](kube::Config::default_retry) on, as in
+//! [`kube::Client::try_default`], it would send a create again after a 504, and with a `generateName` create two objects. This
+//! client therefore hands it bodies that cannot be sent twice. [`connect`] makes connections without that retry layer, with
 //! keepalive, pings and HTTP/2.
 //!
-//! # What is not here
+//! # Limitations
 //!
-//! Requests in protobuf; strategic merge patches computed from two objects; `exec`, logs and port forwarding, for which
-//! there is [`Client::kube`].
+//! Not supported: requests in protobuf; strategic merge patches computed from two objects; `exec`, logs and port forwarding,
+//! for which there is [`Client::kube`].
 
 mod builder;
 mod call;
@@ -142,10 +143,10 @@ pub(crate) use self::{
 };
 use crate::object::{Object, ObjectKey, StaticObject};
 
-/// Reads and writes objects in the name of one field manager.
+/// Reads and writes objects on behalf of one field manager.
 ///
-/// Reads go to the API server; reads of the cache are [`Cached`](crate::Cached)'s. Cheap to clone. Methods such as
-/// [`Client::confined_to`] give a client that does the same under a restriction.
+/// Reads go to the API server; [`Cached`](crate::Cached) reads the cache. Cheap to clone. Methods such as
+/// [`Client::confined_to`] return a client with an additional restriction.
 ///
 /// # Example
 ///
@@ -157,7 +158,7 @@ use crate::object::{Object, ObjectKey, StaticObject};
 /// let mut settings = ConfigMap::default();
 /// settings.metadata.namespace = Some("default".to_owned());
 /// settings.metadata.name = Some("settings".to_owned());
-/// client.apply(&settings).await?; // creates it, or makes it so
+/// client.apply(&settings).await?; // creates or updates it
 ///
 /// assert!(client.get(&ObjectKey::<ConfigMap>::new("default", "settings")).await?.is_some());
 /// # Ok(())
@@ -169,23 +170,24 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that writes as `field_manager`, the name under which the API server notes who set which field.
+    /// Makes a client that writes as `field_manager`, the name that the API server records as owner of the fields it sets.
     pub fn new(kube: kube::Client, field_manager: impl Into<Arc<str>>) -> Self {
         Self::builder(kube, field_manager).build()
     }
 
-    /// Begins a client that writes as `field_manager` and differs from the defaults.
+    /// Starts a client that writes as `field_manager` and differs from the defaults.
     pub fn builder(kube: kube::Client, field_manager: impl Into<Arc<str>>) -> ClientBuilder {
         ClientBuilder::new(kube, field_manager.into())
     }
 
-    /// The client below, for what this one does not offer. It knows no gate, limit or interceptor.
+    /// The underlying client, for requests that this one does not offer. Write gates, rate limit and interceptors do not apply
+    /// to it.
     #[must_use]
     pub fn kube(&self) -> &kube::Client {
         &self.settings.kube
     }
 
-    /// The object as the API server has it now; `None` if there is none.
+    /// Reads the current object from the API server; `None` if it does not exist.
     ///
     /// With [`PartialObjectMeta<K>`](kube::core::PartialObjectMeta) for a kind, the API server sends metadata alone.
     ///
@@ -196,7 +198,7 @@ impl Client {
         Get::new(self, call_for(Verb::Get, kind::<K>(), key), K::metadata_api())
     }
 
-    /// The objects of a kind, in all namespaces unless told otherwise.
+    /// Lists the objects of a kind, in all namespaces unless restricted by [`Client::confined_to`] or the options of [`List`].
     ///
     /// With [`PartialObjectMeta<K>`](kube::core::PartialObjectMeta) for a kind, the API server sends metadata alone.
     pub fn list<K: StaticObject>(&self) -> List<K> {
@@ -207,25 +209,25 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The request failed; [`Error::is_already_exists`] if there is one under that name.
+    /// The request failed; [`Error::is_already_exists`] if an object of that name exists.
     pub fn create<K: StaticObject>(&self, object: &K) -> Write<K, Create> {
         Write::new(self, self.about(Verb::Create, kind::<K>(), object))
     }
 
-    /// Replaces an object by `object`, which was read and changed, and returns it as stored.
+    /// Replaces an object by `object`, a changed copy of the object that was read, and returns it as stored.
     ///
-    /// Uid and version of `object` are preconditions.
+    /// UID and resourceVersion of `object` are preconditions.
     ///
     /// # Errors
     ///
-    /// The request failed; [`Error::is_conflict`] if `object` does not come from the present version;
-    /// [`ErrorKind::NotSent`] if it has no version, because it was not read.
+    /// The request failed; [`Error::is_conflict`] if the object has changed since it was read;
+    /// [`ErrorKind::NotSent`] if `object` has no resourceVersion, because it was not read.
     pub fn update<K: StaticObject>(&self, object: &K) -> Write<K, Update> {
         let call = self.about(Verb::Update, kind::<K>(), object);
         Write::new(self, call.and_then(|call| versioned(call, object.meta())))
     }
 
-    /// Replaces the status of an object by that of `object`, and leaves the rest as it is. Otherwise as
+    /// Replaces the status of an object by that of `object`, and leaves the rest of it unchanged. Otherwise like
     /// [`Client::update`].
     pub fn update_status<K, By>(&self, object: &K) -> Write<K, Update>
     where
@@ -235,11 +237,11 @@ impl Client {
         Write::new(self, call.and_then(|call| versioned(call, object.meta())))
     }
 
-    /// Makes the object be as given: creates it, or sets the given fields and removes those this manager set before
-    /// and no longer gives. Fields of others stay. Returns the object as stored.
+    /// Applies the object (server-side apply): creates it, or sets the given fields and removes those that this field manager
+    /// set before and no longer gives. Fields of other managers stay. Returns the object as stored.
     ///
-    /// Build the object anew for each call: every field in it becomes this manager's, taken over from others if they
-    /// hold it with another value.
+    /// Build `object` from scratch for each call, not from one that was read: this manager becomes the owner of every field in
+    /// it, and takes over fields that other managers own with a different value.
     ///
     /// # Errors
     ///
@@ -249,9 +251,9 @@ impl Client {
         Write::new(self, self.about(Verb::Apply, kind::<K>(), object).and_then(as_apply)).force()
     }
 
-    /// Makes the object's status be as given, and nothing else. Returns the object as stored.
+    /// Applies the object's status and nothing else. Returns the object as stored.
     ///
-    /// Every field of `status` becomes this manager's: leave out what others say.
+    /// This manager becomes the owner of every field in `status`: leave out fields that others report.
     ///
     /// ```no_run
     /// # use controller_runtime::{Client, ObjectKey, client::Error};
@@ -264,7 +266,7 @@ impl Client {
     /// # }
     /// ```
     ///
-    /// What has no status does not compile:
+    /// A kind without a status does not compile:
     ///
     /// ```compile_fail,E0277
     /// # use controller_runtime::{Client, ObjectKey};
@@ -276,7 +278,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The request failed; [`Error::is_not_found`] if the object is gone.
+    /// The request failed; [`Error::is_not_found`] if the object does not exist.
     pub fn apply_status<K, By>(&self, key: &ObjectKey<K>, status: &K::Status) -> Write<K, Apply>
     where
         K: StaticObject + WithStatus<By>,
@@ -285,14 +287,14 @@ impl Client {
         Write::new(self, with_status(call, status)).force()
     }
 
-    /// Changes an object by a patch, and returns it as stored.
+    /// Patches an object, and returns it as stored.
     ///
     /// With [`PartialObjectMeta<K>`](kube::core::PartialObjectMeta) for a kind, the API server sends metadata alone, unless a
-    /// cache of this client's manager reads more of the kind, and is to see the change at once.
+    /// cache of this client's manager holds whole objects of the kind, and must receive the change at once.
     ///
     /// # Errors
     ///
-    /// The request failed; [`Error::is_not_found`] if the object is gone; [`Error::is_conflict`] if the patch is for
+    /// The request failed; [`Error::is_not_found`] if the object does not exist; [`Error::is_conflict`] if the patch is for
     /// another version ([`Patch::between`], [`Patch::with_version_of`]).
     pub fn patch<K: StaticObject>(&self, key: &ObjectKey<K>, patch: Patch) -> Write<K, Change> {
         let mut call = call_for(Verb::Patch, kind::<K>(), key);
@@ -307,7 +309,8 @@ impl Client {
         self.patch(key, Patch::merge(patch))
     }
 
-    /// Deletes this very object: its uid and version are preconditions. One that is gone already is no error.
+    /// Deletes exactly this object: its UID and resourceVersion are preconditions. Succeeds if the object does not exist any
+    /// more.
     ///
     /// # Errors
     ///
@@ -318,7 +321,7 @@ impl Client {
         Delete::new(self, call).only(object.meta())
     }
 
-    /// Deletes whatever object has this name. One that is gone already is no error.
+    /// Deletes whichever object has this name. Succeeds if there is none.
     ///
     /// # Errors
     ///
@@ -327,14 +330,15 @@ impl Client {
         Delete::new(self, Ok(call_for(Verb::Delete, kind::<K>(), key)))
     }
 
-    /// Deletes the objects of a kind, in all namespaces unless told otherwise.
+    /// Deletes the objects of a kind, in all namespaces unless restricted by [`Client::confined_to`] or the options of
+    /// [`DeleteAll`].
     #[doc(alias = "DeleteAllOf")]
     pub fn delete_all<K: StaticObject>(&self) -> DeleteAll<K> {
         DeleteAll::new(self, Call::new(Verb::DeleteCollection, kind::<K>()))
     }
 
-    /// The changes of the objects of a kind after a version: that of a [`Page`], say. In all namespaces unless told
-    /// otherwise.
+    /// Watches the objects of a kind, starting after a resourceVersion, for example that of a [`Page`]. In all namespaces
+    /// unless restricted by [`Client::confined_to`] or the options of [`Watch`].
     #[doc(alias = "WithWatch")]
     pub fn watch<K: StaticObject>(&self, resource_version: &str) -> Watch<K> {
         let mut call = Call::new(Verb::Watch, kind::<K>());
@@ -350,13 +354,14 @@ impl Client {
         Subresource::new(self, call_for(Verb::Get, kind::<K>(), key), name)
     }
 
-    /// Asks the API server what it knows of a kind: `group` is empty for the core group.
+    /// Looks up a kind in the API server's discovery. `group` is empty for the core group.
     ///
     /// # Errors
     ///
     /// The request failed; [`Error::is_not_served`] if there is no such kind.
     pub async fn discover(&self, group: &str, version: &str, kind: &str) -> Result<DynamicKind, Error> {
         let wanted = kube::core::GroupVersionKind::gvk(group, version, kind);
+        // Discovery is not a call; this one only names the request in errors.
         let call = || Call::new(Verb::Get, Arc::new(DynamicKind::namespaced(group, version, kind, kind)));
         let timeout = self.settings().timeout;
         let found = tokio::time::timeout(timeout, kube::discovery::pinned_kind(self.kube(), &wanted)).await;
@@ -375,14 +380,14 @@ impl Client {
         &self.settings
     }
 
-    /// Sends a call on its way past the interceptors.
+    /// Sends a call through the interceptors.
     async fn send(&self, mut call: Call) -> Result<Answer, Error> {
         self.confine(&mut call)?;
         Next { client: self.clone(), passed: 0 }.run(call).await
     }
 }
 
-/// Namespace and name for a message, as far as they are set.
+/// Namespace and name of an object for messages, as far as they are set.
 pub(crate) fn name_of<K: Object>(object: &K) -> String {
     let meta = object.meta();
     let name = meta.name.as_deref().or(meta.generate_name.as_deref()).unwrap_or("(without a name)");

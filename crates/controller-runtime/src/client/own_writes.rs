@@ -1,28 +1,33 @@
+//! This process's own writes, as the caches need them: the effect of each response on the cached objects.
+
 use bytes::Bytes;
 use kube::core::ApiResource;
 
 use super::{Call, Verb, preconditions::Preconditions, read::METADATA};
 
-/// Learns what this process wrote, so that its cached reads need not wait for the watch to show it.
+/// Receives this process's own writes, so that its cached reads need not wait for the watch to show them.
 pub(crate) trait OwnWrites: Send + Sync + 'static {
-    /// Whether somebody reads more of the call's kind than metadata tell.
+    /// Returns whether a cache holds more of the call's kind than metadata.
     fn needs_whole(&self, call: &Call) -> bool;
 
-    /// The API server has stored an object: `object` is its answer, as JSON, all of it or that of its metadata.
+    /// Returns the other API versions in which the call's kind is cached, and how much of the objects.
+    fn other_versions(&self, call: &Call) -> Vec<(ApiResource, Extent)>;
+
+    /// The API server has stored an object; `object` is the response as JSON, the whole object or its metadata.
     fn wrote(&self, call: &Call, object: &Bytes, extent: Extent);
 
-    /// A version that the API server has reached, as far as is known of the object that `call` names.
+    /// The latest known resourceVersion of the object that `call` names.
     fn reached(&self, call: &Call) -> Option<u64>;
 
-    /// The API server has removed the object that `call` names; it had reached the version `after` before it was told to.
+    /// The API server has removed the object that `call` names; `after` is the latest version known before the call was sent.
     fn deleted(&self, call: &Call, object: &Removed, after: Option<u64>);
 
-    /// The API server has most likely removed this object of the call's kind: it was told to, and nothing held the object
-    /// when it was last seen.
+    /// The API server has most likely removed this object of the call's kind: the delete was accepted, and the object in the
+    /// response had nothing that delays its removal.
     fn presumed_deleted(&self, call: &Call, object: &Presumed);
 }
 
-/// How much of an object an answer holds.
+/// Part of an object that a response contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
     Whole,
@@ -33,11 +38,11 @@ pub(crate) enum Extent {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Removed {
     pub(crate) uid: String,
-    /// That of its last state, or of its end, if that is known.
+    /// Version of the object's last state or of its deletion, if known.
     pub(crate) version: Option<String>,
 }
 
-/// An object that was deleted with others, as it was before.
+/// An object that a delete of many objects most likely removed, in its state before.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Presumed {
     pub(crate) namespace: Option<String>,
@@ -46,10 +51,10 @@ pub(crate) struct Presumed {
     pub(crate) version: String,
 }
 
-/// What went at once, by the answer to a delete of many objects: the list as it was before.
+/// The objects that a delete of many objects removed at once, from its response, which lists them in their state before.
 ///
-/// What has a finalizer stays until that is removed. A pod ends in its own time, unless it is told to end `at_once`, and a
-/// namespace when it is empty.
+/// An object with finalizers stays until they are removed. A pod terminates within its grace period, unless it is deleted
+/// `at_once`, and a namespace stays until it is empty.
 pub(super) fn gone_of(call: &Call, answer: &[u8], at_once: bool) -> Vec<Presumed> {
     #[derive(serde::Deserialize)]
     struct List {
@@ -71,6 +76,7 @@ pub(super) fn gone_of(call: &Call, answer: &[u8], at_once: bool) -> Vec<Presumed
         finalizers: Vec<String>,
     }
     let resource = &call.kind().resource;
+    // Pods terminate gracefully and namespaces wait for their content, so neither is gone yet.
     let takes_time =
         is_namespace(resource) || resource.group.is_empty() && resource.kind == "Pod" && !at_once;
     let items = serde_json::from_slice::<List>(answer).map(|list| list.items).unwrap_or_default();
@@ -88,26 +94,26 @@ fn is_namespace(resource: &ApiResource) -> bool {
     resource.group.is_empty() && resource.kind == "Namespace"
 }
 
-/// What an answer means for somebody who knows the objects of its kind.
+/// Effect of a response on the cached object.
 #[derive(Debug, PartialEq)]
 pub(super) enum Outcome {
-    /// The object is as the answer says, as far as it does.
+    /// The object was stored with the content of the response.
     Wrote(Extent),
-    /// The object is gone.
+    /// The object was removed.
     Deleted(Removed),
-    /// It says nothing about the object, or may not.
+    /// The response has no effect on the cached object, or cannot be relied on.
     Nothing,
 }
 
 impl Outcome {
-    /// Reads the answer to a call.
+    /// Derives the effect of a call from its response.
     ///
-    /// A write to an object that is being deleted may be the one that ends it: the API server answers with the last state
-    /// of an object that no longer waits for a finalizer or its grace period.
+    /// A write to an object that is being deleted may remove it: when no finalizer and no grace period is left, the API server
+    /// answers with the object's last state.
     pub(super) fn of(call: &Call, answer: &Bytes) -> Self {
         let about_one =
             matches!(call.verb(), Verb::Create | Verb::Update | Verb::Patch | Verb::Apply | Verb::Delete);
-        // What answers behind a proxy may say anything.
+        // A response from behind the API server's proxy may have any content.
         if !about_one || call.is_dry_run() || call.subresource() == Some("proxy") {
             return Self::Nothing;
         }
@@ -115,11 +121,11 @@ impl Outcome {
         let resource = &call.kind().resource;
         match seen.kind.as_deref() {
             Some("Status") if call.verb() == Verb::Delete => {
-                // What the delete was on condition of was so.
+                // The delete succeeded, so its preconditions held.
                 let Preconditions { uid, resource_version } = Preconditions::sent_by(call);
                 Self::deleted(seen.details.and_then(|details| details.uid).or(uid), resource_version)
             }
-            // Of a namespace they do not tell whether it is gone.
+            // The metadata of a namespace do not show whether it was removed.
             Some("PartialObjectMetadata") if call.accept == METADATA && is_namespace(resource) => {
                 Self::Wrote(Extent::Metadata)
             }
@@ -129,7 +135,7 @@ impl Outcome {
             Some(kind) if kind == resource.kind && seen.is_of(resource) => {
                 Self::about(call, seen, answer, Extent::Whole)
             }
-            _ => Self::Nothing, // a subresource of another kind, or the answer of an interceptor
+            _ => Self::Nothing, // a subresource of another kind, or a response made by an interceptor
         }
     }
 
@@ -142,17 +148,32 @@ impl Outcome {
     }
 
     fn deleted(uid: Option<String>, version: Option<String>) -> Self {
+        // Without a UID the object cannot be distinguished from a successor of the same name.
         uid.map_or(Self::Nothing, |uid| Self::Deleted(Removed { uid, version }))
     }
 }
 
-/// Whether the object is gone, by the answer to its delete: a status, or for some kinds its last state.
+/// Returns whether an object was removed, from the response to its delete: a `Status`, or for some kinds the object's last
+/// state.
 pub(super) fn is_gone(answer: &[u8]) -> bool {
     let seen = serde_json::from_slice::<Seen>(answer);
     seen.is_ok_and(|seen| seen.kind.as_deref() == Some("Status") || seen.is_gone(Verb::Delete, answer))
 }
 
-/// As much of an answer as tells what it is.
+/// Returns the name of the object in a response.
+pub(super) fn name_in(answer: &[u8]) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Object {
+        metadata: Named,
+    }
+    #[derive(serde::Deserialize)]
+    struct Named {
+        name: String,
+    }
+    Some(serde_json::from_slice::<Object>(answer).ok()?.metadata.name)
+}
+
+/// The parts of a response that determine its effect.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Seen {
@@ -180,28 +201,30 @@ struct Details {
 }
 
 impl Seen {
-    /// Whether it says so, if it says anything.
+    /// Returns whether the response is of this group and version; true if it has none.
     fn is_of(&self, resource: &ApiResource) -> bool {
         self.api_version.as_ref().is_none_or(|version| *version == resource.api_version)
     }
 
-    /// Whether the object is gone, of which `answer` is this much. One that is deleted at once may be answered with as it was
+    /// Returns whether the object in the response `answer` was removed. A response to an immediate delete may hold the state
     /// before.
     fn is_gone(&self, verb: Verb, answer: &[u8]) -> bool {
         let Metadata { deletion_timestamp, deletion_grace_period_seconds, finalizers, .. } = &self.metadata;
+        // Some kinds answer a delete with the object unchanged; a response to another write is a live object.
         if deletion_timestamp.is_none() {
             return verb == Verb::Delete;
         }
         let is_namespace =
             self.kind.as_deref() == Some("Namespace") && self.api_version.as_deref() == Some("v1");
+        // Each of these still delays the removal.
         finalizers.is_empty()
             && deletion_grace_period_seconds.unwrap_or(0) == 0
             && !(is_namespace && (verb != Verb::Delete || namespace_waits(answer)))
     }
 }
 
-/// Whether a namespace that is being deleted waits for what its spec names: its content, mostly. When that has gone it goes with
-/// the next delete.
+/// Returns whether a namespace that is being deleted still waits for the finalizers of its spec, mostly for its content. Once
+/// they are gone, the next delete removes the namespace.
 fn namespace_waits(namespace: &[u8]) -> bool {
     #[derive(serde::Deserialize)]
     struct Namespace {

@@ -1,3 +1,5 @@
+//! Owner references between objects.
+
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 
 use super::name_of;
@@ -6,11 +8,11 @@ use crate::{
     referent::Referent,
 };
 
-/// Why one object cannot become the controller of another.
+/// Error of setting an owner reference.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OwnerError {
-    /// The object has a controller already, and may have only one.
+    /// The object has another controller, and can have only one.
     #[error("{object} is already controlled by {controller}")]
     AlreadyOwned {
         /// Resource and key of the object.
@@ -18,7 +20,7 @@ pub enum OwnerError {
         /// Kind and name of its controller.
         controller: String,
     },
-    /// The owner is in another namespace: the garbage collector would take it for absent and delete the object.
+    /// The owner is in another namespace. The garbage collector would not find it there, and would delete the object.
     #[error("{object} cannot be owned by {owner}, which is in another namespace")]
     OtherNamespace {
         /// Resource and key of the object.
@@ -26,8 +28,8 @@ pub enum OwnerError {
         /// Resource and key of the owner.
         owner: String,
     },
-    /// The owner is in a namespace, and the object is in none: the garbage collector would look for the owner in vain and delete
-    /// the object. Of kinds that are known at compile time, this does not compile.
+    /// The owner is namespaced and the object is cluster-scoped: the garbage collector would not find the owner, and would
+    /// delete the object. For kinds known at compile time this does not compile.
     #[error("{object} has no namespace and cannot be owned by {owner}, which is in one")]
     ClusterScoped {
         /// Resource and key of the object.
@@ -35,7 +37,7 @@ pub enum OwnerError {
         /// Resource and key of the owner.
         owner: String,
     },
-    /// The owner has no name or no uid: it does not come from an API server.
+    /// The owner has no name or no UID, so it was not read from an API server.
     #[error("{owner} has no uid: only an object read from the API server can own another one")]
     NotStored {
         /// Resource and key of the owner.
@@ -43,10 +45,10 @@ pub enum OwnerError {
     },
 }
 
-/// Makes `owner` the controller of `object`: `object` is deleted after it, and its events reconcile it.
+/// Makes `owner` the controller of `object`: `object` is garbage-collected with it, and its events reconcile `owner`.
 ///
-/// The reference is matched by uid, so an owner made anew under the same name is another owner. Does nothing to an
-/// object that `owner` controls already.
+/// The reference is matched by UID: an owner that is deleted and created again under its name is another owner. Does nothing if
+/// `owner` controls `object` already.
 ///
 /// ```
 /// use controller_runtime::set_controller_reference;
@@ -68,13 +70,13 @@ pub enum OwnerError {
 /// set_controller_reference(&Deployment::default(), &mut Node::default());
 /// ```
 ///
-/// An owner of a kind that is known at run time is given with its kind, by
+/// An owner of a kind known at run time is passed together with its kind, by
 /// [`DynamicKind::object`](super::DynamicKind::object).
 ///
 /// # Errors
 ///
-/// Another object controls `object`; `owner` is in another namespace, or in one while `object` is in none, or is not stored
-/// anywhere.
+/// Another object controls `object`; `owner` is in another namespace, or is namespaced while `object` is cluster-scoped; or
+/// `owner` was not read from an API server.
 #[doc(alias = "SetControllerReference")]
 pub fn set_controller_reference<O: Referent, K: Object>(owner: &O, object: &mut K) -> Result<(), OwnerError>
 where
@@ -83,22 +85,22 @@ where
     set_controller_reference_with(owner, object, BlockOwnerDeletion::Yes)
 }
 
-/// Whether an owner that is deleted in the foreground waits for the object to go first.
+/// Whether foreground deletion of an owner waits until the object is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockOwnerDeletion {
-    /// It waits. Setting this needs the right to update the owner's finalizers where that is checked.
+    /// The deletion of the owner waits. Clusters that check this require the permission to update the owner's finalizers.
     Yes,
-    /// It does not wait.
+    /// The deletion of the owner does not wait.
     No,
 }
 
-/// As [`set_controller_reference`], with a choice that is otherwise [`BlockOwnerDeletion::Yes`].
+/// Like [`set_controller_reference`], which uses [`BlockOwnerDeletion::Yes`], with a choice.
 ///
-/// Of an object that `owner` controls already, this choice is changed.
+/// If `owner` controls `object` already, the choice is updated.
 ///
 /// # Errors
 ///
-/// As of [`set_controller_reference`].
+/// See [`set_controller_reference`].
 #[doc(alias = "WithBlockOwnerDeletion")]
 pub fn set_controller_reference_with<O: Referent, K: Object>(
     owner: &O,
@@ -111,6 +113,7 @@ where
     let mut reference = reference_to(owner, object)?;
     reference.controller = Some(true);
     reference.block_owner_deletion = Some(block == BlockOwnerDeletion::Yes);
+    // Another UID under the same name is another owner, so only UIDs are compared.
     let other = object.meta().owner_references.iter().flatten();
     if let Some(other) =
         other.filter(|known| known.controller == Some(true)).find(|known| known.uid != reference.uid)
@@ -122,13 +125,13 @@ where
     Ok(())
 }
 
-/// Makes `owner` an owner of `object` that does not control it: `object` is deleted after the last of its owners.
+/// Makes `owner` an owner of `object` without controlling it: `object` is garbage-collected after the last of its owners.
 ///
-/// Matched by uid. Does nothing to an object that `owner` owns already, be it as the controller.
+/// Matched by UID. Does nothing if `owner` owns `object` already, as controller or not.
 ///
 /// # Errors
 ///
-/// `owner` is in another namespace, or in one while `object` is in none, or is not stored anywhere.
+/// `owner` is in another namespace, or is namespaced while `object` is cluster-scoped, or was not read from an API server.
 #[doc(alias = "SetOwnerReference")]
 pub fn set_owner_reference<O: Referent, K: Object>(owner: &O, object: &mut K) -> Result<(), OwnerError>
 where
@@ -142,26 +145,27 @@ where
     Ok(())
 }
 
-/// Takes `owner`, by its uid, from the owners of `object`, be it as the controller or not. Returns whether it was one.
+/// Removes the reference to `owner`, matched by UID, whether it is the controller or not. Returns whether there was one.
 #[doc(alias = "RemoveOwnerReference")]
 pub fn remove_owner_reference<O: Object, K: Object>(owner: &O, object: &mut K) -> bool {
     let (uid, references) = (&owner.meta().uid, &mut object.meta_mut().owner_references);
     let before = references.as_ref().map_or(0, Vec::len);
     references.iter_mut().for_each(|known| known.retain(|reference| uid.as_ref() != Some(&reference.uid)));
     let after = references.as_ref().map_or(0, Vec::len);
+    // The API server omits an empty list; keep the object equal to its stored form.
     if after == 0 {
         *references = None;
     }
     after < before
 }
 
-/// As [`remove_owner_reference`], if `owner` controls `object`; an owner that does not stays.
+/// Like [`remove_owner_reference`], but only if `owner` controls `object`.
 #[doc(alias = "RemoveControllerReference")]
 pub fn remove_controller_reference<O: Object, K: Object>(owner: &O, object: &mut K) -> bool {
     is_controlled_by(object, owner) && remove_owner_reference(owner, object)
 }
 
-/// Whether `owner`, by its uid, is among the owners of `object`.
+/// Returns whether `object` has a reference to `owner`, matched by UID.
 #[must_use]
 #[doc(alias = "HasOwnerReference")]
 pub fn has_owner_reference<K: Object, O: Object>(object: &K, owner: &O) -> bool {
@@ -169,20 +173,20 @@ pub fn has_owner_reference<K: Object, O: Object>(object: &K, owner: &O) -> bool 
     references.any(|reference| owner.meta().uid.as_ref() == Some(&reference.uid))
 }
 
-/// A plain reference to `owner`, which may own `object`.
+/// A plain reference to `owner`, if it may own `object`.
 fn reference_to<O: Referent, K: Object>(owner: &O, object: &K) -> Result<OwnerReference, OwnerError> {
     let ObjectReference { api_version, kind, namespace, name, uid, .. } = owner.reference();
     let owner = owner.title();
     let (Some(name), Some(uid)) = (name, uid) else {
         return Err(OwnerError::NotStored { owner });
     };
-    // An owner without a namespace may own objects in every one.
+    // A cluster-scoped owner may own objects in every namespace.
     if let Some(home) = namespace {
         match &object.meta().namespace {
             Some(namespace) if *namespace != home => {
                 return Err(OwnerError::OtherNamespace { object: named(object), owner });
             }
-            // Of a kind that is namespaced for sure, the namespace has yet to be said.
+            // An object of a namespaced kind may not have its namespace set yet.
             None if K::Scope::namespace(None).is_some() => {
                 return Err(OwnerError::ClusterScoped { object: named(object), owner });
             }
@@ -193,7 +197,7 @@ fn reference_to<O: Referent, K: Object>(owner: &O, object: &K) -> Result<OwnerRe
     Ok(OwnerReference { api_version, kind, name, uid, ..OwnerReference::default() })
 }
 
-/// Puts a reference in the place of one to the same object, or after the others.
+/// Replaces the reference to the same owner, or appends the reference.
 fn put<K: Object>(object: &mut K, reference: OwnerReference) {
     let references = object.meta_mut().owner_references.get_or_insert_default();
     match references.iter_mut().find(|known| known.uid == reference.uid) {
@@ -203,12 +207,12 @@ fn put<K: Object>(object: &mut K, reference: OwnerReference) {
 }
 
 fn named<K: Object>(object: &K) -> String {
-    // A kind that is known at run time does not come with the object.
+    // The type of an object of a dynamic kind does not name the kind.
     let resource = K::DynamicType::of_type().map_or("object".to_owned(), |info| resource_name_of::<K>(&info));
     format!("{resource} {}", name_of(object))
 }
 
-/// Whether `owner`, by its uid, is the controller of `object`.
+/// Returns whether `owner` is the controller of `object`, matched by UID.
 #[must_use]
 #[doc(alias = "IsControlledBy")]
 pub fn is_controlled_by<K: Object, O: Object>(object: &K, owner: &O) -> bool {

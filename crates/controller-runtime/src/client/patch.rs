@@ -1,10 +1,12 @@
+//! Patches, written by hand or computed from two states of an object.
+
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::preconditions::Preconditions;
 use crate::object::Object;
 
-/// A change of an object, as the API server is told of it.
+/// A change of an object, in one of the API server's patch formats.
 ///
 /// ```
 /// use controller_runtime::client::Patch;
@@ -26,13 +28,13 @@ use crate::object::Object;
 #[derive(Debug)]
 pub struct Patch {
     pub(super) content_type: &'static str,
-    /// Or why there is none.
+    /// The patch, or why it cannot be sent.
     body: Result<Value, String>,
     preconditions: Preconditions,
 }
 
 impl Patch {
-    /// A JSON merge patch (RFC 7386): fields given are set, those given as `null` removed, lists replaced.
+    /// A JSON merge patch (RFC 7386): sets the given fields, removes those given as `null`, and replaces lists.
     #[doc(alias = "MergePatchType")]
     pub fn merge(patch: &impl Serialize) -> Self {
         Self::new("application/merge-patch+json", patch)
@@ -44,22 +46,23 @@ impl Patch {
         Self::new("application/json-patch+json", operations)
     }
 
-    /// A strategic merge patch: as [`Patch::merge`], but lists with a merge key are merged. For builtin kinds only.
+    /// A strategic merge patch: like [`Patch::merge`], but merges lists that have a merge key. For builtin kinds only.
     #[doc(alias = "StrategicMergePatchType")]
     pub fn strategic(patch: &impl Serialize) -> Self {
         Self::new("application/strategic-merge-patch+json", patch)
     }
 
-    /// The merge patch that makes `new` of `old`, which was read.
+    /// The merge patch that turns `old`, an object that was read, into `new`.
     ///
-    /// Uid and version of `old` are preconditions, as far as it has them: if the object has changed since, or is another one,
-    /// the patch fails with a conflict. [`Patch::any_version`] lifts that of the version. What `new` says of them counts for
-    /// nothing. Each write makes a new version, so two of them need a patch each.
+    /// UID and resourceVersion of `old`, if set, are preconditions: if the object has changed since, or has been replaced by
+    /// another, the patch fails with a conflict. [`Patch::any_version`] removes that of the version. UID and resourceVersion of
+    /// `new` are ignored. Each write makes a new version, so two writes need two patches.
     #[doc(alias = "MergeFrom")]
     pub fn between<K: Serialize>(old: &K, new: &K) -> Self {
         let values = serde_json::to_value(old).and_then(|old| Ok((old, serde_json::to_value(new)?)));
         let made = values.map(|(mut old, mut new)| {
             let preconditions = Preconditions::take_from(&mut old);
+            // UID and version of `new` would otherwise show up as changed fields.
             Preconditions::take_from(&mut new);
             (preconditions, difference(&old, &new).unwrap_or_else(|| json!({})))
         });
@@ -70,27 +73,29 @@ impl Patch {
         Self { content_type: "application/merge-patch+json", body, preconditions }
     }
 
-    /// Fails with a conflict if the object is no longer the one, in the version, that `object` is. Default: so for
-    /// [`Patch::between`], and not for patches that were written by hand.
+    /// Makes UID and resourceVersion of `object` preconditions: the patch fails with a conflict if the object has changed.
+    /// Default: set by [`Patch::between`], not set for patches written by hand.
     #[doc(alias = "MergeFromWithOptimisticLock")]
     #[must_use]
     pub fn with_version_of<K: Object>(mut self, object: &K) -> Self {
         self.preconditions = Preconditions::of(object.meta());
         if self.preconditions.resource_version.is_none() {
-            let reason = "metadata.resourceVersion of the object that the patch is for must be set: read it";
+            let reason =
+                "metadata.resourceVersion of the object to be patched must be set: read the object first";
             self.body = Err(reason.to_owned());
         }
         self
     }
 
-    /// Changes the object even if it has changed since it was read; its uid still counts. Default: not so.
+    /// Applies the patch even if the object has changed since it was read; its UID remains a precondition. Default: the version
+    /// must match, if one is set.
     #[must_use]
     pub fn any_version(mut self) -> Self {
         self.preconditions.resource_version = None;
         self
     }
 
-    /// Whether it changes nothing.
+    /// Returns whether the patch changes nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(&self.body, Ok(Value::Object(fields)) if fields.is_empty())
@@ -102,7 +107,7 @@ impl Patch {
         Self { content_type, body, preconditions: Preconditions::default() }
     }
 
-    /// What is sent, or why nothing can be.
+    /// The request body, or why the patch cannot be sent.
     pub(super) fn into_body(self) -> Result<Value, String> {
         let mut body = self.body?;
         self.preconditions.add_to(&mut body);
@@ -110,10 +115,11 @@ impl Patch {
     }
 }
 
-/// The merge patch that makes `new` of `old`; `None` if they are the same.
+/// The merge patch from `old` to `new`; `None` if they are equal.
 ///
-/// A merge patch cannot set a field to null or put one into a list, so a list that differs is given whole.
+/// A merge patch cannot set a field to null or to a part of a list, so a list that differs is sent as a whole.
 pub(super) fn difference(old: &Value, new: &Value) -> Option<Value> {
+    // Lists and scalars are replaced as a whole; only objects are compared field by field.
     let (Value::Object(old), Value::Object(new)) = (old, new) else {
         return (old != new).then(|| new.clone());
     };
@@ -152,7 +158,7 @@ mod tests {
         Value::Object(target)
     }
 
-    /// Objects as they are serialised: without nulls.
+    /// Serialised objects, which contain no nulls.
     fn object() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             (0..3i32).prop_map(|n| json!(n)),

@@ -1,10 +1,12 @@
+//! UID and resourceVersion as preconditions of a request.
+
 use kube::core::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{Call, Verb};
 
-/// Which object a request is about, and in which version: that another one is there is a conflict.
+/// Expected UID and version of the object of a request. The API server answers with a conflict if they differ.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Preconditions {
@@ -14,17 +16,17 @@ pub(super) struct Preconditions {
     pub(super) resource_version: Option<String>,
 }
 
-/// Where a JSON patch writes them.
+/// Paths of both in a JSON patch.
 const UID: &str = "/metadata/uid";
 const RESOURCE_VERSION: &str = "/metadata/resourceVersion";
 
 impl Preconditions {
-    /// That it is the object of this metadata, as it is there.
+    /// Preconditions from the metadata of an object.
     pub(super) fn of(meta: &ObjectMeta) -> Self {
         Self { uid: meta.uid.clone(), resource_version: meta.resource_version.clone() }
     }
 
-    /// The same of an object that is given as JSON, which then is without.
+    /// Removes UID and version from an object given as JSON, and returns them as preconditions.
     pub(super) fn take_from(object: &mut Value) -> Self {
         let preconditions = Self::written_in(&object["metadata"]);
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -34,7 +36,7 @@ impl Preconditions {
         preconditions
     }
 
-    /// Those that a call has in its body.
+    /// The preconditions in the body of a call.
     pub(super) fn sent_by(call: &Call) -> Self {
         let body: Value = serde_json::from_slice(&call.body).unwrap_or_default();
         match &body {
@@ -58,10 +60,10 @@ impl Preconditions {
         *self == Self::default()
     }
 
-    /// Adds them to a patch.
+    /// Adds the preconditions to a patch.
     ///
-    /// The API server compares the version that a patched object has with the stored one, so a patch that writes it is
-    /// refused with a conflict if it has become another; the `test` of a JSON patch would fail as if the patch were wrong.
+    /// The API server compares the resourceVersion of the patched object with the stored one, so a patch that sets an outdated
+    /// version is refused with a conflict. The `test` operation of a JSON patch would instead fail as an invalid patch.
     pub(super) fn add_to(self, patch: &mut Value) {
         for (path, value) in [(UID, self.uid), (RESOURCE_VERSION, self.resource_version)] {
             let Some(value) = value else { continue };

@@ -1,8 +1,8 @@
-//! Rules of RBAC that are missing, to copy into a role.
+//! Missing RBAC rules for error messages, in a form to copy into a role.
 
 use super::Verb;
 
-/// The rule to add to the rights of the operator so that it may do `verbs` to a resource, e.g. `widgets/status`.
+/// Advice that names the rule the operator needs to use `verbs` on a resource such as `widgets/status`.
 pub(crate) fn rule(group: &str, resource: &str, verbs: &[&str], namespace: Option<&str>) -> String {
     let role = namespace.map_or_else(
         || "a ClusterRole bound by a ClusterRoleBinding".to_owned(),
@@ -15,10 +15,10 @@ pub(crate) fn rule(group: &str, resource: &str, verbs: &[&str], namespace: Optio
     )
 }
 
-/// The rule for lack of which a request was refused with this message; `None` if it was refused for another reason, as by an
-/// admission plugin.
+/// The rule whose absence caused a refusal with this message; `None` if the refusal has another cause, such as an admission
+/// plugin.
 ///
-/// Authorization says it in these words, with `at the cluster scope` for a request that is about no namespace:
+/// Authorization uses this wording, with `at the cluster scope` for a request without a namespace:
 /// `… User "x" cannot create resource "widgets/status" in API group "example.com" in the namespace "demo"`.
 pub(super) fn missing_rule(verb: Verb, message: &str) -> Option<String> {
     let (_, refused) = message.split_once(" cannot ")?;
@@ -30,7 +30,7 @@ pub(super) fn missing_rule(verb: Verb, message: &str) -> Option<String> {
         None if scope.trim_start().starts_with("at the cluster scope") => None,
         None => return None,
     };
-    // An apply to an object that does not exist needs both rights, and is refused for want of one at a time.
+    // An apply that may create the object needs both permissions, but a refusal names only one of them.
     let verbs: &[&str] = if verb == Verb::Apply { &["create", "patch"] } else { &[refused_verb] };
     Some(rule(group, resource, verbs, namespace))
 }

@@ -1,3 +1,5 @@
+//! Reads from the API server: one object, or a list.
+
 use std::{
     borrow::Cow,
     fmt,
@@ -13,16 +15,16 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{Call, Client, Error, Many, write::decode_answer};
 
-/// What the API server is asked to send instead of whole objects.
+/// Media types that ask for metadata instead of whole objects.
 pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// Objects per page of [`List::pages`], unless told otherwise: as client-go's pager.
+/// Default page size of [`List::pages`], as in client-go's pager.
 const PAGE: u32 = 500;
 
 type Sent<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
-/// A read of one object that is sent when it is awaited; `None` if there is no such object.
+/// A read of one object, sent when it is awaited; `None` if the object does not exist.
 #[must_use = "a request is sent when it is awaited"]
 pub struct Get<K> {
     client: Client,
@@ -38,21 +40,22 @@ impl<K> Get<K> {
         Self { client: client.clone(), call, kind: PhantomData }
     }
 
-    /// Lets the API server answer from its cache, with this version or a later one; with `0`, any version. Default: the
+    /// Allows the API server to answer from its cache, with this version or a later one; with `0`, any version. Default: the
     /// latest version.
     pub fn not_older_than(mut self, resource_version: impl Into<String>) -> Self {
         self.call.push("resourceVersion", resource_version);
         self
     }
 
-    /// Sets the time that this request may take, as [`ClientBuilder::request_timeout`](super::ClientBuilder::request_timeout)
-    /// says. Default: the client's, which is 60 s unless it was built with another.
+    /// Sets the time that this request may take; see [`ClientBuilder::request_timeout`](super::ClientBuilder::request_timeout).
+    /// Default: the client's, which is 60 s unless it was built with another.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.call.timeout = Some(timeout);
         self
     }
 
-    /// Adds a query parameter for which there is no option here. One that the client sends itself fails before it is sent.
+    /// Adds a query parameter for which there is no option here. A parameter that the client sets itself makes the request fail
+    /// before it is sent.
     #[doc(alias = "Raw")]
     pub fn query(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
         self.call.push_more(name, value);
@@ -76,18 +79,18 @@ impl<K: DeserializeOwned + 'static> IntoFuture for Get<K> {
     }
 }
 
-/// A read of many objects. Awaited, it is one request, which gives one [`Page`]: all objects, unless there is a
-/// [`limit`](List::limit). [`List::pages`] goes through them piece by piece.
+/// A read of many objects. Awaiting it sends one request, which returns one [`Page`] with all objects, unless there is a
+/// [`limit`](List::limit). [`List::pages`] reads them page by page.
 pub type List<K> = Many<K, Listing<K>>;
 
-/// The options of a [`List`] alone.
+/// Options that only a [`List`] has.
 pub struct Listing<K> {
     limit: Option<u32>,
     continue_token: Option<String>,
     complete: Complete<K>,
 }
 
-/// Adds to an object what the items of a list do not say, because the list does.
+/// Sets fields that an item of a list lacks because they stand in the list: apiVersion and kind.
 pub(super) type Complete<K> = fn(&mut K, &Call);
 
 impl<K> List<K> {
@@ -103,25 +106,25 @@ impl<K> List<K> {
         self
     }
 
-    /// At most so many objects in one answer. Default: all of them; 500 for [`List::pages`].
+    /// Sets the largest number of objects in one response. Default: unlimited; 500 for [`List::pages`].
     pub fn limit(mut self, objects: u32) -> Self {
         self.verb.limit = Some(objects);
         self
     }
 
-    /// Goes on where a page with this [`Page::continue_token`] ended.
+    /// Continues after the page with this [`Page::continue_token`].
     pub fn continue_from(mut self, token: impl Into<String>) -> Self {
         self.verb.continue_token = Some(token.into());
         self
     }
 
-    /// Lets the API server answer from its cache, with this version or a later one; with `0`, any version. Default: the
+    /// Allows the API server to answer from its cache, with this version or a later one; with `0`, any version. Default: the
     /// latest version.
     pub fn not_older_than(self, resource_version: &str) -> Self {
         self.at(resource_version, "NotOlderThan")
     }
 
-    /// Asks for the state at exactly this version, which the API server keeps for some minutes.
+    /// Requests the state at exactly this version. The API server keeps old versions for some minutes.
     pub fn exactly(self, resource_version: &str) -> Self {
         self.at(resource_version, "Exact")
     }
@@ -134,15 +137,16 @@ impl<K> List<K> {
 }
 
 impl<K: DeserializeOwned + Send + 'static> List<K> {
-    /// The pages, each asked for when the one before has been taken. Ends after the last one, and after an error.
+    /// Stream of pages. Each is requested when the one before has been consumed. Ends after the last page, and after an error.
     ///
-    /// All pages show the state at the time of the first. If going through them takes so long that the API server has
-    /// forgotten that state, the error [`is_expired`](Error::is_expired).
+    /// All pages show the state at the time of the first. If reading them takes so long that the API server no longer has that
+    /// state, the error [`is_expired`](Error::is_expired).
     pub fn pages(mut self) -> impl Stream<Item = Result<Page<K>, Error>> + Send + Unpin {
         self.verb.limit = self.verb.limit.or(Some(PAGE));
         stream::unfold(Some(self), async |rest: Option<Self>| {
             let list = rest?;
             let page = list.page().await;
+            // After an error there is no token, and the stream ends.
             let token = page.as_ref().ok().and_then(|page| page.continue_token.clone());
             let rest = token.map(|token| list.next(token));
             Some((page, rest))
@@ -152,7 +156,7 @@ impl<K: DeserializeOwned + Send + 'static> List<K> {
 
     fn next(mut self, token: String) -> Self {
         self.verb.continue_token = Some(token);
-        // The token holds the version, and the API server refuses to be told it twice.
+        // The token contains the version and match rule, and the API server refuses a request that repeats them.
         self.call.query.clear();
         self
     }
@@ -172,6 +176,7 @@ impl<K: DeserializeOwned + Send + 'static> List<K> {
         items.iter_mut().for_each(|item| complete(item, &call));
         Ok(Page {
             items,
+            // The API server may send an empty token on the last page.
             continue_token: metadata.continue_.filter(|token| !token.is_empty()),
             remaining: metadata.remaining_item_count.and_then(|count| u64::try_from(count).ok()),
             resource_version: metadata.resource_version.unwrap_or_default(),
@@ -188,17 +193,17 @@ impl<K: DeserializeOwned + Send + 'static> IntoFuture for List<K> {
     }
 }
 
-/// Objects of one answer to a [`List`].
+/// One response to a [`List`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Page<K> {
-    /// The objects, by namespace and name.
+    /// The objects, ordered by namespace and name.
     pub items: Vec<K>,
-    /// For [`List::continue_from`]; `None` if there are no more.
+    /// Token for [`List::continue_from`]; `None` on the last page.
     pub continue_token: Option<String>,
-    /// How many more there are, if the API server says so.
+    /// Number of objects on later pages, if the API server reports it.
     pub remaining: Option<u64>,
-    /// The version of the whole list: watches begin here.
+    /// Version of the whole list, from which a watch can start.
     pub resource_version: String,
 }
 

@@ -1,3 +1,5 @@
+//! Requests about objects of one type, for helpers that work with typed and dynamic kinds alike.
+
 use kube::core::DynamicObject;
 
 use super::{
@@ -5,16 +7,15 @@ use super::{
 };
 use crate::object::{Object, ObjectKey, StaticObject, resource_name};
 
-/// What the helpers make their requests with: a client of the objects of one type, whose kind is known when it is compiled
-/// or at run time.
+/// Requests about objects of one type. Their kind is known at compile time ([`Client`]) or at run time ([`DynamicClient`]).
 pub(super) trait Requests<K: Object>: Sync {
-    /// The client that sends them.
+    /// The client that sends the requests.
     fn client(&self) -> &Client;
 
-    /// The resource, as messages name it.
+    /// The resource, as in messages.
     fn resource(&self) -> String;
 
-    /// The object's key, if the object has what its kind needs.
+    /// The object's key; `None` if it lacks a name, or a namespace that its kind requires.
     fn find_key(&self, object: &K) -> Option<ObjectKey<K>>;
 
     fn get(&self, key: &ObjectKey<K>) -> Get<K>;
@@ -23,13 +24,13 @@ pub(super) trait Requests<K: Object>: Sync {
     fn patch(&self, key: &ObjectKey<K>, patch: Patch) -> Write<K, Change>;
     fn subresource(&self, key: &ObjectKey<K>, name: &str) -> Subresource;
 
-    /// The object's key, without which there is nothing to send.
+    /// The object's key, or an error if there is none.
     fn key_of(&self, verb: Verb, object: &K) -> Result<ObjectKey<K>, Error> {
         self.find_key(object)
             .ok_or_else(|| self.unsent(verb, object, "metadata.name and namespace must be set"))
     }
 
-    /// An error that kept a request about this object from being made.
+    /// An error about this object for a request that was not sent.
     fn unsent(&self, verb: Verb, object: &K, reason: &str) -> Error {
         Error::unsent(verb, format!("{} {}", self.resource(), name_of(object)), reason)
     }

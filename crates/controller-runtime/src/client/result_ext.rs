@@ -1,8 +1,11 @@
+//! Results of requests whose failure is often acceptable.
+
 use super::Error;
 
-/// Takes some failures for what they often are: no failure.
+/// Turns errors that are often acceptable into `None`.
 pub trait ResultExt<T> {
-    /// `None` instead of [`ErrorKind::NotFound`](super::ErrorKind::NotFound): for changes of an object that may have gone.
+    /// Returns `None` instead of [`ErrorKind::NotFound`](super::ErrorKind::NotFound), for changes of an object that may not
+    /// exist any more.
     ///
     /// # Errors
     ///
@@ -10,7 +13,7 @@ pub trait ResultExt<T> {
     #[doc(alias = "IgnoreNotFound")]
     fn optional(self) -> Result<Option<T>, Error>;
 
-    /// `None` instead of [`ErrorKind::AlreadyExists`](super::ErrorKind::AlreadyExists).
+    /// Returns `None` instead of [`ErrorKind::AlreadyExists`](super::ErrorKind::AlreadyExists).
     ///
     /// # Errors
     ///

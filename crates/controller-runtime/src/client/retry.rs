@@ -1,21 +1,23 @@
+//! Retries after conflicts.
+
 use std::{future::Future, time::Duration};
 
 use tokio::time::sleep;
 
 use super::{Client, Error};
 
-/// How often something that meets conflicts is tried: client-go's `DefaultRetry`.
+/// Number of attempts when there are conflicts: client-go's `DefaultRetry`.
 pub(super) const ATTEMPTS: u32 = 5;
 
-/// The wait between two attempts; up to a tenth more at random, so that two that met do not meet again.
+/// Wait between two attempts, plus up to a tenth at random, so that two clients in conflict do not meet again.
 const WAIT: Duration = Duration::from_millis(10);
 
 impl Client {
-    /// Calls `attempt` until it succeeds or fails with something other than a conflict: five times at most, with 10 ms
-    /// and up to a tenth more in between. These are the figures of client-go's `DefaultRetry`.
+    /// Calls `attempt` until it succeeds or fails with an error other than a conflict: at most five times, with 10 ms and up to
+    /// a tenth more between attempts, as client-go's `DefaultRetry`.
     ///
-    /// For changes that depend on what the object is now, so each attempt must read it. Where they do not, apply or a patch
-    /// without a version needs no retry.
+    /// Use it for changes that depend on the current state, and read the object in each attempt. Changes that do not depend on
+    /// it need no retry: use an apply, or a patch without a version.
     ///
     /// ```no_run
     /// # use controller_runtime::{Client, ObjectKey, client::Error};
@@ -35,7 +37,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// What the last attempt failed with.
+    /// The error of the last attempt.
     #[doc(alias = "RetryOnConflict")]
     pub async fn retry_on_conflict<T, Fut>(&self, mut attempt: impl FnMut() -> Fut) -> Result<T, Error>
     where
@@ -50,7 +52,7 @@ impl Client {
         attempt().await
     }
 
-    /// The wait between two attempts.
+    /// Waits between two attempts.
     pub(super) async fn pause(&self) {
         let more = self.settings().rng.lock().f64() / 10.0;
         sleep(WAIT.mul_f64(1.0 + more)).await;

@@ -1,10 +1,11 @@
-//! Requests that no layer below repeats.
+//! Requests that the `kube` client underneath cannot repeat.
 //!
 //! With [`kube::Config::default_retry`], which is on by default, a [`kube::Client`] sends a request of any verb again after
-//! 429, 503 and 504, 15 times. That happens within what counts as one attempt here: deadlines, metrics, the write gate and
-//! [`Error::is_outcome_unknown`](super::Error::is_outcome_unknown) would all be wrong about it. From outside the layer can
-//! neither be seen nor removed. But it repeats only requests whose body can be cloned
-//! ([`kube::client::Body::try_clone`]), and a body that went through a client as an answer cannot.
+//! 429, 503 and 504, up to 15 times, within one attempt as this client counts it. Deadlines, metrics, the write gate and
+//! [`Error::is_outcome_unknown`](super::Error::is_outcome_unknown) would then be wrong about it. The retry layer can neither be
+//! detected nor removed from outside. But it repeats only requests with a body that can be cloned
+//! ([`kube::client::Body::try_clone`]), and a body that arrived as a response cannot be: so each request body is first passed
+//! through a client that echoes it.
 
 use std::{
     convert::Infallible,
@@ -17,7 +18,7 @@ use http::{Request, Response};
 use kube::client::Body;
 use tower_service::Service;
 
-/// A client that sends what `kube` sends, once.
+/// Wraps `kube` so that it sends each request once.
 pub(super) fn send_once(kube: kube::Client) -> kube::Client {
     let namespace = kube.default_namespace().to_owned();
     let bodies = kube::Client::new(Echo, "");
@@ -26,7 +27,7 @@ pub(super) fn send_once(kube: kube::Client) -> kube::Client {
 
 struct SendOnce {
     kube: kube::Client,
-    /// Answers with the body of the request.
+    /// Responds with the body of the request.
     bodies: kube::Client,
 }
 
@@ -36,12 +37,13 @@ impl Service<Request<Body>> for SendOnce {
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, kube::Error>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), kube::Error>> {
-        Poll::Ready(Ok(())) // `send` waits until it may
+        Poll::Ready(Ok(())) // `send` waits until `kube` is ready
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (kube, bodies) = (self.kube.clone(), self.bodies.clone());
         Box::pin(async move {
+            // The echoed body is a response body, which `kube` cannot clone, and therefore cannot send twice.
             let (head, body) = request.into_parts();
             let body = bodies.send(Request::new(body)).await?.into_body();
             kube.send(Request::from_parts(head, body)).await

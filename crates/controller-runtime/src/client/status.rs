@@ -1,4 +1,4 @@
-//! Which kinds have a status, and of which type it is.
+//! Kinds that have a status, and the type of it.
 
 use k8s_openapi::{
     api::{
@@ -13,28 +13,28 @@ use k8s_openapi::{
 use kube::core::object::HasStatus;
 use serde::Serialize;
 
-/// Kinds that have a status, which is written by itself: [`Client::apply_status`](super::Client::apply_status).
+/// A kind that has a status, which is written separately: [`Client::apply_status`](super::Client::apply_status).
 ///
 /// Implemented for types that derive `kube::CustomResource` with `#[kube(status = …)]`, and for the builtin kinds of stable
-/// versions. There is nothing to implement by hand. A kind that is missing, one of a beta version, has
+/// versions; there is nothing to implement by hand. For other kinds, such as those of beta versions, use
 /// [`Client::subresource`](super::Client::subresource).
 ///
-/// `By` is who says what the status is, [`Derived`] or [`Builtin`], and is inferred.
+/// `By` distinguishes the two implementations ([`Derived`] or [`Builtin`]) and is inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no status",
     note = "a type that derives `kube::CustomResource` has one with `#[kube(status = …)]`; of builtin kinds, those of stable \
             versions have, and `Client::subresource` writes those of others"
 )]
 pub trait WithStatus<By> {
-    /// What the status says.
+    /// Type of the status.
     type Status: Serialize;
 }
 
-/// The derive of `kube::CustomResource` says what the status is.
+/// Marks kinds whose status type comes from the derive of `kube::CustomResource`.
 #[derive(Debug)]
 pub enum Derived {}
 
-/// The kind is one of Kubernetes' own, of whose status `k8s-openapi` does not tell.
+/// Marks builtin kinds, whose status types are listed here because `k8s-openapi` has no trait for them.
 #[derive(Debug)]
 pub enum Builtin {}
 

@@ -1,3 +1,5 @@
+//! Subresources of objects.
+
 use std::{borrow::Cow, fmt, future::Future, time::Duration};
 
 use bytes::Bytes;
@@ -5,9 +7,9 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Apply, Call, Change, Client, Create, Error, Patch, Update, Verb, Write, write::decode_answer};
 
-/// Something below an object that is read and written by itself: its `status`, `scale`, `eviction`, `token`, …
+/// A subresource of an object, which is read and written separately: its `status`, `scale`, `eviction`, `token`, …
 ///
-/// What it takes and returns is up to the subresource, so the caller says the types.
+/// Each subresource has its own request and response types, which the caller chooses.
 ///
 /// ```no_run
 /// # use controller_runtime::{Client, ObjectKey, client::Error};
@@ -28,7 +30,7 @@ use super::{Apply, Call, Change, Client, Create, Error, Patch, Update, Verb, Wri
 #[derive(Clone)]
 pub struct Subresource {
     client: Client,
-    /// With the object and the subresource filled in.
+    /// Has the object and the subresource set.
     call: Call,
 }
 
@@ -38,16 +40,17 @@ impl Subresource {
         Self { client: client.clone(), call }
     }
 
-    /// Sets the time that each request made of this may take, as
-    /// [`ClientBuilder::request_timeout`](super::ClientBuilder::request_timeout) says. Default: the client's, which is 60 s unless it
-    /// was built with another.
+    /// Sets the time that each request of this subresource may take; see
+    /// [`ClientBuilder::request_timeout`](super::ClientBuilder::request_timeout). Default: the client's, which is 60 s unless
+    /// it was built with another.
     #[must_use]
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.call.timeout = Some(timeout);
         self
     }
 
-    /// Adds a query parameter to all requests that are made of this. One that the client sends itself fails before it is sent.
+    /// Adds a query parameter to all requests of this subresource. A parameter that the client sets itself makes the request
+    /// fail before it is sent.
     #[doc(alias = "Raw")]
     #[must_use]
     pub fn query(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
@@ -55,7 +58,7 @@ impl Subresource {
         self
     }
 
-    /// What it is now.
+    /// Reads the subresource.
     ///
     /// # Errors
     ///
@@ -68,23 +71,23 @@ impl Subresource {
         }
     }
 
-    /// Creates what `body` says: an eviction, a token, a binding.
+    /// Creates the subresource from `body`: an eviction, a token, a binding.
     pub fn create<T>(&self, body: &impl Serialize) -> Write<T, Create> {
         Write::new(&self.client, self.with_body(Verb::Create, body))
     }
 
-    /// Replaces it. A `metadata.resourceVersion` in the body is a precondition.
+    /// Replaces the subresource. A `metadata.resourceVersion` in the body is a precondition.
     pub fn update<T>(&self, body: &impl Serialize) -> Write<T, Update> {
         Write::new(&self.client, self.with_body(Verb::Update, body))
     }
 
-    /// Changes it by a patch.
+    /// Patches the subresource.
     pub fn patch<T>(&self, patch: Patch) -> Write<T, Change> {
         Write::new(&self.client, super::with_patch(self.call(Verb::Patch), patch))
     }
 
-    /// Makes it be as given, by server-side apply. The body names the kind (`apiVersion`, `kind`), and holds what should be
-    /// so, such as `status`.
+    /// Applies the subresource (server-side apply). The body names the kind (`apiVersion`, `kind`) and holds the desired
+    /// fields, such as `status`.
     pub fn apply<T>(&self, body: &impl Serialize) -> Write<T, Apply> {
         let call = self.with_body(Verb::Apply, body).map(|mut call| {
             call.content_type = super::APPLY;

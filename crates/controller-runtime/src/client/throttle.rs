@@ -1,15 +1,15 @@
-//! How often and how long a request is tried again when the API server asks to wait.
+//! Limits of the retries that the API server asks for by `Retry-After`.
 
 use std::time::Duration;
 
-/// How many times one request is sent again, as in client-go.
+/// Largest number of repetitions of one request, as in client-go.
 const RETRIES: u32 = 10;
 
-/// How long one request waits in all. A server that asks for more gets its answer passed on to the caller, who can do
-/// something else meanwhile.
+/// Largest total wait of one request. If the server asks for more, the caller gets its response, and may do something else
+/// meanwhile.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Counts what one request has been through.
+/// Repetitions and waits of one request so far.
 #[derive(Debug, Default)]
 pub(super) struct Throttle {
     retries: u32,
@@ -17,10 +17,10 @@ pub(super) struct Throttle {
 }
 
 impl Throttle {
-    /// How long to wait before the request is sent again; `None` if its answer stands.
+    /// Returns the wait before the request is sent again; `None` if its response is final.
     ///
-    /// Only answers with `Retry-After` are waited for, as in client-go. Those other than 429 and 503 may come from a
-    /// server that has carried the request out, so a write is not sent again after them.
+    /// Only responses with `Retry-After` lead to a retry, as in client-go. Responses other than 429 and 503 may come from a
+    /// server that has carried the request out, so a write is not repeated after them.
     pub(super) fn step(
         &mut self,
         code: u16,

@@ -1,4 +1,4 @@
-//! Warnings that the API server sends along with an answer: deprecated versions, fields it does not know, …
+//! Warnings in the API server's responses: deprecated versions, unknown fields, …
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -7,21 +7,21 @@ use parking_lot::Mutex;
 
 use super::Call;
 
-/// How many warnings are remembered as said. Beyond that, they are forgotten and said once more.
+/// Number of warnings that `LogOnce` remembers. Beyond it all are forgotten, and may be logged once more.
 const REMEMBERED: usize = 1000;
 
-/// What becomes of warnings of the API server.
+/// Handling of the API server's warnings.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum Warnings {
-    /// Each is logged.
+    /// Logs each warning.
     #[default]
     Log,
-    /// Each is logged once in the client's life.
+    /// Logs each warning text once in the client's life.
     LogOnce,
-    /// They are passed over.
+    /// Ignores warnings.
     Ignore,
-    /// Each is given to this function.
+    /// Passes each warning to this function.
     Handle(Arc<dyn Fn(&Warning<'_>) + Send + Sync>),
 }
 
@@ -29,13 +29,13 @@ pub enum Warnings {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Warning<'a> {
-    /// The request that it is about.
+    /// The request that caused the warning.
     pub call: &'a Call,
-    /// What the server says.
+    /// The server's text.
     pub text: &'a str,
 }
 
-/// What the warnings of one client have in common.
+/// Texts that clients with these settings have logged.
 #[derive(Debug, Default)]
 pub(super) struct Said(Mutex<BTreeSet<String>>);
 
@@ -71,13 +71,14 @@ impl Said {
     fn is_new(&self, text: &str) -> bool {
         let mut said = self.0.lock();
         if said.len() >= REMEMBERED {
+            // Starting over is simpler than tracking ages, and repeats a warning at worst.
             said.clear();
         }
         said.insert(text.to_owned())
     }
 }
 
-/// The text of `299 - "text"`, or `299 agent "text" "date"`; other codes are not for clients of Kubernetes.
+/// The text of `299 - "text"` or `299 agent "text" "date"`. Kubernetes uses no other code.
 fn parse(header: &str) -> Option<String> {
     let (_, rest) = header.strip_prefix("299 ")?.split_once('"')?;
     let mut text = String::with_capacity(rest.len());

@@ -1,3 +1,5 @@
+//! Plain watches of the API server.
+
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -10,8 +12,8 @@ use super::{Call, Client, Error, ErrorKind, Many, call::Content, error::describe
 
 /// Changes of the objects of a kind, as the API server sends them.
 ///
-/// This is the plain watch: it ends when the API server ends it, after some minutes, and must then be begun anew by whoever
-/// knows what was seen. [`Cached`](crate::Cached) does all that.
+/// This is the plain watch: it ends when the API server ends it, after some minutes, and the caller must start another one from
+/// the last version it saw. [`Cached`](crate::Cached) does this, and everything else that a cache needs.
 ///
 /// ```no_run
 /// # use controller_runtime::{Client, client::Error};
@@ -32,7 +34,7 @@ use super::{Call, Client, Error, ErrorKind, Many, call::Content, error::describe
 /// ```
 pub type Watch<K> = Many<K, Watching>;
 
-/// Says of a [`Many`] that it is a [`Watch`].
+/// Marks a [`Many`] as a [`Watch`].
 #[derive(Debug)]
 pub struct Watching {}
 
@@ -40,11 +42,12 @@ impl<K> Watch<K> {
     pub(super) fn new(client: &Client, mut call: Call, resource_version: &str) -> Self {
         call.push("watch", "true");
         call.push("resourceVersion", resource_version);
+        // Bookmarks advance the version of a quiet watch, so that it can be resumed.
         call.push("allowWatchBookmarks", "true");
         Self::about(client, call, Watching {})
     }
 
-    /// How long the API server keeps the watch open, in whole seconds. Default: what it likes, which is 30 to 60 minutes.
+    /// Sets how long the API server keeps the watch open, in whole seconds. Default: the server's choice, 30 to 60 minutes.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.call.push("timeoutSeconds", timeout.as_secs().to_string());
         self
@@ -52,9 +55,9 @@ impl<K> Watch<K> {
 }
 
 impl<K: DeserializeOwned + Send + 'static> Watch<K> {
-    /// The changes, bookmarks included. Ends with the watch, and after an error.
+    /// Stream of changes, including bookmarks. Ends with the watch, and after an error.
     ///
-    /// An error event becomes an error: one that [`is_expired`](Error::is_expired) says to list anew.
+    /// An error event becomes an error; if it [`is_expired`](Error::is_expired), list again.
     pub fn stream(self) -> impl Stream<Item = Result<WatchEvent<K>, Error>> + Send + Unpin {
         let call = self.selecting();
         let client = self.client;
@@ -65,6 +68,7 @@ impl<K: DeserializeOwned + Send + 'static> Watch<K> {
             };
             lines.map(move |line| event(&call, &line?))
         };
+        // Pass the first error on, and end the stream after it.
         let mut failed = false;
         stream::once(events)
             .flatten()
@@ -84,13 +88,14 @@ fn event<K: DeserializeOwned>(call: &Call, line: &[u8]) -> Result<WatchEvent<K>,
     }
     let event = decode_answer(call, line)?;
     if let WatchEvent::Error(_) = &event {
+        // Decode it again as a `Status`, from which the error takes code and reason.
         let Failed { object } = decode_answer(call, line)?;
         return Err(Error::refused(call, object, None));
     }
     Ok(event)
 }
 
-/// The lines of a body, without empty ones.
+/// Non-empty lines of a body.
 fn lines(call: Call, content: Content) -> BoxStream<'static, Result<Bytes, Error>> {
     let body = match content {
         Content::Stream(body) => body.into_data_stream().boxed(),
@@ -114,7 +119,7 @@ fn lines(call: Call, content: Content) -> BoxStream<'static, Result<Bytes, Error
                         Error::make(&call, ErrorKind::NoAnswer(describe(&error)), None).caused_by(error);
                     return Some((Err(error), (body, BytesMut::new(), call)));
                 }
-                // The last line of a watch ends with a line feed. What has none was cut.
+                // A complete line of a watch ends with a line feed. A rest without one was cut off, and is dropped.
                 None => return None,
             }
         }

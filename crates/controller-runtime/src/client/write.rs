@@ -1,3 +1,5 @@
+//! Writes of one object.
+
 use std::{
     borrow::Cow,
     fmt,
@@ -10,20 +12,21 @@ use std::{
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
 use super::{
-    Call, Client, Error, ErrorKind, Verb,
+    Call, Client, DynamicKind, Error, ErrorKind, Verb,
     call::JSON,
     decode::decode,
-    own_writes::{Outcome, gone_of},
+    own_writes::{Extent, Outcome, OwnWrites, gone_of, name_in},
     read::METADATA,
 };
 
-/// A write that is sent when it is awaited, and returns what the API server stored.
+/// A write, sent when it is awaited, which returns the object as stored.
 ///
-/// Its methods are the options of this one request; `V` says which verb it is and so which options there are. Nothing is
-/// sent before the first poll. Dropping the future gives up waiting: whether the server carries the write out is unknown
-/// then.
+/// Its methods are the options of this request; the type `V` is its verb and determines which options there are. Nothing is
+/// sent before the first poll. Dropping the future stops waiting for the response; it is then unknown whether the server
+/// carries the write out.
 ///
 /// ```no_run
 /// # use controller_runtime::{Client, client::Error};
@@ -46,30 +49,30 @@ pub struct Write<T, V> {
     types: PhantomData<fn() -> (T, V)>,
 }
 
-/// The verb of a [`Write`] that makes an object.
+/// Verb of a [`Write`] that creates an object.
 #[derive(Debug)]
 pub enum Create {}
 
-/// The verb of a [`Write`] that replaces an object.
+/// Verb of a [`Write`] that replaces an object.
 #[derive(Debug)]
 pub enum Update {}
 
-/// The verb of a [`Write`] that changes fields.
+/// Verb of a [`Write`] that patches an object.
 #[derive(Debug)]
 pub enum Change {}
 
-/// The verb of a [`Write`] that says how fields should be.
+/// Verb of a [`Write`] that applies fields (server-side apply).
 #[derive(Debug)]
 pub enum Apply {}
 
-/// What the API server does with fields that the kind does not have, and with fields given twice.
+/// Handling of unknown and duplicate fields by the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldValidation {
-    /// It drops them.
+    /// Drops the fields.
     Ignore,
-    /// It drops them and warns: the API server's default.
+    /// Drops the fields and returns a warning: the API server's default.
     Warn,
-    /// It refuses the request.
+    /// Refuses the request.
     Strict,
 }
 
@@ -98,28 +101,29 @@ impl<T, V> Write<T, V> {
         }
     }
 
-    /// Goes through everything but stores nothing. Default: as the client, which stores.
+    /// Only validates the request; nothing is stored. Default: the client's setting, which is off.
     #[doc(alias = "DryRunAll")]
     pub fn dry_run(mut self) -> Self {
         self.dry_run = true;
         self
     }
 
-    /// Writes in this name. Default: the client's.
+    /// Sets the field manager. Default: the client's.
     #[doc(alias = "FieldOwner")]
     pub fn field_manager(mut self, manager: impl Into<Arc<str>>) -> Self {
         self.field_manager = manager.into();
         self
     }
 
-    /// What to do with unknown fields. Default: as the client; if that says nothing, the API server warns, and
-    /// refuses them in an apply.
+    /// Sets the handling of unknown fields. Default: the client's; if that has none, the API server warns, and refuses them in
+    /// an apply.
     pub fn field_validation(mut self, validation: FieldValidation) -> Self {
         self.field_validation = Some(validation);
         self
     }
 
-    /// Adds a query parameter for which there is no option here. One that the client sends itself fails before it is sent.
+    /// Adds a query parameter for which there is no option here. A parameter that the client sets itself makes the request fail
+    /// before it is sent.
     #[doc(alias = "Raw")]
     pub fn query(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
         if let Ok(call) = &mut self.call {
@@ -128,8 +132,8 @@ impl<T, V> Write<T, V> {
         self
     }
 
-    /// Sets the time that this request may take, as [`ClientBuilder::request_timeout`](super::ClientBuilder::request_timeout)
-    /// says. Default: the client's, which is 60 s unless it was built with another.
+    /// Sets the time that this request may take; see [`ClientBuilder::request_timeout`](super::ClientBuilder::request_timeout).
+    /// Default: the client's, which is 60 s unless it was built with another.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         if let Ok(call) = &mut self.call {
             call.timeout = Some(timeout);
@@ -137,7 +141,7 @@ impl<T, V> Write<T, V> {
         self
     }
 
-    /// Lets the cache learn of this write from its watch alone. Default: the next cached read sees it.
+    /// Leaves it to the watch to bring the write into the cache. Default: the next cached read reflects the write.
     pub fn not_to_cache(mut self) -> Self {
         self.to_cache = false;
         self
@@ -150,8 +154,8 @@ impl<T> Write<T, Apply> {
         self
     }
 
-    /// Leaves fields to others who own them with another value: the request fails with a conflict that names the
-    /// fields. Default: this manager takes them over, as controllers should.
+    /// Does not take over fields that another manager owns with a different value: the request then fails with a conflict that
+    /// names them. Default: this manager takes them over, as is usual for controllers.
     pub fn without_force(mut self) -> Self {
         self.force = false;
         self
@@ -163,6 +167,7 @@ impl<T: DeserializeOwned, V> Write<T, V> {
         let Self { client, call, dry_run, field_manager, field_validation, force, to_cache, .. } = self;
         let mut call = call?;
         if dry_run {
+            // Only an apply sets `force`; the API server refuses the parameter for other verbs.
             call.dry_run = true;
             call.push("dryRun", "All");
         }
@@ -191,18 +196,26 @@ where
     }
 }
 
+/// Deadline for reading a written object in another API version that is cached.
+const OTHER_VERSION_WITHIN: Duration = Duration::from_secs(5);
+
 impl Client {
-    /// Sends a write, and lets the cache know what came of it.
+    /// Sends a write, and notifies the caches of its outcome.
     pub(super) async fn write(&self, mut call: Call, to_cache: bool) -> Result<(Call, Bytes), Error> {
         let own_writes = self.settings().own_writes.as_ref().filter(|_| to_cache && !call.dry_run);
+        // A cache of whole objects cannot take a write from metadata alone, so ask for the whole object.
         if call.accept == METADATA && own_writes.is_some_and(|known| known.needs_whole(&call)) {
-            call.accept = JSON; // the caller takes the metadata out of it
+            call.accept = JSON; // the caller extracts the metadata
         }
+        // Read before the request is sent: events up to this version are from before the deletion.
         let before = own_writes.filter(|_| call.verb == Verb::Delete).and_then(|known| known.reached(&call));
         let body = self.send(call.clone()).await?.into_bytes();
         if let Some(own_writes) = own_writes {
             match Outcome::of(&call, &body) {
-                Outcome::Wrote(extent) => own_writes.wrote(&call, &body, extent),
+                Outcome::Wrote(extent) => {
+                    own_writes.wrote(&call, &body, extent);
+                    self.read_in_other_versions(&call, &body, &**own_writes).await;
+                }
                 Outcome::Deleted(object) => own_writes.deleted(&call, &object, before),
                 Outcome::Nothing => {}
             }
@@ -210,7 +223,42 @@ impl Client {
         Ok((call, body))
     }
 
-    /// Lets the cache know what went with a delete of many objects.
+    /// Reads a written object once more in each other API version in which its kind is cached, and notifies the caches.
+    ///
+    /// The write itself has succeeded. If such a read fails, the caches of that version show the write when their watch reports
+    /// it.
+    async fn read_in_other_versions(&self, call: &Call, answer: &Bytes, own_writes: &dyn OwnWrites) {
+        let others = own_writes.other_versions(call);
+        if others.is_empty() {
+            return;
+        }
+        let Some(name) = call.name.clone().or_else(|| name_in(answer)) else { return };
+        for (resource, extent) in others {
+            let is_namespaced = call.kind.is_namespaced;
+            let mut get = Call::new(Verb::Get, Arc::new(DynamicKind { resource, is_namespaced }));
+            (get.namespace, get.name) = (call.namespace.clone(), Some(name.clone()));
+            if extent == Extent::Metadata {
+                get.accept = METADATA;
+            }
+            // Around all of it: the deadline of a request covers neither interceptors nor the rate limit.
+            let reason = match timeout(OTHER_VERSION_WITHIN, self.send(get.clone())).await {
+                Ok(Ok(object)) => {
+                    own_writes.wrote(&get, &object.into_bytes(), extent);
+                    continue;
+                }
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => format!("it was not read within {} s", OTHER_VERSION_WITHIN.as_secs()),
+            };
+            let (subject, version) = (get.subject(), &get.kind.resource.api_version);
+            tracing::debug!(
+                subject,
+                version,
+                "the caches of this API version show an own write only when their watch reports it: {reason}"
+            );
+        }
+    }
+
+    /// Notifies the caches of objects removed by a delete of many.
     pub(super) fn tell_cache_of_deletes(&self, call: &Call, answer: &Bytes, at_once: bool) {
         if let Some(own_writes) = &self.settings().own_writes {
             for object in gone_of(call, answer, at_once) {

@@ -1,9 +1,11 @@
+//! Defaults for the options of all controllers of a manager, and the settings of one controller.
+
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use super::worker_pool::{self, DEFAULT_WORKERS, InvalidWorkers};
 
-/// How all controllers of a manager work that do not say otherwise in their own [`Options`](super::Options), where each
-/// choice is explained.
+/// Defaults for options that controllers of a manager do not set in their own [`Options`](super::Options), where each option is
+/// explained.
 ///
 /// ```
 /// use std::time::Duration;
@@ -37,8 +39,8 @@ impl Config {
         self
     }
 
-    /// The same for controllers of one kind, named like `Deployment.apps`, or `Pod` for the core group. It goes before the
-    /// number for all.
+    /// Sets the number of workers for controllers of one kind, named like `Deployment.apps`, or `Pod` for the core group. It
+    /// takes precedence over [`max_concurrent_reconciles`](Self::max_concurrent_reconciles) of the manager.
     #[doc(alias = "GroupKindConcurrency")]
     pub fn group_kind_concurrency(mut self, kind: impl Into<String>, workers: usize) -> Self {
         self.group_kind_concurrency.insert(kind.into(), workers);
@@ -116,7 +118,7 @@ impl Config {
             recover_panic: said(|config| config.recover_panic, true),
             needs_leader_election,
             use_priority_queue: said(|config| config.use_priority_queue, true),
-            // What does not wait for a leadership has nothing to be warm for.
+            // A controller without leader election starts at once, so it has no time to warm up.
             warms_up: needs_leader_election && said(|config| config.enable_warmup, false),
             skip_name_validation: said(|config| config.skip_name_validation, false),
         })
@@ -144,7 +146,7 @@ impl Config {
     }
 }
 
-/// What a controller does, with all choices made.
+/// Settings of a controller, from its options and those of the manager.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Settings {
     pub(crate) max_concurrent_reconciles: usize,
@@ -157,7 +159,7 @@ pub(crate) struct Settings {
     pub(crate) skip_name_validation: bool,
 }
 
-/// The kind that a controller is of.
+/// The kind of a controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GroupKind {
     pub(crate) group: String,
@@ -226,7 +228,7 @@ mod tests {
         );
     }
 
-    /// Zero is none, as in Go: so that one controller can do without the timeout of all others.
+    /// Zero means none, as in Go, so that one controller can opt out of the timeout of all others.
     #[test]
     fn a_timeout_of_zero_is_none() {
         let settled = |own: &Config, manager: &Config| {
@@ -240,7 +242,7 @@ mod tests {
         assert_eq!(settled(&minute, &zero), Some(MINUTE));
     }
 
-    /// Each choice by itself, so that none is taken for another.
+    /// Checks each option by itself, so that a mix-up of two would show.
     #[test]
     fn what_the_manager_says_holds_for_all_and_a_controllers_own_word_goes_before_it() {
         let none = Config::default();

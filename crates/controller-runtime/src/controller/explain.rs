@@ -1,4 +1,4 @@
-//! The answer to "why is this object not reconciling?".
+//! Explanation of why a request is not being reconciled.
 
 use std::fmt;
 
@@ -12,69 +12,69 @@ use super::{
     FailedEvent,
     history::{Run, RunResult},
 };
-use crate::reconcile::Causes;
+use crate::{brief::Brief, reconcile::Causes};
 
-/// Where a request stands, and how it came there.
+/// State and history of a request.
 ///
-/// Its `Display` form is a story for a person, its `Serialize` form the same for a program.
+/// `Display` prints text for people, `Serialize` the same content for programs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// The controller.
+    /// Name of the controller.
     pub controller: String,
-    /// The request as its `Debug` form names it, e.g. `Deployment default/web`.
+    /// The request in its `Debug` form, e.g. `Deployment default/web`.
     pub request: String,
-    /// Where it stands.
+    /// Its state in the queue.
     pub standing: Standing,
-    /// How many runs have failed, or asked to run again with back-off, since the last success.
+    /// Number of runs since the last success that failed, or asked to run again with back-off.
     pub attempt: u32,
-    /// What will have led to its next run.
+    /// Causes of its next run.
     pub causes: Causes,
-    /// The last runs, the latest first: at most 32, and of the 1024 requests of a controller that ran last, those that
-    /// failed before all others.
+    /// The last runs, the latest first: at most 32. They are stored for the 1024 requests of a controller that ran last;
+    /// failing requests are dropped last.
     pub runs: Vec<Run>,
-    /// Events of an object of the request's name that a predicate or handler has failed to handle: the first 100.
+    /// Events of an object of the request's name that a predicate or handler failed to handle: the first 100.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failed_events: Vec<FailedEvent>,
 }
 
-/// Where a request stands.
+/// State of a request in the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 #[serde(rename_all = "camelCase")]
 pub enum Standing {
-    /// Nothing asks for a run: it waits for an event.
+    /// Not queued; waits for an event.
     Idle,
-    /// It is in line for a worker.
+    /// Queued for a worker.
     #[serde(rename_all = "camelCase")]
     Queued {
-        /// Since when, where the queue keeps it.
+        /// Time since which it is queued, if the queue records it.
         #[serde(skip_serializing_if = "Option::is_none")]
         since: Option<Timestamp>,
-        /// In which class: `high`, `normal` or `low`.
+        /// Its priority: `high`, `normal` or `low`.
         priority: &'static str,
     },
-    /// It will be in line later.
+    /// Waits until a time before it is queued.
     #[serde(rename_all = "camelCase")]
     Waiting {
-        /// When.
+        /// That time.
         until: Timestamp,
-        /// How long from now; in JSON in seconds.
+        /// Time left; in JSON in seconds.
         #[serde(serialize_with = "seconds")]
         left: Duration,
         /// The rule that set the time.
         rule: Rule,
     },
-    /// It is being reconciled.
+    /// Being reconciled.
     #[serde(rename_all = "camelCase")]
     Running {
-        /// Whether something asked for another run meanwhile.
+        /// Whether another run was requested meanwhile.
         again: bool,
     },
 }
 
-/// What makes a request wait.
+/// Rule that delays a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 #[serde(rename_all = "camelCase")]
@@ -84,15 +84,15 @@ pub enum Rule {
     Delay,
     /// The rate limiter set the delay, after failures or [`Action::requeue`](crate::Action::requeue).
     RateLimiter,
-    /// An event came while the request was in back-off, which one event had cut short already.
+    /// An event arrived while the request was in back-off, which another event had cut short already.
     BackOffEvents,
-    /// Events come closely one after the other, and the controller waits until they pause.
+    /// Events arrive in close succession, and the controller waits until they pause.
     Debounce,
-    /// Another one, for which this version has no name.
+    /// A rule that is unknown to this version.
     Other,
 }
 
-/// A duration for programs.
+/// Serialises a duration in seconds.
 pub(super) fn seconds<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_f64(duration.as_secs_f64())
 }
@@ -109,8 +109,23 @@ impl From<Reason> for Rule {
     }
 }
 
+impl Explanation {
+    /// Explains a request that was never enqueued because the events of the object of its name have failed.
+    pub(super) fn of_failed_events(controller: &str, request: &str, failed_events: Vec<FailedEvent>) -> Self {
+        Self {
+            controller: controller.to_owned(),
+            request: request.to_owned(),
+            standing: Standing::Idle,
+            attempt: 0,
+            causes: Causes::default(),
+            runs: Vec::new(),
+            failed_events,
+        }
+    }
+}
+
 impl Standing {
-    /// The standing of a request of which the queue says `state`.
+    /// State of a request that is in `state` in the queue.
     pub(super) fn of(state: Option<(KeyState, Priority)>, clock: Clock) -> Self {
         let now = Instant::now();
         match state {
@@ -123,7 +138,7 @@ impl Standing {
                 rule: waiting.why.into(),
             },
             Some((KeyState::Processing { again }, _)) => Self::Running { again },
-            // A state of which this version knows nothing is none that a request stays in.
+            // An unknown state is one that a request does not stay in.
             Some(_) | None => Self::Idle,
         }
     }
@@ -172,7 +187,7 @@ impl fmt::Display for RunResult {
     }
 }
 
-/// The story: a line for the state, then one for each run, the latest first. Failures in a row with one error share a line.
+/// One line for the state, then one for each run, the latest first. Successive failures with the same error share a line.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { controller, request, standing, attempt, causes, runs, failed_events } = self;
@@ -184,7 +199,7 @@ impl fmt::Display for Explanation {
             writeln!(f, "{causes} since its last run began")?;
         }
         if runs.is_empty() {
-            writeln!(f, "no run is remembered")?;
+            writeln!(f, "no recent run")?;
         }
         for event in failed_events {
             writeln!(f, "{event}")?;
@@ -194,15 +209,15 @@ impl fmt::Display for Explanation {
             let is_like = |run: &&Run| latest.result.is_failure() && run.result == latest.result;
             let alike = earlier.iter().take_while(is_like).count();
             let (group, before) = rest.split_at(1 + alike);
-            write_runs(f, group, before.first())?;
+            write_runs(f, group)?;
             rest = before;
         }
         Ok(())
     }
 }
 
-/// Writes the line of runs that ended alike, the latest first. `before` is the run before all of them.
-fn write_runs(f: &mut fmt::Formatter<'_>, runs: &[Run], before: Option<&Run>) -> fmt::Result {
+/// Writes one line for runs that ended alike, the latest first.
+fn write_runs(f: &mut fmt::Formatter<'_>, runs: &[Run]) -> fmt::Result {
     let [latest, ..] = runs else { return Ok(()) };
     let first = runs.last().unwrap_or(latest);
     write!(f, "{:.3} {} (", latest.ended, latest.result)?;
@@ -219,7 +234,7 @@ fn write_runs(f: &mut fmt::Formatter<'_>, runs: &[Run], before: Option<&Run>) ->
         write!(f, "attempt {}, took {}", latest.attempt, Brief(latest.took))?;
     }
     let verb = if runs.len() > 1 { "began with " } else { "" };
-    write!(f, "; {verb}{}", Trigger { run: first, before })?;
+    write!(f, "; {verb}{}", first.causes)?;
     #[cfg(feature = "opentelemetry")]
     if let Some(span) = &latest.span {
         write!(f, "; trace {}", span.trace_id())?;
@@ -227,50 +242,18 @@ fn write_runs(f: &mut fmt::Formatter<'_>, runs: &[Run], before: Option<&Run>) ->
     writeln!(f, ")")
 }
 
-/// What led to a run, for a person. `before` is the run before it, if that is remembered.
-struct Trigger<'r> {
-    run: &'r Run,
-    before: Option<&'r Run>,
-}
-
-impl fmt::Display for Trigger<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { run, before } = self;
-        if run.causes.events() > 0 {
-            return fmt::Display::fmt(&run.causes, f);
-        }
-        f.write_str(match before.map(|before| &before.result) {
-            Some(RunResult::Failed(_) | RunResult::Panicked(_) | RunResult::TimedOut) => "a retry",
-            Some(RunResult::Requeued | RunResult::RequeuedAfter(_)) => "requested by the run before",
-            // Runs before the last 32 are forgotten.
-            None if run.attempt > 0 => "a retry",
-            None | Some(RunResult::Done | RunResult::FailedForGood(_)) => "initial list, resync or source",
-        })
-    }
-}
-
-/// A duration for a person, in milliseconds at the finest.
-struct Brief(Duration);
-
-impl fmt::Display for Brief {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let millis = Duration::from_millis(u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX));
-        if millis.is_zero() { f.write_str("under 1ms") } else { write!(f, "{millis:?}") }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reconcile::{Cause, Change};
+    use crate::reconcile::{Cause, Change, WithoutEvent};
 
-    /// A run that ended `second` seconds after the beginning of time.
+    /// A run that ended at this second of Unix time, without an event.
     fn run(second: i64, attempt: u32, result: RunResult) -> Run {
         Run {
             ended: Timestamp::from_second(second).expect("a timestamp"),
             took: Duration::from_micros(12_345),
             attempt,
-            causes: Causes::default(),
+            causes: Causes::none(WithoutEvent::default()),
             result,
             #[cfg(feature = "opentelemetry")]
             span: None,
@@ -278,8 +261,13 @@ mod tests {
     }
 
     fn caused(mut run: Run) -> Run {
+        run.causes = Causes::default();
         run.causes.add(Cause { change: Change::Created, source: "widgets".into(), object: None });
         run
+    }
+
+    fn retried(run: Run) -> Run {
+        Run { causes: Causes::none(WithoutEvent::Retry), ..run }
     }
 
     fn failed(text: &str) -> RunResult {
@@ -306,9 +294,9 @@ mod tests {
     fn failures_in_a_row_with_one_error_are_one_line() {
         check(
             vec![
-                run(9, 3, failed("no luck")),
-                run(8, 2, failed("no luck")),
-                run(7, 1, failed("no luck")),
+                retried(run(9, 3, failed("no luck"))),
+                retried(run(8, 2, failed("no luck"))),
+                retried(run(7, 1, failed("no luck"))),
                 run(6, 0, failed("busy")),
                 run(5, 0, RunResult::Done),
                 caused(run(4, 0, RunResult::Done)),
@@ -318,31 +306,5 @@ mod tests {
              1970-01-01T00:00:05.000Z done (attempt 0, took 12ms; initial list, resync or source)\n\
              1970-01-01T00:00:04.000Z done (attempt 0, took 12ms; 1 event: widgets created)\n",
         );
-    }
-
-    #[test]
-    fn a_run_without_an_event_says_what_led_to_it() {
-        let minute = Duration::from_secs(60);
-        check(
-            vec![
-                run(9, 1, RunResult::Done),
-                run(8, 0, RunResult::TimedOut),
-                run(7, 0, RunResult::RequeuedAfter(minute)),
-                run(6, 31, RunResult::Done),
-            ],
-            "1970-01-01T00:00:09.000Z done (attempt 1, took 12ms; a retry)\n\
-             1970-01-01T00:00:08.000Z stopped at its timeout (attempt 0, took 12ms; requested by the run before)\n\
-             1970-01-01T00:00:07.000Z asked to run again after 60s (attempt 0, took 12ms; initial list, resync or source)\n\
-             1970-01-01T00:00:06.000Z done (attempt 31, took 12ms; a retry)\n",
-        );
-    }
-
-    #[test]
-    fn durations_are_given_in_milliseconds_at_the_finest() {
-        for (nanos, expected) in
-            [(0, "under 1ms"), (999_999, "under 1ms"), (1_234_567, "1ms"), (61_234_567_890, "61.234s")]
-        {
-            assert_eq!(Brief(Duration::from_nanos(nanos)).to_string(), expected);
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! Events that user code has failed to handle, for metrics and explanations.
+//! Events that user code failed to handle, for metrics and explanations.
 
 use std::{
     collections::BTreeMap,
@@ -13,22 +13,22 @@ use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
 use tokio::time::{Duration, Instant};
 
-use crate::metrics::FailedEventMetrics;
+use crate::{brief::Brief, enqueue::EventFailure, metrics::FailedEventMetrics};
 
-/// An event that a predicate or handler has not handled.
+/// An event that a predicate or handler failed to handle.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 #[serde(rename_all = "camelCase")]
 pub struct FailedEvent {
-    /// The source.
+    /// Name of the source.
     pub source: String,
     /// The object, as namespace and name.
     pub object: String,
-    /// Why it was not handled: a panic, or an object that does not decode.
+    /// Cause of the failure: a panic, an error, or an object that does not decode.
     pub error: String,
-    /// How often it was delivered.
+    /// Number of deliveries so far.
     pub attempts: u32,
-    /// How long from now it is delivered again; in JSON in seconds. `None`: when the object changes.
+    /// Time until it is delivered again; in JSON in seconds. `None`: not before the object changes.
     #[serde(serialize_with = "seconds", skip_serializing_if = "Option::is_none")]
     pub retry_in: Option<Duration>,
 }
@@ -42,37 +42,13 @@ impl fmt::Display for FailedEvent {
         let Self { source, object, error, attempts, retry_in } = self;
         write!(f, "event of {source} {object} failed at attempt {attempts}, ")?;
         match retry_in {
-            Some(delay) => write!(f, "delivered again in {delay:.0?}: {error}"),
+            Some(delay) => write!(f, "delivered again in {}: {error}", Brief(*delay)),
             None => write!(f, "delivered again when the object changes: {error}"),
         }
     }
 }
 
-/// Why an event was not handled.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum EventFailure {
-    /// A predicate or handler panicked.
-    Panicked(String),
-    /// An object does not decode, which no retry can mend.
-    Undecodable(String),
-}
-
-impl EventFailure {
-    pub(crate) fn is_worth_a_retry(&self) -> bool {
-        matches!(self, Self::Panicked(_))
-    }
-}
-
-impl fmt::Display for EventFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Panicked(panic) => write!(f, "a predicate or handler panicked: {panic}"),
-            Self::Undecodable(error) => f.write_str(error),
-        }
-    }
-}
-
-/// Failed events of a controller. Clones are the same.
+/// Failed events of a controller. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct FailedEvents {
     /// By run of a source, and object.
@@ -93,7 +69,7 @@ impl FailedEvents {
         Self { metrics, ..Self::default() }
     }
 
-    /// Those of a run of a source that begins.
+    /// Recorder of failed events for a new run of a source.
     pub(crate) fn of_source(&self, controller: &Arc<str>, source: &Arc<str>) -> FailedEventsOfSource {
         let run = self.runs.fetch_add(1, Relaxed);
         FailedEventsOfSource {
@@ -104,13 +80,13 @@ impl FailedEvents {
         }
     }
 
-    /// Counts an event that failed and is not delivered again.
+    /// Counts an event that failed and will not be delivered again.
     pub(crate) fn count_lost(&self, source: &str, failure: &EventFailure) {
         self.metrics.count(source, failure);
         self.metrics.count_dropped(source);
     }
 
-    /// At most so many, those of an object if one is given.
+    /// The first `limit` failed events; only those of `object`, if given.
     pub(super) fn first(&self, limit: usize, object: Option<&str>) -> Vec<FailedEvent> {
         let (all, now) = (self.all.lock(), Instant::now());
         let wanted = all.iter().filter(|((_, name), _)| object.is_none_or(|object| object == name));
@@ -125,7 +101,7 @@ impl FailedEvents {
     }
 }
 
-/// Failed events of one run of a source. Dropping it ends their record.
+/// Failed events of one run of a source. Dropping it removes their records.
 pub(crate) struct FailedEventsOfSource {
     run: u64,
     controller: Arc<str>,
@@ -134,7 +110,7 @@ pub(crate) struct FailedEventsOfSource {
 }
 
 impl FailedEventsOfSource {
-    /// Records that events of an object have failed so often, and when they are delivered again.
+    /// Records that events of an object have failed `attempts` times, and when they are delivered again.
     pub(crate) fn failed(
         &self,
         object: &impl fmt::Display,
@@ -147,7 +123,7 @@ impl FailedEventsOfSource {
         if attempts == 1 {
             let (controller, source) = (&*self.controller, &*self.source);
             match failure {
-                EventFailure::Panicked(_) => {
+                EventFailure::Panicked(_) | EventFailure::Failed(_) => {
                     tracing::error!(controller, source, %object, "an event failed and is delivered again: {error}");
                 }
                 EventFailure::Undecodable(_) => tracing::error!(
@@ -168,17 +144,17 @@ impl FailedEventsOfSource {
     pub(crate) fn handled(&self, object: &impl fmt::Display) {
         let mut all = self.all.all.lock();
         if all.is_empty() {
-            return; // as a rule; no text is made then
+            return; // the usual case, without the cost of a text
         }
         if all.remove(&(self.run, object.to_string())).is_some() {
             self.all.metrics.add_waiting(&self.source, -1);
         }
     }
 
-    /// Records that the events of an object were dropped, because too many wait.
+    /// Records that the events of an object were dropped, because too many are waiting.
     pub(crate) fn dropped(&self, object: &impl fmt::Display) {
         let (controller, source) = (&*self.controller, &*self.source);
-        tracing::error!(controller, source, %object, "too many events have failed: those of this object are dropped");
+        tracing::error!(controller, source, %object, "too many failed events wait for redelivery: those of this object are dropped");
         self.all.metrics.count_dropped(source);
         self.handled(object);
     }

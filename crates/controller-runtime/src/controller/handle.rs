@@ -1,4 +1,4 @@
-//! A controller as those see it who made it.
+//! Handle of a controller, for the code that made it.
 
 use std::{fmt, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
     source::{Kind, Source},
 };
 
-/// A controller that was given to a manager. Dropping it changes nothing.
+/// Handle of a controller of a manager. Dropping it has no effect.
 ///
 /// ```
 /// # use controller_runtime::{Action, Builder, Context, Manager, ObjectKey, Reconciler, manager::AddError, reconcile};
@@ -30,7 +30,7 @@ use crate::{
 /// # }
 /// # fn example(manager: &Manager) -> Result<(), AddError> {
 /// let controller = Builder::managed_by(manager).for_kind::<ConfigMap>().complete(MyReconciler)?;
-/// // … later, where somebody asks:
+/// // … later, to find out why it is not reconciled:
 /// println!("{}", controller.explain(&ObjectKey::new("default", "settings")));
 /// # Ok(())
 /// # }
@@ -61,39 +61,35 @@ impl<R: Request> Handle<R> {
         }
     }
 
-    /// The name of the controller.
+    /// Name of the controller.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.inbox.controller
     }
 
-    /// Why `request` is where it is: in line, waiting and by which rule, being reconciled, or settled; what led to it, and
-    /// what became of its last runs.
+    /// Explains the state of `request`: queued, waiting and by which rule, running, or done; the events that led to it, and the
+    /// outcomes of its last runs.
     ///
-    /// Looks at every request in the queue, some at a time, so that workers go on meanwhile.
+    /// Visits every request in the queue, in batches, so that workers can continue meanwhile.
     pub fn explain(&self, request: &R) -> Explanation {
         self.inbox.explain(request)
     }
 
-    /// The requests whose last run failed, the one that failed longest ago first: of the 1024 that ran last.
+    /// Failing requests among the 1024 that ran last; the one with the oldest last run first.
     #[must_use]
     pub fn failing(&self) -> Vec<R> {
         self.inbox.tracker.failing()
     }
 
-    /// Reconciles what `source` asks for as well, from now on: at once if the controller runs.
+    /// Adds a source of requests: it starts at once if the controller is running.
     ///
-    /// One that fails does not make the controller fail: [`Watch::synced`] and the log say what is wrong, and it is tried
-    /// again.
-    #[expect(
-        clippy::must_use_candidate,
-        reason = "who never takes the source away has no use for its handle"
-    )]
+    /// If it fails, the controller continues: [`Watch::synced`] and the log report the error, and the source is retried.
+    #[expect(clippy::must_use_candidate, reason = "the handle is needed only to remove the source")]
     pub fn watch<C: Object>(&self, source: Kind<C, R>) -> Watch {
         self.watch_raw_source(source.attach(&self.cache, &self.inbox.required_labels()))
     }
 
-    /// The same for a source of any type.
+    /// Like [`watch`](Self::watch), for a source of any type.
     pub fn watch_raw_source(&self, source: impl Source<R>) -> Watch {
         Watch::new(&self.sources, Arc::new(source))
     }
@@ -104,8 +100,8 @@ impl<R: Request> Handle<R> {
         *self.wanted_workers.borrow()
     }
 
-    /// Changes the number of workers, at once if the controller runs and for its later runs. More workers start; of fewer,
-    /// those with a reconcile in work finish it first, so for that time more requests than `workers` may be in work.
+    /// Changes the number of workers, at once if the controller is running, and for its later runs. More workers start at once;
+    /// surplus workers finish their reconcile first, so until then more than `workers` requests may be running.
     ///
     /// # Errors
     ///
@@ -114,18 +110,19 @@ impl<R: Request> Handle<R> {
         let workers = worker_pool::check(self.name(), workers, "set_max_concurrent_reconciles")?;
         self.wanted_workers.send_modify(|wanted| {
             *wanted = workers;
-            // Within the lock of the channel, so that the gauge and the number agree whoever else changes them.
+            // Under the lock of the channel, so that gauge and number agree when several threads change them.
             self.metrics.set_max_concurrent_reconciles(workers);
         });
         Ok(())
     }
 
-    /// Takes the controller out of its manager, and waits until its running reconciles are done.
+    /// Removes the controller from its manager, and waits until its running reconciles are done.
     ///
     /// # Cancellation
     ///
     /// Dropping the future only ends the wait.
     pub async fn remove(self) {
+        // The workers first: the warm-up, which runs the sources, comes after them in the list.
         for runnable in self.runnables {
             runnable.remove().await;
         }

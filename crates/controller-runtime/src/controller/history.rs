@@ -1,4 +1,4 @@
-//! What became of the last runs of each request, for whoever asks why something does not reconcile. Pure.
+//! History of the last runs of each request, for explanations. Pure.
 
 use std::{collections::VecDeque, fmt, hash::BuildHasher};
 
@@ -8,13 +8,13 @@ use serde::Serialize;
 use tokio::time::Duration;
 
 use super::explain::seconds;
-use crate::reconcile::{Causes, Next, Outcome, Request};
+use crate::reconcile::{Causes, Next, Outcome, Request, WithoutEvent};
 
-/// How many runs of a request are kept.
+/// Number of runs stored for a request.
 const RUNS: usize = 32;
-/// Of how many requests runs are kept.
+/// Number of requests with stored runs.
 const REQUESTS: usize = 1024;
-/// How many bytes of an error are kept.
+/// Number of bytes stored of an error.
 const LONGEST_ERROR: usize = 1024;
 
 /// One run of a request.
@@ -22,18 +22,18 @@ const LONGEST_ERROR: usize = 1024;
 #[non_exhaustive]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
-    /// When it ended.
+    /// Time at which it ended.
     pub ended: Timestamp,
-    /// How long it took; in JSON in seconds.
+    /// Time that it took; in JSON in seconds.
     #[serde(serialize_with = "seconds")]
     pub took: Duration,
-    /// How many runs had failed in a row before it.
+    /// Number of failed runs in a row before it.
     pub attempt: u32,
-    /// What led to it.
+    /// Events that led to it.
     pub causes: Causes,
-    /// How it ended.
+    /// Its result.
     pub result: RunResult,
-    /// Its span, if that is exported; in JSON its `traceparent`.
+    /// Its span, if it is exported; in JSON its `traceparent`.
     #[cfg(feature = "opentelemetry")]
     #[serde(
         rename = "traceparent",
@@ -43,29 +43,29 @@ pub struct Run {
     pub span: Option<crate::telemetry::SpanContext>,
 }
 
-/// How a run ended.
+/// Result of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 #[serde(rename_all = "camelCase")]
 pub enum RunResult {
-    /// The request is settled until the next event.
+    /// The request is done until the next event.
     Done,
-    /// It asked to run again, with back-off.
+    /// The reconcile asked to run again, with back-off.
     Requeued,
-    /// It asked to run again after this long.
+    /// The reconcile asked to run again after this time.
     RequeuedAfter(#[serde(serialize_with = "seconds")] Duration),
-    /// It failed, and is retried.
+    /// The reconcile failed, and is retried.
     Failed(String),
-    /// It failed in a way that no retry can mend.
+    /// The reconcile failed with a terminal error, which is not retried.
     FailedForGood(String),
-    /// It panicked, and is retried.
+    /// The reconcile panicked, and is retried.
     Panicked(String),
-    /// It was stopped because it took too long, and is retried.
+    /// The reconcile exceeded its timeout and was dropped; it is retried.
     TimedOut,
 }
 
 impl RunResult {
-    /// What is kept of an outcome: of its error the beginning.
+    /// The result of an outcome, with the beginning of its error.
     pub(super) fn of(outcome: &Outcome) -> Self {
         match outcome {
             Outcome::Returned(Ok(action)) => match action.next {
@@ -80,13 +80,23 @@ impl RunResult {
         }
     }
 
-    /// Whether something is wrong.
+    /// Returns the reason for a run without events, from its attempt number and the result of the previous run, if that is stored.
+    pub(super) fn leads_to(before: Option<&Self>, attempt: u32) -> WithoutEvent {
+        match before {
+            Some(Self::Failed(_) | Self::Panicked(_) | Self::TimedOut) => WithoutEvent::Retry,
+            Some(Self::Requeued | Self::RequeuedAfter(_)) => WithoutEvent::Requested,
+            None if attempt > 0 => WithoutEvent::Retry,
+            None | Some(Self::Done | Self::FailedForGood(_)) => WithoutEvent::Listed,
+        }
+    }
+
+    /// Returns whether the run failed.
     #[must_use]
     pub fn is_failure(&self) -> bool {
         !matches!(self, Self::Done | Self::Requeued | Self::RequeuedAfter(_))
     }
 
-    /// What went wrong, in words.
+    /// Error message of a failed run.
     #[must_use]
     pub fn error(&self) -> Option<&str> {
         match self {
@@ -97,7 +107,7 @@ impl RunResult {
     }
 }
 
-/// The beginning of a text, as long as is kept.
+/// The beginning of a text, within the stored length.
 fn beginning(error: &dyn fmt::Display) -> String {
     let mut text = format!("{error:#}");
     text.truncate(text.floor_char_boundary(LONGEST_ERROR));
@@ -107,19 +117,19 @@ fn beginning(error: &dyn fmt::Display) -> String {
 
 /// The last runs of the requests that ran last.
 ///
-/// Bounded: the request that ran longest ago goes first, those that failed last of all.
+/// Bounded: the request that ran longest ago is dropped first; failing requests are dropped last.
 #[derive(Debug)]
 pub(crate) struct History<R> {
-    /// Where each request is among the `slots`.
+    /// Place of each request in `slots`.
     places: HashTable<u32>,
     slots: Vec<Slot<R>>,
-    /// Those whose last run failed, and the others.
+    /// Failing requests, and the others, each in the order of their last runs.
     failed: Order,
     settled: Order,
     hasher: DefaultHashBuilder,
 }
 
-/// A request that ran. It stays in its place until another one needs that.
+/// A request that ran. It keeps its place until another request takes it.
 #[derive(Debug)]
 struct Slot<R> {
     request: R,
@@ -138,7 +148,7 @@ struct Order {
     latest: Option<u32>,
 }
 
-/// Runs that are no longer kept.
+/// Runs that are no longer stored.
 #[derive(Debug)]
 pub(crate) struct Forgotten {
     _first: Option<Run>,
@@ -158,8 +168,8 @@ impl<R> Default for History<R> {
 }
 
 impl<R: Request> History<R> {
-    /// Notes a run; what is forgotten for it.
-    #[must_use = "to drop it takes a while, which need not be under a lock"]
+    /// Adds a run. Returns the runs dropped to make room.
+    #[must_use = "drop it outside of the lock, because that takes a while"]
     pub(crate) fn add(&mut self, request: &R, run: Run) -> Forgotten {
         let has_failed = run.result.is_failure();
         let hash = self.hasher.hash_one(request);
@@ -180,15 +190,9 @@ impl<R: Request> History<R> {
         forgotten
     }
 
-    /// What went wrong in the last run of a request, if anything did.
-    pub(crate) fn last_error(&self, request: &R) -> Option<String> {
-        self.of(request).next_back()?.result.error().map(str::to_owned)
-    }
-
-    /// The last run of a request, unless it was a success that asked for no other.
-    #[cfg(feature = "opentelemetry")]
-    pub(crate) fn unsettled(&self, request: &R) -> Option<&Run> {
-        self.of(request).next_back().filter(|run| run.result != RunResult::Done)
+    /// The last run of a request.
+    pub(crate) fn last(&self, request: &R) -> Option<&Run> {
+        self.of(request).next_back()
     }
 
     /// The last runs of a request, the latest last.
@@ -198,12 +202,12 @@ impl<R: Request> History<R> {
         slot.into_iter().flat_map(|slot| &slot.runs)
     }
 
-    /// All requests of which runs are kept, in no order.
+    /// All requests with stored runs, in no particular order.
     pub(crate) fn requests(&self) -> impl Iterator<Item = &R> {
         self.slots.iter().map(|slot| &slot.request)
     }
 
-    /// Requests whose last run failed, the one that failed longest ago first.
+    /// Failing requests, the one with the oldest last run first.
     pub(crate) fn failing(&self) -> impl Iterator<Item = &R> {
         self.slots_of(&self.failed).map(|slot| &slot.request)
     }
@@ -217,7 +221,7 @@ impl<R: Request> History<R> {
         self.places.find(hash, |&place| self.slots[place as usize].request == *request).copied()
     }
 
-    /// Gives a request that is not known a place, in no order yet: that of another one, if there are enough.
+    /// Gives a new request a place, in no order yet: that of another request, if all are taken.
     fn enter(&mut self, hash: u64, request: &R) -> (u32, Forgotten) {
         let mut forgotten = Forgotten { _first: None, _runs: VecDeque::new() };
         let oldest =
@@ -228,7 +232,7 @@ impl<R: Request> History<R> {
             if let Ok(known) = self.places.find_entry(slot.hash, |&at| at == place) {
                 known.remove();
             }
-            // The room for one run is for the next one.
+            // Its allocation for one run is reused.
             if slot.runs.len() > 1 {
                 forgotten._runs = std::mem::take(&mut slot.runs);
             }
@@ -245,7 +249,7 @@ impl<R: Request> History<R> {
         (place, forgotten)
     }
 
-    /// Takes a slot out of its order.
+    /// Removes a slot from its order.
     fn unlink(&mut self, place: u32) {
         let Slot { before, after, has_failed, .. } = self.slots[place as usize];
         let order = if has_failed { &mut self.failed } else { &mut self.settled };
@@ -325,16 +329,28 @@ mod tests {
     }
 
     #[test]
+    fn a_run_without_an_event_follows_from_the_run_before() {
+        let after = |before: Option<RunResult>, attempt| RunResult::leads_to(before.as_ref(), attempt);
+        let requeued_after = RunResult::RequeuedAfter(Duration::from_secs(60));
+        assert_eq!(after(Some(RunResult::TimedOut), 0), WithoutEvent::Retry);
+        assert_eq!(after(Some(requeued_after), 0), WithoutEvent::Requested);
+        assert_eq!(after(Some(RunResult::Requeued), 1), WithoutEvent::Requested);
+        assert_eq!(after(Some(RunResult::FailedForGood("x".to_owned())), 0), WithoutEvent::Listed);
+        assert_eq!(after(None, 31), WithoutEvent::Retry, "that run is forgotten");
+        assert_eq!(after(None, 0), WithoutEvent::Listed);
+    }
+
+    #[test]
     fn long_errors_are_cut_between_characters() {
         let text = "ä".repeat(1000);
         let Some(kept) = failure(text).result.error().map(str::len) else { panic!("a failure has an error") };
         assert_eq!(kept, 1024);
     }
 
-    /// What was run, the latest last: of each request whether it failed, and how many runs of it are kept.
+    /// Requests in the order of their last runs: whether the last run failed, and the number of stored runs.
     type Model = Vec<(usize, bool, usize)>;
 
-    /// Adds a run as the documentation of [`History`] says.
+    /// Adds a run by the rules in the documentation of [`History`].
     fn note(model: &mut Model, request: usize, has_failed: bool) {
         let known = model.iter().position(|&(known, ..)| known == request);
         let runs = known.map_or(0, |at| model.remove(at).2);
@@ -347,7 +363,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// Against a plain list, with as many requests as are kept and some more.
+        /// Compared with a plain list, with as many requests as are stored and some more.
         #[test]
         fn keeps_what_a_plain_list_keeps(
             spread in prop_oneof![Just(6usize), Just(REQUESTS + 60)],
@@ -355,7 +371,7 @@ mod tests {
         ) {
             let mut history = History::default();
             let mut model = Model::new();
-            // As many as there is room for, so that the steps find it full.
+            // As many as there is room for, so that the steps start with a full history.
             let begin = (0..spread.min(REQUESTS)).map(|request| (request, request % 7 == 0));
             let steps = steps.into_iter().map(|(request, has_failed)| (request.index(spread), has_failed));
             for (request, has_failed) in begin.chain(steps) {
@@ -372,7 +388,7 @@ mod tests {
             prop_assert_eq!(history.places.len(), model.len());
             for (request, has_failed, runs) in model {
                 prop_assert_eq!(history.of(&request).count(), runs);
-                prop_assert_eq!(history.last_error(&request).is_some(), has_failed);
+                prop_assert_eq!(history.last(&request).is_some_and(|run| run.result.is_failure()), has_failed);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Where the sources of a controller put what they see.
+//! Queue of a controller, as its sources use it.
 
 use std::{
     any::Any,
@@ -10,24 +10,24 @@ use std::{
 use kube_clock::Clock;
 use kube_workqueue::{AddOptions, Queue};
 
-use super::{EventFailure, Explanation, FailedEvents, Tracker, overview::FAILED_EVENTS};
+use super::{Explanation, FailedEvent, FailedEvents, Tracker, overview::FAILED_EVENTS};
 use crate::{
-    cache::{DecodeError, LabelSelector},
-    enqueue::{Class, Enqueue},
+    cache::LabelSelector,
+    enqueue::{Class, Enqueue, EventFailure},
     event::Event,
     object::{Object, ObjectKey},
     predicate::{EventFilter, required_labels},
     reconcile::{Cause, Change, Request, panic_message},
 };
 
-/// The queue of a controller, and what it remembers of the requests in it.
+/// The queue of a controller, with causes, event filters and failed events.
 pub(crate) struct Inbox<R: Request> {
     pub(crate) controller: Arc<str>,
     pub(crate) queue: Queue<R>,
     pub(crate) tracker: Arc<Tracker<R>>,
-    /// What every event of every source has to pass.
+    /// Filters that every event of every source must pass.
     filters: Arc<[Box<dyn EventFilter>]>,
-    /// Whether some requests go before others.
+    /// Whether requests have different priorities.
     classes: bool,
     /// The manager's clock.
     pub(super) clock: Clock,
@@ -58,21 +58,21 @@ impl<R: Request> Inbox<R> {
         Self { failed_events, ..self }
     }
 
-    /// One of nobody in particular.
+    /// An inbox without a controller, for tests.
     pub(crate) fn of(queue: Queue<R>) -> Self {
         Self::new("", queue, Vec::new(), true, Clock::default())
     }
 
-    /// Labels that every object has of which an event can lead to a request.
+    /// Labels that an object must have for its events to lead to requests.
     pub(super) fn required_labels(&self) -> LabelSelector {
         required_labels(&self.filters)
     }
 
-    /// Lets `handle` put requests into the queue because of `event`, which came from `source`.
+    /// Lets `handle` enqueue requests because of `event`, which came from `source`.
     ///
     /// # Errors
     ///
-    /// User code panicked, or the object does not decode. Requests that it added before stay.
+    /// User code panicked or failed, or the object does not decode. Requests that were added before stay in the queue.
     pub(crate) fn receive<K: Object>(
         &self,
         source: &Arc<str>,
@@ -80,15 +80,15 @@ impl<R: Request> Inbox<R> {
         handle: impl FnOnce(&Enqueue<'_, R>),
     ) -> Result<(), EventFailure> {
         let passes = || self.filters.iter().all(|filter| filter.passes(&event.meta_event()));
-        let undecodable = Cell::new(None);
+        let failure = Cell::new(None);
         let received = panic::catch_unwind(AssertUnwindSafe(|| {
             if passes() {
-                self.pass(source, event, &undecodable, handle);
+                self.pass(source, event, &failure, handle);
             }
         }));
-        match (received, undecodable.take()) {
+        match (received, failure.take()) {
             (Err(panic), _) => Err(EventFailure::Panicked(panic_message(&*panic).to_owned())),
-            (Ok(()), Some(error)) => Err(EventFailure::Undecodable(error.to_string())),
+            (Ok(()), Some(failure)) => Err(failure),
             (Ok(()), None) => Ok(()),
         }
     }
@@ -97,11 +97,11 @@ impl<R: Request> Inbox<R> {
         &self,
         source: &Arc<str>,
         event: &Event<K>,
-        undecodable: &Cell<Option<DecodeError>>,
+        failure: &Cell<Option<EventFailure>>,
         handle: impl FnOnce(&Enqueue<'_, R>),
     ) {
         let Some(change) = change(event) else {
-            return handle(&self.enqueue(Class::Low).reporting_to(undecodable));
+            return handle(&self.enqueue(Class::Low).reporting_to(failure));
         };
         let note = |request: &R| {
             let is_own = is_about(request, event);
@@ -109,17 +109,17 @@ impl<R: Request> Inbox<R> {
             self.tracker.expect(request, Cause { change, source: Arc::clone(source), object });
             is_own && is_urgent(event)
         };
-        handle(&self.enqueue(Class::AsSaid).noted_by(&note).reporting_to(undecodable));
+        handle(&self.enqueue(Class::AsSaid).noted_by(&note).reporting_to(failure));
     }
 
-    /// Puts a request into the queue because `source` asks for it.
+    /// Enqueues a request on behalf of `source`.
     pub(crate) fn add(&self, source: &Arc<str>, request: R, how: AddOptions) {
         let cause = Cause { change: Change::Generic, source: Arc::clone(source), object: None };
         self.tracker.expect(&request, cause);
         self.enqueue(Class::AsSaid).add_with(request, how);
     }
 
-    /// Puts a request into the queue because its last run asks for it.
+    /// Enqueues a request again on behalf of its last run.
     pub(crate) fn add_again(&self, request: &R, how: AddOptions) {
         self.enqueue(Class::AsSaid).add_with(request.clone(), how);
     }
@@ -128,12 +128,17 @@ impl<R: Request> Inbox<R> {
         Enqueue::to(&self.queue).in_class(if self.classes { class } else { Class::One })
     }
 
-    /// Why `request` is where it is.
+    /// Explains the state of `request`.
     pub(crate) fn explain(&self, request: &R) -> Explanation {
         let mut explanation = self.tracker.explain(&self.controller, request, &self.queue, self.clock);
-        let object = explanation.request.split_once(' ').map_or(&*explanation.request, |(_, name)| name);
-        explanation.failed_events = self.failed_events.first(FAILED_EVENTS, Some(object));
+        explanation.failed_events = self.failed_events_of(&explanation.request);
         explanation
+    }
+
+    /// Failed events of objects whose name is that of a request, given by its `Debug` form.
+    pub(super) fn failed_events_of(&self, request: &str) -> Vec<FailedEvent> {
+        let object = request.split_once(' ').map_or(request, |(_, name)| name);
+        self.failed_events.first(FAILED_EVENTS, Some(object))
     }
 }
 
@@ -151,7 +156,7 @@ impl<R: Request> Clone for Inbox<R> {
     }
 }
 
-/// What happened; nothing, where the event only tells what is there.
+/// Type of the event; `None` for initial lists and resyncs, which report no change.
 fn change<K: Object>(event: &Event<K>) -> Option<Change> {
     match event {
         Event::Create { in_initial_list: true, .. } => None,
@@ -163,10 +168,10 @@ fn change<K: Object>(event: &Event<K>) -> Option<Change> {
     }
 }
 
-/// Whether the event may have removed the cause of earlier failures of the object's own request: the object is new, its
+/// Returns whether the event may have removed the cause of earlier failures of the object's own request: the object is new, its
 /// spec was changed, or it was deleted. Such a request does not wait for the end of its back-off.
 ///
-/// Other changes are not urgent, because a failing reconcile causes them: it writes a status, or a child.
+/// Other changes are not urgent, because a failing reconcile may cause them itself: it writes a status, or a child.
 fn is_urgent<K: Object>(event: &Event<K>) -> bool {
     match event {
         Event::Create { in_initial_list, .. } => !in_initial_list,
@@ -181,7 +186,7 @@ fn is_urgent<K: Object>(event: &Event<K>) -> bool {
     }
 }
 
-/// Whether the request is the key of the event's own object.
+/// Returns whether the request is the key of the event's own object.
 fn is_about<K: Object, R: Request>(request: &R, event: &Event<K>) -> bool {
     (request as &dyn Any).downcast_ref::<ObjectKey<K>>().is_some_and(|key| *key == event.key())
 }
@@ -210,15 +215,15 @@ mod tests {
         let request = event.key();
         inbox.receive(&Arc::from("configmaps"), event, |queue| queue.add(request.clone())).expect("no panic");
         let priority = inbox.queue.snapshot().next().expect("a request").priority;
-        (priority, inbox.tracker.begin(&request).causes.to_string())
+        (priority, inbox.tracker.begin(&request, 0).causes.to_string())
     }
 
     #[test]
     fn what_was_there_already_is_of_low_class_and_no_cause() {
         let listed = Event::Create { object: map("1"), in_initial_list: true };
         let resynced = Event::Update { old: map("1"), new: map("1") };
-        assert_eq!(priority_of(&listed), (Priority::Low, "no event".to_owned()));
-        assert_eq!(priority_of(&resynced), (Priority::Low, "no event".to_owned()));
+        assert_eq!(priority_of(&listed), (Priority::Low, "initial list, resync or source".to_owned()));
+        assert_eq!(priority_of(&resynced), (Priority::Low, "initial list, resync or source".to_owned()));
     }
 
     #[test]
@@ -242,7 +247,7 @@ mod tests {
         assert_eq!(inbox.queue.snapshot().next().expect("a request").priority, Priority::Normal);
     }
 
-    /// Go's raw sources do not ask the event filters (its builder applies them to kinds alone).
+    /// Go's raw sources bypass the event filters (its builder applies them to kinds only).
     #[test]
     fn every_event_has_to_pass_the_filters_whatever_source_it_comes_from() {
         let created = |event: &MetaEvent<'_>| matches!(event, MetaEvent::Create { .. });

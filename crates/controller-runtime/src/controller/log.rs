@@ -1,7 +1,7 @@
-//! What a controller logs: Go's messages to the letter, under the names of Go's fields, so that what filters the log of an
-//! operator in Go does so here. What Go does not say is in fields of its own.
+//! Log lines of a controller, with Go's messages and field names to the letter, so that log filters written for an operator in
+//! Go keep working. Additional information is in fields of its own.
 //!
-//! One level differs from Go's: a failure that the retry usually mends is logged at `DEBUG` until it goes on.
+//! One level differs from Go's: a failure that a retry usually fixes is logged at `DEBUG` until it persists.
 
 use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
 
@@ -9,6 +9,7 @@ use tracing::Span;
 
 use super::config::GroupKind;
 use crate::{
+    brief::Brief,
     cache::ReadError,
     client::{self, ErrorKind, FinalizeError},
     manager::BoxError,
@@ -16,7 +17,7 @@ use crate::{
     reconcile::{Context, Error, Next, Outcome, Request, Retry},
 };
 
-/// Logs under the fields that all lines of a controller have.
+/// Logs with the fields that all lines of a controller have.
 macro_rules! say {
     ($level:ident, $log:expr, $($rest:tt)+) => {{
         let (group, kind) = $log.group_and_kind();
@@ -31,7 +32,7 @@ macro_rules! say {
 
 pub(super) type MakeSpan<R> = dyn Fn(&R, &Context) -> Span + Send + Sync;
 
-/// How a controller logs.
+/// Log of a controller.
 pub(crate) struct Log<R: Request> {
     controller: Arc<str>,
     kind: Option<GroupKind>,
@@ -39,8 +40,8 @@ pub(crate) struct Log<R: Request> {
 }
 
 impl<R: Request> Log<R> {
-    /// Of a controller of requests of any type. At the level of errors, so that one names its request however little is
-    /// logged.
+    /// Log of a controller of requests of any type. Its span has level `ERROR`, so that log lines name their request at every
+    /// log level.
     pub(crate) fn of_requests(controller: &str) -> Self {
         let name: Arc<str> = Arc::from(controller);
         let controller = Arc::clone(&name);
@@ -56,7 +57,7 @@ impl<R: Request> Log<R> {
         Self { controller, kind: None, make_span: Box::new(make_span) }
     }
 
-    /// The same with another span.
+    /// Replaces the span.
     pub(super) fn in_span(self, make_span: Option<Box<MakeSpan<R>>>) -> Self {
         Self { make_span: make_span.unwrap_or(self.make_span), ..self }
     }
@@ -99,7 +100,7 @@ impl<R: Request> Log<R> {
             self,
             source,
             %error,
-            "the controller goes on without an EventSource"
+            "a source failed or is late, the controller continues without it"
         );
     }
 
@@ -109,7 +110,7 @@ impl<R: Request> Log<R> {
 }
 
 impl<K: Object> Log<ObjectKey<K>> {
-    /// Of a controller of a kind.
+    /// Log of a controller of a kind.
     pub(crate) fn of_kind(controller: &str, kind: GroupKind) -> Self {
         let name: Arc<str> = Arc::from(controller);
         let (controller, of) = (Arc::clone(&name), kind.clone());
@@ -129,28 +130,28 @@ impl<K: Object> Log<ObjectKey<K>> {
     }
 }
 
-/// Says that a reconcile panicked and takes its controller with it, within its span.
+/// Logs a panic that stops the controller. Called within the reconcile's span.
 pub(super) fn observed_panic(text: &str) {
     tracing::info!("Observed a panic in reconciler: {text}");
 }
 
-/// How many attempts in a row may meet a [passing](is_passing) failure before it is logged as an error. With the default
+/// Number of successive attempts with a [passing](is_passing) failure before it is logged as an error. With the default
 /// back-off they take 1.3 s.
 const PASSING: u32 = 8;
 
-/// Logs how attempt number `attempt` of a reconcile ended, within its span.
+/// Logs the outcome of attempt number `attempt` of a reconcile. Called within its span.
 pub(super) fn outcome(outcome: &Outcome, attempt: u32, retry: Duration) {
     match outcome {
         Outcome::Returned(Ok(action)) => match action.next {
             Next::Done => tracing::debug!("Reconcile successful"),
-            Next::Requeue => tracing::debug!(retryAfter = ?retry, "Reconcile done, requeueing"),
-            Next::RequeueAfter(delay) => tracing::debug!("Reconcile done, requeueing after {delay:?}"),
+            Next::Requeue => tracing::debug!(retryAfter = %Brief(retry), "Reconcile done, requeueing"),
+            Next::RequeueAfter(delay) => tracing::debug!("Reconcile done, requeueing after {}", Brief(delay)),
         },
         Outcome::Returned(Err(error)) if error.is_terminal() => {
             tracing::error!(error = format_args!("terminal error: {error:#}"), "Reconciler error");
         }
         Outcome::Returned(Err(error)) if attempt < PASSING && is_passing(error) => {
-            tracing::debug!(error = format_args!("{error:#}"), retryAfter = ?retry, "Reconciler error");
+            tracing::debug!(error = format_args!("{error:#}"), retryAfter = %Brief(retry), "Reconciler error");
         }
         Outcome::Returned(Err(error)) => failed(format_args!("{error:#}"), retry),
         Outcome::Panicked(message) => failed(format_args!("panic: {message} [recovered]"), retry),
@@ -158,10 +159,10 @@ pub(super) fn outcome(outcome: &Outcome, attempt: u32, retry: Duration) {
     }
 }
 
-/// Whether the retry usually mends the failure: a conflict is over when the cache has caught up with the other writer, and a
-/// write without the lease when the controller has stopped. A cache that is not complete yet soon is.
+/// Returns whether a retry usually fixes the failure: a conflict ends when the cache has received the other writer's change, a
+/// write without the lease when the controller has stopped, and a cache that is not synced soon is.
 ///
-/// A failure that says itself when to retry is not one of them. It is no attempt, so it could go on unnoticed.
+/// Failures with a delay of their own do not count. They are no attempts, so they could persist unnoticed.
 fn is_passing(error: &Error) -> bool {
     let mut cause: Option<&(dyn StdError + 'static)> = Some(error.get_ref());
     let causes = std::iter::from_fn(|| {
@@ -192,5 +193,5 @@ fn is_passing_cause(error: &(dyn StdError + 'static)) -> bool {
 }
 
 fn failed(error: fmt::Arguments<'_>, retry: Duration) {
-    tracing::error!(error, retryAfter = ?retry, "Reconciler error");
+    tracing::error!(error, retryAfter = %Brief(retry), "Reconciler error");
 }

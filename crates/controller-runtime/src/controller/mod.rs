@@ -42,7 +42,7 @@ pub use self::{
 };
 pub(crate) use self::{
     config::{GroupKind, Settings},
-    failed_events::{EventFailure, FailedEvents, FailedEventsOfSource},
+    failed_events::{FailedEvents, FailedEventsOfSource},
     inbox::Inbox,
     log::Log,
     overview::Explain,
@@ -58,30 +58,31 @@ use crate::{
     client::Client,
     manager::{BoxError, RunContext, Runnable},
     metrics::{ControllerMetrics, Metrics, QueueGauges},
+    pace::SharedPace,
     predicate::EventFilter,
     reconcile::{Action, Context, Error, Reconciler, Request, Surroundings},
     source::DynSource,
 };
 
-/// A controller: its queue, and what it needs for a run.
+/// A controller: its queue, and everything for a run.
 pub(crate) struct Controller<R: Request> {
     settings: Settings,
-    /// It outlives a run, so that what failed in one is not tried at once in the next.
+    /// Outlives a run, so that requests that failed in one keep their back-off in the next.
     inbox: Inbox<R>,
     reconciler: Arc<dyn DynReconciler<R>>,
-    /// The client that reconciles find in their context.
+    /// Client in the context of reconciles.
     client: Client,
     sources: Arc<Sources<R>>,
     log: Arc<Log<R>>,
     metrics: ControllerMetrics,
     _queue_metrics: QueueGauges,
-    /// How many workers there are to be. Handles share it; it outlives a run.
+    /// Number of workers to run. Shared with handles; outlives a run.
     wanted_workers: Arc<WantedWorkers>,
-    /// The workers of the present run, for the report of what they do.
+    /// The workers of the current run, for reports of unfinished reconciles.
     workers: Mutex<Vec<Arc<Worker<R>>>>,
 }
 
-/// What a controller is made of.
+/// The parts of a controller.
 pub(crate) struct Parts<R: Request, T> {
     pub(crate) name: String,
     pub(crate) options: Options<R>,
@@ -120,7 +121,7 @@ impl<R: Request> Controller<R> {
         &self.inbox
     }
 
-    /// Runs the sources until dropped. Returns why the controller cannot go on.
+    /// Runs the sources until dropped. Returns the error that stops the controller.
     async fn run_sources(&self) -> BoxError {
         self.sources.run(&self.inbox, &self.log, self.settings.cache_sync_timeout).await
     }
@@ -137,7 +138,7 @@ impl<R: Request> Controller<R> {
             draining,
             clock: cx.clock,
         });
-        let rng = Mutex::new(cx.rng.clone());
+        let (rng, pace) = (Mutex::new(cx.rng.clone()), Arc::new(SharedPace::begin()));
         move |number| Worker {
             number,
             inbox: self.inbox.clone(),
@@ -149,6 +150,7 @@ impl<R: Request> Controller<R> {
             current: Mutex::new(None),
             stopped: AtomicBool::new(false),
             rng: Mutex::new(rng.lock().fork()),
+            pace: Arc::clone(&pace),
             metrics: self.metrics.clone(),
             log: Arc::clone(&self.log),
         }
@@ -157,7 +159,7 @@ impl<R: Request> Controller<R> {
 
 impl<R: Request> Drop for Controller<R> {
     fn drop(&mut self) {
-        // Handles may outlive it, and what it watched is not to be watched for them.
+        // Handles may outlive the controller, and must not keep its watches alive.
         self.sources.clear();
     }
 }
@@ -169,7 +171,7 @@ impl<R: Request> Runnable for Arc<Controller<R>> {
 
     async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
         self.log.starting_controller();
-        // Those of one that warms up run already.
+        // With warm-up, the sources are running already.
         let warm = self.settings.warms_up;
         let mut sources = Box::pin(async { if warm { pending().await } else { self.run_sources().await } });
         tokio::select! {
@@ -180,10 +182,10 @@ impl<R: Request> Runnable for Arc<Controller<R>> {
             () = self.sources.synced() => {}
         }
         self.log.starting_workers(*self.wanted_workers.borrow());
-        // Their own, because they also have to finish when the controller fails and nobody else drains.
+        // A token of their own, because workers also have to finish when the controller fails while the manager goes on.
         let draining = cx.draining().child_token();
         let make = self.make_workers(&cx, draining.clone());
-        // The pool stops the workers when it is dropped, wherever this future stops.
+        // The pool aborts the workers when it is dropped, at whichever point this future is dropped.
         let mut pool = WorkerPool::new(self.wanted_workers.subscribe());
         let failure = loop {
             *self.workers.lock() = pool.fill(&make);
@@ -201,7 +203,7 @@ impl<R: Request> Runnable for Arc<Controller<R>> {
         match failure {
             None => self.log.waiting_for_workers(),
             Some(error) => {
-                // Said before the wait: what is in work may take its time, and the manager limits it.
+                // Reported before the wait: running reconciles may take long, and the manager limits that time.
                 cx.fail(error);
                 draining.cancel();
             }
@@ -211,7 +213,7 @@ impl<R: Request> Runnable for Arc<Controller<R>> {
             () = cx.aborted() => {}
             () = pool.drained() => {}
         }
-        // What stopped has stopped when this returns: a lease may be given back then.
+        // When this returns, everything has stopped, so that the lease may be released.
         pool.stop().await;
         self.workers.lock().clear();
         self.log.workers_finished();
@@ -223,7 +225,7 @@ impl<R: Request> Runnable for Arc<Controller<R>> {
     }
 }
 
-/// A reconciler behind a pointer, so that the code of a controller exists once per request type.
+/// Object-safe form of [`Reconciler`], so that the code of a controller is compiled once per request type.
 trait DynReconciler<R: Request>: Send + Sync {
     fn reconcile<'a>(
         &'a self,

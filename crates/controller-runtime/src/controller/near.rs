@@ -1,21 +1,23 @@
-//! Requests that a misspelt one may have meant. Pure.
+//! Suggestions for misspelt requests. Pure.
 
-/// How many requests are proposed.
+/// Number of suggestions.
 const PROPOSED: usize = 3;
-/// How many requests are compared, so that a long queue does not keep the thread busy.
+/// Largest number of requests compared, so that a long queue does not occupy the thread.
 pub(super) const COMPARED: usize = 4096;
 
-/// Requests of `known` that resemble `wanted`, the nearest first.
+/// Requests of `known` that resemble `wanted`, the most similar first.
 ///
 /// A request is named by its `Debug` form, without the kind in front if there is one. It resembles `wanted` if it has the same
 /// name in another namespace, if one of the two names begins with the other, or if a few letters differ.
 pub(super) fn near(wanted: &str, known: impl Iterator<Item = String>) -> Vec<String> {
+    // Compares names only: the kind in front of a request is the same for all of them.
     let wanted = wanted.rsplit(' ').next().unwrap_or(wanted);
     let mut best: Vec<(usize, String)> = Vec::new();
     for request in known.take(COMPARED) {
         let short = request.rsplit(' ').next().unwrap_or(&request);
         let Some(distance) = distance(wanted, short) else { continue };
         let candidate = (distance, short.to_owned());
+        // Sorted insertion keeps the best few; an equal candidate is a duplicate.
         if let Err(place) = best.binary_search(&candidate) {
             best.insert(place, candidate);
             best.truncate(PROPOSED);
@@ -24,7 +26,7 @@ pub(super) fn near(wanted: &str, known: impl Iterator<Item = String>) -> Vec<Str
     best.into_iter().map(|(_, request)| request).collect()
 }
 
-/// How far the two are apart, if they resemble each other.
+/// Distance between the two, if they resemble each other.
 fn distance(wanted: &str, known: &str) -> Option<usize> {
     let (wanted, known) = (wanted.to_lowercase(), known.to_lowercase());
     let name_of = |text: &str| text.rsplit('/').next().unwrap_or_default().to_owned();
@@ -32,10 +34,12 @@ fn distance(wanted: &str, known: &str) -> Option<usize> {
     if wanted_name.is_empty() || known_name.is_empty() {
         return None;
     }
+    // The right name in another namespace is the most likely mistake.
     if wanted_name == known_name {
         return Some(0);
     }
     let letters = edits(&wanted, &known);
+    // One letter for short names, and one more for every four letters.
     if letters <= 1 + wanted_name.chars().count() / 4 {
         return Some(letters);
     }
@@ -43,9 +47,10 @@ fn distance(wanted: &str, known: &str) -> Option<usize> {
     begins.then_some(letters)
 }
 
-/// How many letters have to be inserted, deleted or replaced to make one text of the other (Levenshtein).
+/// Number of letters to insert, delete or replace to turn one text into the other (Levenshtein distance).
 fn edits(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
+    // One row of the distance matrix at a time; `diagonal` is the value up and to the left.
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (index, letter) in one.chars().enumerate() {
         let mut diagonal = std::mem::replace(&mut row[0], index + 1);

@@ -1,3 +1,5 @@
+//! Options of a controller.
+
 use std::{fmt, time::Duration};
 
 use kube_workqueue::{Queue, RateLimiter};
@@ -6,8 +8,8 @@ use tracing::Span;
 use super::{Config, log::MakeSpan};
 use crate::reconcile::{Context, Request};
 
-/// How a controller works. Start from [`Options::default`]; what is not said here is as the manager has it for all its
-/// controllers ([`Config`]).
+/// Options of a controller, starting from [`Options::default`]. Options that are not set here have the manager's value for all
+/// its controllers ([`Config`]).
 ///
 /// ```
 /// use std::time::Duration;
@@ -26,21 +28,21 @@ pub struct Options<R: Request> {
     pub(crate) make_span: Option<Box<MakeSpan<R>>>,
 }
 
-/// Makes the queue of a controller, given the controller's name and what the queue should be like.
+/// Makes the queue of a controller from the controller's name and the queue's options.
 type NewQueue<R> = Box<dyn FnOnce(&str, kube_workqueue::Options<R>) -> Queue<R> + Send>;
 
 impl<R: Request> Options<R> {
-    /// Sets the number of workers: how many requests are reconciled at the same time, never the same request twice.
-    /// 1 to 10,000; `complete` refuses other numbers. [`Handle::set_max_concurrent_reconciles`] changes the number while
-    /// the controller runs. Default: 16.
+    /// Sets the number of workers, which is the number of requests that are reconciled at the same time; the same request is
+    /// never reconciled twice at a time. 1 to 10,000; `complete` refuses other numbers.
+    /// [`Handle::set_max_concurrent_reconciles`] changes the number while the controller runs. Default: 16.
     ///
-    /// A reconcile spends most of its time waiting for the API server, so one worker, Go's default, leaves both idle:
-    /// with requests of 5 ms, three to a reconcile, it needs 15 s for 1,000 objects after a start, and 16 workers 1 s. The
-    /// number is bounded, because each worker can have a request in flight: 16 are a small share of the 600 that an API
+    /// A reconcile spends most of its time waiting for the API server, so one worker, Go's default, leaves both idle: with
+    /// requests of 5 ms and three of them in a reconcile, it needs 15 s for 1,000 objects after a start, and 16 workers 1 s.
+    /// The number is bounded, because each worker can have a request in flight: 16 are a small share of the 600 that an API
     /// server handles at once by default (`--max-requests-inflight`, `--max-mutating-requests-inflight`).
     ///
-    /// Set 1 for a reconciler that needs to be alone, for example because it chooses a free port or address from what
-    /// its cache holds: two reconciles could choose the same one.
+    /// Set 1 for a reconciler that must not run concurrently, for example because it chooses a free port or address from the
+    /// objects in its cache: two reconciles could choose the same one.
     ///
     /// [`Handle::set_max_concurrent_reconciles`]: super::Handle::set_max_concurrent_reconciles
     #[doc(alias = "MaxConcurrentReconciles")]
@@ -49,16 +51,16 @@ impl<R: Request> Options<R> {
         self
     }
 
-    /// Ends a reconcile that takes longer, by dropping its future at an `.await`, and retries it with back-off. Zero is no
-    /// timeout, also where the manager has one for all. Default: none.
+    /// Limits the time of a reconcile. One that takes longer is dropped at an `.await` and retried with back-off. Zero means no
+    /// timeout, even if the manager sets one for all controllers. Default: none.
     #[doc(alias = "ReconciliationTimeout")]
     pub fn reconciliation_timeout(mut self, timeout: Duration) -> Self {
         self.config = self.config.reconciliation_timeout(timeout);
         self
     }
 
-    /// How long a source may take until it has told what there is; nothing is reconciled before. A controller whose source
-    /// takes longer fails, with an error that names the source and what keeps it. Default: as long as the manager's
+    /// Sets the time that a source has to deliver its initial state; nothing is reconciled before. If a source takes longer,
+    /// the controller fails with an error that names the source and the obstacle. Default: the manager's
     /// [`cache_sync_timeout`](crate::manager::Options::cache_sync_timeout), 2 minutes.
     #[doc(alias = "CacheSyncTimeout")]
     pub fn cache_sync_timeout(mut self, timeout: Duration) -> Self {
@@ -66,7 +68,7 @@ impl<R: Request> Options<R> {
         self
     }
 
-    /// Whether the controller works only in the process that leads. Default: yes, which matters only where the manager
+    /// Sets whether the controller runs only while this process leads. Default: yes, which matters only if the manager
     /// takes part in a [leader election](crate::leader_election).
     #[doc(alias = "NeedLeaderElection")]
     pub fn needs_leader_election(mut self, needs: bool) -> Self {
@@ -74,43 +76,43 @@ impl<R: Request> Options<R> {
         self
     }
 
-    /// Whether the sources run, and fill the queue, before this process leads: so that the first reconcile begins as soon
-    /// as it does. The process stands for election only when they are synced. Default: no.
+    /// Sets whether the sources run, and fill the queue, while this process is on standby, so that the first reconcile begins
+    /// as soon as it leads. The process becomes a candidate only when they are synced. Default: no.
     ///
-    /// What is asked for more than once before it can run is one request, as always.
+    /// Repeated requests are merged into one in the queue, as always.
     #[doc(alias = "EnableWarmup")]
     pub fn enable_warmup(mut self, enable: bool) -> Self {
         self.config = self.config.enable_warmup(enable);
         self
     }
 
-    /// Whether a reconcile that panics is a failure like others, retried with back-off. Default: true.
+    /// Sets whether a panic in a reconcile counts as a failure that is retried with back-off. Default: true.
     ///
-    /// Without it a panic ends the manager, with an error that names the controller.
+    /// With false, a panic stops the manager, with an error that names the controller.
     #[doc(alias = "RecoverPanic")]
     pub fn recover_panic(mut self, recover: bool) -> Self {
         self.config = self.config.recover_panic(recover);
         self
     }
 
-    /// Whether another controller of the manager may have the same name. Their metrics cannot be told apart then. Default:
-    /// no.
+    /// Sets whether another controller of the manager may have the same name. Their metrics are then indistinguishable.
+    /// Default: no.
     #[doc(alias = "SkipNameValidation")]
     pub fn skip_name_validation(mut self, skip: bool) -> Self {
         self.config = self.config.skip_name_validation(skip);
         self
     }
 
-    /// Whether some requests go before others: what happened before what was there at the start, and what a handler puts in
-    /// a [class](crate::workqueue::Priority) of its own. Default: yes. Without, all are of one class, first come, first
-    /// served.
+    /// Sets whether requests caused by events take precedence over those of the initial list, and handlers may set a
+    /// [priority](crate::workqueue::Priority). Default: yes. Otherwise all requests have the same priority and run in the order
+    /// of their arrival.
     #[doc(alias = "UsePriorityQueue")]
     pub fn use_priority_queue(mut self, use_it: bool) -> Self {
         self.config = self.config.use_priority_queue(use_it);
         self
     }
 
-    /// Says how long a failed request waits for its next attempt.
+    /// Sets the rate limiter, which determines the delay before a failed request runs again.
     ///
     /// Default: the longer of an exponential back-off per request (5 ms, doubling to 1000 s) and a token bucket
     /// shared by all retries of the controller (10 a second, bursts of 100).
@@ -120,7 +122,7 @@ impl<R: Request> Options<R> {
         self
     }
 
-    /// Changes what the queue is like besides: its fairness between tenants, say, or that it waits until events pause.
+    /// Sets further queue options, such as fairness between tenants or debouncing.
     ///
     /// ```
     /// use std::time::Duration;
@@ -141,8 +143,8 @@ impl<R: Request> Options<R> {
         self
     }
 
-    /// Makes the queue: given the name of the controller and what the queue is to be like, its metrics included. Default:
-    /// [`Queue::new`]. Who keeps a clone can put requests into it, and look at what waits.
+    /// Replaces the function that makes the queue. It gets the name of the controller and the queue's options, which include
+    /// its metrics. Default: [`Queue::new`]. Keep a clone of the queue to add requests to it or to inspect it.
     #[doc(alias = "NewQueue")]
     pub fn new_queue(
         mut self,
@@ -152,11 +154,11 @@ impl<R: Request> Options<R> {
         self
     }
 
-    /// Makes the span in which a request is reconciled, and so the fields of what is logged meanwhile.
+    /// Replaces the function that makes the span of a reconcile, which determines the fields of its log lines.
     ///
-    /// Default, in Go's names: `controller`, of a controller of a kind `controllerGroup`, `controllerKind`, `namespace` and
-    /// `name`, of another one `request`; then `reconcileID` and `attempt`. Go's field that is called as the kind is
-    /// missing, because names of fields are fixed here.
+    /// Default, with Go's names: `controller`; for a controller of a kind `controllerGroup`, `controllerKind`, `namespace` and
+    /// `name`, for others `request`; then `reconcileID` and `attempt`. Go's field named after the kind is
+    /// missing, because field names are fixed at compile time here.
     ///
     /// ```
     /// use controller_runtime::{Context, ObjectKey, controller::Options};

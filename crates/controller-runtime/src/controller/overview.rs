@@ -1,4 +1,4 @@
-//! What a controller tells whoever knows its requests by their text alone.
+//! Summary of a controller's requests, for code that does not know their type.
 
 use std::fmt;
 
@@ -8,49 +8,49 @@ use serde::Serialize;
 use super::{Explanation, FailedEvent, Inbox, near::near};
 use crate::reconcile::Request;
 
-/// How it stands with a controller's requests.
+/// Summary of a controller's requests.
 ///
-/// Its `Display` form is a story for a person, its `Serialize` form the same for a program.
+/// `Display` prints text for people, `Serialize` the same content for programs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 #[serde(rename_all = "camelCase")]
 pub struct Overview {
-    /// The controller.
+    /// Name of the controller.
     pub controller: String,
-    /// How many requests are in line for a worker.
+    /// Number of requests queued for a worker.
     pub queued: usize,
-    /// How many will be in line later.
+    /// Number of requests that wait for a time.
     pub waiting: usize,
-    /// How many are being reconciled.
+    /// Number of requests being reconciled.
     pub running: usize,
-    /// The requests whose last run failed, the one that failed longest ago first: of the 1024 that ran last.
+    /// Failing requests among the 1024 that ran last; the one with the oldest last run first.
     pub failing: Vec<Failing>,
-    /// Events that a predicate or handler has failed to handle: the first 100.
+    /// Events that a predicate or handler failed to handle: the first 100.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failed_events: Vec<FailedEvent>,
 }
 
-/// How many failed events an overview has at most.
+/// Largest number of failed events in an overview.
 pub(super) const FAILED_EVENTS: usize = 100;
 
-/// A request whose last run failed.
+/// A request with a failed last run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 #[serde(rename_all = "camelCase")]
 pub struct Failing {
-    /// The request as its `Debug` form names it, e.g. `Deployment default/web`.
+    /// The request in its `Debug` form, e.g. `Deployment default/web`.
     pub request: String,
-    /// What went wrong.
+    /// Error of the last run.
     pub error: String,
 }
 
-/// A controller of any type of requests.
+/// A controller, whatever the type of its requests.
 pub(crate) trait Explain: Send + Sync {
-    /// How it stands with all requests.
+    /// Summary of all requests.
     fn overview(&self) -> Overview;
 
-    /// Explains the request of that text. If there is no such request in the queue or among those that ran last, returns
-    /// some that are spelt like it.
+    /// Explains the request named by the text. If there is no such request in the queue or among those that ran last, and no
+    /// failed event of an object of that name, returns some with similar names.
     fn explain_text(&self, text: &str) -> Result<Explanation, Vec<String>>;
 }
 
@@ -76,9 +76,15 @@ impl<R: Request> Explain for Inbox<R> {
 
     fn explain_text(&self, text: &str) -> Result<Explanation, Vec<String>> {
         let queued = self.queue.snapshot().map(|seen| seen.key).find(|request| is_named(request, text));
-        match queued.or_else(|| self.tracker.find(|request| is_named(request, text))) {
+        let known = queued.or_else(|| self.tracker.ran().into_iter().find(|request| is_named(request, text)));
+        match known {
             Some(request) => Ok(self.explain(&request)),
             None => {
+                // Its only events may have failed, so that no handler has enqueued it.
+                let failed_events = self.failed_events_of(text);
+                if !failed_events.is_empty() {
+                    return Ok(Explanation::of_failed_events(&self.controller, text, failed_events));
+                }
                 let ran = self.tracker.ran().into_iter();
                 let known = ran.chain(self.queue.snapshot().map(|seen| seen.key));
                 Err(near(text, known.map(|request| format!("{request:?}"))))
@@ -87,13 +93,13 @@ impl<R: Request> Explain for Inbox<R> {
     }
 }
 
-/// Whether `text` is how a person names the request: its `Debug` form, without the kind in front if there is one.
+/// Returns whether `text` names the request: by its `Debug` form, with or without the kind in front.
 fn is_named<R: Request>(request: &R, text: &str) -> bool {
     let whole = format!("{request:?}");
     whole == text || whole.split_once(' ').is_some_and(|(_, name)| name == text)
 }
 
-/// The story, a line for each failing request.
+/// A line for the controller, and one for each failing request.
 impl fmt::Display for Overview {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { controller, queued, waiting, running, failing, failed_events } = self;

@@ -1,4 +1,7 @@
-//! The sources of a controller: which there are, and the tasks that run them.
+//! The sources of a controller, and the tasks that run them.
+//!
+//! A source is either required, and then its failure fails the controller, or was added later, and is then restarted. Each run
+//! of a source goes from `Waiting` to `Synced` or `Failing`, and from there to `Ended` or, when it is dropped, `Idle`.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,13 +20,13 @@ use crate::{
     source::{DynSource, Sink},
 };
 
-/// How long a source that failed and that the controller can do without waits before it is run again.
+/// Time after which a failed source that is not required runs again.
 const RETRY: Duration = Duration::from_secs(10);
 
 /// The sources of a controller, which may change while it runs.
 pub(crate) struct Sources<R: Request> {
     entries: Mutex<Entries<R>>,
-    /// Counts the changes, for the run.
+    /// Number of changes, which notifies the run.
     changed: watch::Sender<u64>,
 }
 
@@ -35,12 +38,12 @@ struct Entries<R: Request> {
 struct Entry<R: Request> {
     source: Arc<dyn DynSource<R>>,
     name: Arc<str>,
-    /// Whether the controller fails with it.
+    /// Whether the controller fails with the source.
     required: bool,
     standing: watch::Sender<Standing>,
 }
 
-/// Where a source stands in its last run, which has a number: what is left of an earlier one has no say.
+/// State of a source in its latest run. Runs are numbered, so that the rest of an earlier run cannot change it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Standing {
     run: u64,
@@ -49,29 +52,30 @@ pub(super) struct Standing {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// It does not run.
+    /// The source does not run.
     #[default]
     Idle,
-    /// It has not told what there is.
+    /// The source has not delivered its initial state.
     Waiting,
-    /// Something went wrong, and it is waited for.
+    /// The source failed or is late; it may still sync.
     Failing(String),
     Synced,
-    /// It returned: there is nothing more to come.
+    /// The source returned, and will deliver nothing more.
     Ended,
 }
 
 impl<R: Request> Sources<R> {
-    pub(super) fn new(required: Vec<Arc<dyn DynSource<R>>>) -> Self {
+    pub(super) fn new(all: Vec<Arc<dyn DynSource<R>>>) -> Self {
         let entries = Entries { all: BTreeMap::new(), next: 0 };
         let sources = Self { entries: Mutex::new(entries), changed: watch::Sender::default() };
-        for source in required {
-            sources.insert(source, true);
+        for source in all {
+            let required = source.is_required();
+            sources.insert(source, required);
         }
         sources
     }
 
-    /// Takes one more source, without which the controller can do. Returns its number, name and standing.
+    /// Adds a source that is not required. Returns its ID, name and state.
     pub(super) fn add(&self, source: Arc<dyn DynSource<R>>) -> (u64, Arc<str>, watch::Receiver<Standing>) {
         let (id, entry) = self.insert(source, false);
         (id, Arc::clone(&entry.name), entry.standing.subscribe())
@@ -91,18 +95,18 @@ impl<R: Request> Sources<R> {
 
     pub(super) fn remove(&self, id: u64) {
         let removed = self.entries.lock().all.remove(&id);
-        drop(removed); // what it watches may end now, and locks then
+        drop(removed); // outside the lock: this may end a watch, which locks as well
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// Takes all away: the controller is no more.
+    /// Removes all sources, when the controller is dropped.
     pub(super) fn clear(&self) {
         let removed = std::mem::take(&mut self.entries.lock().all);
         drop(removed);
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// Waits until those that the controller cannot do without have told what there is.
+    /// Waits until all required sources have delivered their initial state.
     pub(super) async fn synced(&self) {
         let required: Vec<_> = {
             let entries = self.entries.lock();
@@ -116,8 +120,8 @@ impl<R: Request> Sources<R> {
         }
     }
 
-    /// Runs the sources, those that come later included, until dropped. Returns what went wrong with one that the controller
-    /// cannot do without: that is synced within `limit`, or has failed.
+    /// Runs the sources, including those added later, until dropped. Returns the error of a required source: it failed, or was
+    /// not synced within `limit`.
     pub(super) async fn run(&self, inbox: &Inbox<R>, log: &Arc<Log<R>>, limit: Duration) -> BoxError {
         let mut changed = self.changed.subscribe();
         let mut tasks = JoinSet::new();
@@ -145,7 +149,7 @@ impl<R: Request> Sources<R> {
                 Some(ended) = tasks.join_next() => match ended {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => return error,
-                    // One that was removed is aborted.
+                    // The task of a removed source was aborted.
                     Err(end) => if let Ok(panic) = end.try_into_panic() {
                         std::panic::resume_unwind(panic);
                     },
@@ -155,7 +159,7 @@ impl<R: Request> Sources<R> {
     }
 }
 
-/// One run of a source. Dropping it says that the source does not run any more.
+/// One run of a source. Dropping it marks the source as not running.
 struct Run<R: Request> {
     entry: Arc<Entry<R>>,
     inbox: Inbox<R>,
@@ -172,8 +176,8 @@ impl<R: Request> Run<R> {
 
     async fn until_it_ends(self, limit: Duration) -> Result<(), BoxError> {
         let entry = &self.entry;
+        self.log.starting_source(&entry.name);
         loop {
-            self.log.starting_source(&entry.name);
             match self.once(limit).await {
                 Err(error) if !entry.required => {
                     self.complain(&error);
@@ -211,13 +215,13 @@ impl<R: Request> Run<R> {
         }
         let mut standing = standing.subscribe();
         tokio::select! {
-            // An end first: it says more than what was told before it.
+            // The end first: its error is more specific than a timeout.
             biased;
             ended = &mut run => return ended,
             // The sender lives in the entry.
             _ = standing.wait_for(|standing| standing.phase == Phase::Synced) => {}
             () = sleep(limit) => {
-                let reason = source.trouble().unwrap_or_else(|| "it has not said that it is".to_owned());
+                let reason = source.trouble().unwrap_or_else(|| "the source has not reported that it is synced".to_owned());
                 let (name, controller) = (name.to_string(), self.controller());
                 let late = Error::SourceSync { name, controller, timeout: limit, reason }.into();
                 if *required {
@@ -233,9 +237,13 @@ impl<R: Request> Run<R> {
         self.inbox.controller.to_string()
     }
 
+    /// Logs an error of the source, unless it is the same as the one before.
     fn complain(&self, error: &BoxError) {
-        self.log.going_on_without(&self.entry.name, error);
-        self.enter(Phase::Failing(error.to_string()));
+        let failing = Phase::Failing(error.to_string());
+        if self.entry.standing.borrow().phase != failing {
+            self.log.going_on_without(&self.entry.name, error);
+            self.enter(failing);
+        }
     }
 
     fn enter(&self, phase: Phase) {
@@ -250,7 +258,7 @@ impl<R: Request> Drop for Run<R> {
 }
 
 impl<R: Request> Entry<R> {
-    /// Enters a phase, if the run of that number is the last one.
+    /// Sets the phase, unless a later run has begun.
     fn enter(&self, run: u64, phase: Phase) {
         self.standing.send_if_modified(|standing| {
             let enters = standing.run == run && standing.phase != Phase::Ended && standing.phase != phase;

@@ -1,4 +1,4 @@
-//! What a controller remembers of its requests besides what the queue knows: causes and runs.
+//! Facts about a controller's requests that the queue does not have: causes and runs.
 
 use hashbrown::HashMap;
 use kube_clock::Clock;
@@ -8,39 +8,39 @@ use tokio::time::Instant;
 
 use super::{
     explain::{Explanation, Standing},
-    history::{History, Run},
+    history::{History, Run, RunResult},
 };
 use crate::reconcile::{Cause, Causes, Request};
 
-/// The causes of runs to come, and the runs there were.
+/// The causes of coming runs, and the past runs.
 #[derive(Debug)]
 pub(crate) struct Tracker<R>(Mutex<Inner<R>>);
 
 #[derive(Debug)]
 struct Inner<R> {
-    /// Of requests that an event asked for and no run has answered yet. As many as are in the queue, at most.
+    /// Requests with events that no run has answered yet. At most as many as are in the queue.
     pending: HashMap<R, Pending>,
     history: History<R>,
 }
 
-/// What leads to a run.
+/// Events that lead to a run.
 #[derive(Debug)]
 struct Pending {
     causes: Causes,
-    /// When the first of them came.
+    /// Time of the first of them.
     since: Instant,
 }
 
-/// What is known of a run when it begins.
+/// Facts about a run at its beginning.
 #[derive(Debug, Default)]
 pub(crate) struct Beginning {
-    /// What led to it.
+    /// Events that led to it.
     pub(crate) causes: Causes,
-    /// When the first event came, if there was one.
+    /// Time of the first event, if there was one.
     pub(crate) since: Option<Instant>,
-    /// What went wrong in the run before, if anything did.
+    /// Error of the previous run, if that run failed.
     pub(crate) last_error: Option<String>,
-    /// The run before, unless it was a success that asked for no other.
+    /// The previous run, unless it succeeded and asked for no other.
     #[cfg(feature = "opentelemetry")]
     pub(crate) before: Option<crate::telemetry::Before>,
 }
@@ -52,7 +52,7 @@ impl<R> Default for Tracker<R> {
 }
 
 impl<R: Request> Tracker<R> {
-    /// Notes what leads to a run. To be called before the request is added to the queue, or the run may miss it.
+    /// Records an event that leads to a run. Must be called before the request is added to the queue, or the run may miss it.
     pub(crate) fn expect(&self, request: &R, cause: Cause) {
         let pending = &mut self.0.lock().pending;
         match pending.get_mut(request) {
@@ -65,17 +65,19 @@ impl<R: Request> Tracker<R> {
         }
     }
 
-    /// A run begins.
-    pub(crate) fn begin(&self, request: &R) -> Beginning {
+    /// Starts a run with its attempt number.
+    pub(crate) fn begin(&self, request: &R, attempt: u32) -> Beginning {
         let mut inner = self.0.lock();
         let pending = inner.pending.remove(request);
-        let last_error = inner.history.last_error(request);
+        let last = inner.history.last(request);
+        let last_error = last.and_then(|run| run.result.error().map(str::to_owned));
+        let without_event = RunResult::leads_to(last.map(|run| &run.result), attempt);
         #[cfg(feature = "opentelemetry")]
-        let before = inner.history.unsettled(request).map(crate::telemetry::Before::of);
+        let before = last.filter(|run| run.result != RunResult::Done).map(crate::telemetry::Before::of);
         drop(inner);
         let (causes, since) = pending.map(|pending| (pending.causes, pending.since)).unzip();
         Beginning {
-            causes: causes.unwrap_or_default(),
+            causes: causes.unwrap_or_else(|| Causes::none(without_event)),
             since,
             last_error,
             #[cfg(feature = "opentelemetry")]
@@ -83,37 +85,30 @@ impl<R: Request> Tracker<R> {
         }
     }
 
-    /// Notes a run that has ended.
+    /// Records a run that has ended.
     pub(crate) fn end(&self, request: &R, run: Run) {
-        // What is forgotten for it is dropped after the lock.
+        // Dropped runs are freed outside the lock.
         let _forgotten = self.0.lock().history.add(request, run);
     }
 
-    /// What went wrong in the last run of `request`, if anything did.
+    /// Error of the last run of `request`, if that run failed.
     pub(crate) fn last_error(&self, request: &R) -> Option<String> {
-        self.0.lock().history.last_error(request)
+        self.0.lock().history.last(request)?.result.error().map(str::to_owned)
     }
 
-    /// Requests whose last run failed, the one that failed longest ago first.
+    /// Failing requests, the one with the oldest last run first.
     pub(crate) fn failing(&self) -> Vec<R> {
         self.0.lock().history.failing().cloned().collect()
     }
 
-    /// The requests of which runs are kept, in their order.
+    /// The requests with stored runs, sorted.
     pub(crate) fn ran(&self) -> Vec<R> {
         let mut ran: Vec<R> = self.0.lock().history.requests().cloned().collect();
         ran.sort();
         ran
     }
 
-    /// A request that is expected or ran lately: of several the first.
-    pub(crate) fn find(&self, is_it: impl Fn(&R) -> bool) -> Option<R> {
-        let inner = self.0.lock();
-        let expected = inner.pending.keys().filter(|request| is_it(request)).min();
-        expected.or_else(|| inner.history.requests().filter(|request| is_it(request)).min()).cloned()
-    }
-
-    /// Why `request` is where it is. Looks at every request in the queue.
+    /// Explains the state of `request`. Visits every request in the queue.
     pub(crate) fn explain(
         &self,
         controller: &str,
@@ -123,16 +118,72 @@ impl<R: Request> Tracker<R> {
     ) -> Explanation {
         let state =
             queue.snapshot().find(|seen| seen.key == *request).map(|seen| (seen.state, seen.priority));
+        // `Debug` is user code, which must not run under the lock.
+        let (named, attempt) = (format!("{request:?}"), queue.num_requeues(request));
         let inner = self.0.lock();
         let pending = inner.pending.get(request);
         Explanation {
             controller: controller.to_owned(),
-            request: format!("{request:?}"),
+            request: named,
             standing: Standing::of(state, clock),
-            attempt: queue.num_requeues(request),
+            attempt,
             causes: pending.map(|pending| pending.causes.clone()).unwrap_or_default(),
             runs: inner.history.of(request).rev().cloned().collect(),
             failed_events: Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, fmt, sync::Arc};
+
+    use k8s_openapi::jiff::Timestamp;
+
+    use super::*;
+    use crate::{
+        controller::{Explain, Inbox},
+        reconcile::Change,
+    };
+
+    thread_local! {
+        static TRACKER: RefCell<Option<Arc<Tracker<Nosy>>>> = const { RefCell::new(None) };
+    }
+
+    /// A request whose `Debug` implementation checks the lock of the tracker.
+    #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    struct Nosy(&'static str);
+
+    impl fmt::Debug for Nosy {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            TRACKER.with_borrow(|tracker| {
+                let is_locked = tracker.as_ref().is_some_and(|tracker| tracker.0.is_locked());
+                assert!(!is_locked, "user code under the lock of the tracker");
+            });
+            write!(f, "Nosy {}", self.0)
+        }
+    }
+
+    #[test]
+    fn requests_are_formatted_while_no_lock_is_held() {
+        let inbox = Inbox::of(Queue::default());
+        TRACKER.set(Some(Arc::clone(&inbox.tracker)));
+        let cause = Cause { change: Change::Updated, source: Arc::from("x"), object: None };
+        inbox.tracker.expect(&Nosy("expected"), cause);
+        let run = Run {
+            ended: Timestamp::UNIX_EPOCH,
+            took: std::time::Duration::ZERO,
+            attempt: 0,
+            causes: Causes::default(),
+            result: RunResult::TimedOut,
+            #[cfg(feature = "opentelemetry")]
+            span: None,
+        };
+        inbox.tracker.end(&Nosy("ran"), run);
+        assert_eq!(inbox.explain(&Nosy("ran")).runs.len(), 1);
+        let why = inbox.explain_text("ran").expect("it ran");
+        assert_eq!((&*why.request, why.runs.len()), ("Nosy ran", 1));
+        assert_eq!(inbox.explain_text("run").expect_err("it is spelt differently"), ["ran"]);
+        assert_eq!(inbox.overview().failing.len(), 1);
     }
 }

@@ -1,3 +1,5 @@
+//! Controllers that their users run.
+
 use std::{fmt, future::Future, sync::Arc};
 
 use super::{Controller, Handle};
@@ -6,12 +8,12 @@ use crate::{
     reconcile::Request,
 };
 
-/// A controller that uses what a manager has, its caches above all, and is started and stopped by you. Made by
+/// A controller that uses a manager's resources, above all its caches, but is started and stopped by the caller. Made by
 /// [`ControllerBuilder::complete_unmanaged`](crate::ControllerBuilder::complete_unmanaged).
 ///
-/// The manager has to run, or its caches tell nothing. No leadership is waited for; but where the manager takes part in an
-/// election, [`Manager::client`] writes only while it leads. It [explains](Manager::explain) the requests of this controller
-/// as well.
+/// The manager must be running, or its caches deliver nothing. The controller does not wait for leadership; but if the manager
+/// takes part in an election, [`Manager::client`] writes only while it leads. [`Manager::explain`] covers the requests of this
+/// controller as well.
 #[doc(alias = "NewUnmanaged")]
 #[doc(alias = "NewTypedUnmanaged")]
 pub struct Unmanaged<R: Request> {
@@ -25,22 +27,23 @@ impl<R: Request> Unmanaged<R> {
         Self { controller, manager, _name: name }
     }
 
-    /// Runs until `shutdown` is done, and then until the running reconciles are. Afterwards it can be run again.
+    /// Runs until `shutdown` completes, and then until its running reconciles are done. The controller can be run again
+    /// afterwards.
     ///
     /// # Cancellation
     ///
-    /// Dropping the future stops the controller where it stands, as a crash would.
+    /// Dropping the future stops the controller at its next `.await`, as a crash would.
     ///
     /// # Errors
     ///
-    /// A source was not synced in time, or failed; a reconcile panicked, and that is not
+    /// A source was not synced in time, or failed; or a reconcile panicked and panics are not
     /// [recovered](super::Options::recover_panic).
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), manager::Error> {
         self.manager.run_alone(&self.controller, shutdown).await
     }
 
-    /// The controller for whoever asks about it, or gives it further sources. To [remove](Handle::remove) it does nothing:
-    /// end its run.
+    /// A handle of the controller, for explanations and further sources. Its [`remove`](Handle::remove) has no effect:
+    /// end the run instead.
     #[must_use]
     pub fn handle(&self) -> Handle<R> {
         self.manager.handle_of(&self.controller, Vec::new())

@@ -1,4 +1,4 @@
-//! What a controller does before its process leads.
+//! Warm-up: sources of a controller that run while its process is on standby.
 
 use std::{future::pending, sync::Arc};
 
@@ -8,7 +8,8 @@ use crate::{
     reconcile::Request,
 };
 
-/// The sources of a controller that warms up: they fill its queue from before the first leadership on, through all of them.
+/// The sources of a controller with warm-up: they fill its queue from before the first leadership, and run on through all of
+/// them.
 pub(crate) struct WarmUp<R: Request>(pub(crate) Arc<Controller<R>>);
 
 impl<R: Request> Runnable for WarmUp<R> {

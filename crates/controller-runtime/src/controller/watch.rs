@@ -1,3 +1,5 @@
+//! Handle of a source that was added to a running controller.
+
 use std::{fmt, sync::Arc};
 
 use tokio::sync::watch;
@@ -5,7 +7,7 @@ use tokio::sync::watch;
 use super::sources::{Phase, Sources, Standing};
 use crate::{reconcile::Request, source::DynSource};
 
-/// A source that was given to a controller after it was made. Dropping it changes nothing. Made by
+/// Handle of a source that was added after its controller was made. Dropping it has no effect. Made by
 /// [`Handle::watch`](super::Handle::watch).
 ///
 /// ```no_run
@@ -16,8 +18,8 @@ use crate::{reconcile::Request, source::DynSource};
 ///     secret.namespace().map(|namespace| ObjectKey::new(namespace, secret.name()))
 /// }));
 /// let watch = controller.watch(secrets);
-/// watch.synced().await?; // all secrets have been told
-/// // … later, when nobody needs them any more:
+/// watch.synced().await?; // events of all existing secrets have been delivered
+/// // … later, when they are no longer needed:
 /// watch.remove().await;
 /// # Ok(())
 /// # }
@@ -29,14 +31,14 @@ pub struct Watch {
     remove: Arc<dyn Fn() + Send + Sync>,
 }
 
-/// A source is not synced.
+/// Error of a source that is not synced.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name} is not synced: {reason}")]
 #[non_exhaustive]
 pub struct NotSynced {
-    /// The name of the source.
+    /// Name of the source.
     pub name: String,
-    /// What went wrong.
+    /// Cause of the failure.
     pub reason: String,
 }
 
@@ -47,24 +49,24 @@ impl Watch {
         Self { name, standing, remove: Arc::new(move || sources.remove(id)) }
     }
 
-    /// The name of the source.
+    /// Name of the source.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Waits until the source has told what there is. Pending as long as the controller does not run.
+    /// Waits until the source has delivered its initial state. Pending while the controller does not run.
     ///
     /// # Errors
     ///
-    /// It failed, or has not told within [`cache_sync_timeout`](super::Options::cache_sync_timeout). The controller goes on
-    /// without, and the source is tried further.
+    /// The source failed, or has not synced within [`cache_sync_timeout`](super::Options::cache_sync_timeout). The controller
+    /// continues without it, and the source is retried.
     pub async fn synced(&self) -> Result<(), NotSynced> {
         let mut standing = self.standing.clone();
         let decided = |standing: &Standing| !matches!(standing.phase, Phase::Idle | Phase::Waiting);
         let phase = match standing.wait_for(decided).await {
             Ok(standing) => standing.phase.clone(),
-            Err(_) => Phase::Failing("it was removed".to_owned()),
+            Err(_) => Phase::Failing("the source was removed".to_owned()),
         };
         match phase {
             Phase::Failing(reason) => Err(NotSynced { name: self.name.to_string(), reason }),
@@ -72,15 +74,15 @@ impl Watch {
         }
     }
 
-    /// Takes the source away, and waits until it has ended. What it watched is watched no longer, if nobody else reads it.
-    /// What it has put into the queue stays there.
+    /// Removes the source, and waits until it has ended. Its watch stops, unless something else reads it.
+    /// Requests that it has put into the queue stay there.
     ///
     /// # Cancellation
     ///
     /// Dropping the future only ends the wait.
     pub async fn remove(mut self) {
         (self.remove)();
-        // An error says that nothing is left of it.
+        // An error means that nothing of the source is left.
         let _ = self.standing.wait_for(|standing| matches!(standing.phase, Phase::Idle | Phase::Ended)).await;
     }
 }

@@ -1,7 +1,7 @@
-//! The worker: takes a request, reconciles it, tells the queue what becomes of it.
+//! The worker: takes a request, reconciles it, and applies the outcome to the queue.
 
 use std::{
-    future::{Future, poll_fn},
+    future::Future,
     pin::{Pin, pin},
     sync::{
         Arc,
@@ -22,23 +22,21 @@ use super::{
 };
 use crate::{
     metrics::ControllerMetrics,
+    pace::SharedPace,
     reconcile::{Context, Outcome, Request, Surroundings, caught, settle, without_election},
 };
 
-/// A reconcile that keeps its thread for longer is worth another thread's waking up.
-const COMPUTES: Duration = Duration::from_micros(100);
-
-/// Why a worker has returned.
+/// Reason why a worker has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Exit {
-    /// The controller has fewer workers now, and not the one with this number.
+    /// The controller has fewer workers now; the worker with this number has retired.
     Retired(usize),
-    /// The manager drains, or the queue was shut down.
+    /// The manager is shutting down, or the queue was shut down.
     Finished,
 }
 
 pub(super) struct Worker<R: Request> {
-    /// Place among the workers: the worker is wanted while the number of workers is higher.
+    /// Number of the worker: it is wanted while the number of workers is higher.
     pub(super) number: usize,
     pub(super) inbox: Inbox<R>,
     pub(super) reconciler: Arc<dyn DynReconciler<R>>,
@@ -46,31 +44,33 @@ pub(super) struct Worker<R: Request> {
     pub(super) needs_leader_election: bool,
     pub(super) recover_panic: bool,
     pub(super) surroundings: Arc<Surroundings>,
-    /// The request in work, for the report of what did not stop.
+    /// The running request, for the report of unfinished reconciles.
     pub(super) current: Mutex<Option<R>>,
-    /// Whether the worker has stopped, wherever it stood.
+    /// Whether the worker has stopped, at whichever point.
     pub(super) stopped: AtomicBool,
     pub(super) rng: Mutex<fastrand::Rng>,
+    /// Shared by the workers of the controller.
+    pub(super) pace: Arc<SharedPace>,
     pub(super) metrics: ControllerMetrics,
     pub(super) log: Arc<Log<R>>,
 }
 
 impl<R: Request> Worker<R> {
-    /// Works until the manager drains or fewer workers are `wanted`. The reconcile in work is finished first.
+    /// Works until the manager shuts down or fewer workers are `wanted`. The running reconcile is finished first.
     ///
-    /// Dropping the future drops the reconcile in work at its `.await`; its request leaves the queue as done.
+    /// Dropping the future drops the running reconcile at its `.await`; its request leaves the queue as processed.
     pub(super) async fn run(&self, mut wanted: watch::Receiver<usize>) -> Exit {
         let _stopped = Stopped(&self.stopped);
         let mut done = None;
         let mut draining = pin!(self.surroundings.draining.cancelled());
         let mut retired = pin!(async {
-            // An error means that the controller is gone, and its draining with it.
+            // An error means that the controller has been dropped, and its draining with it.
             let _ = wanted.wait_for(|wanted| *wanted <= self.number).await;
         });
         loop {
             let next = async {
                 match done.take() {
-                    // The guard goes last: whatever was added during the reconcile is handed out only now.
+                    // The item is released last: requests added during the reconcile are handed out only now.
                     Some(done) => self.inbox.queue.next(done).await,
                     None => self.inbox.queue.get().await,
                 }
@@ -84,21 +84,16 @@ impl<R: Request> Worker<R> {
             };
             let Some(item) = item else { return Exit::Finished };
             *self.current.lock() = Some(item.key().clone());
-            let computed = last_poll_of(self.reconcile(&item)).await;
+            self.reconcile(&item).await;
             *self.current.lock() = None;
             done = Some(item);
-            if computed > COMPUTES {
-                // The next worker was called when this one began, and may have to run on this thread. Now that others have
-                // seen it, they can help.
-                tokio::task::yield_now().await;
-            } else {
-                // A reconciler that never waits must not keep the runtime from anything else, a stop included.
-                tokio::task::coop::consume_budget().await;
-            }
+            // Reconcilers that never wait must not starve other tasks, including a stop. The next worker was woken when this
+            // one began, and may have to run on this thread; by now other threads could have taken it.
+            self.pace.step().await;
         }
     }
 
-    /// [`Worker::run`], as an owned future.
+    /// Like [`Worker::run`], as an owned future.
     pub(super) fn into_future(
         self: Arc<Self>,
         wanted: watch::Receiver<usize>,
@@ -106,14 +101,14 @@ impl<R: Request> Worker<R> {
         Box::pin(async move { self.run(wanted).await })
     }
 
-    /// Puts back the request whose reconcile was dropped: nobody else will ask for it again.
+    /// Enqueues the request of a dropped reconcile again, because no event will.
     pub(super) fn put_back(&self) {
         if let Some(request) = self.current.lock().take() {
             self.inbox.queue.add(request);
         }
     }
 
-    /// Controller and request of the reconcile in work.
+    /// Controller and request of the running reconcile.
     pub(super) fn in_work(&self) -> Option<String> {
         if self.stopped.load(Ordering::Acquire) {
             return None; // it was dropped
@@ -121,16 +116,17 @@ impl<R: Request> Worker<R> {
         self.current.lock().as_ref().map(|request| format!("{}: {request:?}", self.inbox.controller))
     }
 
-    /// Reconciles once, and settles what becomes of the request.
+    /// Reconciles once, and applies the outcome to the request.
     async fn reconcile(&self, item: &Item<'_, R>) {
         let Inbox { queue, tracker, .. } = &self.inbox;
         let request = item.key();
         let id = uuid::Builder::from_random_bytes(self.rng.lock().u128(..).to_be_bytes()).into_uuid();
         let began = Instant::now();
-        let beginning = tracker.begin(request);
+        let attempt = queue.num_requeues(request);
+        let beginning = tracker.begin(request, attempt);
         let lag = beginning.since.map(|since| began.duration_since(since));
         let cx = Context {
-            attempt: queue.num_requeues(request),
+            attempt,
             causes: beginning.causes,
             last_error: beginning.last_error,
             id,
@@ -170,7 +166,7 @@ impl<R: Request> Worker<R> {
     }
 
     async fn attempt(&self, request: &R, cx: &Context) -> Outcome {
-        // Called within the future, so that a reconciler that panics before its first `.await` is recovered too.
+        // Called within the future, so that a panic before the first `.await` is recovered too.
         let reconcile = caught(async {
             let reconcile = async { self.reconciler.reconcile(request, cx).await };
             match self.needs_leader_election {
@@ -189,7 +185,7 @@ impl<R: Request> Worker<R> {
             Ok(result) => Outcome::Returned(result),
             Err(panic) if self.recover_panic => Outcome::Panicked(panic.text),
             Err(panic) => {
-                // It has no outcome: the controller fails with it.
+                // Without an outcome: the controller fails.
                 self.metrics.panicked();
                 log::observed_panic(&panic.text);
                 panic.resume()
@@ -198,42 +194,11 @@ impl<R: Request> Worker<R> {
     }
 }
 
-/// Says that a worker has stopped.
+/// Marks a worker as stopped when dropped.
 struct Stopped<'w>(&'w AtomicBool);
 
 impl Drop for Stopped<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Release);
-    }
-}
-
-/// Runs a future, and says for how long it was polled last.
-async fn last_poll_of(future: impl Future<Output = ()>) -> Duration {
-    let mut future = pin!(future);
-    poll_fn(|cx| {
-        let began = Instant::now();
-        future.as_mut().poll(cx).map(|()| began.elapsed())
-    })
-    .await
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::time::{advance, sleep};
-
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn waiting_is_not_computing() {
-        let waits = async { sleep(Duration::from_secs(1)).await };
-        assert_eq!(last_poll_of(waits).await, Duration::ZERO);
-        let computes = async { advance_within_a_poll(Duration::from_millis(2)) };
-        assert_eq!(last_poll_of(computes).await, Duration::from_millis(2));
-    }
-
-    /// Lets time pass as it does for who computes.
-    fn advance_within_a_poll(time: Duration) {
-        use std::task::{Context, Waker};
-        let _ = pin!(advance(time)).poll(&mut Context::from_waker(Waker::noop()));
     }
 }

@@ -1,8 +1,8 @@
-//! The number of workers of a controller, and the workers that run.
+//! The number of workers of a controller, and the running workers.
 //!
 //! A worker has a number. It runs while its number is below the wanted count, so any sequence of changes leads to the
-//! same set: the pool starts each missing number, and a worker whose number is no longer wanted returns after its
-//! reconcile. A worker that is still busy when its number is wanted again goes on.
+//! same set: the pool starts each missing number, and a worker with a number that is no longer wanted returns after its
+//! reconcile. If its number is wanted again before that, it continues.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,14 +15,14 @@ use tracing::Instrument;
 use super::worker::{Exit, Worker};
 use crate::reconcile::Request;
 
-/// Number of workers of a controller for which no number was chosen. See
+/// Default number of workers of a controller. See
 /// [`Options::max_concurrent_reconciles`](super::Options::max_concurrent_reconciles) for the reasons.
 pub(super) const DEFAULT_WORKERS: usize = 16;
 
 /// Highest number of workers. Each is a task of one to two KiB, so that a number beyond this is a mistake.
 pub(super) const MAX_WORKERS: usize = 10_000;
 
-/// Returned for a number of workers that is zero or above 10,000.
+/// Error for a number of workers that is zero or above 10,000.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "controller {controller} cannot have {workers} workers, which {setting} asks for: use 1 to {MAX_WORKERS}"
@@ -33,7 +33,7 @@ pub struct InvalidWorkers {
     setting: String,
 }
 
-/// Returns `workers` if a controller can have as many; `setting` names the option that holds the number.
+/// Returns `workers` if it is a valid number; `setting` names the option that holds the number.
 pub(super) fn check(controller: &str, workers: usize, setting: &str) -> Result<usize, InvalidWorkers> {
     if (1..=MAX_WORKERS).contains(&workers) {
         Ok(workers)
@@ -42,13 +42,13 @@ pub(super) fn check(controller: &str, workers: usize, setting: &str) -> Result<u
     }
 }
 
-/// The number of workers that a controller is to have.
+/// The number of workers that a controller should have.
 pub(super) type WantedWorkers = watch::Sender<usize>;
 
 /// The workers of one run of a controller. Dropping it aborts them.
 pub(super) struct WorkerPool<R: Request> {
     wanted: watch::Receiver<usize>,
-    /// Started workers by number, without the ones that retired.
+    /// Started workers by number, without retired ones.
     workers: BTreeMap<usize, Arc<Worker<R>>>,
     tasks: JoinSet<Exit>,
 }
@@ -58,7 +58,7 @@ impl<R: Request> WorkerPool<R> {
         Self { wanted, workers: BTreeMap::new(), tasks: JoinSet::new() }
     }
 
-    /// Starts the wanted workers that do not run. Returns all that run.
+    /// Starts missing workers. Returns all that run.
     pub(super) fn fill(&mut self, make: impl Fn(usize) -> Worker<R>) -> Vec<Arc<Worker<R>>> {
         let wanted = *self.wanted.borrow_and_update();
         for number in 0..wanted {
@@ -71,7 +71,7 @@ impl<R: Request> WorkerPool<R> {
         self.workers.values().cloned().collect()
     }
 
-    /// Waits until [`fill`](Self::fill) has something to do. Returns the panic of a worker, if one ends so.
+    /// Waits until [`fill`](Self::fill) must be called again. Returns an error if a worker panicked.
     ///
     /// # Cancellation
     /// Dropping the future loses nothing: both waits are safe to repeat, and a worker is removed without an `.await` after
@@ -87,7 +87,7 @@ impl<R: Request> WorkerPool<R> {
                         return Ok(());
                     }
                     // The worker stays in the map, so that it is not started again: its queue was shut down, or the
-                    // controller stops.
+                    // controller is stopping.
                     Exit::Finished => {}
                 },
                 changed = self.wanted.changed() => match changed {
@@ -104,7 +104,7 @@ impl<R: Request> WorkerPool<R> {
         while self.tasks.join_next().await.is_some() {}
     }
 
-    /// Drops the reconciles in work at their `.await`, and puts their requests back into the queue.
+    /// Drops running reconciles at their next `.await`, and puts their requests back into the queue.
     pub(super) async fn stop(mut self) {
         self.tasks.shutdown().await;
         for worker in self.workers.values() {

@@ -1,15 +1,17 @@
+//! Handler made of one function per type of event.
+
 use std::fmt;
 
 use super::EventHandler;
 use crate::{cache::Lazy, enqueue::Enqueue, event::Event, object::Object, reconcile::Request};
 
-/// A function for each kind of event; what has none asks for nothing.
+/// One function per type of event; types without a function enqueue nothing.
 ///
 /// ```
 /// use controller_runtime::{Kind, ObjectKey, handler::Funcs};
 /// use k8s_openapi::api::core::v1::Node;
 ///
-/// // Only nodes that go are of interest.
+/// // Reacts only to deleted nodes.
 /// let nodes: Kind<Node, ObjectKey<Node>> = Kind::new(Funcs::new().on_delete(|node, queue| queue.add(node.key())));
 /// ```
 #[must_use]
@@ -24,7 +26,7 @@ type OnOne<K, R> = dyn Fn(&Lazy<K>, &Enqueue<'_, R>) + Send + Sync;
 type OnTwo<K, R> = dyn Fn(&Lazy<K>, &Lazy<K>, &Enqueue<'_, R>) + Send + Sync;
 
 impl<K: Object, R: Request> Funcs<K, R> {
-    /// Nothing is asked for.
+    /// Starts without functions.
     pub fn new() -> Self {
         Self {
             create: Box::new(|_, _| {}),
@@ -34,13 +36,13 @@ impl<K: Object, R: Request> Funcs<K, R> {
         }
     }
 
-    /// Answers creates: given the object.
+    /// Handles creates; the function gets the object.
     pub fn on_create(mut self, handle: impl Fn(&Lazy<K>, &Enqueue<'_, R>) + Send + Sync + 'static) -> Self {
         self.create = Box::new(handle);
         self
     }
 
-    /// Answers updates: given the old state and the new one.
+    /// Handles updates; the function gets the old and the new state.
     pub fn on_update(
         mut self,
         handle: impl Fn(&Lazy<K>, &Lazy<K>, &Enqueue<'_, R>) + Send + Sync + 'static,
@@ -49,13 +51,13 @@ impl<K: Object, R: Request> Funcs<K, R> {
         self
     }
 
-    /// Answers deletes: given the last known state.
+    /// Handles deletes; the function gets the last known state.
     pub fn on_delete(mut self, handle: impl Fn(&Lazy<K>, &Enqueue<'_, R>) + Send + Sync + 'static) -> Self {
         self.delete = Box::new(handle);
         self
     }
 
-    /// Answers what happens outside the API.
+    /// Handles generic events, from outside the API.
     pub fn on_generic(mut self, handle: impl Fn(&Lazy<K>, &Enqueue<'_, R>) + Send + Sync + 'static) -> Self {
         self.generic = Box::new(handle);
         self

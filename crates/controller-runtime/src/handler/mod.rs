@@ -1,7 +1,7 @@
-//! Handlers: which requests an event asks for.
+//! Event handlers: from an event to requests.
 //!
 //! A handler runs in the task of its source, so it must not block. No lock is held: it may call every method of every cache. It
-//! adds requests to the queue, which keeps each of them once however often it is added.
+//! adds requests to the queue, which holds each of them once however often it is added.
 
 mod funcs;
 mod map;
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 pub use self::{
     funcs::Funcs,
-    map::{MapFn, MapMeta},
+    map::{MapFn, MapMeta, TryMapFn, TryMapMeta},
     owner::ForOwner,
 };
 use crate::{
@@ -31,7 +31,7 @@ use crate::{
 /// use controller_runtime::{Enqueue, Event, Kind, ObjectKey};
 /// use k8s_openapi::api::batch::v1::Job;
 ///
-/// // Jobs are looked at when they come, and a minute after they are gone.
+/// // Reconciles jobs when they are created, and a minute after they were deleted.
 /// let jobs: Kind<Job, ObjectKey<Job>> =
 ///     Kind::new(|event: &Event<Job>, queue: &Enqueue<'_, ObjectKey<Job>>| match event {
 ///         Event::Create { object, .. } => queue.add(object.key()),
@@ -41,7 +41,7 @@ use crate::{
 /// ```
 #[doc(alias = "TypedEventHandler")]
 pub trait EventHandler<K: Object, R: Request>: Send + Sync + 'static {
-    /// Adds to `queue` what the event asks to be reconciled.
+    /// Adds the requests of the event to `queue`.
     fn handle(&self, event: &Event<K>, queue: &Enqueue<'_, R>);
 }
 
@@ -56,7 +56,7 @@ where
     }
 }
 
-/// Requests the object itself: what a controller does with events of its own kind.
+/// Enqueues the object itself, as a controller does for events of its own kind.
 #[derive(Debug, Clone, Copy, Default)]
 #[doc(alias = "EnqueueRequestForObject")]
 pub struct ForObject;
@@ -67,7 +67,7 @@ impl<K: Object> EventHandler<K, ObjectKey<K>> for ForObject {
     }
 }
 
-/// Adds what is asked for by the states of the event, each request once.
+/// Enqueues the requests that `ask` collects from the states of the event, each once.
 fn add_each<K: Object, R: Request>(
     event: &Event<K>,
     queue: &Enqueue<'_, R>,
@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// A ConfigMap of the name, with owners written as kind and name, the first of which is the controller.
+    /// A ConfigMap with owners given as kind and name; the first is the controller.
     fn map(name: &str, owners: &[(&str, &str)]) -> Lazy<ConfigMap> {
         let reference = |(place, (kind, owner)): (usize, &(&str, &str))| {
             json!({
@@ -102,7 +102,7 @@ mod tests {
         Lazy::of(serde_json::from_value::<ConfigMap>(map).expect("a ConfigMap")).expect("it has a name")
     }
 
-    /// What `handler` asks for, by name.
+    /// Names of the requests that `handler` enqueues.
     fn asked<O: Object>(
         handler: &impl EventHandler<ConfigMap, ObjectKey<O>>,
         event: &Event<ConfigMap>,

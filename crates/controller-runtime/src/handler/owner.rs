@@ -1,3 +1,5 @@
+//! Handler that enqueues the owner of an object.
+
 use super::{EventHandler, add_each};
 use crate::{
     cache::{Lazy, OwnerRef},
@@ -8,24 +10,24 @@ use crate::{
 };
 use kube::core::ApiResource;
 
-/// Requests the owner of kind `O`: what a controller does with events of objects it makes.
+/// Enqueues the owner of kind `O`, as a controller does for events of the objects that it creates.
 ///
-/// An update requests the owners named before and after it, so that an object that changes hands is noticed by both.
+/// An update enqueues the owners in the old and in the new state, so that both notice an object that changes hands.
 /// Owners are matched by API group and kind, whatever the version.
 ///
-/// The owner's uid is not compared, as in Go: a request is a name, and one made anew under it has to notice what is left of
-/// the one before, to see a name become free, say. What it owns is a question for the reconciler, which knows both:
-/// [`is_controlled_by`](crate::is_controlled_by) compares uids. At worst a reconcile has nothing to do.
+/// The owner's UID is not compared, as in Go: a request is a name, and an owner created again under the same name must notice
+/// leftovers of its predecessor, for example that a name becomes free. The reconciler, which has both objects, decides on
+/// ownership: [`is_controlled_by`](crate::is_controlled_by) compares UIDs. At worst a reconcile finds nothing to do.
 #[doc(alias = "EnqueueRequestForOwner")]
 #[derive(Debug, Clone)]
 pub struct ForOwner<O: Object> {
     owners: Owners,
     info: O::DynamicType,
-    /// Whether owners are known to be in no namespace, although their type does not say so.
+    /// Whether owners are cluster-scoped although their type leaves that open.
     in_cluster: bool,
 }
 
-/// Which owner references count.
+/// Owner references that count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owners {
     Controller,
@@ -33,13 +35,13 @@ enum Owners {
 }
 
 impl<O: StaticObject> ForOwner<O> {
-    /// Requests the owner that is marked as the controller.
+    /// Enqueues the owner that is marked as the controller.
     #[must_use]
     pub fn controller() -> Self {
         Self { owners: Owners::Controller, info: (), in_cluster: false }
     }
 
-    /// Requests every owner of the kind.
+    /// Enqueues every owner of the kind.
     #[must_use]
     #[doc(alias = "MatchEveryOwner")]
     pub fn every() -> Self {
@@ -48,14 +50,14 @@ impl<O: StaticObject> ForOwner<O> {
 }
 
 impl<O: Object<DynamicType = ApiResource>> ForOwner<O> {
-    /// Requests the owner that is marked as the controller, and is of a kind known at run time.
+    /// Enqueues the owner that is marked as the controller, of a kind known at run time.
     #[must_use]
     pub fn dynamic_controller(kind: &DynamicKind) -> Self {
         let (info, in_cluster) = (kind.resource().clone(), !kind.is_namespaced());
         Self { owners: Owners::Controller, info, in_cluster }
     }
 
-    /// Requests every owner of a kind known at run time.
+    /// Enqueues every owner of a kind known at run time.
     #[must_use]
     pub fn every_dynamic(kind: &DynamicKind) -> Self {
         Self { owners: Owners::Every, ..Self::dynamic_controller(kind) }
@@ -63,7 +65,7 @@ impl<O: Object<DynamicType = ApiResource>> ForOwner<O> {
 }
 
 impl<O: Object> ForOwner<O> {
-    /// The same kind of owners, whether they are marked as the controller or not.
+    /// Changes the handler to enqueue every owner, whether marked as the controller or not.
     pub(crate) fn every_owner(self) -> Self {
         Self { owners: Owners::Every, ..self }
     }

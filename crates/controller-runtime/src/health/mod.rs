@@ -1,20 +1,21 @@
-//! Health endpoints: `/healthz` for liveness, `/readyz` for readiness, as controller-runtime's.
+//! Health endpoints like those of controller-runtime: `/healthz` for liveness, `/readyz` for readiness.
 //!
-//! Each is the sum of its checks. `/readyz/<name>` is one of them, `?verbose` lists all, `?exclude=<name>` leaves one out. A
-//! failed check is named but its reason is not told: the endpoints are open to everybody, so the reason is in the log.
-//! (Go tells it at the endpoint of a single check.)
+//! An endpoint fails if one of its checks does. `/readyz/<name>` runs a single check, `?verbose` lists all, `?exclude=<name>`
+//! leaves one out. A failed check is named without its reason: the endpoints need no authentication, so the reason is
+//! only logged. (Go returns it at the endpoint of a single check.)
 //!
-//! A manager brings checks of its own:
+//! A manager adds these checks:
 //!
-//! | endpoint | check | fails while |
+//! | Endpoint | Check | Fails while |
 //! |---|---|---|
 //! | both | `ping` | never |
-//! | `/healthz` | `leader-election` | the process leads and its lease has run out, which its own tasks should have noticed; or something never waits and so runs on, two seconds after the lease was lost |
+//! | `/healthz` | `leader-election` | the process acts as leader after its lease has expired, which its own tasks should have noticed; or a task that never reaches an `.await` still runs two seconds after the lease was lost |
 //! | `/healthz` | `workers` | a reconcile takes longer than [`stuck_after`](crate::manager::Options::stuck_after) |
-//! | `/readyz` | `caches` | a cache does not know the present, or has failed to keep up with it for longer than [`stale_after`](crate::manager::Options::stale_after) |
-//! | `/readyz` | `started` | something does not listen yet, has not started, or the manager stops |
+//! | `/readyz` | `caches` | a cache has not received its initial list, or its list or watch has failed for longer than [`stale_after`](crate::manager::Options::stale_after) |
+//! | `/readyz` | `started` | a server does not listen yet, a part of the manager has not started, or the manager is stopping |
 //!
-//! A standby of a leader election is ready.
+//! A standby of a leader election is ready. So is a manager of whose other [clusters](crate::manager::Cluster) one is down:
+//! `?verbose` has a line for that cluster, `warn: cluster east is not up to date: reason withheld`.
 
 use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -27,19 +28,23 @@ use crate::{
     manager::BoxError,
 };
 
-/// How long one check may take.
+/// Timeout of one check.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
 type Check = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>> + Send + Sync>;
+
+/// Returns problems that are no failures.
+type Warnings = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
 
 /// The checks behind one endpoint.
 #[derive(Clone, Default)]
 pub(crate) struct Checks {
     checks: Arc<RwLock<BTreeMap<String, Check>>>,
+    warnings: Arc<RwLock<Vec<Warnings>>>,
 }
 
 impl Checks {
-    /// Adds a check, or replaces the one of that name.
+    /// Adds a check; replaces an existing one of that name.
     pub(crate) fn add<C, F>(&self, name: impl Into<String>, check: C)
     where
         C: Fn() -> F + Send + Sync + 'static,
@@ -48,7 +53,13 @@ impl Checks {
         self.checks.write().insert(name.into(), Arc::new(move || Box::pin(check())));
     }
 
-    /// Answers a request to the endpoint `root` or below it; `None` if it is neither.
+    /// Adds lines to the verbose page, each after `warn: `. They do not fail the endpoint. They must not contain secrets, because
+    /// the page needs no authentication.
+    pub(crate) fn add_warnings(&self, warnings: impl Fn() -> Vec<String> + Send + Sync + 'static) {
+        self.warnings.write().push(Arc::new(warnings));
+    }
+
+    /// Answers a request to the endpoint `root` or to a check below it; `None` for other paths.
     pub(crate) async fn answer(&self, root: &str, request: &Request) -> Option<Response> {
         let rest = request.uri().path().strip_prefix(root)?;
         match rest.strip_prefix('/').unwrap_or(rest) {
@@ -79,7 +90,7 @@ impl Checks {
         let checks = self.checks.read().clone();
         let (mut lines, mut failed) = (String::new(), false);
         let names = checks.iter().map(|(name, check)| (&**name, Some(check)));
-        // Go's scaffold adds a `ping` of its own, which takes the place of the built-in one.
+        // Go's scaffold adds a `ping` of its own, which replaces the built-in one.
         let ping = (!checks.contains_key("ping")).then_some(("ping", None));
         let mut names: Vec<_> = names.chain(ping).collect();
         names.sort_by_key(|(name, _)| *name);
@@ -105,6 +116,10 @@ impl Checks {
                 quoted.join(", ")
             );
         }
+        let warnings = self.warnings.read().clone();
+        for warning in warnings.iter().flat_map(|warnings| warnings()) {
+            lines += &format!("warn: {warning}\n");
+        }
         let endpoint = root.trim_start_matches('/');
         if failed {
             return text(StatusCode::INTERNAL_SERVER_ERROR, format!("{lines}{endpoint} check failed\n"));
@@ -116,7 +131,7 @@ impl Checks {
     }
 }
 
-/// Whether the check passes. Why it does not is for the log.
+/// Returns whether the check passes. The reason of a failure is logged.
 async fn run(name: &str, check: &Check) -> bool {
     let result = match timeout(CHECK_TIMEOUT, check()).await {
         Ok(result) => result,

@@ -1,4 +1,4 @@
-//! One connection: the protocol that was agreed on, and the requests on it.
+//! One connection: its protocol, and the requests on it.
 
 #[cfg(feature = "http2")]
 mod http2;
@@ -28,16 +28,16 @@ use super::{
     patience::{Heard, Patience},
 };
 
-/// How long a TLS handshake may take.
+/// Time for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a client that has begun to ask may go on with it when we close, as with Go's `Server.Shutdown`.
+/// Time that a client which is sending a request has to complete it when the server closes, as with Go's `Server.Shutdown`.
 const ASKING: Duration = Duration::from_secs(5);
-/// How long the head of a request may be. As controller-runtime.
+/// Largest request head, as in controller-runtime.
 const MAX_HEADER_BYTES: u32 = 1 << 20;
-/// In a handshake of TLS, the name of HTTP/2.
+/// Name of HTTP/2 in TLS negotiation (ALPN).
 pub(crate) const H2: &[u8] = b"h2";
 
-/// Serves the requests of a connection until its client leaves, has taken too long, or we close.
+/// Serves the requests of a connection until the client closes it, a timeout expires, or the server closes.
 pub(super) async fn serve(
     stream: TcpStream,
     tls: Option<TlsAcceptor>,
@@ -51,8 +51,8 @@ pub(super) async fn serve(
             http2::serve(stream, handler, closing).await;
         }
         Ok(Ok(stream)) => http1(stream, handler, closing).await,
-        Ok(Err(error)) => tracing::debug!("a TLS handshake failed: {error}"),
-        Err(_) => tracing::debug!("a TLS handshake took too long"),
+        Ok(Err(error)) => tracing::debug!("a client's TLS handshake failed: {error}"),
+        Err(_) => tracing::debug!("a client's TLS handshake timed out"),
     }
 }
 
@@ -60,11 +60,12 @@ async fn http1(stream: impl AsyncRead + AsyncWrite + Unpin, handler: BoxHandler,
     let patience = Patience::new();
     let stream = TokioIo::new(Heard { stream, patience: patience.clone() });
     let mut builder = http1::Builder::new();
+    // hyper's timeout is off, because `Patience` distinguishes idle time from the time of a request.
     builder.header_read_timeout(None).max_buf_size(MAX_HEADER_BYTES as usize);
     let asked = patience.clone();
     let service = service_fn(move |request| answer(request, Arc::clone(&handler), asked.clone()));
     let connection = builder.serve_connection(stream, service);
-    // Nobody is to be told: who has sent half a request has no right to the rest.
+    // No grace period: a client that has sent half a request expects no response.
     finish(connection, http1::Connection::graceful_shutdown, &closing, &patience, Duration::ZERO).await;
 }
 
@@ -74,14 +75,15 @@ async fn answer(
     handler: BoxHandler,
     patience: Patience,
 ) -> Result<http::Response<Full<Bytes>>, Infallible> {
+    // Dropped with the response, which starts the idle time.
     let _asked = patience.asked();
     let (head, _) = request.into_parts();
     let answer = handler(http::Request::from_parts(head, ())).await;
     Ok(answer.map(Full::new))
 }
 
-/// Drives a connection to its end. When we close, the requests in work are answered, and who is about to ask has to be quick;
-/// a client with which we have lost patience has as long as `farewell` for what is on its way.
+/// Drives a connection to its end. When the server closes, running requests are answered, and a client in the middle of a
+/// request gets five seconds. A client that exceeded its time has `farewell` to receive data in flight.
 async fn finish<C: Future<Output = hyper::Result<()>>>(
     connection: C,
     shut_down: impl FnOnce(Pin<&mut C>),
@@ -96,6 +98,7 @@ async fn finish<C: Future<Output = hyper::Result<()>>>(
             shut_down(connection.as_mut());
             let asks_on = async {
                 sleep(ASKING).await;
+                // Clients that wait for a response have no such limit here; that of the server applies.
                 if !patience.is_for_the_rest() {
                     pending::<()>().await;
                 }
@@ -103,19 +106,19 @@ async fn finish<C: Future<Output = hyper::Result<()>>>(
             tokio::select! {
                 ended = connection => ended,
                 () = asks_on => {
-                    tracing::debug!("a client was still asking when the server stopped");
+                    tracing::debug!("closed the connection of a client that was still sending a request when the server stopped");
                     Ok(())
                 }
             }
         }
         () = patience.lost() => {
-            tracing::debug!("a client took too long to ask");
+            tracing::debug!("closed the connection of a client that took too long to send a request or to read its response");
             shut_down(connection.as_mut());
             timeout(farewell, connection).await.unwrap_or(Ok(()))
         }
     };
     if let Err(error) = ended {
-        tracing::debug!("a connection ended early: {error}");
+        tracing::debug!("a client's connection failed: {error}");
     }
 }
 

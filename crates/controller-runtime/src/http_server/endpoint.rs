@@ -1,3 +1,5 @@
+//! Addresses of servers.
+
 use std::{
     fmt, io,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -7,12 +9,12 @@ use std::{
 use socket2::{Domain, Socket, Type};
 use tokio::net::TcpListener;
 
-/// How many connections may wait to be accepted.
+/// Largest number of connections waiting to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// Where a server listens, if it does.
+/// Address that a server listens on, or none.
 ///
-/// As text it is what Go's flags take: `:8080` for all addresses of the host, of IPv6 and IPv4, `127.0.0.1:8080` for one,
+/// The text form is that of Go's flags: `:8080` for all addresses of the host, IPv6 and IPv4, `127.0.0.1:8080` for one,
 /// `0` for none.
 ///
 /// ```
@@ -24,23 +26,23 @@ const BACKLOG: i32 = 1024;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Endpoint {
-    /// Nowhere.
+    /// No server.
     #[default]
     Disabled,
-    /// At this port of all addresses of the host; 0 takes a free one. Where there is no IPv6, at those of IPv4.
+    /// This port on all addresses of the host; 0 selects a free port. On a host without IPv6, only IPv4 addresses.
     Port(u16),
-    /// At this address; port 0 takes a free one.
+    /// This address; port 0 selects a free port.
     At(SocketAddr),
 }
 
 impl Endpoint {
-    /// Listens there; `None` if it is nowhere.
+    /// Starts listening; `None` if disabled.
     pub(super) async fn listen(self) -> io::Result<Option<TcpListener>> {
         match self {
             Self::Disabled => Ok(None),
             Self::At(address) => TcpListener::bind(address).await.map(Some),
             Self::Port(port) => match dual_stack(port) {
-                // Whatever else it is, it may be that the host has no IPv6.
+                // Any other error may mean that the host has no IPv6.
                 Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
                     TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await.map(Some)
                 }
@@ -50,11 +52,13 @@ impl Endpoint {
     }
 }
 
-/// Listens on IPv6 and, through it, on IPv4, whatever the host does by default with sockets of IPv6.
+/// Listens on IPv6 and IPv4 with one socket, whatever the host's default for IPv6 sockets.
 fn dual_stack(port: u16) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::IPV6, Type::STREAM, None)?;
+    // Set explicitly: on some hosts IPv6 sockets do not accept IPv4 by default.
     socket.set_only_v6(false)?;
-    // As tokio does: a server may come back while connections of the one before linger. On Windows it means something else.
+    // As tokio does: a server may restart while connections of its predecessor linger. On Windows the option has another
+    // meaning.
     #[cfg(unix)]
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
@@ -63,9 +67,11 @@ fn dual_stack(port: u16) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// It is no address.
+/// Error of parsing an [`Endpoint`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{given:?} is no address: give `host:port` with the host's IP address, `:port`, or `0` for none")]
+#[error(
+    "{given:?} is not a valid address: give `host:port` with the host's IP address, `:port`, or `0` for none"
+)]
 pub struct InvalidEndpoint {
     given: String,
 }

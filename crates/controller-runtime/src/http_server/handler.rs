@@ -1,15 +1,17 @@
+//! Request handlers of the manager's servers.
+
 use std::{future::Future, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
 
-/// What was asked. Bodies are not read.
+/// A request. Its body is not read.
 pub type Request = http::Request<()>;
 
-/// What is answered.
+/// A response.
 pub type Response = http::Response<Bytes>;
 
-/// Answers requests. Every `async` function from [`Request`] to [`Response`] is one.
+/// Answers requests. Implemented by every `async` function from [`Request`] to [`Response`].
 pub trait Handler: Send + Sync + 'static {
     /// Answers one request.
     fn handle(&self, request: Request) -> impl Future<Output = Response> + Send;
@@ -25,7 +27,7 @@ where
     }
 }
 
-/// A handler behind a pointer.
+/// Object-safe form of [`Handler`].
 pub(crate) type BoxHandler =
     Arc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Response> + Send>> + Send + Sync>;
 
@@ -37,7 +39,7 @@ pub(crate) fn boxed(handler: impl Handler) -> BoxHandler {
     })
 }
 
-/// An answer of plain text.
+/// A response with plain text.
 pub(crate) fn text(status: StatusCode, text: impl Into<Bytes>) -> Response {
     let mut response = Response::new(text.into());
     *response.status_mut() = status;

@@ -1,30 +1,32 @@
+//! Sockets of servers.
+
 use std::{fmt, io, net, sync::Arc};
 
 use tokio::net::TcpListener;
 
 use super::Endpoint;
 
-/// How a server comes by its socket.
+/// Origin of a server's socket.
 #[derive(Debug, Clone)]
 pub(crate) enum Listen {
-    /// It makes one.
+    /// The server opens a socket.
     At(Endpoint),
-    /// It was given one.
+    /// The caller provided a socket.
     On(Arc<net::TcpListener>),
 }
 
 impl Listen {
-    /// Whether it never will.
+    /// Returns whether the server is disabled.
     pub(crate) fn is_nowhere(&self) -> bool {
         matches!(self, Self::At(Endpoint::Disabled))
     }
 
-    /// Listens; `None` if it is nowhere.
+    /// Starts listening; `None` if disabled.
     pub(super) async fn listen(&self) -> io::Result<Option<TcpListener>> {
         match self {
             Self::At(endpoint) => endpoint.listen().await,
             Self::On(listener) => {
-                // A clone, so that a server can stop and start again.
+                // Cloned, so that a server can stop and start again.
                 let listener = listener.try_clone()?;
                 listener.set_nonblocking(true)?;
                 TcpListener::from_std(listener).map(Some)

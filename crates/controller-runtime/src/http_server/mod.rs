@@ -1,6 +1,6 @@
-//! Small HTTP servers, for metrics and probes.
+//! Small HTTP servers for metrics and probes.
 //!
-//! HTTP/1.1 unless asked for more: what a scraper or the kubelet asks needs no more, and HTTP/2 has had attacks of its own.
+//! HTTP/1.1 unless HTTP/2 is enabled: scrapers and the kubelet need no more, and HTTP/2 has attacks of its own.
 
 mod connection;
 mod endpoint;
@@ -30,12 +30,12 @@ use crate::{
     metrics::CertificateMetrics,
 };
 
-/// How many connections are served at the same time; more wait until one is closed.
+/// Largest number of concurrent connections; further ones wait until one is closed.
 const MAX_CONNECTIONS: usize = 256;
-/// How long requests in work may take when the server stops, as with controller-runtime. A manager that gives its shutdown less
-/// ([`graceful_shutdown_timeout`](crate::manager::Options::graceful_shutdown_timeout)) drops them with the server.
+/// Time for running requests when the server stops, as in controller-runtime. A manager with a shorter shutdown
+/// ([`graceful_shutdown_timeout`](crate::manager::Options::graceful_shutdown_timeout)) drops them together with the server.
 const CLOSING: Duration = Duration::from_secs(60);
-/// How long to wait after the system refused to accept a connection.
+/// Pause after the system refused to accept a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A server as a runnable of a manager: ready when it listens.
@@ -47,7 +47,7 @@ pub(crate) struct HttpServer {
     adapt_tls: AdaptTls,
     handler: BoxHandler,
     certificate_metrics: CertificateMetrics,
-    /// Where it listens now.
+    /// Address that the server currently listens on.
     bound: Arc<watch::Sender<Option<SocketAddr>>>,
 }
 
@@ -64,12 +64,12 @@ impl HttpServer {
         Self { name, listen, serving, offers_http2, adapt_tls, handler, certificate_metrics, bound }
     }
 
-    /// With HTTP/2 for those who ask for it in the handshake of TLS, or without.
+    /// Sets whether HTTP/2 is offered in the TLS handshake.
     pub(crate) fn offering_http2(self, offers_http2: bool) -> Self {
         Self { offers_http2, ..self }
     }
 
-    /// With this said of its TLS.
+    /// Sets the changes of the TLS configuration.
     pub(crate) fn adapting_tls(self, adapt_tls: AdaptTls) -> Self {
         Self { adapt_tls, ..self }
     }
@@ -90,6 +90,7 @@ impl Runnable for HttpServer {
 
     async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
         let refused = |source| ListenError { server: self.name, on: self.listen.clone(), source };
+        // Certificates and socket before `set_ready`, so that their errors fail the start.
         let certificates = match &self.serving {
             Serving::Plain => None,
             serving => Some(Certificates::load(serving, self.certificate_metrics.clone())?),
@@ -108,6 +109,7 @@ impl Runnable for HttpServer {
                 None => std::future::pending().await,
             }
         };
+        // The reload never completes; it stops with the server.
         tokio::select! {
             () = self.serve(&listener, tls, &cx) => {}
             () = reload => {}
@@ -118,14 +120,15 @@ impl Runnable for HttpServer {
 }
 
 impl HttpServer {
-    /// Serves until the shutdown, then finishes the requests in work.
+    /// Serves until the shutdown, then finishes running requests.
     async fn serve(&self, listener: &TcpListener, tls: Option<TlsAcceptor>, cx: &RunContext) {
         let closing = CancellationToken::new();
-        // The set stops the connections when it is dropped.
+        // Dropping the set aborts the connections.
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
                 biased;
+                // Shutdown first; finished connections before new ones, which may be waiting for room.
                 () = cx.shutdown() => break,
                 Some(_) = connections.join_next() => {}
                 accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
@@ -134,7 +137,8 @@ impl HttpServer {
                         connections.spawn(connection::serve(stream, tls, handler, closing).in_current_span());
                     }
                     Err(error) => {
-                        tracing::warn!(server = self.name, "a connection was not accepted: {error}");
+                        tracing::warn!(server = self.name, "the server could not accept a connection: {error}");
+                        // An error such as too many open files lasts; do not spin.
                         tokio::time::sleep(PAUSE).await;
                     }
                 }
@@ -144,14 +148,18 @@ impl HttpServer {
         let closed = timeout(CLOSING, async { while connections.join_next().await.is_some() {} }).await;
         if closed.is_err() {
             let (server, cut) = (self.name, connections.len());
-            tracing::warn!(server, cut, "requests were cut that took longer than a minute after the stop");
+            tracing::warn!(
+                server,
+                cut,
+                "closed connections with requests that were still running a minute after the server stopped"
+            );
         }
     }
 }
 
-/// A server cannot listen.
+/// Error of a server that cannot listen on its address.
 #[derive(Debug, thiserror::Error)]
-#[error("the server of {server} cannot listen on {on}: is another process there?")]
+#[error("the server of {server} cannot listen on {on}: is another process listening there?")]
 struct ListenError {
     server: &'static str,
     on: Listen,

@@ -1,7 +1,7 @@
-//! How long a client may take to ask.
+//! Timeouts of clients that send requests.
 //!
-//! The times are controller-runtime's, and the same for both versions of HTTP. Hyper has one for HTTP/1.1, which counts the
-//! idle time before a request with it, and none for HTTP/2.
+//! The values are controller-runtime's, and the same for both versions of HTTP. Hyper has one timeout for HTTP/1.1, which
+//! includes the idle time before a request, and none for HTTP/2.
 
 use std::{
     io::{self, IoSlice},
@@ -17,26 +17,26 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// How long a client may take to send the head of a request, and of the first one from the handshake on.
+/// Time for sending the head of a request; for the first request it starts with the handshake.
 const READ_HEADER_TIMEOUT: Duration = Duration::from_secs(32);
-/// How long a client may take from one answer to the next request, to read the answer included.
+/// Time from one response to the next request, including the reading of the response.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// What a connection waits for, and since when. Pure.
+/// State of a connection: what it waits for, and since when. Pure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waiting {
-    /// For its first request.
+    /// The first request.
     First(Instant),
-    /// For another request.
+    /// Another request.
     Next(Instant),
-    /// For the rest of a request.
+    /// The rest of a request.
     Rest(Instant),
-    /// For so many answers, which are ours to give.
+    /// This number of responses, which the server owes.
     Answers(usize),
 }
 
 impl Waiting {
-    /// When the client has taken too long.
+    /// When the client's time is over.
     fn until(self) -> Option<Instant> {
         match self {
             Self::First(since) | Self::Rest(since) => Some(since + READ_HEADER_TIMEOUT),
@@ -45,15 +45,16 @@ impl Waiting {
         }
     }
 
-    /// The client sent something of a request.
+    /// Handles bytes of a request from the client.
     fn heard(self, now: Instant) -> Self {
         match self {
             Self::Next(_) => Self::Rest(now),
+            // More bytes of a request do not extend its time.
             other => other,
         }
     }
 
-    /// The client has sent a request.
+    /// Handles a complete request head.
     fn asked(self) -> Self {
         match self {
             Self::Answers(others) => Self::Answers(others + 1),
@@ -61,7 +62,7 @@ impl Waiting {
         }
     }
 
-    /// A request has its answer.
+    /// Handles the end of a request.
     fn answered(self, now: Instant) -> Self {
         match self {
             Self::Answers(many @ 2..) => Self::Answers(many - 1),
@@ -70,7 +71,7 @@ impl Waiting {
     }
 }
 
-/// The patience with one client. A handle: clones are the same.
+/// Timeout of one client. A handle: clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct Patience(Arc<watch::Sender<Waiting>>);
 
@@ -79,27 +80,28 @@ impl Patience {
         Self(Arc::new(watch::Sender::new(Waiting::First(Instant::now()))))
     }
 
-    /// A request came; it has its answer, or has been dropped, when what is returned is dropped.
+    /// Counts a request, until the returned value is dropped with the response or the cancelled request.
     #[must_use]
     pub(super) fn asked(&self) -> Asked {
         self.0.send_modify(|waiting| *waiting = waiting.asked());
         Asked(self.clone())
     }
 
-    /// Whether it is for the rest of a request, or for the first one.
+    /// Returns whether the client has to complete a request, or to send its first.
     pub(super) fn is_for_the_rest(&self) -> bool {
         matches!(*self.0.borrow(), Waiting::First(_) | Waiting::Rest(_))
     }
 
-    /// Waits until there is none left.
+    /// Waits until the client's time is over.
     pub(super) async fn lost(&self) {
         let mut waiting = self.0.subscribe();
         loop {
             let until = waiting.borrow_and_update().until();
-            // It has a sender for as long as `self` is there.
+            // `self` holds a sender, so the channel stays open.
             let changed = waiting.changed();
             let Some(until) = until else {
                 let _ = changed.await;
+                // While the server owes a response, the client has no deadline.
                 continue;
             };
             if timeout_at(until, changed).await.is_err() {
@@ -109,7 +111,7 @@ impl Patience {
     }
 }
 
-/// A request in work.
+/// A running request.
 #[derive(Debug)]
 pub(super) struct Asked(Patience);
 
@@ -120,7 +122,7 @@ impl Drop for Asked {
     }
 }
 
-/// A stream on which whatever the client sends is part of a request, as over HTTP/1.1.
+/// A stream on which every byte from the client is part of a request, as over HTTP/1.1.
 #[derive(Debug)]
 pub(super) struct Heard<S> {
     pub(super) stream: S,

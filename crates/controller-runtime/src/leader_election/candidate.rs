@@ -1,4 +1,4 @@
-//! The shell around the elector: sends what it asks for, waits, and tells the manager.
+//! Async shell of the elector: sends its requests, waits, and notifies the manager.
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
@@ -19,25 +19,25 @@ use super::{
 };
 use crate::{host::hostname, metrics::ElectionMetrics, recorder::Recorder};
 
-/// Where a candidate is.
+/// State of a candidate, as the manager sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Leadership {
-    /// Another one leads, or nobody.
+    /// The candidate does not lead.
     Standby,
-    /// It leads, for the `transitions`th time that the lease changed hands.
+    /// The candidate leads; `transitions` is the lease's count of leader changes.
     Leads { transitions: i32 },
-    /// It led. What it started has to stop, and then [`Wish::Stand`] makes it a candidate again.
+    /// The candidate led until now. Its runnables must stop; then [`Wish::Stand`] makes it a candidate again.
     Lost { reason: String },
 }
 
-/// What the manager wants of a candidate.
+/// Instruction of the manager to a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wish {
     /// Do not take part yet.
     Wait,
-    /// Take part; a higher number after each [`Leadership::Lost`].
+    /// Take part; the number increases after each [`Leadership::Lost`].
     Stand(u64),
-    /// Stop for good. The lease may be given back only when all that leads has stopped.
+    /// Stop for good. `release` allows releasing the lease; all leader-elected runnables have stopped.
     StepDown { release: bool },
 }
 
@@ -53,13 +53,13 @@ pub(crate) struct Candidate {
     recorder: Recorder,
     identity: String,
     options: Options,
-    /// The lease as last seen, for the metadata that others set.
+    /// The lease as last seen; updates keep its metadata.
     last: Option<Lease>,
-    /// The last failure logged, so that one that goes on is logged once.
+    /// The last failure logged, so that a repeated failure is logged once.
     failure: Option<String>,
 }
 
-/// What a candidate needs of its surroundings.
+/// Dependencies of a candidate.
 pub(crate) struct Surroundings {
     pub(crate) client: kube::Client,
     pub(crate) rng: fastrand::Rng,
@@ -107,7 +107,7 @@ impl Candidate {
 
     /// Takes part until it has stepped down.
     ///
-    /// Dropping the future leaves the lease as it is; the permit ends at its time.
+    /// Dropping the future leaves the lease unchanged; the permit expires at its time.
     pub(crate) async fn run(mut self) {
         let mut in_flight: Option<InFlight> = None;
         let mut seen: Option<Seen> = None;
@@ -116,7 +116,8 @@ impl Candidate {
             let wake = self.elector.next_wake().map(|wake| self.epoch + wake);
             let takes_part = matches!(*self.wishes.borrow(), Wish::Stand(_));
             let input = tokio::select! {
-                // What was asked for first, then what is known, then the time: each step looks at the clock first.
+                // The manager's instructions first, then responses and events, then timers. Each step checks the clock before
+                // anything else.
                 biased;
                 Ok(()) = self.wishes.changed() => match *self.wishes.borrow_and_update() {
                     Wish::Wait => continue,
@@ -138,6 +139,7 @@ impl Candidate {
                         input
                     }
                     ended => {
+                        // Until the watch is back, the elector reads the lease every retry period.
                         seen = None;
                         watch_from = Instant::now() + self.pause_of_watch(ended);
                         continue;
@@ -152,6 +154,7 @@ impl Candidate {
             let Output { request, events } = self.elector.step(input, self.now());
             if let Some(request) = request {
                 let limit = self.options.timing.request_timeout();
+                // A request that hangs must not use up the whole renew deadline.
                 let sent = timeout(limit, self.lock.clone().send(request, self.last.clone()));
                 in_flight = Some(Box::pin(async move {
                     let late =
@@ -181,7 +184,7 @@ impl Candidate {
         let (lease, identity) = (self.lease(), &*self.identity);
         match event {
             Event::StartedLeading { until, transitions } => {
-                // The permit before the news of it, and the other way round below.
+                // Grant the permit before announcing leadership, so that leaders can write at once.
                 self.permit.grant(self.epoch + until);
                 self.leadership.send_replace(Leadership::Leads { transitions });
                 self.metrics.leads(true);
@@ -190,6 +193,7 @@ impl Candidate {
             }
             Event::Renewed { until } => self.permit.grant(self.epoch + until),
             Event::StoppedLeading { reason } => {
+                // Revoke the permit before announcing the loss, so that no write follows it.
                 self.permit.revoke();
                 self.metrics.leads(false);
                 tracing::info!(%lease, identity, reason, "stopped leading");
@@ -202,7 +206,7 @@ impl Candidate {
         }
     }
 
-    /// An event about the lease, as Go's resource lock records them.
+    /// Records a Kubernetes Event about the lease, as Go's resource lock does.
     fn record(&self, action: &str, what: &str) {
         let mut lease = self.last.clone().unwrap_or_default();
         lease.metadata.name = Some(self.lock.name.clone());
@@ -210,7 +214,7 @@ impl Candidate {
         self.recorder.normal(&lease, "LeaderElection", action, format!("{} {what}", self.identity));
     }
 
-    /// Logs a failure, once as long as it stays the same.
+    /// Logs a failure, once while it stays the same.
     fn note(&mut self, answer: &Answer) {
         let failure = match answer {
             Answer::Failed(reason) => Some(reason.clone()),
@@ -219,12 +223,12 @@ impl Candidate {
         if let Some(reason) = &failure
             && self.failure != failure
         {
-            tracing::warn!(lease = %self.lease(), reason, "a request of the leader election failed");
+            tracing::warn!(lease = %self.lease(), reason, "a request about the leader election lease failed");
         }
         self.failure = failure;
     }
 
-    /// How long to do without a watch after it ended. Without one, the lease is looked at every retry period or so.
+    /// Pause before the watch is started again after its end. Without a watch, the lease is read about every retry period.
     fn pause_of_watch(&self, ended: Option<Result<Option<Lease>, String>>) -> std::time::Duration {
         match ended {
             Some(Err(reason)) => {
@@ -236,7 +240,7 @@ impl Candidate {
     }
 }
 
-/// Whoever is dropped leads no longer as far as this process goes, however it came to that.
+/// Dropping a candidate ends its leadership in this process, for whatever reason it is dropped.
 impl Drop for Candidate {
     fn drop(&mut self) {
         self.permit.revoke();
@@ -265,7 +269,7 @@ async fn until(wake: Option<Instant>) {
     }
 }
 
-/// `hostname_uuid`, as controller-runtime names candidates.
+/// Identity `hostname_uuid`, as in controller-runtime.
 fn default_identity(rng: &mut fastrand::Rng) -> String {
     format!("{}_{}", hostname(), uuid::Builder::from_random_bytes(rng.u128(..).to_be_bytes()).into_uuid())
 }

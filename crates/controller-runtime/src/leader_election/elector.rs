@@ -1,63 +1,69 @@
-//! The election as a state machine: what one candidate asks of the API server, and when it leads.
+//! Leader election of one candidate as a pure state machine: its requests to the API server, and when it leads.
 //!
-//! It follows client-go's `tools/leaderelection`, with four differences. The end of a leadership is counted from when the
-//! last successful renewal was *sent*, not from when its answer came, so that it comes before anybody can take over. A
-//! candidate that knows the lease to be free writes at once and reads only after a conflict, so that a released lease
-//! changes hands in one request. Whatever changes the lease's resource version counts as a sign of life, so that a leader
-//! whose wall clock stands still is not taken for dead. And a lease that was deleted while somebody held it is made anew
-//! only when it would have expired.
+//! It follows client-go's `tools/leaderelection`, with four differences.
 //!
-//! Time is a [`Duration`] since some moment of the candidate's own, by its own monotonic clock. Times written by others are
+//! - A leadership ends one renew deadline after the last successful renewal was *sent*, not after its response arrived, so that
+//!   it ends before another candidate can take over.
+//! - A candidate that knows the lease to be free writes at once and reads only after a conflict, so that a released lease
+//!   changes hands in one request.
+//! - Every change of the lease's resourceVersion counts as a sign of life, so that a leader with a stopped wall clock is not
+//!   considered dead.
+//! - A lease that was deleted while it was held is created again only when it would have expired.
+//!
+//! States: `Resting` → `Standing` → `Leading` → `Resting` …, and at the end `Releasing` → `Over`. `Resting` lasts until the
+//! manager has stopped everything that a lost leadership started.
+//!
+//! Times are [`Duration`]s since an arbitrary start, by the candidate's own monotonic clock. Times written by others are
 //! never read.
 
 use std::time::Duration;
 
 use super::timing::{JITTER_FACTOR, Timing};
 
-/// A moment by the candidate's clock.
+/// A time on the candidate's clock.
 pub(super) type Moment = Duration;
 
-/// What a candidate knows of the lease object.
+/// A candidate's view of the lease object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
-    /// The object's resource version.
+    /// The object's resourceVersion.
     pub(super) version: String,
-    /// Empty when nobody holds it.
+    /// Identity of the holder; empty if the lease is free.
     pub(super) holder: String,
     pub(super) lease_duration: Duration,
-    /// How often it has changed hands: the fencing token.
+    /// Number of leader changes: the fencing token.
     pub(super) transitions: i32,
 }
 
-/// What happened.
+/// Input of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Input {
-    /// The time that [`Elector::next_wake`] named has come.
+    /// The time returned by [`Elector::next_wake`] has come.
     Wake,
-    /// From now on, be a candidate: at the start, and again when all that a lost leadership started has stopped.
+    /// Become a candidate: at the start, and again when everything that a lost leadership started has stopped.
     Stand,
-    /// Stop for good, and give the lease back if asked to: all that the leadership started has stopped.
+    /// Stop for good, and release the lease if asked to: everything that the leadership started has stopped.
     StepDown { release: bool },
-    /// The watch shows the lease, or that it was deleted. It may lag.
+    /// The watch reports the lease, or its deletion. It may lag.
     Seen(Option<Record>),
-    /// The answer to the one request in flight.
+    /// Response to the request in flight, of which there is at most one.
     Answer(Answer),
 }
 
-/// What came of a request.
+/// Outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
     /// The lease as read or written.
     Lease(Record),
-    /// There is none.
+    /// The lease does not exist.
     Absent,
-    /// It is not, or no longer, as the write assumed.
+    /// The lease differs from what the write expected.
     Conflict,
-    /// Nobody knows whether a write was carried out.
+    /// The request failed; a write may have been carried out nevertheless.
     Failed(String),
 }
 
-/// What to ask of the API server.
+/// Request to the API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Request {
     Get,
@@ -66,35 +72,35 @@ pub(super) enum Request {
         lease_seconds: i32,
         transitions: i32,
     },
-    /// Replace the lease if it has this version still.
+    /// Replace the lease if it still has this version.
     Update {
         version: String,
         holder: String,
         lease_seconds: i32,
         transitions: i32,
-        /// Whether a leadership begins with it.
+        /// Whether the write acquires the lease, rather than renews it.
         acquired: bool,
     },
 }
 
-/// What those around the elector have to know.
+/// Notifications to the shell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Event {
-    /// It leads, until then.
+    /// The candidate leads until this time.
     StartedLeading { until: Moment, transitions: i32 },
-    /// It goes on leading, until then.
+    /// The candidate continues to lead until this time.
     Renewed { until: Moment },
-    /// It leads no longer. To be told to [`Stand`](Input::Stand) again when all that leads has stopped.
+    /// The candidate no longer leads. It expects [`Stand`](Input::Stand) when everything that leads has stopped.
     StoppedLeading { reason: String },
-    /// Somebody holds the lease who did not before.
+    /// The lease has a new holder.
     NewLeader { identity: String },
-    /// A write met a lease other than expected and has to be preceded by a read.
+    /// A write failed because the lease was not as expected; the next one needs a read before it.
     SlowPath,
-    /// All is over.
+    /// The election is over for this candidate.
     Over { released: bool },
 }
 
-/// What to do next: at most one request is in flight.
+/// Result of a step; at most one request is in flight.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Output {
     pub(super) request: Option<Request>,
@@ -110,17 +116,17 @@ pub(super) struct Elector {
     phase: Phase,
     /// The lease as last seen.
     lease: Option<Record>,
-    /// How often it had changed hands when it was last seen, also where it is gone since.
+    /// Number of leader changes when the lease was last seen, kept after its deletion.
     transitions: Option<i32>,
-    /// When it may be taken from whoever holds it.
+    /// Time from which the lease may be taken from its holder.
     free_at: Moment,
-    /// Read it before the next write.
+    /// Whether the lease must be read before the next write.
     stale: bool,
-    /// A write that would make us the holder may have been carried out.
+    /// Whether a write that would make this candidate the holder may have been carried out.
     unsure: bool,
     in_flight: Option<InFlight>,
     next_attempt: Moment,
-    /// The holder last told of.
+    /// The holder reported last.
     leader: String,
 }
 
@@ -132,7 +138,7 @@ enum Phase {
     Leading {
         until: Moment,
     },
-    /// Gives the lease back, or stops trying at that time.
+    /// Releases the lease, or gives up at that time.
     Releasing {
         by: Moment,
     },
@@ -143,11 +149,11 @@ enum Phase {
 struct InFlight {
     purpose: Purpose,
     sent: Moment,
-    /// How many requests of the same attempt came before it.
+    /// Number of requests before it in the same attempt.
     earlier: u8,
 }
 
-/// The longest attempt: a write, the read after its conflict, and the write after that.
+/// Requests of the longest attempt: a write, a read after its conflict, and another write.
 const LONGEST_ATTEMPT: u8 = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,9 +181,10 @@ impl Elector {
         }
     }
 
-    /// Takes notice of `input` at `now`, which never goes back.
+    /// Processes `input` at time `now`, which never decreases.
     pub(super) fn step(&mut self, input: Input, now: Moment) -> Output {
         let mut output = Output::default();
+        // Before any input: the permit has expired by now, whatever the input brings.
         if let Phase::Leading { until } = self.phase
             && now >= until
         {
@@ -198,6 +205,7 @@ impl Elector {
             Input::Seen(lease) => self.seen(lease, now, &mut output),
             Input::Answer(answer) => self.answered(answer, now, &mut output),
         }
+        // One request at a time; `answered` continues the attempt.
         if self.in_flight.is_none() && now >= self.next_attempt {
             self.attempt(0, now, &mut output);
         }
@@ -210,15 +218,17 @@ impl Elector {
         match self.phase {
             Phase::Resting | Phase::Over => None,
             Phase::Standing | Phase::Releasing { .. } => attempt,
+            // A leader also wakes at the end of its permit.
             Phase::Leading { until } => Some(attempt.map_or(until, |attempt| attempt.min(until))),
         }
     }
 
-    /// The next request of the phase, after `earlier` ones of the same attempt.
+    /// Sends the next request of the phase, after `earlier` ones of the same attempt.
     fn attempt(&mut self, earlier: u8, now: Moment, output: &mut Output) {
         let (request, purpose) = match self.phase {
             Phase::Resting | Phase::Over => return,
             Phase::Releasing { by } if now >= by => return self.over(false, output),
+            // After a failure or a conflict, the state is unknown: read it before anything else.
             _ if self.stale => (Request::Get, Purpose::Read),
             Phase::Standing | Phase::Leading { .. } => match &self.lease {
                 Some(lease) if self.may_take(now) => (self.hold(lease), Purpose::Hold),
@@ -237,6 +247,7 @@ impl Elector {
                 _ => return self.over(false, output),
             },
         };
+        // Set when the write is sent: even if the response is lost, the lease may be ours and must be released.
         self.unsure |= purpose == Purpose::Hold;
         self.in_flight = Some(InFlight { purpose, sent: now, earlier });
         output.request = Some(request);
@@ -247,11 +258,13 @@ impl Elector {
         let next = earlier + 1;
         match answer {
             Answer::Failed(_) => {
+                // The write may have been carried out, so the next attempt begins with a read.
                 self.stale = true;
                 return self.retry(sent, now);
             }
             Answer::Conflict => {
                 self.stale = true;
+                // A conflict proves that this write was not carried out.
                 self.unsure &= purpose != Purpose::Hold;
                 output.events.push(Event::SlowPath);
                 return if next < LONGEST_ATTEMPT {
@@ -270,10 +283,11 @@ impl Elector {
             (Phase::Standing | Phase::Leading { .. }, Purpose::Hold) if self.is_ours() => {
                 self.won(sent, now, output);
             }
+            // Another candidate has taken the lease although the permit is still valid.
             (Phase::Leading { .. }, _) if self.lease.is_some() && !self.is_ours() => {
                 self.lose(format!("{} holds the lease", self.holder()), output);
             }
-            // What a read has shown, or the lack of what a write met, is acted on at once.
+            // Use the result of a read, or the absence found by a write, at once.
             _ if self.may_take(now) || matches!(self.phase, Phase::Releasing { .. }) => {
                 if next < LONGEST_ATTEMPT { self.attempt(next, now, output) } else { self.retry(sent, now) }
             }
@@ -281,8 +295,9 @@ impl Elector {
         }
     }
 
-    /// A write that makes us the holder succeeded.
+    /// Handles a successful write that makes this candidate the holder.
     fn won(&mut self, sent: Moment, now: Moment, output: &mut Output) {
+        // Counted from when the request was sent: other candidates cannot have seen this renewal earlier.
         let until = sent + self.timing.renew_deadline();
         if now >= until {
             return self.retry(sent, now); // too late to rely on
@@ -298,10 +313,10 @@ impl Elector {
         self.next_attempt = now + self.timing.retry_period();
     }
 
-    /// The watch shows the lease.
+    /// Handles a report of the watch.
     fn seen(&mut self, lease: Option<Record>, now: Moment, output: &mut Output) {
         match self.phase {
-            // A watch lags, and what a leader knows from its own writes may be newer: a reason to look, no more.
+            // A leader may know a newer state from its own writes than a lagging watch does, so a report only causes a read.
             Phase::Leading { .. } => {
                 if lease.is_none_or(|lease| lease.holder != self.identity) && !self.stale {
                     self.stale = true;
@@ -317,16 +332,17 @@ impl Elector {
         }
     }
 
-    /// Notes the lease, and since when it is as it is.
+    /// Records the lease, and restarts its time if it has changed.
     fn observe(&mut self, lease: Option<Record>, now: Moment, output: &mut Output) {
         let version = |lease: &Option<Record>| lease.as_ref().map(|lease| lease.version.clone());
+        // An unchanged version leaves `free_at` as it is: only a change is a sign of life.
         if version(&lease) != version(&self.lease) {
             if let Some(lease) = &lease {
                 self.transitions = Some(lease.transitions);
                 let said = lease.lease_duration;
                 self.free_at = now + if said.is_zero() { self.timing.lease_duration() } else { said };
             }
-            // A lease that is deleted stays taken as long as it would have been.
+            // A deleted lease stays taken until it would have expired.
             self.lease = lease;
         }
         if !self.holder().is_empty() && self.holder() != self.leader {
@@ -340,8 +356,9 @@ impl Elector {
             return;
         }
         if let Phase::Leading { .. } = self.phase {
-            self.lose("it steps down".to_owned(), output);
+            self.lose("this process steps down".to_owned(), output);
         }
+        // `unsure`: a lost response may hide that the lease is ours.
         if release && (self.is_ours() || self.unsure) {
             self.phase = Phase::Releasing { by: now + self.timing.renew_deadline() };
             self.next_attempt = now;
@@ -360,15 +377,16 @@ impl Elector {
         output.events.push(Event::Over { released });
     }
 
-    /// Says when the next attempt is, after one that was sent then and led to nothing.
+    /// Schedules the next attempt, after one that was sent at `sent` and did not succeed.
     fn retry(&mut self, sent: Moment, now: Moment) {
         let period = self.timing.retry_period();
         self.next_attempt = match self.phase {
             Phase::Standing => {
                 let retry = now + period.mul_f64(1.0 + self.rng.f64() * JITTER_FACTOR);
-                // The moment at which the lease falls free is not slept through.
+                // Wake when the lease becomes free, if that is earlier.
                 if self.free_at > now { retry.min(self.free_at) } else { retry }
             }
+            // A leader keeps its period from send to send, so that slow responses do not delay renewals.
             _ => now.max(sent + period),
         };
     }
@@ -376,6 +394,7 @@ impl Elector {
     fn may_take(&self, now: Moment) -> bool {
         match &self.lease {
             Some(lease) => lease.holder.is_empty() || self.is_ours() || now >= self.free_at,
+            // A leader may create its own deleted lease again at once.
             None => now >= self.free_at || matches!(self.phase, Phase::Leading { .. }),
         }
     }
@@ -399,14 +418,14 @@ impl Elector {
         }
     }
 
-    /// What a lease that is made anew begins with. client-go begins with 0, and then what compares fencing tokens takes the
-    /// next leaders for earlier ones; so it goes on where the lease was that this candidate has seen go.
+    /// Number of leader changes in a lease that is created again. client-go starts from 0, so systems that compare fencing
+    /// tokens take the next leaders for earlier ones; this candidate continues from the count it saw before the deletion.
     fn transitions_of_new(&self) -> i32 {
         let hands = i32::from(!matches!(self.phase, Phase::Leading { .. }));
         self.transitions.map_or(0, |transitions| transitions.saturating_add(hands))
     }
 
-    /// As client-go does it: nobody holds it, for a second.
+    /// Releases the lease as client-go does: no holder, and a duration of a second.
     fn give_back(lease: &Record) -> Request {
         Request::Update {
             version: lease.version.clone(),
@@ -461,7 +480,7 @@ mod tests {
         assert_eq!(output.events[..1], led);
         assert!(matches!(output.events[1], Event::StartedLeading { transitions: 5, .. }));
 
-        // Its own has changed no hands.
+        // A leader that creates its own lease again does not change the leader.
         elector.step(Input::Seen(None), 18 * SECOND);
         assert_eq!(elector.step(Input::Answer(Answer::Absent), 18 * SECOND).request, create(5));
     }

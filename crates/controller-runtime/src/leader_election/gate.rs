@@ -1,4 +1,4 @@
-//! No write without leadership.
+//! Write gate of leader election.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::{
     reconcile::unelected_controller,
 };
 
-/// Lets writes pass while this process leads, and cuts those in flight when it does no longer.
+/// Permits writes while this process leads, and interrupts those in flight when it stops leading.
 pub(crate) struct LeaseGate {
     lease: String,
     issuer: Arc<Issuer>,
@@ -23,7 +23,7 @@ impl LeaseGate {
 impl WriteGate for LeaseGate {
     fn permit(&self, _: &Call) -> Result<WritePermit, NoPermit> {
         if let Some(controller) = unelected_controller() {
-            // On a leader too: it would work there, and fail on each standby.
+            // Refused on the leader too: the write would work there, and fail on each standby.
             return Err(NoPermit::misuse(format!(
                 "controller {controller} runs without leader election, and this client writes only with the lease {}: \
                  use the client of the reconcile's context (`cx.client()`), or `Manager::ungated_client`",

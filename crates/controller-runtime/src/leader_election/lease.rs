@@ -1,4 +1,4 @@
-//! The lease object: what a candidate reads from it, and the requests about it.
+//! The lease object: a candidate's view of it, and requests about it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,7 +16,7 @@ use kube_clock::Clock;
 use super::elector::{Answer, Record, Request};
 use crate::client::describe;
 
-/// One lease on the API server.
+/// The lease on the API server.
 #[derive(Clone)]
 pub(super) struct Lock {
     pub(super) leases: Api<Lease>,
@@ -27,7 +27,7 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Sends `request`; `last` is the lease as last seen, whose metadata an update keeps.
+    /// Sends `request`; `last` is the lease as last seen, and an update keeps its metadata.
     pub(super) async fn send(self, request: Request, last: Option<Lease>) -> (Answer, Option<Lease>) {
         let params = PostParams::default();
         let result = match request {
@@ -41,6 +41,7 @@ impl Lock {
                 lease.metadata.name = Some(self.name.clone());
                 lease.metadata.namespace = Some(self.namespace.clone());
                 lease.metadata.resource_version = Some(version);
+                // An update does not need them, and they may be longer than the rest.
                 lease.metadata.managed_fields = None;
                 let spec = lease.spec.get_or_insert_default();
                 spec.holder_identity = Some(holder);
@@ -55,18 +56,19 @@ impl Lock {
         };
         match result {
             Ok(lease) => (Answer::Lease(record(&lease)), Some(lease)),
+            // Distinguished from failures, because these responses prove the state of the lease.
             Err(kube::Error::Api(status)) if status.code == 404 => (Answer::Absent, None),
             Err(kube::Error::Api(status)) if status.code == 409 => (Answer::Conflict, None),
             Err(error) => (Answer::Failed(describe(&error)), None),
         }
     }
 
-    /// The lease now, and then as it changes: `None` when it is deleted.
+    /// Stream of the lease's current state and its changes: `None` when it is deleted.
     pub(super) fn watch(&self) -> BoxStream<'static, Result<Option<Lease>, String>> {
         let (leases, name) = (self.leases.clone(), self.name.clone());
         let events = async move {
             let params = WatchParams::default().fields(&format!("metadata.name={name}"));
-            // From whatever version the server has at hand: the first event is the lease as it is.
+            // Version 0 starts from any version that the server has cached: the first event is the current lease.
             leases.watch(&params, "0").await.map(StreamExt::boxed)
         };
         let seen = events.try_flatten_stream().filter_map(async |event| match event {
@@ -97,7 +99,7 @@ impl Lock {
     }
 }
 
-/// What a candidate reads of a lease.
+/// The fields of a lease that a candidate reads.
 pub(super) fn record(lease: &Lease) -> Record {
     let spec = lease.spec.clone().unwrap_or_default();
     let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());

@@ -1,4 +1,4 @@
-//! Leader election: of several processes one at a time leads, by a lease on the API server.
+//! Leader election: of several processes, one at a time leads, by a lease on the API server.
 //!
 //! ```no_run
 //! # fn example(client: kube::Client) {
@@ -10,44 +10,44 @@
 //! ```
 //!
 //! The algorithm is client-go's, on a `Lease` of `coordination.k8s.io/v1`, so processes of both can be candidates for one
-//! lease. A candidate trusts its own monotonic clock alone, never the times that others write. Standbys keep their
-//! caches warm and watch the lease: one that is given back changes hands at once, one whose holder died after
-//! [`Timing::lease_duration`]. A process that loses the lease drops its reconciles and stands by again; it does not exit.
+//! lease. A candidate trusts only its own monotonic clock, never times written by others. Standbys keep their
+//! caches up to date and watch the lease: a released lease changes hands at once, a lease of a dead holder after
+//! [`Timing::lease_duration`]. A process that loses the lease drops its reconciles and becomes a standby; it does not exit.
 //!
-//! A new leader reconciles everything that is there. What is gone it is told of too, if it went within the last ten minutes
-//! and while this process was watching: up to 1000 objects of a kind. So nothing falls between two leaders, one of which was
-//! told of a deletion and died, while the other one was not leading. (In Go it does, unless a controller opts into warm-up,
-//! whose queue then grows as long as the process stands by.) What must never be missed needs a finalizer.
+//! A new leader reconciles every existing object. It also receives deletions of the last ten minutes that this process observed
+//! while on standby, up to 1000 objects of a kind. So a deletion is not lost when the old leader received it and died before
+//! handling it. (In Go it is, unless a controller opts into warm-up, and then its queue grows as long as the process stands
+//! by.) Clean-up that must never be missed needs a finalizer.
 //!
-//! # What keeps two from leading at once
+//! # What keeps two processes from leading at once
 //!
-//! Leadership is a permit with an end: the start of the last successful renewal plus [`Timing::renew_deadline`]. Others
-//! take over [`Timing::lease_duration`] after they saw that renewal, which is later, unless their clocks run faster than the
-//! leader's by half. The permit ends by the clock: no task has to run for it, and no answer has to come.
+//! Leadership is a permit with an end: the start of the last successful renewal plus [`Timing::renew_deadline`]. Other
+//! candidates take over [`Timing::lease_duration`] after they saw that renewal, which is later, unless their clocks run faster
+//! than the leader's by half. The permit ends by the clock: that needs no running task and no response.
 //!
-//! The [client of the manager](crate::Manager::client) asks for the permit before it sends a write, each retry included, and
-//! gives up a write that is under way when the permit ends. What needs no leader writes through
+//! The [client of the manager](crate::Manager::client) asks for the permit before it sends a write, and before each retry, and
+//! interrupts a write in flight when the permit ends. Code that needs no leadership writes through
 //! [`Manager::ungated_client`](crate::Manager::ungated_client).
 //!
-//! # What it cannot prevent
+//! # Limitations
 //!
-//! A process may be stopped between the look at its permit and the moment its request leaves, or a request may be under
-//! way for long. A request that the API server has accepted is carried out whoever leads by then, and one that was cut off
-//! may have been. No client can prevent that; only the server can, where a write depends on what it replaces. So let
-//! writes have a precondition (the uid or resource version of what they are about), and let systems outside of the API
-//! server compare [fencing tokens](crate::manager::RunContext::fencing_token).
+//! A process may be suspended between checking its permit and sending a request, or a request may travel for a long time. A
+//! request that the API server has accepted is carried out, whichever process leads by then; an interrupted one may have been
+//! carried out. No client can prevent that; only the server can, for writes that depend on the state they replace. So give
+//! writes a precondition (the UID or resourceVersion of their object), and let systems outside of the API server compare
+//! [fencing tokens](crate::manager::RunContext::fencing_token).
 //!
-//! The permit ends by a clock that has to go on. Where a machine is suspended, or a virtual machine frozen and thawed later, the
-//! monotonic clock stands still meanwhile, and those of others do not: another process may lead by then, and the thawed one
-//! takes its permit for valid until [`Timing::renew_deadline`] has passed by its own clock, or until it hears of the lease.
-//! For what must not happen then, too, there are preconditions and fencing tokens alone.
+//! The permit relies on a clock that runs. When a machine is suspended, or a virtual machine is frozen and thawed later, its
+//! monotonic clock stands still while those of others run on: another process may lead by then. The thawed process considers
+//! its permit valid until [`Timing::renew_deadline`] has passed by its own clock, or until it receives news of the lease. Only
+//! preconditions and fencing tokens protect against that case.
 //!
-//! Whoever deletes the lease while somebody holds it lets a candidate that has never seen it lead at once.
+//! Deleting the lease while it is held allows a candidate that has never seen it to lead at once.
 //!
 //! # Access
 //!
 //! `get`, `create`, `update` and `watch` of `leases.coordination.k8s.io`, and `create` and `patch` of `events.events.k8s.io`.
-//! Without `watch`, a lease given back is noticed within 1 to 2.2 retry periods.
+//! Without `watch`, a released lease is noticed within 1 to 2.2 retry periods.
 
 mod candidate;
 mod elector;

@@ -1,8 +1,10 @@
+//! Options of leader election.
+
 use std::{collections::BTreeMap, fmt};
 
 use super::Timing;
 
-/// Which lease to hold in order to lead, and how.
+/// The lease of an election, and how this candidate takes part.
 ///
 /// ```
 /// use controller_runtime::leader_election::Options;
@@ -22,7 +24,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The candidates for the lease of this name lead one at a time.
+    /// Makes options for the lease of this name; one of its candidates leads at a time.
     #[doc(alias = "LeaderElectionID")]
     pub fn new(id: impl Into<String>) -> Self {
         Self {
@@ -44,45 +46,45 @@ impl Options {
         self.identity.is_some()
     }
 
-    /// Where the lease is. Default: the namespace of the election's client, in a cluster that of the pod.
+    /// Sets the namespace of the lease. Default: that of the election's client, in a cluster the pod's namespace.
     #[doc(alias = "LeaderElectionNamespace")]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// Who the candidate is, which no other candidate may ever be: one that comes after it in the same pod included.
-    /// Default: the host's name and a random UUID. A manager with a [seed](crate::manager::Options::seed) has no default and
-    /// does not run without one, because every candidate of that seed would be the same and all of them would lead.
+    /// Sets the candidate's identity, which no other candidate may ever have, not even a later one in the same pod. Default:
+    /// the host's name and a random UUID. A manager with a [seed](crate::manager::Options::seed) has no default and does not
+    /// run without an identity, because all candidates with that seed would have the same one, and all of them would lead.
     #[doc(alias = "Identity")]
     pub fn identity(mut self, identity: impl Into<String>) -> Self {
         self.identity = Some(identity.into());
         self
     }
 
-    /// How fast a leader is replaced. Default: [`Timing::default`].
+    /// Sets how fast a leader is replaced. Default: [`Timing::default`].
     pub fn timing(mut self, timing: Timing) -> Self {
         self.timing = timing;
         self
     }
 
-    /// Whether to give the lease back at the shutdown, when all that leads has stopped, so that another candidate leads at
-    /// once. Default: yes, unlike Go, where it may be given back while reconciles still run.
+    /// Sets whether the lease is released at a shutdown, when everything that leads has stopped, so that another candidate
+    /// leads at once. Default: yes. In Go it is off by default, and may release the lease while reconciles still run.
     #[doc(alias = "LeaderElectionReleaseOnCancel")]
     pub fn release_on_cancel(mut self, release: bool) -> Self {
         self.release_on_cancel = release;
         self
     }
 
-    /// Sets a label on the lease where this candidate creates it.
+    /// Sets a label on the lease if this candidate creates it.
     #[doc(alias = "LeaderElectionLabels")]
     pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.labels.insert(name.into(), value.into());
         self
     }
 
-    /// Asks for the lease through `client`, of which nothing else makes use: what else the process does cannot keep a renewal
-    /// waiting. It may also be of another cluster than the manager's. Default: the manager's, unless that was made by
+    /// Sends the election's requests through `client`, which nothing else uses, so that other requests of the process cannot
+    /// delay a renewal. The client may also be for another cluster than the manager's. Default: the manager's, except with
     /// [`Manager::from_config`](crate::Manager::from_config), which gives the election a connection of its own.
     #[doc(alias = "LeaderElectionConfig")]
     pub fn client(mut self, client: kube::Client) -> Self {

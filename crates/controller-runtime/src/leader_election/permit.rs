@@ -1,16 +1,16 @@
-//! Leave to write, which ends before anybody else can get it.
+//! Permit to write, which ends before another process can get it.
 
 use tokio::{sync::watch, time::Instant};
 
-/// Leave to write while the process leads.
+/// Permit to write while the process leads.
 ///
-/// It ends at the moment that a renewal has set, whether or not anybody takes notice: no task has to run for that.
+/// It ends at the time set by the last renewal; that needs no running task.
 #[derive(Debug, Clone)]
 pub(crate) struct Permit {
     until: watch::Receiver<Option<Instant>>,
 }
 
-/// What grants a [`Permit`] and takes it back.
+/// Grants and revokes a [`Permit`].
 #[derive(Debug)]
 pub(crate) struct Issuer {
     until: watch::Sender<Option<Instant>>,
@@ -35,7 +35,7 @@ impl Issuer {
 }
 
 impl Permit {
-    /// Whether it is valid now.
+    /// Returns whether it is valid now.
     pub(crate) fn is_valid(&self) -> bool {
         self.until.borrow().is_some_and(|until| Instant::now() < until)
     }
@@ -49,7 +49,7 @@ impl Permit {
                 () = tokio::time::sleep_until(until) => {}
                 changed = self.until.changed() => {
                     if changed.is_err() {
-                        // Nobody renews it any more: it lasts as long as was granted.
+                        // The issuer is gone and nothing renews the permit: it lasts until its granted end.
                         tokio::time::sleep_until(until).await;
                         return;
                     }

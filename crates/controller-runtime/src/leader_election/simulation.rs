@@ -1,5 +1,5 @@
-//! Elections under clocks that run fast and slow, pauses, partitions, delays, lost requests and lost responses: never two
-//! holders with a valid permit.
+//! Simulated elections with clocks that run fast and slow, pauses, partitions, delays, lost requests and lost responses. Checks
+//! that two holders never have a valid permit at once.
 //!
 //! `cargo test` plays some thousand seeds. The long run is
 //! `LEASE_SEEDS=100000 cargo test -p controller-runtime --lib leader_election::simulation`.
@@ -15,7 +15,7 @@ use super::{
 type Real = u64;
 
 const SECOND: Real = 1_000_000;
-/// Until then everything goes wrong that can; then nothing any more.
+/// End of the faults.
 const CHAOS: Real = 100 * SECOND;
 const END: Real = 160 * SECOND;
 
@@ -27,10 +27,10 @@ fn never_two_permits_at_once_with_clocks_within_15_percent() {
     for seed in 0..seeds {
         let outcome = World::new(seed, 850_000, 1_150_000).play();
         assert_eq!(outcome.overlaps, Vec::<String>::new(), "seed {seed}");
-        assert!(outcome.leads_at_the_end, "seed {seed}: nobody leads a minute after all has healed");
+        assert!(outcome.leads_at_the_end, "seed {seed}: no leader a minute after the last fault");
         terms += outcome.terms;
     }
-    println!("{seeds} seeds: {terms} leaderships, none beside another");
+    println!("{seeds} seeds: {terms} leaderships, no two at once");
     assert!(terms > 2 * seeds, "the faults change leaders: {terms}");
 }
 
@@ -71,20 +71,20 @@ struct World {
     terms: u64,
     /// The last leader and its fencing token.
     last: Option<((usize, u32), i32)>,
-    /// Breaks the rule on purpose.
+    /// Counts the permit from the response, which breaks the rule on purpose.
     permit_from_answer: bool,
 }
 
 struct Node {
     elector: Elector,
-    /// How fast its clock runs, in millionths.
+    /// Speed of the node's clock, in millionths.
     rate: u64,
-    /// How often it was started anew: what was meant for an earlier life does not reach it.
+    /// Number of restarts. Responses to an earlier life are discarded.
     life: u32,
     paused_until: Real,
     cut_off_until: Real,
     watches: bool,
-    /// The request that waits for an answer, and when it was sent by the node's clock.
+    /// The request that waits for a response, and when it was sent by the node's clock.
     waits_for: Option<(u64, Moment)>,
     /// In real time.
     permit_until: Option<Real>,
@@ -102,7 +102,7 @@ enum Happening {
     Fate { node: usize },
 }
 
-/// [`Record`] and [`Request`] with an order, for the queue.
+/// [`Record`] and [`Request`] with an order, for the event queue.
 type Lease = Option<(String, String, Duration, i32)>;
 type Wire = (u8, String, String, i32, i32);
 
@@ -127,7 +127,7 @@ impl World {
         let nodes = (0..rng.usize(2..=4))
             .map(|node| Node {
                 elector: elector(node, 0, &mut rng),
-                // The extremes are where it breaks, so they come often.
+                // Violations show at the extremes, so these are frequent.
                 rate: match rng.u8(..4) {
                     0 => slowest,
                     1 => fastest,
@@ -198,8 +198,9 @@ impl World {
         };
         let (node, life) = (*node, *life);
         if life != self.nodes[node].life {
-            return;
+            return; // the process was restarted meanwhile
         }
+        // A paused process handles its inputs when it resumes.
         if self.nodes[node].paused_until > self.now {
             return self.push(self.nodes[node].paused_until, happening);
         }
@@ -279,11 +280,11 @@ impl World {
         }
     }
 
-    /// A token is higher than that of another leader before, and not lower where the same one comes back.
+    /// Checks that a token is higher than that of another leader before, and not lower if the same leader returns.
     fn fenced(&mut self, leader: (usize, u32), token: i32) {
         if let Some((last, earlier)) = self.last.replace((leader, token)) {
             let fits = if last == leader { token >= earlier } else { token > earlier };
-            // Two leaders at once are counted apart, and their tokens come in any order.
+            // Two leaders at once are counted separately; their tokens have no order.
             assert!(fits || !self.overlaps.is_empty(), "{token} of {leader:?} after {earlier} of {last:?}");
         }
     }
@@ -318,7 +319,7 @@ impl World {
         self.push(arrival, Happening::Arrives { node, life, request: id, what });
     }
 
-    /// The server carries out a request, however long ago its sender gave it up.
+    /// Carries out a request on the server, even if its sender gave it up long ago.
     fn arrives(&mut self, node: usize, life: u32, request: u64, what: Wire) {
         let (verb, version, holder, seconds, transitions) = what;
         let present = self.lease.as_ref().map(|lease| &lease.version);
@@ -368,7 +369,7 @@ impl World {
         }
     }
 
-    /// Something happens to a node.
+    /// Applies a random fault to a node.
     fn fate(&mut self, node: usize) {
         if self.now >= CHAOS {
             return;
@@ -387,7 +388,7 @@ impl World {
         self.push(next, Happening::Fate { node });
     }
 
-    /// The process goes, and another one comes in its place.
+    /// Replaces the process by a new one.
     fn restart(&mut self, node: usize) {
         let life = self.nodes[node].life + 1;
         let elector = elector(node, life, &mut self.rng);

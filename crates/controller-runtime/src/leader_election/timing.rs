@@ -1,11 +1,13 @@
+//! Durations of leader election.
+
 use std::time::Duration;
 
-/// How fast a leader is replaced, and how much clocks may differ meanwhile.
+/// Durations of leader election, which determine how fast a leader is replaced and how much clocks may differ.
 ///
-/// A leader renews its lease every `retry_period`, and stops leading when no renewal that it began succeeded for
-/// `renew_deadline`. Others take the lease over when they have not seen it change for `lease_duration`, each by its own
-/// clock. So no two lead at once as long as no clock runs faster than another by the factor
-/// `lease_duration / renew_deadline`: 1.5 with the defaults, which are client-go's.
+/// A leader renews its lease every `retry_period`, and stops leading when no renewal that it started succeeded for
+/// `renew_deadline`. Other candidates take the lease over when they have not seen it change for `lease_duration`, each by its
+/// own clock. So no two processes lead at once as long as no clock runs faster than another by the factor `lease_duration /
+/// renew_deadline`: 1.5 with the defaults, which are client-go's.
 ///
 /// ```
 /// use std::time::Duration;
@@ -23,12 +25,12 @@ pub struct Timing {
     retry_period: Duration,
 }
 
-/// How much longer than the retry period a candidate waits at most, as a multiple of it. client-go's `JitterFactor`.
+/// A candidate waits up to 1 + this many retry periods between two attempts: client-go's `JitterFactor`.
 pub(super) const JITTER_FACTOR: f64 = 1.2;
 
 impl Timing {
-    /// `lease_duration` is how long others wait (client-go: 15 s), `renew_deadline` how long a leader leads without a
-    /// renewal (10 s), `retry_period` the time between two attempts (2 s).
+    /// Makes timing from `lease_duration`, after which others take over (client-go: 15 s), `renew_deadline`, for which a leader
+    /// leads without a renewal (10 s), and `retry_period` between two attempts (2 s).
     ///
     /// # Errors
     ///
@@ -50,33 +52,33 @@ impl Timing {
         Ok(Self { lease_duration, renew_deadline, retry_period })
     }
 
-    /// How long others wait until they take over a lease that does not change.
+    /// Time that others wait before they take over a lease that does not change.
     #[must_use]
     #[doc(alias = "LeaseDuration")]
     pub fn lease_duration(&self) -> Duration {
         self.lease_duration
     }
 
-    /// How long after the begin of its last successful renewal a leader leads.
+    /// Time that a leader leads after the start of its last successful renewal.
     #[must_use]
     #[doc(alias = "RenewDeadline")]
     pub fn renew_deadline(&self) -> Duration {
         self.renew_deadline
     }
 
-    /// How long to wait between two attempts to take or renew the lease.
+    /// Time between two attempts to take or renew the lease.
     #[must_use]
     #[doc(alias = "RetryPeriod")]
     pub fn retry_period(&self) -> Duration {
         self.retry_period
     }
 
-    /// How long one request about the lease may take, as in controller-runtime: half the renew deadline, at least 1 s.
+    /// Timeout of one request about the lease, as in controller-runtime: half the renew deadline, at least 1 s.
     pub(super) fn request_timeout(&self) -> Duration {
         (self.renew_deadline / 2).max(Duration::from_secs(1))
     }
 
-    /// What the lease says of its duration: whole seconds, rounded up, because others wait as long as it says.
+    /// Duration written into the lease: whole seconds, rounded up, because other candidates wait for that long.
     pub(super) fn lease_seconds(&self) -> i32 {
         let partial = u64::from(self.lease_duration.subsec_nanos() > 0);
         i32::try_from(self.lease_duration.as_secs() + partial).unwrap_or(i32::MAX)
@@ -90,11 +92,11 @@ impl Default for Timing {
     }
 }
 
-/// Why the times of a leader election do not fit each other.
+/// Inconsistent durations of leader election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidTiming {
-    /// Attempts without a pause.
+    /// Attempts would follow each other without a pause.
     #[error("the retry period must be longer than zero")]
     NoRetryPeriod,
     /// A leader would stop leading before its first attempt to renew can fail.

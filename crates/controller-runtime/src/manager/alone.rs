@@ -1,4 +1,4 @@
-//! Running something with what a manager has, and not by the manager.
+//! Runs a runnable with the resources of a manager, but outside of its lifecycle.
 
 use std::{future::Future, sync::Arc};
 
@@ -14,7 +14,7 @@ use super::{
 use crate::recorder::Recorder;
 
 impl Manager {
-    /// Runs `runnable` until it ends, which it is asked to when `shutdown` is done.
+    /// Runs `runnable` until it ends; it is asked to finish when `shutdown` completes.
     pub(crate) async fn run_alone(
         &self,
         runnable: &impl Runnable,
@@ -47,6 +47,7 @@ impl Manager {
         let told = async {
             shutdown.await;
             draining.cancel();
+            // Never completes, so that the runnable itself ends the `select!`.
             std::future::pending().await
         };
         let ended = tokio::select! {
@@ -56,8 +57,12 @@ impl Manager {
         };
         last_events.cancel();
         if timeout(FLUSH, publishing.join_next()).await.is_err() {
-            tracing::warn!("events that waited to be written were lost at the end of {}", runnable.name());
+            tracing::warn!(
+                "Kubernetes Events that were waiting to be written were lost at the end of {}",
+                runnable.name()
+            );
         }
+        // A failure reported by the runnable is the cause of what it returned.
         let failure = failure.lock().take().or(ended.err());
         failure.map_or(Ok(()), |error| Err(own_or_named(error, &runnable.name())))
     }

@@ -10,32 +10,34 @@ use http::{
 use super::{Election, Options};
 use crate::{
     cache::Cache,
-    client::{self, Client, ClientBuilder},
+    client::{self, Client, ClientBuilder, WriteGate},
     leader_election::LeaseGate,
     metrics::Metrics,
 };
 
 /// The clients of one cluster.
 pub(super) struct Clients {
-    /// With leader election it writes only while this process leads.
+    /// With leader election, writes only while this process leads.
     pub(super) gated: Client,
-    /// It writes at any time.
+    /// Writes at any time.
     pub(super) ungated: Client,
 }
 
 impl Clients {
-    /// Clients that show in `cache` what they write. Metrics call the API server `host`.
+    /// Makes clients that report their writes to `cache` and ask `gate` before each write. Metrics name the API server `host`.
     pub(super) fn new(
         connection: kube::Client,
         host: &str,
         options: &Options,
         metrics: &Metrics,
         election: Option<&Election>,
+        gate: Option<Arc<dyn WriteGate>>,
         cache: &Arc<Cache>,
     ) -> Self {
         let builder = metered(connection, host, options, metrics);
         let builder = options.seed.into_iter().fold(builder, ClientBuilder::seed);
         let builder = (options.client.0)(builder).own_writes(Arc::clone(cache) as _);
+        let builder = gate.into_iter().fold(builder, ClientBuilder::write_gate);
         let gated = election.map(|election| {
             let gate = LeaseGate::new(election.options.id(), Arc::clone(&election.issuer));
             builder.clone().write_gate(Arc::new(gate)).build()
@@ -45,7 +47,7 @@ impl Clients {
     }
 }
 
-/// Begins a client that tells `metrics` of its requests.
+/// Starts a client that reports its requests to `metrics`.
 pub(super) fn metered(
     connection: kube::Client,
     host: &str,
@@ -55,13 +57,13 @@ pub(super) fn metered(
     Client::builder(connection, Arc::clone(&options.name)).metrics(metrics.rest_client()).host(host)
 }
 
-/// What client-go's metrics call the API server of this URL: its host, and the port if it says one.
+/// Name of the API server in client-go's metrics: host of its URL, and the port if the URL has one.
 pub(super) fn host_of(url: &Uri) -> Option<String> {
     let host = url.host()?;
     Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
 }
 
-/// A connection that calls itself `name`, unless the configuration has another name for it.
+/// Connects with `name` as `User-Agent`, unless the configuration has another one.
 pub(super) fn connect(
     mut config: kube::Config,
     name: &str,

@@ -4,39 +4,52 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{Arc, Weak},
-    time::Duration,
 };
 
 use parking_lot::Mutex;
 
-use super::{AddError, Handle, Manager, caches::Caches, clients::Clients, lifecycle::Group};
+use super::{AddError, BoxError, Handle, Manager, RunContext, Runnable, clients::Clients, lifecycle::Group};
 use crate::{
-    cache::{self, Cache, Cached},
-    client::Client,
+    cache::{self, Cache, Cached, OtherCluster},
+    client::{Call, Client, NoPermit, WriteGate, WritePermit},
     metrics::CacheLook,
     object::StaticObject,
 };
 
-/// Another cluster, which controllers of a manager watch and write to. Made by [`Manager::add_cluster`].
+/// Another cluster that controllers of a manager watch and write to. Made by [`Manager::add_cluster`].
 ///
-/// A handle: clones are the same cluster. Dropping it changes nothing.
+/// A handle: clones are the same cluster. Dropping it has no effect.
 #[derive(Clone)]
 pub struct Cluster {
-    name: Arc<str>,
+    origin: OtherCluster,
     client: Client,
     ungated: Client,
     cache: Arc<Cache>,
     handle: Handle,
+    all: Clusters,
 }
 
 impl Manager {
-    /// Takes another cluster, which `client` reaches: make it with [`client::connect`](crate::client::connect), as the
-    /// manager's own. Retries that it makes by itself have no effect, as in [`Manager::new`]. It starts and stops with the manager: its caches are complete before
-    /// controllers begin, and stay until these have ended. One that is added while the manager runs starts at once. If its
-    /// caches cannot become complete, the manager stops, as with those of its own.
+    /// Adds another cluster, reached through `client`. Make the client with [`client::connect`](crate::client::connect), like
+    /// that of the manager; retries of its own do not apply, as in [`Manager::new`]. The caches of the cluster start and stop
+    /// with the manager. A cluster added while the manager runs starts at once.
     ///
-    /// `name` tells it from others in messages and metrics, which call its resources `east/secrets`, say. Its clients work
-    /// as the manager's do ([`Options::client`](super::Options::client)); with leader election they write only while this
+    /// # Outages
+    ///
+    /// A cluster that cannot be read does not affect the manager, its readiness, or other clusters. The manager and its
+    /// controllers start without waiting for the cluster. Its lists and watches are retried without end, after 0.8 s doubling to
+    /// 30 s, each plus up to as much at random, and deliver their events when the cluster is back. Until then:
+    ///
+    /// - Reads of a cache that has no initial list yet return [`ReadError::NotSynced`](crate::ReadError::NotSynced), within
+    ///   reconciles as well; other caches return the last known state.
+    /// - [`Cluster::trouble`] returns the problem. The log has each failure with the name of the cluster, the metric
+    ///   `controller_runtime_cache_failures_total` counts them, and `/readyz?verbose` has a line for the cluster.
+    ///
+    /// # Names
+    ///
+    ///
+    /// `name` identifies the cluster in messages and metrics, which name its resources as `east/secrets`. Its clients have the
+    /// options of the manager's ([`Options::client`](super::Options::client)); with leader election they write only while this
     /// process leads.
     ///
     /// ```
@@ -62,7 +75,7 @@ impl Manager {
     ///
     /// # Errors
     ///
-    /// The manager stops or has stopped.
+    /// The manager is stopping or has stopped.
     #[doc(alias = "Cluster")]
     pub fn add_cluster(
         &self,
@@ -71,108 +84,181 @@ impl Manager {
         options: cache::Options,
     ) -> Result<Cluster, AddError> {
         let shared = &self.shared;
-        let name = name.into();
-        let cache = Arc::new(Cache::new(options, shared.election.is_some()));
+        let origin = OtherCluster::new(name.into());
+        let cache = Arc::new(Cache::of_cluster(origin.clone(), options, shared.election.is_some()));
         let (options, election) = (&shared.options, shared.election.as_ref());
-        let clients = Clients::new(client, &name, options, &shared.metrics, election, &cache);
-        let caches = Arc::new(Caches {
-            cluster: Some(Arc::clone(&name)),
+        let gate = Some(Arc::new(RemovalGate(origin.clone())) as _);
+        let clients = Clients::new(client, origin.name(), options, &shared.metrics, election, gate, &cache);
+        let caches = Arc::new(ClusterCaches {
+            origin: origin.clone(),
             cache: Arc::clone(&cache),
             client: clients.ungated.kube().clone(),
-            sync_timeout: options.cache_sync_timeout,
         });
         let handle = self.add_to(Group::Caches, caches)?;
-        shared.clusters.add(&name, &cache);
-        Ok(Cluster { name, client: clients.gated, ungated: clients.ungated, cache, handle })
+        let all = shared.clusters.clone();
+        all.add(&cache);
+        Ok(Cluster { origin, client: clients.gated, ungated: clients.ungated, cache, handle, all })
     }
 }
 
 impl Cluster {
-    /// The name that it was given.
+    /// Name of the cluster.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        self.origin.name()
     }
 
-    /// The client for reconcilers, as [`Manager::client`]: what it writes is seen in this cluster's caches at once.
+    /// Returns the problem of the first list or watch of the cluster that fails now. While there is one, the caches of the
+    /// cluster may be out of date.
+    ///
+    /// ```no_run
+    /// # fn example(clusters: &[controller_runtime::manager::Cluster]) {
+    /// for cluster in clusters {
+    ///     if let Some(trouble) = cluster.trouble() {
+    ///         println!("{}: {trouble}", cluster.name()); // east: east/secrets: list: … Connection refused
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        self.cache.trouble()
+    }
+
+    /// The client for reconcilers, like [`Manager::client`]; its writes are visible in this cluster's caches at once.
     #[must_use]
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// The client for what needs no leader election, as [`Manager::ungated_client`].
+    /// The client for code without leader election, like [`Manager::ungated_client`].
     #[must_use]
     pub fn ungated_client(&self) -> Client {
         self.ungated.clone()
     }
 
-    /// The cached objects of kind `K` in this cluster, as [`Manager::cached`].
+    /// The cached objects of kind `K` in this cluster, like [`Manager::cached`].
     #[must_use]
     pub fn cached<K: StaticObject>(&self) -> Cached<K> {
         self.cache.of_kind()
     }
 
-    /// What is cached of this cluster, as [`Manager::cache`].
+    /// The caches of this cluster, like [`Manager::cache`].
     #[must_use]
     pub fn cache(&self) -> cache::Caches<'_> {
         cache::Caches::new(&self.cache)
     }
 
-    /// Takes the cluster out of its manager, and waits until its lists and watches have ended. What was read stays in the
-    /// handles of its caches, and nothing more is told: take away the sources that it has first
-    /// ([`controller::Watch::remove`](crate::controller::Watch::remove)).
+    /// Removes the cluster from its manager, and waits until its lists and watches have ended and its caches are empty.
+    ///
+    /// Event handlers receive a [`Delete`](crate::Event::Delete) with `state_unknown` for each object of the cluster, and then
+    /// the sources of the cluster end. A source removed before ([`controller::Watch::remove`](crate::controller::Watch::remove))
+    /// delivers no deletions.
+    ///
+    /// From the call on, reads of the caches return [`ReadError::ClusterRemoved`](crate::ReadError::ClusterRemoved), which is
+    /// terminal in a reconcile. [`Cluster::client`] and [`Cluster::ungated_client`] refuse writes, and writes in flight fail with
+    /// [`ErrorKind::Interrupted`](crate::client::ErrorKind::Interrupted). To delete objects from the cluster itself, do so before
+    /// removing it.
     ///
     /// # Cancellation
     ///
-    /// Dropping the future only ends the wait.
+    /// If the manager runs, dropping the future only ends the wait. Otherwise some objects may stay in the caches.
     pub async fn remove(self) {
+        self.origin.remove();
         self.handle.remove().await;
+        // A manager that does not run leaves these to the removal.
+        self.cache.withdraw().await;
+        self.all.remove(&self.cache);
     }
 }
 
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Cluster").field("name", &self.name()).finish_non_exhaustive()
     }
 }
 
-/// The caches of the other clusters of a manager, as long as somebody holds them. Clones are the same.
-#[derive(Default, Clone)]
-pub(super) struct Clusters {
-    known: Arc<Mutex<Vec<Known>>>,
+/// Runnable that fills the caches of another cluster and keeps them up to date. The manager does not wait for it at the start.
+struct ClusterCaches {
+    origin: OtherCluster,
+    cache: Arc<Cache>,
+    client: kube::Client,
 }
 
-#[derive(Clone)]
-struct Known {
-    name: Arc<str>,
-    cache: Weak<Cache>,
+impl Runnable for Arc<ClusterCaches> {
+    fn name(&self) -> String {
+        format!("cluster {}", self.origin.name())
+    }
+
+    fn needs_leader_election(&self) -> bool {
+        false
+    }
+
+    async fn start(&self, mut cx: RunContext) -> Result<(), BoxError> {
+        let (draining, rng) = (cx.draining.clone(), cx.rng.fork());
+        let stopped = async {
+            draining.cancelled().await;
+            // A removal drains this runnable as well. The caches then end by themselves, once they are empty.
+            if self.origin.is_removed() {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stopped => {}
+            () = self.cache.run(self.client.clone(), rng) => {}
+        }
+        Ok(())
+    }
+}
+
+/// Refuses writes to a removed cluster, and interrupts those in flight.
+struct RemovalGate(OtherCluster);
+
+impl WriteGate for RemovalGate {
+    fn permit(&self, _: &Call) -> Result<WritePermit, NoPermit> {
+        let cluster = self.0.clone();
+        let removed = NoPermit::new(format!("cluster {} was removed from the manager", cluster.name()));
+        if cluster.is_removed() {
+            return Err(removed);
+        }
+        Ok(WritePermit::until(async move {
+            cluster.removed().await;
+            removed
+        }))
+    }
+}
+
+/// The caches of a manager's other clusters, while they are in use. Clones share them.
+#[derive(Default, Clone)]
+pub(super) struct Clusters {
+    known: Arc<Mutex<Vec<Weak<Cache>>>>,
 }
 
 impl Clusters {
-    fn add(&self, name: &Arc<str>, cache: &Arc<Cache>) {
+    fn add(&self, cache: &Arc<Cache>) {
         let mut known = self.known.lock();
-        known.retain(|cluster| cluster.cache.strong_count() > 0);
-        known.push(Known { name: Arc::clone(name), cache: Arc::downgrade(cache) });
+        known.retain(|cluster| cluster.strong_count() > 0);
+        known.push(Arc::downgrade(cache));
     }
 
-    fn all(&self) -> Vec<(Arc<str>, Arc<Cache>)> {
+    fn remove(&self, cache: &Arc<Cache>) {
+        self.known.lock().retain(|known| !std::ptr::eq(known.as_ptr(), Arc::as_ptr(cache)));
+    }
+
+    fn all(&self) -> Vec<Arc<Cache>> {
         let known = self.known.lock().clone();
-        known.into_iter().filter_map(|Known { name, cache }| Some((name, cache.upgrade()?))).collect()
+        known.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// What is held of them.
+    /// Statistics of all caches.
     pub(super) fn look(&self) -> BTreeMap<String, CacheLook> {
-        let of = |(name, cache): (Arc<str>, Arc<Cache>)| {
-            cache.look().into_iter().map(move |(resource, look)| (format!("{name}/{resource}"), look))
-        };
-        self.all().into_iter().flat_map(of).collect()
+        self.all().iter().flat_map(|cache| cache.look()).collect()
     }
 
-    /// What is wrong with the first of them that does not know the present, or is older than `limit`.
-    pub(super) fn problem(&self, limit: Option<Duration>) -> Option<String> {
-        let of = |(name, cache): (Arc<str>, Arc<Cache>)| {
-            cache.problem(limit).map(|problem| format!("of cluster {name}, {problem}"))
-        };
-        self.all().into_iter().find_map(of)
+    /// Names of the clusters with a list or watch that fails now.
+    pub(super) fn in_trouble(&self) -> Vec<String> {
+        let in_trouble = |cache: &Arc<Cache>| cache.trouble().and(cache.cluster_name());
+        self.all().iter().filter_map(in_trouble).collect()
     }
 }

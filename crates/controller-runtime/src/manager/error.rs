@@ -1,98 +1,100 @@
+//! Errors of a manager's run, and of adding to a manager.
+
 use std::{error::Error as _, fmt, time::Duration};
 
 use super::BoxError;
 use crate::{cache::MissingRight, controller::InvalidWorkers};
 
-/// Why a manager's run failed.
+/// Error of a manager's run.
 ///
-/// Its `Debug` form is the message and its causes, because that is what a `main` that returns it prints.
+/// Its `Debug` form is the message with its causes, because a `main` that returns the error prints that form.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A cache did not become complete in time.
-    #[error("the cache of {resource} is not complete after {} s: {reason}", timeout.as_secs_f32())]
+    /// A cache did not receive its initial list in time.
+    #[error("the cache of {resource} has not received its initial list after {} s: {reason}", timeout.as_secs_f32())]
     CacheSync {
         /// The resource, e.g. `deployments.apps`.
         resource: String,
-        /// How long the manager waited.
+        /// Time that the manager waited.
         timeout: Duration,
-        /// What last went wrong with its list or watch.
+        /// Last failure of its list or watch.
         reason: String,
     },
-    /// The API server does not let the operator list and watch what it reads. Waiting would not help, so the start ends at
-    /// once.
-    #[error("the operator may not list and watch {}", join(missing))]
+    /// The API server does not allow the operator to list and watch a cached resource. Waiting would not help, so the start
+    /// fails at once.
+    #[error("the operator has no permission to list and watch {}", join(missing))]
     Forbidden {
-        /// What it lacks for that, as far as it was told within half a second. The message says the first ten.
+        /// The missing permissions that were reported within half a second. The message names the first ten.
         missing: Vec<MissingRight>,
     },
-    /// A source of a controller has not told in time what there is.
+    /// A source of a controller did not deliver its initial state in time.
     #[error("source {name} of controller {controller} is not synced after {} s: {reason}", timeout.as_secs_f32())]
     SourceSync {
-        /// The name of the source; of a kind it is the resource.
+        /// Name of the source; for a kind, the resource.
         name: String,
-        /// The name of the controller.
+        /// Name of the controller.
         controller: String,
-        /// How long the controller waited.
+        /// Time that the controller waited.
         timeout: Duration,
-        /// What keeps the source from it.
+        /// Obstacle that the source reports.
         reason: String,
     },
     /// A source of a controller failed.
     #[error("source {name} of controller {controller} failed")]
     Source {
-        /// The name of the source.
+        /// Name of the source.
         name: String,
-        /// The name of the controller.
+        /// Name of the controller.
         controller: String,
-        /// What it returned.
+        /// Error returned by the source.
         source: BoxError,
     },
     /// A runnable failed, and the manager stopped because of it.
     #[error("{name} failed")]
     Runnable {
-        /// Its name.
+        /// Name of the runnable.
         name: String,
-        /// What it returned.
+        /// Error returned by the runnable.
         source: BoxError,
     },
-    /// Something did not finish in time when the manager stopped. It was dropped.
+    /// Something did not finish in time when the manager stopped, and was dropped.
     #[error("still running {} s after the shutdown began: {}", timeout.as_secs_f32(), unfinished.join(", "))]
     ShutdownTimeout {
-        /// Controller and request of each reconcile; the name of each other runnable.
+        /// Controller and request of each unfinished reconcile; the name of each other runnable.
         unfinished: Vec<String>,
-        /// How long the manager waited.
+        /// Time that the manager waited.
         timeout: Duration,
     },
-    /// Something could not be stopped: it goes on without an `.await` at which it could be dropped.
-    #[error("cannot be stopped, because it never waits: {}", unstoppable.join(", "))]
+    /// Something could not be stopped: it still runs, without reaching an `.await` at which it could be dropped.
+    #[error("cannot be stopped, because it does not reach an .await: {}", unstoppable.join(", "))]
     Unstoppable {
-        /// Controller and request of each reconcile; the name of each other runnable.
+        /// Controller and request of each such reconcile; the name of each other runnable.
         unstoppable: Vec<String>,
     },
-    /// A task of the manager panicked or ended although it never should.
+    /// A task of the manager panicked, or ended although it should run forever.
     #[error("{task} ended unexpectedly: {reason}")]
     TaskEnded {
-        /// What the task did.
+        /// Name of the task.
         task: String,
-        /// How it ended.
+        /// The panic, or how the task ended.
         reason: String,
     },
-    /// A candidate with a seed has no identity, and another candidate of that seed would have the same.
+    /// A leader election candidate with a seed has no identity; another candidate with that seed would have the same.
     #[error(
-        "the candidate for the lease {lease} has a seed and no identity: give each one its own with \
+        "the candidate for the lease {lease} has a seed but no identity: give each candidate its own with \
          leader_election::Options::identity"
     )]
     NoIdentity {
-        /// The name of the lease.
+        /// Name of the lease.
         lease: String,
     },
-    /// The manager runs already.
-    #[error("the manager runs already: wait until its run has ended, or make another manager")]
+    /// The manager is running already.
+    #[error("the manager is running already: wait until its run has ended, or make another manager")]
     AlreadyRunning,
 }
 
-/// How many missing rights a message says.
+/// Number of missing permissions in a message.
 const TOLD: usize = 10;
 
 fn join(missing: &[MissingRight]) -> String {
@@ -116,7 +118,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// Why a manager takes no runnable or controller.
+/// Reason why a manager refuses a runnable or controller.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddError {
@@ -129,19 +131,19 @@ pub enum AddError {
     /// A controller has an empty name.
     #[error("a controller needs a name, for its metrics and log: give it one with `named`")]
     NoName,
-    /// Nothing would ever lead to a reconcile.
+    /// The controller has no source, so nothing would ever be reconciled.
     #[error("controller {name} has no source: give it one with `watches` or `watches_raw_source`")]
     NoSource {
-        /// The name of the controller.
+        /// Name of the controller.
         name: String,
     },
     /// A controller's number of workers is zero or too high.
     #[error(transparent)]
     Workers(#[from] InvalidWorkers),
-    /// The manager stops or has stopped.
-    #[error("{name} cannot be added to a manager that stops: add it before, or to another manager")]
+    /// The manager is stopping or has stopped.
+    #[error("{name} cannot be added, because the manager is stopping: add it earlier, or to another manager")]
     Stopping {
-        /// What was to be added.
+        /// Name of the runnable or controller.
         name: String,
     },
 }

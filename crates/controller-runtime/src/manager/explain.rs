@@ -1,4 +1,4 @@
-//! Why something does not reconcile, for whoever asks the manager: in Rust, or at its metrics server.
+//! Explanations of why a request is not reconciled, in Rust and at the metrics server.
 
 use std::{borrow::Cow, sync::Weak};
 
@@ -11,43 +11,43 @@ use crate::{
     http_server::text,
 };
 
-/// Where the metrics server explains.
+/// Path of explanations on the metrics server.
 pub(super) const PATH: &str = "/explain";
 
-/// Why there is no explanation.
+/// Reason why there is no explanation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExplainError {
     /// The manager has no controller of that name.
     #[error("there is no controller {name}: the manager has {}", list(known))]
     UnknownController {
-        /// The name.
+        /// The requested name.
         name: String,
-        /// The names that there are.
+        /// Names of the manager's controllers.
         known: Vec<String>,
     },
-    /// The controller has not had such a request lately.
+    /// The controller has no such request, and had none recently.
     #[error(
         "controller {controller} has no request {request} in its queue or among the 1024 that ran last: {}",
         proposal(near)
     )]
     UnknownRequest {
-        /// The name of the controller.
+        /// Name of the controller.
         controller: String,
         /// The request as it was given.
         request: String,
-        /// Requests of the controller that are spelt like it, at most three.
+        /// At most three requests of the controller with a similar name.
         near: Vec<String>,
     },
 }
 
 impl Manager {
-    /// Why the controller of this name does not reconcile `request`, or not now: in line, waiting and by which rule, being
-    /// reconciled, or settled; what led to it, and what became of its last runs.
+    /// Explains the state of `request` in the controller of this name, in particular why it is not reconciled now: queued,
+    /// waiting and by which rule, running, or done; the events that led to it, and the outcomes of its last runs.
     ///
-    /// `request` is its `Debug` form: `Deployment default/web`, or `default/web` for short. Whoever has the controller's
-    /// [`Handle`](crate::controller::Handle) asks that, with the request itself. Where metrics are served to those
-    /// [whom the API server allows it](crate::metrics::AllowedTo::Authorized), the same is told there at `/explain`:
+    /// `request` is its `Debug` form: `Deployment default/web`, or `default/web` for short. With the controller's
+    /// [`Handle`](crate::controller::Handle) you can pass the request itself. If metrics are served to
+    /// [authorized clients](crate::metrics::AllowedTo::Authorized), the metrics server answers the same at `/explain`:
     ///
     /// ```console
     /// $ curl -H "Authorization: Bearer $TOKEN" "https://$HOST:8443/explain?controller=guestbook&request=default/mine"
@@ -59,18 +59,18 @@ impl Manager {
     ///   Guestbook default/mine: no luck
     /// ```
     ///
-    /// Who may ask is the holder of a token with the verb `get` of the `nonResourceURLs` `/explain`.
+    /// The token needs the verb `get` on the `nonResourceURLs` `/explain`.
     ///
-    /// An [unmanaged](crate::controller::Unmanaged) controller is known here too, from when it is made until it is dropped.
+    /// An [unmanaged](crate::controller::Unmanaged) controller is included from when it is made until it is dropped.
     ///
     /// # Errors
     ///
-    /// There is no such controller, or it knows of no such request.
+    /// There is no such controller, or it has no such request.
     pub fn explain(&self, controller: &str, request: &str) -> Result<Explanation, ExplainError> {
         explain(&self.shared.registry, controller, request)
     }
 
-    /// How it stands with the requests of each controller, unmanaged ones included, in the order of their names.
+    /// Summary of the requests of each controller, including unmanaged ones, ordered by name.
     #[must_use]
     pub fn overview(&self) -> Vec<Overview> {
         overview(&self.shared.registry)
@@ -80,6 +80,7 @@ impl Manager {
 fn overview(registry: &Registry) -> Vec<Overview> {
     let mut all: Vec<_> =
         registry.controllers().iter().map(|(_, controller)| controller.overview()).collect();
+    // The registry has the order of addition.
     all.sort_by(|one, other| one.controller.cmp(&other.controller));
     all
 }
@@ -98,7 +99,7 @@ fn explain(registry: &Registry, name: &str, request: &str) -> Result<Explanation
     })
 }
 
-/// Answers a request to [`PATH`]. The registry is held weakly, because it holds the server that asks.
+/// Answers a request to [`PATH`]. The registry is held weakly, because it holds the server that calls this.
 pub(super) fn answer(registry: &Weak<Registry>, request: &Request) -> Response {
     if request.method() != Method::GET {
         return text(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed\n");
@@ -111,11 +112,12 @@ pub(super) fn answer(registry: &Weak<Registry>, request: &Request) -> Response {
         None | Some("json") => false,
         Some("text") => true,
         Some(other) => {
-            return refuse(StatusCode::BAD_REQUEST, &format!("no format {other}: give json or text"));
+            return refuse(StatusCode::BAD_REQUEST, &format!("unknown format {other}: give json or text"));
         }
     };
+    // The server may answer a last request while the manager is dropped.
     let Some(registry) = registry.upgrade() else {
-        return refuse(StatusCode::SERVICE_UNAVAILABLE, "the manager is gone");
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, "the manager has been dropped");
     };
     match (parameter("controller"), parameter("request")) {
         (Some(controller), Some(request)) => match explain(&registry, &controller, &request) {
@@ -124,7 +126,7 @@ pub(super) fn answer(registry: &Weak<Registry>, request: &Request) -> Response {
             Err(unknown) => refuse(StatusCode::NOT_FOUND, &unknown.to_string()),
         },
         (None, Some(_)) => {
-            refuse(StatusCode::BAD_REQUEST, "a request of which controller? give controller=NAME")
+            refuse(StatusCode::BAD_REQUEST, "the parameter controller is missing: give controller=NAME")
         }
         (controller, None) => {
             let mut all = overview(&registry);
@@ -145,11 +147,11 @@ pub(super) fn answer(registry: &Weak<Registry>, request: &Request) -> Response {
     }
 }
 
-/// What is answered where everybody may ask: names and errors are not for everybody.
+/// Response of a metrics server that is open to everyone: explanations contain names and errors.
 pub(super) fn not_for_everybody() -> Response {
     refuse(
         StatusCode::FORBIDDEN,
-        "explanations are for those whom the API server allows it: serve metrics with AllowedTo::Authorized",
+        "explanations are served only to clients that the API server authorizes: serve metrics with AllowedTo::Authorized",
     )
 }
 
@@ -164,13 +166,16 @@ fn json(value: &impl Serialize) -> Response {
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             response
         }
-        Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &format!("it cannot be written: {error}")),
+        Err(error) => refuse(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            &format!("the explanation cannot be serialised: {error}"),
+        ),
     }
 }
 
 fn proposal(near: &[String]) -> String {
     if near.is_empty() {
-        "nothing has requested it, or it is spelt differently (default/web, for example)".to_owned()
+        "no event has enqueued it, or it is spelt differently (default/web, for example)".to_owned()
     } else {
         format!("it has {}", near.join(", "))
     }

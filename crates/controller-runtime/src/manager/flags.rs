@@ -1,3 +1,5 @@
+//! Command-line flags of an operator, with the feature `clap`.
+
 use std::path::PathBuf;
 
 use clap::Args;
@@ -14,9 +16,9 @@ use crate::{
     metrics::{AllowedTo, ServerOptions},
 };
 
-/// The flags of an operator, with the names and defaults of kubebuilder's scaffold: flatten them into your own.
+/// The flags of an operator, with the names and defaults of kubebuilder's scaffold, to flatten into your own.
 ///
-/// Of the scaffold's, those of webhooks are missing (`--webhook-cert-path` and so on), and of zap's all but
+/// Missing from the scaffold's flags are those of webhooks (`--webhook-cert-path` and so on), and zap's flags other than
 /// `--zap-log-level` and, with the feature `logging`, `--zap-encoder`.
 ///
 /// ```
@@ -38,58 +40,57 @@ use crate::{
 /// ```
 #[derive(Debug, Clone, Args)]
 pub struct Flags {
-    /// Where metrics are served: `:8443` for HTTPS, `:8080` for HTTP, `0` for nowhere
+    /// Address of the metrics server: `:8443` for HTTPS, `:8080` for HTTP, `0` to disable it
     #[arg(long, value_name = "ADDRESS", default_value = "0")]
     pub metrics_bind_address: Endpoint,
-    /// Serve metrics by HTTPS, to those whom the API server allows it
+    /// Serve metrics over HTTPS to clients that the API server authorizes
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true,
           default_missing_value = "true", action = clap::ArgAction::Set)]
     pub metrics_secure: bool,
-    /// The folder with the certificate of the metrics server; one is made where there is none
+    /// Folder with the certificate of the metrics server; by default a self-signed certificate is generated
     #[arg(long, value_name = "FOLDER")]
     pub metrics_cert_path: Option<PathBuf>,
-    /// The certificate in that folder
+    /// File name of the certificate in that folder
     #[arg(long, value_name = "FILE", default_value = "tls.crt")]
     pub metrics_cert_name: PathBuf,
-    /// Its key in that folder
+    /// File name of the private key in that folder
     #[arg(long, value_name = "FILE", default_value = "tls.key")]
     pub metrics_cert_key: PathBuf,
-    /// Serve metrics by HTTP/2 too, to who asks for it by HTTPS
+    /// Serve metrics over HTTP/2 as well, to clients that request it over HTTPS
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
           default_missing_value = "true", action = clap::ArgAction::Set, value_parser = http2(cfg!(feature = "http2")))]
     pub enable_http2: bool,
-    /// Where liveness and readiness are served; `0` for nowhere
+    /// Address of the liveness and readiness probes; `0` to disable them
     #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
     pub health_probe_bind_address: Endpoint,
-    /// Let one process at a time work
+    /// Enable leader election, so that one process at a time is active
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
           default_missing_value = "true", action = clap::ArgAction::Set)]
     pub leader_elect: bool,
-    /// The name of the lease whose holder works
+    /// Name of the leader election lease
     #[arg(long, value_name = "NAME")]
     pub leader_election_id: Option<String>,
-    /// The namespace of the lease; by default that of the pod, or of the kubeconfig
+    /// Namespace of the lease; by default that of the pod, or of the kubeconfig
     #[arg(long, value_name = "NAMESPACE")]
     pub leader_election_namespace: Option<String>,
-    /// The kubeconfig of the cluster; by default that of $KUBECONFIG, the pod's service account or ~/.kube/config
+    /// Kubeconfig file; by default $KUBECONFIG, the pod's service account or ~/.kube/config
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// How much to log: `error`, `info`, `debug`, or a number: 1 is `debug`, more is `trace`
+    /// Log level: `error`, `info`, `debug`, or a number: 1 is `debug`, higher is `trace`
     #[arg(long, visible_alias = "log-level", value_name = "LEVEL", default_value = "info", value_parser = level)]
     pub zap_log_level: LevelFilter,
-    /// Levels of single targets: `my_operator=debug,kube_client=warn`; by default $RUST_LOG
+    /// Log levels of single targets: `my_operator=debug,kube_client=warn`; by default $RUST_LOG
     #[cfg(feature = "logging")]
     #[arg(long, value_name = "FILTER", value_parser = filter)]
     pub log: Option<Targets>,
-    /// Log lines as `text` or as `json`
+    /// Format of log lines: `text` or `json`
     #[cfg(feature = "logging")]
     #[arg(long, visible_alias = "zap-encoder", value_name = "FORMAT", default_value_t)]
     pub log_format: logging::Format,
 }
 
 impl Flags {
-    /// Options of an operator named `name`, as the flags say. `election_id` is the name of the lease unless they say
-    /// otherwise.
+    /// Options of an operator named `name`, set from the flags. `election_id` is the default name of the lease.
     pub fn options(&self, name: &str, election_id: &str) -> Options {
         let metrics = ServerOptions::default().bind_address(self.metrics_bind_address);
         #[cfg(feature = "http2")]
@@ -116,11 +117,11 @@ impl Flags {
         })
     }
 
-    /// Makes the process log as the flags say: [`logging::init`].
+    /// Sets up the log of the process from the flags; see [`logging::init`].
     ///
     /// # Errors
     ///
-    /// `RUST_LOG` is set and is no filter, or the process has a subscriber already.
+    /// `RUST_LOG` is set and is not a valid filter, or the process has a subscriber already.
     #[cfg(feature = "logging")]
     pub fn init_logging(&self) -> Result<(), logging::InitError> {
         logging::init(&self.log_options())
@@ -135,8 +136,8 @@ impl Flags {
         }
     }
 
-    /// A manager with [`Flags::options`], on the cluster that the flags name, whose leader election has a connection of its
-    /// own.
+    /// Makes a manager with [`Flags::options`] on the cluster that the flags select. Its leader election has a connection of
+    /// its own.
     ///
     /// # Errors
     ///
@@ -146,7 +147,7 @@ impl Flags {
             .map_err(ConfigError::unusable)
     }
 
-    /// A connection to the cluster that the flags name, as [`client::connect`] makes it.
+    /// Connects to the cluster that the flags select, as [`client::connect`] does.
     ///
     /// # Errors
     ///
@@ -155,19 +156,19 @@ impl Flags {
         client::connect(self.config(None).await?).map_err(ConfigError::unusable)
     }
 
-    /// The cluster that the flags name, as [`get_config`] looks for it; `context` is one of the kubeconfig instead of its
-    /// current one.
+    /// The configuration of the cluster that the flags select, as [`get_config`] finds it; `context` selects a context of the
+    /// kubeconfig instead of its current one.
     ///
     /// # Errors
     ///
-    /// There is none, or the kubeconfig cannot be read or lacks the context.
+    /// There is no configuration, or the kubeconfig cannot be read or lacks the context.
     #[doc(alias = "GetConfigWithContext")]
     pub async fn config(&self, context: Option<&str>) -> Result<kube::Config, ConfigError> {
         get_config(self.kubeconfig.as_deref(), context).await
     }
 }
 
-/// The levels of Go's flag, by tracing's names.
+/// Parses the level of Go's flag.
 fn level(given: &str) -> Result<LevelFilter, String> {
     match (given, given.parse::<u32>()) {
         ("panic" | "error", _) => Ok(LevelFilter::ERROR),
@@ -178,16 +179,16 @@ fn level(given: &str) -> Result<LevelFilter, String> {
     }
 }
 
-/// The levels of targets.
+/// Parses the levels of targets.
 #[cfg(feature = "logging")]
 fn filter(given: &str) -> Result<Targets, String> {
     given.parse().map_err(|error| format!("{error}; give levels of targets, such as my_operator=debug"))
 }
 
-/// Reads whether HTTP/2 is wanted, which only a program that has it built in can give.
+/// Parses the choice of HTTP/2, which needs the feature `http2` at build time.
 fn http2(built_in: bool) -> impl Fn(&str) -> Result<bool, &'static str> + Clone {
     move |text| match text {
-        "true" if !built_in => Err("feature `http2` of controller-runtime is not built in"),
+        "true" if !built_in => Err("this program was built without feature `http2` of controller-runtime"),
         _ => text.parse().map_err(|_| "give true or false"),
     }
 }
@@ -252,7 +253,10 @@ mod tests {
     fn a_program_that_cannot_speak_http2_says_so() {
         let without = http2(false);
         assert_eq!(without("false"), Ok(false));
-        assert_eq!(without("true"), Err("feature `http2` of controller-runtime is not built in"));
+        assert_eq!(
+            without("true"),
+            Err("this program was built without feature `http2` of controller-runtime")
+        );
         assert_eq!(http2(true)("maybe"), Err("give true or false"));
     }
 

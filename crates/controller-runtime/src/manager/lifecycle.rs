@@ -1,32 +1,37 @@
-//! What starts when, and what stops when: the manager as a state machine.
+//! Start and stop order of a manager's runnables, as a pure state machine.
 //!
-//! Runnables belong to groups. Groups start in their order, each when everything in the one before is ready, and stop in
-//! the reverse order, each when everything in the one after has ended. With leader election the last group starts with
-//! every election and is cancelled when the lease is lost.
+//! Runnables belong to groups. Groups start in order, each when every runnable of the group before is ready, and stop in
+//! the reverse order, each when every runnable of the group after has ended. With leader election the last group starts with
+//! every election and is aborted when the lease is lost.
+//!
+//! Phases of a run: `Built` → `Starting(group)`, group by group → `Ready` → `Draining(group)`, group by group → `Stopped`. When
+//! the grace period ends, `Draining` becomes `Aborting`. With leader election, `Ready` is reached before the last group starts;
+//! that group then follows the election: `Waiting` → `Standing` → `Leading` → `Losing` → `Standing` …, and at a shutdown
+//! `Ending` → `Over`.
 
 use std::{collections::BTreeMap, fmt};
 
 use super::State;
 
-/// A runnable within its manager.
+/// ID of a runnable within its manager.
 pub(super) type Id = u64;
 
-/// Runnables that start and stop together, in the order in which they start.
+/// Runnables that start and stop together. Groups start in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Group {
-    /// Metrics and probes: they tell of the start of the others.
+    /// Servers of metrics and probes, which show the start of the others.
     HttpServers,
-    /// Before the caches, because listing may need conversion.
+    /// Before the caches, because listing may need conversion webhooks.
     Webhooks,
     Caches,
-    /// What does not need to lead.
+    /// Runnables without leader election.
     Others,
-    /// What leaders do before they are candidates.
+    /// Preparations of a leader before it becomes a candidate.
     WarmUp,
     LeaderElected,
 }
 
-/// As Go's log lines have it.
+/// Names as in Go's log lines.
 impl fmt::Display for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -55,11 +60,11 @@ impl Group {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Input {
-    /// It is as ready as it said it would become.
+    /// The runnable reports that it is ready.
     Ready(Id),
-    /// It ended, by an error or not.
+    /// The runnable ended, with an error or without.
     Ended(Id, Result<(), Failed>),
-    /// It is not wanted any more.
+    /// The runnable is to be removed.
     Remove(Id),
     Shutdown,
     Elected,
@@ -67,33 +72,33 @@ pub(super) enum Input {
     Lost,
     /// The election is over, after [`Effect::StepDown`].
     ElectionOver,
-    /// What drains has had its time.
+    /// The time for graceful shutdown is over.
     GraceOver,
 }
 
-/// That it failed; why, the shell knows.
+/// Marks a failure; the shell has the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Failed;
 
-/// What the shell has to do.
+/// Action for the shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Effect {
     Spawn(Id),
-    /// Ask it to finish.
+    /// Ask the runnable to finish.
     Drain(Id),
-    /// Drop it where it stands.
+    /// Drop the runnable at its next `.await`.
     Abort(Id),
-    /// Be a candidate: first, and again after each loss.
+    /// Become a candidate: first, and again after each loss.
     Stand,
-    /// Stop being one. All that leads has ended.
+    /// Stop being a candidate. All leader-elected runnables have ended.
     StepDown,
 }
 
-/// The manager stops or has stopped, and takes nothing more.
+/// The manager is stopping or has stopped, and accepts nothing more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Refused;
 
-/// It runs already.
+/// The manager is running already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Running;
 
@@ -111,9 +116,9 @@ enum Phase {
     /// This group and those before it have been started.
     Starting(Group),
     Ready,
-    /// This group and those after it have been told to stop.
+    /// This group and those after it have been asked to stop.
     Draining(Group),
-    /// Everything has been told to stop at once.
+    /// Everything has been aborted.
     Aborting,
     Stopped,
 }
@@ -121,7 +126,7 @@ enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Member {
     group: Group,
-    /// Whether it says when it is ready, or is so when started.
+    /// Whether the runnable reports when it is ready; otherwise it is ready once started.
     signals: bool,
     state: MemberState,
     removed: bool,
@@ -143,9 +148,9 @@ enum Election {
     Waiting,
     Standing,
     Leading,
-    /// What led is being stopped.
+    /// The lease was lost; leader-elected runnables are being aborted.
     Losing,
-    /// It was told to step down.
+    /// The election has been asked to end.
     Ending,
     Over,
 }
@@ -174,7 +179,7 @@ impl Lifecycle {
         matches!(self.phase, Phase::Draining(_) | Phase::Aborting | Phase::Stopped)
     }
 
-    /// Whether the lease is lost and something that led still runs.
+    /// Returns whether the lease is lost while leader-elected runnables still run.
     pub(super) fn is_losing(&self) -> bool {
         self.election == Some(Election::Losing)
     }
@@ -183,7 +188,7 @@ impl Lifecycle {
         self.members.get(&id).map(|member| member.group)
     }
 
-    /// Takes a runnable, and starts it if its group has been started.
+    /// Adds a runnable, and starts it if its group has been started.
     pub(super) fn add(&mut self, group: Group, signals: bool) -> Result<(Id, Vec<Effect>), Refused> {
         if self.is_shutting_down() {
             return Err(Refused);
@@ -198,24 +203,25 @@ impl Lifecycle {
         Ok((id, effects))
     }
 
-    /// Begins a run. After one that has stopped, everything starts again.
+    /// Starts a run. After an earlier run, everything starts again.
     pub(super) fn run(&mut self) -> Result<Vec<Effect>, Running> {
         if !matches!(self.phase, Phase::Built | Phase::Stopped) {
             return Err(Running);
         }
         for member in self.members.values_mut() {
-            debug_assert!(!member.removed, "what was removed is forgotten with the run before");
+            debug_assert!(!member.removed, "removed members are dropped at the end of a run");
             member.state = MemberState::Queued;
         }
         self.election = self.election.map(|_| Election::Waiting);
         self.phase = Phase::Starting(Group::HttpServers);
         let mut effects = Vec::new();
+        // An empty group is ready at once; `advance` continues with the next.
         self.spawn_all(Group::HttpServers, &mut effects);
         self.advance(&mut effects);
         Ok(effects)
     }
 
-    /// The run ended, however it did: nothing of it is left.
+    /// Marks the run as ended, in whatever way; nothing of it is left.
     pub(super) fn stop(&mut self) {
         self.phase = Phase::Stopped;
         self.election = self.election.map(|_| Election::Over);
@@ -236,6 +242,7 @@ impl Lifecycle {
             Input::Remove(id) => self.remove(id, &mut effects),
             Input::Shutdown => self.shut_down(&mut effects),
             Input::Elected => {
+                // An election that was won during a shutdown starts nothing.
                 if self.phase == Phase::Ready && self.election == Some(Election::Standing) {
                     self.election = Some(Election::Leading);
                     self.spawn_all(Group::LeaderElected, &mut effects);
@@ -259,24 +266,26 @@ impl Lifecycle {
         effects
     }
 
-    /// Takes every step that nothing has to be waited for any more.
+    /// Takes every transition that is possible without another input.
     fn advance(&mut self, effects: &mut Vec<Effect>) {
         if self.election == Some(Election::Losing)
             && self.has_ended(Group::LeaderElected)
             && !self.is_shutting_down()
         {
             self.election = Some(Election::Standing);
-            // Each leadership starts everything, also what ended by itself in the last one.
+            // Each leadership starts all runnables, including those that ended by themselves in the last one.
             for member in self.members.values_mut().filter(|member| member.group == Group::LeaderElected) {
                 member.state = MemberState::Queued;
             }
             effects.push(Effect::Stand);
         }
+        // Several groups in one call, if they are empty or ready at once.
         while let Phase::Starting(group) = self.phase {
             if !self.all(group, |member| matches!(member.state, MemberState::Ready | MemberState::Ended)) {
                 return;
             }
             match group.next() {
+                // With an election, the last group starts when the lease is won; the manager is ready before.
                 Some(Group::LeaderElected) if self.election.is_some() => {
                     self.election = Some(Election::Standing);
                     effects.push(Effect::Stand);
@@ -293,6 +302,7 @@ impl Lifecycle {
             if !self.has_ended(group) {
                 return;
             }
+            // The first group to end is that of the leaders; later rounds have no effect here.
             self.step_down_once_nothing_leads(effects);
             match group.previous() {
                 Some(previous) => {
@@ -300,6 +310,7 @@ impl Lifecycle {
                     self.drain(previous, effects);
                 }
                 None if self.is_over() => self.phase = Phase::Stopped,
+                // All runnables have ended, but the election has not: wait for `ElectionOver`.
                 None => return,
             }
         }
@@ -324,7 +335,7 @@ impl Lifecycle {
 
     fn ended(&mut self, id: Id, result: Result<(), Failed>, effects: &mut Vec<Effect>) {
         let Some(member) = self.members.get_mut(&id) else { return };
-        // One that was told to stop may complain of it.
+        // A runnable that was asked to stop may return an error without consequences.
         let unasked = matches!(member.state, MemberState::Starting | MemberState::Ready);
         member.state = MemberState::Ended;
         if member.removed {
@@ -340,10 +351,11 @@ impl Lifecycle {
         let Some(member) = self.members.get_mut(&id) else { return };
         member.removed = true;
         match member.state {
+            // Not running, so there is nothing to wait for.
             MemberState::Queued | MemberState::Ended => {
                 self.members.remove(&id);
             }
-            // At a shutdown its turn comes, when nothing needs it any more.
+            // During a shutdown it stops with its group, when nothing depends on it any more.
             MemberState::Starting | MemberState::Ready if !stopping => {
                 member.state = MemberState::Draining;
                 effects.push(Effect::Drain(id));
@@ -352,7 +364,7 @@ impl Lifecycle {
         }
     }
 
-    /// Whether what is added to the group starts at once.
+    /// Returns whether a runnable added to the group starts at once.
     fn is_started(&self, group: Group) -> bool {
         match self.phase {
             Phase::Starting(started) => group <= started,
@@ -381,6 +393,7 @@ impl Lifecycle {
     }
 
     fn drain(&mut self, group: Group, effects: &mut Vec<Effect>) {
+        // A group stops in parallel; order exists only between groups.
         for (id, member) in self.members.iter_mut().filter(|(_, member)| member.group == group) {
             if matches!(member.state, MemberState::Starting | MemberState::Ready) {
                 member.state = MemberState::Draining;

@@ -1,4 +1,4 @@
-//! The manager: what controllers share, and the order in which it starts and stops.
+//! The manager: shared clients and caches of controllers, and the order in which everything starts and stops.
 
 mod alone;
 mod caches;
@@ -63,38 +63,38 @@ pub use crate::{
     http_server::{Endpoint, Handler, InvalidEndpoint, Request, Response},
 };
 
-/// Runs controllers and other [`Runnable`]s, with one cache for all of them.
+/// Runs controllers and other [`Runnable`]s, which share its clients and caches.
 ///
-/// A handle: clones are the same manager. It keeps what it runs, so what it runs must not keep it: use
-/// [`RunContext::manager`] or a [`WeakManager`] there.
+/// A handle: clones are the same manager. A manager owns its controllers and runnables, so these must not hold a manager: they
+/// use [`RunContext::manager`] or a [`WeakManager`].
 ///
 /// # Lifecycle
 ///
-/// [`Manager::run`] starts what it runs in groups, each when the one before is ready: servers of metrics and probes,
-/// webhooks, caches, what does not need to lead, then controllers. With
-/// [leader election](Options::leader_election) the last of these wait until this process leads, and are dropped when it
-/// loses the lease; it then stands by again. Ready means that servers listen and caches know the present.
+/// [`Manager::run`] starts runnables in groups, each when the one before is ready: servers of metrics and probes, webhooks,
+/// caches, runnables without leader election, then controllers. With [leader election](Options::leader_election) the last group
+/// waits until this process leads. When the process loses the lease, that group is dropped and the process is a standby again.
+/// Ready means that servers listen and caches have received their initial list.
 ///
-/// When the shutdown future is done the manager drains, in the reverse order: no new reconcile begins, and those in work
-/// may finish, for as long as [`Options::graceful_shutdown_timeout`] says. Then it stops what is left and names it. The
-/// lease is given back when nothing that needs it runs any more, and not before.
+/// When the shutdown future completes, the manager stops the groups in reverse order: no new reconcile begins, and running ones
+/// may finish within [`Options::graceful_shutdown_timeout`]. Then it drops the rest, and names it in its error. The lease is
+/// released only when nothing that needs it runs any more.
 ///
-/// The failure of one runnable stops all of them, in that order. Runnables can be added at any time until then, and are
-/// started at once if the manager is that far, and [removed](Handle::remove).
+/// A failed runnable stops the whole manager, in the same order. Runnables can be added until then, and start at once if their
+/// group has started; they can also be [removed](Handle::remove).
 ///
-/// Two managers, or two runs one after the other, live in one process without knowing each other. Of the process are
-/// only a panic hook, which notes where a reconcile panicked and calls the one before it, and the signals of [`Signals`].
+/// Two managers, or two successive runs, in one process are independent of each other. Process-wide are only a panic hook,
+/// which records the place of a panic in a reconcile and calls the hook before it, and the signals of [`Signals`].
 ///
-/// # What never waits
+/// # Code that does not await
 ///
-/// A reconcile can be stopped at an `.await`, and nowhere else. On a runtime with several threads one that computes without
-/// any keeps its own thread, and is named: by [`Error::Unstoppable`] at a shutdown; when the lease is lost, in the log and
-/// by the check `leader-election` of `/healthz`, so that the process is restarted. Until then it goes on without the lease,
-/// and [`Manager::client`] refuses its writes.
+/// A reconcile can be stopped only at an `.await`. On a multi-threaded runtime, a reconcile that computes without one occupies
+/// its thread. Such a reconcile is named by [`Error::Unstoppable`] at a shutdown; when the lease is lost, it is named in the
+/// log and by the check `leader-election` of `/healthz`, so that the process is restarted. Until then it runs on without the
+/// lease, and [`Manager::client`] refuses its writes.
 ///
-/// A runtime of one thread does nothing else meanwhile. It renews no lease, which another process then takes over, it
-/// answers no probe, keeps no timeout and begins no shutdown. Two things hold there too: writes are refused once the lease
-/// has run out, and the second signal ends the process ([`Manager::run_until_signal`]). What computes for long belongs into
+/// On a single-threaded runtime nothing else runs meanwhile: no lease is renewed, so another process takes it over, no probe is
+/// answered, no timeout fires and no shutdown begins. Two guarantees hold there too: writes are refused once the lease
+/// has expired, and the second signal ends the process ([`Manager::run_until_signal`]). Move long computations to
 /// [`tokio::task::spawn_blocking`].
 ///
 /// # Example
@@ -117,10 +117,10 @@ pub struct Manager {
 
 struct Shared {
     client: Client,
-    /// For what needs no leader.
+    /// Client without the write gate of leader election.
     ungated: Client,
     cache: Arc<Cache>,
-    /// The caches of other clusters.
+    /// Caches of other clusters.
     clusters: Clusters,
     options: Options,
     metrics: Metrics,
@@ -130,29 +130,29 @@ struct Shared {
     election: Option<Election>,
     /// Whether this process leads.
     leads: watch::Sender<bool>,
-    /// What runs on although the lease was lost, because it cannot be stopped.
+    /// Names of reconciles and runnables that still run after the lease was lost, because they cannot be stopped.
     overdue: watch::Sender<Vec<String>>,
     servers: Servers,
 }
 
-/// This process's part in an election.
+/// This manager's part in a leader election.
 struct Election {
     options: leader_election::Options,
     issuer: Arc<Issuer>,
     metrics: ElectionMetrics,
-    /// What the lease is asked for by.
+    /// Connection for requests about the lease.
     client: kube::Client,
 }
 
 impl Manager {
-    /// A manager that reaches the cluster through `client`: for tests, whose client is in process, and for connections of your
-    /// own making. Operators use [`Manager::from_config`], whose connections find out when the API server is gone.
+    /// Makes a manager that reaches the cluster through `client`: for tests with an in-process client, and for connections of
+    /// your own making. Operators use [`Manager::from_config`], which detects a dead API server.
     ///
     /// The leader election uses `client` too, unless [`leader_election::Options::client`] sets another one;
     /// [`Manager::from_config`] gives it a connection of its own.
     ///
-    /// Each request is sent once, whatever `client` does by itself: the retries of
-    /// [`kube::Config::default_retry`], which [`kube::Client::try_default`] turns on, have no effect on requests of this manager
+    /// Each request is sent once, even if `client` retries by itself: the retries of
+    /// [`kube::Config::default_retry`], which [`kube::Client::try_default`] turns on, do not apply to requests of this manager
     /// and its clients.
     #[must_use]
     pub fn new(client: kube::Client, options: Options) -> Self {
@@ -168,9 +168,8 @@ impl Manager {
                 options: election,
             }
         });
-        let clients = Clients::new(client, host, &options, &metrics, election.as_ref(), &cache);
+        let clients = Clients::new(client, host, &options, &metrics, election.as_ref(), None, &cache);
         let caches = Arc::new(Caches {
-            cluster: None,
             cache: Arc::clone(&cache),
             client: clients.ungated.kube().clone(),
             sync_timeout: options.cache_sync_timeout,
@@ -199,15 +198,15 @@ impl Manager {
         manager
     }
 
-    /// A manager that reaches the cluster that `config` names.
+    /// Makes a manager that connects to the cluster of `config`.
     ///
-    /// With leader election there are two connections, so that nothing that the operator does can keep a renewal of the
-    /// lease waiting. Both are made by [`client::connect`](crate::client::connect): with HTTP/2 where the API server offers it,
-    /// so that all watches share a few connections, and with pings and TCP keepalive, by which a peer that has vanished is found
-    /// within a minute. They call themselves `guestbook-operator` and `guestbook-operator/leader-election`, after the name in the
-    /// options unless `config` has another `User-Agent`. Neither repeats requests by itself
-    /// ([`kube::Config::default_retry`] has no effect): the manager does. Metrics call the API server by host and port of its URL, as in Go,
-    /// unless [`Options::host`] says otherwise.
+    /// With leader election there are two connections, so that no other request of the operator can delay a renewal of the
+    /// lease. Both are made by [`client::connect`](crate::client::connect): with HTTP/2 if the API server offers it, so that
+    /// all watches share a few connections, and with pings and TCP keepalive, which detect a vanished peer within a minute.
+    /// Their `User-Agent` is that of `config` or else the operator's name, as in `guestbook-operator`, with the suffix
+    /// `/leader-election` on the second. Neither repeats requests by itself ([`kube::Config::default_retry`] has no effect);
+    /// the manager's clients do. Metrics name the API server by host and port of its URL, as in Go, unless [`Options::host`]
+    /// sets another name.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -233,62 +232,62 @@ impl Manager {
         Ok(Self::new(connect(config, &options.name, "")?, options))
     }
 
-    /// The client for reconcilers: it writes in the name of the manager. With leader election it writes only while this
+    /// The client for reconcilers, which writes on behalf of the manager. With leader election it writes only while this
     /// process leads.
     ///
     /// Reconciles of a controller without leader election use [`Context::client`](crate::Context::client) or
-    /// [`Manager::ungated_client`]. There this client's writes fail with
-    /// [`ErrorKind::NotSent`](crate::client::ErrorKind::NotSent), on the leader as well: they would work there, and fail on each
-    /// standby.
+    /// [`Manager::ungated_client`] instead. Writes of this client fail there with
+    /// [`ErrorKind::NotSent`](crate::client::ErrorKind::NotSent), even on the leader, because they would work on the leader and
+    /// fail on each standby.
     #[must_use]
     pub fn client(&self) -> Client {
         self.shared.client.clone()
     }
 
-    /// The client for what needs no leader election: it writes at any time.
+    /// The client for code without leader election, which writes at any time.
     #[must_use]
     pub fn ungated_client(&self) -> Client {
         self.shared.ungated.clone()
     }
 
-    /// The cached objects of kind `K`: all of them, unless another selection was made the default
+    /// The cached objects of kind `K`: all of them, unless another selection is the default
     /// ([`CacheBuilder::as_default`](crate::cache::CacheBuilder::as_default)).
     ///
     /// All handles of a kind, and all controllers that watch it, share one list and watch. It starts with the manager,
-    /// at once if that runs, and stops when nobody reads it any more.
+    /// or at once if the manager is running, and stops when the last handle and source are dropped.
     #[must_use]
     pub fn cached<K: StaticObject>(&self) -> Cached<K> {
         self.shared.cache.of_kind()
     }
 
-    /// What is cached, for whoever needs more than [`Manager::cached`]: single namespaces, selectors, dynamic kinds.
+    /// The manager's caches, for options that [`Manager::cached`] lacks: single namespaces, selectors, dynamic kinds.
     #[must_use]
     pub fn cache(&self) -> cache::Caches<'_> {
         cache::Caches::new(&self.shared.cache)
     }
 
-    /// The metrics of this manager, for those of your own.
+    /// The metrics of this manager, to which you can add your own.
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.shared.metrics
     }
 
-    /// Takes a runnable. It is started with the others of its group, or at once if these have been started.
+    /// Adds a runnable. It starts with the others of its group, or at once if these have started.
     ///
     /// # Errors
     ///
-    /// The manager stops or has stopped.
+    /// The manager is stopping or has stopped.
     pub fn add(&self, runnable: impl Runnable) -> Result<Handle, AddError> {
         let group = if runnable.needs_leader_election() { Group::LeaderElected } else { Group::Others };
         self.add_to(group, runnable)
     }
 
-    /// Takes a runnable that prepares this process: it stands for election only when this has returned, or has said that it
-    /// is ready and goes on. Without leader election, controllers start only then.
+    /// Adds a runnable that prepares this process: the process becomes a candidate only when the runnable has returned or has
+    /// reported that it is ready. Without leader election, controllers start only then.
     ///
     /// # Errors
     ///
-    /// The manager stops or has stopped.
+    /// The manager is stopping or has stopped.
     #[doc(alias = "EnableWarmup")]
     pub fn add_warm_up(&self, runnable: impl Runnable) -> Result<Handle, AddError> {
         let name = runnable.name();
@@ -296,7 +295,7 @@ impl Manager {
         Ok(self.handle(id))
     }
 
-    /// Becomes done when the manager has become [`State::Ready`].
+    /// Completes when the manager has become [`State::Ready`].
     ///
     /// # Errors
     ///
@@ -305,23 +304,23 @@ impl Manager {
         state::wait_until_ready(self.shared.readiness.subscribe())
     }
 
-    /// The state, now and as it changes.
+    /// The current state and its changes.
     #[must_use]
     pub fn state(&self) -> watch::Receiver<State> {
         self.shared.state.subscribe()
     }
 
-    /// Whether this process leads, now and as it changes. Always `false` without leader election.
+    /// Whether this process leads, and changes of that. Always `false` without leader election.
     #[must_use]
     #[doc(alias = "Elected")]
     pub fn leads(&self) -> watch::Receiver<bool> {
         self.shared.leads.subscribe()
     }
 
-    /// Takes a runnable of this crate, of which there is always one and which is never refused.
+    /// Adds a runnable of this crate, before the manager runs, when nothing is refused.
     fn add_own(&self, runnable: impl Runnable, group: Group) {
         let added = self.add_to(group, runnable);
-        debug_assert!(added.is_ok(), "a manager that has not been run takes everything");
+        debug_assert!(added.is_ok(), "a manager that has not been run accepts every runnable");
     }
 
     fn add_to(&self, group: Group, runnable: impl Runnable) -> Result<Handle, AddError> {
@@ -330,7 +329,7 @@ impl Manager {
         Ok(self.handle(id))
     }
 
-    /// Takes a controller. Nothing is watched for one that is refused.
+    /// Adds a controller. Its kinds are watched only if it is accepted.
     pub(crate) fn add_controller<R: reconcile::Request>(
         &self,
         name: &str,
@@ -347,7 +346,7 @@ impl Manager {
             Entry::of_controller(controller, explains)
         };
         let id = registry.add(name, !settings.skip_name_validation, group, false, make)?;
-        let controller = made.expect("what was added was made");
+        let controller = made.expect("the registry made the controller that it accepted");
         let mut runnables = vec![self.handle(id)];
         if settings.warms_up {
             let warm_up = WarmUp(Arc::clone(&controller));
@@ -362,7 +361,7 @@ impl Manager {
         Ok(self.handle_of(&controller, runnables))
     }
 
-    /// Makes a controller that somebody else runs. Nothing is watched for one that is refused.
+    /// Makes a controller that the caller runs. Its kinds are watched only if it is accepted.
     pub(crate) fn unmanaged<R: reconcile::Request>(
         &self,
         name: &str,
@@ -377,7 +376,7 @@ impl Manager {
             explains
         };
         let name = self.shared.registry.reserve(name, !settings.skip_name_validation, make)?;
-        let controller = made.expect("what was taken note of was made");
+        let controller = made.expect("the registry made the controller that it accepted");
         Ok(controller::Unmanaged::new(controller, self.clone(), name))
     }
 
@@ -389,12 +388,12 @@ impl Manager {
         controller::Handle::new(controller, Arc::clone(&self.shared.cache), runnables)
     }
 
-    /// Wall time for this manager and all that it runs.
+    /// Wall time for this manager and its runnables.
     pub(crate) fn clock(&self) -> Clock {
         Clock::new(self.shared.options.epoch)
     }
 
-    /// Settings of the controller `name`, whose own options hold `own`.
+    /// Settings of the controller `name` with its own options `own`.
     pub(crate) fn settle(
         &self,
         name: &str,
@@ -411,12 +410,12 @@ impl Manager {
 }
 
 impl Shared {
-    /// Whether leadership is needed and not there.
+    /// Returns whether the process needs to lead and does not.
     fn has_lost(&self) -> bool {
         self.election.as_ref().is_some_and(|election| !election.issuer.permit().is_valid())
     }
 
-    /// Tells of the lifecycle's state.
+    /// Publishes the lifecycle's state.
     fn publish_state(&self) {
         let state = self.registry.state();
         let changed = self.state.send_if_modified(|known| std::mem::replace(known, state) != state);
@@ -440,17 +439,17 @@ impl Shared {
     }
 }
 
-/// A runnable or controller that was given to a manager. Dropping it changes nothing.
+/// Handle of a runnable or controller of a manager. Dropping it has no effect.
 #[derive(Clone)]
 pub struct Handle {
     id: Id,
-    /// Weak, because what is in the registry may keep its own handle.
+    /// Weak, because a runnable in the registry may hold its own handle.
     registry: Weak<Registry>,
 }
 
 impl Handle {
-    /// Takes the runnable back: asks it to finish, as at a shutdown, and waits until it has. For a controller that is when
-    /// its running reconciles are done. A name is free again then.
+    /// Removes the runnable: asks it to finish, as at a shutdown, and waits until it has. A controller finishes when
+    /// its running reconciles are done. Its name is free again then.
     ///
     /// # Cancellation
     ///

@@ -1,3 +1,5 @@
+//! Options of a manager.
+
 use std::{fmt, sync::Arc, time::Duration};
 
 pub use kube_clock::Epoch;
@@ -7,7 +9,7 @@ use crate::{
     metrics::ServerOptions,
 };
 
-/// How a manager works.
+/// Options of a manager.
 ///
 /// ```
 /// use std::time::Duration;
@@ -38,19 +40,19 @@ pub struct Options {
     pub(super) stale_after: Option<Duration>,
 }
 
-/// How long running reconciles may take to finish when a manager stops.
+/// Time that running reconciles have to finish when a manager stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shutdown {
-    /// Not at all: they are dropped at once.
+    /// None: they are dropped at once.
     Immediate,
     /// This long; then they are dropped, and the manager names them in its error.
     Within(Duration),
-    /// As long as they like.
+    /// Unlimited.
     Unbounded,
 }
 
 impl Options {
-    /// Options of an operator named `name`: the field manager of its writes.
+    /// Makes the options of an operator named `name`, which is also the field manager of its writes.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self {
             name: name.into(),
@@ -72,36 +74,36 @@ impl Options {
         }
     }
 
-    /// How long the caches may take to become complete before the manager gives up. Default: 2 minutes.
+    /// Sets the time that caches may take to receive their initial lists before the manager gives up. Default: 2 minutes.
     #[doc(alias = "CacheSyncTimeout")]
     pub fn cache_sync_timeout(mut self, timeout: Duration) -> Self {
         self.cache_sync_timeout = timeout;
         self
     }
 
-    /// How long running reconciles may take to finish when the manager stops. Default: 30 seconds.
+    /// Sets the time that running reconciles have to finish when the manager stops. Default: 30 seconds.
     ///
-    /// What is left of it afterwards is for the other groups; the manager's servers answer the requests in work for as long,
-    /// but no longer than a minute.
+    /// The remaining groups get the rest of that time; the manager's servers get it to finish running requests, up to one
+    /// minute.
     #[doc(alias = "GracefulShutdownTimeout")]
     pub fn graceful_shutdown_timeout(mut self, timeout: Shutdown) -> Self {
         self.graceful_shutdown_timeout = timeout;
         self
     }
 
-    /// How the caches hold objects. Default: compressed, and 64 MiB of them decoded.
+    /// Sets how caches store objects. Default: compressed, with up to 64 MiB of decoded objects.
     pub fn cache(mut self, options: cache::Options) -> Self {
         self.cache = options;
         self
     }
 
-    /// How the manager's clients work: rate limit, warnings, write gates, [interceptors](ClientBuilder::interceptor). Default: as
-    /// [`ClientBuilder`] says.
+    /// Sets up the manager's clients: rate limit, warnings, write gates, [interceptors](ClientBuilder::interceptor). Default:
+    /// see [`ClientBuilder`].
     ///
-    /// What is said holds for [`Manager::client`](super::Manager::client) and
-    /// [`Manager::ungated_client`](super::Manager::ungated_client) together: they share one rate limit, say. Leadership is a
-    /// permit for writes all the same, and what is written is seen in the caches at once. Lists and watches of the caches,
-    /// events and the leader election are not subject to it.
+    /// The options apply to [`Manager::client`](super::Manager::client) and
+    /// [`Manager::ungated_client`](super::Manager::ungated_client) together: they share one rate limit, for example. Writes
+    /// remain subject to leadership, and are visible in the caches at once. Lists and watches of the caches, events and the
+    /// leader election are not affected.
     ///
     /// ```
     /// use controller_runtime::{client::Warnings, manager::Options};
@@ -118,32 +120,32 @@ impl Options {
         self
     }
 
-    /// How controllers work that do not say otherwise themselves. Default: as [`Config`] says.
+    /// Sets defaults for options that controllers do not set themselves. Default: see [`Config`].
     #[doc(alias = "Controller")]
     pub fn controller(mut self, config: Config) -> Self {
         self.controller = config;
         self
     }
 
-    /// What the metrics of the client call the API server: `10.96.0.1:443`, say. Default: what the configuration says, in
-    /// [`Manager::from_config`](crate::Manager::from_config); nothing in [`Manager::new`](crate::Manager::new), since a
-    /// [`kube::Client`] does not tell.
+    /// Sets the name of the API server in the client's metrics, such as `10.96.0.1:443`. Default: host and port of the
+    /// configuration with [`Manager::from_config`](crate::Manager::from_config); empty with
+    /// [`Manager::new`](crate::Manager::new), because a [`kube::Client`] does not reveal its server.
     pub fn host(mut self, host: impl Into<String>) -> Self {
         self.host = Some(host.into());
         self
     }
 
-    /// Makes jitter and generated names the same in every run. Default: different ones.
+    /// Sets the seed of jitter and generated names, so that they are the same in every run. Default: a random seed.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Makes wall time advance from `epoch` with tokio's time, instead of reading the system clock: timestamps are then equal
-    /// in every run of a test. Default: `None`, the system clock, or in paused time one reading of it that all clocks of the
-    /// process share.
+    /// Makes wall time advance from `epoch` with tokio's time, instead of reading the system clock, so that timestamps are
+    /// equal in every run of a test. Default: `None`, the system clock; in paused time, one reading of it that all clocks of
+    /// the process share.
     ///
-    /// An API server of the same test takes the same epoch. `kube_envtest` gives the one of its environment:
+    /// An API server in the same test takes the same epoch. `kube_envtest` has the one of its environment:
     ///
     /// ```
     /// use controller_runtime::{Manager, manager::{Epoch, Options}};
@@ -163,55 +165,55 @@ impl Options {
         self
     }
 
-    /// Lets one process at a time do what needs leader election: controllers, unless they say otherwise. Default: no
-    /// election, everything runs.
+    /// Turns on leader election: controllers, unless they opt out, run in one process at a time. Default: no election,
+    /// everything runs.
     #[doc(alias = "LeaderElection")]
     pub fn leader_election(mut self, election: leader_election::Options) -> Self {
         self.leader_election = Some(election);
         self
     }
 
-    /// Serves metrics. Default: not.
+    /// Serves metrics. Default: off.
     #[doc(alias = "Metrics")]
     pub fn metrics(mut self, server: ServerOptions) -> Self {
         self.metrics = server;
         self
     }
 
-    /// Serves liveness and readiness here. Default: nowhere.
+    /// Sets the address that serves liveness and readiness. Default: none.
     #[doc(alias = "HealthProbeBindAddress")]
     pub fn health_probe_bind_address(mut self, address: Endpoint) -> Self {
         self.health_probe = address;
         self
     }
 
-    /// The path of liveness. Default: `/healthz`.
+    /// Sets the path of liveness. Default: `/healthz`.
     #[doc(alias = "LivenessEndpointName")]
     pub fn liveness_endpoint(mut self, path: impl Into<String>) -> Self {
         self.liveness = path.into();
         self
     }
 
-    /// The path of readiness. Default: `/readyz`.
+    /// Sets the path of readiness. Default: `/readyz`.
     #[doc(alias = "ReadinessEndpointName")]
     pub fn readiness_endpoint(mut self, path: impl Into<String>) -> Self {
         self.readiness = path.into();
         self
     }
 
-    /// Fails liveness, so that the process is restarted, while a reconcile takes longer than this. Default: never, because
-    /// nobody but you knows what is too long.
+    /// Fails liveness, so that the process is restarted, while a reconcile takes longer than this. Default: never, because a
+    /// sensible limit depends on your reconcilers.
     pub fn stuck_after(mut self, limit: Duration) -> Self {
         self.stuck_after = Some(limit);
         self
     }
 
-    /// Fails readiness while a list or watch of a cache has failed, time and again, for longer than this: what is read of it is
+    /// Fails readiness while lists or watches of a cache have been failing for longer than this, so that cached reads may be
     /// that old. `None` is never. Default: 5 minutes, a multiple of the longest wait between two attempts.
     ///
-    /// A right or a definition that was taken away shows in that way, at the latest when the watch is renewed, which is after
-    /// 10 minutes. An operator that can do without a kind that comes and goes wants `None`, or reads it only while it is
-    /// there.
+    /// A permission or definition that was removed shows in this way at the latest when the watch is renewed, after up to
+    /// 10 minutes. An operator that can do without a kind that comes and goes should use `None`, or read the kind only while it
+    /// exists.
     #[doc(alias = "DefaultWatchErrorHandler")]
     pub fn stale_after(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.stale_after = limit.into();
@@ -228,7 +230,7 @@ impl Options {
     }
 }
 
-/// What is said of the clients.
+/// The function that sets up the clients.
 #[derive(Clone)]
 pub(super) struct AdaptClient(pub(super) Arc<dyn Fn(ClientBuilder) -> ClientBuilder + Send + Sync>);
 

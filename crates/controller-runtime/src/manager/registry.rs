@@ -1,4 +1,4 @@
-//! The runnables of a manager and where each is: what its handles and its run share.
+//! The runnables of a manager and their states, shared by its handles and its run.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,14 +12,14 @@ use super::{
 };
 use crate::controller::Explain;
 
-/// A runnable, by its name.
+/// A runnable with its name.
 #[derive(Clone)]
 pub(super) struct Entry {
     pub(super) name: Arc<str>,
     pub(super) runnable: Arc<dyn DynRunnable>,
-    /// Whether it ends by itself when it is told to stop where it stands.
+    /// Whether it reacts to being aborted itself, and ends on its own.
     pub(super) stops_itself: bool,
-    /// What tells of its requests, if it is a controller.
+    /// Explains its requests, if it is a controller.
     pub(super) controller: Option<Arc<dyn Explain>>,
 }
 
@@ -38,25 +38,25 @@ pub(super) struct Registry {
     inner: Mutex<Inner>,
     /// Wakes the run.
     changed: Notify,
-    /// Wakes those who wait for the end of what they removed: how many entries there are.
+    /// Number of entries. A change wakes callers that wait for the end of a removed runnable.
     entries: watch::Sender<usize>,
 }
 
 struct Inner {
     lifecycle: Lifecycle,
-    /// Whether a run is there, which may have an end to come when the lifecycle has stopped.
+    /// Whether a run exists; it may still have to finish when the lifecycle has stopped.
     runs: bool,
     entries: BTreeMap<Id, Entry>,
-    /// Controllers that somebody else runs.
+    /// Controllers that their users run.
     unmanaged: Vec<Named>,
-    /// What the run has still to do.
+    /// Effects for the run to carry out.
     effects: Vec<Effect>,
 }
 
-/// A controller by its name, and what tells of its requests.
+/// A controller's name, and the explanations of its requests.
 type Named = (Arc<str>, Arc<dyn Explain>);
 
-/// A controller that the manager does not run is known to it by its name, until this is dropped.
+/// Name of a controller that the manager does not run. Dropping it frees the name.
 pub(crate) struct ReservedName {
     name: Arc<str>,
     registry: Arc<Registry>,
@@ -65,11 +65,11 @@ pub(crate) struct ReservedName {
 impl Drop for ReservedName {
     fn drop(&mut self) {
         let mut inner = self.registry.inner.lock();
-        // Two of one name are two.
+        // Compared by pointer, because two controllers may have the same name.
         let place = inner.unmanaged.iter().position(|(name, _)| Arc::ptr_eq(name, &self.name));
         let gone = place.map(|place| inner.unmanaged.remove(place));
         drop(inner);
-        // Unlocked: what users gave the controller goes with it, and may lock.
+        // Dropped outside the lock: values from users may lock as well.
         drop(gone);
     }
 }
@@ -87,8 +87,8 @@ impl Registry {
         Self { inner: Mutex::new(inner), changed: Notify::new(), entries: watch::Sender::new(0) }
     }
 
-    /// Takes what `make` makes, unless it is refused: then nothing is made. With a name of its `own` it is refused if a
-    /// controller has that.
+    /// Adds the entry that `make` returns; calls `make` only if the entry is accepted. If the name must be unique (`own`), it
+    /// is refused when a controller has it.
     pub(super) fn add(
         &self,
         name: &str,
@@ -101,17 +101,19 @@ impl Registry {
         if own {
             inner.check_name(name)?;
         }
+        // The lifecycle decides before `make` is called, so that nothing is watched for a refused controller.
         let added = inner.lifecycle.add(group, signals);
         let (id, effects) = added.map_err(|_| AddError::Stopping { name: name.to_owned() })?;
         inner.entries.insert(id, make());
         inner.effects.extend(effects);
         drop(inner);
+        // After unlocking: the run takes the lock when it wakes.
         self.changed.notify_one();
         Ok(id)
     }
 
-    /// Takes note of a controller that somebody else runs, and that `make` makes unless it is refused. With a name of its `own`
-    /// it is refused if a controller has that.
+    /// Registers a controller that its user runs; calls `make` only if it is accepted. If the name must be unique (`own`), it
+    /// is refused when a controller has it.
     pub(super) fn reserve(
         self: &Arc<Self>,
         name: &str,
@@ -127,9 +129,10 @@ impl Registry {
         Ok(ReservedName { name, registry: Arc::clone(self) })
     }
 
-    /// Begins a run, which is there until [`Registry::stop`].
+    /// Starts a run, which lasts until [`Registry::stop`].
     pub(super) fn run(&self) -> Result<(), Running> {
         let mut inner = self.inner.lock();
+        // The lifecycle may be `Stopped` while the run still ends; a second run must wait for that.
         if inner.runs {
             return Err(Running);
         }
@@ -140,13 +143,14 @@ impl Registry {
 
     pub(super) fn step(&self, input: Input) {
         let mut inner = self.inner.lock();
+        // Input and effects under one lock, so that effects of different threads keep the order of their inputs.
         let effects = inner.lifecycle.step(input);
         inner.effects.extend(effects);
         self.forget_removed(inner);
         self.changed.notify_one();
     }
 
-    /// The run is over, and nothing of it is left.
+    /// Ends the run, of which nothing is left.
     pub(super) fn stop(&self) {
         let mut inner = self.inner.lock();
         inner.lifecycle.stop();
@@ -160,7 +164,7 @@ impl Registry {
         let removed: Vec<_> = entries.extract_if(.., |id, _| lifecycle.group(*id).is_none()).collect();
         let left = entries.len();
         drop(inner);
-        // Unlocked: a runnable may own what locks when it goes.
+        // Dropped outside the lock: a runnable may own values that lock when dropped.
         drop(removed);
         self.entries.send_replace(left);
     }
@@ -169,7 +173,7 @@ impl Registry {
         std::mem::take(&mut self.inner.lock().effects)
     }
 
-    /// Something has changed since the last call returned.
+    /// Completes when something has changed since the last call returned.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -178,7 +182,7 @@ impl Registry {
         self.inner.lock().entries.get(&id).cloned()
     }
 
-    /// The controllers by name, in the order in which they came, and then those that somebody else runs.
+    /// The controllers by name in order of addition, then those that their users run.
     pub(super) fn controllers(&self) -> Vec<Named> {
         let inner = self.inner.lock();
         let named = |entry: &Entry| Some((Arc::clone(&entry.name), Arc::clone(entry.controller.as_ref()?)));
@@ -201,10 +205,11 @@ impl Registry {
         self.inner.lock().lifecycle.is_losing()
     }
 
-    /// Waits until a removed runnable has ended and is not known any more.
+    /// Waits until a removed runnable has ended and is forgotten.
     pub(super) async fn forgotten(&self, id: Id) {
+        // Subscribed before the check, so that a removal in between is not missed.
         let mut entries = self.entries.subscribe();
-        // The sender lives in `self`, so the wait ends by the condition alone.
+        // The sender lives in `self`, so the wait ends only by the condition.
         let _ = entries.wait_for(|_| !self.inner.lock().entries.contains_key(&id)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! One run of a manager: carries out what the lifecycle says, and tells it what happens.
+//! One run of a manager: carries out the effects that the lifecycle decides on, and reports events back to it.
 
 use std::{
     collections::BTreeMap,
@@ -31,28 +31,30 @@ use crate::{
     recorder::Recorder,
 };
 
-/// How long the events that wait may take to be written when the manager stops.
+/// Time for writing the remaining Kubernetes Events when the manager stops.
 pub(super) const FLUSH: Duration = Duration::from_secs(2);
 
-/// How long what was told to stop where it stands may take to reach its next `.await`.
+/// Time for an aborted task to reach its next `.await`.
 const ABORT: Duration = Duration::from_secs(2);
 
 impl Manager {
-    /// Runs until `shutdown` is done, then drains. Afterwards it can be run again.
+    /// Runs until `shutdown` completes, then stops gracefully. The manager can be run again afterwards.
     ///
-    /// A `tracing` span around it is around all that is logged in the run: who runs several managers in a process tells
-    /// them apart by one. Each reconcile is within it too; without one, each is a trace of its own.
+    /// A `tracing` span around this future contains everything logged in the run, and so distinguishes several managers in one
+    /// process. Each reconcile is within that span; without one, each reconcile is a trace of its own.
     ///
     /// # Cancellation
     ///
-    /// Dropping the future stops everything, as a crash would: no task is left behind, and every reconcile in work is
-    /// dropped at its next `.await`. On a runtime with several threads that may be a moment later, so a manager started
-    /// right after may meet the end of such a reconcile. [`State::Stopped`] after a shutdown is free of that.
+    /// Dropping the future stops everything, as a crash would: no task is left behind, and every running reconcile is
+    /// dropped at its next `.await`. On a multi-threaded runtime that may take a moment, so a manager that is started
+    /// right afterwards may overlap with the end of such a reconcile. After a shutdown, [`State::Stopped`] means
+    /// that nothing is left.
     ///
     /// # Errors
     ///
-    /// A cache did not become complete in time, a runnable failed, or something did not finish in time at the stop.
+    /// A cache did not receive its initial list in time, a runnable failed, or something did not finish in time at the stop.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
+        // Checked here instead of in `new`, because only a run takes part in the election.
         if let Some(election) = &self.shared.election
             && self.shared.options.seed.is_some()
             && !election.options.has_identity()
@@ -61,12 +63,14 @@ impl Manager {
         }
         let registry = &self.shared.registry;
         registry.run().map_err(|_| Error::AlreadyRunning)?;
+        // Callers of `ready` wait for this run, not for an earlier one.
         self.shared.readiness.send_replace(Readiness::NotYet);
         let _stopped = Stopped(&self);
         let mut rng = self.shared.options.rng();
         let clock = self.clock();
         let kube = self.shared.client.kube().clone();
         let (recorder, publisher) = Recorder::new(kube, rng.fork(), clock);
+        // In a set, so that dropping the run aborts the task.
         let (mut publishing, last_events) = (JoinSet::new(), CancellationToken::new());
         publishing.spawn(publisher.run(last_events.clone()).in_current_span());
 
@@ -87,15 +91,16 @@ impl Manager {
             losing: None,
         };
         let result = run.until(shutdown, &mut publishing).await;
+        // Runnables may record events until they end, so the publisher is asked to finish last.
         last_events.cancel();
         if timeout(FLUSH, publishing.join_next()).await.is_err() {
-            tracing::warn!("events that waited to be written were lost at the shutdown");
+            tracing::warn!("Kubernetes Events that were waiting to be written were lost at the shutdown");
         }
         result
     }
 }
 
-/// Says that a manager has stopped, however it did.
+/// Marks the manager as stopped when dropped, however the run ended.
 struct Stopped<'m>(&'m Manager);
 
 impl Drop for Stopped<'_> {
@@ -105,50 +110,50 @@ impl Drop for Stopped<'_> {
     }
 }
 
-/// What a run holds. Each set of tasks aborts them when it is dropped, wherever the run stops.
+/// State of one run. Each set of tasks aborts them when it is dropped, wherever the run stops.
 struct Run<'m> {
     manager: &'m Manager,
     tasks: JoinSet<(Id, End)>,
     tokens: BTreeMap<Id, Tokens>,
-    /// What failed and has not ended yet: each runnable once in each of its starts.
+    /// Failures of runnables that have not ended yet: at most one for each start.
     failures: (mpsc::UnboundedSender<Failure>, mpsc::UnboundedReceiver<Failure>),
     election: Standing,
     recorder: Recorder,
     rng: fastrand::Rng,
     clock: Clock,
-    /// The first thing that went wrong.
+    /// The first error.
     error: Option<Error>,
     shutdown_began: Option<Instant>,
-    /// What is being stopped.
+    /// The group being stopped.
     stopping: Option<Group>,
-    /// When everything was told to stop where it stands.
+    /// When everything was aborted.
     aborted: Option<Instant>,
     losing: Option<Losing>,
 }
 
-/// The lease was lost, and what led has not stopped yet.
+/// The lease was lost, and the leader's runnables have not all stopped yet.
 struct Losing {
     since: Instant,
-    /// Whether it was said who holds out.
+    /// Whether those that still run have been logged.
     told: bool,
 }
 
-/// How one runnable is told to finish, and to stop.
+/// Tokens by which one start of a runnable is asked to finish, and aborted.
 #[derive(Default, Clone)]
 struct Tokens {
     draining: CancellationToken,
     aborting: CancellationToken,
-    /// Held as long as this start of it lasts, so that a context that it kept has no say in the next.
+    /// Lives as long as this start, so that a context kept from it cannot affect the next one.
     lasts: Arc<()>,
 }
 
 type Failure = (Id, BoxError);
 
-/// How a runnable ended.
+/// Outcome of a runnable.
 enum End {
     Returned(Result<(), BoxError>),
     Panicked(String),
-    /// It was dropped.
+    /// The task was dropped.
     Aborted,
 }
 
@@ -161,25 +166,27 @@ impl Run<'_> {
         let mut shutdown = pin!(shutdown);
         let registry = &self.manager.shared.registry;
         loop {
+            // Effects first: an input of the last iteration, or of another thread, may have produced some.
             self.carry_out(registry.take_effects());
             if registry.state() == State::Stopped {
-                break; // published when the run is over
+                break; // published when the run ends
             }
             self.manager.shared.publish_state();
             if registry.is_shutting_down() {
                 self.shutdown_began.get_or_insert_with(Instant::now);
             }
+            // Deadlines are computed in each iteration, because any event may have moved them.
             self.look_at_loss();
             let (grace, patience) = (self.end_of_grace(), self.aborted.map(|aborted| aborted + ABORT));
             let overdue =
                 self.losing.as_ref().filter(|losing| !losing.told).map(|losing| losing.since + ABORT);
             let Standing { candidate, leadership, .. } = &mut self.election;
             tokio::select! {
-                // A shutdown first: whatever else happens at the same time, nothing more may begin.
+                // Shutdown first: nothing new may begin if it coincides with another event.
                 biased;
                 () = &mut shutdown, if self.shutdown_began.is_none() => registry.step(Input::Shutdown),
                 leadership = changed(leadership) => self.led(&leadership),
-                // Before the ends, of which one may belong to it.
+                // Before the ends of tasks: the failure may belong to one that has ended as well.
                 Some((id, error)) = self.failures.1.recv() => self.failed(id, error),
                 Some(ended) = self.tasks.join_next() => self.ended(ended),
                 () = registry.changed() => {}
@@ -191,8 +198,8 @@ impl Run<'_> {
                     break;
                 }
                 ended = publishing.join_next(), if !publishing.is_empty() => {
-                    let reason = ended.and_then(Result::err).map_or("it returned".to_owned(), |error| error.to_string());
-                    self.fails(Error::TaskEnded { task: "the writer of events".to_owned(), reason });
+                    let reason = ended.and_then(Result::err).map_or("it ended early".to_owned(), |error| error.to_string());
+                    self.fails(Error::TaskEnded { task: "the writer of Kubernetes Events".to_owned(), reason });
                     registry.step(Input::Shutdown);
                 }
             }
@@ -223,6 +230,7 @@ impl Run<'_> {
                 }
                 Effect::Stand => self.election.stand(),
                 Effect::StepDown => {
+                    // An immediate shutdown does not wait for anything, not even for the release of the lease.
                     let release =
                         self.manager.shared.options.graceful_shutdown_timeout != Shutdown::Immediate;
                     self.election.step_down(release);
@@ -231,9 +239,10 @@ impl Run<'_> {
         }
     }
 
-    /// Says once of each group that it is being stopped.
+    /// Logs the stop of each group once.
     fn tell_of_stop(&mut self, id: Id) {
         let registry = &self.manager.shared.registry;
+        // Removals outside of a shutdown stop single runnables, not groups.
         let group = registry.group(id).filter(|_| registry.is_shutting_down());
         if let Some(group) = group
             && self.stopping.replace(group) != Some(group)
@@ -252,12 +261,13 @@ impl Run<'_> {
             draining: tokens.draining.clone(),
             aborting: tokens.aborting.clone(),
             ready: Arc::new(move || {
+                // The count is zero once this start has ended: a late call must not mark the next one as ready.
                 if let Some(registry) = registry.upgrade().filter(|_| lasts.strong_count() > 0) {
                     registry.step(Input::Ready(id));
                 }
             }),
             failed: Arc::new(move |error| {
-                // Nobody listens any more when the run is over.
+                // Fails if the run is over and nothing receives any more.
                 let _ = failures.send((id, error));
             }),
             transitions: self.election.transitions(),
@@ -271,11 +281,12 @@ impl Run<'_> {
             let work = AssertUnwindSafe(entry.runnable.start(cx)).catch_unwind();
             let aborted = async {
                 aborting.cancelled().await;
-                // A controller stops its workers itself, and has ended when they have.
+                // A controller reacts to the token itself, and ends when its workers have.
                 if entry.stops_itself {
                     pending::<()>().await;
                 }
             };
+            // Aborting first, so that a runnable that ends at the same moment cannot count as failed.
             let end = tokio::select! {
                 biased;
                 () = aborted => End::Aborted,
@@ -293,6 +304,7 @@ impl Run<'_> {
         let registry = &self.manager.shared.registry;
         let (id, end) = match ended {
             Ok(ended) => ended,
+            // The task was cancelled, or panicked outside of the runnable.
             Err(error) => {
                 self.fails(Error::TaskEnded { task: "a runnable".to_owned(), reason: error.to_string() });
                 return registry.step(Input::Shutdown);
@@ -309,7 +321,7 @@ impl Run<'_> {
         registry.step(Input::Ended(id, if failed { Err(Failed) } else { Ok(()) }));
     }
 
-    /// A controller has failed, and ends when what it has in work is done: within the time that a shutdown has.
+    /// Handles the failure of a controller that still has to finish its running reconciles, within the time of a shutdown.
     fn failed(&mut self, id: Id, error: BoxError) {
         let name = self.name(id);
         let error = own_or_named(error, &name);
@@ -318,16 +330,17 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the failure of a runnable is one of the manager, which it then keeps: not if the runnable was being stopped.
+    /// Records the failure of a runnable as the manager's error, unless the runnable was being stopped. Returns whether it was
+    /// recorded.
     fn counts(&mut self, id: Id, name: &str, error: Error) -> bool {
         let told = self.tokens.get(&id).is_some_and(|tokens| tokens.draining.is_cancelled());
         let led = self.manager.shared.registry.group(id) == Some(Group::LeaderElected);
-        // It may have failed because the lease was lost a moment ago, which is nobody's fault.
+        // The failure may be a consequence of losing the lease a moment ago.
         if told || (led && self.manager.shared.has_lost()) {
-            tracing::warn!(runnable = name, "failed while it was being stopped: {error:?}");
+            tracing::warn!(runnable = name, "the runnable failed while it was being stopped: {error:?}");
             return false;
         }
-        tracing::error!(runnable = name, "failed, so the manager stops: {error:?}");
+        tracing::error!(runnable = name, "the runnable failed, the manager stops: {error:?}");
         self.fails(error);
         true
     }
@@ -363,26 +376,28 @@ impl Run<'_> {
             self.losing.get_or_insert_with(|| Losing { since: Instant::now(), told: false });
         } else if self.losing.take().is_some_and(|losing| losing.told) {
             self.manager.shared.overdue.send_replace(Vec::new());
-            tracing::info!("what ran on without the lease has stopped");
+            tracing::info!("everything that still ran after the loss of the lease has stopped");
         }
     }
 
-    /// The lease is lost, and something does not stop. No other end may come of it: it is for whoever watches the process.
+    /// Logs and publishes the runnables that do not stop after the lease was lost. The run goes on: the liveness check fails,
+    /// and the process is restarted from outside.
     fn name_overdue(&mut self) {
         self.losing.iter_mut().for_each(|losing| losing.told = true);
         let overdue = self.holdouts(|tokens| tokens.aborting.is_cancelled());
         tracing::error!(
-            "still running {} s after the lease was lost, because it never waits: {}",
+            "still running {} s after the lease was lost, because it does not reach an .await: {}",
             ABORT.as_secs(),
             overdue.join(", ")
         );
         self.manager.shared.overdue.send_replace(overdue);
     }
 
-    /// When what drains has had its time.
+    /// Deadline of graceful shutdown.
     fn end_of_grace(&self) -> Option<Instant> {
         let began = self.shutdown_began.filter(|_| self.aborted.is_none())?;
         match self.manager.shared.options.graceful_shutdown_timeout {
+            // `Immediate` ends the grace period when it begins.
             Shutdown::Immediate => Some(began),
             Shutdown::Within(limit) => began.checked_add(limit),
             Shutdown::Unbounded => None,
@@ -392,7 +407,7 @@ impl Run<'_> {
     fn abort(&mut self) {
         self.aborted = Some(Instant::now());
         if let Shutdown::Within(timeout) = self.manager.shared.options.graceful_shutdown_timeout {
-            // What was not asked to finish waited for those that were. Nothing may be left but the lease.
+            // Runnables that were not yet asked to finish have waited for those that were. Only the lease may be left.
             let asked = self.running(|tokens| tokens.draining.is_cancelled());
             let unfinished: Vec<_> = asked.iter().flat_map(|entry| entry.runnable.unfinished()).collect();
             if !unfinished.is_empty() {
@@ -402,15 +417,16 @@ impl Run<'_> {
         self.manager.shared.registry.step(Input::GraceOver);
     }
 
-    /// Something cannot be stopped.
+    /// Gives up on tasks that cannot be stopped.
     fn give_up(&mut self) {
         let unstoppable = self.holdouts(|_| true);
         if !unstoppable.is_empty() {
+            // Otherwise only the leader election has not ended.
             self.fails(Error::Unstoppable { unstoppable });
         }
     }
 
-    /// What of these still runs: each reconcile in work, and what has none by its name.
+    /// Names of what still runs among these: each running reconcile, or the runnable if it has none.
     fn holdouts(&self, which: impl Fn(&Tokens) -> bool) -> Vec<String> {
         let named = |entry: &Entry| {
             let unfinished = entry.runnable.unfinished();
@@ -425,13 +441,13 @@ impl Run<'_> {
         ids.filter_map(|id| registry.entry(id)).collect()
     }
 
-    /// Keeps the first error, which is the cause of the others.
+    /// Records the first error, which is the cause of later ones.
     fn fails(&mut self, error: Error) {
         self.error.get_or_insert(error);
     }
 }
 
-/// The error of what `name` names, unless it is one of this crate and says so itself.
+/// Converts an error to one of the manager: errors of this crate as they are, others with the name of the runnable.
 pub(super) fn own_or_named(error: BoxError, name: &str) -> Error {
     match error.downcast::<Error>() {
         Ok(own) => *own,
@@ -446,7 +462,7 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// This manager's part in a leader election, if it takes part in one.
+/// This manager's part in a leader election, if there is one.
 struct Standing {
     candidate: JoinSet<()>,
     leadership: Option<watch::Receiver<Leadership>>,

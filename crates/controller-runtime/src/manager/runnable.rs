@@ -1,4 +1,4 @@
-//! What a manager runs.
+//! Runnables: components that a manager starts and stops.
 
 use std::{any::type_name, future::Future, pin::Pin, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::recorder::Recorder;
 /// An error of any type.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Something that a manager starts and stops: a server, a poller, whatever a controller is not.
+/// A component that a manager starts and stops, other than a controller: a server or a poller, for example.
 ///
 /// ```
 /// use std::time::Duration;
@@ -45,15 +45,15 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// }
 /// ```
 pub trait Runnable: Send + Sync + 'static {
-    /// How messages name it. Default: its type.
+    /// Name in messages. Default: the name of the type.
     fn name(&self) -> String {
         type_name::<Self>().to_owned()
     }
 
-    /// Does its work, until [`RunContext::shutdown`] asks to finish or the work is done.
+    /// Runs until [`RunContext::shutdown`] asks it to finish, or its work is done.
     ///
-    /// Called once in each run of the manager, and for what needs leader election once in each leadership. An error ends
-    /// the manager, in order; a return without one ends nothing else.
+    /// Called once in each run of the manager; with leader election, once each time the process becomes leader. An error stops
+    /// the manager gracefully; a return without one does not affect the manager.
     ///
     /// # Cancellation
     ///
@@ -62,28 +62,28 @@ pub trait Runnable: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Whatever makes it pointless that the manager goes on.
+    /// An error means that the manager cannot go on.
     fn start(&self, cx: RunContext) -> impl Future<Output = Result<(), BoxError>> + Send;
 
-    /// Whether it may only run while this process leads. Default: yes.
+    /// Returns whether it may only run while this process leads. Default: yes.
     #[doc(alias = "LeaderElectionRunnable")]
     fn needs_leader_election(&self) -> bool {
         true
     }
 
-    /// Whether it says by [`RunContext::set_ready`] when it is ready: the manager is not before. Default: no, it is ready
-    /// when started.
+    /// Returns whether it calls [`RunContext::set_ready`] when it is ready; the manager becomes ready only then. Default: no,
+    /// it is ready when started.
     fn signals_ready(&self) -> bool {
         false
     }
 
-    /// What it still does, for the message about what did not finish in time. Default: its name.
+    /// Names of its unfinished work, for the error about a shutdown that takes too long. Default: its own name.
     fn unfinished(&self) -> Vec<String> {
         vec![self.name()]
     }
 }
 
-/// What the manager tells a [`Runnable`], and what the runnable may ask of it.
+/// Access of a [`Runnable`] to its manager: shutdown, readiness, recorder and the manager itself.
 #[derive(Clone)]
 pub struct RunContext {
     pub(super) manager: WeakManager,
@@ -98,13 +98,13 @@ pub struct RunContext {
 }
 
 impl RunContext {
-    /// Done when it is time to finish: begin nothing new, end what is begun, and return.
+    /// Completes when the runnable should finish: begin nothing new, complete running work, and return.
     pub fn shutdown(&self) -> WaitForCancellationFuture<'_> {
         self.draining.cancelled()
     }
 
-    /// The manager, for whoever adds runnables or controllers to it, reads its caches, or writes by its client. `None` when it
-    /// is gone, which it is not while it runs.
+    /// The manager, for adding runnables or controllers, reading its caches, or writing with its client. `None` if it has been
+    /// dropped, which cannot happen while it runs.
     ///
     /// Do not keep it: see [`WeakManager`].
     #[must_use]
@@ -112,43 +112,43 @@ impl RunContext {
         self.manager.upgrade()
     }
 
-    /// Says that the runnable does what it is for: listens, say. See [`Runnable::signals_ready`].
+    /// Reports that the runnable is ready, for example that it listens. See [`Runnable::signals_ready`].
     pub fn set_ready(&self) {
         (self.ready)();
     }
 
-    /// How often the lease had changed hands when this process became leader (`leaseTransitions`). `None` without leader
-    /// election.
+    /// Number of times that the lease had changed hands when this process became leader (`leaseTransitions`). `None` without
+    /// leader election.
     ///
-    /// It is higher than the token of every other process that led before, so whoever takes orders from leaders can refuse
-    /// those of an earlier one by it: what has a lower token than the highest that was seen. A process that loses the lease
-    /// and gets it back with nobody between has the same token again.
+    /// It is higher than the token of every process that led before, so that a system that takes orders from leaders can refuse
+    /// those of an earlier leader: it refuses tokens lower than the highest it has seen. A process that loses the lease
+    /// and regains it with no other leader in between has the same token again.
     ///
-    /// It begins with 0 again when the lease was deleted and whoever makes it anew has not seen it before: a process that
-    /// started later, or one in Go. What compares tokens would then refuse the new leader, so do not delete the lease, or
-    /// make what compares them forget what it saw.
+    /// It starts from 0 again when the lease was deleted and the process that creates it again has not seen it before, such as
+    /// a process that started later, or one in Go. A system that compares tokens would then refuse the new leader. So do not
+    /// delete the lease, or reset the systems that compare tokens.
     #[must_use]
     pub fn fencing_token(&self) -> Option<i32> {
         self.transitions
     }
 
-    /// Records events in the name of `controller`.
+    /// Records Kubernetes Events on behalf of `controller`.
     #[must_use]
     pub fn recorder(&self, controller: &str) -> Recorder {
         self.recorder.named(controller)
     }
 
-    /// Says that the runnable has failed, although it still has to end what it has begun. It returns without an error then.
+    /// Reports a failure of the runnable while it still has work to finish. The runnable then returns without an error.
     pub(crate) fn fail(&self, error: BoxError) {
         (self.failed)(error);
     }
 
-    /// Cancelled when reconciles may begin no more.
+    /// Cancelled when no new reconciles may begin.
     pub(crate) fn draining(&self) -> &CancellationToken {
         &self.draining
     }
 
-    /// Done when everything has to stop where it stands.
+    /// Completes when the runnable must stop at once.
     pub(crate) fn aborted(&self) -> WaitForCancellationFuture<'_> {
         self.aborting.cancelled()
     }
@@ -160,7 +160,7 @@ impl std::fmt::Debug for RunContext {
     }
 }
 
-/// A runnable behind a pointer.
+/// Object-safe form of [`Runnable`].
 pub(super) trait DynRunnable: Send + Sync {
     fn start(self: Arc<Self>, cx: RunContext) -> Started;
     fn unfinished(&self) -> Vec<String>;

@@ -13,31 +13,31 @@ use crate::{
     metrics::ExtraHandlers,
 };
 
-/// What the manager's servers need to be reached, and the checks behind the probes.
+/// Addresses of the manager's servers, and their checks and handlers.
 #[derive(Default)]
 pub(super) struct Servers {
     metrics: Arc<watch::Sender<Option<SocketAddr>>>,
     health: Arc<watch::Sender<Option<SocketAddr>>>,
     live: Checks,
     ready: Checks,
-    /// What the metrics server serves beside the metrics.
+    /// Handlers of the metrics server other than the metrics.
     extra: ExtraHandlers,
 }
 
 impl Manager {
-    /// Where metrics are served: `None` while they are not.
+    /// Address of the metrics server; `None` while it does not listen.
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         *self.shared.servers.metrics.borrow()
     }
 
-    /// Where probes are served: `None` while they are not.
+    /// Address of the probes; `None` while their server does not listen.
     #[must_use]
     pub fn health_probe_address(&self) -> Option<SocketAddr> {
         *self.shared.servers.health.borrow()
     }
 
-    /// Adds a check of liveness, or replaces the one of that name. Who fails it is restarted.
+    /// Adds a liveness check; replaces an existing one of that name. A process that fails it is restarted.
     ///
     /// ```
     /// # fn example(manager: &controller_runtime::Manager) {
@@ -55,7 +55,7 @@ impl Manager {
         self.shared.servers.live.add(name, check);
     }
 
-    /// Adds a check of readiness, or replaces the one of that name. Who fails it gets no requests from Services.
+    /// Adds a readiness check; replaces an existing one of that name. A process that fails it gets no traffic from Services.
     #[doc(alias = "AddReadyzCheck")]
     pub fn add_readyz_check<C, F>(&self, name: impl Into<String>, check: C)
     where
@@ -65,11 +65,11 @@ impl Manager {
         self.shared.servers.ready.add(name, check);
     }
 
-    /// Answers requests to `path` of the metrics server by `handler`, and replaces what answered them before; at once if the
-    /// server runs. `/metrics` stays as it is. Who may see it is as for the metrics
+    /// Serves `path` of the metrics server with `handler`, in place of an earlier handler; at once if the
+    /// server is running. `/metrics` cannot be replaced. Access is controlled as for the metrics
     /// ([`ServerOptions::allowed_to`](crate::metrics::ServerOptions::allowed_to)). Without a metrics server nothing is served.
     ///
-    /// What is needed from the beginning is better given to
+    /// For handlers that are known when the manager is made, prefer
     /// [`ServerOptions::extra_handler`](crate::metrics::ServerOptions::extra_handler).
     ///
     /// ```
@@ -128,7 +128,7 @@ impl Manager {
         }
     }
 
-    /// The checks that every manager has. They hold no handle of the manager, which holds them.
+    /// Adds the checks that every manager has. They hold no handle of the manager, which holds them.
     fn add_own_checks(&self) {
         let state = self.state();
         self.add_readyz_check("started", move || {
@@ -138,10 +138,14 @@ impl Manager {
             }
         });
         let (cache, limit) = (Arc::clone(&self.shared.cache), self.shared.options.stale_after);
-        let clusters = self.shared.clusters.clone();
         self.add_readyz_check("caches", move || {
-            let problem = cache.problem(limit).or_else(|| clusters.problem(limit));
+            let problem = cache.problem(limit);
             async move { problem.map_or(Ok(()), |problem| Err(problem.into())) }
+        });
+        let clusters = self.shared.clusters.clone();
+        self.shared.servers.ready.add_warnings(move || {
+            let warning = |name| format!("cluster {name} is not up to date: reason withheld");
+            clusters.in_trouble().into_iter().map(warning).collect()
         });
         if let Some(election) = &self.shared.election {
             let (leads, permit) = (self.leads(), election.issuer.permit());
@@ -151,7 +155,7 @@ impl Manager {
                 let overdue = overdue.borrow().join(", ");
                 async move {
                     if unnoticed {
-                        return Err("the lease has run out, and nobody noticed".into());
+                        return Err("the lease has expired, but this process still acts as leader".into());
                     }
                     match overdue.is_empty() {
                         true => Ok(()),

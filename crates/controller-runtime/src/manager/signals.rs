@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM, or on Windows Ctrl-C and Ctrl-Break: the first one drains, the second one ends the process.
+//! SIGINT and SIGTERM, or on Windows Ctrl-C and Ctrl-Break: the first shuts down gracefully, the second ends the process.
 
 use std::{convert::Infallible, io, thread};
 
@@ -11,8 +11,8 @@ use super::{Error, Manager};
 
 /// The signals that ask a process to end: SIGINT and SIGTERM, or on Windows Ctrl-C and Ctrl-Break.
 ///
-/// Listening replaces what these signals do by themselves, for the whole process and for good. Nothing else about it is
-/// global: any number of these may listen.
+/// Listening replaces the default action of these signals for the whole process, permanently. Otherwise instances are
+/// independent: any number of them may listen.
 ///
 /// ```no_run
 /// # async fn example(manager: controller_runtime::Manager) -> Result<(), Box<dyn std::error::Error>> {
@@ -28,7 +28,7 @@ use super::{Error, Manager};
 pub struct Signals(system::Signals);
 
 impl Signals {
-    /// Begins to listen. To be called within a tokio runtime.
+    /// Starts listening. Must be called within a tokio runtime.
     ///
     /// # Errors
     ///
@@ -97,8 +97,8 @@ mod system {
 }
 
 impl Manager {
-    /// Runs until SIGINT or SIGTERM, or on Windows Ctrl-C or Ctrl-Break, then drains. A second signal ends the process at once, with exit code 1: a thread waits
-    /// for it, so that nothing keeps it from that.
+    /// Runs until SIGINT or SIGTERM, or on Windows Ctrl-C or Ctrl-Break, then stops gracefully. A second signal ends the
+    /// process at once, with exit code 1; a separate thread waits for it, so that nothing can delay it.
     ///
     /// # Errors
     ///
@@ -114,10 +114,10 @@ impl Manager {
     }
 }
 
-/// Ends the process at the second signal, until it is dropped.
+/// Ends the process at the second signal, until dropped.
 ///
-/// It has a thread, and a runtime of its own there: the one that the manager runs on may have no thread left when a
-/// reconcile never waits.
+/// It has a thread with a runtime of its own, because the manager's runtime may have no free thread when a reconcile does not
+/// reach an `.await`.
 struct SecondSignal {
     /// Dropping it ends the thread.
     _ends: oneshot::Sender<Infallible>,
@@ -130,13 +130,14 @@ impl SecondSignal {
         let thread = thread::Builder::new().name("second-signal".to_owned());
         thread.spawn(move || match listen_in_this_thread() {
             Ok((runtime, signals)) => {
-                let _ = listens.send(Ok(())); // whoever waits no longer has dropped `ends` as well
+                let _ = listens.send(Ok(())); // a receiver that is gone has dropped `ends` as well
                 runtime.block_on(exit_at_the_second(signals, ended));
             }
             Err(error) => {
                 let _ = listens.send(Err(error));
             }
         })?;
+        // Returns only once the thread listens, so that a second signal right after the first is not missed.
         listening.await.map_err(io::Error::other)??;
         Ok(Self { _ends: ends })
     }
@@ -156,10 +157,11 @@ async fn exit_at_the_second(mut signals: Signals, ended: oneshot::Receiver<Infal
         signals.next().await;
     };
     tokio::select! {
+        // Once the manager has stopped, a second signal must not turn its result into exit code 1.
         biased;
         _ = ended => {}
         () = twice => {
-            tracing::warn!("a second signal: the process ends without waiting for what still runs");
+            tracing::warn!("received a second signal: the process exits without waiting for running reconciles");
             std::process::exit(1)
         }
     }

@@ -1,16 +1,18 @@
+//! State of a manager, as users see it.
+
 use tokio::sync::watch;
 
-/// Where a manager is in its life. It goes through the states in this order; only another run begins anew.
+/// State of a manager. A run goes through the states in this order; another run starts over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum State {
     /// It has not been run.
     Built,
-    /// Servers begin to listen, caches are being filled.
+    /// Servers start to listen, and caches receive their initial lists.
     Starting,
-    /// Everything listens, caches know the present, and controllers work, or with leader election stand by.
+    /// Servers listen, caches have their initial lists, and controllers run or, with leader election, may be on standby.
     Ready,
-    /// No new reconcile begins; those in work may finish.
+    /// No new reconcile begins; running ones may finish.
     Draining,
     /// Nothing runs any more.
     Stopped,
@@ -22,7 +24,7 @@ pub enum State {
 #[non_exhaustive]
 pub struct NeverReady;
 
-/// Whether the present run, or the last one, became ready.
+/// Whether the current or last run became ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Readiness {
     NotYet,
@@ -30,7 +32,7 @@ pub(super) enum Readiness {
     Never,
 }
 
-/// Waits until the manager has been ready, also if it is not any more.
+/// Waits until the manager has become ready, even if it is not ready any more.
 pub(super) async fn wait_until_ready(mut readiness: watch::Receiver<Readiness>) -> Result<(), NeverReady> {
     let decided = readiness.wait_for(|readiness| *readiness != Readiness::NotYet).await;
     match decided.map(|decided| *decided) {

@@ -1,3 +1,5 @@
+//! Weak handle of a manager.
+
 use std::{
     fmt,
     sync::{Arc, Weak},
@@ -5,10 +7,10 @@ use std::{
 
 use super::{Manager, Shared};
 
-/// A manager that is there only as long as somebody else holds it.
+/// Handle of a manager that does not keep it alive.
 ///
-/// A [`Manager`] keeps its controllers and other runnables until it is dropped. If one of them kept the manager, neither would
-/// ever be dropped. So reconcilers and runnables that need it, to add controllers say, keep this.
+/// A [`Manager`] holds its controllers and other runnables until it is dropped. If one of them held the manager, neither would
+/// ever be dropped. So reconcilers and runnables that need it, for example to add controllers, hold this instead.
 ///
 /// ```
 /// use controller_runtime::{Action, Context, ObjectKey, Reconciler, manager::WeakManager, reconcile};
@@ -39,7 +41,7 @@ pub struct WeakManager {
 }
 
 impl Manager {
-    /// The same manager, for what it runs itself.
+    /// A weak handle of the manager, for its own runnables.
     #[must_use]
     pub fn downgrade(&self) -> WeakManager {
         WeakManager { shared: Arc::downgrade(&self.shared) }
@@ -47,7 +49,7 @@ impl Manager {
 }
 
 impl WeakManager {
-    /// The manager, unless nobody holds it any more. While it runs, its run does.
+    /// The manager; `None` if it has been dropped. A manager that runs is held by its run.
     #[must_use]
     pub fn upgrade(&self) -> Option<Manager> {
         Some(Manager { shared: self.shared.upgrade()? })

@@ -1,8 +1,8 @@
-//! Who may see metrics, by the API server's word: TokenReview says who somebody is, SubjectAccessReview what they may.
+//! Access control of metrics by the API server: TokenReview authenticates the client, SubjectAccessReview authorizes it.
 //!
-//! Figures are controller-runtime's: a known token is known for a minute, a permission holds for five and a refusal for half
-//! of one; a review may take 10 s and is tried five times, 500 ms apart and half as long again each time, by a fifth at
-//! random.
+//! The values are controller-runtime's: an authenticated token is cached for 1 minute, a permission for 5 minutes and a refusal
+//! for half a minute; a review may take 10 s and is tried five times, with pauses of 500 ms that grow by half each time, plus
+//! up to a fifth at random.
 
 use std::{collections::BTreeMap, future::Future, time::Duration};
 
@@ -26,15 +26,15 @@ const DENIED: Duration = Duration::from_secs(30);
 const REVIEW: Duration = Duration::from_secs(10);
 const ATTEMPTS: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// How many answers are remembered of each kind; then the one that ends first is forgotten.
+/// Largest number of cached results of each kind; beyond it, the one that expires first is dropped.
 const REMEMBERED: usize = 4096;
 
-/// Asks the API server, and remembers what it said.
+/// Sends reviews to the API server, and caches their results.
 pub(super) struct Access {
     tokens: Api<TokenReview>,
     permissions: Api<SubjectAccessReview>,
     users: Mutex<Memory<String, Option<UserInfo>>>,
-    /// By the whole question, as Go: a token may be good for less than its user.
+    /// By the whole review, as in Go: a token may have fewer permissions than its user.
     verdicts: Mutex<Memory<String, bool>>,
     rng: Mutex<fastrand::Rng>,
 }
@@ -50,7 +50,7 @@ impl Access {
         }
     }
 
-    /// Whether whoever sent the request may have it answered; otherwise, what to answer.
+    /// Checks whether the client may see the response; if not, returns the refusal.
     pub(super) async fn check(&self, request: &Request) -> Result<(), Response> {
         let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let token = header
@@ -60,14 +60,17 @@ impl Access {
             return Err(text(StatusCode::UNAUTHORIZED, "Unauthorized\n"));
         };
         let user = self.user(token.trim()).await.map_err(|error| {
-            tracing::error!("metrics: who asks is unknown: {error}");
+            tracing::error!("a client of the metrics server could not be authenticated: {error}");
             text(StatusCode::INTERNAL_SERVER_ERROR, "Authentication failed\n")
         })?;
         let Some(user) = user else { return Err(text(StatusCode::UNAUTHORIZED, "Unauthorized\n")) };
         let (path, verb) = (request.uri().path(), request.method().as_str().to_ascii_lowercase());
         let name = user.username.clone().unwrap_or_default();
         let allowed = self.allows(user, path, &verb).await.map_err(|error| {
-            tracing::error!(user = name, "metrics: what {name} may is unknown: {error}");
+            tracing::error!(
+                user = name,
+                "user {name} of the metrics server could not be authorized: {error}"
+            );
             text(StatusCode::INTERNAL_SERVER_ERROR, "Authorization failed\n")
         })?;
         if allowed {
@@ -78,6 +81,7 @@ impl Access {
     }
 
     async fn user(&self, token: &str) -> Result<Option<UserInfo>, String> {
+        // A rejected token is cached as well, so that guessing does not load the API server.
         if let Some(user) = self.users.lock().get(&token.to_owned(), Instant::now()) {
             return Ok(user);
         }
@@ -86,7 +90,7 @@ impl Access {
         let params = PostParams::default();
         let status = self.ask(|| self.tokens.create(&params, &review)).await?.status.unwrap_or_default();
         if let Some(error) = status.error.filter(|_| status.authenticated != Some(true)) {
-            tracing::debug!("a token was refused: {error}");
+            tracing::debug!("the API server rejected the token of a client of the metrics server: {error}");
         }
         let user = status.user.filter(|_| status.authenticated == Some(true));
         self.users.lock().put(token.to_owned(), user.clone(), Instant::now() + TOKEN);
@@ -105,6 +109,7 @@ impl Access {
             }),
             ..SubjectAccessReviewSpec::default()
         };
+        // The key of the cache covers everything that the decision depends on.
         let question = serde_json::to_string(&spec).map_err(|error| error.to_string())?;
         if let Some(allowed) = self.verdicts.lock().get(&question, Instant::now()) {
             return Ok(allowed);
@@ -117,7 +122,7 @@ impl Access {
         Ok(allowed)
     }
 
-    /// Asks until there is an answer, five times.
+    /// Sends a request until it is answered, up to five times.
     async fn ask<T, F>(&self, request: impl Fn() -> F) -> Result<T, String>
     where
         F: Future<Output = Result<T, kube::Error>>,
@@ -132,6 +137,7 @@ impl Access {
             if attempt == ATTEMPTS {
                 return Err(reason);
             }
+            // Jitter spreads the retries of many scrapers.
             let jitter = 1.0 + self.rng.lock().f64() * 0.2;
             sleep(pause.mul_f64(jitter)).await;
             pause = pause.mul_f64(1.5);
@@ -140,7 +146,7 @@ impl Access {
     }
 }
 
-/// Answers, each for its time.
+/// Results that expire.
 struct Memory<K, V> {
     answers: BTreeMap<K, (V, Instant)>,
 }

@@ -1,3 +1,5 @@
+//! Metrics of the caches.
+
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use prometheus_client::{
@@ -9,21 +11,21 @@ use prometheus_client::{
 use super::Labels;
 use crate::cache::Stats;
 
-/// What the caches of a resource hold, and when the API server was heard of last.
+/// State of the caches of a resource.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CacheLook {
     pub(crate) stats: Stats,
-    /// For how long it has said nothing: of several lists and watches the longest.
+    /// Time since the API server was last heard from: the longest of several lists and watches.
     pub(crate) silence: Option<Duration>,
 }
 
-/// What is cached, by the resource.
+/// The cached resources.
 pub(super) type Look = Box<dyn Fn() -> Caches + Send + Sync>;
 
-/// A form of objects, where a family tells them apart, and a value.
+/// A value, with the form of objects for a family that distinguishes forms.
 type Sample = (Option<&'static str>, usize);
 
-/// Looks at the caches when somebody asks.
+/// Reads the state of the caches when metrics are collected.
 pub(super) struct CacheCollector(pub(super) Look);
 
 impl Collector for CacheCollector {
@@ -32,22 +34,21 @@ impl Collector for CacheCollector {
         if caches.is_empty() {
             return Ok(());
         }
-        let objects =
-            "States of objects that a cache or its readers hold, each once however many Rust types read it";
+        let objects = "States of objects held by the caches and their readers; a state shared by several Rust types counts once";
         gauge(&caches, &mut encoder, "controller_runtime_cache_objects", objects, |stats| {
             vec![(None, stats.objects.saturating_sub(stats.shared))]
         })?;
-        let decoded = "Those of them that are decoded now";
+        let decoded = "Cached states that are currently decoded";
         gauge(&caches, &mut encoder, "controller_runtime_cache_decoded_objects", decoded, |stats| {
             vec![(None, stats.hot)]
         })?;
-        let bytes = "What they take: decoded, as estimated, and as text, compressed where it is";
+        let bytes = "Memory of cached states: decoded (estimated), and as text (compressed where it is)";
         gauge(&caches, &mut encoder, "controller_runtime_cache_bytes", bytes, |stats| {
             vec![(Some("decoded"), stats.hot_bytes), (Some("text"), stats.cold_bytes)]
         })?;
-        let decodes = "How often a state was decoded";
+        let decodes = "Decodings of cached states";
         counter(&caches, &mut encoder, "controller_runtime_cache_decodes", decodes, |stats| stats.decodes)?;
-        let unreadable = "States that do not fit their Rust type, or have no name to be held by";
+        let unreadable = "Received objects that do not fit their Rust type or have no name";
         counter(&caches, &mut encoder, "controller_runtime_cache_unreadable", unreadable, |stats| {
             stats.unreadable
         })?;
@@ -55,17 +56,17 @@ impl Collector for CacheCollector {
         counter(&caches, &mut encoder, "controller_runtime_cache_failures", failures, |stats| {
             stats.failures
         })?;
-        let lists = "How often all objects were asked for, by a list or by a watch that tells of them first";
+        let lists = "Requests for all objects of the kind, by a list or by a watch with initial events";
         counter(&caches, &mut encoder, "controller_runtime_cache_lists", lists, |stats| stats.lists)?;
-        let watches = "Watches that began: all but the first one of each list are restarts";
+        let watches = "Watches started; all but the first after each list are restarts";
         counter(&caches, &mut encoder, "controller_runtime_cache_watches", watches, |stats| stats.watches)?;
-        let dead = "Watches that were closed because they were silent for 45 s, or missed an event";
+        let dead = "Watches closed because they were silent for 45 s or missed an event";
         counter(&caches, &mut encoder, "controller_runtime_cache_dead_watches", dead, |stats| {
             stats.dead_watches
         })?;
         let probes = "Probes of watches that were silent for 30 s";
         counter(&caches, &mut encoder, "controller_runtime_cache_probes", probes, |stats| stats.probes)?;
-        let age = "Time since the API server last sent anything for a watch, or answered a probe of it; above 45 s the watch is dead";
+        let age = "Time since the API server last sent anything on a watch or answered a probe of it; above 45 s the watch is dead";
         let name = "controller_runtime_cache_watch_age_seconds";
         let mut family = encoder.encode_descriptor(name, age, None, MetricType::Gauge)?;
         caches.iter().try_for_each(|(resource, look)| {

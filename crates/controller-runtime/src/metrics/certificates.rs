@@ -1,6 +1,8 @@
+//! Metrics of certificate watchers.
+
 use prometheus_client::{metrics::counter::Counter, registry::Registry};
 
-/// What the watchers of certificates of a manager tell.
+/// Counters of the certificate watchers of a manager.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CertificateMetrics {
     reads: Counter,

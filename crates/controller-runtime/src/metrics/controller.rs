@@ -1,3 +1,5 @@
+//! Metrics of controllers.
+
 use std::time::Duration;
 
 use prometheus_client::{
@@ -20,13 +22,13 @@ const RECONCILE_TIME: [f64; 39] = [
     50.0,
 ];
 
-/// A histogram; where traces are exported, with the last one of each bucket as its exemplar.
+/// A histogram. If traces are exported, each bucket has its last trace as an exemplar.
 #[cfg(not(feature = "opentelemetry"))]
 type Times = Histogram;
 #[cfg(feature = "opentelemetry")]
 type Times = prometheus_client::metrics::exemplar::HistogramWithExemplars<Trace>;
 
-/// What controllers of a manager tell.
+/// Metric families of a manager's controllers.
 pub(super) struct ControllerFamilies {
     total: Family<Labels, Counter>,
     errors: Family<Labels, Counter>,
@@ -40,7 +42,7 @@ pub(super) struct ControllerFamilies {
     reasons: ReasonFamily,
 }
 
-/// From the speed of a queue to what a back-off takes.
+/// Buckets from the latency of a queue to the longest back-off.
 const LAG: [f64; 15] =
     [0.000_1, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 1000.0];
 
@@ -65,7 +67,7 @@ impl ControllerFamilies {
         counter("reconcile_errors", "Reconciles that failed, terminal errors included", &families.errors);
         counter(
             "terminal_reconcile_errors",
-            "Reconciles that failed and are not retried",
+            "Reconciles that failed with a terminal error, which is not retried",
             &families.terminal_errors,
         );
         counter("reconcile_panics", "Reconciles that panicked", &families.panics);
@@ -77,23 +79,23 @@ impl ControllerFamilies {
         );
         registry.register(
             "controller_runtime_max_concurrent_reconciles",
-            "How many requests a controller may reconcile at the same time",
+            "Maximum number of concurrent reconciles of a controller",
             families.max_concurrent.clone(),
         );
         registry.register(
             "controller_runtime_active_workers",
-            "How many requests a controller reconciles now",
+            "Number of reconciles of a controller that are running",
             families.active_workers.clone(),
         );
         registry.register(
             "controller_runtime_event_to_reconcile_seconds",
-            "From the first event that asks for a reconcile until that begins",
+            "Time from the first event that leads to a reconcile until the reconcile starts",
             families.lag.clone(),
         );
         families
     }
 
-    /// Makes what a controller tells begin at zero.
+    /// Makes the metrics of one controller, starting at zero.
     pub(super) fn of(&self, controller: &str, max_concurrent_reconciles: usize) -> ControllerMetrics {
         let labels = of_controller(controller);
         let total = |result: &str| {
@@ -120,7 +122,7 @@ impl ControllerFamilies {
     }
 }
 
-/// What one controller tells of its reconciles.
+/// Metrics of one controller.
 #[derive(Debug, Clone)]
 pub(crate) struct ControllerMetrics {
     success: Counter,
@@ -144,7 +146,8 @@ impl ControllerMetrics {
         self.max_concurrent.set(i64::try_from(workers).unwrap_or(i64::MAX));
     }
 
-    /// A reconcile begins for these causes, so long after the first event that asked for it, if one did.
+    /// Counts the start of a reconcile with these causes, which began `lag` after the first event that led to it, if there was
+    /// one.
     pub(crate) fn begin(&self, causes: &Causes, lag: Option<Duration>) -> Measured<'_> {
         self.reasons.count(causes);
         if let Some(lag) = lag {
@@ -158,7 +161,7 @@ impl ControllerMetrics {
         }
     }
 
-    /// A reconcile panicked.
+    /// Counts a panic of a reconcile.
     pub(crate) fn panicked(&self) {
         self.panics.inc();
     }
@@ -188,8 +191,8 @@ impl ControllerMetrics {
     }
 }
 
-/// A reconcile in work. One that is dropped has had no outcome and is counted nowhere.
-#[must_use = "dropping it says that the reconcile is over"]
+/// A running reconcile. If it is dropped, it has no outcome and counts nowhere.
+#[must_use = "dropping it ends the measurement"]
 pub(crate) struct Measured<'m> {
     metrics: &'m ControllerMetrics,
     #[cfg(feature = "opentelemetry")]
@@ -197,14 +200,14 @@ pub(crate) struct Measured<'m> {
 }
 
 impl Measured<'_> {
-    /// The reconcile has this span, if that is exported.
+    /// Attaches the span of the reconcile, if it is exported.
     #[cfg(feature = "opentelemetry")]
     pub(crate) fn in_trace(mut self, span: Option<&crate::telemetry::SpanContext>) -> Self {
         self.trace = span.map(|span| Trace(span.trace_id()));
         self
     }
 
-    /// The reconcile ended by itself, after so long.
+    /// Counts the end of the reconcile, which took this long.
     pub(crate) fn end(self, outcome: &Outcome, took: Duration) {
         let seconds = took.as_secs_f64();
         #[cfg(not(feature = "opentelemetry"))]

@@ -1,3 +1,5 @@
+//! Metrics of leader elections.
+
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
@@ -5,7 +7,7 @@ use prometheus_client::{
 
 use super::Labels;
 
-/// What candidates of a manager tell.
+/// Metric families of a manager's elections.
 pub(super) struct ElectionFamilies {
     master_status: Family<Labels, Gauge>,
     slow_path: Family<Labels, Counter>,
@@ -16,12 +18,12 @@ impl ElectionFamilies {
         let families = Self { master_status: Family::default(), slow_path: Family::default() };
         registry.register(
             "leader_election_master_status",
-            "Whether this process leads: 1, or stands by: 0",
+            "1 if this process leads, 0 if it is a standby",
             families.master_status.clone(),
         );
         registry.register(
             "leader_election_slowpath",
-            "Writes of the lease that met another one than expected and needed a read",
+            "Writes of the lease that failed because it had changed, so that it had to be read again",
             families.slow_path.clone(),
         );
         families
@@ -36,7 +38,7 @@ impl ElectionFamilies {
     }
 }
 
-/// What one candidate tells.
+/// Metrics of one candidate.
 #[derive(Debug, Clone)]
 pub(crate) struct ElectionMetrics {
     master_status: Gauge,

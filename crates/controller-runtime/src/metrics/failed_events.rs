@@ -1,4 +1,4 @@
-//! Events that predicates and handlers have failed to handle, counted.
+//! Metrics of events that predicates and handlers failed to handle.
 
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
@@ -6,9 +6,9 @@ use prometheus_client::{
 };
 
 use super::Labels;
-use crate::controller::EventFailure;
+use crate::enqueue::EventFailure;
 
-/// Families of all controllers.
+/// Metric families of all controllers.
 #[derive(Clone, Default)]
 pub(super) struct FailedEventFamilies {
     failures: Family<Labels, Counter>,
@@ -21,17 +21,17 @@ impl FailedEventFamilies {
         let families = Self::default();
         registry.register(
             "controller_runtime_event_failures",
-            "Deliveries of events on which a predicate or handler panicked, or whose object does not decode",
+            "Deliveries of events that failed: a predicate or handler panicked, a handler failed, or the object does not decode",
             families.failures.clone(),
         );
         registry.register(
             "controller_runtime_events_dropped",
-            "Events that failed and are not delivered again",
+            "Failed events that were dropped and will not be delivered again",
             families.dropped.clone(),
         );
         registry.register(
             "controller_runtime_failed_events",
-            "Objects with events that failed and wait: to be delivered again, or for a change if the object does not decode",
+            "Objects with failed events that wait for redelivery, or for a change if the object does not decode",
             families.waiting.clone(),
         );
         families
@@ -42,7 +42,7 @@ impl FailedEventFamilies {
     }
 }
 
-/// Failed events of one controller.
+/// Metrics of the failed events of one controller.
 #[derive(Clone, Default)]
 pub(crate) struct FailedEventMetrics {
     controller: String,
@@ -58,6 +58,7 @@ impl FailedEventMetrics {
         let mut labels = self.labels(source);
         let reason = match failure {
             EventFailure::Panicked(_) => "panic",
+            EventFailure::Failed(_) => "error",
             EventFailure::Undecodable(_) => "undecodable",
         };
         labels.push(("reason", reason.to_owned()));

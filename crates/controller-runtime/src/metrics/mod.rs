@@ -1,10 +1,10 @@
-//! Metrics, under the names, labels and buckets of controller-runtime and client-go, so that dashboards and alerts that ask
-//! for these work unchanged. What they may ask for and not find stands [below](#what-is-not-here).
+//! Metrics, with the names, labels and buckets of controller-runtime and client-go, so that dashboards and alerts for these
+//! work unchanged. Missing metrics are listed [below](#limitations).
 //!
-//! A manager has a registry of its own ([`Manager::metrics`](crate::Manager::metrics)); two managers in one process do not
-//! add to each other. What can be computed when somebody asks, is: no task keeps gauges up to date.
+//! A manager has a registry of its own ([`Manager::metrics`](crate::Manager::metrics)); metrics of two managers in one process
+//! are separate. Gauges are computed when metrics are collected, where possible, so no task keeps them up to date.
 //!
-//! | family | type, labels |
+//! | Family | Type and labels |
 //! |---|---|
 //! | `controller_runtime_reconcile_total` | counter: controller, result |
 //! | `controller_runtime_reconcile_errors_total`, `…_terminal_reconcile_errors_total`, `…_reconcile_panics_total`, `…_reconcile_timeouts_total` | counter: controller |
@@ -21,38 +21,40 @@
 //! | `certwatcher_read_certificate_total`, `certwatcher_read_certificate_errors_total` | counter |
 //! | `process_cpu_seconds_total` | counter; on Linux |
 //! | `process_resident_memory_bytes`, `process_virtual_memory_bytes`, `process_start_time_seconds`, `process_open_fds`, `process_max_fds`, `process_virtual_memory_max_bytes` | gauge; on Linux |
-//! | `process_network_receive_bytes_total`, `process_network_transmit_bytes_total` | counter: of all that shares the network with the process, such as a pod; on Linux |
+//! | `process_network_receive_bytes_total`, `process_network_transmit_bytes_total` | counter: of all processes in the network namespace, such as a pod's; on Linux |
 //! | `controller_runtime_cache_objects` | gauge: resource; not in Go |
 //! | `controller_runtime_cache_bytes` | gauge: resource, form (`decoded`, `text`); not in Go |
 //! | `controller_runtime_cache_decoded_objects` | gauge: resource; not in Go |
 //! | `controller_runtime_cache_decodes_total`, `…_unreadable_total`, `…_failures_total` | counter: resource; not in Go |
-//! | `controller_runtime_cache_lists_total`, `…_watches_total` | counter: resource; how often all objects were asked for, and watches that began; not in Go |
+//! | `controller_runtime_cache_lists_total`, `…_watches_total` | counter: resource; requests for all objects, and watches started; not in Go |
 //! | `controller_runtime_cache_dead_watches_total` | counter: resource; watches closed because they were silent for 45 s or missed an event; not in Go |
 //! | `controller_runtime_cache_probes_total` | counter: resource; probes of watches that were silent for 30 s; not in Go |
-//! | `controller_runtime_cache_watch_age_seconds` | gauge: resource; time since the API server last sent anything for a watch, or answered a probe of it: up to 45 s; not in Go |
-//! | `controller_runtime_event_to_reconcile_seconds` | histogram: controller; from the first event that asks for a reconcile until that begins; not in Go |
-//! | `controller_runtime_reconcile_reasons_total` | counter: controller, source (a resource, or the name of another source), change (`created`, `updated`, `deleted`, `generic`; `none` without a source where no event led to it); of one reconcile each pair of source and change counts once, four causes at most; not in Go |
+//! | `controller_runtime_cache_watch_age_seconds` | gauge: resource; time since the API server last sent anything on a watch or answered a probe of it: up to 45 s; not in Go |
+//! | `controller_runtime_event_to_reconcile_seconds` | histogram: controller; time from the first event that leads to a reconcile until the reconcile starts; not in Go |
+//! | `controller_runtime_reconcile_reasons_total` | counter: controller, source (a resource, or the name of another source), change (`created`, `updated`, `deleted`, `generic`; `none` without a source if no event led to it); a reconcile counts once for each pair of source and change, for at most four causes; not in Go |
 //!
-//! The label `resource` is a resource with the selection of its cache, such as `pods with app=web`. A long one is cut, with
-//! a number that tells it from others; a set of namespaces is called that, whatever is in it. Caches that are called the
-//! same count together.
+//! The label `resource` is a resource with the selection of its cache, such as `pods with app=web`. A long label is cut, and
+//! gets a number that keeps it distinct; a set of namespaces is not spelt out. Caches with the same label
+//! are counted together.
 //!
-//! The label `host` is that of the API server, as in Go, where the manager knows it: from its configuration
-//! ([`Manager::from_config`](crate::Manager::from_config)) or because it was told
+//! The label `host` is the API server's, as in Go, if the manager knows it: from its configuration
+//! ([`Manager::from_config`](crate::Manager::from_config)) or from its options
 //! ([`Options::host`](crate::manager::Options::host)). It is empty otherwise.
 //!
-//! The label `priority` has Go's numbers: `0` for what happened, `-100` for the initial list; `100` is what Go's users
-//! choose for more. It is empty where the controller has no
-//! [classes](crate::controller::Options::use_priority_queue).
+//! The label `priority` has Go's numbers: `0` for events, `-100` for the initial list; `100` is what Go's users
+//! choose for more urgent requests. It is empty if the controller has no
+//! [priority queue](crate::controller::Options::use_priority_queue).
 //!
-//! # What is not here
+//! # Limitations
+//!
+//! Not available:
 //!
 //! - `controller_runtime_webhook_…` and `controller_runtime_conversion_webhook_…`: there are no webhooks yet.
-//! - `rest_client_dns_resolution_duration_seconds`: names are resolved below [`kube::Client`], which does not tell.
+//! - `rest_client_dns_resolution_duration_seconds`: [`kube::Client`] resolves names and does not report it.
 //! - Native histograms, which need the protobuf format.
 //! - The collector of the Go runtime (`go_…`).
 //! - Profiles (`PprofBindAddress`).
-//! - OpenMetrics over HTTP, as in Go; [`Metrics::encode`] gives it to whoever wants to serve it.
+//! - OpenMetrics over HTTP, as in Go; [`Metrics::encode`] returns it for servers of your own.
 
 mod access;
 mod cache;
@@ -91,7 +93,7 @@ use self::{
     queue::QueueFamilies, rest_client::RestClientFamilies,
 };
 use crate::client::ClientMetrics;
-/// What [`ServerOptions::tls`] speaks of.
+/// Types used by [`ServerOptions::tls`].
 #[doc(no_inline)]
 pub use tokio_rustls::rustls;
 
@@ -124,46 +126,46 @@ struct Inner {
 }
 
 impl Metrics {
-    /// Adds a metric of your own: counters get the suffix `_total`. Names are not checked; take those that nobody has.
+    /// Adds a metric of your own; counters get the suffix `_total`. Names are not checked: choose unused ones.
     pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
         self.inner.registry.lock().register(name, help, metric);
     }
 
-    /// All metrics now, in the text format of OpenMetrics 1.0. Bounds of buckets are written as
-    /// [`prometheus_client`] does (`1.0`), unlike in Go. With the feature `opentelemetry` the buckets of
-    /// `controller_runtime_reconcile_time_seconds` name a trace each (exemplars).
+    /// All current metrics, in the text format of OpenMetrics 1.0. Bounds of buckets are written as by
+    /// [`prometheus_client`] (`1.0`), unlike in Go. With the feature `opentelemetry`, each bucket of
+    /// `controller_runtime_reconcile_time_seconds` names a trace (exemplars).
     #[must_use]
     pub fn encode(&self) -> String {
         let mut text = String::new();
-        // Writing to a string does not fail, and a metric that cannot be written ends what was written so far.
+        // Writing to a string does not fail; an error means that a metric cannot be encoded, and the output ends before it.
         if encode(&mut text, &self.inner.registry.lock()).is_err() {
             tracing::error!("a metric cannot be encoded; those after it are missing");
         }
         text
     }
 
-    /// All metrics now, in the text format of Prometheus, which the metrics server answers with as Go's does.
+    /// All current metrics, in the text format of Prometheus, which the metrics server uses, as Go's does.
     #[must_use]
     pub fn encode_prometheus(&self) -> String {
         prometheus_text(&self.encode())
     }
 
-    /// What a controller counts.
+    /// Metrics of a controller.
     pub(crate) fn controller(&self, name: &str, max_concurrent_reconciles: usize) -> ControllerMetrics {
         self.inner.controllers.of(name, max_concurrent_reconciles)
     }
 
-    /// Metrics of the events that a controller's sources have failed to handle.
+    /// Metrics of the events that a controller's sources failed to handle.
     pub(crate) fn failed_events(&self, controller: &str) -> FailedEventMetrics {
         self.inner.failed_events.of(controller)
     }
 
-    /// What a controller's queue counts.
+    /// Metrics of a controller's queue.
     pub(crate) fn queue(&self, controller: &str) -> Arc<dyn kube_workqueue::Metrics> {
         self.inner.queues.of(controller)
     }
 
-    /// Shows the gauges of a controller's queue, of each class or of all together, until what is returned is dropped.
+    /// Shows the gauges of a controller's queue, by priority or in total, until the returned value is dropped.
     pub(crate) fn queue_gauges(
         &self,
         controller: &str,
@@ -174,25 +176,24 @@ impl Metrics {
     }
 
     /// Adds histograms of the requests to the API server: `rest_client_request_duration_seconds`,
-    /// `rest_client_rate_limiter_duration_seconds`, `rest_client_request_size_bytes`, `rest_client_response_size_bytes` by
-    /// verb and host, and the counter `rest_client_request_retries_total`. They are many series, so nobody gets them
-    /// unasked.
+    /// `rest_client_rate_limiter_duration_seconds`, `rest_client_request_size_bytes`, `rest_client_response_size_bytes` by verb
+    /// and host, and the counter `rest_client_request_retries_total`. They are off by default, because they are many series.
     #[doc(alias = "RegisterRESTClientMetrics")]
     pub fn register_rest_client_metrics(&self) {
         self.inner.rest_client.register_detailed(&mut self.inner.registry.lock());
     }
 
-    /// The longest time for which a request is being reconciled now, and the controller that does.
+    /// The longest time that a request has been reconciled for, and its controller.
     pub(crate) fn longest_running(&self) -> Option<(String, std::time::Duration)> {
         self.inner.queues.longest_running()
     }
 
-    /// What a client tells of its requests.
+    /// Metrics of a client's requests.
     pub(crate) fn rest_client(&self) -> Arc<dyn ClientMetrics> {
         Arc::clone(&self.inner.rest_client) as Arc<dyn ClientMetrics>
     }
 
-    /// Shows what the caches hold.
+    /// Shows the state of the caches.
     pub(crate) fn caches(&self, look: impl Fn() -> BTreeMap<String, CacheLook> + Send + Sync + 'static) {
         let collector = cache::CacheCollector(Box::new(look));
         self.inner.registry.lock().register_collector(Box::new(collector));
@@ -251,13 +252,14 @@ fn of_controller(controller: &str) -> Labels {
     vec![("controller", controller.to_owned())]
 }
 
-/// The older format differs in the names and types of families, and has no units, exemplars and end.
+/// Converts to the older format of Prometheus, which differs in names and types of families, and has no units, exemplars and
+/// end mark.
 fn prometheus_text(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     let mut help = "";
     for line in open_metrics.lines().filter(|line| *line != "# EOF" && !line.starts_with("# UNIT ")) {
         if let Some(rest) = line.strip_prefix("# HELP ") {
-            // Its name is known when its type is, which comes next.
+            // The name depends on the type, which follows in the next line.
             help = rest.split_once(' ').map_or("", |(_, help)| help);
         } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' '))
         {
@@ -276,7 +278,7 @@ fn prometheus_text(open_metrics: &str) -> String {
     text
 }
 
-/// What is told after the value goes; what looks the same in the value of a label stays.
+/// Removes the exemplar after the value; a `#` in the value of a label stays.
 fn without_exemplar(line: &str) -> &str {
     let (mut in_quotes, mut escaped) = (false, false);
     let begin = line.char_indices().find(|(_, character)| {
@@ -287,7 +289,7 @@ fn without_exemplar(line: &str) -> &str {
     begin.map_or(line, |(begin, _)| line[..begin].trim_end())
 }
 
-/// The upper bound of a bucket is a label, which queries compare as text: so it is written as Go does.
+/// The upper bound of a bucket is a label, which queries compare as text, so it is written as Go does.
 fn with_bucket_of_go(line: &str) -> Cow<'_, str> {
     let parts = || {
         let (name, rest) = line.split_once('{')?;
@@ -300,8 +302,8 @@ fn with_bucket_of_go(line: &str) -> Cow<'_, str> {
     }
 }
 
-/// A number as Go's `strconv.AppendFloat` in the format `g` writes it, which client_golang uses: in as few digits as tell it
-/// from others, with an exponent, of two digits at least, where that is below -4 or above 5.
+/// A number as Go's `strconv.AppendFloat` writes it in format `g`, which client_golang uses: with the fewest digits that
+/// identify it, and with an exponent of at least two digits if the exponent is below -4 or above 5.
 fn in_words_of_go(number: f64) -> String {
     let text = format!("{number:e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));

@@ -1,3 +1,5 @@
+//! Metrics of the process, as in Go's process collector.
+
 use std::{fmt, fs};
 
 use prometheus_client::{
@@ -6,11 +8,11 @@ use prometheus_client::{
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
 };
 
-/// Ticks a second in what Linux tells of processes, on every architecture that Rust knows.
+/// Clock ticks per second in Linux's process statistics, on every architecture that Rust supports.
 const TICKS: f64 = 100.0;
 
-/// Tells of this process what Go's collector of processes tells of it, under the same names: what Linux says of it in
-/// `/proc`. What that does not say, and all of it on other systems, is left out.
+/// Reports the metrics of Go's process collector, under the same names, from `/proc` of Linux. Values that are missing there,
+/// and all values on other systems, are left out.
 #[derive(Debug)]
 pub(super) struct ProcessCollector;
 
@@ -26,7 +28,7 @@ impl Collector for ProcessCollector {
         let since_boot = stat.map(|stat| stat.started);
         let started = since_boot.and_then(|started| Some(started + number(&read("/proc/stat"), "btime")?));
         let resident = number(&read("/proc/self/status"), "VmRSS:").map(|kilobytes| kilobytes * 1024.0);
-        // One of them is open to count the others.
+        // One of the file descriptors is open for counting the others.
         let open = fs::read_dir("/proc/self/fd").ok().map(|files| files.count().saturating_sub(1));
         let open = open.and_then(|open| u32::try_from(open).ok()).map(f64::from);
         let limits = read("/proc/self/limits");
@@ -75,17 +77,17 @@ impl Collector for ProcessCollector {
     }
 }
 
-/// What `/proc/self/stat` says.
+/// Fields of `/proc/self/stat`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Stat {
     cpu_seconds: f64,
-    /// Seconds after the boot.
+    /// Seconds after boot.
     started: f64,
     virtual_bytes: f64,
 }
 
 impl Stat {
-    /// Fields have numbers, as in `proc_pid_stat(5)`. The second one, which may hold anything, is in brackets.
+    /// Fields are numbered as in `proc_pid_stat(5)`. The second one, which may contain any text, is in brackets.
     fn read(text: &str) -> Option<Self> {
         let (_, rest) = text.rsplit_once(')')?;
         let field = |number: usize| rest.split_ascii_whitespace().nth(number - 3)?.parse::<f64>().ok();
@@ -103,7 +105,7 @@ fn number(text: &str, name: &str) -> Option<f64> {
     rest.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// The soft limit in the line that begins with `name`. Where there is none, Go tells the greatest number of 64 bits.
+/// The soft limit in the line that begins with `name`. For no limit, Go reports the greatest 64-bit number.
 fn limit(text: &str, name: &str) -> Option<f64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     match rest.split_ascii_whitespace().next()? {
@@ -112,7 +114,7 @@ fn limit(text: &str, name: &str) -> Option<f64> {
     }
 }
 
-/// What the namespace of networks that the process is in counted: that of a pod, if it is in one.
+/// A counter of the process's network namespace; in a pod, that of the pod.
 fn octets(netstat: &str, field: &str) -> Option<f64> {
     // Names are in one line, and their values in the next.
     let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("IpExt:"));

@@ -1,3 +1,5 @@
+//! Metrics of queues.
+
 use std::{
     collections::BTreeMap,
     fmt,
@@ -16,7 +18,7 @@ use prometheus_client::{
 
 use super::{Histograms, Labels, TEN_NANOSECONDS_TO_1000_SECONDS};
 
-/// What the queues of a manager tell.
+/// Metric families of a manager's queues.
 pub(super) struct QueueFamilies {
     adds: Family<Labels, Counter>,
     retries: Family<Labels, Counter>,
@@ -25,24 +27,26 @@ pub(super) struct QueueFamilies {
     shown: Arc<Shown>,
 }
 
-/// The queues whose gauges are shown, by controller and a number: names need not be unique.
+/// The queues with visible gauges, by controller and a number, because names need not be unique.
 #[derive(Default)]
 struct Shown {
     queues: Mutex<BTreeMap<(String, u64), Queue>>,
 }
 
-/// A queue as its gauges know it.
+/// A queue, for its gauges.
 struct Queue {
-    /// Whether some of its keys go before others.
+    /// Whether its keys have different priorities.
     classes: bool,
     look: Box<dyn Fn() -> Gauges + Send + Sync>,
 }
 
 impl Shown {
-    /// What they tell, by controller, and whether by class. Those of one name cannot be told apart: they are one.
+    /// Gauges by controller, and whether they are by priority. Queues of the same name are added up, because labels cannot
+    /// distinguish them.
     fn look(&self) -> BTreeMap<String, (bool, Gauges)> {
         let mut all: BTreeMap<String, (bool, Gauges)> = BTreeMap::new();
         for ((controller, _), queue) in &*self.queues.lock() {
+            // Takes the lock of the queue, which never takes this one.
             let gauges = (queue.look)();
             match all.get_mut(controller) {
                 Some((classes, others)) => {
@@ -76,12 +80,12 @@ impl QueueFamilies {
         registry.register("workqueue_retries", "Keys added with a delay", families.retries.clone());
         registry.register(
             "workqueue_queue_duration_seconds",
-            "How long keys are ready before they are handed out",
+            "Time that keys are ready before they are handed out",
             families.queue_duration.clone(),
         );
         registry.register(
             "workqueue_work_duration_seconds",
-            "How long keys are processed",
+            "Time that keys are processed",
             families.work_duration.clone(),
         );
         registry.register_collector(Box::new(QueueCollector(Arc::clone(&families.shown))));
@@ -113,6 +117,7 @@ impl QueueFamilies {
         look: impl Fn() -> Gauges + Send + Sync + 'static,
     ) -> QueueGauges {
         let mut queues = self.shown.queues.lock();
+        // Unique among the living queues, even after some were removed.
         let number = queues.keys().map(|(_, number)| number + 1).max().unwrap_or_default();
         let key = (controller.to_owned(), number);
         queues.insert(key.clone(), Queue { classes, look: Box::new(look) });
@@ -120,7 +125,7 @@ impl QueueFamilies {
     }
 }
 
-/// As long as it is held, the gauges of a queue are shown.
+/// Shows the gauges of a queue until dropped.
 #[must_use = "dropping it hides the gauges"]
 pub(crate) struct QueueGauges {
     shown: Weak<Shown>,
@@ -160,7 +165,7 @@ impl kube_workqueue::Metrics for QueueMetrics {
     }
 }
 
-/// Looks at the queues when somebody asks.
+/// Reads the queues when metrics are collected.
 struct QueueCollector(Arc<Shown>);
 
 impl Collector for QueueCollector {
@@ -183,11 +188,12 @@ impl Collector for QueueCollector {
                 let mut all = Priority::ALL.into_iter().zip(gauges.depth);
                 all.try_for_each(|(priority, keys)| show(number(priority), keys))?;
             } else {
+                // Go uses an empty priority for queues without priorities.
                 show("", gauges.depth.iter().sum())?;
             }
         }
-        let unfinished = "The sum of the times for which keys have been processed that are not done";
-        let longest = "How long the key that has been processed for longest has been so";
+        let unfinished = "Sum of the processing times so far of keys that are being processed";
+        let longest = "Longest processing time so far of a key that is being processed";
         let mut seconds = |name, help, value: fn(&Gauges) -> Duration| {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             queues.iter().try_for_each(|(labels, (_, gauges))| {
@@ -209,7 +215,7 @@ fn labels(controller: &str) -> Labels {
     vec![("name", controller.to_owned()), ("controller", controller.to_owned())]
 }
 
-/// Go's number for the class.
+/// Go's number of the priority.
 fn number(priority: Priority) -> &'static str {
     match priority {
         Priority::High => "100",

@@ -1,4 +1,4 @@
-//! What leads to reconciles, counted.
+//! Metric of the events that lead to reconciles.
 
 use std::{fmt, sync::Arc};
 
@@ -11,14 +11,14 @@ use prometheus_client::{
 use super::Labels;
 use crate::reconcile::{Cause, Causes, Change};
 
-/// `controller_runtime_reconcile_reasons_total`.
+/// The family `controller_runtime_reconcile_reasons_total`.
 #[derive(Clone, Default)]
 pub(super) struct ReasonFamily(Family<Labels, Counter>);
 
 impl ReasonFamily {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let family = Self::default();
-        let help = "Reconciles per controller, by what led to them: the source, and what happened there";
+        let help = "Reconciles per controller, by the source and type of the events that led to them";
         registry.register("controller_runtime_reconcile_reasons", help, family.0.clone());
         family
     }
@@ -34,21 +34,21 @@ impl ReasonFamily {
     }
 }
 
-/// A source, and what happened there.
+/// A source and the type of its event, with their counter.
 type Reason = (Arc<str>, Change, Counter);
 
-/// What led to the reconciles of one controller.
+/// Counters of one controller.
 #[derive(Clone)]
 pub(super) struct Reasons {
     controller: Arc<str>,
     family: ReasonFamily,
     no_event: Counter,
-    /// Those that were met. They are few, and found sooner than in the family.
+    /// Counters used so far. They are few, and found faster here than in the family.
     met: Arc<Mutex<Vec<Reason>>>,
 }
 
 impl Reasons {
-    /// A reconcile begins. A source where the same happened to several objects counts once.
+    /// Counts a reconcile. Several events of the same type from one source count once.
     pub(super) fn count(&self, causes: &Causes) {
         let causes = causes.first();
         if causes.is_empty() {

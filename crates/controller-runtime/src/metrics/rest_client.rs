@@ -1,3 +1,5 @@
+//! Metrics of requests to the API server.
+
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -16,10 +18,10 @@ const SECONDS: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15
 const BYTES: [f64; 11] =
     [64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0, 1_048_576.0, 4_194_304.0, 16_777_216.0];
 
-/// What a manager's requests to the API server tell.
+/// Metric families of a manager's requests to the API server.
 pub(crate) struct RestClientFamilies {
     requests: Family<Labels, Counter>,
-    /// Only where they were asked for.
+    /// Registered only on demand.
     detailed: Mutex<Option<Detailed>>,
 }
 
@@ -37,17 +39,17 @@ impl RestClientFamilies {
         let requests = Family::default();
         registry.register(
             "rest_client_requests",
-            "Requests to the API server by the code of the answer",
+            "Requests to the API server by response code",
             Family::clone(&requests),
         );
         Self { requests, detailed: Mutex::new(None) }
     }
 
-    /// Adds what costs more: histograms by verb and host. Go's `RegisterRESTClientMetrics`.
+    /// Registers histograms by verb and host, which cost more. Go's `RegisterRESTClientMetrics`.
     pub(super) fn register_detailed(&self, registry: &mut Registry) {
         let mut detailed = self.detailed.lock();
         if detailed.is_some() {
-            return;
+            return; // a second registration would list each family twice
         }
         let of = |buckets: fn() -> Histogram| Histograms::new_with_constructor(buckets);
         let seconds: fn() -> Histogram = || Histogram::new(SECONDS);
@@ -60,14 +62,18 @@ impl RestClientFamilies {
             retries: Family::default(),
         };
         let histograms = [
-            ("request_duration_seconds", "From sending a request until its answer begins", &new.duration),
+            (
+                "request_duration_seconds",
+                "Time from sending a request until its response begins",
+                &new.duration,
+            ),
             (
                 "rate_limiter_duration_seconds",
-                "How long requests wait for their turn",
+                "Time that requests wait for the client's rate limit",
                 &new.rate_limiter_duration,
             ),
-            ("request_size_bytes", "The length of requests", &new.request_size),
-            ("response_size_bytes", "The length of answers", &new.response_size),
+            ("request_size_bytes", "Size of request bodies", &new.request_size),
+            ("response_size_bytes", "Size of response bodies", &new.response_size),
         ];
         for (name, help, family) in histograms {
             registry.register(format!("rest_client_{name}"), help, family.clone());

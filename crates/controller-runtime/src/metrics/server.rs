@@ -1,3 +1,5 @@
+//! The metrics server.
+
 use std::{collections::BTreeMap, future::Future, net::TcpListener, sync::Arc};
 
 use futures::{FutureExt, future::BoxFuture};
@@ -17,7 +19,7 @@ use crate::{
     http_server::{BoxHandler, Endpoint, Handler, Listen, Request, Response, boxed, text},
 };
 
-/// How metrics are served.
+/// Options of the metrics server.
 ///
 /// ```
 /// use controller_runtime::{manager::Serving, metrics::{AllowedTo, ServerOptions}};
@@ -40,34 +42,34 @@ pub struct ServerOptions {
     extra_handlers: BTreeMap<String, BoxHandler>,
 }
 
-/// Lets a request pass, or refuses it.
+/// Passes a request, or refuses it with a response.
 type Filter = dyn Fn(Request) -> BoxFuture<'static, Result<Request, Response>> + Send + Sync;
 
-/// Who may see metrics.
+/// Clients that may see metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum AllowedTo {
-    /// Everybody who reaches the server.
+    /// Every client that reaches the server.
     #[default]
     Everybody,
-    /// Who sends a bearer token that the API server knows (TokenReview), of a user who may `get` the path
-    /// (SubjectAccessReview for `nonResourceURLs`). The manager needs to `create` both kinds of review. `/explain` is served
-    /// to nobody else: see [`Manager::explain`](crate::Manager::explain).
+    /// Clients with a bearer token that the API server accepts (TokenReview), of a user with permission to `get` the path
+    /// (SubjectAccessReview for `nonResourceURLs`). The manager needs permission to `create` both kinds of review. `/explain`
+    /// is served only in this mode: see [`Manager::explain`](crate::Manager::explain).
     #[doc(alias = "WithAuthenticationAndAuthorization")]
     Authorized,
 }
 
 impl ServerOptions {
-    /// Where metrics are served. Default: nowhere. (Go serves them on `:8080` unasked, but its scaffolds do not.)
+    /// Sets the address of the server. Default: none. (Go serves metrics on `:8080` by default, but its scaffolds do not.)
     #[doc(alias = "BindAddress")]
     pub fn bind_address(mut self, address: Endpoint) -> Self {
         self.listen = Listen::At(address);
         self
     }
 
-    /// Serves metrics on a socket that you made, in place of [`ServerOptions::bind_address`]: one with options of its own, or
-    /// one that the process was started with. It stays open for as long as these options, or the manager that has them: clients
-    /// of one that has stopped wait until it runs again.
+    /// Serves metrics on an existing socket instead of [`ServerOptions::bind_address`]: for example one with options of its
+    /// own, or one inherited by the process. It stays open as long as these options, or a manager with them, exist: clients of
+    /// a manager that has stopped wait until it runs again.
     ///
     /// ```
     /// # fn main() -> std::io::Result<()> {
@@ -86,18 +88,18 @@ impl ServerOptions {
         self
     }
 
-    /// Whether the server encrypts. Default: it does not.
+    /// Sets whether and with which certificate the server uses TLS. Default: without TLS.
     #[doc(alias = "SecureServing")]
     pub fn serving(mut self, serving: Serving) -> Self {
         self.serving = serving;
         self
     }
 
-    /// Whether clients that ask for HTTP/2 in the handshake of TLS get it; without TLS nobody does. Default: they get HTTP/1.1,
-    /// as with kubebuilder's scaffold (Go's library has it on).
+    /// Sets whether clients may negotiate HTTP/2 in the TLS handshake; without TLS it is never used. Default: HTTP/1.1 only,
+    /// as in kubebuilder's scaffold (Go's library enables it).
     ///
-    /// Attacks on HTTP/2, of which CVE-2023-44487 (rapid reset) is the best known, have little to gain here: a connection has at
-    /// most 16 requests in work, and ends when its client has taken back 20 that nobody had seen yet.
+    /// Attacks on HTTP/2 such as CVE-2023-44487 (rapid reset) have little effect here: a connection has at
+    /// most 16 running requests, and is closed when its client has cancelled 20 that had not been processed yet.
     #[cfg(feature = "http2")]
     #[doc(alias = "NextProtos")]
     pub fn enable_http2(mut self, enable: bool) -> Self {
@@ -105,10 +107,10 @@ impl ServerOptions {
         self
     }
 
-    /// Changes the TLS configuration that the other options give, and has the last word: which versions are spoken, whose client
-    /// certificates are wanted. Several do so one after the other. Without TLS nobody is asked.
+    /// Changes the TLS configuration after all other options, for example protocol versions or client certificates. Several
+    /// functions run in the order in which they were added. Has no effect without TLS.
     ///
-    /// What a [`ServerConfig`] does not let one change, one that replaces it can:
+    /// A [`ServerConfig`] setting that cannot be changed in place can be changed by replacing the configuration:
     ///
     /// ```
     /// use controller_runtime::metrics::{ServerOptions, rustls::{ServerConfig, version::TLS13}};
@@ -131,8 +133,8 @@ impl ServerOptions {
         self
     }
 
-    /// Lets `filter` decide on each request, that of an extra handler too: it returns the request to have it answered, or the
-    /// answer. Several are asked one after the other, after [`ServerOptions::allowed_to`]. Default: there is none.
+    /// Adds a filter of requests, including those for extra handlers: it returns the request to pass it on, or a response.
+    /// Filters run in the order in which they were added, after [`ServerOptions::allowed_to`]. Default: none.
     ///
     /// ```
     /// use controller_runtime::{manager::{Request, Response}, metrics::ServerOptions};
@@ -153,14 +155,14 @@ impl ServerOptions {
         self
     }
 
-    /// Who may see metrics, and what the extra handlers show. Default: everybody.
+    /// Sets which clients may see metrics and use the extra handlers. Default: every client.
     #[doc(alias = "WithAuthenticationAndAuthorization")]
     pub fn allowed_to(mut self, allowed_to: AllowedTo) -> Self {
         self.allowed_to = allowed_to;
         self
     }
 
-    /// Answers requests to `path` by `handler`, and replaces what answered them before. `/metrics` stays as it is.
+    /// Serves `path` with `handler`, in place of an earlier handler. `/metrics` cannot be replaced.
     ///
     /// [`Manager::add_metrics_server_extra_handler`](crate::Manager::add_metrics_server_extra_handler) does so later.
     #[doc(alias = "ExtraHandlers")]
@@ -169,12 +171,12 @@ impl ServerOptions {
         self
     }
 
-    /// Whether it is asked who asks.
+    /// Returns whether clients are authenticated and authorized.
     pub(crate) fn is_guarded(&self) -> bool {
         self.allowed_to == AllowedTo::Authorized
     }
 
-    /// What answers the requests: the metrics, and `extra` with the handlers of these options. Reviews are sent by `client`.
+    /// The handler of all requests: the metrics, and `extra` with the handlers of these options. Reviews are sent by `client`.
     pub(crate) fn handler(
         &self,
         metrics: Metrics,
@@ -215,8 +217,8 @@ impl ServerOptions {
     }
 }
 
-/// The metrics in the text format of Prometheus, whatever else was asked for, as Go answers: in OpenMetrics the bounds of
-/// buckets would be other texts (`1.0` for `1`), and queries that compare them would find nothing.
+/// Always the text format of Prometheus, as in Go, whatever format was requested: OpenMetrics writes the bounds of
+/// buckets differently (`1.0` for `1`), and queries that compare them would find nothing.
 fn exposition(metrics: &Metrics) -> Response {
     let mut response = text(StatusCode::OK, metrics.encode_prometheus());
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");

@@ -1,3 +1,5 @@
+//! Tests that names, types, labels and buckets equal Go's.
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -8,7 +10,7 @@ use prometheus_client::metrics::{exemplar::HistogramWithExemplars, info::Info};
 use super::*;
 use crate::reconcile::{Action, Causes, Error, Outcome};
 
-/// Names, types, labels and buckets as Go's controller-runtime registers them.
+/// Names, types, labels and buckets as registered by Go's controller-runtime.
 const GO: &str = "
 certwatcher_read_certificate_errors_total counter
 certwatcher_read_certificate_total counter
@@ -51,7 +53,7 @@ workqueue_work_duration_seconds histogram controller name 1e-08 1e-07 1e-06 1e-0
      +Inf
 ";
 
-/// What Go registers and a manager of this crate does not, yet or for good: see the module's documentation.
+/// Families of Go that a manager of this crate lacks: see the module's documentation.
 const ABSENT: [&str; 6] = [
     "controller_runtime_conversion_webhook_panics",
     "controller_runtime_webhook_latency_seconds",
@@ -61,7 +63,7 @@ const ABSENT: [&str; 6] = [
     "rest_client_dns_resolution_duration_seconds",
 ];
 
-/// What Go does not have.
+/// Families that Go lacks.
 const OURS: &str = "
 controller_runtime_cache_bytes gauge form resource
 controller_runtime_cache_dead_watches_total counter resource
@@ -79,7 +81,7 @@ controller_runtime_event_to_reconcile_seconds histogram controller 0.0001 0.001 
 controller_runtime_reconcile_reasons_total counter change controller source
 ";
 
-/// Everything that a manager with one controller and an election tells, at its beginning.
+/// All metrics of a new manager with one controller and an election.
 fn metrics() -> (Metrics, ControllerMetrics, QueueGauges) {
     let metrics = Metrics::default();
     let controller = metrics.controller("web", 4);
@@ -139,7 +141,7 @@ fn names_labels_and_buckets_are_those_of_go() {
     }
 }
 
-/// Left the bound, right what Go's `strconv.AppendFloat(nil, bound, 'g', -1, 64)` gives.
+/// Left: the bound; right: the result of Go's `strconv.AppendFloat(nil, bound, 'g', -1, 64)`.
 #[test]
 fn bounds_of_buckets_are_written_as_go_does() {
     let bounds = [
@@ -292,7 +294,7 @@ fn the_process_tells_of_itself() {
     let (resident, all) = (value("process_resident_memory_bytes"), value("process_virtual_memory_bytes"));
     assert!(1e6 < resident && resident < all, "{resident} of {all}");
     assert!(0.0 < value("process_open_fds") && value("process_open_fds") < value("process_max_fds"));
-    // Not long before a file that it has made.
+    // The process started shortly before it made this file.
     let file = tempfile::tempfile().and_then(|file| file.metadata()?.modified()).expect("a file is made");
     let now = file.duration_since(std::time::UNIX_EPOCH).expect("it is after 1970").as_secs_f64();
     assert!((now - 3600.0..now + 2.0).contains(&value("process_start_time_seconds")), "{now} and {text}");

@@ -1,4 +1,4 @@
-//! Predicates that refuse updates of what does not matter.
+//! Predicates that drop updates without a relevant change.
 
 use std::fmt;
 
@@ -9,29 +9,29 @@ use crate::{
     object::Object,
 };
 
-/// Refuses updates that leave `metadata.generation` as it was: changes of status, labels and annotations.
+/// Drops updates that do not change `metadata.generation`: changes of status, labels and annotations.
 ///
 /// Kinds without a generation (ConfigMaps, Secrets, …) never pass an update.
 #[derive(Debug, Clone, Copy)]
 #[doc(alias = "GenerationChangedPredicate")]
 pub struct GenerationChanged;
 
-/// Refuses updates that leave `metadata.resourceVersion` as it was.
+/// Drops updates that do not change `metadata.resourceVersion`.
 #[derive(Debug, Clone, Copy)]
 #[doc(alias = "ResourceVersionChangedPredicate")]
 pub struct ResourceVersionChanged;
 
-/// Refuses updates that leave the labels as they were.
+/// Drops updates that do not change the labels.
 #[derive(Debug, Clone, Copy)]
 #[doc(alias = "LabelChangedPredicate")]
 pub struct LabelChanged;
 
-/// Refuses updates that leave the annotations as they were.
+/// Drops updates that do not change the annotations.
 #[derive(Debug, Clone, Copy)]
 #[doc(alias = "AnnotationChangedPredicate")]
 pub struct AnnotationChanged;
 
-/// A predicate on metadata is one on events of every kind.
+/// Implements a predicate on metadata for events of every kind.
 macro_rules! refuse_updates_unless {
     ($($predicate:ty: $differs:expr;)*) => {$(
         impl EventFilter for $predicate {
@@ -59,7 +59,7 @@ refuse_updates_unless! {
     AnnotationChanged: |old, new| !old.same_annotations(new);
 }
 
-/// Refuses updates that leave a part of the object as it was. Creates, deletes and generic events pass.
+/// Drops updates that do not change a given part of the object. Creates, deletes and generic events pass.
 ///
 /// ```
 /// use controller_runtime::{Predicate, predicate::Changed};
@@ -73,14 +73,14 @@ refuse_updates_unless! {
 /// }));
 /// ```
 ///
-/// Both states of an update are decoded, unless they are of one version, as in a resync. If a state does not fit its type, the
-/// event passes, so that the reconciler meets the error and reports it. Where metadata can decide,
-/// [`GenerationChanged`] and its like cost less.
+/// Both states of an update are decoded, unless they have the same version, as in a resync. If a state does not fit its type,
+/// the event passes, so that the reconciler meets the error and reports it. If metadata suffice, [`GenerationChanged`] and the
+/// other predicates on metadata are cheaper.
 pub struct Changed<K: Object> {
     is_same: Box<IsSame<K>>,
 }
 
-/// Compares the old and the new state.
+/// Returns whether the old and the new state are equal in the relevant part.
 type IsSame<K> = dyn Fn(&K, &K) -> bool + Send + Sync;
 
 impl<K: Object> Changed<K> {
@@ -95,6 +95,7 @@ impl<K: Object> Changed<K> {
     }
 
     fn differs(&self, old: &Lazy<K>, new: &Lazy<K>) -> bool {
+        // A resync has equal versions, so nothing needs to be decoded.
         let version = old.meta().resource_version();
         if version.is_some() && version == new.meta().resource_version() {
             return false;

@@ -1,4 +1,4 @@
-//! Predicates made of others.
+//! Combinations of predicates.
 
 use super::{EventFilter, Predicate};
 use crate::{
@@ -7,15 +7,15 @@ use crate::{
     object::Object,
 };
 
-/// Passes what both pass.
+/// Passes events that both predicates pass.
 #[derive(Debug, Clone, Copy)]
 pub struct And<A, B>(pub A, pub B);
 
-/// Passes what either passes.
+/// Passes events that at least one of the predicates passes.
 #[derive(Debug, Clone, Copy)]
 pub struct Or<A, B>(pub A, pub B);
 
-/// Passes what the other refuses.
+/// Passes events that the predicate drops.
 #[derive(Debug, Clone, Copy)]
 pub struct Not<A>(pub A);
 

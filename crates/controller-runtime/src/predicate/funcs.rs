@@ -1,15 +1,17 @@
+//! Predicate made of one function per type of event.
+
 use std::fmt;
 
 use super::Predicate;
 use crate::{cache::Lazy, event::Event, object::Object};
 
-/// A function for each kind of event; what has none passes.
+/// One function per type of event; types without a function pass.
 ///
 /// ```
 /// use controller_runtime::{Predicate, predicate::Funcs};
 /// use k8s_openapi::api::core::v1::Pod;
 ///
-/// // Nothing of what is there already when the controller starts, and no updates without a new generation.
+/// // Drops objects of the initial list, and updates without a new generation.
 /// let predicate: Funcs<Pod> = Funcs::new()
 ///     .on_create(|_, in_initial_list| !in_initial_list)
 ///     .on_update(|old, new| old.meta().generation() != new.meta().generation());
@@ -29,7 +31,7 @@ type OnOne<K> = dyn Fn(&Lazy<K>) -> bool + Send + Sync;
 type OnTwo<K> = dyn Fn(&Lazy<K>, &Lazy<K>) -> bool + Send + Sync;
 
 impl<K: Object> Funcs<K> {
-    /// Everything passes.
+    /// Starts without functions: all events pass.
     pub fn new() -> Self {
         Self {
             create: Box::new(|_, _| true),
@@ -39,25 +41,25 @@ impl<K: Object> Funcs<K> {
         }
     }
 
-    /// Decides on creates: given the object, and whether it was there already when the watch began.
+    /// Decides on creates; the function gets the object, and whether it is part of the initial list.
     pub fn on_create(mut self, passes: impl Fn(&Lazy<K>, bool) -> bool + Send + Sync + 'static) -> Self {
         self.create = Box::new(passes);
         self
     }
 
-    /// Decides on updates: given the old state and the new one.
+    /// Decides on updates; the function gets the old and the new state.
     pub fn on_update(mut self, passes: impl Fn(&Lazy<K>, &Lazy<K>) -> bool + Send + Sync + 'static) -> Self {
         self.update = Box::new(passes);
         self
     }
 
-    /// Decides on deletes: given the last known state.
+    /// Decides on deletes; the function gets the last known state.
     pub fn on_delete(mut self, passes: impl Fn(&Lazy<K>) -> bool + Send + Sync + 'static) -> Self {
         self.delete = Box::new(passes);
         self
     }
 
-    /// Decides on what happens outside the API.
+    /// Decides on generic events, from outside the API.
     pub fn on_generic(mut self, passes: impl Fn(&Lazy<K>) -> bool + Send + Sync + 'static) -> Self {
         self.generic = Box::new(passes);
         self

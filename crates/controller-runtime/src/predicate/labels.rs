@@ -1,4 +1,4 @@
-//! A label selector as a predicate.
+//! Label selector as a predicate.
 
 use super::{EventFilter, Predicate};
 use crate::{
@@ -7,10 +7,10 @@ use crate::{
     object::Object,
 };
 
-/// Passes events of objects that are selected, or were before the event: so a controller learns that an object has left
-/// the selection, wherever it is made.
+/// Passes events of objects that match the selector before or after the change, so that a controller notices when an object
+/// leaves the selection.
 ///
-/// Go's `LabelSelectorPredicate` looks at the new state alone.
+/// Go's `LabelSelectorPredicate` checks the new state only.
 impl EventFilter for LabelSelector {
     fn passes(&self, event: &MetaEvent<'_>) -> bool {
         let selected = |meta: &crate::cache::Meta| self.selects(meta.labels());

@@ -1,14 +1,14 @@
-//! Predicates: which events are worth a reconcile.
+//! Predicates: filters of events between cache and handler.
 //!
-//! A predicate sees the event with the old and the new state and answers at once. Predicates are evaluated after the
-//! cache: what they refuse is not reconciled, but it is still watched and held in memory.
+//! A predicate sees the event with the old and the new state and decides at once. Predicates are evaluated behind the cache:
+//! objects of dropped events are not reconciled, but are still watched and held in memory.
 //!
-//! Those here look at metadata alone ([`Meta`](crate::cache::Meta)), so that what they refuse is never decoded, except
-//! [`Changed`], which compares any part of an object. Yours may decode ([`Lazy::object`](crate::Lazy::object)), and then
-//! decide what an object that does not fit its type is worth.
+//! The predicates of this module read only metadata ([`Meta`](crate::cache::Meta)), so that objects of dropped events are never
+//! decoded. The exception is [`Changed`], which compares any part of an object. Your own predicates may decode
+//! ([`Lazy::object`](crate::Lazy::object)), and must then decide about objects that do not fit their type.
 //!
-//! A [`LabelSelector`] is a predicate that can do more: where nobody reads the kind as a whole, the API server sends only
-//! what it selects.
+//! A [`LabelSelector`] as predicate can do more: unless an unfiltered cache of the kind exists, the API server sends only the
+//! objects that it selects.
 
 mod changed;
 mod combine;
@@ -26,10 +26,10 @@ use crate::{
     object::Object,
 };
 
-/// Decides whether an event passes on to the handler.
+/// Decides whether an event passes to the handler.
 ///
-/// Implemented by every `Fn(&Event<K>) -> bool`, and combined with [`And`], [`Or`] and [`Not`]. Refuse updates, and other
-/// events only with a good reason: a predicate that swallows deletes makes a controller miss them for good.
+/// Implemented by every `Fn(&Event<K>) -> bool`, and combined with [`And`], [`Or`] and [`Not`]. Drop updates, and other
+/// events only with a good reason: a controller behind a predicate that drops deletes never notices them.
 ///
 /// ```
 /// use controller_runtime::{Event, Predicate, predicate::{GenerationChanged, LabelChanged, Or}};
@@ -47,12 +47,12 @@ use crate::{
     note = "a source of `PartialObjectMeta<K>` sees metadata only: a predicate that reads more needs a source of `K`"
 )]
 pub trait Predicate<K: Object>: Send + Sync + 'static {
-    /// Whether the event passes.
+    /// Returns whether the event passes.
     fn test(&self, event: &Event<K>) -> bool;
 
-    /// Labels that every object has of which an event passes, before or after it. Default: none in particular.
+    /// Labels that an object must have, before or after the change, for its events to pass. Default: none.
     ///
-    /// A watch uses it to ask the API server for those alone, if nobody reads the others.
+    /// The watch then asks the API server for such objects only, unless an unfiltered cache of the kind exists.
     fn required_labels(&self) -> LabelSelector {
         LabelSelector::default()
     }
@@ -64,16 +64,16 @@ impl<K: Object, F: Fn(&Event<K>) -> bool + Send + Sync + 'static> Predicate<K> f
     }
 }
 
-/// A predicate on events of any kind: what [`with_event_filter`](crate::ControllerBuilder::with_event_filter) takes.
+/// A predicate on events of any kind, for [`with_event_filter`](crate::ControllerBuilder::with_event_filter).
 ///
-/// Implemented by every `Fn(&MetaEvent) -> bool`, by the predicates here, and by what combines such.
+/// Implemented by every `Fn(&MetaEvent) -> bool`, by the predicates on metadata in this module, and by combinations of these.
 ///
 /// ```
 /// use controller_runtime::{MetaEvent, predicate::{And, EventFilter, ResourceVersionChanged}};
 ///
 /// fn accepted(_: impl EventFilter) {}
 ///
-/// // Nothing of what is being deleted, and no resyncs.
+/// // Drops events of objects that are being deleted, and resyncs.
 /// accepted(And(ResourceVersionChanged, |event: &MetaEvent<'_>| !event.latest().is_deleting()));
 /// ```
 #[diagnostic::on_unimplemented(
@@ -83,12 +83,13 @@ impl<K: Object, F: Fn(&Event<K>) -> bool + Send + Sync + 'static> Predicate<K> f
     note = "for a predicate that reads spec or status of an owned object: `Owns::<C>::new().whole().with_predicate(..)`"
 )]
 pub trait EventFilter: Send + Sync + 'static {
-    /// Whether the event passes.
+    /// Returns whether the event passes.
     fn passes(&self, event: &MetaEvent<'_>) -> bool;
 
-    /// Labels that every object has of which an event passes, before or after it. Default: none in particular.
+    /// Labels that an object must have, before or after the change, for its events to pass. Default: none.
     ///
-    /// Each watch of the controller uses it to ask the API server for those alone, if nobody reads the others.
+    /// Each watch of the controller then asks the API server for such objects only, unless an unfiltered cache of the kind
+    /// exists.
     fn required_labels(&self) -> LabelSelector {
         LabelSelector::default()
     }
@@ -100,7 +101,7 @@ impl<F: Fn(&MetaEvent<'_>) -> bool + Send + Sync + 'static> EventFilter for F {
     }
 }
 
-/// Labels that every object has of which an event passes all of `filters`.
+/// Labels that an object must have for its events to pass all of `filters`.
 pub(crate) fn required_labels(filters: &[Box<dyn EventFilter>]) -> LabelSelector {
     let required = filters.iter().map(|filter| filter.required_labels());
     required.fold(LabelSelector::default(), LabelSelector::and)

@@ -1,8 +1,10 @@
+//! Result of a reconcile that did not fail.
+
 use std::time::Duration;
 
 use kube_workqueue::Priority;
 
-/// What happens after a reconcile that did not fail.
+/// Result of a reconcile that did not fail: whether and when the request runs again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "return it: an action that is dropped does nothing"]
 #[doc(alias = "reconcile.Result")]
@@ -11,7 +13,7 @@ pub struct Action {
     pub(crate) priority: Option<Priority>,
 }
 
-/// The three ways on.
+/// When the request runs again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     Done,
@@ -20,28 +22,28 @@ pub(crate) enum Next {
 }
 
 impl Action {
-    /// The request is settled until the next event. Earlier failures are forgotten.
+    /// The request is done until the next event. Its failure count is reset.
     pub const fn done() -> Self {
         Self::next(Next::Done)
     }
 
-    /// The request is reconciled again, with the same growing delays as after failures, but without being one.
+    /// The request is reconciled again, with the same growing delays as after failures, but is not counted as failed.
     pub const fn requeue() -> Self {
         Self::next(Next::Requeue)
     }
 
-    /// The request is reconciled again after `delay`, or earlier if an event asks for it. Earlier failures are
-    /// forgotten, and no rate limit applies.
+    /// The request is reconciled again after `delay`, or earlier if an event enqueues it. Its failure count is reset, and no
+    /// rate limit applies.
     ///
     /// A delay of zero is [`Action::requeue`]: it backs off, so that a computed delay that has become zero cannot make a
-    /// reconcile loop without a pause. (In Go it is no requeue at all. To settle the request, return [`Action::done`].)
+    /// reconcile loop without a pause. (In Go it is no requeue at all. If the request is done, return [`Action::done`].)
     pub const fn requeue_after(delay: Duration) -> Self {
         if delay.is_zero() { Self::requeue() } else { Self::next(Next::RequeueAfter(delay)) }
     }
 
-    /// The next run that this asks for is of class `priority`. Default: the class of the run that ends, but not below
-    /// normal. No effect on [`Action::done`], and where the controller has no
-    /// [classes](crate::controller::Options::use_priority_queue).
+    /// Sets the priority of the next run that this action asks for. Default: the priority of the run that ends, but at least
+    /// [`Priority::Normal`]. No effect on [`Action::done`], or where the controller has no
+    /// [priority queue](crate::controller::Options::use_priority_queue).
     pub const fn with_priority(mut self, priority: Priority) -> Self {
         self.priority = Some(priority);
         self

@@ -1,41 +1,41 @@
-//! What led to a reconcile.
+//! Events that led to a reconcile.
 
 use std::{fmt, sync::Arc};
 
 use serde::{Serialize, Serializer};
 use smallvec::SmallVec;
 
-/// Something that happened, and led to a request.
+/// One event that led to a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Cause {
-    /// What happened.
+    /// Type of the event.
     pub change: Change,
-    /// To what: a resource, e.g. `configmaps`, or the name of another source.
+    /// Source of the event: a resource, e.g. `configmaps`, or the name of another source.
     #[serde(serialize_with = "text")]
     pub source: Arc<str>,
-    /// To which one, e.g. `default/settings`, where that is not what the request names.
+    /// Key of the object, e.g. `default/settings`, if it is not the object that the request names.
     #[serde(serialize_with = "optional_text", skip_serializing_if = "Option::is_none")]
     pub object: Option<Arc<str>>,
 }
 
-/// What happened to an object.
+/// Type of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Change {
-    /// It appeared.
+    /// The object was created, or is part of an initial list.
     Created,
-    /// It changed.
+    /// The object was updated.
     Updated,
-    /// It is gone.
+    /// The object was deleted.
     Deleted,
     /// Something outside the API happened.
     Generic,
 }
 
 impl Change {
-    /// The word for it in metrics and explanations.
+    /// The type's name in metrics and explanations.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -57,23 +57,55 @@ impl fmt::Display for Cause {
             Change::Created => " created",
             Change::Updated => " updated",
             Change::Deleted => " deleted",
-            Change::Generic => " told us so",
+            Change::Generic => " sent an event",
         })
     }
 }
 
-/// The causes of one run: the first few that differ, and how many events there were in all.
+/// The causes of one run: the first few distinct ones, and the number of events.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Causes {
     /// Most runs have one.
     #[serde(serialize_with = "sequence")]
     first: SmallVec<[Cause; 1]>,
     events: u64,
+    #[serde(rename = "withoutEvent", skip_serializing_if = "Option::is_none")]
+    without_event: Option<WithoutEvent>,
+}
+
+/// Reason for a run without events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum WithoutEvent {
+    /// The object was in the initial list, was delivered again by a resync, or a source asked for the run without an event.
+    #[default]
+    Listed,
+    /// The previous run failed.
+    Retry,
+    /// The previous run requested another one ([`Action::requeue`](crate::Action::requeue),
+    /// [`Action::requeue_after`](crate::Action::requeue_after)).
+    Requested,
+}
+
+impl fmt::Display for WithoutEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Listed => "initial list, resync or source",
+            Self::Retry => "a retry",
+            Self::Requested => "requested by the run before",
+        })
+    }
 }
 
 impl Causes {
-    /// How many causes are kept.
+    /// Number of distinct causes that are stored.
     const KEPT: usize = 4;
+
+    /// Causes of a run without events.
+    pub(crate) fn none(why: WithoutEvent) -> Self {
+        Self { without_event: Some(why), ..Self::default() }
+    }
 
     pub(crate) fn add(&mut self, cause: Cause) {
         self.events += 1;
@@ -82,24 +114,35 @@ impl Causes {
         }
     }
 
-    /// The first causes, each once, at most four.
+    /// The first distinct causes, at most four.
     #[must_use]
     pub fn first(&self) -> &[Cause] {
         &self.first
     }
 
-    /// How many events there were. None: a retry, a run asked for by the one before, the initial list or a resync.
+    /// Number of events. Zero for a retry, a run that the one before asked for, the initial list or a resync.
     #[must_use]
     pub fn events(&self) -> u64 {
         self.events
     }
+
+    /// Returns the reason for a run without events; `None` if there were events, or the run has not begun.
+    #[must_use]
+    pub fn without_event(&self) -> Option<WithoutEvent> {
+        self.without_event
+    }
 }
 
-/// `2 events: widgets updated, configmaps default/settings deleted`
+/// `2 events: widgets updated, configmaps default/settings deleted`, or `a retry`
 impl fmt::Display for Causes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.events {
-            0 => return f.write_str("no event"),
+            0 => {
+                return match self.without_event {
+                    Some(why) => write!(f, "{why}"),
+                    None => f.write_str("no event"),
+                };
+            }
             1 => f.write_str("1 event: ")?,
             events => write!(f, "{events} events: ")?,
         }
@@ -137,6 +180,7 @@ mod tests {
     fn the_first_four_different_causes_are_kept_and_all_events_counted() {
         let mut causes = Causes::default();
         assert_eq!(causes.to_string(), "no event");
+        assert_eq!(Causes::none(WithoutEvent::Requested).to_string(), "requested by the run before");
         causes.add(cause(Change::Created, None));
         assert_eq!(causes.to_string(), "1 event: configmaps created");
         for object in ["a/a", "a/b", "a/b", "a/c", "a/d"] {

@@ -1,3 +1,5 @@
+//! Context of a reconcile: client, recorder, and facts about the run.
+
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
@@ -8,7 +10,7 @@ use uuid::Uuid;
 use super::Causes;
 use crate::{client::Client, recorder::Recorder};
 
-/// What a reconcile can know about itself.
+/// Context of one run of a reconciler: its client, its recorder, and facts about the run.
 #[derive(Debug, Clone)]
 pub struct Context {
     pub(crate) attempt: u32,
@@ -18,7 +20,7 @@ pub struct Context {
     pub(crate) surroundings: Arc<Surroundings>,
 }
 
-/// What is the same for all runs of a worker.
+/// Shared by all runs of a worker.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
     pub(crate) client: Client,
@@ -28,41 +30,43 @@ pub(crate) struct Surroundings {
 }
 
 impl Context {
-    /// How many runs of this request since its last success have failed or asked for [`Action::requeue`](super::Action::requeue): 0 in the
-    /// first. Those that said themselves when to try again ([`Error::retry_after`](super::Error::retry_after)) do not count.
+    /// Number of runs of this request since its last success that failed or asked for
+    /// [`Action::requeue`](super::Action::requeue); 0 in the first run. Errors with a delay of their own
+    /// ([`Error::retry_after`](super::Error::retry_after)) do not count.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// The events that led to this run. A retry, a run that the one before asked for, and the initial list have none.
+    /// The events that led to this run. A retry, a run requested by the previous one, and the initial list have none;
+    /// [`Causes::without_event`] distinguishes these.
     #[must_use]
     pub fn causes(&self) -> &Causes {
         &self.causes
     }
 
-    /// What went wrong in the run of this request before this one, if anything did: at most 1 KiB of it, and forgotten
-    /// sooner when very many requests fail.
+    /// Error of the previous run of this request, if it failed: its first 1 KiB. Dropped earlier when very many requests fail.
     #[must_use]
     pub fn last_error(&self) -> Option<&str> {
         self.last_error.as_deref()
     }
 
-    /// The `reconcileID` of this run in the log: a new one each time.
+    /// Unique ID of this run, `reconcileID` in the log.
     #[must_use]
     #[doc(alias = "ReconcileIDFromContext")]
     pub fn id(&self) -> Uuid {
         self.id
     }
 
-    /// The client for the writes of this reconcile: the manager's, with the permission that the controller needs.
+    /// The client for the writes of this reconcile: the manager's, with the write permission that fits the controller.
     ///
     /// - A controller that [needs leader election](crate::controller::Options::needs_leader_election), which is the default,
-    ///   has [`Manager::client`](crate::Manager::client): while this process does not hold the lease, writes fail with
+    ///   gets [`Manager::client`](crate::Manager::client): while this process does not hold the lease, writes fail with
     ///   [`ErrorKind::NotPermitted`](crate::client::ErrorKind::NotPermitted).
-    /// - A controller that does not has [`Manager::ungated_client`](crate::Manager::ungated_client), which writes at any time.
+    /// - A controller without leader election gets [`Manager::ungated_client`](crate::Manager::ungated_client), which writes at
+    ///   any time.
     ///
-    /// The caches of the manager show its writes at once. Objects of another cluster are written with
+    /// The manager's caches show its writes at once. Objects of another cluster are written with
     /// [`Cluster::client`](crate::manager::Cluster::client).
     ///
     /// ```
@@ -89,13 +93,13 @@ impl Context {
         &self.surroundings.client
     }
 
-    /// Records Kubernetes Events in the name of the controller, without waiting for the API server.
+    /// Records Kubernetes Events on behalf of the controller, without waiting for the API server.
     #[must_use]
     pub fn events(&self) -> &Recorder {
         &self.surroundings.recorder
     }
 
-    /// Becomes cancelled when the manager drains or the controller has failed: a long reconcile may use it to finish early.
+    /// Cancelled when the manager shuts down or the controller has failed: a long reconcile may use it to finish early.
     #[must_use]
     pub fn draining(&self) -> &CancellationToken {
         &self.surroundings.draining
@@ -103,8 +107,9 @@ impl Context {
 
     /// Wall time, for timestamps in API objects such as those of conditions.
     ///
-    /// Reads the system clock, each time. In paused time it advances with tokio's time instead, and agrees with the clocks of
-    /// other managers and of an embedded API server in this process; see [`Options::epoch`](crate::manager::Options::epoch).
+    /// Reads the system clock at each call. While tokio's time is paused it advances with tokio's time instead, and agrees with
+    /// the clocks of other managers and of an embedded API server in this process; see
+    /// [`Options::epoch`](crate::manager::Options::epoch).
     ///
     /// It may jump when the system clock is set. Measure durations with [`tokio::time::Instant`].
     #[must_use]

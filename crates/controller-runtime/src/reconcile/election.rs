@@ -1,9 +1,9 @@
-//! Whether a reconcile is one of a controller without leader election, for clients that must not be used there.
+//! Task-local mark of reconciles without leader election, for clients that must not be used in them.
 
 use std::{future::Future, sync::Arc};
 
 tokio::task_local! {
-    /// Name of the controller, while a reconcile of one that needs no leader election is polled.
+    /// Name of the controller while one of its reconciles is polled, if it needs no leader election.
     static UNELECTED: Arc<str>;
 }
 
@@ -12,7 +12,7 @@ pub(crate) async fn without_election<T>(controller: &Arc<str>, reconcile: impl F
     UNELECTED.scope(Arc::clone(controller), reconcile).await
 }
 
-/// Name of the controller without leader election whose reconcile calls this; `None` anywhere else.
+/// Name of the controller without leader election that runs the calling reconcile; `None` in any other code.
 pub(crate) fn unelected_controller() -> Option<Arc<str>> {
     UNELECTED.try_with(Arc::clone).ok()
 }

@@ -1,14 +1,17 @@
+//! Error of a reconcile, and whether it is retried.
+
 use std::{error::Error as StdError, fmt, iter::successors, time::Duration};
 
-use crate::cache::{DecodeError, ReadError};
+use crate::cache::{DecodeError, Misfit, ReadError};
 
-/// Why a reconcile failed.
+/// Error of a reconcile.
 ///
-/// Made from any error by `?`. Retried with back-off, unless it was made by [`Error::terminal`] or [`Error::retry_after`], or of a
-/// [`DecodeError`], or of a [`ReadError::OutsideNamespaces`] of a cache whose namespaces are fixed.
+/// Made from any error by `?`. Retried with back-off, except in three cases: an error made by [`Error::terminal`] is not
+/// retried; one made by [`Error::retry_after`] has a delay of its own; and a [`DecodeError`], or a
+/// [`ReadError::OutsideNamespaces`] of a cache with a fixed set of namespaces, is terminal.
 ///
 /// `?` converts every error that is [`Send`] and [`Sync`]: types that implement [`std::error::Error`], boxed errors, texts,
-/// `anyhow::Error` and `eyre::Report`. For that reason it does not implement [`std::error::Error`] itself.
+/// `anyhow::Error` and `eyre::Report`. For that reason this type does not implement [`std::error::Error`] itself.
 ///
 /// ```
 /// use controller_runtime::reconcile::Error;
@@ -18,7 +21,7 @@ use crate::cache::{DecodeError, ReadError};
 /// }
 ///
 /// fn parse_once(port: &str) -> Result<u16, Error> {
-///     port.parse::<u16>().map_err(Error::terminal) // only a change of the object can help
+///     port.parse::<u16>().map_err(Error::terminal) // not retried until the object changes
 /// }
 ///
 /// fn check(port: u16) -> Result<(), Error> {
@@ -42,7 +45,7 @@ pub struct Error {
     retry: Retry,
 }
 
-/// What becomes of a request whose reconcile failed.
+/// Retry of a request after a failed reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Retry {
     WithBackOff,
@@ -51,25 +54,25 @@ pub(crate) enum Retry {
 }
 
 impl Error {
-    /// An error that is retried with back-off, from an error or a message.
+    /// Makes an error that is retried with back-off, from an error or a message.
     pub fn new(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self { source: error.into(), retry: Retry::WithBackOff }
     }
 
-    /// An error that no retry can mend: the request waits for the next event.
+    /// Makes an error that no retry can fix: the request waits for the next event.
     #[doc(alias = "TerminalError")]
     pub fn terminal(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self { source: error.into(), retry: Retry::Never }
     }
 
-    /// An error after which to try again in `delay`, or earlier if an event asks for it: when whoever refused has said when to
-    /// come back, say.
+    /// Makes an error that is retried after `delay`, or earlier if an event enqueues the request: for example when another
+    /// service says when to come back.
     ///
-    /// It is a failure like others for the log, the metrics and [`Context::last_error`](super::Context::last_error). But the
-    /// rate limiter is not asked, so it is no [attempt](super::Context::attempt): failures before it still count, and a back-off
-    /// goes on where it was when the next error says nothing of this kind.
+    /// In the log, the metrics and [`Context::last_error`](super::Context::last_error) it is a failure like others. But it
+    /// bypasses the rate limiter, so it is not counted as an [attempt](super::Context::attempt): the count of earlier failures
+    /// stays, and the back-off continues from it at the next ordinary error.
     ///
-    /// A delay of zero, as of a `Retry-After: 0`, is retried with back-off.
+    /// A delay of zero, such as that of `Retry-After: 0`, is retried with back-off.
     ///
     /// ```
     /// use std::time::Duration;
@@ -92,13 +95,13 @@ impl Error {
         self.retry
     }
 
-    /// Whether retrying is pointless.
+    /// Returns whether the error is not retried.
     #[must_use]
     pub fn is_terminal(&self) -> bool {
         self.retry == Retry::Never
     }
 
-    /// The error it was made from, if that is an `E`.
+    /// The underlying error, if it is an `E`.
     ///
     /// `anyhow` and `eyre` hide the type of an error that they wrap without a context.
     #[must_use]
@@ -106,23 +109,26 @@ impl Error {
         self.source.downcast_ref()
     }
 
-    /// The error it was made from.
+    /// The underlying error.
     #[must_use]
     pub fn get_ref(&self) -> &(dyn StdError + Send + Sync + 'static) {
         &*self.source
     }
 }
 
-/// An error of an object that does not decode is [terminal](Error::terminal), also as the cause of another one: it is read the same
-/// until the object changes, and a change of an object that the controller watches asks for a reconcile.
+/// A decoding error of an object is [terminal](Error::terminal), also as the cause of another error: decoding fails again until
+/// the object changes, and a change of a watched object enqueues a request.
 impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Error {
     fn from(error: E) -> Self {
         let error = Self::new(error);
+        // Also causes of the error: user code often wraps it with context.
         let first: &(dyn StdError + 'static) = &*error.source;
         let mut causes =
             successors(Some(first), |error: &&(dyn StdError + 'static)| StdError::source(*error));
         let is_permanent = |error: &(dyn StdError + 'static)| {
-            error.is::<DecodeError>() || error.downcast_ref().is_some_and(ReadError::is_permanent)
+            error.is::<DecodeError>()
+                || error.is::<Misfit>()
+                || error.downcast_ref().is_some_and(ReadError::is_permanent)
         };
         match causes.any(is_permanent) {
             true => Self { retry: Retry::Never, ..error },
@@ -131,7 +137,7 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Error {
     }
 }
 
-/// The error it was made from; with `{:#}` also its causes, after colons.
+/// Prints the underlying error; with `{:#}` also its causes, after colons.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.source, f)?;

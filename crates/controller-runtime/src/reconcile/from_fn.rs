@@ -1,8 +1,10 @@
+//! Reconcilers made from async functions.
+
 use std::{fmt, future::Future, marker::PhantomData};
 
 use super::{Action, Context, Error, Reconciler, Request};
 
-/// Makes a reconciler of an async function or closure, for what needs no type of its own.
+/// Makes a reconciler from an async function or closure.
 ///
 /// ```
 /// use controller_runtime::{Action, Builder, Context, Manager, ObjectKey, reconcile};
@@ -25,12 +27,12 @@ use super::{Action, Context, Error, Reconciler, Request};
 /// # }
 /// ```
 ///
-/// A closure cannot capture, because its future would borrow from it: [`from_fn_with`] passes it what it needs.
+/// A closure cannot capture variables, because its future would borrow from it: [`from_fn_with`] passes them as an argument.
 #[doc(alias = "reconcile.Func")]
 pub fn from_fn<R, F>(function: F) -> FromFn<R, F>
 where
     R: Request,
-    // The first bound tells the compiler the types of a closure's arguments, the second one that its future is `Send`.
+    // The first bound lets the compiler infer the argument types of a closure, the second one requires its future to be `Send`.
     F: AsyncFn(&R, &Context) -> Result<Action, Error> + for<'a> ReconcileFn<'a, R> + Send + Sync + 'static,
 {
     FromFn { function, request: PhantomData }
@@ -69,9 +71,9 @@ where
     FromFnWith { state, function, request: PhantomData }
 }
 
-/// Functions that [`from_fn`] takes. Implemented for every function and closure whose future is `Send`.
+/// Functions accepted by [`from_fn`]: implemented for every function and closure with a future that is `Send`.
 pub trait ReconcileFn<'a, R: Request>: Fn(&'a R, &'a Context) -> Self::Running {
-    /// One reconcile.
+    /// Future of one reconcile.
     type Running: Future<Output = Result<Action, Error>> + Send;
 }
 
@@ -84,9 +86,9 @@ where
     type Running = Running;
 }
 
-/// Functions that [`from_fn_with`] takes. Implemented for every function and closure whose future is `Send`.
+/// Functions accepted by [`from_fn_with`]: implemented for every function and closure with a future that is `Send`.
 pub trait ReconcileFnWith<'a, S: 'a, R: Request>: Fn(&'a S, &'a R, &'a Context) -> Self::Running {
-    /// One reconcile.
+    /// Future of one reconcile.
     type Running: Future<Output = Result<Action, Error>> + Send;
 }
 

@@ -1,4 +1,4 @@
-//! The reconciler: user code that makes the world match an object's spec.
+//! The reconciler: user code that brings the world to the state that an object's spec asks for.
 
 mod action;
 mod cause;
@@ -14,7 +14,7 @@ use std::{fmt, future::Future, hash::Hash};
 
 pub use self::{
     action::Action,
-    cause::{Cause, Causes, Change},
+    cause::{Cause, Causes, Change, WithoutEvent},
     context::Context,
     error::Error,
     from_fn::{FromFn, FromFnWith, ReconcileFn, ReconcileFnWith, from_fn, from_fn_with},
@@ -29,25 +29,25 @@ pub(crate) use self::{
     panics::{caught, panic_message, recovered},
 };
 
-/// What a reconcile is about: any value that can be a key of the queue.
+/// Key of a reconcile: any value that can be a key of the queue.
 ///
-/// The usual one is an [`ObjectKey`](crate::ObjectKey). Implemented for every type with the listed properties: its order
-/// and hash tell requests apart, its `Debug` form names one in the log.
+/// Usually an [`ObjectKey`](crate::ObjectKey). Implemented for every type with the listed properties: order and hash
+/// distinguish requests, and the `Debug` form names a request in the log.
 pub trait Request: Clone + Ord + Hash + fmt::Debug + Send + Sync + 'static {}
 
 impl<T: Clone + Ord + Hash + fmt::Debug + Send + Sync + 'static> Request for T {}
 
-/// Brings the world one step closer to what an object asks for.
+/// Brings the world one step closer to the state that an object asks for.
 ///
-/// A reconciler is called with a name, not with a change: it reads the present state, compares it with the wish, and
-/// acts. It must therefore be idempotent, and it sees an object that is gone as absent from the cache.
+/// A reconciler is called with a key, not with a change: it reads the current state, compares it with the desired one, and
+/// acts. It must therefore be idempotent. A deleted object is absent from the cache.
 ///
-/// One request is never reconciled twice at the same time within a controller.
+/// A controller never runs two reconciles of the same request at the same time.
 ///
 /// # Cancellation
 ///
 /// The future may be dropped at any `.await` when the manager stops: each write must leave a state from which the
-/// next reconcile can go on.
+/// next reconcile can continue.
 ///
 /// # Example
 ///
@@ -71,15 +71,16 @@ impl<T: Clone + Ord + Hash + fmt::Debug + Send + Sync + 'static> Request for T {
 /// }
 /// ```
 pub trait Reconciler: Send + Sync + 'static {
-    /// What is reconciled: usually `ObjectKey<K>`.
+    /// Type of the requests, usually `ObjectKey<K>`.
     type Request: Request;
 
     /// Reconciles `request` once.
     ///
     /// # Errors
     ///
-    /// Any error is retried with back-off ([`Options::rate_limiter`](crate::controller::Options::rate_limiter)),
-    /// except one made by [`Error::terminal`], which waits for the next event, or by [`Error::retry_after`], which says when.
+    /// Any error is retried with back-off ([`Options::rate_limiter`](crate::controller::Options::rate_limiter)), except one
+    /// made by [`Error::terminal`], after which the request waits for the next event, or by [`Error::retry_after`], which sets
+    /// the delay.
     fn reconcile(
         &self,
         request: &Self::Request,

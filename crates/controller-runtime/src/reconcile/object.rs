@@ -1,3 +1,5 @@
+//! Reconcilers that receive the object instead of its key.
+
 use std::{fmt, future::Future, sync::Arc};
 
 use super::{Action, Context, Error, Reconciler};
@@ -6,7 +8,7 @@ use crate::{
     object::{Object, ObjectKey},
 };
 
-/// A reconciler that is given the object instead of its key, and never hears of objects that are gone.
+/// A reconciler that receives the object instead of its key, and is not called for deleted objects.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -32,14 +34,14 @@ use crate::{
 /// # }
 /// ```
 pub trait ObjectReconciler: Send + Sync + 'static {
-    /// What is reconciled.
+    /// Type of the objects.
     type Object: Object;
 
     /// Reconciles `object` once. See [`Reconciler::reconcile`].
     ///
     /// # Errors
     ///
-    /// As of [`Reconciler::reconcile`].
+    /// See [`Reconciler::reconcile`].
     fn reconcile(
         &self,
         object: Arc<Self::Object>,
@@ -47,8 +49,8 @@ pub trait ObjectReconciler: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Action, Error>> + Send;
 }
 
-/// The reconciler that reads each object from `cached` and gives it to `reconciler`. An object that is gone is done; one
-/// that does not fit its type is an error that waits for a change of it.
+/// Makes a reconciler that reads each object from `cached` and passes it to `reconciler`. A request for a deleted object is
+/// done; an object that does not fit its type is a terminal error, which waits for a change of the object.
 #[doc(alias = "AsReconciler")]
 pub fn as_reconciler<T: ObjectReconciler>(cached: Cached<T::Object>, reconciler: T) -> AsReconciler<T> {
     AsReconciler { cached, reconciler }

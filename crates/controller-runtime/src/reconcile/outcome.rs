@@ -1,35 +1,35 @@
-//! What becomes of a request after its reconcile: the outcome table.
+//! Outcomes of a reconcile, and what each does to the request in the queue.
 
 use kube_workqueue::{AddOptions, Priority};
 
 use super::{Action, Error, Next, Request, Retry};
 use crate::controller::Inbox;
 
-/// How a reconcile ended.
+/// Outcome of a reconcile.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// It returned.
+    /// The reconciler returned.
     Returned(Result<Action, Error>),
-    /// It panicked: what it said, and where.
+    /// The reconciler panicked: the message, and where.
     Panicked(String),
-    /// It took longer than the controller allows, and was dropped.
+    /// The reconcile exceeded the controller's timeout and was dropped.
     TimedOut,
 }
 
 impl Outcome {
-    /// Whether the request is settled until the next event.
+    /// Returns whether the request is done until the next event.
     pub(crate) fn is_done(&self) -> bool {
         matches!(self, Self::Returned(Ok(Action { next: Next::Done, .. })))
     }
 }
 
-/// Tells the queue of `inbox` what the outcome of a run in class `ran_as` asks for.
+/// Applies the outcome of a run, which had priority `ran_as`, to the queue of `inbox`.
 ///
-/// The request is still held by the worker, so whatever is added here is handed out after it is done.
+/// The worker still holds the request, so the queue hands out a request added here only after the worker has released it.
 ///
-/// Differs from controller-runtime in two points. A terminal error forgets the failures before it, where Go keeps their
-/// count (and its map entry) for good. And what a run asks for is real work, of normal class at least, unless the action
-/// names another: in Go an object of the initial list stays behind all others through every retry.
+/// Two differences from controller-runtime: a terminal error resets the failure count, which Go keeps (with its map entry) for
+/// good. And a run that asks for another one gets at least normal priority for it, unless the action sets one: in Go an object
+/// of the initial list stays behind all others through every retry.
 pub(crate) fn settle<R: Request>(inbox: &Inbox<R>, request: &R, ran_as: Priority, outcome: &Outcome) {
     let queue = &inbox.queue;
     let add = |priority: Option<Priority>, how: AddOptions| {
@@ -47,7 +47,8 @@ pub(crate) fn settle<R: Request>(inbox: &Inbox<R>, request: &R, ran_as: Priority
         Outcome::Returned(Err(error)) => match error.retry() {
             Retry::WithBackOff => add(None, AddOptions::default().rate_limited()),
             Retry::After(delay) => {
-                // The service says when it wants the next request: it is no time to send more of them.
+                // The delay comes from a service that asks for fewer requests, so back-off recovery must not add more of them
+                // now.
                 queue.throttled();
                 add(None, AddOptions::default().after(delay));
             }
@@ -66,8 +67,8 @@ mod tests {
 
     use super::*;
 
-    /// Settles `outcome` for a request that has failed three times before, and says when it runs next and how many
-    /// failures are remembered.
+    /// Settles `outcome` for a request that has failed three times before. Returns the delay of its next run, and its failure
+    /// count.
     async fn settled(outcome: Outcome) -> (Option<Duration>, u32) {
         let inbox = Inbox::of(Queue::<&str>::default());
         let queue = &inbox.queue;
@@ -112,7 +113,7 @@ mod tests {
         assert_eq!(settled(failed(Error::retry_after("busy", minute))).await, (Some(minute), 3));
     }
 
-    /// In Go zero settles the request, and a port of such code must not become a loop that never pauses.
+    /// In Go zero means that the request is done; code ported from Go must not become a loop without pauses.
     #[tokio::test(start_paused = true)]
     async fn a_delay_of_zero_backs_off() {
         let fourth = (Some(Duration::from_millis(40)), 4);

@@ -1,9 +1,9 @@
-//! Where a recovered panic happened.
+//! Recovered panics, with the place where they happened.
 //!
-//! A caught panic hands over its message, but not its place: that is known only while it unwinds, to the panic hook of
-//! the process. So the first worker of a process adds a hook in front of the one that is there, which it calls in any
-//! case: what a program does about panics stays as it is. The added hook notes the place for this thread while
-//! [`Watch`] lives. It is the one thing in this crate that is of the process.
+//! A caught panic carries its message but not its place: only the process's panic hook learns that, while the panic unwinds. So
+//! the first worker of a process installs a hook in front of the existing one, and always calls that one as well: a program's
+//! own handling of panics stays in effect. The added hook records the place for the current thread while a [`Watch`] lives. It
+//! is the only process-wide state that this crate adds.
 
 use std::{
     any::Any,
@@ -17,30 +17,30 @@ use std::{
 
 /// A panic that was caught.
 pub(crate) struct Panic {
-    /// What it said and where: `no luck, at src/main.rs:7:5`.
+    /// Message and place: `no luck, at src/main.rs:7:5`.
     pub(crate) text: String,
     payload: Box<dyn Any + Send>,
 }
 
 impl Panic {
-    /// Lets it go on as if nobody had caught it.
+    /// Continues unwinding, as if the panic had not been caught.
     pub(crate) fn resume(self) -> ! {
         panic::resume_unwind(self.payload)
     }
 }
 
-/// The output of `future`, or what its panic said and where.
+/// Output of `future`, or message and place of its panic.
 ///
 /// The future is not polled again after a panic.
 pub(crate) async fn recovered<F: Future>(future: F) -> Result<F::Output, String> {
     caught(future).await.map_err(|panic| panic.text)
 }
 
-/// The output of `future`, or its panic, which may go on.
+/// Output of `future`, or its panic, which the caller may resume.
 pub(crate) async fn caught<F: Future>(future: F) -> Result<F::Output, Panic> {
     let mut future = pin!(future);
     poll_fn(|cx| {
-        // A future may go on in another thread at each poll.
+        // Each poll may run on another thread, so the thread-local watch lasts for one poll.
         let watch = Watch::begin();
         match panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
             Ok(Poll::Pending) => Poll::Pending,
@@ -56,9 +56,9 @@ thread_local! {
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// While it lives, the place of a panic of this thread is noted.
+/// While it lives, the hook records the place of a panic on this thread.
 struct Watch {
-    /// Whether somebody watched already: watches nest.
+    /// Whether an outer watch exists: watches nest.
     outer: bool,
 }
 
@@ -66,9 +66,10 @@ impl Watch {
     fn begin() -> Self {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
+            // The existing hook runs after ours, so that the program's output of panics stays the same.
             let others = panic::take_hook();
             panic::set_hook(Box::new(move |info| {
-                // A thread whose locals are gone, or that panics while its place is noted, has no use for it.
+                // Skipped on a thread without its locals, or one that panics while recording a place.
                 if WATCHED.try_with(Cell::get).unwrap_or(false) {
                     let place = info.location().map(ToString::to_string);
                     let _ = PLACE.try_with(|held| held.try_borrow_mut().map(|mut held| *held = place));
@@ -76,12 +77,12 @@ impl Watch {
                 others(info);
             }));
         });
-        // A place that nobody asked for is of a panic that somebody else caught.
+        // A place that is left over belongs to a panic that other code caught.
         PLACE.set(None);
         Self { outer: WATCHED.replace(true) }
     }
 
-    /// What a panic that was caught meanwhile said, and where it happened.
+    /// Message and place of a panic caught since the watch began.
     fn describe(&self, panic: &(dyn Any + Send)) -> String {
         let message = panic_message(panic);
         match PLACE.take() {
@@ -97,9 +98,10 @@ impl Drop for Watch {
     }
 }
 
-/// What a panic said.
+/// Message of a panic.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
+    // `panic!` with a literal has a `&str`, with arguments a `String`; `panic_any` may have anything.
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no message)")
 }
 

@@ -1,36 +1,37 @@
-//! How long what an event consists of may be. An API server refuses what is longer, and with it the event: here it is cut.
+//! Length limits of an event's fields. An API server refuses an event with longer ones, so they are cut here.
 //!
-//! Figures are those of `ValidateEventCreate` in kube-apiserver, in bytes.
+//! The values are those of `ValidateEventCreate` in kube-apiserver, in bytes.
 
-/// Of `reason`.
+/// Limit of `reason`.
 pub(super) const REASON: usize = 128;
-/// Of `action`.
+/// Limit of `action`.
 pub(super) const ACTION: usize = 128;
-/// Of `note`.
+/// Limit of `note`.
 pub(super) const NOTE: usize = 1024;
-/// Of `reportingInstance`.
+/// Limit of `reportingInstance`.
 const INSTANCE: usize = 128;
-/// Of the part of `reportingController` behind its slash, if it has one.
+/// Limit of the part of `reportingController` after its slash, if it has one.
 const QUALIFIED: usize = 63;
-/// Of the name of an object.
+/// Limit of the name of an object.
 const NAME: usize = 253;
 
-/// The beginning of a text, in at most so many bytes.
+/// The beginning of a text, at most `limit` bytes.
 pub(super) fn cut(mut text: String, limit: usize) -> String {
     text.truncate(text.floor_char_boundary(limit));
     text
 }
 
-/// Which process reports: the controller and the host that it runs on, which tells it from others and is cut last.
+/// The reporting process: controller and host. The host distinguishes processes, so the controller is cut first.
 pub(super) fn instance(controller: &str, host: &str) -> String {
     let host = cut(host.to_owned(), INSTANCE / 2);
     let controller = cut(controller.to_owned(), INSTANCE - host.len() - 1);
     format!("{controller}-{host}")
 }
 
-/// Which controller reports: a name that ends in a letter or digit.
+/// The reporting controller: a name that ends in a letter or digit.
 pub(super) fn controller(name: &str) -> String {
     let start = name.rfind('/').map_or(0, |slash| slash + 1);
+    // Only the part after the slash has a limit of its own.
     if name.len() - start <= QUALIFIED {
         return name.to_owned();
     }
@@ -40,7 +41,7 @@ pub(super) fn controller(name: &str) -> String {
 
 /// The name of an event about the object `about`.
 ///
-/// Not every name of an object can be part of it: `system:node` is one of a ClusterRole, but no DNS subdomain.
+/// Not every name of an object can be part of it: `system:node` is a valid name of a ClusterRole, but no DNS subdomain.
 pub(super) fn event_name(about: &str, suffix: u64) -> String {
     let name = format!("{about}.{suffix:016x}");
     if is_subdomain(&name) { name } else { format!("event.{suffix:016x}") }

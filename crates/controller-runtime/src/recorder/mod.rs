@@ -1,8 +1,8 @@
-//! Kubernetes Events: what a controller did and why, for `kubectl describe` and `kubectl events`.
+//! Kubernetes Events: a controller's actions and their reasons, for `kubectl describe` and `kubectl events`.
 //!
-//! Recording never waits: events go through a bounded queue to a task of the manager, which writes them. When the API
-//! server is slower than the events come, the newest are dropped and counted in the log, and no reconcile notices. One that
-//! could not be written is tried again for two minutes, unless the API server refuses it.
+//! Recording never waits: events go through a bounded queue to a task of the manager, which writes them. When events come
+//! faster than the API server accepts them, the newest are dropped and counted in the log; reconciles are not delayed. An event
+//! that could not be written is retried for two minutes, unless the API server refuses it.
 
 mod limits;
 mod publisher;
@@ -23,16 +23,16 @@ pub(crate) use self::publisher::Publisher;
 pub use self::report::Report;
 use crate::referent::Referent;
 
-/// How many events may wait to be written.
+/// Largest number of events waiting to be written.
 const CAPACITY: usize = 1000;
 
-/// Records events in the name of a controller.
+/// Records Kubernetes Events on behalf of a controller.
 ///
 /// Cheap to clone; a reconciler finds one in its [`Context`](crate::Context).
 ///
-/// The same event about the same object again within six minutes raises the count of the first one instead of making
-/// another. The first ten repetitions are written at once, later ones whenever the count has doubled; and the last count six
-/// minutes after it, or after half an hour while the event goes on.
+/// Repeating an event about the same object within six minutes raises the count of the first event instead of creating another.
+/// The first ten repetitions are written at once, later ones whenever the count has doubled. A count that was not written is
+/// written six minutes after the last repetition, or after half an hour while the series continues.
 #[derive(Debug, Clone)]
 #[doc(alias = "EventRecorder")]
 pub struct Recorder {
@@ -50,35 +50,35 @@ struct Record {
 }
 
 impl Recorder {
-    /// A recorder, and the task that writes what it and its clones record.
+    /// Makes a recorder, and the task that writes the events of it and its clones.
     pub(crate) fn new(client: kube::Client, rng: fastrand::Rng, clock: Clock) -> (Self, Publisher) {
         let (queue, records) = mpsc::channel(CAPACITY);
         let recorder = Self { controller: Arc::from(""), queue, dropped: Arc::default() };
         (recorder, Publisher::new(client, records, rng, clock))
     }
 
-    /// The same recorder in the name of a controller.
+    /// A recorder on behalf of a controller.
     pub(crate) fn named(&self, controller: &str) -> Self {
         Self { controller: Arc::from(controller), ..self.clone() }
     }
 
-    /// Records that things go as they should: [`Recorder::record`] of a [`Report::normal`].
+    /// Records a normal event: [`Recorder::record`] of a [`Report::normal`].
     pub fn normal(&self, object: &impl Referent, reason: &str, action: &str, note: impl Into<String>) {
         self.record(object, Report::normal(reason, action, note));
     }
 
-    /// Records that something needs attention: [`Recorder::record`] of a [`Report::warning`].
+    /// Records a warning: [`Recorder::record`] of a [`Report::warning`].
     pub fn warning(&self, object: &impl Referent, reason: &str, action: &str, note: impl Into<String>) {
         self.record(object, Report::warning(reason, action, note));
     }
 
-    /// Records what happened to an object. Events about one of a kind that is known at run time name that kind:
+    /// Records an event about an object. For an object of a kind known at run time, pass the kind with it:
     ///
     /// ```
     /// use controller_runtime::{Recorder, Report, client::DynamicKind};
     /// use kube::core::DynamicObject;
     ///
-    /// fn tell(events: &Recorder, kind: &DynamicKind, widget: &DynamicObject) {
+    /// fn report(events: &Recorder, kind: &DynamicKind, widget: &DynamicObject) {
     ///     events.record(&kind.object(widget), Report::normal("Scaled", "Scale", "three pieces"));
     /// }
     /// ```
@@ -90,11 +90,15 @@ impl Recorder {
             Err(TrySendError::Full(lost)) => {
                 let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
                 let (controller, reason) = (&*self.controller, lost.report.reason);
-                tracing::warn!(controller, dropped, "event {reason} dropped: too many wait to be written");
+                tracing::warn!(
+                    controller,
+                    dropped,
+                    "Kubernetes Event {reason} dropped: too many events are waiting to be written"
+                );
             }
             Err(TrySendError::Closed(lost)) => {
                 let (controller, reason) = (&*self.controller, lost.report.reason);
-                tracing::debug!(controller, "event {reason} dropped: the manager has stopped");
+                tracing::debug!(controller, "Kubernetes Event {reason} dropped: the manager has stopped");
             }
         }
     }
@@ -106,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// A recorder of which nobody writes what it records.
+    /// A recorder without a task that writes.
     fn unwritten() -> (Recorder, mpsc::Receiver<Record>) {
         let (queue, records) = mpsc::channel(CAPACITY);
         (Recorder { controller: Arc::from("test"), queue, dropped: Arc::default() }, records)

@@ -1,3 +1,5 @@
+//! Task that writes recorded events to the API server.
+
 use std::future::{Future, pending};
 
 use k8s_openapi::{
@@ -26,7 +28,7 @@ use super::{
 };
 use crate::{client::describe, host::hostname};
 
-/// Writes what recorders recorded.
+/// Writes recorded events.
 pub(crate) struct Publisher {
     client: kube::Client,
     host: String,
@@ -48,18 +50,18 @@ impl Publisher {
         Self { client, host: hostname(), records, series, retries, rng, clock }
     }
 
-    /// Writes until it is told which events are the last: those recorded before `last` is cancelled. What waits to be tried
-    /// again is then tried for the last time. The count of a series that is not over then stays as it was told last, as with
-    /// client-go.
+    /// Writes events until `last` is cancelled, then those recorded before. Events that wait for a retry are then
+    /// tried for the last time. Counts of unfinished series stay as last written, as with client-go.
     ///
-    /// Dropping the future loses the events that wait.
+    /// Dropping the future loses the waiting events.
     pub(crate) async fn run(mut self, last: CancellationToken) {
         loop {
             let (due, untold) = (self.retries.due(), self.series.due());
             tokio::select! {
                 biased;
+                // Closing keeps the records that are queued; `recv` returns `None` after them.
                 () = last.cancelled(), if !self.records.is_closed() => self.records.close(),
-                // In the order in which they were recorded, as far as it goes.
+                // Retries and counts that are due first, which roughly keeps the order in which events were recorded.
                 () = at(due) => if let Some(attempt) = self.retries.pop() {
                     self.attempt(attempt).await;
                 },
@@ -72,6 +74,7 @@ impl Publisher {
                 },
             }
         }
+        // One last attempt each, without further pauses.
         while let Some(attempt) = self.retries.pop() {
             if let Err(error) = self.write(&attempt).await {
                 self.lose(&attempt, &error);
@@ -83,7 +86,7 @@ impl Publisher {
         let (suffix, last) = (self.rng.u64(..), Instant::now());
         let (name, count, is_new) = match self.series.observe(&record, last, suffix) {
             Publish::Create { name } => (name, 1, true),
-            // What waits tells the count when it is written.
+            // The waiting write will include the count.
             Publish::Repeat { name, .. } if self.retries.contains(&name) => return,
             Publish::Repeat { name, count } => (name, count, false),
             Publish::Later => return,
@@ -91,9 +94,10 @@ impl Publisher {
         self.attempt(Attempt { name, record, is_new, seen: Seen { count, last }, failures: 0 }).await;
     }
 
-    /// Tells a count that no repetition told, and that nothing which waits may know any more.
+    /// Writes a count that no repetition wrote.
     async fn tell(&mut self, untold: Untold) {
         let Untold { name, record, seen } = untold;
+        // The waiting attempt is replaced by this one, which has the final count.
         let is_new = self.retries.take(&name).is_some_and(|waiting| waiting.is_new);
         self.attempt(Attempt { name, record, is_new, seen, failures: 0 }).await;
     }
@@ -111,13 +115,14 @@ impl Publisher {
 
     fn lose(&mut self, attempt: &Attempt, error: &kube::Error) {
         let (event, failures) = (&attempt.name, attempt.failures);
-        tracing::warn!(event, failures, "event not written: {}", describe(error));
+        tracing::warn!(event, failures, "Kubernetes Event not written: {}", describe(error));
+        // Otherwise repetitions would patch an event that does not exist.
         self.series.forget(&attempt.record, &attempt.name);
     }
 
     async fn write(&self, attempt: &Attempt) -> Result<(), kube::Error> {
         let Attempt { name, record, .. } = attempt;
-        // More may have come meanwhile.
+        // More repetitions may have come meanwhile.
         let seen = self.series.seen(record, name).unwrap_or(attempt.seen);
         let written = if attempt.is_new {
             self.create(record, name, seen).await
@@ -125,11 +130,11 @@ impl Publisher {
             self.repeat(record, name, seen).await
         };
         match written {
-            // Events live for an hour or so: the series outlived the one it began with.
+            // Events expire after about an hour, and the series may have outlived its event.
             Err(kube::Error::Api(status)) if status.code == 404 && !attempt.is_new => {
                 self.create(record, name, seen).await
             }
-            // It was written although nobody said so.
+            // An earlier attempt succeeded although its response was lost.
             Err(kube::Error::Api(status)) if status.is_already_exists() && attempt.is_new => Ok(()),
             written => written,
         }
@@ -175,8 +180,8 @@ impl Publisher {
     }
 }
 
-/// Whether another attempt would come to the same end. What client-go's own client tries again, a server that is busy or
-/// fails, is none.
+/// Returns whether another attempt would fail in the same way. Failures that client-go's client retries, of a busy or failing
+/// server, are not final.
 fn is_final(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => status.code < 500 && status.code != 429,
@@ -192,12 +197,12 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// Where events about the object are kept: with it, or in `default` for cluster-scoped ones.
+/// Namespace of events about the object: the object's own, or `default` for cluster-scoped objects.
 fn namespace_of(regarding: &ObjectReference) -> &str {
     regarding.namespace.as_deref().unwrap_or("default")
 }
 
-/// One event must not keep the others waiting for long.
+/// Limits the time of a write, so that one event does not delay the others for long.
 async fn within(write: impl Future<Output = Result<Event, kube::Error>>) -> Result<(), kube::Error> {
     const LIMIT: Duration = Duration::from_secs(10);
     match timeout(LIMIT, write).await {

@@ -1,3 +1,5 @@
+//! Content of a Kubernetes Event.
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -5,7 +7,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use super::limits::{self, cut};
 use crate::referent::Referent;
 
-/// What happened, as an event tells it.
+/// Content of an event.
 ///
 /// ```
 /// use controller_runtime::{Recorder, Report};
@@ -17,9 +19,9 @@ use crate::referent::Referent;
 /// }
 /// ```
 ///
-/// What the API server would refuse for its length is cut: reasons and actions to 128 bytes, notes to 1024.
+/// Texts longer than the API server accepts are cut: reasons and actions to 128 bytes, notes to 1024.
 #[derive(Debug, Clone, PartialEq)]
-#[must_use = "a report is told by `Recorder::record`"]
+#[must_use = "a report has no effect until it is passed to `Recorder::record`"]
 pub struct Report {
     pub(super) kind: EventType,
     pub(super) reason: String,
@@ -29,7 +31,7 @@ pub struct Report {
     pub(super) annotations: BTreeMap<String, String>,
 }
 
-/// Whether an event is good news.
+/// Type of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum EventType {
     Normal,
@@ -37,14 +39,14 @@ pub(super) enum EventType {
 }
 
 impl Report {
-    /// Things go as they should. `reason` and `action` are single words in `CamelCase`, e.g. `Scaled` and `Scale`; `note` is a
-    /// sentence for a person.
+    /// A normal event. `reason` and `action` are single words in `CamelCase`, e.g. `Scaled` and `Scale`; `note` is a
+    /// sentence for people.
     pub fn normal(reason: impl Into<String>, action: impl Into<String>, note: impl Into<String>) -> Self {
         Self::new(EventType::Normal, reason.into(), action.into(), note.into())
     }
 
-    /// Something needs attention. `reason` and `action` are single words in `CamelCase`, e.g. `FailedCreate` and `Create`;
-    /// `note` is a sentence for a person.
+    /// A warning, for something that needs attention. `reason` and `action` are single words in `CamelCase`, e.g.
+    /// `FailedCreate` and `Create`; `note` is a sentence for people.
     pub fn warning(reason: impl Into<String>, action: impl Into<String>, note: impl Into<String>) -> Self {
         Self::new(EventType::Warning, reason.into(), action.into(), note.into())
     }
@@ -60,15 +62,15 @@ impl Report {
         }
     }
 
-    /// A second object that the event involves: the one that was created, say, if the event is about its owner.
+    /// Sets a second object that is involved, for example the object that was created if the event is about its owner.
     ///
-    /// Events that differ in it are different events.
+    /// Events with different related objects are different events.
     pub fn related(mut self, object: &impl Referent) -> Self {
         self.related = Some(object.reference());
         self
     }
 
-    /// An annotation of the event, for programs that read it. Those of a repetition are not written.
+    /// Adds an annotation to the event, for programs that read it. Annotations of repetitions are not written.
     #[doc(alias = "AnnotatedEventf")]
     pub fn annotation(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.annotations.insert(key.into(), value.into());

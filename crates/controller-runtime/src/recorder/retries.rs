@@ -1,4 +1,4 @@
-//! Events that could not be written, and when each is tried again. Pure: time and chance are arguments.
+//! Retries of events that could not be written. Pure: time and random numbers are arguments.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +6,17 @@ use tokio::time::{Duration, Instant};
 
 use super::{Record, series::Seen};
 
-/// How often it is tried to write an event, as in client-go.
+/// Number of attempts to write an event, as in client-go.
 const TRIES: u32 = 12;
 
-/// How long after a failure, as in client-go. The first time it is less, at random: processes that lost the API server at
-/// the same time do not come back to it at the same time.
+/// Pause after a failure, as in client-go. The first pause is shorter by a random factor, so that processes that lost the API
+/// server at the same time do not return at the same time.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// How many may wait.
+/// Largest number of waiting events.
 const CAPACITY: usize = 1000;
 
-/// The events that wait, by name: each once.
+/// Waiting events by name, each once.
 #[derive(Debug, Default)]
 pub(super) struct Retries {
     waiting: BTreeMap<String, (Instant, Attempt)>,
@@ -27,43 +27,44 @@ pub(super) struct Retries {
 pub(super) struct Attempt {
     pub(super) name: String,
     pub(super) record: Record,
-    /// Whether it is not written yet, as far as is known.
+    /// Whether it has not been written yet, as far as is known.
     pub(super) is_new: bool,
-    /// How often it had been seen, and when last.
+    /// Its count, and when it was seen last.
     pub(super) seen: Seen,
-    /// How often it could not be written.
+    /// Number of failed writes.
     pub(super) failures: u32,
 }
 
 impl Retries {
-    /// Takes an attempt that failed. Gives it back after the last one, or if too many wait already.
-    #[must_use = "what is given back is lost"]
+    /// Stores an attempt that failed. Returns it if it was the last one, or if too many are waiting.
+    #[must_use = "a returned attempt is not retried"]
     pub(super) fn put(&mut self, mut attempt: Attempt, now: Instant, chance: f64) -> Option<Attempt> {
         attempt.failures += 1;
         if attempt.failures >= TRIES || self.waiting.len() >= CAPACITY {
             return Some(attempt);
         }
+        // Spread over the first pause; later pauses keep that offset.
         let pause = if attempt.failures == 1 { PAUSE.mul_f64(chance) } else { PAUSE };
         self.waiting.insert(attempt.name.clone(), (now + pause, attempt));
         None
     }
 
-    /// Whether an event of this name waits.
+    /// Returns whether an event of this name is waiting.
     pub(super) fn contains(&self, name: &str) -> bool {
         self.waiting.contains_key(name)
     }
 
-    /// Takes the event of this name away, if it waits.
+    /// Takes the event of this name, if it is waiting.
     pub(super) fn take(&mut self, name: &str) -> Option<Attempt> {
         self.waiting.remove(name).map(|(_, attempt)| attempt)
     }
 
-    /// When the first one is to be tried again.
+    /// When the first event is due.
     pub(super) fn due(&self) -> Option<Instant> {
         self.waiting.values().map(|(due, _)| *due).min()
     }
 
-    /// Takes the first one away, due or not.
+    /// Takes the first event, due or not.
     pub(super) fn pop(&mut self) -> Option<Attempt> {
         let (name, _) = self.waiting.iter().min_by_key(|(_, (due, _))| *due)?;
         let name = name.clone();

@@ -1,4 +1,5 @@
-//! Which recorded event is new, which repeats one, and when the count of a series is told. Pure: time and chance are arguments.
+//! Series of repeated events: which event is new, which is a repetition, and when a count is written. Pure: time and random
+//! numbers are arguments.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,24 +9,24 @@ use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::{Record, limits::event_name, report::EventType};
 
-/// How long an event may stay away and still count as the same, as in client-go.
+/// Pause after which a series is over, as in client-go.
 const ENDS_AFTER: Duration = Duration::from_secs(6 * 60);
 
-/// How long a series may go on without its count being told, as in client-go: an API server forgets an event after an hour.
+/// Longest time that a series continues without its count being written, as in client-go: API servers keep events for an hour.
 const REFRESHED_AFTER: Duration = Duration::from_secs(30 * 60);
 
-/// How many events are remembered; beyond, the one seen longest ago is forgotten.
+/// Largest number of stored series; beyond it, the one seen longest ago is dropped.
 const CAPACITY: usize = 1000;
 
 /// The events of the last minutes.
 #[derive(Debug, Default)]
 pub(super) struct Series {
     known: BTreeMap<Identity, Known>,
-    /// Series that are over, or forgotten for others, and whose last count is not told: in the order of their ends.
+    /// Series that are over, or were dropped to make room, with a last count to write; in the order of their ends.
     over: VecDeque<Untold>,
 }
 
-/// What makes two events the same. The note is not part of it: it often holds a number that changes.
+/// Identity of an event. The note is not part of it: it often contains a number that changes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Identity {
     controller: String,
@@ -36,49 +37,50 @@ struct Identity {
     action: String,
 }
 
-/// API version, kind, namespace, name and uid of an object.
+/// API version, kind, namespace, name and UID of an object.
 type Reference = [Option<String>; 5];
 
 #[derive(Debug)]
 struct Known {
     name: String,
     seen: Seen,
-    /// When its count was told last.
+    /// When its count was last written.
     told: Instant,
-    /// The latest repetition, if the count is not told that it made.
+    /// The latest repetition, if its count has not been written.
     untold: Option<Record>,
 }
 
-/// How often an event was seen, and when last.
+/// Number of repetitions of an event, and when it was seen last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) count: u32,
     pub(super) last: Instant,
 }
 
-/// A count that is still to be written.
+/// A count that must still be written.
 #[derive(Debug, PartialEq)]
 pub(super) struct Untold {
-    /// The name of the event.
+    /// Name of the event.
     pub(super) name: String,
     /// Its latest repetition.
     pub(super) record: Record,
     pub(super) seen: Seen,
 }
 
-/// What to write.
+/// Action for a recorded event.
 #[derive(Debug, PartialEq)]
 pub(super) enum Publish {
-    /// A new event of this name.
+    /// Create an event of this name.
     Create { name: String },
     /// The event of this name has now been seen `count` times.
     Repeat { name: String, count: u32 },
-    /// Nothing: a later repetition will tell the count, or [`Series::untold`].
+    /// Do nothing: a later repetition or [`Series::untold`] will report the count.
     Later,
 }
 
 impl Series {
     pub(super) fn observe(&mut self, record: &Record, now: Instant, suffix: u64) -> Publish {
+        // End quiet series first, so that this record cannot extend one of them.
         self.end(now);
         let identity = Identity::of(record);
         if let Some(known) = self.known.get_mut(&identity) {
@@ -100,30 +102,32 @@ impl Series {
         Publish::Create { name }
     }
 
-    /// When there is a count to tell that no repetition told: of a series that is over, or that goes on for long.
+    /// When a count must be written that no repetition wrote: of a series that is over, or that continues for long.
     pub(super) fn due(&self) -> Option<Instant> {
         let of_known = self.known.values().filter_map(Known::due).min();
-        // What is over is told at once.
+        // Counts of finished series are written at once.
+        // A time in the past, so that the publisher wakes at once.
         self.over.front().map(|untold| untold.seen.last).or(of_known)
     }
 
-    /// Takes a count that is [due](Self::due), and takes it for told.
+    /// Takes a count that is [due](Self::due), and marks it as written.
     pub(super) fn untold(&mut self, now: Instant) -> Option<Untold> {
         self.end(now);
         if let Some(untold) = self.over.pop_front() {
             return Some(untold);
         }
         let known = self.known.values_mut().find(|known| known.due().is_some_and(|due| due <= now))?;
+        // Marked before the write: a failed write is the publisher's to retry.
         known.told = now;
         known.take_untold()
     }
 
-    /// How often the event of this name was seen, if its series goes on.
+    /// Count and last time of the event of this name, while its series continues.
     pub(super) fn seen(&self, record: &Record, name: &str) -> Option<Seen> {
         self.known.get(&Identity::of(record)).filter(|known| known.name == name).map(|known| known.seen)
     }
 
-    /// Starts over with the event of this name: it could not be written.
+    /// Drops the series of this event, which could not be written, so that the next repetition is new.
     pub(super) fn forget(&mut self, record: &Record, name: &str) {
         let identity = Identity::of(record);
         if self.known.get(&identity).is_some_and(|known| known.name == name) {
@@ -131,7 +135,7 @@ impl Series {
         }
     }
 
-    /// Ends the series that have been quiet for long enough.
+    /// Ends the series without a repetition for long enough.
     fn end(&mut self, now: Instant) {
         let ended = self.known.extract_if(.., |_, known| now.duration_since(known.seen.last) >= ENDS_AFTER);
         self.over.extend(ended.filter_map(|(_, mut known)| known.take_untold()));
@@ -146,7 +150,7 @@ impl Series {
 }
 
 impl Known {
-    /// When its count is to be told, if no repetition does so before.
+    /// When the count must be written, unless a repetition does so before.
     fn due(&self) -> Option<Instant> {
         self.untold.as_ref()?;
         Some((self.seen.last + ENDS_AFTER).min(self.told + REFRESHED_AFTER))
@@ -158,7 +162,7 @@ impl Known {
     }
 }
 
-/// Whether a count is worth a write: a request that fails for ever must not write for ever at the rate of its retries.
+/// Returns whether a repetition is written: a request that fails forever must not write events at the rate of its retries.
 fn is_told(count: u32) -> bool {
     count <= 10 || count.is_power_of_two()
 }

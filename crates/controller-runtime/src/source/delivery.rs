@@ -1,4 +1,4 @@
-//! Delivers events to the predicates and the handler of a source, again if they fail.
+//! Delivery of events to the predicates and the handler of a source, with redelivery of failed events.
 
 use tokio::time::{Instant, sleep_until};
 
@@ -19,7 +19,7 @@ pub(super) struct Delivery<'s, K: Object, R: Request> {
     sink: &'s Sink<R>,
     rules: &'s Rules<K, R>,
     retries: Retries<K>,
-    /// What metrics and explanations show of them.
+    /// Failed events for metrics and explanations.
     report: FailedEventsOfSource,
 }
 
@@ -35,19 +35,19 @@ impl<'s, K: Object, R: Request> Delivery<'s, K, R> {
         self.attempt(&key, attempt);
     }
 
-    /// Delivers events of one object that failed before, if they are due.
+    /// Redelivers failed events of one object, if they are due.
     pub(super) fn retry(&mut self) {
         if let Some((key, attempt)) = self.retries.take_due(Instant::now()) {
             self.attempt(&key, attempt);
         }
     }
 
-    /// Whether events that failed before will be delivered again.
+    /// Returns whether failed events are waiting for redelivery.
     pub(super) fn is_retrying(&self) -> bool {
         self.retries.next_due().is_some()
     }
 
-    /// Waits until events that failed before are due.
+    /// Waits until failed events are due for redelivery.
     ///
     /// # Cancellation
     ///
@@ -63,6 +63,7 @@ impl<'s, K: Object, R: Request> Delivery<'s, K, R> {
         let Attempt { mut events, attempts } = attempt;
         let mut failed = Vec::new();
         let mut failure = None;
+        // Every event is tried even if an earlier one fails; those that fail stay in order.
         for event in events.drain(..) {
             if let Err(why) = self.sink.try_receive(&event, self.rules) {
                 failed.push(event);

@@ -1,9 +1,11 @@
+//! Sources made from functions.
+
 use std::{fmt, future::Future};
 
 use super::{Sink, Source};
 use crate::{manager::BoxError, reconcile::Request};
 
-/// A source of a function, which gets a new sink each time it is run. See [`Source::run`].
+/// Makes a source from a function, which gets a new sink for each run. See [`Source::run`].
 ///
 /// ```
 /// use std::time::Duration;

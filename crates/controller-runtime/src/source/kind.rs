@@ -1,5 +1,8 @@
-use std::{fmt, sync::Arc};
+//! Source of the events of a cached kind.
 
+use std::{fmt, pin::pin, sync::Arc};
+
+use futures::FutureExt;
 use kube::core::ApiResource;
 
 use super::{Sink, Source, delivery::Delivery, rules::Rules};
@@ -14,11 +17,12 @@ use crate::{
     reconcile::Request,
 };
 
-/// All changes of one kind, through a cache.
+/// Events of one kind, from a cache.
 ///
-/// Any number of controllers share one watch of the kind. An event on which a predicate or handler panics is delivered again, after a
-/// second doubling to five minutes, until it is handled or a newer event of the object takes its place; everything else goes
-/// on. `controller_runtime_failed_events` and [`Manager::overview`](crate::Manager::overview) show what waits.
+/// Any number of controllers share one watch of the kind. An event on which a predicate or handler panics, or that a handler
+/// [fails](crate::Enqueue::fail) to handle, is delivered again, after 1 s doubling to 5 minutes, until it is handled or a newer
+/// event of the object replaces it; other events are not held up. `controller_runtime_failed_events` and
+/// [`Manager::overview`](crate::Manager::overview) show waiting events.
 ///
 /// ```
 /// use controller_runtime::{Kind, MapFn, ObjectKey, predicate::LabelChanged};
@@ -32,18 +36,18 @@ use crate::{
 ///     .with_predicate(LabelChanged);
 /// ```
 ///
-/// Of `kube::core::PartialObjectMeta<K>` in place of `K` only metadata are watched and held.
+/// With `kube::core::PartialObjectMeta<K>` in place of `K`, only metadata are watched and cached.
 pub struct Kind<K: Object, R: Request> {
     open: Box<Open<K>>,
     name: Option<String>,
     rules: Rules<K, R>,
 }
 
-/// Takes a cache, of objects with such labels if those are enough.
+/// Opens a cache; may narrow it to objects with the given labels.
 type Open<K> = dyn FnOnce(&Cache, &LabelSelector) -> Cached<K> + Send;
 
 impl<K: StaticObject, R: Request> Kind<K, R> {
-    /// Hands every change of the kind to `handler`, as the manager's cache tells of it: of all objects, unless the kind has
+    /// Passes every event of the kind in the manager's cache to `handler`. The cache holds all objects, unless the kind has
     /// another default ([`CacheBuilder::as_default`](crate::cache::CacheBuilder::as_default)).
     pub fn new(handler: impl EventHandler<K, R>) -> Self {
         Self::of_resource(DynamicKind::of::<K>(), (), handler)
@@ -51,19 +55,20 @@ impl<K: StaticObject, R: Request> Kind<K, R> {
 }
 
 impl<K: Object<DynamicType = ApiResource>, R: Request> Kind<K, R> {
-    /// The same of a kind known at run time: `K` is `kube::core::DynamicObject`, or `PartialObjectMeta<DynamicObject>` for
-    /// metadata alone.
+    /// Like [`Kind::new`], for a kind known at run time: `K` is `kube::core::DynamicObject`, or
+    /// `PartialObjectMeta<DynamicObject>` for metadata alone.
     pub fn dynamic(kind: &DynamicKind, handler: impl EventHandler<K, R>) -> Self {
         Self::of_resource(kind.clone(), kind.resource.clone(), handler)
     }
 }
 
 impl<K: Object, R: Request> Kind<K, R> {
-    /// Hands every change of what `cached` holds to `handler`: of some namespaces, of what a selector selects, or of
+    /// Passes every event of the objects in `cached` to `handler`: for example of some namespaces, of a selection, or of
     /// another cluster.
     ///
-    /// The cache of another cluster is one of a [`Cluster`](crate::manager::Cluster) of the manager, or of another manager,
-    /// which has to run as well.
+    /// The cache of another cluster belongs to a [`Cluster`](crate::manager::Cluster) of the manager, or to another manager,
+    /// which must run as well. A controller does not wait at its start for the cache of a `Cluster`, which may be down. When the
+    /// cluster is removed, `handler` receives a deletion for each of its objects, and then the source ends.
     ///
     /// ```no_run
     /// # use controller_runtime::{ForObject, Kind, Manager, ObjectKey};
@@ -79,7 +84,7 @@ impl<K: Object, R: Request> Kind<K, R> {
         Self::opened_by(|_, _| cached, handler)
     }
 
-    /// Hands every change of the kind that `kind` and `info` name to `handler`.
+    /// Passes every event of the kind described by `kind` and `info` to `handler`.
     pub(super) fn of_resource(
         kind: DynamicKind,
         info: K::DynamicType,
@@ -103,17 +108,17 @@ impl<K: Object, R: Request> Kind<K, R> {
         self
     }
 
-    /// Hands on only what `predicate` passes, in addition to the predicates given before.
+    /// Passes only events that `predicate` passes, in addition to the predicates given before.
     ///
-    /// Of what a [`LabelSelector`] selects the API server sends nothing else, if nobody else reads the kind as a whole by
-    /// the time the source is given to a controller.
+    /// With a [`LabelSelector`] as predicate, the API server sends only the selected objects, unless an unfiltered cache of the
+    /// kind exists by the time the source is added to a controller.
     #[must_use]
     pub fn with_predicate(mut self, predicate: impl Predicate<K>) -> Self {
         self.rules.add(Box::new(predicate));
         self
     }
 
-    /// Like [`Kind::with_predicate`], for several.
+    /// Like [`Kind::with_predicate`], for several predicates.
     pub(super) fn with_predicates(
         mut self,
         predicates: impl IntoIterator<Item = Box<dyn Predicate<K>>>,
@@ -129,8 +134,7 @@ impl<K: Object, R: Request> Kind<K, R> {
         self
     }
 
-    /// Declares the kind to the cache, which from now on holds it. No event counts of objects without the labels that are
-    /// `required`.
+    /// Declares the kind to the cache, which holds it from now on. Objects without the labels in `required` may be left out.
     pub(crate) fn attach(self, cache: &Cache, required: &LabelSelector) -> Attached<K, R> {
         let Self { open, name, rules } = self;
         let cached = open(cache, &rules.required_labels().and(required.clone()));
@@ -162,17 +166,24 @@ impl<K: Object, R: Request> Source<R> for Attached<K, R> {
         readable.map_err(|missing| manager::Error::Forbidden { missing })?;
         let (mut events, mut pace) = (self.cached.subscribe(), Pace::begin());
         let mut delivery = Delivery::new(&sink, &self.rules);
+        let (mut closed, mut has_ended) = (pin!(self.cached.closed()), false);
         loop {
             tokio::select! {
-                // What is due first: events may never pause.
+                // Failed events come first: new events may never pause.
                 biased;
-                () = delivery.due() => {
+                () = delivery.due(), if delivery.is_retrying() => {
                     delivery.retry();
                 }
-                next = events.next() => match next {
-                    Delivered::Event(event) => delivery.deliver(event),
-                    Delivered::Synced => sink.set_synced(),
-                },
+                next = events.next(), if !has_ended => take(next, &sink, &mut delivery),
+                () = &mut closed, if !has_ended => {
+                    // The last events may have arrived after the poll of `events`.
+                    while let Some(next) = events.next().now_or_never() {
+                        take(next, &sink, &mut delivery);
+                        pace.step().await;
+                    }
+                    has_ended = true;
+                }
+                else => return Ok(()),
             }
             pace.step().await;
         }
@@ -182,7 +193,18 @@ impl<K: Object, R: Request> Source<R> for Attached<K, R> {
         true
     }
 
+    fn is_required(&self) -> bool {
+        !self.cached.is_of_other_cluster()
+    }
+
     fn trouble(&self) -> Option<String> {
         Some(self.cached.trouble().unwrap_or_else(|| "the API server has not answered yet".to_owned()))
+    }
+}
+
+fn take<K: Object, R: Request>(next: Delivered<K>, sink: &Sink<R>, delivery: &mut Delivery<'_, K, R>) {
+    match next {
+        Delivered::Event(event) => delivery.deliver(event),
+        Delivered::Synced => sink.set_synced(),
     }
 }

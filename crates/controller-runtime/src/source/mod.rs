@@ -1,7 +1,7 @@
-//! Sources: where a controller's requests come from.
+//! Sources: the origins of a controller's requests.
 //!
-//! [`Kind`] tells of the changes of cached objects, of this cluster or of another one. [`Events`] and [`Requests`] take what
-//! a stream or a channel brings. For everything else there is the trait [`Source`], and [`from_fn`] for a closure.
+//! [`Kind`] delivers the changes of cached objects, of this cluster or of another one. [`Events`] and [`Requests`] read a
+//! stream or a channel. Anything else implements the trait [`Source`], or is a closure passed to [`from_fn`].
 
 mod delivery;
 mod from_fn;
@@ -23,13 +23,13 @@ pub use self::{
 };
 use crate::{manager::BoxError, reconcile::Request};
 
-/// Asks a controller for reconciles.
+/// Adds requests to the queue of a controller.
 ///
 /// ```
 /// use std::time::Duration;
 /// use controller_runtime::{manager::BoxError, source::{Sink, Source}};
 ///
-/// /// Asks for a look at everything, once an hour.
+/// /// Enqueues everything once an hour.
 /// struct Hourly;
 ///
 /// impl Source<&'static str> for Hourly {
@@ -46,45 +46,56 @@ use crate::{manager::BoxError, reconcile::Request};
 /// }
 /// ```
 pub trait Source<R: Request>: Send + Sync + 'static {
-    /// How messages name it, and the [causes](crate::reconcile::Cause) of what it asks for. Default: its type.
+    /// Name in messages and in the [causes](crate::reconcile::Cause) of requests. Default: the name of the type.
     fn name(&self) -> String {
         type_name::<Self>().to_owned()
     }
 
-    /// Puts requests into `sink` until there will be no more of them, which is no error.
+    /// Puts requests into `sink` until the source is exhausted; returning `Ok` then does not stop the controller.
     ///
-    /// Called once in each run of the manager and, if the controller needs leader election and does not
-    /// [warm up](crate::controller::Options::enable_warmup), once in each leadership.
+    /// Called once in each run of the manager. If the controller needs leader election and does not
+    /// [warm up](crate::controller::Options::enable_warmup), called once each time the process becomes leader.
     ///
     /// # Cancellation
     ///
-    /// The future is dropped when the controller stops: what was taken and not put into the sink by then is lost.
+    /// The future is dropped when the controller stops: items taken but not put into the sink by then are lost.
     ///
     /// # Errors
     ///
-    /// Whatever makes it pointless that the controller goes on: it fails, and with it the manager. If the source was added
-    /// while the controller ran, that goes on, and the log has the error.
+    /// An error means that the controller cannot go on: it fails, and with it the manager, unless the controller
+    /// [does not require](Source::is_required) the source.
     fn run(&self, sink: Sink<R>) -> impl Future<Output = Result<(), BoxError>> + Send;
 
-    /// Whether it says by [`Sink::set_synced`] when it has told what there is: nothing is reconciled before that, for as
-    /// long as [`cache_sync_timeout`](crate::controller::Options::cache_sync_timeout) allows. Default: no.
+    /// Returns whether the source calls [`Sink::set_synced`] once it has delivered the initial state. Nothing is reconciled
+    /// before that, for as long as [`cache_sync_timeout`](crate::controller::Options::cache_sync_timeout) allows. Default: no.
     #[doc(alias = "SyncingSource")]
     fn signals_synced(&self) -> bool {
         false
     }
 
-    /// What keeps it from being synced, for the message when that takes too long.
+    /// The obstacle to being synced, for the message when that takes too long.
     fn trouble(&self) -> Option<String> {
         None
     }
+
+    /// Whether the controller requires the source. Default: yes. A [`Kind`] of another [`Cluster`](crate::manager::Cluster) is
+    /// not required.
+    ///
+    /// A controller starts without waiting for a source that it does not require. If such a source fails, the error is logged,
+    /// the controller continues, and the source is run again after 10 s, for as long as the controller runs. A source that was
+    /// added while the controller ran is treated in the same way.
+    fn is_required(&self) -> bool {
+        true
+    }
 }
 
-/// A source behind a pointer.
+/// Object-safe form of [`Source`].
 pub(crate) trait DynSource<R: Request>: Send + Sync {
     fn name(&self) -> String;
     fn run(self: Arc<Self>, sink: Sink<R>) -> Running;
     fn signals_synced(&self) -> bool;
     fn trouble(&self) -> Option<String>;
+    fn is_required(&self) -> bool;
 }
 
 pub(crate) type Running = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>>;
@@ -104,5 +115,9 @@ impl<R: Request, S: Source<R>> DynSource<R> for S {
 
     fn trouble(&self) -> Option<String> {
         Source::trouble(self)
+    }
+
+    fn is_required(&self) -> bool {
+        Source::is_required(self)
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     predicate::{EventFilter, Predicate},
 };
 
-/// Objects of kind `C` that the objects of a controller own, and the events of them that request their owner. Given to
+/// Source of the events of owned objects of kind `C`, which enqueue the owner. Passed to
 /// [`ControllerBuilder::owns_with`](crate::ControllerBuilder::owns_with).
 ///
 /// ```
@@ -26,11 +26,11 @@ use crate::{
 /// # fn example(manager: &Manager) -> Result<(), controller_runtime::manager::AddError> {
 /// Builder::managed_by(manager)
 ///     .for_kind::<Deployment>()
-///     // Metadata are watched, and suffice for this predicate.
+///     // Watches metadata, which suffice for this predicate.
 ///     .owns_with(Owns::<ReplicaSet>::new().with_predicate(GenerationChanged))
-///     // Whole objects are watched, because the predicate reads the spec.
+///     // Watches whole objects, because the predicate reads the spec.
 ///     .owns_with(Owns::<Service>::new().whole().with_predicate(Changed::of(|service: &Service| &service.spec)))
-///     // Owners that are not the controller are requested as well.
+///     // Enqueues all owners, not only the controller.
 ///     .owns_with(Owns::<Pod>::new().every_owner())
 ///     .complete(reconcile::from_fn(nothing))?;
 /// # Ok(())
@@ -38,15 +38,15 @@ use crate::{
 /// ```
 ///
 /// By default the API server sends, and the cache holds, only the metadata of `C`, unless a [`Cached<C>`](crate::Cached) has
-/// been made before the controller is given to its manager. Predicates are then those on metadata ([`EventFilter`]): a
+/// been made before the controller is added to its manager. Predicates are then those on metadata ([`EventFilter`]): a
 /// predicate that reads more does not compile.
 ///
 /// ```compile_fail,E0277
 /// # use controller_runtime::{Owns, predicate::Changed};
 /// # use k8s_openapi::api::core::v1::Service;
-/// Owns::<Service>::new().with_predicate(Changed::of(|service: &Service| &service.spec)); // lacks `.whole()`
+/// Owns::<Service>::new().with_predicate(Changed::of(|service: &Service| &service.spec)); // needs `.whole()`
 /// ```
-#[must_use = "give it to `ControllerBuilder::owns_with`"]
+#[must_use = "pass it to `ControllerBuilder::owns_with`"]
 #[doc(alias = "OwnsOption")]
 pub struct Owns<C: Object, Form = MetadataOnly> {
     kind: DynamicKind,
@@ -56,23 +56,23 @@ pub struct Owns<C: Object, Form = MetadataOnly> {
     form: PhantomData<fn() -> Form>,
 }
 
-/// [`Owns`] that watches metadata.
+/// Marks an [`Owns`] that watches metadata only.
 #[derive(Debug, Clone, Copy)]
 pub enum MetadataOnly {}
 
-/// [`Owns`] that watches whole objects.
+/// Marks an [`Owns`] that watches whole objects.
 #[derive(Debug, Clone, Copy)]
 pub enum Whole {}
 
-/// Predicates by what they read, which decides what has to be watched.
+/// Predicates, by the part of the objects they read, which must be watched.
 enum Predicates<C: Object> {
     OfMetadata(Vec<Box<dyn EventFilter>>),
     OfObjects(Vec<Box<dyn Predicate<C>>>),
 }
 
 impl<C: StaticObject> Owns<C> {
-    /// Every event requests the owner that is marked as the controller, which is what
-    /// [`owns`](crate::ControllerBuilder::owns) does.
+    /// Every event enqueues the owner that is marked as the controller, as with
+    /// [`owns`](crate::ControllerBuilder::owns).
     pub fn new() -> Self {
         Self::of(DynamicKind::of::<C>(), ())
     }
@@ -97,10 +97,10 @@ impl<C: Object> Owns<C> {
         Self { kind, info, every_owner: false, predicates, form: PhantomData }
     }
 
-    /// Passes on only events that `predicate` passes, in addition to the predicates given before.
+    /// Passes only events that `predicate` passes, in addition to the predicates given before.
     ///
-    /// If it is a [`LabelSelector`], the API server sends only the objects that it selects, unless the whole kind is read
-    /// already.
+    /// With a [`LabelSelector`], the API server sends only the objects that it selects, unless an unfiltered cache of the kind
+    /// exists.
     #[doc(alias = "WithPredicates")]
     pub fn with_predicate(mut self, predicate: impl EventFilter) -> Self {
         if let Predicates::OfMetadata(predicates) = &mut self.predicates {
@@ -112,16 +112,17 @@ impl<C: Object> Owns<C> {
     /// Watches and caches whole objects, so that predicates may read spec and status.
     pub fn whole(self) -> Owns<C, Whole> {
         let Self { kind, info, every_owner, predicates, .. } = self;
+        // Predicates added so far read metadata, which whole objects have as well.
         let predicates = Predicates::OfObjects(predicates.on_objects());
         Owns { kind, info, every_owner, predicates, form: PhantomData }
     }
 }
 
 impl<C: Object> Owns<C, Whole> {
-    /// Passes on only events that `predicate` passes, in addition to the predicates given before.
+    /// Passes only events that `predicate` passes, in addition to the predicates given before.
     ///
-    /// If it is a [`LabelSelector`], the API server sends only the objects that it selects, unless the whole kind is read
-    /// already.
+    /// With a [`LabelSelector`], the API server sends only the objects that it selects, unless an unfiltered cache of the kind
+    /// exists.
     #[doc(alias = "WithPredicates")]
     pub fn with_predicate(mut self, predicate: impl Predicate<C>) -> Self {
         if let Predicates::OfObjects(predicates) = &mut self.predicates {
@@ -132,14 +133,14 @@ impl<C: Object> Owns<C, Whole> {
 }
 
 impl<C: Object, Form> Owns<C, Form> {
-    /// Requests every owner of the controller's kind, not only the one that is marked as the controller.
+    /// Enqueues every owner of the controller's kind, not only the one that is marked as the controller.
     #[doc(alias = "MatchEveryOwner")]
     pub fn every_owner(mut self) -> Self {
         self.every_owner = true;
         self
     }
 
-    /// Declares the kind to the cache, as metadata if nothing needs more.
+    /// Declares the kind to the cache, as metadata unless whole objects are needed.
     pub(crate) fn attach<O: Object>(
         self,
         owner: ForOwner<O>,
@@ -152,7 +153,7 @@ impl<C: Object, Form> Owns<C, Form> {
         let Self { kind, info, every_owner, predicates, .. } = self;
         let owner = if every_owner { owner.every_owner() } else { owner };
         match predicates {
-            // Where whole objects are cached for other readers, a second watch of metadata would cost more than it saves.
+            // If whole objects are cached for other readers, an additional watch of metadata would cost more than it saves.
             Predicates::OfMetadata(filters) if !cache.is_read_as::<C>(&kind) => {
                 let predicates = filters.into_iter().map(of_metadata);
                 let source = Kind::<PartialObjectMeta<C>, _>::of_resource(kind, info, owner);
@@ -175,7 +176,7 @@ impl<C: Object> Predicates<C> {
     }
 }
 
-/// Makes a predicate of any kind of a filter of metadata.
+/// Turns a filter of metadata into a predicate on any kind.
 fn of_metadata<K: Object>(filter: Box<dyn EventFilter>) -> Box<dyn Predicate<K>> {
     Box::new(OfMetadata(filter))
 }

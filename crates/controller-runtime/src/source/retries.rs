@@ -1,25 +1,25 @@
-//! Events that user code has failed to handle, and when each is delivered again. Pure.
+//! Schedule of redelivery of events that user code failed to handle. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::time::{Duration, Instant};
 
 use crate::{
-    controller::EventFailure,
+    enqueue::EventFailure,
     event::Event,
     object::{Object, ObjectKey},
 };
 
 /// Failed events of one source, by object.
 ///
-/// An event that a predicate or handler panics on is delivered again with back-off until it is handled. One of an object that does
-/// not decode is not, because the same state never will. A later event of the object supersedes a failed one: it is
-/// delivered at once, as the change from the last state that was handled.
+/// An event on which a predicate or handler panics, or that a handler [fails](crate::Enqueue::fail) to handle, is delivered again
+/// with back-off until it is handled. An event of an object that does not decode is not, because the same state never will. A
+/// later event of the object supersedes a failed one: it is delivered at once, as the change from the last handled state.
 pub(super) struct Retries<K: Object> {
     failed: BTreeMap<ObjectKey<K>, Failed<K>>,
-    /// When those are due that are delivered again.
+    /// Due times of the events that will be delivered again.
     due: BTreeSet<(Instant, ObjectKey<K>)>,
-    /// In the order in which they failed first.
+    /// Objects in the order of their latest failures, which are numbered.
     order: BTreeMap<u64, ObjectKey<K>>,
     next: u64,
 }
@@ -34,16 +34,16 @@ struct Failed<K: Object> {
 /// Events of one object to be delivered, in order.
 pub(super) struct Attempt<K: Object> {
     pub(super) events: Vec<Event<K>>,
-    /// How often they have failed.
+    /// Number of failed deliveries so far.
     pub(super) attempts: u32,
 }
 
 impl<K: Object> Retries<K> {
-    /// Most objects with failed events. The one that failed first is dropped beyond that.
+    /// Largest number of objects with failed events. Beyond it, the object whose latest failure is the oldest is dropped.
     pub(super) const MOST: usize = 10_000;
 
-    /// Most failed events of one object: deletions, each of another object of the name, and what came after. The oldest is
-    /// dropped beyond that.
+    /// Largest number of failed events of one object: deletions of successive objects of the name, and the change after them.
+    /// Beyond it, the oldest is dropped.
     const OF_ONE: usize = 4;
 
     const FIRST: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ impl<K: Object> Retries<K> {
         Self { failed: BTreeMap::new(), due: BTreeSet::new(), order: BTreeMap::new(), next: 0 }
     }
 
-    /// Returns what to deliver now that `event` has come.
+    /// Returns the events to deliver now that `event` has arrived.
     pub(super) fn superseded_by(&mut self, event: Event<K>) -> Attempt<K> {
         let mut events = match self.failed.is_empty() {
             true => Vec::new(),
@@ -62,11 +62,12 @@ impl<K: Object> Retries<K> {
         supersede(&mut events, event);
         let surplus = events.len().saturating_sub(Self::OF_ONE);
         events.drain(..surplus);
+        // The back-off starts again: the new state may not make user code panic.
         Attempt { events, attempts: 0 }
     }
 
-    /// Records that events of an object failed `attempts` times. Returns the delay until they are due, if they are to be
-    /// delivered again, and the object that was dropped for them.
+    /// Records that events of an object failed `attempts` times. Returns the delay until their redelivery, if there is one, and
+    /// the object that was dropped to make room.
     pub(super) fn fail(
         &mut self,
         key: &ObjectKey<K>,
@@ -76,10 +77,12 @@ impl<K: Object> Retries<K> {
     ) -> (Option<Duration>, Option<ObjectKey<K>>) {
         let Attempt { events, attempts } = failed;
         let delay = failure.is_worth_a_retry().then(|| {
+            // Limited to 2^16 seconds, far above the longest delay.
             let doubled = 2u32.saturating_pow(attempts.saturating_sub(1).min(16));
             Self::FIRST.saturating_mul(doubled).min(Self::LONGEST)
         });
         let due = delay.map(|delay| now + delay);
+        // `before` is `None` if the events were taken for this attempt; otherwise the object keeps its place.
         let before = self.take(key);
         let place = before.map_or(self.next, |before| before.place);
         self.next = self.next.max(place + 1);
@@ -122,8 +125,8 @@ impl<K: Object> Retries<K> {
     }
 }
 
-/// Appends an event to failed ones of the same object. A change is merged with the one before it, so that it leads from the last state
-/// that was handled, or from none, to the newest. A deletion replaces the changes before it.
+/// Appends an event to failed events of the same object. A change is merged with the one before it, so that it leads from the
+/// last state that was handled, if any, to the newest. A deletion replaces the changes before it.
 fn supersede<K: Object>(failed: &mut Vec<Event<K>>, next: Event<K>) {
     let merged = match (failed.last(), next) {
         (Some(Event::Create { .. }), Event::Update { new, .. }) => {

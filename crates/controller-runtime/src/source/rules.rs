@@ -1,9 +1,11 @@
+//! Predicates and handler of a source.
+
 use crate::{
     cache::LabelSelector, enqueue::Enqueue, event::Event, handler::EventHandler, object::Object,
     predicate::Predicate, reconcile::Request,
 };
 
-/// What becomes of the events of a source: those that all predicates pass go to the handler.
+/// The handler of a source, and the predicates that an event must pass to reach it.
 pub(super) struct Rules<K: Object, R: Request> {
     handler: Box<dyn EventHandler<K, R>>,
     predicates: Vec<Box<dyn Predicate<K>>>,
@@ -18,7 +20,7 @@ impl<K: Object, R: Request> Rules<K, R> {
         self.predicates.push(predicate);
     }
 
-    /// Labels that every object has of which an event goes to the handler.
+    /// Labels that an object must have for its events to reach the handler.
     pub(super) fn required_labels(&self) -> LabelSelector {
         let required = self.predicates.iter().map(|predicate| predicate.required_labels());
         required.fold(LabelSelector::default(), LabelSelector::and)

@@ -1,19 +1,21 @@
+//! Sink of a source's requests.
+
 use std::{fmt, sync::Arc};
 
 use kube_workqueue::{AddOptions, Queue};
 
 use crate::{
-    controller::{EventFailure, FailedEventsOfSource, Inbox},
+    controller::{FailedEventsOfSource, Inbox},
+    enqueue::EventFailure,
     event::Event,
     handler::EventHandler,
     object::Object,
     reconcile::Request,
 };
 
-/// Where a source puts what it asks for: the queue of its controller.
+/// Puts requests of a source into the queue of its controller.
 ///
-/// A handle: clones are the same sink. It may be used as long as the source runs, and does nothing afterwards that would
-/// matter.
+/// A handle: clones are the same sink. Use it only while the source runs; a later [`set_synced`](Self::set_synced) is ignored.
 pub struct Sink<R: Request> {
     inbox: Inbox<R>,
     source: Arc<str>,
@@ -21,7 +23,7 @@ pub struct Sink<R: Request> {
 }
 
 impl<R: Request> Sink<R> {
-    /// Puts requests into `queue` as they are: for tests of a source.
+    /// Adds requests to `queue` unchanged: for tests of a source.
     #[must_use]
     pub fn to(queue: &Queue<R>) -> Self {
         Self::new(Inbox::of(queue.clone()), Arc::from("test"), Arc::new(|| {}))
@@ -31,30 +33,30 @@ impl<R: Request> Sink<R> {
         Self { inbox, source, synced }
     }
 
-    /// Asks for `request` to be reconciled: at once, whatever limits its retries.
+    /// Enqueues `request`. Adds of a source are not rate limited.
     pub fn add(&self, request: R) {
         self.add_with(request, AddOptions::default());
     }
 
-    /// Asks for `request` to be reconciled as `how` says.
+    /// Enqueues `request` with options.
     pub fn add_with(&self, request: R, how: AddOptions) {
         self.inbox.add(&self.source, request, how);
     }
 
-    /// Asks for what `handler` makes of `event`, if the controller's
-    /// [event filters](crate::ControllerBuilder::with_event_filter) let it pass.
+    /// Passes `event` to `handler`, which enqueues requests, if the controller's
+    /// [event filters](crate::ControllerBuilder::with_event_filter) pass it.
     ///
-    /// A handler that panics costs this event, which is logged as an error and counted
+    /// If the handler panics, the event is lost, which is logged as an error and counted
     /// (`controller_runtime_events_dropped_total`). The sources of this crate deliver it again instead.
     pub fn receive<K: Object>(&self, event: &Event<K>, handler: &(impl EventHandler<K, R> + ?Sized)) {
         if let Err(failure) = self.try_receive(event, handler) {
             let (controller, source, object) = (&*self.inbox.controller, &*self.source, event.meta());
-            tracing::error!(controller, source, %object, "an event is lost: {failure}");
+            tracing::error!(controller, source, %object, "an event was dropped because it could not be handled: {failure}");
             self.inbox.failed_events.count_lost(source, &failure);
         }
     }
 
-    /// Like [`Sink::receive`], but returns why user code has not handled the event.
+    /// Like [`Sink::receive`], but returns the failure of user code.
     pub(super) fn try_receive<K: Object>(
         &self,
         event: &Event<K>,
@@ -63,12 +65,12 @@ impl<R: Request> Sink<R> {
         self.inbox.receive(&self.source, event, |queue| handler.handle(event, queue))
     }
 
-    /// Where this run of the source records events that are to be delivered again.
+    /// Recorder of this source's failed events that wait for redelivery.
     pub(super) fn failed_events(&self) -> FailedEventsOfSource {
         self.inbox.failed_events.of_source(&self.inbox.controller, &self.source)
     }
 
-    /// Says that the source has told what there is. See [`Source::signals_synced`](super::Source::signals_synced).
+    /// Reports that the source has delivered its initial state. See [`Source::signals_synced`](super::Source::signals_synced).
     pub fn set_synced(&self) {
         (self.synced)();
     }

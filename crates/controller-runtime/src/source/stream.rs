@@ -1,4 +1,4 @@
-//! Sources of what somebody else sends.
+//! Sources that read a stream or a channel.
 
 use std::{fmt, pin::Pin};
 
@@ -14,7 +14,7 @@ use crate::{
     reconcile::Request,
 };
 
-/// A stream that is read by one run at a time, and goes on in the next.
+/// A stream that one run at a time reads, and the next run continues.
 type Shared<T> = Mutex<Pin<Box<dyn Stream<Item = T> + Send>>>;
 
 fn shared<T: 'static>(stream: impl Stream<Item = T> + Send + 'static) -> Shared<T> {
@@ -25,17 +25,17 @@ fn received<T: Send + 'static>(mut receiver: mpsc::Receiver<T>) -> impl Stream<I
     stream::poll_fn(move |cx| receiver.poll_recv(cx))
 }
 
-/// The requests that a stream or a channel brings.
+/// Requests from a stream or a channel.
 ///
-/// What is sent while the controller does not run, before it leads for instance, waits in the stream: it is up to the
-/// sender, or the capacity of the channel, how much that may be. The end of the stream ends the source and nothing else.
+/// Items sent while the controller does not run, for example before its process leads, wait in the stream. The sender, or the
+/// capacity of the channel, limits their number. At the end of the stream the source ends; the controller continues.
 ///
 /// ```
 /// use controller_runtime::source::Requests;
 ///
 /// let (sender, receiver) = tokio::sync::mpsc::channel(1024);
 /// let pushes = Requests::channel("pushes", receiver);
-/// // … give `pushes` to a builder, and to whoever hears of pushes the sender:
+/// // … pass `pushes` to a builder, and the sender to the code that receives pushes:
 /// sender.try_send("repository-1").unwrap();
 /// # fn accepted(_: impl controller_runtime::source::Source<&'static str>) {}
 /// # accepted(pushes);
@@ -46,12 +46,12 @@ pub struct Requests<R> {
 }
 
 impl<R: Request> Requests<R> {
-    /// Those that a stream brings.
+    /// Reads requests from a stream.
     pub fn stream(name: impl Into<String>, stream: impl Stream<Item = R> + Send + 'static) -> Self {
         Self { name: name.into(), stream: shared(stream) }
     }
 
-    /// Those that are sent through a channel.
+    /// Reads requests from a channel.
     pub fn channel(name: impl Into<String>, receiver: mpsc::Receiver<R>) -> Self {
         Self::stream(name, received(receiver))
     }
@@ -63,10 +63,11 @@ impl<R: Request> Source<R> for Requests<R> {
     }
 
     async fn run(&self, sink: Sink<R>) -> Result<(), BoxError> {
+        // Held for the whole run: a run that overlaps with its predecessor waits until that has been dropped.
         let mut stream = self.stream.lock().await;
         while let Some(request) = stream.next().await {
             sink.add(request);
-            // A stream that always has something must not keep the runtime from anything else.
+            // A stream that is always ready must yield to other tasks of the runtime.
             coop::consume_budget().await;
         }
         Ok(())
@@ -79,10 +80,10 @@ impl<R> fmt::Debug for Requests<R> {
     }
 }
 
-/// The events that a stream or a channel brings, and what a handler makes of them.
+/// Events from a stream or a channel, passed to a handler.
 ///
-/// What is sent while the controller does not run waits, as for [`Requests`]. The events may be of any variant;
-/// [`Event::Generic`] is for what happened outside the API.
+/// Events sent while the controller does not run wait, as for [`Requests`]. They may be of any variant;
+/// [`Event::Generic`] is for changes outside the API.
 ///
 /// ```
 /// use controller_runtime::{Event, ForObject, Lazy, ObjectKey, source::Events};
@@ -90,7 +91,7 @@ impl<R> fmt::Debug for Requests<R> {
 ///
 /// let (sender, receiver) = tokio::sync::mpsc::channel::<Event<ConfigMap>>(1024);
 /// let drift: Events<ConfigMap, ObjectKey<ConfigMap>> = Events::channel("drift", receiver, ForObject);
-/// // … give `drift` to a builder, and later:
+/// // … pass `drift` to a builder, and later:
 /// # let mut settings = ConfigMap::default();
 /// # settings.metadata.name = Some("settings".to_owned());
 /// # settings.metadata.namespace = Some("default".to_owned());
@@ -106,7 +107,7 @@ pub struct Events<K: Object, R: Request> {
 }
 
 impl<K: Object, R: Request> Events<K, R> {
-    /// Those that a stream brings.
+    /// Reads events from a stream.
     pub fn stream(
         name: impl Into<String>,
         stream: impl Stream<Item = Event<K>> + Send + 'static,
@@ -115,7 +116,7 @@ impl<K: Object, R: Request> Events<K, R> {
         Self { name: name.into(), stream: shared(stream), rules: Rules::new(handler) }
     }
 
-    /// Those that are sent through a channel.
+    /// Reads events from a channel.
     pub fn channel(
         name: impl Into<String>,
         receiver: mpsc::Receiver<Event<K>>,
@@ -124,7 +125,7 @@ impl<K: Object, R: Request> Events<K, R> {
         Self::stream(name, received(receiver), handler)
     }
 
-    /// Hands on only what `predicate` passes, in addition to the predicates given before.
+    /// Passes only events that `predicate` passes, in addition to the predicates given before.
     #[must_use]
     pub fn with_predicate(mut self, predicate: impl Predicate<K>) -> Self {
         self.rules.add(Box::new(predicate));
@@ -139,17 +140,19 @@ impl<K: Object, R: Request> Source<R> for Events<K, R> {
 
     async fn run(&self, sink: Sink<R>) -> Result<(), BoxError> {
         let mut stream = self.stream.lock().await;
+        // A new run starts without the failed events of the last one.
         let mut delivery = Delivery::new(&sink, &self.rules);
         let mut has_ended = false;
         loop {
             tokio::select! {
-                // What is due first: events may never pause.
+                // Failed events come first: new events may never pause.
                 biased;
                 () = delivery.due(), if delivery.is_retrying() => {
                     delivery.retry();
                 }
                 next = stream.next(), if !has_ended => match next {
                     Some(event) => delivery.deliver(event),
+                    // Not the end of the source while failed events wait for redelivery.
                     None => has_ended = true,
                 },
                 else => return Ok(()),

@@ -1,5 +1,5 @@
-//! What the articles about controller-runtime measured, where nothing else here shows it: see [`go_defects`](crate::go_defects)
-//! for the rest.
+//! Figures from articles about controller-runtime that no other test checks, see [`go_defects`](crate::go_defects) for
+//! the others.
 
 use std::{
     sync::{
@@ -28,7 +28,8 @@ fn client(env: &Environment) -> Client {
     Client::new(env.client(), "test")
 }
 
-/// A14: how long 100 healthy objects wait for their reconcile, one worker for all, beside one that always fails if it is there.
+/// A14: returns how long 100 healthy objects wait for their reconcile with one worker, alone or beside one that always
+/// fails.
 async fn latencies(beside_a_failing_one: bool) -> Vec<Duration> {
     let env = environment().await;
     let seen = Arc::<Mutex<Vec<(String, Instant)>>>::default();
@@ -73,12 +74,12 @@ async fn caches_may_take_two_minutes_unless_told_otherwise() {
     assert_eq!(began.elapsed().as_secs(), 120);
 }
 
-/// The Widget of the name of what is in its namespace.
+/// Maps an object to the Widget of the same name.
 fn same_name(meta: &Meta) -> Option<ObjectKey<Widget>> {
     (meta.namespace() == Some("default")).then(|| key(meta.name()))
 }
 
-/// A20: nothing of it is asked of the API server before the start, and afterwards it is like the others.
+/// A20: before the start the watch sends no request; afterwards it works like the others.
 #[tokio::test(start_paused = true)]
 async fn a_watch_added_before_the_start_is_kept_until_then_and_one_added_later_starts_at_once() {
     let env = environment().await;
@@ -113,7 +114,7 @@ async fn a_watch_added_before_the_start_is_kept_until_then_and_one_added_later_s
     assert_eq!(notes.names(), ["of-a-map", "of-a-secret"]);
 }
 
-/// A21: every station writes down who passes.
+/// A21: every station records the objects that pass it.
 #[derive(Clone, Default)]
 struct Stations(Arc<Mutex<Vec<String>>>);
 
@@ -123,7 +124,7 @@ impl Stations {
     }
 }
 
-/// Lets pass what is not named `refused`.
+/// A predicate that rejects the name `refused`.
 struct Gate(Stations);
 
 impl controller_runtime::Predicate<ConfigMap> for Gate {
@@ -133,7 +134,7 @@ impl controller_runtime::Predicate<ConfigMap> for Gate {
     }
 }
 
-/// Asks for the Widget of the same name.
+/// A handler that enqueues the Widget of the same name.
 struct SameName(Stations);
 
 impl EventHandler<ConfigMap, ObjectKey<Widget>> for SameName {
@@ -165,7 +166,7 @@ async fn an_event_goes_from_source_to_predicate_to_handler_to_queue_to_reconcile
     assert_eq!(*stations.0.lock().unwrap(), ["predicate refused"]);
 }
 
-/// A24, with whole controllers.
+/// A24, with complete controllers.
 #[tokio::test(start_paused = true)]
 async fn three_controllers_under_one_bucket_retry_together_as_one_would() {
     let env = environment().await;
@@ -208,7 +209,8 @@ impl Reconciler for OnService {
     }
 }
 
-/// In Go before 1.23 the bucket delays the last of them by 1000 s, and since then nothing limits retries during the outage.
+/// In Go before 1.23 the bucket delays the last of them by 1000 s. Since then retries are not limited during the
+/// outage.
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_requests_are_done_within_30_s_of_the_end_of_an_outage() {
     let env = environment().await;

@@ -1,4 +1,4 @@
-//! Who may see metrics.
+//! Access control of metrics.
 
 use std::{
     collections::VecDeque,
@@ -34,7 +34,7 @@ use crate::{
 
 const GOOD: &str = "Authorization: Bearer good\r\n";
 
-/// What an API server answers to reviews, in this order, and the last of each for ever.
+/// Answers of an API server to reviews, in this order. The last one repeats.
 #[derive(Clone)]
 pub(crate) struct Reviews {
     tokens: VecDeque<Answer>,
@@ -47,7 +47,7 @@ enum Answer {
     Refuse(u16),
 }
 
-/// Everybody is Jane, who may see everything.
+/// All users are Jane, who may see everything.
 impl Default for Reviews {
     fn default() -> Self {
         Self { tokens: [jane(&[])].into(), access: [allowed(true)].into() }
@@ -64,10 +64,10 @@ fn allowed(allowed: bool) -> Answer {
     Answer::Status(json!({ "allowed": allowed }))
 }
 
-/// What was asked, in order.
+/// Reviews in the order of the requests.
 type Asked = Arc<Mutex<Vec<&'static str>>>;
 
-/// A manager that shows its metrics to those of whom an API server says so.
+/// Returns a manager that shows its metrics to users that an API server authorizes.
 pub(crate) fn guarded_on(env: &Environment, reviews: Reviews) -> Manager {
     counted(env, reviews).0
 }
@@ -183,7 +183,7 @@ async fn a_token_is_known_for_a_minute_a_permission_for_five_and_a_refusal_for_h
     }
 }
 
-/// A folder with a certificate and its key, and who trusts it.
+/// Returns a folder with a certificate and its key, and a store that trusts it.
 pub(crate) fn certificate() -> (TempDir, RootCertStore) {
     let folder = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -194,7 +194,7 @@ pub(crate) fn certificate() -> (TempDir, RootCertStore) {
     (folder, roots)
 }
 
-/// A client of these versions of TLS, for these protocols, the best first.
+/// Returns a client with these TLS versions, and these protocols in order of preference.
 pub(crate) fn speaks_tls(
     roots: RootCertStore,
     versions: &[&'static SupportedProtocolVersion],
@@ -234,7 +234,7 @@ async fn metrics_are_shown_over_https_to_users_of_the_cluster() {
     assert_eq!(code, 200);
     assert!(text.contains("certwatcher_read_certificate_total "), "{text}");
 
-    // The options want the newest version of TLS.
+    // The options require the newest TLS version.
     let old = speaks_tls(roots, &[&TLS12], &[]);
     let stream = connect(manager.metrics_address().unwrap()).await;
     let error = old.connect("localhost".try_into().unwrap(), stream).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! What the builder and the options of a controller say.
+//! Options of the builder and of controllers.
 
 use std::{
     future::pending,
@@ -97,7 +97,7 @@ async fn a_function_is_a_reconciler() {
     assert_eq!(*seen.lock().unwrap(), ["default/a (0)", "default/a (1)"]);
 }
 
-/// Makes a retried error of a text.
+/// Converts a text into an error that is retried.
 trait IntoError {
     fn into_error(self) -> reconcile::Error;
 }
@@ -163,7 +163,7 @@ async fn what_the_manager_says_of_all_controllers_is_what_they_do() {
     assert_eq!(in_order.metrics().encode().matches("workqueue_depth{name=\"widget\"").count(), 1);
 }
 
-/// A source that never says what there is.
+/// A source that never synchronizes.
 struct Unsynced;
 
 impl Source<ObjectKey<Widget>> for Unsynced {
@@ -202,7 +202,7 @@ async fn a_queue_of_ones_own_is_used_under_the_controllers_name_and_metrics() {
     );
 }
 
-/// In Go a request of the initial list that asks to run again stays behind all others for good.
+/// In Go a request of the initial list that asks to be requeued stays behind all others.
 #[tokio::test(start_paused = true)]
 async fn what_was_there_at_the_start_runs_behind_what_happens_but_not_for_ever() {
     for classes in [true, false] {
@@ -212,7 +212,7 @@ async fn what_was_there_at_the_start_runs_behind_what_happens_but_not_for_ever()
             client(&env).create(&widget(name, 1)).await.unwrap();
         }
         let notes = NoteAll::<ObjectKey<Widget>>::new();
-        // The first reconcile takes a second, in which something happens.
+        // The first reconcile takes 1 s, during which an event arrives.
         type State = (NoteAll<ObjectKey<Widget>>, AtomicUsize);
         let slow = async |(notes, runs): &State, request: &ObjectKey<Widget>, cx: &Context| {
             if runs.fetch_add(1, SeqCst) == 0 {
@@ -323,7 +323,7 @@ async fn an_unmanaged_controller_tells_what_went_wrong() {
     assert_eq!(format!("{error:?}"), "source broken of controller numbers failed: no route to it");
 }
 
-/// Waits until it is told, and counts how often it is polled.
+/// A reconciler that waits for a notification, and counts its polls.
 struct Polled {
     polls: Arc<AtomicUsize>,
     go: Arc<tokio::sync::Notify>,

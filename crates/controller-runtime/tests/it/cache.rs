@@ -1,4 +1,4 @@
-//! The cache over a connection that misbehaves.
+//! The cache with an unreliable connection.
 
 use std::{
     sync::{
@@ -25,7 +25,7 @@ fn manager(client: kube::Client) -> Manager {
     Manager::new(client, Options::new("test").seed(1))
 }
 
-/// Widget `a` at a version, of a size that may not fit its type.
+/// Returns Widget `a` at a version, with a size that may not match its type.
 fn raw(version: &str, size: &Value) -> Value {
     json!({
         "apiVersion": "example.com/v1", "kind": "Widget", "spec": { "size": size },
@@ -95,7 +95,7 @@ async fn several_types_of_one_kind_share_one_watch_and_one_text_and_are_one_in_t
         metrics.lines().filter(|line| line.starts_with("controller_runtime_cache_objects{")).collect();
     assert_eq!(held, [r#"controller_runtime_cache_objects{resource="widgets.example.com"} 2"#]);
 
-    // A type that comes late shares what is there.
+    // A type that is added later shares the existing texts.
     drop((dynamic, metadata));
     let late = manager.cache().of_dynamic(&kind).build().unwrap();
     late.synced().await;
@@ -163,7 +163,7 @@ async fn a_deleted_object_goes_also_if_its_last_state_cannot_be_read() {
         true if seen.is_stream() => Fault::Refuse(422, "Invalid"),
         true => {
             watches += 1;
-            // The controller is there before the object goes.
+            // The controller starts before the deletion.
             if watches == 1 {
                 return Fault::Refuse(500, "InternalError");
             }
@@ -183,7 +183,8 @@ async fn a_deleted_object_goes_also_if_its_last_state_cannot_be_read() {
     assert!(!notes.names().is_empty());
 }
 
-/// OpenShift's projects are like that: who is let into an older one is told of it with the version that it has had for long.
+/// OpenShift's projects behave like this: a user who gains access to an older project receives an event with its old
+/// version.
 #[tokio::test(start_paused = true)]
 async fn an_object_told_in_a_version_that_was_passed_is_asked_for_and_neither_lost_nor_brought_back() {
     let env = Environment::builder().start().await.unwrap();
@@ -355,7 +356,7 @@ async fn a_day_of_silence_is_a_watch_every_five_minutes_and_a_probe_every_half_m
     let started = Instant::now();
     sleep(DAY).await;
     assert_eq!(started.elapsed(), DAY);
-    // One list, a watch every five to ten minutes, and a probe 30 s after the end of the last one, which takes 8 s.
+    // One list, a watch every five to ten minutes, and an 8 s probe 30 s after the end of the previous one.
     let probes = 24 * 3600 / 38;
     let requests = requests.load(SeqCst);
     assert!((probes..probes + 290).contains(&requests), "{requests} requests");

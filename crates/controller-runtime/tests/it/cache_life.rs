@@ -1,4 +1,4 @@
-//! When a cache lists and watches what, and what handlers learn of it.
+//! Start and end of lists and watches, and the events that handlers receive.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ use crate::{
     support::{Notes, Running, Widget, config_map, environment, key, manager, settle, widget},
 };
 
-/// An event as text: what, of what, and how much is known of it.
+/// Formats an event: its type, its object, and how much is known about it.
 fn told<K: Object>(event: &Event<K>) -> String {
     let label = |state: &Lazy<K>| state.meta().labels().get("app").unwrap_or("-").to_owned();
     match event {
@@ -41,7 +41,7 @@ fn told<K: Object>(event: &Event<K>) -> String {
     }
 }
 
-/// What a stream of events has to tell by now.
+/// Returns all events that a stream has by now.
 async fn drained<K: Object>(events: &mut controller_runtime::cache::Events<K>) -> Vec<String> {
     settle().await;
     let mut all = Vec::new();
@@ -61,7 +61,7 @@ fn names(widgets: &Cached<Widget>) -> Vec<String> {
     widgets.list_lazy().unwrap().iter().map(|widget| widget.key().to_string()).collect()
 }
 
-/// A manager, and what it asked for of Widgets.
+/// Returns a manager, and its requests about Widgets.
 fn watched(env: &Environment, options: Options) -> (Manager, Arc<Mutex<Vec<Seen>>>) {
     let requests = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&requests);
@@ -189,7 +189,7 @@ async fn who_comes_while_the_manager_runs_is_told_of_the_present_first() {
         (vec!["b".to_owned()], vec!["present default/b".to_owned()])
     );
 
-    let maps = manager.cached::<k8s_openapi::api::core::v1::ConfigMap>(); // a kind that nobody read before
+    let maps = manager.cached::<k8s_openapi::api::core::v1::ConfigMap>(); // a kind that is not read yet
     client.create(&config_map("m")).await.unwrap();
     maps.synced().await;
     settle().await;
@@ -299,7 +299,7 @@ async fn metadata_of_a_kind_known_at_run_time_are_a_view_of_what_others_read() {
     assert_eq!((asked(), names()), (vec![(true, true)], vec!["default/a".to_owned()]));
     assert!(metadata.get(&ObjectKey::new("default", "a")).unwrap().is_some());
 
-    // Somebody reads whole objects, as another type: one watch, of these.
+    // Whole objects are read as another type: one watch of whole objects remains.
     let whole = manager.cache().of::<Widget>().namespaces(["default"]).labels("app=web").build().unwrap();
     whole.synced().await;
     settle().await;
@@ -318,7 +318,7 @@ async fn a_present_older_than_what_was_seen_before_a_restart_is_not_taken_over()
     let client = Client::new(env.client(), "test");
     let stored = client.create(&widget("a", 1)).await.unwrap();
     let seen_before: ResourceVersion = stored.metadata.resource_version.as_deref().unwrap().into();
-    // The API server that answers first is behind.
+    // The first answers come from an API server that is behind.
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
     let old = json!({ "metadata": { "resourceVersion": "1" }, "items": [] }).to_string();

@@ -1,4 +1,4 @@
-//! What a manager's caches are about and how they hold it, when somebody says so.
+//! Options of a manager's caches: selection and storage of objects.
 
 use std::{
     sync::{Arc, Mutex},
@@ -168,13 +168,16 @@ async fn of_a_kind_without_namespaces_none_can_be_chosen() {
     let manager = manager(&env, cache::Options::default().namespaces(&Namespaces::new(["red"])));
     let nodes = DynamicKind::cluster("", "v1", "Node", "nodes");
     let refused = manager.cache().of_dynamic(&nodes).namespaces(["red"]).build().unwrap_err();
-    assert_eq!(refused.to_string(), "nodes have no namespaces: leave out what was chosen by namespace");
+    assert_eq!(
+        refused.to_string(),
+        "nodes have no namespaces: remove the options of this cache that name namespaces"
+    );
     let here = InNamespace::default().labels("a=b".parse().unwrap());
     assert!(manager.cache().of_dynamic(&nodes).in_namespace("red", here).build().is_err());
     assert!(manager.cache().of_dynamic(&nodes).all_namespaces().build().is_ok());
 }
 
-/// Creates Widgets called so, with the label `app=web` if the name says so.
+/// Creates Widgets with these names. Names that start with `web` get the label `app=web`.
 async fn widgets_in(client: &Client, namespace: &str, names: &[&str]) {
     for name in names {
         let mut widget = widget(name, 1);
@@ -226,7 +229,7 @@ async fn a_namespace_may_have_selectors_and_a_transform_of_its_own() {
     let size = |name: &str| default.get(&ObjectKey::new(name, "web")).unwrap().unwrap().spec.size;
     assert_eq!((size("red"), size("green")), (1, 7));
 
-    // Our own writes are selected where they are.
+    // Own writes are selected by the selectors of their namespace.
     for name in ["red", "blue", "green"] {
         widgets_in(&client, name, &["db2", "web2"]).await;
     }
@@ -276,7 +279,7 @@ async fn a_namespace_apart_is_watched_beside_all_the_others_and_who_selects_the_
         ]
     );
 
-    // Neither of the two takes what the other one tells for gone.
+    // Neither watch treats the objects of the other as deleted.
     for compacted in 0..3 {
         env.server().faults().compact();
         sleep(HOUR).await;
@@ -301,7 +304,8 @@ async fn one_default_for_a_resource_is_what_everybody_reads() {
     let refused = manager.cache().of::<Widget>().labels("x=y").as_default().build().unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "widgets.example.com has another default selection already: only one can be what controllers read"
+        "widgets.example.com already has another default selection: call CacheBuilder::as_default for only one cache of the \
+         resource"
     );
     let notes = Notes::done();
     Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
@@ -317,7 +321,7 @@ async fn what_nobody_declared_is_not_watched_by_a_stray_read() {
     let refused = manager.cache().declared::<Widget>().unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "widgets.example.com is not cached: make a handle of it (Manager::cached) before the manager runs"
+        "widgets.example.com is not cached: call Manager::cached for it before the manager runs"
     );
     let widgets = manager.cached::<PartialObjectMeta<Widget>>();
     let _running = Running::start(manager.clone()).await;

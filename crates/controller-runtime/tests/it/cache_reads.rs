@@ -1,4 +1,4 @@
-//! Reading a cache: by key, selection and index, as something else, and when an object is not what it should be.
+//! Reads of a cache: by key, selection and index, as other types, and of unreadable objects.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{Running, Widget, config_map, environment, key, manager, settle, widget};
 
-/// Config maps of flowers.
+/// Creates config maps with kinds of flowers.
 #[derive(kube::Resource, Debug, Clone, Serialize, Deserialize)]
 #[resource(inherit = ConfigMap)]
 struct Flowers {
@@ -252,7 +252,7 @@ async fn what_indexes_say_is_combined_with_each_other_and_with_namespace_labels_
     let first = ones.clone().namespace("default").limit(1).list().unwrap();
     assert_eq!((first[0].spec.size, widgets.stats().decodes - decodes), (1, 1));
 
-    // A selection says what is wanted, and each read what there is.
+    // A selection is evaluated again at each read.
     let grown = by_size.select(&9).matching(&by_name, "d");
     assert_eq!(shown(&grown), "");
     own.merge_patch(&key("d"), &json!({ "spec": { "size": 9 } })).await.unwrap();
@@ -282,7 +282,7 @@ async fn no_index_knows_a_change_before_all_of_them_have_looked_at_it() {
 }
 
 #[tokio::test(start_paused = true)]
-#[should_panic(expected = "it is one of another cache")]
+#[should_panic(expected = "it belongs to another cache")]
 async fn an_index_does_not_say_which_objects_of_another_cache_are_wanted() {
     let env = environment().await;
     let manager = manager(&env);
@@ -324,7 +324,7 @@ async fn what_is_awaited_comes_or_its_absence_is_told_in_time() {
     assert_eq!(
         late.to_string(),
         format!(
-            "widgets.example.com default/a was not as awaited within 60 s; it was last seen at version {version}"
+            "widgets.example.com default/a did not meet the condition within 60 s; its last state in the cache: at version {version}"
         )
     );
     assert!(matches!(late, UntilError::TimedOut { within, .. } if within == minute));

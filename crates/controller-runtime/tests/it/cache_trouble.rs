@@ -1,4 +1,4 @@
-//! What goes wrong with lists and watches, and who learns of it.
+//! Failures of lists and watches, and where they are reported.
 
 use std::{
     sync::{
@@ -32,7 +32,7 @@ use crate::{
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What a test turns on and off while requests are judged.
+/// Returns two handles of a flag that a test sets while requests are intercepted.
 fn switch() -> (Arc<AtomicBool>, Arc<AtomicBool>) {
     let switch = Arc::new(AtomicBool::new(false));
     (Arc::clone(&switch), switch)
@@ -51,11 +51,11 @@ async fn namespaces(env: &Environment, names: &[&str]) -> Client {
     client
 }
 
-/// An aggregated API, or a builtin kind of an API server that is upgraded beside an older one.
+/// An aggregated API, or a builtin kind while API servers of two versions run.
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_no_definition_makes_is_read_when_it_is_served() {
     let env = environment().await;
-    // A watch of definitions that stays open, and one that ends at once.
+    // Once with a watch of definitions that stays open, and once with one that ends immediately.
     for stays in [true, false] {
         let (served, on) = switch();
         let asked = Arc::new(AtomicUsize::new(0));
@@ -138,7 +138,7 @@ async fn all_missing_rights_are_told_at_once_whatever_else_is_not_complete() {
     assert!(!error.contains("widgets"), "that is not what ended the start: {error}");
 }
 
-/// Who may list has the present, and looks complete, but never learns of a change.
+/// An operator that may list but not watch has the initial list and never receives a change.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_refused_ends_the_start_also_if_lists_are_granted() {
     let env = environment().await;
@@ -249,7 +249,7 @@ async fn what_works_in_one_namespace_does_not_hide_the_trouble_of_another() {
     let _running = Running::start(manager).await;
     assert_eq!(widgets.trouble(), None);
     on.store(true, SeqCst);
-    sleep(Duration::from_secs(1200)).await; // the watches have been renewed by then
+    sleep(Duration::from_secs(1200)).await; // by then the watches have been renewed
     let blue = ObjectKey::<Widget>::new("blue", "w");
     other.merge_patch(&blue, &json!({ "spec": { "size": 2 } })).await.unwrap();
     settle().await;
@@ -265,7 +265,7 @@ async fn what_works_in_one_namespace_does_not_hide_the_trouble_of_another() {
 async fn trouble_is_over_with_the_first_good_answer_even_if_that_tells_nothing() {
     let env = environment().await;
     let (down, on) = switch();
-    // Lists, and watches that never say a word.
+    // Lists work, and watches deliver nothing.
     let client = faulty(env.client(), move |seen| {
         match (seen.is_about("widgets"), down.load(SeqCst), seen.is_stream(), seen.is_watch()) {
             (false, ..) | (true, false, false, false) => Fault::Pass,
@@ -285,7 +285,7 @@ async fn trouble_is_over_with_the_first_good_answer_even_if_that_tells_nothing()
     assert_eq!(widgets.trouble(), None, "a list is a good answer");
 
     on.store(true, SeqCst);
-    sleep(Duration::from_secs(700)).await; // the watch has died by then
+    sleep(Duration::from_secs(700)).await; // by then the watch is dead
     assert!(widgets.trouble().is_some());
     on.store(false, SeqCst);
     sleep(Duration::from_secs(61)).await;
@@ -376,14 +376,17 @@ async fn an_api_server_that_is_behind_is_named_as_what_keeps_a_start_from_its_en
         let manager = Manager::new(client, options);
         let _widgets = manager.cache().of::<Widget>().not_older_than(&"1000000".into()).build().unwrap();
         let error = Running::begin(manager).end().await.expect_err("it is behind").to_string();
-        assert!(error.contains("it knows version 1, older than one seen"), "streams {streams}: {error}");
+        assert!(
+            error.contains("its version 1 is older than a version seen before"),
+            "streams {streams}: {error}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn whatever_a_list_is_refused_for_is_named_as_what_keeps_a_start_from_its_end() {
     let env = environment().await;
-    // A field that nothing is selected by; a version that is too old although none was asked for.
+    // A field without a selector; and "too old" although no version was requested.
     for (code, reason) in [(400, "BadRequest"), (410, "Expired")] {
         let client = faulty(env.client(), move |seen| match seen.is_about("widgets") {
             true => Fault::Refuse(code, reason),
@@ -397,7 +400,7 @@ async fn whatever_a_list_is_refused_for_is_named_as_what_keeps_a_start_from_its_
     }
 }
 
-/// A piece of a watch's chunk is taken over without a pause, by a thread of its own.
+/// The objects of a chunk are processed without a pause, on another thread.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_comes_back_of_a_namespace_that_was_removed_while_its_objects_arrived() {
     const OBJECTS: usize = 5000;
@@ -429,13 +432,13 @@ async fn nothing_comes_back_of_a_namespace_that_was_removed_while_its_objects_ar
     let came = Arc::clone(&first);
     let _index = widgets.index_by_meta(move |_| {
         came.notify_one();
-        std::thread::yield_now(); // others have something to do meanwhile
+        std::thread::yield_now(); // lets other threads run meanwhile
         None::<()>
     });
     let _running = Running::begin(manager);
     first.notified().await;
     tenants.remove("red");
-    // What is seen later is the last that happens.
+    // When this object is visible, all earlier changes are.
     Client::new(env.client(), "test").create(&widget("last", 1)).await.unwrap();
     let withdrawn = eventually(Duration::from_secs(20), async || {
         let keys = widgets.select().keys().map_err(|error| error.to_string())?;

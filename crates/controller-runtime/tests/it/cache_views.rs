@@ -1,4 +1,4 @@
-//! The same objects seen otherwise: as other types, as metadata, by what a function makes of them, and by their owners.
+//! Views of the same objects: as other types, as metadata, as results of a function, and by owner.
 
 use controller_runtime::{Cached, Client, Manager, Object, ObjectKey, cache, manager::Options};
 use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::OwnerReference};
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::support::{Running, Widget, config_map, environment, key, manager, settle, widget};
 
-/// What somebody needs of a widget.
+/// The fields of a widget that a reader needs.
 #[derive(Debug, PartialEq, Deserialize)]
 struct Slim {
     spec: SlimSpec,
@@ -68,7 +68,7 @@ fn owned(name: &str, owners: &[&Widget]) -> ConfigMap {
     map
 }
 
-/// The names of the config maps that a widget owns.
+/// Returns the names of the config maps that a widget owns.
 fn names<O: Object>(maps: &Cached<ConfigMap>, owner: &O) -> Vec<String> {
     let lazy: Vec<_> =
         maps.owned_by_lazy(owner).unwrap().iter().map(|map| map.meta().name().to_owned()).collect();
@@ -132,7 +132,7 @@ async fn who_manages_the_fields_is_held_only_of_the_kinds_for_which_that_was_ask
             let map = maps.get(&ObjectKey::new("default", name)).unwrap().unwrap();
             assert!(map.managed_fields().is_empty(), "{name}");
         }
-        settle().await; // the watch tells what was written
+        settle().await; // the watch delivers the write
     }
     assert_eq!(widgets.metadata().list().unwrap()[0].managed_fields().len(), 1);
 }

@@ -1,4 +1,4 @@
-//! Requests that nothing answers.
+//! Requests without an answer.
 
 use std::{collections::BTreeMap, future::IntoFuture, time::Duration};
 
@@ -20,7 +20,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The outcome of a request, which comes within an hour, and how long it took.
+/// Returns the outcome of a request, which must come within an hour, and how long it took.
 async fn outcome<T>(
     request: impl IntoFuture<Output = Result<T, client::Error>>,
 ) -> (Result<T, client::Error>, Duration) {
@@ -151,7 +151,7 @@ async fn the_wait_for_the_clients_own_rate_limit_is_not_counted() {
     assert_eq!(took, 100 * SECOND);
 }
 
-/// Writes a ConfigMap for each Widget.
+/// A reconciler that writes a ConfigMap for each Widget.
 struct Writes(Client);
 
 impl Reconciler for Writes {
@@ -179,7 +179,7 @@ async fn a_reconcile_whose_write_is_met_by_silence_is_retried_and_what_was_writt
     let began = Instant::now();
     Client::new(env.client(), "user").create(&widget("a", 1)).await.unwrap();
     let map = ObjectKey::<ConfigMap>::new("default", "a");
-    // The third attempt is carried out and not answered: the watch alone tells of it.
+    // The third attempt succeeds without an answer: only the watch reports it.
     while maps.get(&map).unwrap().is_none() {
         sleep(SECOND).await;
     }

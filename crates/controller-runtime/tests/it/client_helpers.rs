@@ -1,4 +1,4 @@
-//! What is made of several requests: retries on conflict, create or update, finalizers.
+//! Helpers that send several requests: retries on conflict, create or update, finalizers.
 
 use std::{
     borrow::Cow,
@@ -129,7 +129,7 @@ async fn what_is_of_a_kind_known_at_run_time_is_made_as_it_should_be_too() {
     let update = async |size: i64| {
         let made = client.create_or_update(begun(), |widget| {
             widget.data["spec"]["size"] = json!(size);
-            widget.types = None; // it is of its kind whatever it says
+            widget.types = None; // the kind does not depend on this field
             Ok(())
         });
         outcome(made.await)
@@ -169,7 +169,7 @@ async fn others_who_are_faster_are_no_failure() {
     let env = environment().await;
     let plain = Client::new(env.client(), "test");
     let other = plain.clone();
-    // Before each of the first writes somebody else writes.
+    // Another client writes before each of the first writes.
     let meddling = Arc::new(Mutex::new(vec!["update", "create"]));
     let client = plain.intercepted(move |call: Call, next: Next| {
         let (meddling, other) = (Arc::clone(&meddling), other.clone());
@@ -214,7 +214,7 @@ async fn what_cannot_be_made_is_said_with_its_reason() {
     assert!(client.list::<Widget>().await.unwrap().items.is_empty());
 }
 
-/// Notes its name, and fails as long as it is told to.
+/// A finalizer that records its name, and fails while it is told to.
 struct Cleanup {
     name: &'static str,
     log: Arc<Mutex<Vec<&'static str>>>,
@@ -269,7 +269,7 @@ async fn finalizers_are_added_at_once_and_removed_as_they_are_done() {
     );
 }
 
-/// Notes which objects it has cleaned up after.
+/// A finalizer that records the objects it cleaned up.
 struct CleanupOfAny(Arc<Mutex<Vec<String>>>);
 
 impl Finalizer<DynamicObject> for CleanupOfAny {

@@ -1,4 +1,4 @@
-//! Options of single requests: what is sent, and what comes of it.
+//! Options of single requests, as sent and in effect.
 
 use std::{
     sync::{Arc, Mutex},
@@ -20,7 +20,7 @@ use crate::{
     support::{Widget, environment, key, widget},
 };
 
-/// A pod that runs, so that it takes its time to end.
+/// Creates a running pod, which needs a grace period to end.
 fn pod(name: &str) -> Pod {
     serde_json::from_value(json!({
         "metadata": { "namespace": "default", "name": name, "labels": { "name": name } },
@@ -29,7 +29,7 @@ fn pod(name: &str) -> Pod {
     .unwrap()
 }
 
-/// Seconds until the pod ends, if it is to; `None` if there is none.
+/// Returns the grace period of a deleted pod in seconds; `None` if the pod does not exist.
 async fn grace_of(client: &Client, name: &str) -> Option<Option<i64>> {
     let found = client.get(&ObjectKey::<Pod>::new("default", name)).await.unwrap();
     found.map(|pod| pod.metadata.deletion_grace_period_seconds)
@@ -103,7 +103,7 @@ async fn options_of_ones_own_are_sent_with_those_of_a_delete() {
     let error = client.delete_key(&key("a")).option("dryRun", json!(["All"])).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "delete widgets.example.com default/a: not sent: option dryRun is the client's own: use the method for it"
+        "delete widgets.example.com default/a: not sent: option dryRun is reserved by the client: set it by the method of the request"
     );
     let all = client.delete_all::<Widget>().in_namespace("default").option("preconditions", json!({}));
     assert_eq!(all.await.unwrap_err().kind(), &ErrorKind::NotSent);
@@ -136,7 +136,7 @@ async fn a_query_parameter_of_ones_own_is_sent_and_one_of_the_clients_is_refused
     ];
     assert_eq!(*paths.lock().unwrap(), expected);
 
-    let told = "get widgets.example.com default/a: not sent: query parameter watch is the client's own: use the option for it";
+    let told = "get widgets.example.com default/a: not sent: query parameter watch is reserved by the client: set it by the option of the request";
     assert_eq!(client.get(&key("a")).query("watch", "true").await.unwrap_err().to_string(), told);
     for refused in [
         client.create(&widget("b", 1)).query("dryRun", "All").await.map(drop),

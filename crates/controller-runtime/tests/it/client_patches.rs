@@ -1,4 +1,4 @@
-//! Patches, and which object in which version they are for.
+//! Patches, and preconditions on object and version.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::support::{Widget, WidgetStatus, config_map, environment, key, widget};
 
-/// What became of each patch, on any API server.
+/// Checks the outcome of each patch, on any API server.
 pub(crate) async fn of_one_version(client: &Client, namespace: &str) {
     let key = ObjectKey::<Widget>::new(namespace, "a");
     let mut first = widget("a", 1);
@@ -49,7 +49,7 @@ pub(crate) async fn of_one_version(client: &Client, namespace: &str) {
     assert_eq!(expected(another), version(&fourth), "it cannot have the version of the one before it");
     let another = client.patch(&key, sized(&fourth, 5).any_version()).await.unwrap_err();
     assert!(
-        another.to_string().ends_with("another object has taken its name: read that one and decide anew")
+        another.to_string().ends_with("another object has taken its name: read that one and start again")
     );
     assert_eq!(expected(another), uid(&fourth));
     let json = Patch::json(&operations).with_version_of(&fourth).any_version();
@@ -76,8 +76,8 @@ async fn a_patch_for_what_was_not_read_is_not_sent() {
     let error = client.patch(&key("a"), patch).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "patch widgets.example.com default/a: not sent: metadata.resourceVersion of the object that the patch is for must \
-         be set: read it"
+        "patch widgets.example.com default/a: not sent: metadata.resourceVersion of the object to be patched must be set: \
+         read the object first"
     );
 }
 

@@ -1,4 +1,4 @@
-//! Lists, watches, kinds known at run time, subresources.
+//! Lists, watches, kinds known at run time, and subresources.
 
 use controller_runtime::{
     Client, ObjectKey,
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::support::{Widget, WidgetStatus, config_map, environment, key, widget};
 
-/// The kind of the tests by somebody who takes its field for something else.
+/// The test kind as a type that expects another type of its field.
 mod misread {
     #[derive(
         kube::CustomResource, Clone, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
@@ -205,7 +205,9 @@ async fn a_conflict_names_the_object_what_was_expected_and_the_cure() {
     assert_eq!(conflict.object, "widgets.example.com default/a");
     assert_eq!(conflict.expected, Expected::Version(version));
     assert!(
-        error.to_string().ends_with("; read it again and decide anew, as retry_on_conflict does"),
+        error
+            .to_string()
+            .ends_with("; read the object again and repeat the change, as retry_on_conflict does"),
         "{error}"
     );
 

@@ -1,4 +1,4 @@
-//! The way of a request: interceptors, permit, turn, answer, and what is told of it.
+//! Steps of a request: interceptors, permit, throttling, answer, and metrics.
 
 use std::{
     sync::{Arc, Mutex},
@@ -67,7 +67,7 @@ async fn a_rate_limit_spreads_requests_and_a_request_given_up_leaves_its_place()
     assert_eq!(read().await.unwrap(), 200);
 }
 
-/// A permit that can be taken away.
+/// A permit that can be revoked.
 struct Lease(CancellationToken);
 
 impl WriteGate for Lease {
@@ -127,7 +127,7 @@ async fn a_write_in_flight_is_cut_when_the_permit_ends() {
     assert!(matches!(error.kind(), ErrorKind::Interrupted(_)) && error.is_outcome_unknown());
     assert_eq!(
         error.to_string(),
-        "create widgets.example.com default/a: cut while in flight, its outcome is unknown: the lease is lost"
+        "create widgets.example.com default/a: interrupted while in flight, whether it was carried out is unknown: the lease is lost"
     );
 }
 
@@ -235,7 +235,7 @@ async fn metrics_are_told_of_every_request_and_retry() {
     assert_eq!(*counts.0.lock().unwrap(), expected);
 }
 
-/// Notes how long requests take, and how long they wait for their turn.
+/// Records the duration of requests, and their wait for the rate limiter.
 #[derive(Default)]
 struct Times(Mutex<Vec<String>>);
 
@@ -359,7 +359,7 @@ async fn a_delete_says_what_became_of_the_object() {
     client.merge_patch(&key("a"), &json!({ "metadata": { "labels": { "x": "y" } } })).await.unwrap();
     let error = client.delete(&created).await.unwrap_err();
     assert!(
-        error.to_string().ends_with("read it again and decide anew, as retry_on_conflict does"),
+        error.to_string().ends_with("read the object again and repeat the change, as retry_on_conflict does"),
         "{error}"
     );
     let delete = client.delete(&created).any_version().propagation(Propagation::Foreground);

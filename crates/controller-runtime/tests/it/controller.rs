@@ -78,7 +78,7 @@ async fn a_change_of_an_owned_object_reconciles_its_owner() {
     assert_eq!(notes.names(), ["a", "a"]);
 }
 
-/// Go's handler does the same, and the appendix of its defects asks for uids here.
+/// Go's handler does the same, although the list of its defects asks for a comparison of uids here.
 #[tokio::test(start_paused = true)]
 async fn what_an_owner_of_the_same_name_left_is_told_to_the_new_one() {
     let env = environment().await;
@@ -207,7 +207,7 @@ async fn a_panic_is_one_more_failure_and_the_controller_goes_on() {
     assert_eq!(notes.names(), ["bad", "good", "bad", "bad"]);
 }
 
-/// A controller of Widgets that always fails, with a back-off of 1000 s, and an object that has just failed.
+/// Returns a controller of Widgets that always fails with a back-off of 1000 s, after the first failure of an object.
 async fn in_back_off(env: &kube_envtest::Environment) -> (Running, Notes) {
     let (manager, notes) = (manager(env), Notes::new(|_, _| Err(reconcile::Error::new("no luck"))));
     let long = Duration::from_secs(1000);
@@ -269,11 +269,11 @@ async fn a_storm_of_status_updates_does_not_defeat_the_back_off() {
         client(&env).update_status(&changed).await.unwrap();
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    // One at once, then one each 30 s.
+    // One immediately, then one every 30 s.
     assert_eq!(notes.names().len(), 2);
 }
 
-/// A failing reconciler that edits its own spec would run as fast as it can otherwise.
+/// Otherwise a failing reconciler that edits its own spec would run without pause.
 #[tokio::test(start_paused = true)]
 async fn a_storm_of_edits_of_the_spec_runs_ten_times_at_once_and_then_every_second() {
     let env = environment().await;
@@ -296,7 +296,7 @@ async fn requeue_after_comes_back_exactly_then() {
     assert_eq!(notes.gaps(), [Duration::from_secs(30); 3]);
 }
 
-/// Sleeps in the reconcile, and notes when each began.
+/// A reconciler that sleeps, and records when each run began.
 struct Slow {
     notes: Notes,
     work: Duration,
@@ -312,7 +312,7 @@ impl Reconciler for Slow {
     }
 }
 
-/// Creates Widgets that wait for a worker, named from `a` on.
+/// Creates Widgets that wait for a worker, with names from `a` on.
 async fn create_many(env: &kube_envtest::Environment, count: usize) {
     for name in ('a'..='z').take(count) {
         client(env).create(&widget(&name.to_string(), 1)).await.unwrap();
@@ -386,7 +386,7 @@ async fn workers_are_added_and_retired_while_the_controller_runs() {
     let gauge = "controller_runtime_max_concurrent_reconciles{controller=\"widget\"} 5\n";
     assert!(metrics.encode().contains(gauge));
 
-    // Fewer, more and fewer again before any of the five has ended.
+    // Reduce, raise and reduce again before any of the five has ended.
     for workers in [1, 4, 1] {
         handle.set_max_concurrent_reconciles(workers).unwrap();
         assert_eq!(begun().await, 0, "running reconciles finish first");
@@ -401,7 +401,7 @@ async fn workers_are_added_and_retired_while_the_controller_runs() {
     running.stop().await.unwrap();
 }
 
-/// Idle workers wait for the queue, not for an event, so that nothing but the change can wake them.
+/// Idle workers wait for the queue and no event arrives, so that only the change can wake them.
 #[tokio::test(start_paused = true)]
 async fn idle_workers_retire_and_what_comes_later_finds_the_rest() {
     let env = environment().await;
@@ -447,7 +447,7 @@ async fn a_reconcile_beyond_its_timeout_is_dropped_and_retried() {
     assert_eq!(notes.gaps(), [1005, 1010].map(Duration::from_millis));
 }
 
-/// A15: not a failure, but with its delays.
+/// A15: not a failure, but with the delays of one.
 #[tokio::test(start_paused = true)]
 async fn a_requeue_backs_off_like_a_failure_and_is_none() {
     let env = environment().await;
@@ -497,7 +497,7 @@ async fn an_error_that_says_when_is_retried_then_and_is_a_failure() {
     assert!(metrics.contains(total), "{metrics}");
 }
 
-/// Works for an hour, unless it is to finish early.
+/// A reconciler that works for an hour, unless it is drained.
 struct Long(Arc<AtomicUsize>);
 
 impl Reconciler for Long {
@@ -508,7 +508,7 @@ impl Reconciler for Long {
         tokio::select! {
             () = cx.draining().cancelled() => {
                 self.0.fetch_add(1, SeqCst);
-                // What it does last is done, in the time that the shutdown has.
+                // Work after the signal is completed if it fits the shutdown timeout.
                 tokio::time::sleep(Duration::from_secs(7)).await;
                 self.0.fetch_add(1, SeqCst);
             }
@@ -552,7 +552,7 @@ async fn a_reconcile_hears_of_the_stop_and_of_its_controllers_failure_and_can_fi
     }
 }
 
-/// Makes a retried error of a text.
+/// Converts a text into an error that is retried.
 trait IntoError {
     fn into_error(self) -> reconcile::Error;
 }

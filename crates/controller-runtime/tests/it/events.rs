@@ -27,7 +27,7 @@ use crate::{
     support::{Running, Widget, environment, run, settle, widget},
 };
 
-/// Records the same event at each of four attempts, and another at the last.
+/// A reconciler that records the same event at each of four attempts, and another at the last.
 struct Complains;
 
 impl Reconciler for Complains {
@@ -80,7 +80,7 @@ async fn events_are_written_and_repetitions_are_counted() {
     assert_eq!(found, [row("Normal", "Mended", "it works", 1), row("Warning", "Broken", "attempt 0", 4)]);
 }
 
-/// Records an event each minute, and keeps its recorder.
+/// A runnable that records an event each minute, and keeps its recorder.
 struct Reports(Arc<Mutex<Option<Recorder>>>);
 
 impl Reconciler for Reports {
@@ -95,7 +95,7 @@ impl Reconciler for Reports {
     }
 }
 
-/// What becomes of requests to write an event, given how many came before.
+/// Outcome of requests to write an event, given the number of earlier ones.
 fn with_event_faults(
     env: &Environment,
     mut fault: impl FnMut(usize) -> Fault + Send + 'static,
@@ -110,7 +110,7 @@ fn with_event_faults(
     })
 }
 
-/// A manager that reports an event each minute, for as long as it is run.
+/// Returns a manager that records an event each minute while it runs.
 async fn reporting(env: &Environment, client: kube::Client) -> (Running, Arc<Mutex<Option<Recorder>>>) {
     Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
     let manager = Manager::new(client, Options::new("test").seed(1));
@@ -195,7 +195,7 @@ async fn an_event_that_waits_is_tried_once_more_at_the_stop() {
     assert_eq!(counts(&env).await, [1]);
 }
 
-/// Records the same event a thousand times, one each second.
+/// Records the same event a thousand times, once a second.
 struct TellsOften;
 
 impl Runnable for TellsOften {
@@ -244,7 +244,7 @@ impl Runnable for TellsOnce {
     }
 }
 
-/// Records what an API server would refuse, if it came in full.
+/// Records an event that an API server would refuse in full length.
 struct Tells;
 
 impl Runnable for Tells {

@@ -1,4 +1,4 @@
-//! What a reconcile knows about why it runs, and what others can learn of it.
+//! Causes and history of a reconcile, as it sees them and as `/explain` shows them.
 
 use std::{
     sync::{Arc, Mutex},
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::support::{Notes, Running, Widget, config_map, environment, key, manager, settle, widget};
 
-/// Fails as long as it is told to, and notes what each run knew of the ones before.
+/// A reconciler that fails while `failing` is set, and records what each run knows of earlier ones.
 #[derive(Clone, Default)]
 struct Witness {
     runs: Arc<Mutex<Vec<String>>>,
@@ -38,7 +38,7 @@ impl Witness {
     }
 }
 
-/// Makes errors of messages.
+/// Converts messages into errors.
 trait IntoError {
     fn into_error(self) -> reconcile::Error;
 }
@@ -75,7 +75,7 @@ async fn a_run_knows_what_led_to_it_and_what_went_wrong_before() {
     let witness = Witness::default();
     let (_running, _) = run(&env, witness.clone(), Options::default()).await;
     settle().await;
-    assert_eq!(witness.take(), ["0 (no event): none"], "the initial list is no event");
+    assert_eq!(witness.take(), ["0 (initial list, resync or source): none"]);
 
     let mut child = config_map("child");
     set_controller_reference(&owner, &mut child).unwrap();
@@ -86,11 +86,7 @@ async fn a_run_knows_what_led_to_it_and_what_went_wrong_before() {
     *witness.failing.lock().unwrap() = true;
     client(&env).merge_patch(&key("a"), &json!({ "spec": { "size": 2 } })).await.unwrap();
     tokio::time::sleep(Duration::from_millis(6)).await;
-    assert_eq!(
-        witness.take(),
-        ["0 (1 event: widgets.example.com updated): none", "1 (no event): no luck"],
-        "a retry has no event"
-    );
+    assert_eq!(witness.take(), ["0 (1 event: widgets.example.com updated): none", "1 (a retry): no luck"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Events on which user code fails: they are delivered again, and seen where operators look.
+//! Events for which user code fails: they are delivered again, and reported to operators.
 
 use std::{
     sync::{
@@ -9,8 +9,8 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Event, Kind, Manager, MapFn, ObjectKey, Reconciler, reconcile,
-    source,
+    Action, Builder, Cached, Client, Context, Event, Kind, Manager, MapFn, ObjectKey, Reconciler, TryMapFn,
+    TryMapMeta, cache::Meta, reconcile, source,
 };
 use kube_envtest::Environment;
 use serde_json::json;
@@ -65,6 +65,11 @@ async fn an_event_on_which_a_predicate_panics_is_delivered_again_until_it_is_han
     assert!(told.contains("a predicate or handler panicked: a bug"), "{told}");
     assert_eq!(controller.explain(&key("bad")).failed_events.len(), 1);
     assert_eq!(controller.explain(&key("good")).failed_events.len(), 0);
+    for name in ["default/bad", "Widget default/bad"] {
+        let why = manager.explain("widget", name).expect("the request whose only event failed is known");
+        assert_eq!((&*why.request, why.failed_events.len()), (name, 1), "{why}");
+    }
+    manager.explain("widget", "default/ugly").unwrap_err();
 
     broken.store(false, SeqCst);
     sleep(Duration::from_secs(2)).await;
@@ -78,11 +83,47 @@ async fn an_event_on_which_a_predicate_panics_is_delivered_again_until_it_is_han
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_event_that_a_map_function_fails_to_map_is_delivered_again_until_it_succeeds() {
+    let env = environment().await;
+    client(&env).create(&widget("a", 1)).await.unwrap();
+    let (manager, notes, broken) = (manager(&env), Notes::done(), Arc::new(AtomicBool::new(true)));
+    let [of_object, of_meta] = [0, 1].map(|_| Arc::clone(&broken));
+    let map = move |widget: &Widget| -> Result<_, anyhow::Error> {
+        anyhow::ensure!(!of_object.load(SeqCst), "no luck");
+        Ok(ObjectKey::of(widget))
+    };
+    let map_meta = move |_: &Meta| if of_meta.load(SeqCst) { Err("bad luck") } else { Ok([key("of-meta")]) };
+    Builder::managed_by(&manager)
+        .for_requests::<ObjectKey<Widget>>("widget")
+        .watches(Kind::new(TryMapFn(map)))
+        .watches(Kind::<Widget, _>::new(TryMapMeta(map_meta)).named("metadata"))
+        .complete(notes.clone())
+        .unwrap();
+    let _running = Running::start(manager.clone()).await;
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(notes.names(), [""; 0]);
+    let told = manager.overview()[0].to_string();
+    for (source, error) in [("widgets.example.com", "no luck"), ("metadata", "bad luck")] {
+        let told_of = format!("event of {source} default/a failed at attempt 2, delivered again in ");
+        assert!(told.contains(&told_of) && told.contains(&format!(": {error}\n")), "{told}");
+    }
+    let failures = metric(&manager, "controller_runtime_event_failures_total");
+    assert!(failures.iter().all(|sample| sample.ends_with(r#"reason="error"} 2"#)), "{failures:?}");
+
+    broken.store(false, SeqCst);
+    sleep(Duration::from_secs(3)).await;
+    let mut names = notes.names();
+    names.sort();
+    assert_eq!(names, ["a", "of-meta"]);
+    assert_eq!(manager.overview()[0].failed_events, []);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_newer_event_takes_the_place_of_a_failed_one_at_once_and_a_deletion_is_not_lost() {
     let env = environment().await;
     let client = client(&env);
     let (manager, notes) = (manager(&env), Notes::done());
-    // Panics on what is of size 1 and not deleted.
+    // Panics for an object of size 1 that is not deleted.
     let handler = |event: &Event<Widget>, queue: &controller_runtime::Enqueue<'_, ObjectKey<Widget>>| {
         let size = event.latest().object().unwrap().spec.size;
         assert!(size != 1 || matches!(event, Event::Delete { .. }), "a bug");
@@ -136,7 +177,7 @@ async fn events_of_a_channel_are_delivered_again_too() {
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_does_not_decode_is_mapped_when_it_changes_with_the_state_before_it() {
-    // Served with a schema that takes any size.
+    // The schema of this definition accepts any size.
     let mut definition: k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition =
         <Widget as kube::CustomResourceExt>::crd();
     for version in &mut definition.spec.versions {
@@ -163,6 +204,20 @@ async fn an_object_that_does_not_decode_is_mapped_when_it_changes_with_the_state
         .named("reader")
         .complete(Reader { widgets, reads: Arc::clone(&reads) })
         .unwrap();
+    let other_reads = Arc::new(AtomicUsize::new(0));
+    let read = async |(widgets, reads): &(Cached<Widget>, Arc<AtomicUsize>),
+                      key: &ObjectKey<Widget>,
+                      _: &Context| {
+        reads.fetch_add(1, SeqCst);
+        // Without a context, so that the type of the error is hidden.
+        widgets.get(key).map_err(anyhow::Error::from)?;
+        Ok(Action::done())
+    };
+    Builder::managed_by(&manager)
+        .for_kind::<Widget>()
+        .named("reader-with-anyhow")
+        .complete(reconcile::from_fn_with((manager.cached(), Arc::clone(&other_reads)), read))
+        .unwrap();
     let _running = Running::start(manager.clone()).await;
     settle().await;
     assert_eq!((notes.names(), reads.load(SeqCst)), (vec!["of-size-1".to_owned()], 1));
@@ -171,6 +226,7 @@ async fn an_object_that_does_not_decode_is_mapped_when_it_changes_with_the_state
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(notes.names(), ["of-size-1"], "the state before is mapped");
     assert_eq!(reads.load(SeqCst), 2, "reading it is an error that no retry can mend");
+    assert_eq!(other_reads.load(SeqCst), 2, "as an anyhow::Error as well");
     let waiting = metric(&manager, "controller_runtime_failed_events");
     assert!(waiting.contains(&format!("controller_runtime_failed_events{SOURCE} 1")), "{waiting:?}");
     let told = manager.overview().iter().map(ToString::to_string).collect::<String>();
@@ -189,7 +245,7 @@ async fn an_object_that_does_not_decode_is_mapped_when_it_changes_with_the_state
     assert!(waiting.contains(&format!("controller_runtime_failed_events{SOURCE} 0")), "{waiting:?}");
 }
 
-/// Reads the object by `?`.
+/// A reconciler that reads the object with `?`.
 struct Reader {
     widgets: Cached<Widget>,
     reads: Arc<AtomicUsize>,

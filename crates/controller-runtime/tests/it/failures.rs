@@ -1,4 +1,4 @@
-//! What becomes of a manager when one of its controllers fails while it works.
+//! Effects on a manager when a running controller fails.
 
 use std::{
     sync::{
@@ -26,7 +26,7 @@ use crate::support::{NoteAll, Notes, Running, Widget, environment, manager, sett
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A source that is synced from the beginning, and fails when it is told to.
+/// A source that is synchronized from the beginning, and fails on request.
 fn fails_when_told<R: reconcile::Request>(told: &Arc<Notify>) -> impl Source<R> {
     let told = Arc::clone(told);
     from_fn("broken", move |_| {
@@ -38,7 +38,7 @@ fn fails_when_told<R: reconcile::Request>(told: &Arc<Notify>) -> impl Source<R> 
     })
 }
 
-/// Works for a minute, and counts what it has finished.
+/// A reconciler that works for a minute, and counts finished runs.
 struct Slow(Arc<AtomicUsize>);
 
 impl Reconciler for Slow {
@@ -109,7 +109,8 @@ async fn an_unmanaged_controller_ends_when_a_source_fails_later() {
     assert_eq!(format!("{error:?}"), "source broken of controller numbers failed: no route to it");
 }
 
-/// A manager with one reconcile in work, whose controller has failed a moment ago; and how many it finished.
+/// Returns a manager with one running reconcile and a controller that has just failed, and the number of finished
+/// reconciles.
 async fn failed_while_slow(shutdown: Shutdown) -> (Environment, Manager, Running, Arc<AtomicUsize>) {
     let (env, told, finished) = (environment().await, Arc::default(), Arc::default());
     let manager =
@@ -148,7 +149,7 @@ async fn the_reconciles_of_a_controller_that_failed_have_no_more_time_than_at_an
     assert_eq!(error.to_string(), "source broken of controller widget failed", "the cause of all that came");
 }
 
-/// Panics when it is told to.
+/// A runnable that panics on request.
 struct PanicsWhenTold(Arc<Notify>);
 
 impl Reconciler for PanicsWhenTold {

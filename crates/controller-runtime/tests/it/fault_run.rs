@@ -1,9 +1,8 @@
-//! Half an hour of everything that can go wrong with an API server, and then quiet: every object converges, none is
-//! reconciled twice at once, and nothing is left over: no task, nothing in the queue or of the requests that were in it, no
-//! object in a cache.
+//! Half an hour of every fault of an API server, followed by quiet. Every object converges, none is reconciled twice at
+//! once, and nothing is left over: no task, no request in the queue or its history, no object in a cache.
 //!
-//! Time is paused, and a seed decides what goes wrong. `just fault-run` plays it at full size with as many seeds as asked for.
-//! Two smaller plays are in processes of their own: of one the heap is counted, of the one [over TCP](over_tcp) the sockets.
+//! Time is paused, and a seed decides the faults. `just fault-run` runs it at full size with a given number of seeds.
+//! Two smaller runs are separate processes: one counts heap memory, the one [over TCP](over_tcp) counts sockets.
 
 mod over_tcp;
 
@@ -39,16 +38,16 @@ use crate::{
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// In whose name the manager writes.
+/// User name of the manager's writes.
 const OPERATOR: &str = "fault-run";
 
-/// How much is played.
+/// Size of a run.
 struct Size {
     objects: usize,
     lasts: Duration,
-    /// The user changes something so often.
+    /// Mean time between two changes by the user.
     pause: Duration,
-    /// How caches hold objects.
+    /// Storage of objects in caches.
     retain: Retain,
 }
 
@@ -66,8 +65,8 @@ async fn after_half_an_hour_of_faults_everything_converges_and_nothing_is_left_o
     }
 }
 
-/// What grows with what happened, and not with what is there, is seen after enough of it. Of a request 32 runs are remembered,
-/// which is fewer than there are in the short play; and caches compress nothing, which depends on what was read when.
+/// A leak that grows with the number of changes shows after enough of them. The history of a request has 32 runs, fewer
+/// than the short run makes, so it is full. Nothing is compressed, because compression depends on the times of reads.
 #[test]
 fn a_manager_holds_no_more_after_a_long_storm_than_after_a_short_one() {
     alone("fault_run::a_manager_holds_no_more_after_a_long_storm_than_after_a_short_one", async || {
@@ -83,7 +82,7 @@ fn a_manager_holds_no_more_after_a_long_storm_than_after_a_short_one() {
     });
 }
 
-/// Writes what a Widget asks for into a ConfigMap of its own, and into its status.
+/// A reconciler that writes the spec of a Widget to its ConfigMap and its status.
 struct Copies {
     client: Client,
     widgets: Cached<Widget>,
@@ -98,7 +97,7 @@ struct InWork {
     twice: Vec<String>,
 }
 
-/// A request in work. It is not any more when this is dropped, however the reconcile ends.
+/// Marks a request as running until dropped, however the reconcile ends.
 struct Entered {
     key: ObjectKey<Widget>,
     in_work: Arc<Mutex<InWork>>,
@@ -141,10 +140,10 @@ impl Reconciler for Copies {
     }
 }
 
-/// What came of a play.
+/// Result of a run.
 struct Story {
     text: String,
-    /// How many bytes were on the heap for the manager, in a process that does nothing else.
+    /// Heap memory of the manager in bytes, in a process without other work.
     held: usize,
 }
 
@@ -178,10 +177,10 @@ async fn play(seed: u64, size: &Size) -> Story {
     }
     faults.clear();
     let injected = faults.journal().len() as u64 + faults.journal().dropped();
-    // The longest waits: a watch that stalled, ten minutes, and the longest back-off, a thousand seconds.
+    // Longest waits: 10 minutes for a stalled watch, and 1000 s of back-off.
     let quiet = converged(&env.client(), size.objects, 45 * MINUTE, seed).await;
 
-    // Watches and back-offs that began in the storm have ended by then.
+    // By then all watches and back-offs from the time of the faults have ended.
     sleep(30 * MINUTE).await;
     let left = manager.overview();
     assert_eq!((left[0].queued, left[0].waiting, left[0].running), (0, 0, 0), "seed {seed}: {left:?}");
@@ -240,7 +239,7 @@ async fn start(
     (manager, controller, running)
 }
 
-/// What goes wrong from now on: with each list and watch, and with the writes of the operator.
+/// Injects faults into each list and watch, and into the operator's writes.
 fn misbehave(faults: &Faults) {
     let busy = Failure::TooManyRequests { retry_after: SECOND };
     let all = [
@@ -285,8 +284,8 @@ fn misbehave(faults: &Faults) {
     }
 }
 
-/// Loses all connections of the operator without a word, as a load balancer that is replaced: its watches stay open and silent, and
-/// nothing answers the requests that it sends for a while.
+/// Loses all connections of the operator silently, like a load balancer that is replaced: watches stay open without
+/// events, and requests are not answered for a while.
 fn lose_connections(faults: &Faults) {
     for (group, plural) in [("", "configmaps"), ("example.com", "widgets")] {
         assert!(faults.stall_watches(group, plural));
@@ -296,7 +295,7 @@ fn lose_connections(faults: &Faults) {
     faults.add(lost.verb(Verb::List).verb(Verb::Watch));
 }
 
-/// Something that a user does to a Widget or its ConfigMap.
+/// Changes a Widget or its ConfigMap like a user.
 async fn act(user: &Client, name: &str, rng: &mut fastrand::Rng) {
     let child = ObjectKey::<ConfigMap>::new("default", name);
     let size = rng.i32(1..1000);
@@ -305,14 +304,14 @@ async fn act(user: &Client, name: &str, rng: &mut fastrand::Rng) {
             user.delete_key(&key(name)).await.unwrap();
             user.create(&widget(name, size)).await.unwrap();
         }
-        // It may not be there, where the operator comes to nothing.
+        // The ConfigMap may be missing if reconciles have failed so far.
         1 => drop(user.delete_key(&child).await),
         2 => drop(user.merge_patch(&child, &json!({ "data": { "size": "wrong" } })).await),
         _ => drop(user.merge_patch(&key(name), &json!({ "spec": { "size": size } })).await.unwrap()),
     }
 }
 
-/// Waits until every Widget is as it asks to be, and returns how long that took.
+/// Waits until every Widget has converged, and returns how long it took.
 async fn converged(client: &kube::Client, objects: usize, limit: Duration, seed: u64) -> Duration {
     let began = Instant::now();
     loop {
@@ -325,7 +324,7 @@ async fn converged(client: &kube::Client, objects: usize, limit: Duration, seed:
     }
 }
 
-/// What is not as it should be.
+/// Describes the Widgets that have not converged.
 async fn differences(client: &kube::Client, objects: usize) -> String {
     let widgets = Api::<Widget>::default_namespaced(client.clone()).list(&ListParams::default()).await;
     let maps = Api::<ConfigMap>::default_namespaced(client.clone()).list(&ListParams::default()).await;
@@ -357,12 +356,12 @@ fn name(number: usize) -> String {
     format!("w{number:04}")
 }
 
-/// How many tasks there are.
+/// Returns the number of tasks.
 fn alive() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }
 
-/// How many objects the caches of a resource hold.
+/// Returns the number of objects in the caches of a resource.
 fn objects(manager: &Manager, resource: &str) -> String {
     let metric = format!("controller_runtime_cache_objects{{resource=\"{resource}\"}} ");
     let text = manager.metrics().encode();

@@ -1,4 +1,4 @@
-//! A connection that misbehaves as told.
+//! A connection with faults that a test chooses.
 
 use std::{
     future::Future,
@@ -19,27 +19,27 @@ use kube::client::Body;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-/// What becomes of a request.
+/// Outcome of a request.
 pub(crate) enum Fault {
-    /// The server answers it.
+    /// The server answers.
     Pass,
-    /// The server answers it, and each line of the answer comes twice.
+    /// The server answers, and each line of the answer arrives twice.
     Twice,
-    /// The server answers it, and the answer ends when this is cancelled.
+    /// The server answers, and the answer ends when the token is cancelled.
     PassUntil(CancellationToken),
-    /// The server answers it. From when this is cancelled, nothing more of the answer arrives, not even its end.
+    /// The server answers. After the token is cancelled, nothing else arrives, not even the end.
     SilentFrom(CancellationToken),
-    /// It is refused with this code and reason.
+    /// The request is refused with this code and reason.
     Refuse(u16, &'static str),
-    /// It is never answered.
+    /// The request is never answered.
     Hang,
-    /// It is answered with this text.
+    /// The answer is this text.
     Answer(String),
-    /// It is answered with these lines, and the answer never ends.
+    /// The answer is these lines, and never ends.
     Open(Vec<String>),
 }
 
-/// What a judge sees of a request.
+/// A request as the fault function receives it.
 #[derive(Clone)]
 pub(crate) struct Seen {
     pub(crate) method: Method,
@@ -53,18 +53,18 @@ impl Seen {
         self.path.contains("watch=true")
     }
 
-    /// A watch that begins with the present.
+    /// Whether it is a watch with initial events.
     pub(crate) fn is_stream(&self) -> bool {
         self.path.contains("sendInitialEvents=true")
     }
 
-    /// A list or watch of the resource.
+    /// Whether it is a list or watch of the resource.
     pub(crate) fn is_about(&self, resource: &str) -> bool {
         self.path.contains(resource)
     }
 }
 
-/// `client` behind a judge who decides what becomes of each request.
+/// Wraps `client` so that `judge` decides the outcome of each request.
 pub(crate) fn faulty(
     client: kube::Client,
     judge: impl FnMut(&Seen) -> Fault + Send + 'static,
@@ -72,12 +72,12 @@ pub(crate) fn faulty(
     kube::Client::new(Faulty { client, judge: Arc::new(Mutex::new(judge)) }, "default")
 }
 
-/// A line of a watch.
+/// Returns a line of a watch.
 pub(crate) fn line(kind: &str, object: &serde_json::Value) -> String {
     json!({ "type": kind, "object": object }).to_string()
 }
 
-/// The line that says that a version is too old.
+/// Returns the line that reports an expired version.
 pub(crate) fn expired() -> String {
     line("ERROR", &status(410, "Expired")) + "\n"
 }
@@ -161,7 +161,7 @@ impl tower_service::Service<Request<Body>> for Faulty {
     }
 }
 
-/// Each complete line of a body, two times.
+/// A body that repeats each complete line.
 fn twice(body: Body) -> impl Stream<Item = Result<Frame<Bytes>, Box<dyn std::error::Error + Send + Sync>>> {
     let mut cut = Vec::new();
     body.into_data_stream().map(move |chunk| {

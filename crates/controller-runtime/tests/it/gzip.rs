@@ -1,4 +1,4 @@
-//! Compressed answers: `kube`'s feature `gzip` asks for them where the request does not say anything else.
+//! Compressed answers: with its feature `gzip`, `kube` asks for them unless the request says otherwise.
 
 use std::{
     future::Future,
@@ -26,10 +26,10 @@ use crate::{
     support::{Running, Widget, config_map, environment, widget},
 };
 
-/// What `kube` puts around its connection, with nothing between a piece of the answer and what is made of it.
+/// The decompression that `kube` adds to a connection, without buffering between the answer's chunks and the reader.
 struct Unzips {
     client: kube::Client,
-    /// How many pieces there were of each answer that was compressed.
+    /// Number of chunks of each compressed answer.
     pieces: Arc<Mutex<Vec<usize>>>,
 }
 
@@ -82,7 +82,7 @@ async fn a_compressed_list_is_read_piece_by_piece_and_watches_are_asked_for_plai
     let noted = Arc::clone(&asked);
     let client = faulty(env.client(), move |seen| {
         noted.lock().unwrap().push((seen.is_watch(), seen.accept_encoding.clone()));
-        // So the present comes as a list.
+        // So the initial list is a list request.
         if seen.is_stream() { Fault::Refuse(422, "Invalid") } else { Fault::Pass }
     });
     let pieces = Arc::new(Mutex::new(Vec::new()));
@@ -96,7 +96,7 @@ async fn a_compressed_list_is_read_piece_by_piece_and_watches_are_asked_for_plai
     let listed = pieces.lock().unwrap().clone();
     assert!(listed.len() == 1 && listed[0] > 1, "a compressed list came in {listed:?} pieces");
 
-    // A watch of the client, too.
+    // Also a watch of the client.
     let page = client.list::<Widget>().await.unwrap();
     let mut watch = client.watch::<Widget>(&page.resource_version).stream();
     assert!(watch.next().now_or_never().is_none(), "nothing has happened");

@@ -1,7 +1,9 @@
-//! Random histories of several kinds on a server whose lists and watches go wrong: whatever a cache shows has been so on
-//! the server, it never goes back, and in the end it is what is; and what handlers were told adds up to it.
+//! Random histories of several kinds on a server with unreliable lists and watches. Every visible state of a cache was
+//! a state of the server, no cache goes back, and finally all show the latest state. The events that handlers received
+//! add up to it.
 //!
-//! A history follows from its seed. `HISTORIES=5000` plays as many (`just histories`), `HISTORY=17` the one of a failure.
+//! A seed determines a history. `HISTORIES=5000` runs as many (`just histories`), `HISTORY=17` runs the one that
+//! failed.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +34,7 @@ use crate::{
 /// Key, uid and version of each object.
 type State = BTreeMap<String, (String, u64)>;
 
-/// What our own client writes is seen before the watch tells of it; so it is looked at by itself.
+/// Own writes are visible before the watch delivers them, so this object is checked separately.
 const OWN: &str = "own";
 
 #[tokio::test(start_paused = true)]
@@ -63,7 +65,7 @@ async fn play(seed: u64) {
     history.end().await;
 }
 
-/// What is seen in between may never have been, when a watch tells things in another order than they happened.
+/// If a watch changes the order of events, intermediate states may never have existed on the server.
 #[tokio::test(start_paused = true)]
 async fn what_is_told_twice_or_out_of_order_is_in_the_end_what_is() {
     for seed in 0..20 {
@@ -111,7 +113,7 @@ async fn what_is_told_twice_or_out_of_order_is_in_the_end_what_is() {
     }
 }
 
-/// A server, what has been on it, and what reads it.
+/// A server, its past states, and the readers.
 struct History<'e> {
     seed: u64,
     rng: fastrand::Rng,
@@ -121,9 +123,9 @@ struct History<'e> {
     widgets: Reader<Widget>,
     metadata: Reader<PartialObjectMeta<Widget>>,
     dynamic: Reader<DynamicObject>,
-    /// Of two namespaces, each of which is watched by itself.
+    /// Caches of two namespaces with a watch each.
     parts: Vec<(&'static str, Reader<Widget>)>,
-    /// Of all namespaces, one of which is watched apart from the others.
+    /// Caches of all namespaces, one of which is watched separately.
     apart: Vec<(&'static str, Reader<Widget>)>,
     web: Reader<ConfigMap>,
     told: Arc<Mutex<Folded>>,
@@ -138,7 +140,7 @@ impl<'e> History<'e> {
         let mut red = Namespace::default();
         red.metadata.name = Some("red".to_owned());
         other.create(&red).await.unwrap();
-        // Some of the watches tell everything twice.
+        // Some of the watches deliver every line twice.
         let mut twice = fastrand::Rng::with_seed(seed);
         let client = faulty(env.client(), move |seen| match seen.is_watch() && twice.u8(..3) == 0 {
             true => Fault::Twice,
@@ -147,7 +149,7 @@ impl<'e> History<'e> {
         let manager = Manager::new(client, Options::new("test").seed(seed));
         let told = Arc::new(Mutex::new(Folded::default()));
         let fold = Arc::clone(&told);
-        // A panic in a predicate would be recovered: what is wrong is noted.
+        // The runtime recovers panics of predicates, so violations are recorded.
         let note = move |event: &Event<Widget>| {
             fold.lock().unwrap().take(event);
             false
@@ -183,7 +185,7 @@ impl<'e> History<'e> {
         }
     }
 
-    /// One of what may go wrong with lists and watches.
+    /// Injects a random fault into lists and watches.
     fn something_goes_wrong(&mut self) {
         let rng = &mut self.rng;
         let faults = self.env.server().faults();
@@ -209,7 +211,7 @@ impl<'e> History<'e> {
                 faults.evict_history("example.com", "widgets");
                 return;
             }
-            _ => return, // most of the time nothing does
+            _ => return, // most of the time there is no fault
         };
         let rule = Rule::new(action).verb(Verb::Watch).when(When::Probability(0.5)).at_most(rng.u64(1..4));
         let rule = if rng.bool() { rule.verb(Verb::List) } else { rule };
@@ -220,7 +222,7 @@ impl<'e> History<'e> {
         });
     }
 
-    /// An object of one of the kinds is made, changed or deleted.
+    /// Creates, changes or deletes an object of one of the kinds.
     async fn something_happens(&mut self) {
         let rng = &mut self.rng;
         let namespace = ["default", "red"][rng.usize(..2)];
@@ -273,7 +275,7 @@ impl<'e> History<'e> {
         }
     }
 
-    /// Everybody sees a state that has been, and none that is older than what was seen before.
+    /// Checks that every reader sees a state that existed, and no older one than before.
     fn look(&mut self) {
         let story = self.story();
         let Self { widgets, metadata, dynamic, web, parts, apart, been: [of_widgets, of_web], rng, .. } =
@@ -292,7 +294,7 @@ impl<'e> History<'e> {
         assert_eq!(self.told.lock().unwrap().wrong, None, "{story}a handler was told what cannot be");
     }
 
-    /// When nothing goes wrong any more, everybody knows what is.
+    /// Checks that all readers reach the latest state after the faults end.
     async fn end(mut self) {
         self.env.server().faults().clear();
         let [widgets, web] = [&self.been[0], &self.been[1]].map(|been| been.last().expect("a state").clone());
@@ -304,7 +306,7 @@ impl<'e> History<'e> {
                 ("seen", self.widgets.seen("")),
                 ("seen as metadata", self.metadata.seen("")),
                 ("seen as dynamic", self.dynamic.seen("")),
-                // What we wrote is seen before it is told.
+                // Own writes are visible before the watch delivers them.
                 ("told to a handler", self.told.lock().unwrap().is.clone()),
                 ("told to a slow reader", self.widgets.folded.is.clone()),
             ];
@@ -326,7 +328,7 @@ impl<'e> History<'e> {
         self.look();
     }
 
-    /// What went wrong on purpose, to stand before what went wrong.
+    /// Returns the injected faults, as a prefix of failure messages.
     fn story(&self) -> String {
         let mut story = format!("history {}:\n", self.seed);
         let _ = write!(story, "{}", self.env.server().faults().journal());
@@ -334,7 +336,7 @@ impl<'e> History<'e> {
     }
 }
 
-/// Creates an object or changes it.
+/// Creates or changes an object.
 async fn put<K: StaticObject>(client: &Client, key: &ObjectKey<K>, body: Value) -> (String, u64) {
     let stored = if client.get(key).await.unwrap().is_some() {
         client.merge_patch(key, &body).await.unwrap()
@@ -356,12 +358,12 @@ fn entry<K: Object>(state: &Lazy<K>) -> (String, (String, u64)) {
     (state.key().to_string(), (uid, version.parse().expect("a number")))
 }
 
-/// A cache, as it was last seen.
+/// A cache, and the state it showed last.
 struct Reader<K: Object> {
     cached: Cached<K>,
     events: Events<K>,
     folded: Folded,
-    /// The first state that what was seen last may have been.
+    /// Index of the first server state that equals the last visible state.
     at: usize,
 }
 
@@ -400,7 +402,7 @@ impl<K: Object> Reader<K> {
         self.at += further;
     }
 
-    /// Takes what there is to be told.
+    /// Applies all events that are available.
     fn drain(&mut self, story: &str) {
         while let Some(Some(event)) = self.events.next().now_or_never() {
             self.folded.take(&event);
@@ -409,7 +411,7 @@ impl<K: Object> Reader<K> {
     }
 }
 
-/// What somebody knows who knows only the events.
+/// State derived from events alone.
 #[derive(Default)]
 struct Folded {
     is: State,

@@ -36,10 +36,10 @@ use crate::{
     support::Running,
 };
 
-/// What a client offers that would rather speak HTTP/2.
+/// Protocols that a client offers, HTTP/2 preferred.
 const BOTH: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// A manager that serves metrics by HTTPS.
+/// A manager that serves metrics over HTTPS.
 struct Https {
     manager: Manager,
     running: Running,
@@ -77,19 +77,19 @@ impl Https {
     }
 }
 
-/// What was agreed on in the handshake.
+/// Returns the protocol that was negotiated in the handshake.
 fn agreed(stream: &TlsStream<TcpStream>) -> Option<&str> {
     stream.get_ref().1.alpn_protocol().map(|name| std::str::from_utf8(name).unwrap())
 }
 
-/// A connection of HTTP/2.
+/// An HTTP/2 connection.
 struct Http2 {
     requests: SendRequest<Empty<Bytes>>,
     connection: JoinSet<hyper::Result<()>>,
 }
 
 impl Http2 {
-    /// Code and body of the answer.
+    /// Returns code and body of the answer.
     async fn get(&mut self, path: &str, token: Option<&str>) -> (u16, String) {
         let mut request = http::Request::get(format!("https://localhost{path}"));
         if let Some(token) = token {
@@ -122,7 +122,7 @@ async fn with_the_option_metrics_are_shown_over_http2_to_those_who_may_see_them(
     assert!(text.contains("certwatcher_read_certificate_total "), "{text}");
     assert_eq!(client.get("/other", Some("good")).await.0, 404);
 
-    // Whoever does not know HTTP/2 is served as before.
+    // Clients without HTTP/2 are served as before.
     let stream = https.connect(&[]).await;
     assert_eq!(agreed(&stream), None);
     assert_eq!(ask(stream, "/metrics", "").await.0, 401);
@@ -138,7 +138,7 @@ const RST_STREAM: u8 = 3;
 const GOAWAY: u8 = 7;
 const CANCEL: u8 = 8;
 const ENHANCE_YOUR_CALM: u8 = 11;
-/// `END_STREAM` and `END_HEADERS`.
+/// Flags `END_STREAM` and `END_HEADERS`.
 const WHOLE: u8 = 0x5;
 
 /// A frame of RFC 9113, section 4.1.
@@ -149,7 +149,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The frames of `bytes` as their kinds and payloads.
+/// Returns the frames in `bytes` as types and payloads.
 fn frames(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
     let mut frames = Vec::new();
     while let Some((head, rest)) = bytes.split_first_chunk::<9>() {
@@ -173,7 +173,7 @@ async fn who_takes_back_request_after_request_is_cut_off_and_others_are_served()
     let mut other = https.http2().await;
     assert_eq!(other.get("/", None).await, (200, "hello".to_owned()));
 
-    // `GET / https`, of the static table of RFC 7541, and an authority.
+    // `GET / https` from the static table of RFC 7541, and an authority.
     let request = [&[0x82, 0x84, 0x87, 0x41, 9][..], b"localhost"].concat();
     let mut flood = [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();
     for stream in (1..20_000).step_by(2) {
@@ -183,7 +183,7 @@ async fn who_takes_back_request_after_request_is_cut_off_and_others_are_served()
     let stream = https.connect(&BOTH).await;
     assert_eq!(agreed(&stream), Some("h2"));
     let (mut reads, mut writes) = tokio::io::split(stream);
-    // The server stops to read before the end of it.
+    // The server stops reading before the end.
     let flooding = async { drop(writes.write_all(&flood).await) };
     let mut answer = Vec::new();
     let told = async { drop(reads.read_to_end(&mut answer).await) };

@@ -1,4 +1,4 @@
-//! Defects of kube-runtime 5.0.0 that were seen there and must not be here, by the letters of their list.
+//! Defects of kube-runtime 5.0.0 that must not occur here, by the letters of their list.
 
 use std::{
     sync::{
@@ -30,7 +30,7 @@ fn manager(client: kube::Client) -> Manager {
     Manager::new(client, Options::new("test").seed(1))
 }
 
-/// There a subscriber that had not read an object before it was deleted was never woken again.
+/// In kube-runtime a subscriber that had not read an object before its deletion was never woken again.
 #[tokio::test(start_paused = true)]
 async fn kube_runtime_a_a_subscriber_is_woken_after_an_object_that_went_before_it_was_read() {
     let env = environment().await;
@@ -50,7 +50,7 @@ async fn kube_runtime_a_a_subscriber_is_woken_after_an_object_that_went_before_i
     client.create(&widget("b", 1)).await.unwrap();
     let mut events = reader.join_next().await.unwrap().unwrap();
 
-    // Now everything has happened before the reader looks.
+    // All changes happen before the reader is polled.
     client.create(&widget("c", 1)).await.unwrap();
     client.delete_key(&key("c")).await.unwrap();
     client.create(&widget("d", 1)).await.unwrap();
@@ -58,20 +58,20 @@ async fn kube_runtime_a_a_subscriber_is_woken_after_an_object_that_went_before_i
     seen(&mut events, "d").await;
 }
 
-/// Waits until the stream tells of the object.
+/// Waits until the stream delivers the object.
 async fn seen(events: &mut Events<Widget>, name: &str) {
     let told = async { while events.next().await.expect("it goes on").meta().name() != name {} };
     timeout(Duration::from_secs(3), told).await.unwrap_or_else(|_| panic!("nobody was woken for {name}"));
 }
 
-/// There the same version was asked for again and again.
+/// In kube-runtime the same expired version was requested again and again.
 #[tokio::test(start_paused = true)]
 async fn kube_runtime_b_http_410_at_the_start_of_a_watch_leads_to_a_new_list() {
     let env = environment().await;
     let client = Client::new(env.client(), "test");
     let doomed = client.create(&widget("doomed", 1)).await.unwrap();
     client.create(&widget("kept", 1)).await.unwrap();
-    // No watch succeeds until something has happened; then the version of the first one is too old.
+    // No watch succeeds before a change; afterwards the version of the first one is too old.
     let happened = Arc::new(AtomicUsize::new(0));
     let told = Arc::clone(&happened);
     let faulty = faulty(env.client(), move |seen| match seen.is_watch() {
@@ -104,12 +104,12 @@ async fn kube_runtime_b_http_410_at_the_start_of_a_watch_leads_to_a_new_list() {
     assert_eq!(names, ["doomed", "new"], "what did not change is left alone");
 }
 
-/// There all watches of a controller shared one back-off.
+/// In kube-runtime all watches of a controller shared one back-off.
 #[tokio::test(start_paused = true)]
 async fn kube_runtime_c_a_failing_kind_does_not_hold_up_the_others() {
     let env = environment().await;
     let mut listed = false;
-    // After its first list, everything about ConfigMaps fails for good.
+    // After the first list, all requests about ConfigMaps fail.
     let faulty = faulty(env.client(), move |seen| {
         if !seen.is_about("configmaps") || !std::mem::replace(&mut listed, true) {
             return Fault::Pass;
@@ -129,7 +129,7 @@ async fn kube_runtime_c_a_failing_kind_does_not_hold_up_the_others() {
     assert!(notes.names().len() >= 200, "{} reconciles in 40 s", notes.names().len());
 }
 
-/// There nobody was told of an owned object that had gone between two watches.
+/// kube-runtime did not report an owned object that was deleted between two watches.
 #[tokio::test(start_paused = true)]
 async fn kube_runtime_d_an_owned_object_that_goes_while_nobody_watches_reconciles_its_owner() {
     let env = environment().await;
@@ -139,7 +139,7 @@ async fn kube_runtime_d_an_owned_object_that_goes_while_nobody_watches_reconcile
     set_controller_reference(&owner, &mut child).unwrap();
     let child = client.create(&child).await.unwrap();
 
-    // The watch of children ends after a second, and none succeeds for a while. By then its version is too old.
+    // The watch of children ends after 1 s, and none succeeds for a while. By then its version is too old.
     let watches = |action| Rule::new(action).resource("", "configmaps").verb(Verb::Watch);
     env.server().faults().add(watches(Action::Watch(WatchFault::CloseAfter(Duration::from_secs(1)))).once());
     let broken = env.server().faults().add(watches(Action::Reset));

@@ -140,7 +140,7 @@ async fn who_cannot_renew_stops_before_the_other_starts_and_comes_back_as_a_stan
     assert_eq!(ones.names().len(), 3, "elected again, it reconciles everything again");
 }
 
-/// Notes when it starts and ends; ends `lag` after it was asked to.
+/// Records its start and end. Ends `lag` after the manager stops it.
 struct Term {
     notes: Arc<Mutex<Vec<String>>>,
     lag: Duration,
@@ -173,7 +173,7 @@ async fn the_lease_is_kept_until_the_last_reconcile_has_ended() {
     assert_eq!(*notes.lock().unwrap(), ["term Some(0)", "done"]);
 }
 
-/// Does not hear that it is to finish.
+/// Ignores the request to stop.
 struct Deaf;
 
 impl Runnable for Deaf {
@@ -313,7 +313,7 @@ async fn candidates_of_one_seed_need_identities_because_all_of_them_would_lead()
     let manager =
         |election| Manager::new(env.client(), Options::new("test").seed(1).leader_election(election));
     let error = manager(election.clone()).run(std::future::pending()).await.unwrap_err();
-    let expected = "the candidate for the lease the-lease has a seed and no identity: give each one its own with \
+    let expected = "the candidate for the lease the-lease has a seed but no identity: give each candidate its own with \
                     leader_election::Options::identity";
     assert_eq!(error.to_string(), expected);
     let _runs = Running::start(manager(election.identity("one"))).await;
@@ -334,7 +334,7 @@ async fn what_went_while_nobody_led_is_reconciled_by_the_next_leader() {
     let _other = Running::start(other.clone()).await;
     settle().await;
     client.delete(&made[0]).await.unwrap();
-    // Whatever the leader has done of that, the next one need not know of it any more.
+    // The next leader must not receive deletions that this one has handled.
     sleep(601 * SECOND).await;
     drop(running);
     client.delete(&made[1]).await.unwrap();

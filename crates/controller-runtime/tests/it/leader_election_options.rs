@@ -1,4 +1,4 @@
-//! What the options of an election, and those of controllers about it, come to.
+//! Effects of the options of an election, and of the election options of controllers.
 
 use std::{sync::Mutex, time::Duration};
 
@@ -30,7 +30,7 @@ fn candidate(env: &Environment, election: leader_election::Options, seed: u64) -
     Manager::new(env.client(), Options::new("test").seed(seed).leader_election(election))
 }
 
-/// Runs the manager until it leads, and then further.
+/// Runs the manager until it leads, and continues to run it.
 async fn leading(manager: &Manager) -> Running {
     let running = Running::start(manager.clone()).await;
     manager.leads().wait_for(|leads| *leads).await.unwrap();
@@ -114,7 +114,7 @@ async fn a_controller_that_needs_no_leader_reconciles_on_a_standby_whoever_says_
     assert!(!*by_manager.leads().borrow() && !*by_itself.leads().borrow());
 }
 
-/// Clients, and what came of their writes.
+/// Clients, and the outcomes of their writes.
 type Used = ([Client; 2], Mutex<mpsc::UnboundedSender<Result<(), String>>>);
 
 #[tokio::test(start_paused = true)]
@@ -141,7 +141,7 @@ async fn a_client_that_needs_the_lease_is_refused_in_a_controller_without_electi
                 `Manager::ungated_client`";
     assert_eq!(seen.recv().await.unwrap(), Err(told.to_owned()));
     assert_eq!(seen.recv().await.unwrap(), Ok(()));
-    // Anywhere else it works.
+    // Outside of the manager's runnables it works.
     leader.client().merge_patch(&key("a"), &json!({ "spec": { "size": 3 } })).await.unwrap();
 }
 
@@ -160,7 +160,7 @@ async fn the_client_of_a_context_writes_on_a_standby_only_where_the_controller_n
             Ok(Action::done())
         };
         let (sender, mut seen) = mpsc::unbounded_channel();
-        // An unmanaged controller runs whoever leads.
+        // An unmanaged controller runs regardless of the leader.
         let mut controller = Builder::managed_by(&standby)
             .for_kind::<Widget>()
             .with_options(controller::Options::default().needs_leader_election(needs))

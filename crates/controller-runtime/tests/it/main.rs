@@ -1,4 +1,4 @@
-//! The runtime against an embedded API server, in process and in paused time.
+//! Tests of the runtime against an embedded API server, in process and with paused time.
 #![expect(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod acceptance;
@@ -53,6 +53,6 @@ mod warm_up;
 mod watch_silence;
 mod watches;
 
-/// Counts what is on the heap, for tests in a [process of their own](support::alone).
+/// Counts heap memory, for tests in [their own process](support::alone).
 #[global_allocator]
 static ALLOCATOR: peak_alloc::PeakAlloc = peak_alloc::PeakAlloc;

@@ -1,4 +1,4 @@
-//! Managers: how they start, run and stop.
+//! Managers: start, run and stop.
 
 mod again;
 mod metrics;

@@ -22,7 +22,7 @@ use crate::{
     support::{Running, Widget, environment, key, widget},
 };
 
-/// Lets nobody write what is called `forbidden`.
+/// An interceptor that refuses writes of objects with the name `forbidden`.
 struct Forbids;
 
 impl WriteGate for Forbids {
@@ -136,7 +136,7 @@ async fn a_manager_of_a_configuration_has_a_connection_for_its_work_and_one_for_
     let transport = Transport::Tcp(([127, 0, 0, 1], 0).into());
     let env = Environment::builder().transport(transport).crd::<Widget>().start().await.unwrap();
     let faults = env.server().faults();
-    faults.add(Rule::new(Action::DelayBefore(Duration::ZERO))); // notes what is asked
+    faults.add(Rule::new(Action::DelayBefore(Duration::ZERO))); // only records requests
     let kubeconfig = Kubeconfig::from_yaml(env.kubeconfig().unwrap()).unwrap();
     let config =
         kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();

@@ -8,13 +8,13 @@ use kube::{
 };
 use kube_envtest::Environment;
 
-/// Every object of every manifest, with the file that it is from.
+/// Returns every object of every manifest, with its file.
 fn manifests() -> Vec<(String, DynamicObject)> {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let mut found = Vec::new();
     for example in fs::read_dir(examples).unwrap() {
         let example = example.unwrap().path();
-        // What a build may leave there is no example.
+        // Build output is not an example.
         if !example.join("Cargo.toml").exists() {
             continue;
         }
@@ -51,7 +51,7 @@ async fn every_manifest_of_the_examples_is_accepted_to_the_last_field() {
     }
 }
 
-/// Whoever starts the operator of an example needs these.
+/// Permissions that the operator of an example needs at its start.
 #[test]
 fn every_example_has_an_account_rights_and_a_deployment() {
     let manifests = manifests();

@@ -1,4 +1,4 @@
-//! Managers that a test stops, crashes and starts again.
+//! Managers that a test stops, crashes and restarts.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::support::{Widget, WidgetStatus, config_map, environment, key, widget};
 
-/// Makes a ConfigMap for each Widget, and then says so in the status.
+/// A reconciler that creates a ConfigMap for each Widget, and then updates the status.
 struct Pages(Client);
 
 impl Reconciler for Pages {
@@ -47,7 +47,7 @@ fn pages(env: &Environment, options: impl Fn() -> Options + Send + 'static) -> O
     })
 }
 
-/// Waits until the operator has done its work.
+/// Waits until the operator has finished its work.
 async fn converged(client: &Client) {
     let looked = eventually(Duration::from_secs(60), async || {
         let widget = client.get(&key("a")).await.map_err(|error| error.to_string())?;
@@ -76,7 +76,7 @@ async fn a_manager_that_crashes_at_any_of_its_writes_converges_after_a_restart()
             converged(&client).await;
             operator.stop().await.unwrap();
         }
-        // Its own writes lead to further runs.
+        // Its own writes cause further runs.
         assert!(crashes >= 2, "a create and a patch, and {crashes} crashes");
     }
 }

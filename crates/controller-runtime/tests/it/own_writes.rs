@@ -1,10 +1,10 @@
-//! What was written is read at once, before the watch tells of it.
+//! Own writes are visible immediately, before the watch delivers them.
 
 use std::time::Duration;
 
 use controller_runtime::{
     Cached, Client, Manager, ObjectKey, StaticObject,
-    client::{Deletion, Patch},
+    client::{Call, Deletion, DynamicKind, Next, Patch, Verb},
     has_finalizer,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
@@ -12,16 +12,16 @@ use kube::core::PartialObjectMeta;
 use kube_apiserver_embedded::faults::{Action, Rule, WatchFault};
 use kube_envtest::Environment;
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::support::{Running, Widget, WidgetStatus, config_map, environment, key, manager, settle, widget};
 
-/// A manager that has seen the widgets so far and whose watch tells nothing from now on.
+/// Returns a manager that has received the widgets so far; its watch delivers nothing from now on.
 async fn stalled(env: &Environment) -> (Client, Cached<Widget>, Running) {
     stalled_as(env, "example.com", "widgets").await
 }
 
-/// The same for another type.
+/// Like [`stalled`], for another type.
 async fn stalled_as<K: StaticObject>(
     env: &Environment,
     group: &str,
@@ -30,7 +30,7 @@ async fn stalled_as<K: StaticObject>(
     stalled_in(env, group, resource, Manager::cached).await
 }
 
-/// The same for a cache of one's own.
+/// Like [`stalled`], for a given cache.
 async fn stalled_in<K: StaticObject>(
     env: &Environment,
     group: &str,
@@ -48,7 +48,7 @@ async fn stalled_in<K: StaticObject>(
     (client, objects, running)
 }
 
-/// Name, size and what was seen of the cached objects.
+/// Formats the cached objects as name, size and status.
 fn shown(widgets: &Cached<Widget>) -> String {
     let lines: Vec<String> = widgets
         .list()
@@ -129,7 +129,7 @@ async fn a_change_of_metadata_is_answered_with_no_more_where_nobody_reads_more()
     assert_eq!(metadata.get(&key).unwrap().unwrap().metadata.labels, changed.metadata.labels);
 }
 
-/// The API server takes a node without `spec.unschedulable` for one with `false`, which its text does not say.
+/// For the API server a missing `spec.unschedulable` of a node equals `false`, which its JSON does not show.
 #[tokio::test(start_paused = true)]
 async fn what_may_be_selected_or_not_is_read_at_once_where_it_was_read_before() {
     let env = environment().await;
@@ -247,11 +247,11 @@ async fn what_others_made_and_we_deleted_is_never_read_when_the_watch_catches_up
     let read = client.get(&key("by-version")).await.unwrap().unwrap();
     assert_eq!(client.delete(&read).await.unwrap(), Deletion::Done);
     assert_eq!(client.delete_key(&key("by-name")).await.unwrap(), Deletion::Done);
-    client.create(&widget("ours", 1)).await.unwrap(); // for which a silent watch is given up after half a minute
+    client.create(&widget("ours", 1)).await.unwrap(); // the silent watch is replaced half a minute after this write
     other.create(&widget("last", 1)).await.unwrap();
     assert_eq!(shown(&widgets), "ours:1/-", "the watch tells nothing");
 
-    // From now on each watch tells two changes before it falls silent: the two creates, then the ends.
+    // From now on each watch delivers two changes before it falls silent: the two creates, then the deletions.
     let faults = env.server().faults();
     faults.clear();
     faults.add(Rule::new(Action::Watch(WatchFault::StallAfterEvents(2))).resource("example.com", "widgets"));
@@ -309,7 +309,7 @@ async fn who_reads_metadata_alone_holds_no_more_of_what_is_written() {
     let env = environment().await;
     let mut large = config_map("large");
     let mut rng = fastrand::Rng::with_seed(1);
-    let text: String = std::iter::repeat_with(|| rng.alphanumeric()).take(100_000).collect(); // hardly to be compressed
+    let text: String = std::iter::repeat_with(|| rng.alphanumeric()).take(100_000).collect(); // hardly compressible
     large.data = Some([("text".to_owned(), text)].into());
 
     let manager = manager(&env);
@@ -323,7 +323,7 @@ async fn who_reads_metadata_alone_holds_no_more_of_what_is_written() {
     settle().await;
     assert!(held() < 10_000, "{} bytes after the watch has told it", held());
 
-    // Somebody else reads it whole: the text is held once.
+    // The whole object is read as well: the text is stored once.
     let whole = manager.cached::<ConfigMap>();
     whole.synced().await;
     settle().await;
@@ -348,7 +348,7 @@ async fn an_object_made_anew_under_its_name_stays_the_new_one_until_the_watch_kn
     assert_ne!(first.metadata.uid, second.metadata.uid);
     assert_eq!(uid(&widgets), Some(second.metadata.uid.clone()));
 
-    // The watch works again, some time after the silent one has been found dead.
+    // The watch works again, some time after the silent one was found dead.
     env.server().faults().clear();
     let other = Client::new(env.client(), "somebody");
     other.merge_patch(&key("a"), &json!({ "spec": { "size": 3 } })).await.unwrap();
@@ -370,4 +370,105 @@ async fn an_object_made_anew_under_its_name_stays_the_new_one_until_the_watch_kn
     }
     other.delete_key(&key("a")).await.unwrap();
     widgets.until(&key("a"), |widget| widget.is_none(), Duration::from_secs(3600)).await.unwrap();
+}
+
+/// The kind of the tests in another version.
+mod beta {
+    use controller_runtime::ObjectKey;
+    use kube::CustomResource;
+    use schemars::JsonSchema;
+    use serde::{Deserialize, Serialize};
+
+    use crate::support::WidgetStatus;
+
+    #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+    #[kube(group = "example.com", version = "v1beta1", kind = "Widget", namespaced, status = "WidgetStatus")]
+    pub(super) struct WidgetSpec {
+        #[serde(default)]
+        pub(super) size: i32,
+    }
+
+    pub(super) fn widget(name: &str, size: i32) -> Widget {
+        let mut widget = Widget::new(name, WidgetSpec { size });
+        widget.metadata.namespace = Some("default".to_owned());
+        widget
+    }
+
+    pub(super) fn key(name: &str) -> ObjectKey<Widget> {
+        ObjectKey::new("default", name)
+    }
+}
+
+/// An API server that serves two versions of widgets.
+async fn with_two_versions() -> Environment {
+    use kube::{CustomResourceExt as _, core::crd::merge_crds};
+    let definition = merge_crds(vec![Widget::crd(), beta::Widget::crd()], "v1").unwrap();
+    Environment::builder().crds([definition]).start().await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_written_through_another_version_is_read_at_once_in_the_version_of_the_cache() {
+    let env = with_two_versions().await;
+    for name in ["old", "other"] {
+        Client::new(env.client(), "somebody").create(&widget(name, 0)).await.unwrap();
+    }
+    let v1 = DynamicKind::namespaced("example.com", "v1", "Widget", "widgets");
+    let dynamic = |manager: &Manager| manager.cache().of_dynamic(&v1).build().unwrap();
+    let faults = env.server().faults();
+    let watches = |fault| Rule::new(Action::Watch(fault)).resource("example.com", "widgets");
+    faults.add(watches(WatchFault::CloseAfter(Duration::from_secs(1))).once());
+    faults.add(watches(WatchFault::StallAfterEvents(0)));
+    let manager = manager(&env);
+    let (client, widgets, objects) = (manager.client(), manager.cached::<Widget>(), dynamic(&manager));
+    let _running = Running::start(manager).await;
+    sleep(Duration::from_secs(5)).await;
+
+    let stored = client.create(&beta::widget("a", 1)).await.unwrap();
+    assert_eq!(shown(&widgets), "a:1/- old:0/- other:0/-");
+    let object = objects.get(&ObjectKey::new("default", "a")).unwrap().unwrap();
+    assert_eq!(object.types.as_ref().unwrap().api_version, "example.com/v1");
+    assert_eq!(object.metadata.resource_version, stored.metadata.resource_version);
+    client.merge_patch(&beta::key("a"), &json!({ "spec": { "size": 2 } })).await.unwrap();
+    assert_eq!(shown(&widgets), "a:2/- old:0/- other:0/-");
+    client.apply_status(&beta::key("a"), &WidgetStatus { seen: 2 }).await.unwrap();
+    assert_eq!(shown(&widgets), "a:2/2 old:0/- other:0/-");
+    client.delete_key(&beta::key("old")).await.unwrap();
+    assert_eq!(shown(&widgets), "a:2/2 other:0/-");
+    client.delete_all::<beta::Widget>().in_namespace("default").fields("metadata.name=other").await.unwrap();
+    assert_eq!(shown(&widgets), "a:2/2");
+    let metadata = ObjectKey::<PartialObjectMeta<beta::Widget>>::new("default", "a");
+    client.merge_patch(&metadata, &json!({ "metadata": { "labels": { "tier": "front" } } })).await.unwrap();
+    let selected = widgets.select().labels(&"tier=front".parse().unwrap()).list().unwrap();
+    assert_eq!(selected.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_through_another_version_that_cannot_be_read_back_is_done_and_read_when_the_watch_reports_it()
+{
+    let env = with_two_versions().await;
+    let (client, widgets, _running) = stalled(&env).await;
+    let client = client.intercepted(async |call: Call, next: Next| match call.verb() {
+        Verb::Get => std::future::pending().await,
+        _ => next.run(call).await,
+    });
+    let began = Instant::now();
+    client.create(&beta::widget("a", 1)).await.unwrap();
+    assert_eq!((shown(&widgets), began.elapsed()), (String::new(), Duration::from_secs(5)));
+    env.server().faults().clear();
+    widgets.until(&key("a"), |widget| widget.is_some(), Duration::from_secs(3600)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_of_metadata_shows_what_is_written_through_another_version_at_once() {
+    let env = with_two_versions().await;
+    let (client, metadata, _running) =
+        stalled_as::<PartialObjectMeta<Widget>>(&env, "example.com", "widgets").await;
+    client.create(&beta::widget("a", 1)).await.unwrap();
+    let label = json!({ "metadata": { "labels": { "tier": "front" } } });
+    client.merge_patch(&beta::key("a"), &label).await.unwrap();
+    let seen = metadata.list().unwrap();
+    assert_eq!(seen[0].metadata.labels.as_ref().unwrap()["tier"], "front");
+    let fields = json!({ "spec": { "size": 2 } });
+    client.merge_patch(&beta::key("a"), &fields).await.unwrap();
+    assert_eq!(metadata.list().unwrap()[0].metadata.generation, Some(2));
 }

@@ -1,4 +1,4 @@
-//! Long deliveries, in pieces between which other tasks get their turn.
+//! Long deliveries and many reconciles are split into pieces, so that other tasks get their turn.
 
 use std::sync::{
     Arc,
@@ -6,23 +6,28 @@ use std::sync::{
 };
 
 use controller_runtime::{
-    Builder, Enqueue, Event, Kind, Manager, ObjectKey, cache::Namespaces, manager::Options,
+    Action, Builder, Context, Enqueue, Event, Kind, Manager, ObjectKey, Reconciler, cache::Namespaces,
+    manager::Options, reconcile,
 };
 use serde_json::{Value, json};
-use tokio::task::{JoinSet, yield_now};
+use tokio::{
+    runtime,
+    task::{JoinSet, yield_now},
+};
 
 use crate::{
     faults::{Fault, expired, faulty},
-    support::{NoteAll, Running, Widget, environment},
+    support::{Running, Widget, environment},
 };
 
-/// Many times what a piece may be.
+/// Number of objects, many times the size of a piece.
 const OBJECTS: usize = 3000;
 
-/// Most calls of user code before another task gets its turn. The order of tasks that yield may lead to two pieces in a row.
+/// Maximum number of calls of user code before another task gets its turn. Two pieces may follow each other, depending
+/// on the order of yielding tasks.
 const PIECE: usize = 2 * (256 + 32);
 
-/// Calls of user code since another task had its turn, and the most there were.
+/// Calls of user code since the last turn of another task, and the maximum.
 #[derive(Clone, Default)]
 struct Calls(Arc<[AtomicUsize; 3]>);
 
@@ -33,7 +38,7 @@ impl Calls {
         all.fetch_add(1, SeqCst);
     }
 
-    /// Takes turns for as long as it is polled.
+    /// Takes a turn whenever it is polled.
     async fn take_turns(self) {
         loop {
             self.0[0].store(0, SeqCst);
@@ -51,11 +56,25 @@ impl Calls {
     }
 }
 
-/// A list of widgets of a size, whose versions grow with it.
+/// Reconciler that never waits.
+struct Count(Calls);
+
+impl Reconciler for Count {
+    type Request = ObjectKey<Widget>;
+
+    async fn reconcile(&self, _: &ObjectKey<Widget>, _: &Context) -> Result<Action, reconcile::Error> {
+        self.0.count();
+        Ok(Action::done())
+    }
+}
+
+/// Returns a list of widgets of this size. Its versions grow with the size.
 fn list(size: usize) -> String {
     let object = |number: usize| {
         json!({
             "apiVersion": "example.com/v1", "kind": "Widget", "spec": { "size": size },
+            // So that their texts are enough for a dictionary.
+            "note": "x".repeat(100),
             "metadata": {
                 "namespace": "default", "name": format!("w{number:04}"), "uid": format!("uid-{number}"),
                 "resourceVersion": (size * OBJECTS + number).to_string(),
@@ -76,7 +95,7 @@ async fn until(mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// On one thread, where a task that does not yield stops all others. Time is real: nothing waits for it.
+/// On one thread, where a task that does not yield stops all others. In real time: nothing waits for a timer.
 #[tokio::test]
 async fn initial_lists_relists_and_removals_are_delivered_in_pieces() {
     let env = environment().await;
@@ -85,7 +104,7 @@ async fn initial_lists_relists_and_removals_are_delivered_in_pieces() {
     let client = faulty(env.client(), move |seen| match (seen.is_watch(), seen.is_stream()) {
         _ if !seen.is_about("widgets") => Fault::Pass,
         (true, true) => Fault::Refuse(422, "Invalid"),
-        // The first watch begins with a version that is too old.
+        // The version of the first watch is too old.
         (true, false) if counted.load(SeqCst) == 1 => Fault::Answer(expired()),
         (true, false) => Fault::Hang,
         (false, _) => Fault::Answer(list(counted.fetch_add(1, SeqCst) + 1)),
@@ -93,13 +112,14 @@ async fn initial_lists_relists_and_removals_are_delivered_in_pieces() {
     let manager = Manager::new(client, Options::new("test").seed(1));
     let namespaces = Namespaces::new(["default"]);
     let widgets = manager.cache().of::<Widget>().namespace_set(&namespaces).build().unwrap();
-    let (handled, indexed) = (Calls::default(), Calls::default());
+    let (handled, indexed, reconciled) = (Calls::default(), Calls::default(), Calls::default());
     let mut others = JoinSet::new();
+    others.spawn(reconciled.clone().take_turns());
     others.spawn(handled.clone().take_turns());
     others.spawn(indexed.clone().take_turns());
 
     let (of_handler, of_index) = (handled.clone(), indexed.clone());
-    // Each object comes at this size once: in the initial list or as an update.
+    // Each object arrives once at this size: in the initial list or as an update.
     let at_size_2 = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&at_size_2);
     let by_size = widgets.index(move |widget: &Widget| {
@@ -117,12 +137,14 @@ async fn initial_lists_relists_and_removals_are_delivered_in_pieces() {
     let handle = Builder::managed_by(&manager)
         .for_requests::<ObjectKey<Widget>>("widgets")
         .watches(Kind::of(&widgets, handler(of_handler)))
-        .complete(NoteAll::<ObjectKey<Widget>>::new())
+        .complete(Count(reconciled.clone()))
         .unwrap();
     let _running = Running::start(manager).await;
     until(|| by_size.keys(&2).unwrap().len() == OBJECTS && at_size_2.load(SeqCst) == OBJECTS).await;
     handled.assert_pieces("the initial list");
     indexed.assert_pieces("the index during the initial list and a relist");
+    until(|| reconciled.all() >= OBJECTS).await;
+    reconciled.assert_pieces("the reconciles of as many workers as there are by default");
 
     let before = handled.all();
     namespaces.remove("default");
@@ -140,4 +162,40 @@ async fn initial_lists_relists_and_removals_are_delivered_in_pieces() {
     until(|| late.all() == OBJECTS).await;
     late.assert_pieces("the initial list of a source that is added");
     watch.remove().await;
+}
+
+/// Lists widgets, for which one dictionary is trained. Returns how many threads the runtime starts for that.
+fn threads_of_a_training(paused: bool) -> usize {
+    let threads = Arc::new(AtomicUsize::new(0));
+    let started = Arc::clone(&threads);
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(paused)
+        .on_thread_start(move || {
+            started.fetch_add(1, SeqCst);
+        })
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let env = environment().await;
+        let client = faulty(env.client(), |seen| match (seen.is_watch(), seen.is_stream()) {
+            _ if !seen.is_about("widgets") => Fault::Pass,
+            (true, true) => Fault::Refuse(422, "Invalid"),
+            (true, false) => Fault::Hang,
+            (false, _) => Fault::Answer(list(1)),
+        });
+        let manager = Manager::new(client, Options::new("test").seed(1));
+        let widgets = manager.cached::<Widget>();
+        let before = threads.load(SeqCst);
+        let _running = Running::start(manager).await;
+        assert_eq!((widgets.len().unwrap(), widgets.stats().trainings), (OBJECTS, 1));
+        assert!(widgets.list().unwrap().iter().all(|widget| widget.spec.size == 1));
+        threads.load(SeqCst) - before
+    })
+}
+
+#[test]
+fn dictionaries_are_trained_on_another_thread_but_in_paused_time() {
+    assert_eq!(threads_of_a_training(false), 1);
+    assert_eq!(threads_of_a_training(true), 0);
 }

@@ -1,4 +1,4 @@
-//! What the probes of a manager tell.
+//! Health checks of a manager.
 
 use std::{
     sync::{
@@ -9,7 +9,7 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, Builder, Context, Manager, ObjectKey, Reconciler,
+    Action, Builder, Context, Manager, ObjectKey, Reconciler, cache,
     leader_election::{self, Timing},
     manager::Options,
     metrics::ServerOptions,
@@ -82,7 +82,30 @@ async fn readiness_tells_of_a_cache_that_has_been_in_trouble_for_too_long() {
     told.await.unwrap();
 }
 
-/// Never comes to an end.
+#[tokio::test]
+async fn readiness_names_a_cluster_that_is_down_and_passes() {
+    let (env, away) = (environment().await, environment().await);
+    let down = faulty(away.client(), |_| Fault::Refuse(503, "ServiceUnavailable"));
+    let manager = serving(&env, ServerOptions::default());
+    let east = manager.add_cluster("east", down, cache::Options::default()).unwrap();
+    let _widgets = (manager.cached::<Widget>(), east.cached::<Widget>());
+    let _running = Running::start(manager.clone()).await;
+    let probes = manager.health_probe_address().unwrap();
+    let told = eventually(Duration::from_secs(10), async || {
+        let (code, text) = get(probes, "/readyz?verbose", "").await;
+        if code == 200 && east.trouble().is_some() { Ok(text) } else { Err(text) }
+    });
+    let text = told.await.unwrap();
+    let expected = "[+]caches ok\n[+]ping ok\n[+]started ok\n\
+                    warn: cluster east is not up to date: reason withheld\nreadyz check passed\n";
+    assert_eq!(text, expected);
+    assert_eq!(get(probes, "/readyz", "").await, (200, "ok".to_owned()));
+    east.remove().await;
+    let (_, text) = get(probes, "/readyz?verbose", "").await;
+    assert!(!text.contains("east"), "{text}");
+}
+
+/// A runnable that never ends.
 struct Stuck;
 
 impl Reconciler for Stuck {
@@ -134,7 +157,7 @@ async fn probes_are_served_where_they_are_asked_for_and_checks_can_be_added_and_
     assert_eq!(ask("/ready").await.0, 200, "who is to be restarted may be ready");
 }
 
-/// A candidate with little patience, whose probes are served.
+/// Returns a candidate with short timeouts, which serves health checks.
 fn candidate(client: kube::Client) -> Manager {
     let timing = [1500, 1000, 200].map(Duration::from_millis);
     let timing = Timing::try_new(timing[0], timing[1], timing[2]).unwrap();
@@ -142,7 +165,7 @@ fn candidate(client: kube::Client) -> Manager {
     Manager::new(client, Options::new("test").leader_election(election).health_probe_bind_address(anywhere()))
 }
 
-/// A client that reaches no leases once the flag is up.
+/// Returns a client that does not reach leases once `cut` is set.
 fn cut_off_by(cut: &Arc<AtomicBool>, env: &Environment) -> kube::Client {
     let cut = Arc::clone(cut);
     faulty(env.client(), move |seen| match cut.load(SeqCst) && seen.is_about("leases") {
@@ -151,7 +174,7 @@ fn cut_off_by(cut: &Arc<AtomicBool>, env: &Environment) -> kube::Client {
     })
 }
 
-/// Where what runs the manager hangs, its servers and its candidate do not.
+/// If the task that runs the manager hangs, its servers and its candidate still work.
 #[tokio::test]
 async fn liveness_fails_while_a_lease_has_run_out_and_nobody_notices() {
     let (env, cut_off) = (environment().await, Arc::new(AtomicBool::new(false)));
@@ -162,7 +185,7 @@ async fn liveness_fails_while_a_lease_has_run_out_and_nobody_notices() {
         ended = &mut run => panic!("{ended:?}"),
         led = leads.wait_for(|leads| *leads) => drop(led.unwrap()),
     }
-    // From here on nobody polls it.
+    // From here on the manager is not polled.
     let address = manager.health_probe_address().unwrap();
     assert_eq!(get(address, "/healthz/leader-election", "").await.0, 200);
     cut_off.store(true, SeqCst);
@@ -180,7 +203,7 @@ async fn liveness_fails_while_a_lease_has_run_out_and_nobody_notices() {
     assert_eq!(get(address, "/healthz", "").await, (200, "ok".to_owned()));
 }
 
-/// What this process logs.
+/// Log of this process.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -208,7 +231,7 @@ impl std::io::Write for Log {
     }
 }
 
-/// Computes until it is told to stop, without an `.await`.
+/// Computes without an `.await` until it is stopped.
 struct Computes {
     began: Arc<AtomicUsize>,
     stop: Arc<AtomicUsize>,
@@ -261,12 +284,13 @@ async fn lose_the_lease_while_computing(log: &Log) {
     assert!(is_live().await);
 
     cut_off.store(true, SeqCst);
-    let said = "still running 2 s after the lease was lost, because it never waits: widget: Widget default/a";
+    let said = "still running 2 s after the lease was lost, because it does not reach an .await: widget: Widget default/a";
     until("the message", &|| log.contains(said)).await;
     assert!(!*manager.leads().borrow() && !is_live().await);
 
     stop.store(1, SeqCst);
-    until("the end", &|| log.contains("what ran on without the lease has stopped")).await;
+    until("the end", &|| log.contains("everything that still ran after the loss of the lease has stopped"))
+        .await;
     assert!(is_live().await);
     running.stop().await.unwrap();
 }

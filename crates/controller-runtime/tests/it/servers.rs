@@ -1,4 +1,4 @@
-//! What a manager serves over sockets, and how that ends.
+//! Servers of a manager, and their end.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -31,12 +31,12 @@ pub(crate) async fn connect(address: SocketAddr) -> tokio::net::TcpStream {
     stream.unwrap()
 }
 
-/// Asks a server over a socket, and returns code and body.
+/// Sends a request over a new connection, and returns code and body.
 pub(crate) async fn get(address: SocketAddr, path: &str, headers: &str) -> (u16, String) {
     ask(connect(address).await, path, headers).await
 }
 
-/// The same over a connection.
+/// Sends a request over this connection, and returns code and body.
 pub(crate) async fn ask(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     path: &str,
@@ -218,7 +218,7 @@ fn a_manager_that_has_stopped_or_was_dropped_leaves_no_socket() {
                 drop(running);
             }
             drop(manager);
-            // The client keeps a few connections for the next one: as many as in the first round, and no more.
+            // The client keeps a few connections for the next round: as many as in the first one.
             let ended = eventually(Duration::from_secs(10), async || match (sockets(), left) {
                 (now, None) if now > 0 => Ok(now),
                 (now, Some(before)) if now <= before => Ok(now),
@@ -229,8 +229,8 @@ fn a_manager_that_has_stopped_or_was_dropped_leaves_no_socket() {
     });
 }
 
-/// How a manager ends that is told to stop while it answers a request for metrics that takes very long, and after how many
-/// seconds; and what the client gets.
+/// Stops a manager while it answers a very long request for metrics. Returns its result, the seconds it took, and the
+/// answer that the client received.
 async fn stopped_while_answering(grace: Shutdown) -> (Result<(), manager::Error>, u64, String) {
     let env = environment().await;
     let asked = Arc::new(Notify::new());
@@ -249,7 +249,7 @@ async fn stopped_while_answering(grace: Shutdown) -> (Result<(), manager::Error>
     let mut stream = connect(manager.metrics_address().unwrap()).await;
     stream.write_all(b"GET /slow HTTP/1.1\r\nHost: test\r\n\r\n").await.unwrap();
     asked.notified().await;
-    // Not before, because until then something is on its way that no timer knows of.
+    // Not earlier: paused time would advance while data is on the way, because no timer waits for it.
     tokio::time::pause();
     let (began, mut answer) = (Instant::now(), String::new());
     let stopped = async { (running.stop().await, began.elapsed().as_secs()) };
@@ -264,7 +264,7 @@ async fn a_request_that_is_answered_at_the_stop_is_cut_after_a_minute_and_sooner
     assert_eq!((seconds, &*answer), (60, ""));
     ended.unwrap();
 
-    // As in Go, where the same manager fails to wait for all runnables to end within its grace period.
+    // As in Go, where this manager fails because a runnable did not end within its grace period.
     let (ended, seconds, answer) = stopped_while_answering(Shutdown::Within(Duration::from_secs(30))).await;
     assert_eq!((seconds, &*answer), (30, ""));
     assert_eq!(ended.unwrap_err().to_string(), "still running 30 s after the shutdown began: metrics");

@@ -1,4 +1,4 @@
-//! What signals do to a process that runs a manager. Each test starts itself once more as that process.
+//! Effects of signals on a process that runs a manager. Each test starts itself again as this process.
 
 use std::{
     io::{BufRead, BufReader},
@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::support::{Widget, environment};
 
-/// Names the behaviour of the process.
+/// Environment variable with the behaviour of the process.
 const ROLE: &str = "CONTROLLER_RUNTIME_TEST_ROLE";
 
 /// A process that runs a manager. It is killed when the test fails.
@@ -26,7 +26,7 @@ struct Operator {
 }
 
 impl Operator {
-    /// Starts the test of this name as the process, and waits until that is where its role says.
+    /// Starts the test of this name as the process, and waits until it reports that its role is ready.
     fn start(test: &str, role: &str) -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", &format!("signals::{test}"), "--nocapture"])
@@ -49,7 +49,7 @@ impl Operator {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
     }
 
-    /// Its exit code; `None` if a signal killed it.
+    /// Returns its exit code; `None` if a signal killed it.
     fn exit_code(mut self) -> Option<i32> {
         self.process.wait().unwrap().code()
     }
@@ -61,7 +61,7 @@ impl Drop for Operator {
     }
 }
 
-/// Does not hear that it is to finish.
+/// Ignores the request to stop.
 struct Deaf;
 
 impl Runnable for Deaf {
@@ -72,7 +72,7 @@ impl Runnable for Deaf {
     }
 }
 
-/// Never waits again once it is to finish.
+/// Blocks its thread after the request to stop.
 struct Computes;
 
 impl Runnable for Computes {
@@ -87,7 +87,7 @@ impl Runnable for Computes {
     }
 }
 
-/// If this is the process of a test, does what its role says, and ends.
+/// If this is the process of a test, plays its role and exits.
 fn be_the_operator() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let mut runtime = match &*role {
@@ -96,7 +96,7 @@ fn be_the_operator() {
     };
     let runtime = runtime.enable_all().build().unwrap();
     let code = runtime.block_on(async {
-        // A manager that ends too late ends with this, and the test fails.
+        // If the manager ends too late, this code makes the test fail.
         let late = tokio::time::sleep(Duration::from_secs(60));
         tokio::select! {
             code = operator(&role) => code,
@@ -124,7 +124,7 @@ async fn operator(role: &str) -> i32 {
     let mut tasks = JoinSet::new();
     tasks.spawn(async move { manager.run_until_signal().await });
     if role == "without the kind" {
-        // The first list has failed, and the next one is being waited for.
+        // The first list has failed, and its retry is waiting.
         tokio::time::sleep(Duration::from_millis(100)).await;
     } else {
         ready.await.unwrap();

@@ -1,4 +1,4 @@
-//! Where requests come from besides the manager's own cache.
+//! Sources of requests other than the manager's own cache.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ async fn requests_of_any_type_come_from_a_channel_and_what_was_sent_early_waits_
     settle().await;
     assert_eq!(notes.take(), [r#"(2, "between")"#]);
     let explained = handle.explain(&(2, "between".to_owned())).to_string();
-    assert!(explained.contains("1 event: pushes told us so"), "{explained}");
+    assert!(explained.contains("1 event: pushes sent an event"), "{explained}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,7 +90,7 @@ async fn generic_events_come_through_a_channel_past_predicates() {
     settle().await;
     assert_eq!(notes.names(), ["a"]);
     let explained = handle.explain(&key("a")).to_string();
-    assert!(explained.contains("1 event: drift told us so"), "{explained}");
+    assert!(explained.contains("1 event: drift sent an event"), "{explained}");
 }
 
 /// Go's raw sources ignore `WithEventFilter`.
@@ -264,6 +264,6 @@ async fn a_forbidden_kind_ends_a_controller_that_is_added_with_the_rule_to_add()
     Builder::managed_by(&manager).for_kind::<Widget>().owns::<Secret>().complete(Notes::done()).unwrap();
     let began = Instant::now();
     let error = running.end().await.expect_err("it may not list secrets").to_string();
-    assert!(error.starts_with("the operator may not list and watch secrets: give"), "{error}");
+    assert!(error.starts_with("the operator has no permission to list and watch secrets: give"), "{error}");
     assert!(began.elapsed() < Duration::from_secs(10), "it does not wait for the timeout");
 }

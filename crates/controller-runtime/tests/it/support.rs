@@ -1,4 +1,4 @@
-//! What the tests share: a kind of their own, a manager that runs in the background, a reconciler that takes notes.
+//! Shared test helpers: a custom kind, a manager in the background, and a reconciler that records its calls.
 
 use std::{
     future::Future,
@@ -81,7 +81,7 @@ impl Running {
         Self { stop, task }
     }
 
-    /// Tells the manager to stop, and waits for its end.
+    /// Stops the manager, and waits for its end.
     pub(crate) async fn stop(self) -> Result<(), manager::Error> {
         self.stop.cancel();
         self.end().await
@@ -93,10 +93,10 @@ impl Running {
     }
 }
 
-/// What a reconciler of the tests does with a request, given the number of failures before.
+/// Result of a test reconciler for a request, given the number of earlier failures.
 type Act = Box<dyn Fn(&ObjectKey<Widget>, u32) -> Result<Action, reconcile::Error> + Send + Sync>;
 
-/// A reconciler that notes when it was called for what.
+/// A reconciler that records time and request of each call.
 #[derive(Clone)]
 pub(crate) struct Notes {
     calls: Arc<Mutex<Vec<(Instant, String)>>>,
@@ -110,22 +110,22 @@ impl Notes {
         Self { calls: Arc::default(), act: Arc::new(Box::new(act)) }
     }
 
-    /// One that only takes notes.
+    /// Creates a reconciler that only records and succeeds.
     pub(crate) fn done() -> Self {
         Self::new(|_, _| Ok(Action::done()))
     }
 
-    /// The names called for, in order.
+    /// Returns the names of the requests, in order.
     pub(crate) fn names(&self) -> Vec<String> {
         self.calls.lock().unwrap().iter().map(|(_, name)| name.clone()).collect()
     }
 
-    /// The times between the calls.
+    /// Returns the times between the calls.
     pub(crate) fn gaps(&self) -> Vec<Duration> {
         self.calls.lock().unwrap().windows(2).map(|pair| pair[1].0 - pair[0].0).collect()
     }
 
-    /// Forgets the calls.
+    /// Clears the records.
     pub(crate) fn clear(&self) {
         self.calls.lock().unwrap().clear();
     }
@@ -140,7 +140,7 @@ impl Reconciler for Notes {
     }
 }
 
-/// A reconciler of requests of any type that notes their `Debug` forms.
+/// A reconciler for requests of any type, which records their `Debug` forms.
 pub(crate) struct NoteAll<R> {
     pub(crate) seen: Arc<Mutex<Vec<String>>>,
     request: std::marker::PhantomData<fn(R)>,
@@ -151,7 +151,7 @@ impl<R> NoteAll<R> {
         Self { seen: Arc::default(), request: std::marker::PhantomData }
     }
 
-    /// What it was called for, in order, and no more of that.
+    /// Takes the recorded requests, in order.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.seen.lock().unwrap())
     }
@@ -186,7 +186,7 @@ pub(crate) async fn run(
     Running::start(manager).await
 }
 
-/// Lets everything happen that happens within a while.
+/// Waits until everything that is due within a short time has happened.
 pub(crate) async fn settle() {
     tokio::time::advance(Duration::ZERO).await;
     for _ in 0..1000 {
@@ -204,20 +204,20 @@ pub(crate) async fn gone(client: &controller_runtime::Client, key: &ObjectKey<Wi
     looked.await.unwrap();
 }
 
-/// How many sockets this process has.
+/// Returns the number of sockets of this process.
 pub(crate) fn sockets() -> usize {
     let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
     let is_socket = |path: std::path::PathBuf| path.to_string_lossy().starts_with("socket:");
     open.filter(|file| std::fs::read_link(file.path()).is_ok_and(is_socket)).count()
 }
 
-/// Runs a test of this name in a process of its own, on a runtime whose time is paused: there it shares nothing with other
-/// tests, neither what `tracing` remembers of their subscribers nor their sockets.
+/// Runs the test with this name in its own process, on a runtime with paused time. There it shares neither sockets nor
+/// `tracing`'s cached interest in callsites with other tests.
 pub(crate) fn alone<F: Future<Output = ()>>(name: &str, test: impl FnOnce() -> F) {
     alone_in(name, true, test);
 }
 
-/// The same in real time, for what goes over sockets.
+/// Like [`alone`], in real time, for tests with sockets.
 pub(crate) fn alone_in_real_time<F: Future<Output = ()>>(name: &str, test: impl FnOnce() -> F) {
     alone_in(name, false, test);
 }

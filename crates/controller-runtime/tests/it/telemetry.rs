@@ -1,4 +1,4 @@
-//! What a reconcile tells of itself to OpenTelemetry. What it logs is in `tests/logging.rs`.
+//! OpenTelemetry spans of reconciles. For the log see `tests/logging.rs`.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tracing_subscriber::layer::SubscriberExt;
 
 use crate::support::{Notes, Running, Widget, alone, environment, key, manager, settle, widget};
 
-/// What an operator with this layer exports while `test` runs, and what that returns.
+/// Returns the spans that an operator with this layer exports while `test` runs, and the result of `test`.
 async fn exported<T, F: Future<Output = T>>(test: impl FnOnce() -> F) -> (Vec<SpanData>, T) {
     let exporter = InMemorySpanExporter::default();
     let provider = SdkTracerProvider::builder().with_simple_exporter(exporter.clone()).build();
@@ -20,7 +20,7 @@ async fn exported<T, F: Future<Output = T>>(test: impl FnOnce() -> F) -> (Vec<Sp
     (exporter.get_finished_spans().unwrap(), returned)
 }
 
-/// The reconciles among spans, in order.
+/// Returns the spans of reconciles, in order.
 fn reconciles(spans: &[SpanData]) -> Vec<&SpanData> {
     spans.iter().filter(|span| span.name == "reconcile").collect()
 }
@@ -30,7 +30,7 @@ fn attribute(span: &SpanData, name: &str) -> Option<String> {
     found.map(|found| found.value.to_string())
 }
 
-/// Reconciles that fail so many times and then succeed.
+/// Returns a reconciler that fails this many times and then succeeds.
 fn fails(times: u32) -> Notes {
     Notes::new(move |_, attempt| match attempt < times {
         true => Err(reconcile::Error::new("no luck")),
@@ -111,8 +111,8 @@ fn one_walks_from_the_tenth_attempt_to_the_first() {
             at = linked.map(|to| *spans.iter().find(|span| span.span_context == *to).unwrap());
         }
         // The back-off of the ninth failure is 5 ms * 2^8.
-        assert_eq!(story[0], "a 9 after 1.28 s: no event");
-        assert_eq!(story[8], "a 1 after 0.005 s: no event");
+        assert_eq!(story[0], "a 9 after 1.28 s: a retry");
+        assert_eq!(story[8], "a 1 after 0.005 s: a retry");
         assert_eq!(story[9], "a 0 after 0 s: 1 event: widgets.example.com created");
         assert_eq!(story.len(), 10);
     });
@@ -145,7 +145,7 @@ fn explanations_and_metrics_name_the_traces() {
         let expected = format!("00-{}-{}-01", trace(first), first.span_context.span_id());
         assert_eq!(json["runs"][1]["traceparent"], expected);
 
-        // Of the runs in a bucket the last.
+        // The exemplar of a bucket is its last run.
         let bucket = "controller_runtime_reconcile_time_seconds_bucket{le=\"0.005\",controller=\"widget\"} 2";
         let expected = format!("{bucket} # {{trace_id=\"{}\"}} 0.0\n", trace(second));
         let text = metrics.encode();

@@ -39,7 +39,7 @@ use crate::{
 struct Relay {
     address: SocketAddr,
     accepted: Arc<AtomicUsize>,
-    /// Ends the forwarding on connections that are there, both of whose ends stay open.
+    /// Ends the forwarding on existing connections, both ends of which stay open.
     lost: Arc<Mutex<CancellationToken>>,
     _task: JoinSet<()>,
 }
@@ -73,14 +73,14 @@ impl Relay {
         self.accepted.load(SeqCst)
     }
 
-    /// Loses the connections that are there without a word to either side.
+    /// Loses existing connections silently on both sides.
     fn lose(&self) {
         let mut lost = self.lost.lock().unwrap();
         std::mem::take(&mut *lost).cancel();
     }
 }
 
-/// The configuration of a client that reaches `listener` through `relay`.
+/// Returns the configuration of a client that reaches `listener` through `relay`.
 async fn config(listener: &Listener, relay: &Relay) -> kube::Config {
     let kubeconfig = Kubeconfig::from_yaml(&listener.kubeconfig()).unwrap();
     let mut config =
@@ -155,7 +155,7 @@ async fn a_request_on_a_half_open_connection_is_out_of_time_and_over_http1_the_n
 async fn a_server_that_cannot_be_reached_is_named_once_with_the_reason() {
     let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
-    drop(socket); // nothing listens there any more
+    drop(socket); // the port is closed now
     for scheme in ["http", "https"] {
         let mut config = kube::Config::new(format!("{scheme}://{address}").parse().unwrap());
         config.accept_invalid_certs = true;

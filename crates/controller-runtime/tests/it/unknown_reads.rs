@@ -20,7 +20,8 @@ use crate::{
     support::{Notes, Running, Widget, config_map, environment, key, manager, settle, widget},
 };
 
-/// Notes the config maps without a widget of their name, which it looks for in a cache that its first run makes.
+/// A reconciler that records the config maps without a widget of the same name, using a cache that its first run
+/// creates.
 struct Orphans {
     manager: Manager,
     widgets: OnceLock<Cached<Widget>>,
@@ -66,10 +67,10 @@ async fn a_wait_for_the_absence_of_an_object_waits_for_the_list() {
     let is_absent = |widget: Option<&Widget>| widget.is_none();
     let within = Duration::from_secs(5);
     let error = widgets.until(&there, is_absent, within).await.unwrap_err();
-    assert!(error.to_string().ends_with("it was last seen not listed yet"), "{error}");
+    assert!(error.to_string().ends_with("its last state in the cache: not listed yet"), "{error}");
     let play = async {
         let error = widgets.until(&there, is_absent, within).await.unwrap_err();
-        assert!(error.to_string().contains("it was last seen at version"), "{error}");
+        assert!(error.to_string().contains("its last state in the cache: at version"), "{error}");
         assert!(widgets.until(&gone, is_absent, within).await.unwrap().is_none());
     };
     manager.clone().run(play).await.unwrap();
@@ -77,7 +78,7 @@ async fn a_wait_for_the_absence_of_an_object_waits_for_the_list() {
 
 type Read = fn(&Cached<Widget>, &Index<Widget, String>) -> Result<usize, ReadError>;
 
-/// All ways to read a cache, with the number of objects that each finds.
+/// Returns the number of objects that each type of read of a cache finds.
 const READS: [(&str, Read); 17] = [
     ("get", |widgets, _| Ok(widgets.get(&key("a"))?.into_iter().count())),
     ("get_lazy", |widgets, _| Ok(widgets.get_lazy(&key("a"))?.into_iter().count())),

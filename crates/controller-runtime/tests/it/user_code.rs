@@ -244,7 +244,7 @@ pub(crate) struct GadgetSpec {
 #[serde(transparent)]
 struct Probe(i32);
 
-/// What the decoder and the destructor of [`Probe`] call.
+/// Calls made by the decoder and the destructor of [`Probe`].
 static PROBED: Mutex<Option<Arc<dyn Fn() + Send + Sync>>> = Mutex::new(None);
 
 fn probe() {
@@ -279,7 +279,7 @@ fn gadget(name: &str) -> Gadget {
     gadget
 }
 
-/// Both ways of holding objects decode and drop at other times.
+/// The two forms of storage decode and drop at different times.
 #[test]
 fn decoders_and_destructors_may_call_every_method_that_decodes_nothing() {
     async fn operator() {
@@ -291,7 +291,8 @@ fn decoders_and_destructors_may_call_every_method_that_decodes_nothing() {
             let cache = controller_runtime::cache::Options::default().retain(retain);
             let manager = Manager::new(env.client(), Options::new("test").seed(1).cache(cache));
             let gadgets = manager.cached::<Gadget>();
-            // Weak, so that the probe does not keep the cache; calls may nest, and one level shows a deadlock.
+            // Weak, so that the probe does not keep the cache alive. Calls may nest; one level is enough to show a
+            // deadlock.
             let calls = Arc::new(AtomicUsize::new(0));
             let (held, counted) = (Arc::new(gadgets.clone()), Arc::clone(&calls));
             let probed: Weak<Cached<Gadget>> = Arc::downgrade(&held);

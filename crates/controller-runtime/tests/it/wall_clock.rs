@@ -1,4 +1,4 @@
-//! Wall time: what timestamps show in paused time, across restarts, and beside those of the API server.
+//! Timestamps in paused time, across restarts, and compared with those of the API server.
 
 use std::{
     sync::{Arc, Mutex},
@@ -29,7 +29,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 struct Times(Arc<Mutex<Vec<Timestamp>>>);
 
 impl Times {
-    /// Wall time of the only run since the last call.
+    /// Returns the wall time of the only run since the last call.
     fn take_one(&self) -> Timestamp {
         let times = std::mem::take(&mut *self.0.lock().unwrap());
         let [time] = times[..] else { panic!("one run, not {times:?}") };
@@ -51,7 +51,7 @@ async fn run(manager: Manager, times: &Times) -> (Running, controller::Handle<Ob
     (Running::start(manager).await, handle)
 }
 
-/// Present time of the embedded server's clock, to the nanosecond.
+/// Returns the current time of the embedded server's clock, in nanoseconds.
 fn server_time(env: &Environment) -> Timestamp {
     let faults = env.server().faults();
     faults.resume_clock();
@@ -111,7 +111,7 @@ async fn managers_of_one_epoch_continue_it() {
     }
 }
 
-/// A reconciler that writes timestamps by every way there is: in a status, in events, and through the API server.
+/// A reconciler that writes timestamps in every possible way: in a status, in events, and through the API server.
 struct Writer(Client);
 
 impl Reconciler for Writer {
@@ -127,7 +127,7 @@ impl Reconciler for Writer {
     }
 }
 
-/// Objects of a kind, as JSON in lines.
+/// Returns the objects of a kind as lines of JSON.
 async fn dump<K>(client: kube::Client) -> String
 where
     K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
@@ -137,7 +137,7 @@ where
     lines.collect()
 }
 
-/// Everything that ten minutes of an operator with a lease leave behind in the API server.
+/// Returns all objects that an operator with a lease creates in ten minutes.
 async fn ten_minutes() -> String {
     let env = Environment::builder().seed(7).epoch(new_year()).crd::<Widget>().start().await.unwrap();
     let election = leader_election::Options::new("lease").namespace("default").identity("a");

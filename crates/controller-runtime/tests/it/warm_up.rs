@@ -1,4 +1,4 @@
-//! Controllers whose sources run before their process leads.
+//! Controllers with sources that run before the process leads.
 
 use std::{
     sync::{
@@ -47,7 +47,7 @@ async fn elected(manager: &Manager) {
     manager.leads().wait_for(|leads| *leads).await.unwrap();
 }
 
-/// How requests stand while another process leads, and what is reconciled when it stops.
+/// Returns the state of requests while another process leads, and the reconciles after it stops.
 async fn standby(warms_up: bool) -> (String, Vec<String>) {
     let env = environment().await;
     client(&env).create(&widget("a", 1)).await.unwrap();
@@ -72,7 +72,7 @@ async fn the_queue_of_a_standby_that_warms_up_is_full_before_it_leads() {
     assert_eq!(standby(false).await, ("waits for an event".to_owned(), vec!["a".to_owned()]));
 }
 
-/// Takes a minute for its first run.
+/// A reconciler with a first run of a minute.
 struct SlowOnce(Notes, AtomicBool);
 
 impl Reconciler for SlowOnce {

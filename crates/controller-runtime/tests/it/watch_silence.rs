@@ -1,4 +1,4 @@
-//! Watches that are lost without a word: how soon that is found, and what finding it costs.
+//! Watches that are lost silently: time and cost of their detection.
 
 use std::{
     sync::{Arc, Mutex},
@@ -34,7 +34,7 @@ fn count(manager: &Manager, counter: &str) -> u64 {
     value.unwrap_or_else(|| panic!("no {name} in {metrics}")).parse().unwrap()
 }
 
-/// Time until the cache has so many objects.
+/// Returns the time until the cache has this many objects.
 async fn until_len(widgets: &Cached<Widget>, len: usize) -> Duration {
     let start = Instant::now();
     while widgets.len().unwrap() != len {

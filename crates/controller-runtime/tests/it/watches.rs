@@ -1,4 +1,4 @@
-//! What is asked of the API server for a watch, and watches that come and go.
+//! Requests of watches, and watches that start and end while the manager runs.
 
 use std::{
     sync::{Arc, Mutex},
@@ -27,7 +27,7 @@ fn client(env: &Environment) -> Client {
     Client::new(env.client(), "test")
 }
 
-/// A manager, and the lists and watches of a resource that it asks for: each `metadata` or `whole`, and its selector.
+/// Returns a manager, and its lists and watches of a resource: each as `metadata` or `whole`, and the selector.
 fn watched(env: &Environment, resource: &'static str) -> (Manager, Arc<Mutex<Vec<String>>>) {
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
     let notes = Arc::clone(&asked);
@@ -89,7 +89,7 @@ async fn of_owned_objects_only_metadata_are_watched_unless_somebody_reads_the_re
     }
 }
 
-/// Creates ConfigMap `name` with label `app`, which Widget `owner` controls.
+/// Creates ConfigMap `name` with label `app`, controlled by Widget `owner`.
 async fn create_owned(env: &Environment, owner: &Widget, name: &str, app: &str) -> ConfigMap {
     let mut child = labelled(name, app);
     set_controller_reference(owner, &mut child).unwrap();
@@ -235,7 +235,7 @@ async fn a_controller_of_metadata_alone_is_one_of_a_kind() {
     assert_eq!(*asked.lock().unwrap(), ["metadata all"]);
 }
 
-/// What is reconciled for ConfigMaps selected by a predicate, and what the API server is asked for.
+/// Returns the reconciled requests for ConfigMaps that a predicate selects, and the requests to the API server.
 async fn selected(read: bool) -> (Vec<String>, Vec<String>) {
     let env = environment().await;
     let (manager, asked) = watched(&env, "configmaps");
@@ -280,7 +280,7 @@ async fn a_selector_is_the_api_servers_unless_somebody_reads_the_rest_and_means_
 async fn a_selector_that_filters_all_sources_is_the_api_servers_in_each_of_them() {
     let env = environment().await;
     let (manager, asked) = watched(&env, "configmaps");
-    let widgets = manager.cached::<Widget>(); // somebody reads all of these
+    let widgets = manager.cached::<Widget>(); // all of these are read elsewhere
     let notes = Notes::done();
     let handle = Builder::managed_by(&manager)
         .for_kind::<Widget>()
@@ -300,7 +300,7 @@ async fn a_selector_that_filters_all_sources_is_the_api_servers_in_each_of_them(
     assert_eq!(*asked.lock().unwrap(), ["whole app%3Dweb"]);
     assert_eq!(widgets.len().unwrap(), 2);
 
-    // A source that comes later needs no more.
+    // A source that is added later needs no other watch.
     let later = handle.watch(Kind::<PartialObjectMeta<ConfigMap>, _>::new(same_name()));
     later.synced().await.unwrap();
     assert_eq!(*asked.lock().unwrap(), ["whole app%3Dweb"]);
@@ -356,7 +356,7 @@ async fn kinds_known_at_run_time_are_reconciled_owned_and_watched() {
     owned_and_mapped(&env, &owner, || notes.take()).await;
 }
 
-/// Creates a ConfigMap of `owner`, which leads to its owner, and a Secret, which is mapped.
+/// Creates a ConfigMap of `owner`, which enqueues its owner, and a Secret, which a function maps.
 async fn owned_and_mapped(
     env: &Environment,
     owner: &Widget,

@@ -1,21 +1,22 @@
 //! Liveness of one open watch: when a silent one is probed, and when it counts as dead. Pure.
 //!
-//! TCP reports a lost peer only if data are outstanding, and a proxy may keep a connection open whose API server is gone. A
-//! watch that is lost so looks like one of a kind that does not change. API servers send a bookmark about once a minute, which
-//! is too seldom to find that within 45 s. So a watch that has been silent for 30 s is probed: a second, short watch begins at the last version seen. The
-//! API server sends it each event that the first watch missed, then a bookmark, and ends it.
+//! TCP reports a lost peer only if data are outstanding, and a proxy may keep a connection open although its API server
+//! is gone. A watch lost in this way looks like a watch of a kind that does not change. API servers send a bookmark
+//! about once a minute, which is too seldom to detect the loss within 45 s. So a watch that has been silent for 30 s is
+//! probed: a second, short watch starts at the last version seen. The API server sends it each event that the first
+//! watch missed, then a bookmark, and ends it.
 //!
 //! | probe | first watch |
 //! |---|---|
-//! | ends, or sends bookmarks alone | works: it has missed nothing |
+//! | ends, or receives bookmarks alone | works: it has missed nothing |
 //! | receives an event | has 15 s from the start of the probe to deliver something, and is dead otherwise |
 //! | neither receives anything nor ends within 15 s | dead |
 //! | cannot be sent, or breaks off | dead |
-//! | is answered with 410 | ends: its version cannot be verified, so that the objects are listed anew |
-//! | is refused for another reason | unknown: goes on, until three probes in a row were refused |
+//! | is answered with 410 | ends: its version cannot be verified, so the objects are listed again |
+//! | is refused for another reason | unknown: stays open until three probes in a row are refused |
 //!
-//! A refusal is an answer: the API server works, and a reopened watch would be refused as well. Reopening it after the third refusal
-//! makes the refusal visible in the log, the metrics and readiness.
+//! A refusal is an answer: the API server works, and would refuse a reopened watch as well. Reopening it after the
+//! third refusal makes the refusal visible in the log, the metrics and readiness.
 //!
 //! Cost: a watch of a server that sends a bookmark every minute is probed once a minute while its kind does not change. Watches that
 //! begin together are probed at different times.
@@ -90,15 +91,15 @@ pub(crate) enum Death {
 /// Outcome of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Probed {
-    /// It ended without an event.
+    /// The probe ended without an event.
     Nothing,
-    /// It received an event.
+    /// The probe received an event.
     Event,
-    /// It could not be sent, or its answer broke off.
+    /// The probe could not be sent, or its answer broke off.
     Unreachable,
     /// The version is too old.
     Expired,
-    /// It was refused for another reason.
+    /// The probe was refused for another reason.
     Refused { retry_after: Option<Duration> },
 }
 
@@ -124,7 +125,7 @@ impl Heartbeat {
     /// Longest wait that a refusal may ask for.
     const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
 
-    /// Longest silence of a watch that is not answered by anything: 45 s.
+    /// Longest silence of a watch without any sign of life: 45 s.
     pub(crate) const SILENCE: Duration = Self::PROBE_AFTER.saturating_add(Self::VERDICT_WITHIN);
 
     /// Returns the state of a watch that was opened at `now`, with its initial events first or without them.
@@ -228,7 +229,7 @@ mod tests {
         Heartbeat::opened(now, false, &mut fastrand::Rng::with_seed(seed))
     }
 
-    /// Waits as long as the heartbeat says. Returns the time at which it wants something, and what.
+    /// Waits as long as the heartbeat asks for. Returns the time of its next action, and the action.
     fn until_action(heartbeat: &mut Heartbeat, mut now: Instant) -> (Instant, Check) {
         loop {
             match heartbeat.check(now) {
@@ -385,8 +386,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens: 45 s without a sign of life end a watch, nothing ends one that had a sign of life within 15 s but
-        /// a probe's own outcome, and probes are 24 s or more from the last sign of life and 15 s from each other.
+        /// For every history: 45 s without a sign of life end a watch. A watch with a sign of life within 15 s ends
+        /// only by the outcome of a probe. Probes start at least 24 s after the last sign of life and 15 s after each
+        /// other.
         #[test]
         fn a_silent_watch_dies_in_time_and_a_living_one_does_not(
             seed in any::<u64>(),

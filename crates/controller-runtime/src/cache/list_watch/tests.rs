@@ -48,7 +48,7 @@ fn the_present_is_streamed_and_the_watch_goes_on_from_it() {
         start -> stream
     "#]],
     );
-    machine.saw(&"3".into()); // an object of the present, which need not be the newest
+    machine.saw(&"3".into()); // an initial object, which need not be the newest
     assert!(machine.listed(&"5".into()));
     machine.saw(&"6".into());
     check_machine(
@@ -247,7 +247,7 @@ fn a_silent_watch_is_reopened_at_once_from_the_last_version_seen() {
             silent -> watch from 5
         "#]],
     );
-    machine.saw(&"7".into()); // by the bookmark of a probe
+    machine.saw(&"7".into()); // from the bookmark of a probe
     assert_eq!(machine.watched_version(), Some("7".into()));
     check_machine(
         &mut machine,
@@ -333,8 +333,8 @@ fn inputs() -> impl Strategy<Value = Input> {
 }
 
 proptest! {
-    /// Whatever happens: a watch goes on from the greatest version listed or seen, a page from its token alone, and
-    /// nothing but progress is followed by another request at once for ever.
+    /// For every history: a watch continues from the highest version listed or seen, a page from its token alone, and
+    /// only progress is followed by immediate requests without limit.
     #[test]
     fn no_version_is_made_up_or_goes_back_and_no_circle_is_tight(
         history in prop::collection::vec((inputs(), prop::option::of(1..99u8)), 1..60),
@@ -342,7 +342,7 @@ proptest! {
         let mut machine = ListWatch::new(None, fastrand::Rng::with_seed(7));
         let (mut known, mut at_once, mut behind) = (0, 0, 0);
         for (input, seen) in history {
-            // A watch is silent for a while before it counts as such.
+            // A watch counts as silent only after a while, so this is not a tight loop.
             let progress = matches!(
                 input,
                 Input::Page { .. }

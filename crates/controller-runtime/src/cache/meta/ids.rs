@@ -1,10 +1,10 @@
-//! Identities and versions, in less space than their text.
+//! Uids and versions in compact form.
 
 use std::{cmp::Ordering, fmt};
 
 use uuid::Uuid;
 
-/// Which object this is: another one under the same name has another uid.
+/// Unique identifier of an object. Another object with the same name has another uid.
 ///
 /// ```
 /// use controller_runtime::cache::Uid;
@@ -17,7 +17,7 @@ pub struct Uid(UidForm);
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum UidForm {
-    /// As API servers make them: a UUID in lower case with hyphens.
+    /// The form that API servers create: a UUID in lower case with hyphens.
     Uuid(Uuid),
     Text(Box<str>),
 }
@@ -55,11 +55,11 @@ impl fmt::Debug for Uid {
     }
 }
 
-/// Which state of an object this is.
+/// Version of an object's state.
 ///
-/// Versions that are numbers are ordered, within one resource: Kubernetes promises that since 1.35
-/// ([KEP-5504](https://github.com/kubernetes/enhancements/issues/5504)), and etcd has always made them so. Others are only equal
-/// or not.
+/// Versions that are numbers are ordered within one resource: Kubernetes guarantees that since 1.35
+/// ([KEP-5504](https://github.com/kubernetes/enhancements/issues/5504)), and etcd has always created them so. Others
+/// can only be compared for equality.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ResourceVersion(VersionForm);
 

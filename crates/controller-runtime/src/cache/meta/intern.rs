@@ -1,13 +1,15 @@
+//! Shared storage of values that many objects of a kind have in common.
+
 use std::sync::Arc;
 
 use hashbrown::HashSet;
 
 use super::OwnerRef;
 
-/// Keeps one copy of what is alike in many objects of a kind.
+/// Stores one copy of equal values.
 ///
-/// Bound: what nothing else holds any more goes when the number of entries has doubled since it last went, so there are at
-/// most twice as many entries as are in use, and [`Interner::FEW`] more.
+/// Bound: unused values are removed whenever the number of entries has doubled since the last removal. So there are at
+/// most twice as many entries as are in use, plus [`Interner::FEW`].
 #[derive(Debug, Default)]
 pub(in crate::cache) struct Interner {
     texts: Shared<str>,
@@ -35,7 +37,7 @@ impl Interner {
 #[derive(Debug)]
 struct Shared<T: ?Sized> {
     known: HashSet<Arc<T>>,
-    /// How many were in use when it was last looked.
+    /// Number of entries after the last removal.
     in_use: usize,
 }
 

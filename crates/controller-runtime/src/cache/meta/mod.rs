@@ -1,7 +1,8 @@
-//! What the cache keeps at hand of every object's metadata, whether the object itself is decoded or not.
+//! Metadata that the cache stores decoded for every object.
 //!
-//! Small, because there is one for each object of a cluster: uids and versions take 16 and 8 bytes rather than their text, and
-//! what is alike in many objects (namespaces, whole sets of labels, owner references) is there once per informer.
+//! They are compact, because there is one for each object of a cluster: uids and versions take 16 and 8 bytes instead
+//! of their text, and values that many objects share (namespaces, whole label sets, owner references) are stored once
+//! per informer.
 
 mod ids;
 mod intern;
@@ -16,16 +17,16 @@ pub use self::ids::{ResourceVersion, Uid};
 pub(super) use self::{intern::Interner, raw::RawMeta};
 use self::{packed::Packed, raw::Fingerprint};
 
-/// The metadata of an object that predicates, handlers and indexes work on. It is at hand without decoding the object.
+/// Metadata of an object, for predicates, handlers and indexes. Reading them does not decode the object.
 ///
-/// Annotations are not in it: they are often large, and read rarely. Decode the object to read them.
+/// Annotations are not included, because they are often large and rarely read. Decode the object to read them.
 #[derive(Clone)]
 pub struct Meta {
     namespace: Option<Arc<str>>,
     name: Arc<str>,
     uid: Option<Uid>,
     resource_version: Option<ResourceVersion>,
-    /// Zero for none, as in Go.
+    /// Zero if there is none, as in Go.
     generation: i64,
     /// In seconds since 1970.
     deletion_timestamp: Option<NonZeroI64>,
@@ -36,7 +37,7 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// `None` without a name.
+    /// Returns `None` if there is no name.
     pub(super) fn new(raw: &RawMeta<'_>, interner: &mut Interner) -> Option<Self> {
         let owner = |owner: &raw::RawOwner<'_>, interner: &mut Interner| OwnerRef {
             api_version: interner.text(&owner.api_version),
@@ -61,7 +62,7 @@ impl Meta {
         })
     }
 
-    /// The namespace; `None` for cluster-scoped objects.
+    /// Returns the namespace; `None` for cluster-scoped objects.
     #[must_use]
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
@@ -71,7 +72,7 @@ impl Meta {
         self.namespace.as_ref()
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -81,68 +82,68 @@ impl Meta {
         &self.name
     }
 
-    /// The uid. Objects of an API server have one.
+    /// Returns the uid. Objects of an API server always have one.
     #[must_use]
     pub fn uid(&self) -> Option<&Uid> {
         self.uid.as_ref()
     }
 
-    /// The version of this state. Objects of an API server have one.
+    /// Returns the version of this state. Objects of an API server always have one.
     #[must_use]
     pub fn resource_version(&self) -> Option<&ResourceVersion> {
         self.resource_version.as_ref()
     }
 
-    /// The number of changes of the spec, for kinds that count them.
+    /// Returns the generation, which counts changes of the spec; `None` for kinds without it.
     #[must_use]
     pub fn generation(&self) -> Option<i64> {
         Some(self.generation).filter(|generation| *generation != 0)
     }
 
-    /// Whether the object has been deleted and waits for its finalizers, or for its grace period to end.
+    /// Whether the object was deleted but still exists, because of finalizers or its grace period.
     #[must_use]
     pub fn is_deleting(&self) -> bool {
         self.deletion_timestamp.is_some()
     }
 
-    /// When the object is, or was, to be gone at the latest, finalizers aside; `None` unless it has been deleted.
+    /// Returns the time until which the object may exist, finalizers aside; `None` if it was not deleted.
     #[must_use]
     pub fn deletion_timestamp(&self) -> Option<Time> {
         let seconds = self.deletion_timestamp?.get();
         Timestamp::from_second(seconds).ok().map(Time)
     }
 
-    /// The labels.
+    /// Returns the labels.
     #[must_use]
     pub fn labels(&self) -> &Labels {
         &self.labels
     }
 
-    /// The owners.
+    /// Returns the owner references.
     #[must_use]
     pub fn owner_references(&self) -> &[OwnerRef] {
         self.owner_references.as_deref().unwrap_or_default()
     }
 
-    /// The owner that controls the object.
+    /// Returns the owner reference of the controller.
     #[must_use]
     #[doc(alias = "GetControllerOf")]
     pub fn controller(&self) -> Option<&OwnerRef> {
         self.owner_references().iter().find(|owner| owner.is_controller())
     }
 
-    /// The finalizers, which are to be removed before a deleted object goes.
+    /// Returns the finalizers, which must be removed before a deleted object disappears.
     pub fn finalizers(&self) -> impl Iterator<Item = &str> {
         self.finalizers.iter()
     }
 
-    /// Whether the annotations are those of `other`, but for a chance of one in 2⁶⁴.
+    /// Whether `other` has the same annotations. Compares hashes, so the answer is wrong with a probability of 2⁻⁶⁴.
     #[must_use]
     pub fn same_annotations(&self, other: &Self) -> bool {
         self.annotations == other.annotations
     }
 
-    /// Whether this is the same state of the same object as `other`.
+    /// Whether `other` is the same version of the same object.
     #[must_use]
     pub fn same_version(&self, other: &Self) -> bool {
         self.uid == other.uid && self.resource_version == other.resource_version
@@ -174,19 +175,19 @@ impl fmt::Debug for Meta {
 pub struct Labels(Packed);
 
 impl Labels {
-    /// The value of the label `key`.
+    /// Returns the value of the label `key`.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
         self.iter().find_map(|(known, value)| (known == key).then_some(value))
     }
 
-    /// Keys and values.
+    /// Returns keys and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let mut texts = self.0.iter();
         std::iter::from_fn(move || Some((texts.next()?, texts.next()?)))
     }
 
-    /// Whether there are none.
+    /// Whether there are no labels.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -199,7 +200,7 @@ impl fmt::Debug for Labels {
     }
 }
 
-/// An owner of an object.
+/// A reference to an owner of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OwnerRef {
     api_version: Arc<str>,
@@ -210,37 +211,37 @@ pub struct OwnerRef {
 }
 
 impl OwnerRef {
-    /// The owner's `apiVersion`, e.g. `apps/v1`.
+    /// Returns the owner's `apiVersion`, e.g. `apps/v1`.
     #[must_use]
     pub fn api_version(&self) -> &str {
         &self.api_version
     }
 
-    /// The owner's API group, empty for the core group.
+    /// Returns the owner's API group, empty for the core group.
     #[must_use]
     pub fn group(&self) -> &str {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 
-    /// The owner's kind.
+    /// Returns the owner's kind.
     #[must_use]
     pub fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// The owner's name.
+    /// Returns the owner's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The owner's uid.
+    /// Returns the owner's uid.
     #[must_use]
     pub fn uid(&self) -> &Uid {
         &self.uid
     }
 
-    /// Whether the owner controls the object: one owner at most does.
+    /// Whether the owner is the controller of the object. At most one is.
     #[must_use]
     pub fn is_controller(&self) -> bool {
         self.controller

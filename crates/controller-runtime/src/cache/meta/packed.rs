@@ -1,13 +1,13 @@
-//! Several strings in one allocation, so that equal lists of them can be shared as a whole.
+//! Several strings in one allocation, so that equal lists can share it.
 
 use std::sync::Arc;
 
-/// A list of strings: each as its length in decimal, a colon, and its text. Nothing at all for the empty list.
+/// A list of strings, each stored as its length in decimal, a colon, and the text. `None` for an empty list.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Packed(Option<Arc<str>>);
 
 impl Packed {
-    /// Packs `texts`, shared with equal lists by means of `share`.
+    /// Packs `texts`. `share` returns the stored copy of equal lists.
     pub(super) fn new<'a>(
         texts: impl IntoIterator<Item = &'a str>,
         share: impl FnOnce(&str) -> Arc<str>,
@@ -15,7 +15,7 @@ impl Packed {
         let mut packed = String::new();
         for text in texts {
             if packed.is_empty() {
-                packed.reserve(256); // enough for most, so that it need not grow
+                packed.reserve(256); // enough for most label sets, so that it need not grow
             }
             push_decimal(&mut packed, text.len());
             packed.push(':');
@@ -33,7 +33,7 @@ impl Packed {
     }
 }
 
-/// Formatting as such would take longer than all the rest.
+/// Appends a number. `write!` would take longer than all the rest of packing.
 fn push_decimal(to: &mut String, number: usize) {
     if number >= 10 {
         push_decimal(to, number / 10);

@@ -1,4 +1,4 @@
-//! Metadata as it stands in an object's JSON, or in its decoded form, before it is made small.
+//! Metadata as found in an object's JSON or in a decoded object, before conversion into [`Meta`](super::Meta).
 
 use std::{
     borrow::Cow,
@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::ResourceVersion;
 use crate::cache::scan::Reader;
 
-/// What the cache keeps at hand of an object's metadata. What is missing, or not of its type, is empty.
+/// Metadata that the cache stores. Fields that are missing or have another type are empty.
 #[derive(Debug, Clone, Default)]
 pub(in crate::cache) struct RawMeta<'a> {
     pub(super) namespace: Cow<'a, str>,
@@ -46,17 +46,17 @@ pub(super) struct RawOwner<'a> {
 }
 
 impl<'a> RawMeta<'a> {
-    /// Empty for objects of the cluster.
+    /// Returns the namespace, empty for cluster-scoped objects.
     pub(in crate::cache) fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// Empty if there is none, as in what is no object.
+    /// Returns the name, empty if the text is not an object.
     pub(in crate::cache) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The metadata of a decoded object.
+    /// Returns the metadata of a decoded object.
     pub(in crate::cache) fn of(meta: &'a ObjectMeta) -> Self {
         let text = |text: &'a Option<String>| Cow::Borrowed(text.as_deref().unwrap_or_default());
         let pair = |(key, value): (&'a String, &'a String)| (Cow::from(&**key), Cow::from(&**value));
@@ -78,7 +78,7 @@ impl<'a> RawMeta<'a> {
         Some(&*self.resource_version).filter(|version| !version.is_empty()).map(ResourceVersion::from)
     }
 
-    /// Takes the value of a field. One that is not of its type counts as missing: whoever decodes the object learns of it.
+    /// Sets a field from its JSON. A value of another type counts as missing: decoding the object reports it.
     pub(in crate::cache) fn set(&mut self, field: &str, json: &'a [u8]) {
         match field {
             "namespace" => self.namespace = string(json),
@@ -131,7 +131,7 @@ impl fmt::Display for RawMeta<'_> {
     }
 }
 
-/// The value, if it is of the type.
+/// Decodes a value; `None` if it has another type.
 fn read<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Option<T> {
     serde_json::from_slice::<Option<T>>(json).ok().flatten()
 }
@@ -140,7 +140,7 @@ fn string(json: &[u8]) -> Cow<'_, str> {
     Reader::new(json).string().unwrap_or_default()
 }
 
-/// The entries of an object whose values are strings; none of any other.
+/// Returns the entries of an object whose values are strings; none if any value is not.
 fn pairs(json: &[u8]) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
     let mut pairs = Vec::with_capacity(8);
     let read = Reader::new(json).object(|key, reader| {
@@ -150,11 +150,11 @@ fn pairs(json: &[u8]) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
     if read.is_ok() { pairs } else { Vec::new() }
 }
 
-/// A string that is borrowed if it can be: as an element, a bare `Cow` never is.
+/// A string that is borrowed if possible. In a `Vec`, serde never borrows a plain `Cow`.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Differs, all but certainly, when a set of pairs differs. Neither order nor process matter.
+/// Hash of a set of pairs. It depends neither on their order nor on the process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::cache) struct Fingerprint(u64);
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::cache::split::Split;
 
-/// Everything there is to know of it.
+/// Formats all fields.
 fn describe(meta: &Meta) -> String {
     let Meta { uid, generation, deletion_timestamp, labels, annotations, owner_references, .. } = meta;
     let finalizers: Vec<_> = meta.finalizers().collect();

@@ -26,12 +26,12 @@ fn object(name: &str, version: u32, data: &Value) -> String {
     json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data }).to_string()
 }
 
-/// An object of some 2 KB, of a family of alike ones.
+/// Returns an object of about 2 KB that resembles the others of its family.
 fn alike(name: &str, family: u64, version: u32) -> String {
     of_family(&common_to(family), name, version)
 }
 
-/// What the objects of a family have in common: entries of their data.
+/// Returns the data that the objects of a family have in common.
 fn common_to(family: u64) -> String {
     let mut rng = fastrand::Rng::with_seed(family);
     (0..40).map(|i| format!("\"key{i}\":\"{:x}\",", rng.u128(..))).collect()
@@ -42,6 +42,25 @@ fn of_family(common: &str, name: &str, version: u32) -> String {
     text.replacen("\"data\":{", &format!("\"data\":{{{common}"), 1)
 }
 
+/// Adds an object, then trains and compresses if that is due, like the reflector.
+fn take(shelf: &Shelf<ConfigMap>, text: &str) -> Lazy<ConfigMap> {
+    let taken = shelf.take(&Arrival::new(text)).expect("a key");
+    if shelf.is_training_due() {
+        train(shelf);
+    }
+    taken
+}
+
+/// Trains the dictionary that is due, and compresses the texts that wait for it.
+fn train(shelf: &Shelf<ConfigMap>) {
+    if let Some(samples) = shelf.samples() {
+        shelf.learn(samples.train());
+    }
+    while shelf.is_behind() {
+        shelf.catch_up();
+    }
+}
+
 fn own(object: &Lazy<ConfigMap>) -> String {
     object.object().expect("it fits").data.as_ref().expect("data")["own"].clone()
 }
@@ -49,12 +68,11 @@ fn own(object: &Lazy<ConfigMap>) -> String {
 #[test]
 fn few_objects_stay_as_they_are_and_many_are_compressed() {
     let shelf = shelf(Retain::Compact);
-    let mut held: Vec<_> =
-        (0..100).map(|i| shelf.take(&Arrival::new(&alike(&i.to_string(), 1, 1))).expect("a key")).collect();
+    let mut held: Vec<_> = (0..100).map(|i| take(&shelf, &alike(&i.to_string(), 1, 1))).collect();
     let Stats { trainings, cold_bytes: plain, .. } = shelf.stats();
     assert_eq!(trainings, 0);
     assert!(plain < Gathering::ENOUGH);
-    held.extend((100..600).map(|i| shelf.take(&Arrival::new(&alike(&i.to_string(), 1, 1))).expect("a key")));
+    held.extend((100..600).map(|i| take(&shelf, &alike(&i.to_string(), 1, 1))));
     let Stats { trainings, cold_bytes, objects, hot, .. } = shelf.stats();
     assert_eq!((trainings, objects, hot), (1, 600, 0));
     assert!(cold_bytes * 5 < plain * 6, "{cold_bytes} bytes for 600 objects, {plain} for 100 of them before");
@@ -67,19 +85,74 @@ fn few_objects_stay_as_they_are_and_many_are_compressed() {
     assert_eq!((objects, cold_bytes), (0, 0));
 }
 
+/// Objects of some 50 bytes each, of which there are many in the samples of a dictionary.
+#[test]
+fn taking_an_object_trains_no_dictionary_and_compresses_little() {
+    for retain in [Retain::Compact, Retain::default()] {
+        let shelf = shelf(retain);
+        let small = |number: usize| {
+            format!(
+                r#"{{"metadata":{{"name":"{number}","namespace":"ns","resourceVersion":"1"}},"data":{{"own":"{number} 1"}}}}"#
+            )
+        };
+        let mut held = Vec::new();
+        while !shelf.is_training_due() {
+            held.push(shelf.take(&Arrival::new(&small(held.len()))).expect("a key"));
+        }
+        // Objects that arrive during the training wait as well.
+        let samples = shelf.samples().expect("they are due");
+        for number in held.len()..held.len() + 3000 {
+            held.push(shelf.take(&Arrival::new(&small(number))).expect("a key"));
+        }
+        assert_eq!(shelf.stats().trainings, 0, "{retain:?}");
+        shelf.learn(samples.train());
+        assert_eq!((shelf.stats().trainings, shelf.is_training_due()), (1, false), "{retain:?}");
+        let plain = |shelf: &Shelf<ConfigMap>| shelf.stats().cold_bytes;
+        let (all, mut pieces) = (plain(&shelf), 0);
+        assert!(all > Gathering::ENOUGH, "{all} bytes");
+        let mut left = all;
+        while shelf.is_behind() {
+            shelf.catch_up();
+            let compressed = left - plain(&shelf);
+            assert!(compressed <= Recent::AT_ONCE, "{compressed} bytes at once");
+            (left, pieces) = (plain(&shelf), pieces + 1);
+        }
+        assert!(pieces > 10, "{pieces} pieces");
+        assert!(2 * left < all, "{retain:?}: {left} of {all} bytes");
+        assert!(held.iter().enumerate().all(|(number, held)| own(held) == format!("{number} 1")));
+    }
+}
+
+#[test]
+fn a_training_that_is_given_up_is_due_still() {
+    let shelf = shelf(Retain::Compact);
+    let mut held = Vec::new();
+    while !shelf.is_training_due() {
+        held.push(shelf.take(&Arrival::new(&alike(&held.len().to_string(), 1, 1))).expect("a key"));
+    }
+    drop(shelf.samples().expect("they are due"));
+    assert!(shelf.is_training_due());
+    train(&shelf);
+    assert_eq!((shelf.stats().trainings, shelf.is_training_due()), (1, false));
+    // Texts that have been replaced before they are copied are no samples.
+    let shelf = self::shelf(Retain::Compact);
+    while !shelf.is_training_due() {
+        held.push(shelf.take(&Arrival::new(&alike(&held.len().to_string(), 1, 1))).expect("a key"));
+    }
+    held.clear();
+    assert!(shelf.samples().is_none() && !shelf.is_training_due());
+}
+
 #[test]
 fn objects_that_change_their_nature_are_learnt_anew_and_dictionaries_are_few() {
     let shelf = shelf(Retain::Compact);
     let mut held = Vec::new();
     for family in 0..6 {
         let common = common_to(family);
-        // Some stay for ever.
+        // Some states of earlier families stay, so their dictionaries are still used.
         held.truncate(usize::try_from(family).expect("few") * 10);
         for i in 0..4500 {
-            held.push((
-                format!("{i} 1"),
-                shelf.take(&Arrival::new(&of_family(&common, &i.to_string(), 1))).expect("a key"),
-            ));
+            held.push((format!("{i} 1"), take(&shelf, &of_family(&common, &i.to_string(), 1))));
         }
     }
     let trainings = shelf.stats().trainings;
@@ -230,7 +303,7 @@ fn metadata_that_came_alone_are_no_whole_object() {
     })
     .to_string();
     let before = metadata.take(&Arrival::new(&alone)).expect("a key");
-    // Now somebody reads whole objects, and all are listed anew.
+    // From now on whole objects are read, so they are listed again.
     let (whole, text) = (shelf(Retain::Compact), alike("a", 1, 1));
     let arrival = Arrival::new(&text);
     assert!(metadata.take_unless(&arrival, |_| Known::Same(before.clone())).expect("a key").ptr_eq(&before));
@@ -267,7 +340,7 @@ fn the_text_of_a_whole_object_goes_with_the_last_who_read_it_whole() {
     let (first, held) = (whole.take(&arrival), metadata.take(&arrival).expect("a key"));
     drop((first, arrival));
     assert_eq!((whole.stats().objects, metadata.stats().shared), (1, 1), "the metadata are in it");
-    // Nobody reads whole objects any more, and metadata alone are listed.
+    // Whole objects are not read any more: only metadata are listed.
     let alone = Split::whole(text.as_bytes()).expect("an object").metadata_alone().expect("metadata");
     let again = metadata.take_unless(&Arrival::new(&alone), |_| Known::Same(held.clone())).expect("a key");
     assert!(again.ptr_eq(&held), "it is the same state");
@@ -293,7 +366,7 @@ fn a_large_object_is_compressed_by_itself() {
     assert_eq!(own(&large).len(), 120_000);
 }
 
-/// How many are kept decoded.
+/// Returns the number of objects that are kept decoded.
 fn hot(held: &[Lazy<ConfigMap>]) -> usize {
     held.iter().filter(|object| object.is_hot()).count()
 }
@@ -302,7 +375,7 @@ fn list(held: &[Lazy<ConfigMap>]) -> Vec<Arc<ConfigMap>> {
     many::objects(|| held.iter()).expect("they fit")
 }
 
-/// Objects of which a budget keeps three.
+/// Returns objects of which the budget can keep three.
 fn more_than_fit() -> Vec<Lazy<ConfigMap>> {
     let one = Core::decoded_bytes::<ConfigMap>(alike("10", 1, 1).len());
     let shelf = shelf(Retain::Budget(3 * one));
@@ -364,20 +437,20 @@ fn what_is_read_once_between_two_changes_is_not_kept() {
     assert_eq!(change_and_read(7, 0), (0, 0));
 }
 
-/// Takes a state of an object of some 4 KB.
+/// Adds a new version of an object of about 4 KB.
 fn change(shelf: &Shelf<ConfigMap>, name: usize, version: u32, reads: Reads) -> Lazy<ConfigMap> {
     let text = alike(&name.to_string(), 1, version);
     shelf.take_unless(&Arrival::new(&text), |_| Known::Other { reads }).expect("a key")
 }
 
-/// Takes one that is new.
+/// Adds a new object.
 fn new(shelf: &Shelf<ConfigMap>, name: usize) -> Lazy<ConfigMap> {
-    shelf.take(&Arrival::new(&alike(&name.to_string(), 1, 1))).expect("a key")
+    take(shelf, &alike(&name.to_string(), 1, 1))
 }
 
 #[test]
 fn the_latest_texts_are_not_compressed_and_of_those_that_are_always_read_more() {
-    // Half of which is as much as new ones have.
+    // Half of the budget is as much as new objects may use.
     let shelf = shelf(Retain::Budget(2 * Recent::FRESH));
     let mut held: Vec<_> = (0..6000).map(|name| new(&shelf, name)).collect();
     let text = alike("1000", 1, 1).len();
@@ -414,7 +487,7 @@ fn half_of_the_budget_is_for_texts_that_have_changed() {
     let plain = shelf.stats().cold_bytes - compressed;
     assert!(3000 * text > budget / 2 && plain > budget / 4 && plain < budget / 2, "{plain} bytes");
     assert!(held.iter().enumerate().all(|(name, held)| own(held) == format!("{name} 2")));
-    // Those that are read often have the other half; who is gone has given all back.
+    // Objects that are read often use the other half. Dropped objects have returned their part.
     for held in &held {
         (0..2).for_each(|_| drop(own(held)));
     }
@@ -449,11 +522,9 @@ fn what_is_behind_is_caught_up_with() {
 #[test]
 fn who_asks_for_compact_gets_no_plain_text() {
     let shelf = shelf(Retain::Compact);
-    let _held: Vec<_> = (0..1000)
-        .map(|name| shelf.take(&Arrival::new(&alike(&name.to_string(), 1, 1))).expect("a key"))
-        .collect();
+    let _held: Vec<_> = (0..1000).map(|name| new(&shelf, name)).collect();
     let before = shelf.stats().cold_bytes;
-    // Somebody decodes the state before while this one arrives.
+    // Another version of the object is in the store, and was read.
     let text = alike("0", 1, 2);
     let taken = shelf
         .take_unless(&Arrival::new(&text), |_| Known::Other { reads: Reads::each_time() })
@@ -467,7 +538,7 @@ fn objects_that_come_and_go_teach_nothing() {
     let shelf = shelf(Retain::Compact);
     let mut last = None;
     for version in 1..3000 {
-        last = shelf.take(&Arrival::new(&alike("a", 1, version)));
+        last = Some(take(&shelf, &alike("a", 1, version)));
     }
     let stats = shelf.stats();
     assert_eq!((stats.objects, stats.trainings), (1, 0));
@@ -497,8 +568,8 @@ fn a_state_that_is_held_already_is_taken_in_place_of_the_new_one() {
 }
 
 proptest! {
-    /// However objects come, go and are read, and whatever of them is decoded: each handle tells what was taken, and the
-    /// counters tell what there is.
+    /// For every sequence of additions, removals and reads: each handle returns the object it was created with, and the
+    /// counters match the existing states.
     #[test]
     fn holds_what_a_plain_map_holds(
         budget in prop_oneof![Just(0usize), Just(3000), Just(9000), Just(1 << 20)],
@@ -521,7 +592,7 @@ proptest! {
                         prop_assert_eq!(&own(object), text);
                     }
                 }
-                // A state that has been replaced is still what it was, and does not come back for others.
+                // A replaced state keeps its contents and does not affect its successor.
                 _ => {
                     for (object, text) in &old {
                         prop_assert_eq!(&own(object), text);

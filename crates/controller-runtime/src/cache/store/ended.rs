@@ -1,16 +1,19 @@
+//! Deleted objects with an unknown final version.
+
 use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
 use crate::cache::Uid;
 
-/// Objects that are gone and of which the watch has told nothing that can be told from what it will.
+/// UIDs of deleted objects whose final resource version is unknown, so that a late watch event about them cannot be
+/// recognised by its version.
 ///
-/// No other object ever gets the uid of one, so to remember one for too long hides nothing. At most so many are remembered as a
-/// store holds writes, the oldest go first.
+/// Uids are never reused, so an entry that stays too long hides nothing else. The number of entries has the same limit
+/// as that of writes in a store; the oldest is dropped first.
 #[derive(Clone, Default)]
 pub(super) struct Ended {
-    /// Since when, and the place in `order`.
+    /// Time of the deletion, and the key in `order`.
     uids: BTreeMap<Uid, (Instant, u64)>,
     order: BTreeMap<u64, Uid>,
     next: u64,
@@ -21,7 +24,7 @@ impl Ended {
         self.uids.is_empty()
     }
 
-    /// Since when the object is gone, if it is one of these.
+    /// Returns when the object was deleted, if it is one of these.
     pub(super) fn since(&self, uid: &Uid) -> Option<Instant> {
         self.uids.get(uid).map(|(since, _)| *since)
     }
@@ -38,7 +41,7 @@ impl Ended {
         }
     }
 
-    /// Forgets one whose end was told.
+    /// Removes an object whose deletion the watch delivered.
     pub(super) fn remove(&mut self, uid: &Uid) {
         if let Some((_, place)) = self.uids.remove(uid) {
             self.order.remove(&place);

@@ -1,4 +1,4 @@
-//! A store as text: what happens to it, the events that come of it, and what readers see.
+//! Tests of the store in text form: commands, the resulting events, and the visible states.
 
 mod deletes;
 mod histories;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::*;
 
-/// `a@1` is the object a of uid "a" at version 1; `a!x@1` has uid x.
+/// Returns an object: `a@1` has name and uid `a` and version 1, `a!x@1` has uid `x`.
 fn object(text: &str) -> Lazy<ConfigMap> {
     let (name, version) = text.split_once('@').expect("name@version");
     let (name, uid) = name.split_once('!').unwrap_or((name, name));
@@ -42,10 +42,11 @@ fn key(name: &str) -> ObjectKey<ConfigMap> {
     ObjectKey::new("ns", name)
 }
 
-/// Carries out a command; `list` is as of the greatest version in it, or as of a version it begins with (`@9`). What was
-/// `deleted` had the version that is given, or `a>1` had one that is not known, when the API server had reached version 1.
+/// Executes a command. A `list` has the highest version of its objects, or the version at its start (`@9`). `deleted
+/// a@1` is a deletion with last version 1, `deleted a>1` one with an unknown version after the API server had reached
+/// version 1.
 ///
-/// Returns what is told of it, and whether a list is wanted, because something was out of order.
+/// Returns the events, and whether an object was out of order.
 fn carry_out(store: &mut Store<ConfigMap>, command: &str) -> (Vec<Event<ConfigMap>>, bool) {
     let mut out_of_order = false;
     let mut words = command.split_whitespace();
@@ -102,7 +103,7 @@ fn carry_out(store: &mut Store<ConfigMap>, command: &str) -> (Vec<Event<ConfigMa
     (events, out_of_order)
 }
 
-/// Carries out a command in which nothing is out of order.
+/// Executes a command in which no object is out of order.
 fn step(store: &mut Store<ConfigMap>, command: &str) -> Vec<Event<ConfigMap>> {
     let (events, out_of_order) = carry_out(store, command);
     assert!(!out_of_order, "{command}");

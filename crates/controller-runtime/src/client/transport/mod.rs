@@ -1,14 +1,14 @@
-//! Connections to an API server that find out when it is gone.
+//! Connections to an API server that detect a dead peer.
 //!
-//! | peer | found by | within |
+//! | Failure | Detected by | Within |
 //! |---|---|---|
-//! | does not answer a request | the request's deadline ([`ClientBuilder::request_timeout`](super::ClientBuilder::request_timeout)) | 60 s |
-//! | vanished, HTTP/2 | ping after 30 s of silence, whose answer may take 15 s: client-go's figures | 45 s |
-//! | vanished, HTTP/1.1 | TCP keepalive: after 30 s, then every 15 s, twice | 60 s |
-//! | is not reached | [`kube::Config::connect_timeout`] | 30 s |
+//! | the server does not answer a request | the request's deadline ([`ClientBuilder::request_timeout`](super::ClientBuilder::request_timeout)) | 60 s |
+//! | the peer vanished, HTTP/2 | a ping after 30 s of silence, which must be answered within 15 s, as in client-go | 45 s |
+//! | the peer vanished, HTTP/1.1 | TCP keepalive: after 30 s, then every 15 s, twice | 60 s |
+//! | no connection can be made | [`kube::Config::connect_timeout`] | 30 s |
 //!
-//! HTTP/2 is spoken where the server offers it (ALPN), so that all watches of an operator share a few connections; HTTP/1.1
-//! otherwise, and for requests that upgrade their connection (`exec`, `port-forward`).
+//! HTTP/2 is used if the server offers it (ALPN), so that all watches of an operator share a few connections; otherwise
+//! HTTP/1.1, which also serves requests that upgrade their connection (`exec`, `port-forward`).
 
 mod pool;
 mod streams;
@@ -29,25 +29,23 @@ use tower_service::Service;
 pub(super) use self::pool::Unreachable;
 use self::pool::{BoxError, Connect, KeepAlive, Pool};
 
-/// Silence on a connection after which TCP asks whether the peer is still there.
+/// Silence on a connection before the first TCP keepalive probe.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
-/// Time between two such questions.
+/// Time between two keepalive probes.
 const TCP_KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
-/// Questions without an answer after which the connection is closed.
+/// Unanswered keepalive probes before the connection is closed.
 const TCP_KEEPALIVE_RETRIES: u32 = 2;
 
-/// Connects to the API server that `config` names, as [`Manager::from_config`](crate::Manager::from_config) does: with
-/// HTTP/2 where the server offers it, pings and TCP keepalive, and without retries of its own. For a
-/// [`Client`](super::Client) without a manager, or the client of another cluster
-/// ([`Manager::add_cluster`](crate::Manager::add_cluster)).
+/// Connects to the API server of `config`, as [`Manager::from_config`](crate::Manager::from_config) does: with HTTP/2 if the
+/// server offers it, pings and TCP keepalive, and without a retry layer. Use it for a [`Client`](super::Client) without a
+/// manager, or for the client of another cluster ([`Manager::add_cluster`](crate::Manager::add_cluster)).
 ///
-/// Nothing is sent before the first request. Everything in `config` holds, but for
-/// [`default_retry`](kube::Config::default_retry), which is off: a [`Client`](super::Client) repeats what the API server asks
-/// it to repeat.
+/// Nothing is sent before the first request. All of `config` applies except [`default_retry`](kube::Config::default_retry),
+/// which is off: a [`Client`](super::Client) itself repeats requests when the API server asks for it.
 ///
-/// `kube` connects instead, with HTTP/1.1 and without keepalive, through a [proxy](kube::Config::proxy_url), and to an
-/// `https` address if the program builds `kube` with OpenSSL: deadlines of requests, and the heartbeat of watches, find a dead
-/// peer there as well.
+/// Through a [proxy](kube::Config::proxy_url), or to an `https` address if the program builds `kube` with OpenSSL, `kube` makes
+/// the connections, with HTTP/1.1 and without keepalive; deadlines of requests and the probes of silent watches detect a dead
+/// peer there.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -60,14 +58,16 @@ const TCP_KEEPALIVE_RETRIES: u32 = 2;
 ///
 /// # Errors
 ///
-/// The configuration cannot be used: certificates that are none, an exec plugin that fails, or an `https` address in a
-/// program that builds `kube` without TLS.
+/// The configuration cannot be used: invalid certificates, an exec plugin that fails, or an `https` address in a program that
+/// builds `kube` without TLS.
 pub fn connect(mut config: kube::Config) -> Result<kube::Client, kube::Error> {
     config.default_retry = false;
+    // kube supports proxies itself; this transport does not.
     if config.proxy_url.is_some() {
         return kube::Client::try_from(config);
     }
     let mut tcp = HttpConnector::new();
+    // The TLS connector needs `https` URLs to pass through it.
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_keepalive(Some(TCP_KEEPALIVE));
@@ -82,7 +82,7 @@ pub fn connect(mut config: kube::Config) -> Result<kube::Client, kube::Error> {
     over(https(tcp.clone(), tls.clone(), &config, true)?, https(tcp, tls, &config, false)?, &config)
 }
 
-/// Connections with TLS, whose client offers HTTP/2 too if `http2`.
+/// Makes TLS connections; offers HTTP/2 as well if `http2`.
 fn https(
     tcp: HttpConnector,
     tls: ClientConfig,
@@ -102,7 +102,7 @@ fn https(
     })
 }
 
-/// A client over the connections that `any` makes with either protocol, and `http1` with HTTP/1.1 alone.
+/// Makes a client from two connectors: `any` offers both protocols, `http1` only HTTP/1.1.
 fn over<C>(any: C, http1: C, config: &kube::Config) -> Result<kube::Client, kube::Error>
 where
     C: Service<http::Uri> + Clone + Send + Sync + 'static,
@@ -123,7 +123,7 @@ where
     layered(Pool::new(within_time(any), within_time(http1), server, KeepAlive::default()), config)
 }
 
-/// What `config` says of every request: address, credentials, headers.
+/// Adds what `config` sets for every request: address, credentials, headers.
 fn layered<C: Connect>(pool: Pool<C>, config: &kube::Config) -> Result<kube::Client, kube::Error> {
     let builder = ClientBuilder::new(pool, config.default_namespace.clone());
     let builder = builder.with_layer(&config.extra_headers_layer()?);
@@ -144,7 +144,7 @@ where
     builder.with_layer(&config.base_uri_layer()).build()
 }
 
-/// An error with its causes.
+/// An error with its causes, in one line.
 fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

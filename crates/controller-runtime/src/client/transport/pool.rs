@@ -1,11 +1,11 @@
 //! The connections to one API server, shared by all requests.
 //!
-//! Where the server speaks HTTP/2, requests share a connection up to what the server allows (`SETTINGS_MAX_CONCURRENT_STREAMS`,
-//! 100 for kube-apiserver), and another connection is opened beyond that, as Go's client does: watches keep their
-//! streams, so a client that queued requests instead would never send the hundred-and-first. Over HTTP/1.1 each request
-//! in flight has a connection of its own, which [`hyper_util`]'s client pools.
+//! Over HTTP/2, requests share a connection up to the server's limit (`SETTINGS_MAX_CONCURRENT_STREAMS`, 100 for
+//! kube-apiserver); then another connection is opened, as in Go's client. A client that queued requests instead would never
+//! send the 101st, because watches keep their streams. Over HTTP/1.1 each request in flight has a connection of its own, pooled
+//! by [`hyper_util`]'s client.
 //!
-//! The first connection says which protocol it is. One connection is opened at a time, and all requests that need it wait
+//! The first connection determines the protocol. Connections are opened one at a time, and all requests that need one wait
 //! for it: a process that starts a thousand watches makes a handful of TLS handshakes.
 
 use std::{
@@ -43,46 +43,44 @@ use tracing::Instrument;
 
 use super::streams::{ConnectionId, Streams};
 
-/// How often a request is sent again that its connection has not taken, because it closed in that moment.
+/// Number of times a request is sent again if its connection closed before it was sent.
 const RESENDS: u32 = 3;
 
-/// Bytes of one answer that the server may send before they are read: Go's figure.
+/// Unread bytes of one response that the server may send: Go's value.
 const STREAM_WINDOW: u32 = 4 << 20;
 
-/// Bytes of all answers on a connection that the server may send before they are read: Go's figure. It exceeds what the
-/// streams of a connection can have together ([`STREAM_WINDOW`] × 100), so that a watch that is read slowly takes nothing
-/// from the others.
+/// Unread bytes of all responses on one connection that the server may send: Go's value. It exceeds the total of the streams on
+/// a connection ([`STREAM_WINDOW`] × 100), so that a watch that is read slowly does not block the others.
 const CONNECTION_WINDOW: u32 = 1 << 30;
 
-/// Size of a header list that is accepted.
+/// Largest accepted header list, in bytes.
 const HEADERS: u32 = 64 << 10;
 
-/// Limit of a connection whose server has not yet said how many streams it allows, which is the first that a server says. None
-/// says this number.
+/// Limit of a connection before its server has announced one in its first settings. No server announces this number.
 const UNKNOWN_LIMIT: usize = usize::MAX - 1;
 
-/// How often the wait for a server's settings looks whether they have arrived: hyper has no event for it.
+/// Interval at which a new connection is checked for the server's settings; hyper has no event for their arrival.
 const SETTINGS_POLL: Duration = Duration::from_millis(1);
 
 pub(super) type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// When a connection of HTTP/2 counts as dead.
+/// Time after which an HTTP/2 connection counts as dead.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeepAlive {
     /// Silence of the peer after which it is sent a ping.
     pub(super) interval: Duration,
-    /// How long its answer may take. Then the connection is closed, and its requests and watches fail.
+    /// Time for the answer to the ping. After it the connection is closed, and its requests and watches fail.
     pub(super) timeout: Duration,
 }
 
 impl Default for KeepAlive {
-    /// The figures of client-go: a dead peer is found within 45 s.
+    /// The values of client-go: a dead peer is detected within 45 s.
     fn default() -> Self {
         Self { interval: Duration::from_secs(30), timeout: Duration::from_secs(15) }
     }
 }
 
-/// What makes connections: their streams say which protocol was agreed on.
+/// Connector of streams that report the negotiated protocol.
 pub(super) trait Connect:
     Service<Uri, Error: Into<BoxError>, Future: Send + Unpin, Response: Io> + Clone + Send + Sync + 'static
 {
@@ -101,7 +99,7 @@ pub(super) trait Io: Read + Write + Connection + Unpin + Send + 'static {}
 
 impl<T: Read + Write + Connection + Unpin + Send + 'static> Io for T {}
 
-/// The connections as a service of requests with absolute URIs. Clones share them.
+/// The connections as a service for requests with absolute URIs. Clones share them.
 pub(super) struct Pool<C: Connect> {
     shared: Arc<Inner<C>>,
 }
@@ -112,19 +110,20 @@ struct Inner<C: Connect> {
     server: Uri,
     keep_alive: KeepAlive,
     http1: legacy::Client<Http1<C>, Body>,
-    /// What drives the connections. Aborted with the pool, which every request in flight and every open answer keeps.
+    /// Tasks that drive the connections. Aborted when the pool is dropped; every request in flight and every open response
+    /// keeps it.
     tasks: Arc<Mutex<JoinSet<()>>>,
     state: Mutex<State<C::Response>>,
 }
 
-/// Connections, and what is known about the server.
+/// Open connections, and the server's protocol once known.
 struct State<T> {
     protocol: Option<Protocol>,
     streams: Streams,
     requests: BTreeMap<ConnectionId, SendRequest<Body>>,
-    /// The connection that is being opened. Weak: it goes on for as long as a request waits for it.
+    /// The connection being opened. Weak, so that it is abandoned when no request waits for it any more.
     opening: Option<WeakShared<Opening>>,
-    /// The first connection, if it turned out to be one of HTTP/1.1, until a request takes it.
+    /// The first connection, if it turned out to use HTTP/1.1, until a request takes it.
     first: Option<T>,
 }
 
@@ -136,7 +135,7 @@ enum Protocol {
     Http2,
 }
 
-/// Why no connection could be opened, for each request that waited for it.
+/// Reason why no connection could be opened, shared by all requests that waited for it.
 #[derive(Debug, Clone)]
 pub(in crate::client) struct Unreachable {
     /// Host and port.
@@ -175,7 +174,7 @@ impl<C: Connect> Clone for Pool<C> {
 }
 
 impl<C: Connect> Pool<C> {
-    /// Connections to `server`, which `connector` makes with either protocol, and `http1` with HTTP/1.1 alone.
+    /// Makes a pool of connections to `server`. `connector` offers both protocols, `http1` only HTTP/1.1.
     pub(super) fn new(connector: C, http1: C, server: Uri, keep_alive: KeepAlive) -> Self {
         let tasks = Arc::<Mutex<JoinSet<()>>>::default();
         let shared = Arc::new_cyclic(|inner| {
@@ -198,7 +197,7 @@ impl<C: Connect> Pool<C> {
 
 impl<C: Connect> Inner<C> {
     async fn send(self: Arc<Self>, mut request: Request<Body>) -> Result<Response<PooledBody<C>>, BoxError> {
-        // A connection of HTTP/2 cannot become another protocol, as `exec` wants.
+        // An HTTP/2 connection cannot switch protocols, as `exec` needs.
         let upgrades = request.headers().contains_key(header::UPGRADE);
         for _ in 0..=RESENDS {
             let Some((stream, mut requests)) = (if upgrades { None } else { self.stream().await? }) else {
@@ -209,6 +208,7 @@ impl<C: Connect> Inner<C> {
                 Ok(response) => {
                     return Ok(response.map(|body| PooledBody { body, stream: Some(stream), _pool: self }));
                 }
+                // hyper returns the request if the connection closed before sending it; then another attempt is safe.
                 Err(mut error) => match error.take_message() {
                     Some(unsent) => request = unsent,
                     None => return Err(error.into_error().into()),
@@ -218,9 +218,10 @@ impl<C: Connect> Inner<C> {
         Err("the connection closed before the request was sent, several times in succession".into())
     }
 
-    /// A stream of a connection of HTTP/2, opened if there is none with room; `None` if the server does not speak it.
+    /// Returns a stream of an HTTP/2 connection, opening one if none has room; `None` if the server speaks only HTTP/1.1.
     async fn stream(self: &Arc<Self>) -> Result<Option<(Stream<C>, SendRequest<Body>)>, BoxError> {
         loop {
+            // A block, so that the lock is released before the wait.
             let opening = {
                 let mut state = self.state.lock();
                 if state.protocol == Some(Protocol::Http1) {
@@ -238,6 +239,7 @@ impl<C: Connect> Inner<C> {
                     }
                 }
             };
+            // Loop after it: other waiting requests may have filled the new connection.
             opening.await?;
         }
     }
@@ -269,15 +271,18 @@ impl<C: Connect> Inner<C> {
         }
         let (requests, mut connection) = http2::Builder::new(self.executor())
             .timer(TokioTimer::new())
+            // Until the server's settings arrive, hyper reports this value as the limit.
             .initial_max_send_streams(UNKNOWN_LIMIT)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(HEADERS)
             .keep_alive_interval(self.keep_alive.interval)
             .keep_alive_timeout(self.keep_alive.timeout)
+            // Also without requests, so that the next one does not go to a dead connection.
             .keep_alive_while_idle(true)
             .handshake(stream)
             .await?;
+        // Requests wait for the settings: hyper would assume a limit, and exceed the server's.
         let limit = loop {
             tokio::select! {
                 biased;
@@ -288,11 +293,11 @@ impl<C: Connect> Inner<C> {
                 () = sleep(SETTINGS_POLL) => {}
             }
             match connection.current_max_send_streams() {
-                UNKNOWN_LIMIT => {} // its deadline bounds the wait of each request
+                UNKNOWN_LIMIT => {} // each waiting request is bounded by its deadline
                 limit => break limit,
             }
         };
-        // Ends when the pool has let go of the connection and no request is on it any more.
+        // Ends when the pool has dropped the connection and no request is left on it.
         self.executor().execute(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(error = %super::chain(&error), "a connection to the API server ended");
@@ -307,9 +312,10 @@ impl<C: Connect> Inner<C> {
 }
 
 impl<T> State<T> {
-    /// Places a request on a connection that is open.
+    /// Places a request on an open connection.
     fn place(&mut self) -> Option<(ConnectionId, SendRequest<Body>)> {
         let Self { streams, requests, .. } = self;
+        // Connections that closed since the last request leave no event, so look for them here.
         requests.retain(|id, requests| {
             let is_open = !requests.is_closed();
             if !is_open {
@@ -322,7 +328,7 @@ impl<T> State<T> {
     }
 }
 
-/// A stream that a request has of a connection of HTTP/2, from its head until the end of the answer.
+/// A stream of an HTTP/2 connection, held by a request from its head to the end of its response.
 struct Stream<C: Connect> {
     pool: Arc<Inner<C>>,
     id: ConnectionId,
@@ -337,7 +343,7 @@ impl<C: Connect> Drop for Stream<C> {
     }
 }
 
-/// Starts the tasks of connections for as long as the pool is there. A strong reference would be kept by the tasks themselves.
+/// Spawns the tasks of connections while the pool exists. Weak, because the tasks themselves hold executors.
 #[derive(Clone)]
 struct TaskExecutor(Weak<Mutex<JoinSet<()>>>);
 
@@ -345,12 +351,12 @@ impl<F: Future<Output: Send + 'static> + Send + 'static> Executor<F> for TaskExe
     fn execute(&self, task: F) {
         let Some(tasks) = self.0.upgrade() else { return };
         let mut tasks = tasks.lock();
-        while tasks.try_join_next().is_some() {} // or those that are done would be kept
+        while tasks.try_join_next().is_some() {} // drop finished tasks, or the set would grow
         tasks.spawn(task.map(drop));
     }
 }
 
-/// Makes connections for HTTP/1.1, the first of which is there.
+/// Connector for HTTP/1.1, which hands out the first connection before it makes others.
 struct Http1<C: Connect> {
     connector: C,
     pool: Weak<Inner<C>>,
@@ -381,11 +387,11 @@ impl<C: Connect> Service<Uri> for Http1<C> {
     }
 }
 
-/// The body of an answer, whose stream is free when it has been read or dropped.
+/// Body of a response. Its stream is freed when it has been read or dropped.
 pub(super) struct PooledBody<C: Connect> {
     body: Incoming,
     stream: Option<Stream<C>>,
-    /// Whose tasks bring the body.
+    /// Keeps the tasks that deliver the body.
     _pool: Arc<Inner<C>>,
 }
 
@@ -399,6 +405,7 @@ impl<C: Connect> HttpBody for PooledBody<C> {
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         if !matches!(frame, Some(Ok(_))) {
+            // The end or an error frees the stream at once, even if the caller keeps the body.
             self.stream = None;
         }
         Poll::Ready(frame)
@@ -419,7 +426,7 @@ impl<C: Connect> Service<Request<Body>> for Pool<C> {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(())) // a request waits for its connection where its deadline counts
+        Poll::Ready(Ok(())) // a request waits for its connection in `call`, where its deadline applies
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {

@@ -1,15 +1,16 @@
-//! Concurrent streams on the HTTP/2 connections to one server: which connection takes the next request, and which closes.
+//! Concurrent streams on the HTTP/2 connections to one server: chooses the connection for the next request, and closes idle
+//! ones.
 //!
-//! The state machine holds numbers alone; the [pool](super::pool) holds the connections. The oldest connection with room
-//! takes the next request, so that younger ones run empty after a burst and can be closed.
+//! This state machine only counts; the [pool](super::pool) holds the connections. The oldest connection with room takes the
+//! next request, so that younger ones become idle after a burst and can be closed.
 
-/// Connections that are opened at most. With all of them full, requests wait within the connection that has the fewest.
+/// Largest number of connections. When all are full, requests wait on the connection with the fewest.
 const MAX_CONNECTIONS: usize = 64;
 
-/// Streams that one connection carries at most, whatever its server allows.
+/// Largest number of streams on one connection, whatever its server allows.
 const MAX_STREAMS: usize = 1000;
 
-/// A connection of a pool. Numbers are not used again.
+/// A connection of a pool. IDs are not reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ConnectionId(u64);
 
@@ -48,7 +49,7 @@ impl Streams {
         self.connections.retain(|connection| connection.id != id);
     }
 
-    /// Places a request; `None` if a connection has to be opened for it.
+    /// Places a request; `None` if a connection must be opened for it.
     pub(super) fn place(&mut self) -> Option<ConnectionId> {
         let is_full = self.connections.len() >= MAX_CONNECTIONS;
         let with_room = self.connections.iter_mut().find(|connection| connection.free() > 0);
@@ -61,9 +62,10 @@ impl Streams {
         Some(connection.id)
     }
 
-    /// Ends a request. Returns whether its connection is to close: it is idle, and the others have room for half of what it
-    /// carries, so that a load that goes up and down by a few requests does not open and close it each time.
+    /// Ends a request. Returns whether its connection should close: it is idle, and the others have room for half of its
+    /// streams. That margin keeps a load that varies by a few requests from opening and closing the connection each time.
     pub(super) fn finish(&mut self, id: ConnectionId) -> bool {
+        // Absent if the connection closed before the request ended.
         let Some(connection) = self.find(id) else { return false };
         connection.in_flight = connection.in_flight.saturating_sub(1);
         let (is_idle, limit) = (connection.in_flight == 0, connection.limit);
@@ -80,7 +82,7 @@ impl Streams {
     }
 }
 
-/// A limit of zero would leave a new connection without a use, and the next one as well.
+/// A limit of zero would make every new connection useless, so it counts as one.
 fn clamp(limit: usize) -> usize {
     limit.clamp(1, MAX_STREAMS)
 }
@@ -142,8 +144,8 @@ mod tests {
     }
 
     proptest! {
-        /// A request is placed above a limit only when no connection may be opened any more, and every request that ends
-        /// gives its stream back.
+        /// A request is placed above a limit only when no more connections may be opened, and every request that ends frees its
+        /// stream.
         #[test]
         fn no_connection_carries_more_than_its_server_allows(
             steps in proptest::collection::vec((0u8..4, 0usize..5), 1..400),

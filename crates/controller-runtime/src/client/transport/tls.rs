@@ -1,23 +1,23 @@
-//! TLS as the program chose it: with rustls where `kube` is built with it.
+//! TLS by the stack that the program chose: rustls, if `kube` is built with it.
 //!
-//! A library does not choose the TLS stack; the program does, by features of `kube`. What `kube` makes of a configuration
-//! with rustls (client certificates, also those of an exec plugin, certificate authorities that rotate, the trust store of
-//! the system) is a method that is there with its feature `rustls-tls` alone, and cargo does not tell one crate the features
-//! of another one. So [`WithoutRustls`] has a method of the same name, for a reference: the compiler takes the one of `kube`,
-//! which needs one reference less, if there is one.
+//! The program chooses the TLS stack by features of `kube`. The method by which `kube` converts its configuration for rustls
+//! (including client certificates, also of an exec plugin, rotating certificate authorities, and the system's trust store)
+//! exists only with `kube`'s feature `rustls-tls`, and cargo does not show one crate the features of another. So
+//! [`WithoutRustls`] defines a method of the same name on a reference: method resolution prefers the one of `kube`, which needs
+//! one reference less, if it exists.
 
 use kube::client::ConfigExt;
 use tokio_rustls::rustls;
 
-/// The configuration of rustls for the API server of `config`; `None` if `kube` is built without rustls.
+/// The rustls configuration for the API server of `config`; `None` if `kube` is built without rustls.
 pub(super) fn client_config(config: &kube::Config) -> Result<Option<rustls::ClientConfig>, kube::Error> {
-    // One of the two traits goes unused, depending on the features of `kube`.
+    // Depending on the features of `kube`, one of the two traits would otherwise be reported as unused.
     let _ =
         (<kube::Config as ConfigExt>::base_uri_layer, <&kube::Config as WithoutRustls>::rustls_client_config);
     config.rustls_client_config().into_result()
 }
 
-/// Answers where `kube` has no such method.
+/// Fallback method for a `kube` built without rustls.
 trait WithoutRustls {
     fn rustls_client_config(&self) -> Missing;
 }

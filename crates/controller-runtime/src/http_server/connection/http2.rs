@@ -1,4 +1,4 @@
-//! Connections of HTTP/2, which are few and of those who scrape.
+//! Connections of HTTP/2, used by a few scrapers.
 
 use std::{
     sync::{Arc, Weak},
@@ -18,17 +18,17 @@ use tracing::Instrument;
 use super::{MAX_HEADER_BYTES, answer, finish};
 use crate::http_server::{BoxHandler, patience::Patience};
 
-/// How many requests a client may have in work on a connection of HTTP/2: who scrapes asks for one thing at a time.
+/// Largest number of concurrent requests on an HTTP/2 connection: a scraper sends one at a time.
 const STREAMS: u32 = 16;
-/// How many requests a client may take back before we have seen them (CVE-2023-44487), and in how many it may break the
-/// protocol (RUSTSEC-2024-0003), until its connection of HTTP/2 ends. Those in good order do neither.
+/// Number of requests that a client may cancel before they are processed (CVE-2023-44487), and number of requests with protocol
+/// errors (RUSTSEC-2024-0003), after which an HTTP/2 connection is closed. Well-behaved clients do neither.
 const RESETS: usize = 20;
-/// How long a client that took too long to ask may take to hear of it.
+/// Time for notifying a client that it took too long to send a request.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// How much of bodies, which are not read, a client may send ahead over HTTP/2: the least that there is.
+/// Bytes of bodies, which are not read, that a client may send ahead over HTTP/2: the smallest window allowed.
 const WINDOW: u32 = (1 << 16) - 1;
 
-/// Serves the requests of a connection of HTTP/2, as [`super::serve`].
+/// Serves the requests of an HTTP/2 connection, like [`super::serve`].
 pub(super) async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     handler: BoxHandler,
@@ -50,7 +50,7 @@ pub(super) async fn serve(
     finish(connection, http2::Connection::graceful_shutdown, &closing, &patience, FAREWELL).await;
 }
 
-/// The requests of a connection of HTTP/2, each a task. Dropping this aborts them.
+/// The requests of an HTTP/2 connection, one task each. Dropping this aborts them.
 #[derive(Debug, Default)]
 struct Requests(Arc<Mutex<JoinSet<()>>>);
 
@@ -60,7 +60,7 @@ impl Requests {
     }
 }
 
-/// Spawns tasks for as long as their owner is there, which a strong reference in one of them would keep alive.
+/// Spawns tasks while their owner exists. Weak, because a strong reference in a task would keep the owner alive.
 #[derive(Debug, Clone)]
 struct RequestExecutor(Weak<Mutex<JoinSet<()>>>);
 
@@ -68,7 +68,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for RequestExecutor {
     fn execute(&self, task: F) {
         let Some(requests) = self.0.upgrade() else { return };
         let mut requests = requests.lock();
-        // Those that are done would be kept until the connection ends.
+        // Drop finished tasks, or the set would grow until the connection ends.
         while requests.try_join_next().is_some() {}
         requests.spawn(task.in_current_span());
     }

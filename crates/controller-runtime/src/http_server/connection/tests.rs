@@ -1,3 +1,5 @@
+//! Tests of HTTP/1.1 connections in memory.
+
 use http::Request;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
@@ -11,7 +13,7 @@ use crate::http_server::{Response, boxed};
 const WHOLE: &str = "GET /0 HTTP/1.1\r\nHost: test\r\n\r\n";
 const HALF: &str = "GET /0 HTTP/1.1\r\nHost:";
 
-/// Answers after so many seconds as the path says.
+/// Answers after the number of seconds in the path.
 pub(super) fn slow() -> BoxHandler {
     boxed(async |request: Request<()>| {
         let seconds = request.uri().path()[1..].parse().expect("a number of seconds");
@@ -37,7 +39,7 @@ impl Http1 {
         self.client.write_all(said.as_bytes()).await.expect("the server reads");
     }
 
-    /// Says something, and tells after how many seconds the connection ends, and whether a request was answered until then.
+    /// Sends a text. Returns after how many seconds the connection ends, and whether a request was answered until then.
     async fn cut_off(&mut self, said: &str) -> (u64, bool) {
         let (began, mut answer) = (Instant::now(), String::new());
         self.say(said).await;
@@ -111,7 +113,7 @@ async fn the_head_of_a_request_may_be_a_mebibyte_long() {
         let Http1 { client, _server } = over_http1(&closing);
         let (mut reader, mut writer) = tokio::io::split(client);
         let (head, mut answer) = (with_head_of(bytes), String::new());
-        // It is cut off before it has said everything.
+        // The server closes before the client has sent everything.
         let said = async { drop(writer.write_all(head.as_bytes()).await) };
         let (_, read) = tokio::join!(said, reader.read_to_string(&mut answer));
         read.expect("the server closes");
@@ -119,7 +121,7 @@ async fn the_head_of_a_request_may_be_a_mebibyte_long() {
     }
 }
 
-/// For how many seconds a server serves a client that sends `request` and reads nothing of a long answer.
+/// Seconds for which a server serves a client that sends `request` and does not read its long response.
 pub(super) async fn served_unread<S: Future<Output = ()>>(
     serve: impl FnOnce(DuplexStream, BoxHandler, CancellationToken) -> S,
     request: &[u8],

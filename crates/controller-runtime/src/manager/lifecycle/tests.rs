@@ -1,8 +1,10 @@
+//! Model test of the lifecycle: explores every interleaving of inputs.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 
-/// The lifecycle and what its shell would know: every interleaving of what may happen to it is tried.
+/// The lifecycle and the state of its shell, from which every interleaving of events is tried.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct World {
     lifecycle: Lifecycle,
@@ -15,14 +17,14 @@ struct World {
     stepping_down: bool,
     shut_down: bool,
     aborted: bool,
-    /// How many more may be added, failed and lost, so that there is an end.
+    /// Remaining additions, failures, losses and removals, which bound the search.
     adds: Vec<Group>,
     failures: u8,
     losses: u8,
     removals: u8,
-    /// What was removed.
+    /// Runnables that were removed.
     removed: BTreeSet<Id>,
-    /// How many runs may follow the first one.
+    /// Number of runs that may follow the first one.
     runs: u8,
 }
 
@@ -52,7 +54,7 @@ impl World {
         world
     }
 
-    /// Everything that may happen next.
+    /// Every possible successor.
     fn moves(&self) -> Vec<World> {
         let mut next = Vec::new();
         let mut try_it = |change: &dyn Fn(&mut World)| {
@@ -166,7 +168,7 @@ impl World {
         self.step(Input::Ended(id, result));
     }
 
-    /// The run is dropped where it stands, and with it all that it has started.
+    /// Drops the run, and with it everything that it has started.
     fn drop_run(&mut self) {
         self.lifecycle.stop();
         self.running.clear();
@@ -192,7 +194,7 @@ impl World {
                         *self.groups.entry(id).or_insert_with(|| self.lifecycle.group(id).expect("known"));
                     assert!(self.running.insert(id), "started once");
                     assert!(!self.shut_down, "nothing starts after the stop");
-                    assert!(!self.removed.contains(&id), "what was removed never starts again");
+                    assert!(!self.removed.contains(&id), "a removed runnable never starts again");
                     if group == Group::LeaderElected && self.lifecycle.election.is_some() {
                         assert!(self.leads, "leads first");
                     }
@@ -213,10 +215,13 @@ impl World {
                     }
                 }
                 Effect::Drain(id) => {
-                    assert!(self.running.contains(&id) && self.told.insert(id), "told once, while it runs");
+                    assert!(
+                        self.running.contains(&id) && self.told.insert(id),
+                        "drained once, while it runs"
+                    );
                     if self.shut_down {
                         let later = self.running.iter().find(|other| self.groups[other] > self.groups[&id]);
-                        assert_eq!(later, None, "what started later has ended before");
+                        assert_eq!(later, None, "runnables of later groups have ended before");
                     }
                 }
                 Effect::Abort(id) => {
@@ -237,7 +242,7 @@ impl World {
     }
 }
 
-/// Visits every state that can be reached, and from each looks whether it can still end.
+/// Visits every reachable state, and checks from each that the lifecycle can still end.
 fn explore(world: World) -> usize {
     let mut seen = BTreeSet::new();
     let mut open = vec![world];
@@ -257,7 +262,7 @@ fn explore(world: World) -> usize {
     seen.len()
 }
 
-/// After a shutdown, if everything that was told to end does, the lifecycle stops without any other help.
+/// Checks that after a shutdown, if everything that was asked to end does, the lifecycle stops without further inputs.
 fn assert_ends(world: &World) {
     let mut world = world.clone();
     while world.lifecycle.state() != State::Stopped {
@@ -267,7 +272,7 @@ fn assert_ends(world: &World) {
             world.stepping_down = false;
             world.step(Input::ElectionOver);
         } else {
-            panic!("it hangs at the stop: {:?}", world.lifecycle);
+            panic!("the stop hangs: {:?}", world.lifecycle);
         }
     }
     assert!(world.running.is_empty());
@@ -289,7 +294,7 @@ fn elections_behave_under_every_interleaving() {
     assert!(states > 1000, "{states}");
 }
 
-/// A run may end in order, be given up or be dropped; what is removed meanwhile or afterwards is gone in the next.
+/// A run may end in order, be given up or be dropped; runnables removed meanwhile or afterwards are absent from the next.
 #[test]
 fn runs_follow_each_other_under_every_interleaving() {
     use Group::*;

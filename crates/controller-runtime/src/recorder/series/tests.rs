@@ -1,3 +1,5 @@
+//! Tests of series, with explicit times.
+
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
@@ -83,7 +85,7 @@ fn a_storm_is_told_ten_times_and_then_at_every_doubling() {
     assert_eq!(told, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 16, 32, 64, 128, 256, 512]);
 }
 
-/// A series of so many events, each a second after the one before.
+/// A series of `times` events, one second apart.
 fn repeated(times: u32, began: Instant) -> Series {
     let mut series = Series::default();
     for second in 0..times {
@@ -92,7 +94,7 @@ fn repeated(times: u32, began: Instant) -> Series {
     series
 }
 
-/// What is told from now on if nothing happens: counts, after how many seconds, and how long ago the last one was seen then.
+/// Counts written from now on without further events: count, seconds from now, and age of the last event then.
 fn told(series: &mut Series, began: Instant) -> Vec<(u32, u64, u64)> {
     let mut told = Vec::new();
     while let Some(due) = series.due() {
@@ -134,7 +136,7 @@ fn the_count_of_a_series_that_goes_on_is_told_every_half_hour() {
         }
         series.observe(&record("a", "R"), at, 1);
     }
-    // Told by doubling at minutes 15, 31, 63 and 127.
+    // Written by doubling at minutes 15, 31, 63 and 127.
     assert_eq!(refreshed, [(61, 61), (93, 93), (123, 123), (157, 157), (187, 187)]);
 }
 

@@ -1,4 +1,4 @@
-//! A storm over TCP, in a process of its own, whose sockets are counted.
+//! Faults over TCP, in a separate process in which all sockets are counted.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::{MINUTE, OPERATOR, act, converged, name, start};
 use crate::support::{Widget, alone_in_real_time, sockets, widget};
 
-/// Of each connection both ends are in this process.
+/// Both ends of each connection are in this process.
 #[test]
 fn a_storm_over_tcp_leaves_no_socket() {
     alone_in_real_time("fault_run::over_tcp::a_storm_over_tcp_leaves_no_socket", async || {
@@ -61,14 +61,14 @@ async fn storm_over_tcp(env: &Environment, idle: usize) {
     assert_eq!((&state.twice, state.now.len()), (&Vec::new(), 0));
 }
 
-/// A connection of its own to the environment's socket.
+/// Returns a separate connection to the environment's socket.
 async fn connection(env: &Environment) -> kube::Client {
     let kubeconfig = Kubeconfig::from_yaml(env.kubeconfig().unwrap()).unwrap();
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     kube::Client::try_from(config.unwrap()).unwrap()
 }
 
-/// What of all this is over soon, because time is real: what a client waits for long is left out.
+/// Injects faults that end soon, because time is real: none for which a client waits long.
 fn misbehave_over_tcp(faults: &Faults) {
     let all = [
         Fault::Fail(Failure::Conflict),

@@ -87,7 +87,7 @@ async fn retries_and_creates_or_updates_end_at_what_was_wanted() {
     assert_eq!((applied.spec.size, applied.status), (6, Some(WidgetStatus { seen: 7 })));
 }
 
-/// Has nothing to clean up.
+/// A finalizer without anything to clean up.
 struct Nothing;
 
 impl Finalizer<Widget> for Nothing {

@@ -1,4 +1,4 @@
-//! Managers on a genuine API server: rights, elections, events, who may see metrics.
+//! Managers on a genuine API server: permissions, elections, events, access to metrics.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ impl Genuine {
         api.create(&PostParams::default(), &object).await.unwrap();
     }
 
-    /// Lets the user or service account have a cluster's role.
+    /// Binds a cluster role to the user or service account.
     async fn bind(&self, name: &str, role: &str, subject: &Value) {
         let binding = json!({
             "metadata": { "name": format!("{}-{name}", self.namespace) },
@@ -50,7 +50,7 @@ impl Genuine {
         self.make::<ClusterRoleBinding>(Api::all(self.kube.clone()), binding).await;
     }
 
-    /// Waits until RBAC has heard of what was bound.
+    /// Waits until RBAC has received the binding.
     async fn until_allowed(&self, spec: Value) {
         let review: SubjectAccessReview =
             serde_json::from_value(json!({ "metadata": {}, "spec": spec })).unwrap();
@@ -158,7 +158,7 @@ async fn a_lease_goes_from_who_stops_or_dies_to_who_stands_by() {
     assert_eq!(held().await, ("third".to_owned(), 2));
 }
 
-/// Records the same event at each of four attempts, and another at the last.
+/// A reconciler that records the same event at each of four attempts, and another at the last.
 struct Complains(Client);
 
 impl Reconciler for Complains {
@@ -231,7 +231,7 @@ async fn metrics_are_shown_to_the_service_account_that_may_see_them() {
     let path = json!({ "path": "/metrics", "verb": "get" });
     let name = format!("system:serviceaccount:{namespace}:scraper");
     cluster.until_allowed(json!({ "user": name, "nonResourceAttributes": path })).await;
-    // What a manager needs for that is a role that each cluster has.
+    // A manager needs this role, which every cluster has.
     cluster.bind("delegator", "system:auth-delegator", &user(NOBODY)).await;
     for (group, resource) in
         [("authentication.k8s.io", "tokenreviews"), ("authorization.k8s.io", "subjectaccessreviews")]

@@ -1,4 +1,4 @@
-//! The runtime against a genuine kube-apiserver and its etcd, in real time, where `KUBEBUILDER_ASSETS` says where they are.
+//! The runtime against a genuine kube-apiserver and etcd, in real time, if `KUBEBUILDER_ASSETS` is set.
 
 mod cache;
 mod client;
@@ -22,13 +22,13 @@ use tokio::sync::Mutex;
 
 use crate::support::{Widget, widget};
 
-/// How long something may take that takes a moment.
+/// Time limit of steps that usually take a moment.
 const SOON: Duration = Duration::from_secs(30);
 
-/// A user without rights.
+/// User without permissions.
 const NOBODY: &str = "nobody";
 
-/// What the tests that run at this moment share. A static is never dropped, and processes would be left over.
+/// The environment that running tests share. Weak, because a static is never dropped, and its processes would stay.
 static RUNNING: Mutex<Weak<Environment>> = Mutex::const_new(Weak::new());
 
 /// A namespace of a genuine cluster, with a client for this test's runtime.
@@ -38,7 +38,7 @@ struct Genuine {
     namespace: String,
 }
 
-/// A cluster that tests share, unless there are no binaries.
+/// Returns a namespace of a cluster that tests share; `None` without binaries.
 async fn genuine() -> Option<Genuine> {
     let assets = assets()?;
     let mut running = RUNNING.lock().await;
@@ -51,7 +51,7 @@ async fn genuine() -> Option<Genuine> {
     Some(Genuine::on(env).await)
 }
 
-/// A cluster for one test.
+/// Returns a namespace of a separate cluster with these flags.
 async fn genuine_with_flags(flags: &[&str]) -> Option<Genuine> {
     let assets = flags.iter().fold(assets()?, |assets, flag| assets.api_server_flag(*flag));
     Some(Genuine::on(Arc::new(start(assets).await)).await)
@@ -85,7 +85,7 @@ impl Genuine {
         Self { env, kube, namespace: made.metadata.name.unwrap() }
     }
 
-    /// A client of the user without rights.
+    /// Returns a client of the user without permissions.
     async fn nobody(&self) -> kube::Client {
         client_of(self.env.user(NOBODY).unwrap().kubeconfig().unwrap()).await
     }

@@ -1,4 +1,4 @@
-//! Kinds that come and go on a genuine API server, and the users of it.
+//! Kinds that are added and removed on a genuine API server, and their caches.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::{NOBODY, SOON, genuine};
 use crate::support::Running;
 
-/// A kind that is there from a moment on.
+/// A kind that is defined during the test.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(group = "late.example.com", version = "v1", kind = "Gadget", namespaced)]
 struct GadgetSpec {

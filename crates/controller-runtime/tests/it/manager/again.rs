@@ -1,4 +1,4 @@
-//! Runs of a manager one after the other, and what is added and removed in between.
+//! Repeated runs of a manager, and changes between them.
 
 use std::{
     sync::{Arc, Mutex},
@@ -28,7 +28,7 @@ async fn a_manager_runs_again_but_not_twice_at_once() {
         settle().await;
         assert_eq!(notes.names().len(), run, "each run begins with everything");
         let error = manager.clone().run(std::future::pending()).await.unwrap_err();
-        assert!(error.to_string().contains("runs already"), "{error}");
+        assert!(error.to_string().contains("is running already"), "{error}");
         running.stop().await.unwrap();
     }
 }
@@ -75,7 +75,7 @@ async fn what_is_removed_after_a_dropped_run_is_gone_from_the_next() {
     assert_eq!(*notes.lock().unwrap(), ["stays starts"]);
 }
 
-/// Asks for an event to be written, and ends.
+/// A runnable that records an event, and ends.
 struct Records;
 
 impl Runnable for Records {
@@ -88,7 +88,7 @@ impl Runnable for Records {
 #[tokio::test(start_paused = true)]
 async fn a_run_that_begins_when_the_one_before_has_stopped_is_not_ended_by_it() {
     let env = environment().await;
-    // What is written last takes as long as it may.
+    // The last event may take the full time limit.
     let client =
         faulty(env.client(), |seen| if seen.is_about("/events") { Fault::Hang } else { Fault::Pass });
     let manager = Manager::new(client, Options::new("test").seed(1));
@@ -123,7 +123,7 @@ async fn a_runnable_that_is_removed_may_own_a_controller_of_the_same_manager() {
     let manager = manager(&env);
     let own = || Builder::managed_by(&manager).for_kind::<Widget>().complete_unmanaged(Notes::done());
     let handle = manager.add(Owns { _controller: own().unwrap() }).unwrap();
-    // In a thread of its own, because what it may not do is lock the manager for good.
+    // On a separate thread, because the manager must not stay locked.
     let (ends, ended) = std::sync::mpsc::channel();
     let runtime = tokio::runtime::Handle::current();
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! What the metrics of a manager tell.
+//! Metrics of a manager.
 
 use std::{
     sync::{Arc, Mutex},
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::stop::Slow;
 use crate::support::{Notes, Running, Widget, environment, manager, settle, widget};
 
-/// The value of a metric of the controller of Widgets.
+/// Returns the value of a metric of the Widget controller.
 fn metric(manager: &Manager, name: &str) -> String {
     let text = manager.metrics().encode();
     let line = text.lines().find(|line| line.starts_with(name)).expect("the metric is there");
@@ -36,7 +36,7 @@ async fn thirteen_failures_and_a_success_take_41_seconds_and_are_counted() {
     Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
     let took = ended.lock().unwrap().expect("it succeeds") - began;
-    // 5 ms × (2^13 − 1), and what tokio's timers round up.
+    // 5 ms × (2^13 − 1), plus the rounding of tokio's timers.
     assert!(took.abs_diff(Duration::from_millis(40_955)) < Duration::from_millis(20), "{took:?}");
     assert_eq!(notes.names().len(), 14);
     let total = "controller_runtime_reconcile_total{controller=\"widget\",result=";
@@ -52,7 +52,7 @@ async fn new_objects_are_never_delayed() {
     Builder::managed_by(&manager).for_kind::<Widget>().complete(notes.clone()).unwrap();
     let _running = Running::start(manager.clone()).await;
     let (client, began) = (Client::new(env.client(), "test"), Instant::now());
-    // A hundred times the burst of the retries' bucket.
+    // A hundred times the burst of the bucket for retries.
     for number in 0..10_000 {
         client.create(&widget(&format!("w{number}"), 1)).await.unwrap();
     }
@@ -72,7 +72,7 @@ async fn metrics_tell_what_the_caches_hold() {
     assert_eq!(metric(&manager, "controller_runtime_cache_objects{resource=\"widgets.example.com\"}"), "1");
     let text = "controller_runtime_cache_bytes{resource=\"widgets.example.com\",form=\"text\"}";
     assert_ne!(metric(&manager, text), "0");
-    // Where nothing happens, a watch is renewed after ten minutes at the latest.
+    // A watch without events is renewed after 10 minutes at the latest.
     let age = || -> f64 {
         let age = "controller_runtime_cache_watch_age_seconds{resource=\"widgets.example.com\"}";
         metric(&manager, age).parse().unwrap()

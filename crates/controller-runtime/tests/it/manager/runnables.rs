@@ -1,4 +1,4 @@
-//! What runs in a manager beside controllers.
+//! Runnables of a manager other than controllers.
 
 use std::{
     sync::{Arc, Mutex},
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::support::{Running, environment, manager, settle};
 
-/// Notes what happens to it.
+/// A runnable that records its starts and stops.
 pub(super) struct Noted {
     name: &'static str,
     notes: Arc<Mutex<Vec<String>>>,
@@ -59,7 +59,8 @@ async fn runnables_can_be_added_in_every_state_until_the_stop() {
     assert_eq!(*notes.lock().unwrap(), ["early starts", "late starts"]);
     running.stop().await.unwrap();
     let error = manager.add(Noted::new("too late", &notes)).unwrap_err();
-    let expected = "too late cannot be added to a manager that stops: add it before, or to another manager";
+    let expected =
+        "too late cannot be added, because the manager is stopping: add it earlier, or to another manager";
     assert_eq!(error.to_string(), expected);
 }
 
@@ -118,7 +119,7 @@ async fn a_manager_is_ready_when_its_runnables_say_so() {
     assert_eq!(began.elapsed(), Duration::from_secs(3));
 }
 
-/// Keeps the context of each of its starts, and does not say itself when it is ready.
+/// A runnable that keeps the context of each start, and does not report readiness itself.
 struct KeepsContexts(Arc<Mutex<Vec<RunContext>>>);
 
 impl Runnable for KeepsContexts {

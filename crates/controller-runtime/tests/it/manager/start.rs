@@ -1,4 +1,4 @@
-//! How a manager starts, and what it refuses.
+//! Start of a manager, and starts that it refuses.
 
 use std::{
     sync::{
@@ -32,7 +32,7 @@ async fn a_kind_that_is_not_served_ends_the_start_with_its_name_and_the_cure() {
     assert_eq!(started.elapsed(), Duration::from_secs(7));
     assert_eq!(
         error.to_string(),
-        "the cache of widgets.example.com is not complete after 7 s: list: the API server does not serve \
+        "the cache of widgets.example.com has not received its initial list after 7 s: list: the API server does not serve \
          widgets.example.com v1: is its CustomResourceDefinition installed?"
     );
     assert!(ready.await.is_err());
@@ -42,7 +42,7 @@ async fn a_kind_that_is_not_served_ends_the_start_with_its_name_and_the_cure() {
 async fn an_api_server_that_cannot_be_reached_is_named_as_the_reason() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    drop(listener); // nobody listens there any more
+    drop(listener); // the port is closed now
     let config = kube::Config::new(format!("http://{address}").parse().unwrap());
     let client = kube::Client::try_from(config).unwrap();
     let manager = Manager::new(client, Options::new("test").cache_sync_timeout(Duration::from_secs(2)));

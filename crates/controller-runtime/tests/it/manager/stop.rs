@@ -1,4 +1,4 @@
-//! What becomes of what runs when a manager stops, is dropped, or a controller is removed.
+//! Effects of a stop, a drop, or the removal of a controller on running work.
 
 use std::{
     sync::{
@@ -17,7 +17,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::support::{Notes, Running, Widget, environment, key, manager, run, settle, widget};
 
-/// Works for a minute.
+/// A reconciler that works for a minute.
 pub(super) struct Slow;
 
 impl Reconciler for Slow {
@@ -93,7 +93,7 @@ async fn however_a_manager_ends_its_state_says_so_and_no_task_is_left() {
     let stopped_early = manager(&env);
     let (_widgets, state) = (stopped_early.cached::<Widget>(), stopped_early.state());
     stopped_early.run(std::future::ready(())).await.unwrap();
-    settle().await; // the connection of its client ends when it notices that nobody uses it
+    settle().await; // the connection of its client ends when no handle is left
     assert_eq!((*state.borrow(), alive()), (State::Stopped, before));
 
     let dropped = manager(&env);
@@ -162,10 +162,13 @@ fn what_never_waits_is_named_when_it_cannot_be_stopped() {
         manager.run(async { began.notified().await }).await.unwrap_err().to_string()
     });
     stop.store(1, SeqCst);
-    assert_eq!(error, "cannot be stopped, because it never waits: busy, widget: Widget default/a");
+    assert_eq!(
+        error,
+        "cannot be stopped, because it does not reach an .await: busy, widget: Widget default/a"
+    );
 }
 
-/// Keeps whatever it gets of its manager.
+/// A runnable that keeps everything it receives from its manager.
 struct Keeps {
     manager: WeakManager,
     context: Mutex<Option<RunContext>>,
@@ -182,7 +185,7 @@ impl Runnable for Keeps {
     }
 }
 
-/// Keeps what a reconciler may want of its manager, its own handle included.
+/// A reconciler that keeps handles of its manager, including the manager itself.
 struct Hoards {
     _client: Client,
     _widgets: Cached<Widget>,

@@ -1,4 +1,4 @@
-//! Our own deletes, of which the watch has not told yet.
+//! Own deletions that the watch has not delivered yet.
 
 use expect_test::expect;
 
@@ -60,7 +60,7 @@ fn what_is_gone_is_never_shown_if_the_watch_has_yet_to_tell_of_it() {
         put a!new@3: create a!new@3 -> a!new@3
     "#]],
     );
-    // Its name was that of another object before.
+    // Another object had the name before.
     check(
         "list a@1; deleted a!new@5; del a@3; put a!new@4; put a!new@5; del a!new@6",
         &expect![[r#"
@@ -81,7 +81,7 @@ fn what_is_gone_is_never_shown_if_the_watch_has_yet_to_tell_of_it() {
         pass 9: -> 
     "#]],
     );
-    // The watch knows more.
+    // The watch is ahead of the answer.
     check(
         "list; put a@1; del a@2; put a!new@3; deleted a@1; del a!new@4; deleted a!new@3",
         &expect![[r#"
@@ -119,7 +119,7 @@ fn what_is_gone_is_never_shown_if_nobody_knows_at_which_version_it_went() {
         list @3: vanished a@2 -> 
     "#]],
     );
-    // What had its name before it went is gone as well.
+    // Objects that had the name before are deleted as well.
     check(
         "list a@1; deleted a!new>1; del a@3; put a!new@4; del a!new@6",
         &expect![[r#"
@@ -142,7 +142,7 @@ fn what_is_gone_is_never_shown_if_nobody_knows_at_which_version_it_went() {
             del a!new@6: delete a!new@6 -> 
         "#]],
     );
-    // What has its name now may have got it before or after.
+    // The object that has the name now may be older or newer than the deleted one.
     check(
         "list a@1; deleted a!new>0; wrote a!newer@10; put a!new@8; del a!new@9; put a!newer@10",
         &expect![[r#"
@@ -200,7 +200,7 @@ fn what_is_presumed_gone_stays_hidden_unless_a_newer_version_tells_otherwise() {
         del b@5: delete b@5 -> 
     "#]],
     );
-    // It had changed before it was deleted, and the watch is behind.
+    // It changed before it was deleted, and the watch is behind.
     check(
         "list a@1; presumed a@2; put a@2; pass 3; del a@4",
         &expect![[r#"
@@ -211,7 +211,7 @@ fn what_is_presumed_gone_stays_hidden_unless_a_newer_version_tells_otherwise() {
         del a@4: delete a@4 -> 
     "#]],
     );
-    // It was made and deleted before the watch told of it.
+    // It was created and deleted before the watch delivered it.
     check(
         "list; presumed a@2; put a@2; del a@3",
         &expect![[r#"
@@ -221,7 +221,7 @@ fn what_is_presumed_gone_stays_hidden_unless_a_newer_version_tells_otherwise() {
         del a@3: delete a@3 -> 
     "#]],
     );
-    // The watch knows more.
+    // The watch is ahead of the answer.
     check(
         "list a@5; presumed a@4; list @9; presumed a@5",
         &expect![[r#"
@@ -231,7 +231,7 @@ fn what_is_presumed_gone_stays_hidden_unless_a_newer_version_tells_otherwise() {
         presumed a@5: -> 
     "#]],
     );
-    // We know more.
+    // Own writes are ahead of the answer.
     check(
         "list a@1; wrote a@3; presumed a@1; deleted a@3; presumed a@3; del a@4",
         &expect![[r#"
@@ -243,7 +243,7 @@ fn what_is_presumed_gone_stays_hidden_unless_a_newer_version_tells_otherwise() {
         del a@4: delete a@4 -> 
     "#]],
     );
-    // Another one has taken the name.
+    // Another object has the name now.
     check(
         "list a@1; presumed a@1; put a!new@5; wrote a!new@6; presumed a!new@5",
         &expect![[r#"

@@ -1,10 +1,10 @@
-//! Any history: what handlers and readers know is what there is.
+//! Random histories: handlers and readers end up with the state of the server.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What a handler knows that knows only the events.
+/// State that a handler derives from events alone.
 #[derive(Default)]
 struct Folded(BTreeMap<ObjectKey<ConfigMap>, Lazy<ConfigMap>>);
 
@@ -32,7 +32,7 @@ impl Folded {
     }
 }
 
-/// A reader that knows only the changes of what readers see.
+/// Applies changes of visible states to the state of a reader that receives nothing else.
 fn follow(seen: &mut BTreeMap<ObjectKey<ConfigMap>, Lazy<ConfigMap>>, store: &mut Store<ConfigMap>) {
     for Change { key, old, new } in store.take_changes() {
         let before = match new {
@@ -46,41 +46,41 @@ fn follow(seen: &mut BTreeMap<ObjectKey<ConfigMap>, Lazy<ConfigMap>>, store: &mu
     }
 }
 
-/// What somebody did to one of three names: nothing is left, or an object of some uid.
+/// A change of one of three names: a deletion, or a write of the object or a new one.
 #[derive(Debug, Clone)]
 struct Deed {
     name: usize,
     delete: bool,
     by: By,
-    /// Through our client, whose answer is told after this many more steps of the store.
+    /// If the change is an own one: number of steps until its answer arrives.
     ours: Option<usize>,
 }
 
-/// What we know of an object that we delete.
+/// Knowledge about an object that is deleted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum By {
     /// Its version.
     Version,
     /// Its name alone.
     Name,
-    /// That it went with others, so that its end is presumed.
+    /// Part of a bulk deletion, so the deletion is presumed.
     Others,
 }
 
-/// What becomes of the store between deeds.
+/// Input of the store between two changes.
 #[derive(Debug, Clone, Copy)]
 enum Told {
-    /// The watch tells the next change.
+    /// The watch delivers the next change.
     Next,
-    /// The watch tells an old change again.
+    /// The watch repeats an old change.
     Again(usize),
-    /// The watch tells the next two changes, the second one first.
+    /// The watch delivers the next two changes in reverse order.
     Swapped,
-    /// A bookmark.
+    /// The watch delivers a bookmark.
     Bookmark,
-    /// A list of what is.
+    /// A new list.
     List,
-    /// The watch says nothing.
+    /// The watch delivers nothing.
     Nothing,
 }
 
@@ -100,7 +100,7 @@ fn deeds() -> impl Strategy<Value = Vec<(Deed, Told)>> {
 }
 
 proptest! {
-    /// A handler that knows only the events knows what the watch told, whatever that is.
+    /// A handler that applies events has the watched state, for any input.
     #[test]
     fn events_fold_to_the_store(
         commands in prop::collection::vec((0..8u8, prop::collection::btree_map(0..4u8, (0..2u8, 0..9u8), 0..4)), 1..40),
@@ -120,25 +120,25 @@ proptest! {
         }
     }
 
-    /// A server, a watch that lags behind it, says things twice or in another order and is replaced by a list whenever that is
-    /// wanted and sometimes else, and our own writes among those of others, whose answers come late and in any order: readers always see what the watch has told with
-    /// our own newer writes over it, and in the end what is. What we deleted by its name is never seen; what has its name
-    /// meanwhile may be, until the watch has told the end.
+    /// A server, and a watch that lags, repeats and swaps events and is replaced by a list when required and at random.
+    /// Own writes are mixed with those of others, and their answers arrive late and in any order. Readers always see
+    /// the watched state with newer own writes, and in the end the state of the server. An object deleted by name is
+    /// never visible; another object of this name may be, until the watch has delivered the deletion.
     #[test]
     fn readers_see_the_server_as_it_was_with_our_own_writes_over_it(history in deeds()) {
         let (mut store, mut folded) = (Store::default(), Folded::default());
         folded.take(step(&mut store, "list @1"))?;
-        // By name: the object, if there is one. Then every change, as the watch will tell it.
+        // The server's objects by name, and all changes in the order in which the watch delivers them.
         let mut server: [Option<String>; 3] = Default::default();
         let mut changes: Vec<(bool, String)> = Vec::new();
         let (mut told, mut version, mut uids) = (0, 1, 0);
         let mut answers: Vec<(usize, u64, usize, String)> = Vec::new();
-        // The last write of ours to each name whose answer has come in.
+        // Last own write to each name whose answer has arrived.
         let mut ours: [Option<(u64, String)>; 3] = Default::default();
-        // The last delete by each name, whether its answer has come in or not, and the uids of those that it has for.
+        // Last deletion by each name, whether its answer has arrived or not, and the uids in the answers.
         let (mut by_name, mut ended): ([u64; 3], Vec<String>) = Default::default();
         for (at, (Deed { name, delete, by, ours: answer }, tells)) in history.into_iter().enumerate() {
-            // Something happens.
+            // Change an object.
             version += 1;
             let uid = server[name].as_deref().map(|object| object.split(['!', '@']).nth(1).expect("a uid").to_owned());
             let (command, object) = match (uid, delete) {
@@ -165,7 +165,7 @@ proptest! {
                 }
                 answers.push((at + later, version, name, format!("{command} {object}")));
             }
-            // An answer comes in.
+            // Deliver answers.
             for (_, version, name, answer) in answers.extract_if(.., |(when, ..)| *when <= at) {
                 step(&mut store, &answer);
                 ended.extend(answer.strip_prefix("deleted ").and_then(|object| Some(object.split_once('>')?.0.to_owned())));
@@ -173,7 +173,7 @@ proptest! {
                     ours[name] = Some((version, answer));
                 }
             }
-            // The watch says something.
+            // Deliver watch events.
             let says = match tells {
                 Told::Next if told < changes.len() => vec![told],
                 Told::Swapped if told + 1 < changes.len() => vec![told + 1, told],
@@ -201,7 +201,7 @@ proptest! {
                 folded.take(step(&mut store, &format!("list @{version} {objects}")))?;
             }
             folded.is(&store)?;
-            // What the watch has told, with what we know to have done since.
+            // Expected: the watched state with the known own writes.
             let mut expected: [Option<String>; 3] = Default::default();
             for (applied, object) in &changes[..told] {
                 let name: usize = object[1..2].parse().expect("a digit");
@@ -221,7 +221,7 @@ proptest! {
                 }
             }
         }
-        // Everything is told in the end.
+        // Finally the watch delivers everything.
         for (applied, object) in &changes[told..] {
             folded.take(step(&mut store, &format!("{} {object}", if *applied { "put" } else { "del" })))?;
         }

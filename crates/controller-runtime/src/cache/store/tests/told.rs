@@ -1,4 +1,4 @@
-//! What lists and watches tell, as events.
+//! Events that follow from lists and watches.
 
 use expect_test::expect;
 
@@ -97,7 +97,7 @@ fn parts_are_replaced_and_withdrawn_by_themselves() {
     let put = |store: &mut Store<ConfigMap>, text| store.upsert(&one, in_namespace(text, "one"));
     assert_eq!(put(&mut store, "c@5").expect("the other part is further").len(), 1);
     assert_eq!(store.remove(&one, in_namespace("c@6", "one")).len(), 1);
-    assert_eq!(put(&mut store, "c@5").expect_err("it was told already"), OutOfOrder);
+    assert_eq!(put(&mut store, "c@5").expect_err("it is repeated"), OutOfOrder);
     store.withdraw(&one);
     store.withdraw(&two);
     store.replace(&one, [in_namespace("a@1", "one")], Some(1));

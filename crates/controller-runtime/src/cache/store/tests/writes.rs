@@ -1,4 +1,4 @@
-//! Our own writes, laid over what the watch has told.
+//! Own writes that overlay the watched state.
 
 use expect_test::expect;
 
@@ -114,7 +114,7 @@ fn what_may_be_selected_or_not_is_seen_changed_if_it_is_seen() {
         unclear b@8: -> b@9
     "#]],
     );
-    // What had the name before is gone, whatever the new one is.
+    // An object that had the name before is hidden, whatever is known about the new one.
     check(
         "list a@1; unclear a!new@5; del a@4; put a!new@5",
         &expect![[r#"
@@ -124,7 +124,7 @@ fn what_may_be_selected_or_not_is_seen_changed_if_it_is_seen() {
         put a!new@5: create a!new@5 -> a!new@5
     "#]],
     );
-    // One that was hidden, because it was not selected, stays so until the watch tells it.
+    // An object that was hidden because it was not selected stays hidden until the watch delivers it.
     check(
         "list a@1; unselected a@5; unclear a@6; del a@5; put a@6",
         &expect![[r#"

@@ -28,19 +28,19 @@ const SECOND: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 struct Peers {
     http2: bool,
-    /// Streams that each allows.
+    /// Streams that each connection allows.
     streams: u32,
-    /// Connections that were asked for.
+    /// Number of connections requested.
     opened: Arc<AtomicUsize>,
-    /// Connections that are open.
+    /// Number of open connections.
     open: Arc<AtomicUsize>,
-    /// How long a connection takes.
+    /// Time that connecting takes.
     takes: Duration,
     /// Whether connections are refused.
     refuses: Arc<Mutex<bool>>,
-    /// Silences the peers of the connections that are there: they neither read nor write, and keep their ends open.
+    /// Cancelled to silence the current peers: they neither read nor write, but keep their ends open.
     frozen: Arc<Mutex<CancellationToken>>,
-    /// Makes the peers of the connections that are there finish what they do and leave.
+    /// Cancelled to make the current peers finish their requests and close.
     leaving: Arc<Mutex<CancellationToken>>,
     tasks: Arc<Mutex<JoinSet<()>>>,
 }
@@ -92,7 +92,7 @@ impl Peers {
         self.open.fetch_add(1, SeqCst);
         tokio::select! {
             () = &mut served => {}
-            () = frozen.cancelled() => pending().await, // which keeps this end
+            () = frozen.cancelled() => pending().await, // keeps this end open
         }
         self.open.fetch_sub(1, SeqCst);
     }
@@ -185,7 +185,7 @@ async fn get(pool: &Pool<Peers>, path: &str) -> Result<PooledBody<Peers>, BoxErr
     Ok(response.into_body())
 }
 
-/// An answer that stays open, of which the beginning was read.
+/// Starts a response that stays open, and reads its first line.
 async fn endless(pool: &Pool<Peers>) -> PooledBody<Peers> {
     let mut body = get(pool, "/endless").await.expect("the peer answers");
     let first = body.frame().await.expect("a frame").expect("no error");
@@ -216,7 +216,7 @@ async fn a_thousand_watches_share_as_few_connections_as_their_server_allows() {
         let pool = peers.pool();
         let watches = join_all((0..1000).map(|_| endless(&pool))).await;
         assert_eq!(peers.opened(), connections, "{streams} streams each");
-        // Other requests still find room.
+        // There is still room for other requests.
         get(&pool, "/").await.expect("it is answered");
         drop(watches);
         sleep(SECOND).await;
@@ -232,7 +232,7 @@ async fn an_answer_that_is_not_read_takes_nothing_from_the_others() {
     for _ in 0..20 {
         unread.push(get(&pool, "/large").await.expect("it is answered"));
     }
-    sleep(SECOND).await; // what a stream may hold is held
+    sleep(SECOND).await; // the window of the stream fills up
     let read = get(&pool, "/large").await.expect("it is answered");
     let read = timeout(SECOND, read.collect()).await.expect("it goes on").expect("it is whole");
     assert_eq!(read.to_bytes().len(), 16 << 20);

@@ -1,3 +1,5 @@
+//! Tests of HTTP/2 connections in memory.
+
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Empty};
@@ -37,7 +39,7 @@ impl Http2 {
         Ok(answer.into_body().collect().await?.to_bytes())
     }
 
-    /// How the connection ends for the client.
+    /// Result of the connection for the client.
     async fn end(&mut self) -> hyper::Result<()> {
         self.client.join_next().await.expect("one task").expect("no panic")
     }
@@ -59,7 +61,7 @@ async fn a_client_that_asks_nothing_over_http2_is_told_to_go() {
     client.end().await.expect("it is told");
     assert_eq!(began.elapsed().as_secs(), 10);
 
-    // One that does not even begin.
+    // A client that does not send anything.
     let (_near, far) = duplex(1 << 16);
     let began = Instant::now();
     serve(far, slow(), closing).await;

@@ -1,0 +1,49 @@
+//! The cluster that a cache is about, where that is not the manager's own.
+
+use std::{fmt, sync::Arc};
+
+use tokio_util::sync::CancellationToken;
+
+/// A cluster beside the manager's own: its name, and whether it was removed from the manager. Clones are the same cluster.
+#[derive(Clone)]
+pub(crate) struct OtherCluster {
+    name: Arc<str>,
+    removed: CancellationToken,
+}
+
+impl OtherCluster {
+    pub(crate) fn new(name: Arc<str>) -> Self {
+        Self { name, removed: CancellationToken::new() }
+    }
+
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Records that the cluster was removed from its manager, for good.
+    pub(crate) fn remove(&self) {
+        self.removed.cancel();
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removed.is_cancelled()
+    }
+
+    /// Waits until the cluster has been removed.
+    pub(crate) async fn removed(self) {
+        self.removed.cancelled_owned().await;
+    }
+}
+
+/// All queries of a cache belong to one cluster, so the cache name identifies the cluster.
+impl PartialEq for OtherCluster {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl fmt::Debug for OtherCluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OtherCluster").field("name", &self.name).field("removed", &self.is_removed()).finish()
+    }
+}
