@@ -9,39 +9,39 @@ use tokio::process::Command;
 
 use crate::protocol::Unsupported;
 
-/// Which peer.
+/// Language and variant of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Language {
     Ours,
     Go,
     KubeRs,
-    /// Ours, with an allocator that counts.
+    /// This repository's peer with a counting allocator.
     OursCounting,
 }
 
-/// The programs of a run.
+/// Paths of the programs of a run.
 #[derive(Debug)]
 pub(crate) struct Programs {
     ours: PathBuf,
     ours_counting: PathBuf,
     kube_rs: PathBuf,
-    /// Or why there is none.
+    /// `Err` is the reason why the Go peer is not measured.
     go: Result<PathBuf, String>,
     pub(crate) cluster: PathBuf,
     pub(crate) server: PathBuf,
-    /// The load program of the API server.
+    /// Load program of the API server.
     pub(crate) load: PathBuf,
 }
 
 impl Programs {
-    /// Programs that nobody built, for tests of what is not about them.
+    /// Paths of programs that do not exist, for tests that start none.
     #[cfg(test)]
     pub(crate) fn absent(go: &str) -> Self {
         let [ours, ours_counting, kube_rs, cluster, server, load] = std::array::from_fn(|_| PathBuf::new());
         Self { ours, ours_counting, kube_rs, go: Err(go.to_owned()), cluster, server, load }
     }
 
-    /// Where a build with this profile leaves them.
+    /// Returns the paths to which a build with this profile writes the programs.
     pub(crate) fn find(profile: &str) -> Self {
         let target = target();
         let built = target.join(match profile {
@@ -60,7 +60,7 @@ impl Programs {
         }
     }
 
-    /// Builds all with a profile; by default that is `bench`, since what is measured should be what a careful user ships.
+    /// Builds all programs with a profile. The default is `bench`, an optimised release build.
     pub(crate) async fn build(mut self, profile: &str) -> anyhow::Result<Self> {
         let root = root();
         if let Ok(program) = &self.go {
@@ -69,7 +69,7 @@ impl Programs {
         if let Err(reason) = &self.go {
             eprintln!("controller-runtime for Go is not measured: {reason}");
         }
-        // Each by itself, or cargo would give a peer the features that the cluster asks for.
+        // Built one by one: a common build would unify features and give the peers those of the cluster.
         cargo(&root, profile, &["-p", "bench-peer-ours"]).await?;
         cargo(&root, profile, &["-p", "bench-cluster"]).await?;
         let server =
@@ -96,13 +96,13 @@ impl Programs {
     }
 }
 
-/// The folder of the repository.
+/// Root folder of the repository.
 pub(crate) fn root() -> PathBuf {
     let driver = Path::new(env!("CARGO_MANIFEST_DIR"));
     driver.parent().unwrap_or(driver).to_owned()
 }
 
-/// Where cargo puts what it builds.
+/// Target folder of cargo.
 pub(crate) fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |path| root().join(path))
 }
@@ -114,7 +114,7 @@ async fn cargo(folder: &Path, profile: &str, arguments: &[&str]) -> anyhow::Resu
     run(command.current_dir(folder)).await
 }
 
-/// Builds the peer in Go, or says why not.
+/// Builds the Go peer, or returns the reason why not.
 async fn build_go(root: &Path, program: &Path) -> Result<(), String> {
     let probe = Command::new("go").arg("version").stdout(Stdio::null()).kill_on_drop(true).status().await;
     if !probe.is_ok_and(|status| status.success()) {
@@ -130,7 +130,7 @@ async fn build_go(root: &Path, program: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The program beside a peer that is its operator of guestbooks alone.
+/// Path of the program that contains only a peer's guestbook operator.
 fn operator(peer: &Path) -> PathBuf {
     let mut name = peer.as_os_str().to_owned();
     name.push("-operator");

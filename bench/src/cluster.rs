@@ -1,4 +1,4 @@
-//! The API server and who changes its objects, each a process of its own.
+//! The cluster process, which runs the API server and changes its objects.
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
@@ -8,10 +8,10 @@ use crate::build::Programs;
 use crate::process::{Memory, Process, cpu_seconds};
 use crate::protocol::Figures;
 
-/// Longer than any server takes for as many objects as there are.
+/// Time limit for steps that create many objects.
 const LONGEST_FILL: Duration = Duration::from_secs(600);
 
-/// A cluster. Dropping it ends its server too.
+/// A cluster. Dropping it also ends its server.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     process: Process,
@@ -33,27 +33,27 @@ impl Cluster {
         self.process.ask(step, with).await
     }
 
-    /// The same for steps that fill a server.
+    /// Like `ask`, but for steps that create many objects.
     pub(crate) async fn fill(&mut self, step: &str, with: Value) -> anyhow::Result<Figures> {
         self.process.ask_within(LONGEST_FILL, step, with).await
     }
 
-    /// Whether it can be asked for more.
+    /// Returns whether the process can receive further steps.
     pub(crate) fn is_usable(&self) -> bool {
         self.process.is_usable()
     }
 
-    /// CPU seconds of the server until now.
+    /// CPU seconds used by the server so far.
     pub(crate) fn cpu_seconds(&self) -> anyhow::Result<f64> {
         self.servers.iter().map(|server| cpu_seconds(*server)).sum()
     }
 
-    /// Resident bytes of the server.
+    /// Resident memory of the server in bytes.
     pub(crate) fn resident(&self) -> anyhow::Result<f64> {
         self.servers.iter().map(|server| Ok(Memory::of(*server)?.now)).sum()
     }
 
-    /// Ends it, and waits until its server has ended.
+    /// Stops the cluster and waits until its server has exited.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         let Self { process, .. } = self;
         process.finish().await

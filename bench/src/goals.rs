@@ -1,4 +1,4 @@
-//! The figures that this repository has set itself, and whether they are met.
+//! Goals for the figures of this repository, and whether they are met.
 
 use serde::Serialize;
 
@@ -7,17 +7,17 @@ use crate::number::{shown, with_unit};
 use crate::samples::Samples;
 use crate::workloads::server;
 
-/// A figure of a contender.
+/// ID of a figure, and name of a contender.
 type Side = (&'static str, &'static str);
 
-/// What is asked.
+/// Condition of a goal.
 #[derive(Debug, Clone, Copy)]
 enum Goal {
-    /// The first, divided by the second, is at least so much.
+    /// The first figure is at least this many times the second.
     TimesAtLeast(Side, Side, f64),
-    /// The first, divided by the second, is at most so much.
+    /// The first figure is at most this many times the second.
     TimesAtMost(Side, Side, f64),
-    /// It is at most so much.
+    /// The figure is at most this value.
     AtMost(Side, f64),
 }
 
@@ -30,7 +30,7 @@ const TYPED: &str = "client-go typed";
 const PRIORITY: &str = "controller-runtime priority";
 const KUBE: &str = "kube-rs";
 
-/// Goals by the subject that set them.
+/// Goals by name.
 const GOALS: [(&str, Goal); 29] = [
     (
         "queue: one at a time, against the typed queue",
@@ -128,12 +128,12 @@ const GOALS: [(&str, Goal); 29] = [
         TimesAtLeast(("guestbooks.seconds", KUBE), ("guestbooks.seconds", OURS), 1.0),
     ),
     ("controller: recovery of 10,000 keys after an outage", AtMost(("outage.recovery", OURS), 30.0)),
-    // Found within 45 s; the rest is for opening the watch again.
+    // A dead watch is found within 45 s; the rest is for reopening it.
     ("cache: a silently dead watch is noticed", AtMost(("silence.watch", OURS), 46.0)),
     ("client: a silent request ends", AtMost(("silence.request", OURS), 60.0)),
 ];
 
-/// A goal, and what was measured.
+/// A goal and its measured figure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Verdict {
     pub(crate) name: String,
@@ -141,12 +141,12 @@ pub(crate) struct Verdict {
     pub(crate) figure: Option<f64>,
     pub(crate) unit: String,
     pub(crate) met: bool,
-    /// How sure the figure is, or why there is none.
+    /// Confidence of the figure, or the reason why there is none.
     pub(crate) reason: String,
 }
 
 impl Verdict {
-    /// What people read.
+    /// Formats the verdict for the terminal.
     pub(crate) fn line(&self) -> String {
         let figure =
             self.figure.map_or_else(|| "not measured".to_owned(), |figure| with_unit(figure, &self.unit));
@@ -154,7 +154,7 @@ impl Verdict {
     }
 }
 
-/// Every goal, those that were not measured too.
+/// Verdicts on all goals, including those that were not measured.
 pub(crate) fn verdicts(samples: &Samples) -> Vec<Verdict> {
     GOALS.iter().map(|(name, goal)| verdict(name, *goal, samples)).chain(server::verdicts(samples)).collect()
 }
@@ -192,12 +192,12 @@ impl Verdict {
     }
 }
 
-/// How sure a median is.
+/// Formats the confidence interval of a median.
 pub(crate) fn sureness(summary: &crate::stats::Summary) -> String {
     let (low, high) = (shown(summary.low), shown(summary.high));
     let percent = summary.confidence * 100.0;
     let rounds = if summary.samples == 1 { "round" } else { "rounds" };
-    format!("{low} to {high}, {percent:.0} % sure, {} {rounds}", summary.samples)
+    format!("{low} to {high}, {percent:.0} % confidence, {} {rounds}", summary.samples)
 }
 
 #[cfg(test)]
@@ -231,7 +231,7 @@ mod tests {
         let verdicts = verdicts(&samples);
         let verdict = of(&verdicts, "queue: one at a time, against the typed queue");
         assert_eq!((verdict.figure, verdict.met), (Some(2.125), true));
-        assert_eq!(verdict.reason, "1.88 to 2.25, 75 % sure, 3 rounds");
+        assert_eq!(verdict.reason, "1.88 to 2.25, 75 % confidence, 3 rounds");
         assert!(!of(&verdicts, "queue: heap per ready key").met);
     }
 
@@ -243,7 +243,7 @@ mod tests {
                 AtMost(one, _) => vec![one],
             };
             for (figure, _) in sides {
-                assert!(figures::find(figure).is_some(), "{name}: {figure} is no figure");
+                assert!(figures::find(figure).is_some(), "{name}: unknown figure {figure}");
             }
         }
     }

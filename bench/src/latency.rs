@@ -1,4 +1,4 @@
-//! How late a reconciler read what had changed: from the change, and from when a watch that does nothing else had the event.
+//! Latency from a change to the reconciler's read, in total and relative to a bare watch.
 
 use std::collections::BTreeMap;
 
@@ -6,24 +6,24 @@ use anyhow::Context as _;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Number, round, when it was sent, and when the bare watch had it. Times are nanoseconds of the monotonic clock.
+/// Number, round, time of sending, and time of arrival at the bare watch. Times are nanoseconds of the monotonic clock.
 type Event = [u64; 4];
 
-/// Number, round, and when a reconciler had read it.
+/// Number, round, and time of a reconciler's read.
 type Read = [u64; 3];
 
 /// Percentiles of the latencies of events.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Latencies {
-    /// From before the change was sent.
+    /// Time since before the change was sent.
     pub(crate) from_sent: Percentiles,
-    /// From when the bare watch had the event; 0 where the reconciler was sooner.
+    /// Time since the bare watch received the event; 0 if the reconciler was earlier.
     pub(crate) beyond_bare_watch: Percentiles,
-    /// Events, of 100, that the reconciler had read before the bare watch had them.
+    /// Percentage of events that the reconciler read before the bare watch received them.
     pub(crate) sooner_percent: f64,
 }
 
-/// In nanoseconds.
+/// Percentiles in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Percentiles {
     pub(crate) p50: f64,
@@ -31,11 +31,11 @@ pub(crate) struct Percentiles {
 }
 
 impl Latencies {
-    /// Of what the cluster calls its events, and a peer its reads.
+    /// Computes latencies from the cluster's events and a peer's reads.
     pub(crate) fn of(events: &Value, reads: &Value) -> anyhow::Result<Self> {
-        let events = Vec::<Event>::deserialize(events).context("these are no events")?;
-        let reads = Vec::<Read>::deserialize(reads).context("these are no reads")?;
-        // The first read of each round: what else makes a reconciler run comes later.
+        let events = Vec::<Event>::deserialize(events).context("invalid events of the cluster")?;
+        let reads = Vec::<Read>::deserialize(reads).context("invalid reads of the peer")?;
+        // Only the first read of each round counts; later reconciles have other causes.
         let mut first: BTreeMap<(u64, u64), u64> = BTreeMap::new();
         for [number, round, at] in reads {
             first.entry((number, round)).and_modify(|first| *first = at.min(*first)).or_insert(at);
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn latency_is_counted_from_the_change_and_from_the_bare_watch() -> anyhow::Result<()> {
         let events = json!([[1, 4, 1_000, 1_300], [2, 4, 2_000, 2_300], [3, 4, 3_000, 3_300]]);
-        // The second was read before the bare watch had it, the third twice.
+        // The second event was read before the bare watch received it; the third was read twice.
         let reads = json!([[1, 4, 1_400], [2, 4, 2_200], [3, 3, 100], [3, 4, 3_350], [3, 4, 9_000]]);
         let latencies = Latencies::of(&events, &reads)?;
         assert_eq!(latencies.from_sent, Percentiles { p50: 350.0, p99: 350.0 });
@@ -86,7 +86,8 @@ mod tests {
 
     #[test]
     fn an_event_that_nobody_read_is_an_error_and_not_a_short_latency() {
-        let error = Latencies::of(&json!([[1, 4, 1, 2]]), &json!([[1, 3, 5]])).expect_err("nobody read it");
+        let error = Latencies::of(&json!([[1, 4, 1, 2]]), &json!([[1, 3, 5]]))
+            .expect_err("there is no matching read");
         assert_eq!(error.to_string(), "message 1 was not read");
         assert!(Latencies::of(&json!([]), &json!([])).is_err());
     }

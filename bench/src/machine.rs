@@ -1,4 +1,4 @@
-//! Where and with what a run was made.
+//! Machine and versions of a run, for the report.
 
 use std::fs;
 use std::time::Instant;
@@ -7,11 +7,11 @@ use tokio::process::Command;
 
 use crate::build::{Programs, root};
 
-/// What a reader needs to know to judge figures.
+/// Description of the environment of a run.
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) date: String,
-    /// One line each.
+    /// Facts, one line each.
     pub(crate) lines: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) async fn describe(programs: &Programs, profile: &str) -> Machine {
     Machine { date: now.strftime("%Y-%m-%d %H:%M UTC").to_string(), lines }
 }
 
-/// Bytes that one thread reads per second from memory: the best of a few, since whatever else runs makes it less.
+/// Bytes per second that one thread reads from memory. It is the best of several attempts, because other load only lowers it.
 pub(crate) fn memory_speed() -> f64 {
     let block = vec![1_u64; 32 << 20 >> 3];
     let best = (0..5).map(|_| {

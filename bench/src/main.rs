@@ -1,9 +1,9 @@
-//! `cargo run --release -p bench`: what this repository, controller-runtime for Go and kube-rs cost for the same work, on
-//! the same machine, in the same run.
+//! `cargo run --release -p bench`: compares this repository with controller-runtime for Go and with kube-rs, by the same work on
+//! the same machine in the same run.
 //!
-//! The driver builds three programs, the *peers*, and an API server, starts each by turns, tells it over standard input what
-//! to do ([`protocol`]), and writes what came out as a report ([`report`]) and as JSON. Nothing is stored from one run to the
-//! next: what was not measured is called that. `bench/README.md` tells the rest.
+//! The driver builds three programs, the *peers*, and an API server. It starts the peers in turn, sends them steps over standard
+//! input ([`protocol`]), and writes the results as a report ([`report`]) and as JSON. Nothing is stored between runs: a figure
+//! that was not measured is reported as such. See `bench/README.md`.
 
 mod build;
 mod cluster;
@@ -36,29 +36,29 @@ use workloads::Part;
 /// Compares this repository with controller-runtime for Go and with kube-rs.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Three rounds instead of five, and shorter ones: under twenty minutes once all is built.
+    /// Run three shorter rounds instead of five: less than twenty minutes after the build.
     #[arg(long)]
     quick: bool,
     /// Write goals and rows as JSON to this file.
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
-    /// Only these parts. Figures of the others are reported as not measured.
+    /// Run only these parts. Figures of the other parts are reported as not measured.
     #[arg(long, value_enum, value_name = "NAME")]
     only: Vec<Part>,
-    /// How often each workload is run by each peer.
+    /// Number of rounds: each peer runs each workload once per round.
     #[arg(long, value_name = "N")]
     rounds: Option<usize>,
-    /// Pods that caches are measured with.
+    /// Number of pods in the cache workload.
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     pods: usize,
-    /// How the peers are built; `dev` is for trying that all works.
+    /// Build profile of the peers; `dev` is for testing the benchmark itself.
     #[arg(long, value_name = "PROFILE", default_value = "bench")]
     profile: String,
-    /// Use what was built before.
+    /// Use the programs of an earlier build.
     #[arg(long)]
     no_build: bool,
-    /// Where the report goes, with its charts beside it. By default `bench/REPORT.md` for a whole run, and the target folder
-    /// for others.
+    /// Path of the report; its charts are written to a folder beside it. The default is `bench/REPORT.md` for a whole run,
+    /// and the target folder otherwise.
     #[arg(long, value_name = "PATH")]
     report: Option<PathBuf>,
 }
@@ -76,7 +76,7 @@ impl Arguments {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    // Whatever ends the run drops it, and processes are killed when they are dropped.
+    // Cancelling `run` drops its processes, which kills them.
     let result = tokio::select! {
         result = run(&arguments) => result,
         signal = interrupted() => signal.and_then(|()| Err(anyhow::anyhow!("interrupted"))),

@@ -1,6 +1,6 @@
-//! Numbers as people read them.
+//! Numbers formatted for people.
 
-/// Three digits are as many as a figure is worth; thousands are set apart.
+/// Formats a value with three significant digits and separated thousands.
 pub(crate) fn shown(value: f64) -> String {
     let size = value.abs();
     let decimals = match size {
@@ -21,7 +21,7 @@ pub(crate) fn shown(value: f64) -> String {
     format!("{sign}{}{rest}", groups.join(","))
 }
 
-/// A value in its unit, in the magnitude that people would say it in.
+/// Formats a value with its unit, scaled to a readable magnitude.
 pub(crate) fn with_unit(value: f64, unit: &str) -> String {
     let steps: &[(f64, &str)] = match unit {
         "ns" => &[(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")],

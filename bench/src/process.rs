@@ -1,4 +1,4 @@
-//! A process that speaks the protocol, and what the kernel says of it.
+//! A child process that speaks the protocol, and its resource usage according to the kernel.
 
 use std::fs;
 use std::process::Stdio;
@@ -12,20 +12,20 @@ use tokio::time::{Duration, timeout};
 
 use crate::protocol::{Ask, Figures, Hung};
 
-/// Longer than most steps take: a peer that hangs costs this much, and not the run.
+/// Default time limit of a step, so that a peer that hangs does not stop the run.
 const LONGEST_STEP: Duration = Duration::from_secs(120);
 
-/// Ticks of the CPU times in `/proc`, which Linux fixes for programs whatever its own are.
+/// Clock ticks per second in `/proc`. Linux fixes this value for user space.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// A running peer. Dropping it kills it; if the driver is killed, the peer sees its standard input end, and ends.
+/// A running peer. Dropping it kills the process. If the driver is killed, the peer exits at the end of its standard input.
 #[derive(Debug)]
 pub(crate) struct Process {
     name: String,
     child: Grouped,
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
-    /// Whether every step so far was answered: else what comes next may be the answer to an earlier one, or nothing.
+    /// Whether a step is unanswered. The next line of output could then be a late answer.
     is_in_step: bool,
 }
 
@@ -45,12 +45,12 @@ impl Process {
         })
     }
 
-    /// Has a step done, and waits for it.
+    /// Sends a step and waits for its answer.
     pub(crate) async fn ask(&mut self, step: &str, with: Value) -> anyhow::Result<Figures> {
         self.ask_within(LONGEST_STEP, step, with).await
     }
 
-    /// The same for steps that take long.
+    /// Like `ask`, with another time limit.
     pub(crate) async fn ask_within(
         &mut self,
         longest: Duration,
@@ -72,38 +72,39 @@ impl Process {
         Figures::read(step, &line).with_context(|| self.name.clone())
     }
 
-    /// Whether it can be asked for more: it cannot once it has left a step unanswered.
+    /// Returns whether the process can receive further steps, because it has answered all earlier ones.
     pub(crate) fn is_usable(&self) -> bool {
         !self.is_in_step
     }
 
-    /// Sends it a signal.
+    /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) -> anyhow::Result<()> {
-        let id = i32::try_from(self.id()?).ok().and_then(Pid::from_raw).context("processes have a number")?;
+        let id =
+            i32::try_from(self.id()?).ok().and_then(Pid::from_raw).context("a process ID fits into i32")?;
         Ok(kill_process(id, signal)?)
     }
 
-    /// Lets it end by itself, as a peer does when its standard input ends.
+    /// Closes standard input, and waits for the process to exit.
     pub(crate) async fn finish(self) -> anyhow::Result<()> {
         let Self { mut child, input, .. } = self;
         drop(input);
         let ended = timeout(Duration::from_secs(10), child.0.wait()).await;
-        ended.context("a process did not end with its standard input")??;
+        ended.context("a process did not exit at the end of its standard input")??;
         Ok(())
     }
 
-    /// Its number.
+    /// Process ID.
     pub(crate) fn id(&self) -> anyhow::Result<u32> {
         self.child.0.id().with_context(|| format!("{}: the process has ended", self.name))
     }
 
-    /// What is resident now, and what was at the worst moment, in bytes.
+    /// Current and peak resident memory in bytes.
     pub(crate) fn memory(&self) -> anyhow::Result<Memory> {
         Memory::of(self.id()?)
     }
 }
 
-/// A process with all that it starts, which end with it.
+/// A process group. Dropping it kills the process and its children.
 #[derive(Debug)]
 pub(crate) struct Grouped(pub(crate) Child);
 
@@ -117,16 +118,16 @@ impl Grouped {
 
 impl Drop for Grouped {
     fn drop(&mut self) {
-        // One that has been waited for has no number any more.
+        // A process that has been waited for has no ID any more.
         let id = self.0.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         if let Some(id) = id {
-            // The group may have ended by itself.
+            // Fails if the group has already exited.
             let _ = kill_process_group(id, Signal::KILL);
         }
     }
 }
 
-/// Resident memory.
+/// Resident memory in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
     pub(crate) now: f64,
@@ -145,10 +146,10 @@ impl Memory {
     }
 }
 
-/// CPU seconds of a process until now, to the hundredth.
+/// CPU seconds that a process has used so far, with a resolution of 10 ms.
 pub(crate) fn cpu_seconds(process: u32) -> anyhow::Result<f64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The second field is the name in parentheses, which may hold blanks; utime and stime are the 14th and 15th.
+    // The second field is the name in parentheses, which can contain spaces; utime and stime are fields 14 and 15.
     let (_, rest) = stat.rsplit_once(')').context("no name in stat")?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok());
@@ -166,10 +167,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_step_goes_out_and_its_answer_comes_back() -> anyhow::Result<()> {
-        // `cat` repeats the request, which is no answer, and says so.
+        // `cat` repeats the request, which is not an answer.
         let mut cat = Process::start("cat", Path::new("/bin/cat"))?;
         let error = cat.ask("echo", json!({})).await.expect_err("cat measures nothing");
-        assert!(format!("{error:#}").starts_with(r#"cat: echo: this is no answer: {"do":"echo","with":{}}"#));
+        assert!(format!("{error:#}").starts_with(r#"cat: echo: not an answer: {"do":"echo","with":{}}"#));
         assert!(cat.memory()?.peak >= cat.memory()?.now && cat.memory()?.now > 0.0);
         cat.finish().await
     }
@@ -184,7 +185,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_peer_that_does_not_answer_is_told_from_one_that_fails() -> anyhow::Result<()> {
-        // `wc` says nothing before its input ends.
+        // `wc` prints nothing before its input ends.
         let mut silent = Process::start("silent", Path::new("/usr/bin/wc"))?;
         let error =
             silent.ask_within(Duration::ZERO, "anything", json!({})).await.expect_err("it says nothing");
@@ -202,7 +203,7 @@ mod tests {
         drop(shell);
         let is_alive = || {
             let stat = fs::read_to_string(format!("/proc/{sleeper}/stat")).ok()?;
-            (!stat.contains(") Z ")).then_some(()) // a zombie waits only for its parent to notice
+            (!stat.contains(") Z ")).then_some(()) // a zombie has exited, but its parent has not waited for it yet
         };
         while is_alive().is_some() {
             tokio::task::yield_now().await;

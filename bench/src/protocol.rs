@@ -1,4 +1,4 @@
-//! What the driver and a peer say to each other: a line of JSON each way for each step.
+//! Protocol between the driver and a peer: one line of JSON in each direction per step.
 //!
 //! ```text
 //! → {"do":"queue.fill_then_drain","with":{"keys":300000}}
@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A step, and its parameters.
+/// A step and its parameters.
 #[derive(Debug, Serialize)]
 pub(crate) struct Ask<'a> {
     #[serde(rename = "do")]
@@ -21,7 +21,7 @@ pub(crate) struct Ask<'a> {
     pub(crate) with: Value,
 }
 
-/// What came of it.
+/// Answer to a step.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Answer {
     #[serde(flatten)]
@@ -38,7 +38,7 @@ pub(crate) enum Outcome {
     Error(String),
 }
 
-/// A peer has nothing of the kind that a step is about.
+/// The peer does not support the subject of a step.
 #[derive(Debug)]
 pub(crate) struct Unsupported(pub(crate) String);
 
@@ -62,7 +62,7 @@ impl std::fmt::Display for Hung {
 
 impl std::error::Error for Hung {}
 
-/// The figures of a step that was done.
+/// Figures of a completed step.
 #[derive(Debug)]
 pub(crate) struct Figures {
     step: String,
@@ -74,7 +74,7 @@ impl Figures {
     /// Reads a peer's answer to `step`.
     pub(crate) fn read(step: &str, line: &str) -> anyhow::Result<Self> {
         let answer: Answer =
-            serde_json::from_str(line).with_context(|| format!("{step}: this is no answer: {line}"))?;
+            serde_json::from_str(line).with_context(|| format!("{step}: not an answer: {line}"))?;
         match answer.outcome {
             Outcome::Figures(values) => {
                 Ok(Self { step: step.to_owned(), values, cpu_seconds: answer.cpu_seconds })

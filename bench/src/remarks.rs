@@ -1,21 +1,21 @@
-//! What people have to say about goals that are missed, so that a new run does not lose it.
+//! Remarks on missed goals, written by people and kept across runs.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use crate::build::root;
 
-/// Texts by the names of goals.
+/// Texts by goal name.
 #[derive(Debug, Default)]
 pub(crate) struct Remarks(BTreeMap<String, String>);
 
 impl Remarks {
-    /// Those of `bench/REMARKS.md`; none, if it cannot be read.
+    /// Reads `bench/REMARKS.md`; empty if the file cannot be read.
     pub(crate) fn read() -> Self {
         Self::parse(&fs::read_to_string(root().join("bench/REMARKS.md")).unwrap_or_default())
     }
 
-    /// A text follows a heading of the second level, which is the name of a goal.
+    /// Parses headings of the second level, which are goal names, and the text below each.
     pub(crate) fn parse(text: &str) -> Self {
         let sections = text.split("\n## ").skip(1).filter_map(|section| {
             let (name, text) = section.split_once('\n')?;

@@ -1,4 +1,4 @@
-//! The report for people, and the same for programs.
+//! The report as Markdown, and the same data as JSON.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -39,7 +39,7 @@ pub(crate) fn write(
         .with_context(|| format!("{}", path.display()))
 }
 
-/// Goals and rows, for programs.
+/// Goals and rows as JSON.
 pub(crate) fn json(session: &Session, verdicts: &[Verdict]) -> Value {
     let row = |(figure, contender, series): (&str, &str, &crate::samples::Series)| {
         let summary = Summary::of(series.values());
@@ -66,7 +66,7 @@ fn markdown(machine: &Machine, session: &Session, verdicts: &[Verdict], remarks:
         |line: std::fmt::Arguments<'_>| writeln!(text, "{line}").expect("a String takes everything");
     put(format_args!("# Side by side\n"));
     put(format_args!(
-        "Written by `cargo run --release -p bench`{}; do not edit. What was tried and learnt stands in `NOTES.md`.\n",
+        "Written by `cargo run --release -p bench`{}; do not edit. `NOTES.md` describes profiles and experiments.\n",
         if session.quick { " with `--quick`" } else { "" }
     ));
     put(format_args!("{}\n", machine.date));
@@ -74,7 +74,7 @@ fn markdown(machine: &Machine, session: &Session, verdicts: &[Verdict], remarks:
         put(format_args!("- {line}"));
     }
     put(format_args!(
-        "- {} rounds of each workload, the contenders by turns; {} pods in caches",
+        "- {} rounds of each workload, the contenders in turn; {} pods in caches",
         session.rounds,
         shown(session.pods as f64)
     ));
@@ -82,7 +82,7 @@ fn markdown(machine: &Machine, session: &Session, verdicts: &[Verdict], remarks:
     put(format_args!("## Goals\n"));
     let met = verdicts.iter().filter(|verdict| verdict.met).count();
     put(format_args!("{met} of {} are met.\n", verdicts.len()));
-    put(format_args!("| what | figure | goal | met | how sure, or why not |\n|---|---|---|---|---|"));
+    put(format_args!("| goal of | figure | goal | met | confidence, or reason |\n|---|---|---|---|---|"));
     for Verdict { name, goal, figure, unit, met, reason } in verdicts {
         let figure = figure.map_or_else(|| "not measured".to_owned(), |figure| with_unit(figure, unit));
         let met = if *met { "yes" } else { "**no**" };
@@ -98,7 +98,9 @@ fn markdown(machine: &Machine, session: &Session, verdicts: &[Verdict], remarks:
             continue;
         }
         put(format_args!("![{}](charts/{}.svg)\n", section.title, section.id));
-        put(format_args!("| what | who | median | from – to | ours is better by |\n|---|---|---|---|---|"));
+        put(format_args!(
+            "| figure | contender | median | interval | ours is better by |\n|---|---|---|---|---|"
+        ));
         for row in rows {
             put(format_args!("{row}"));
         }
@@ -109,7 +111,7 @@ fn markdown(machine: &Machine, session: &Session, verdicts: &[Verdict], remarks:
     if rows.is_empty() {
         put(format_args!("Not part of this run."));
     } else {
-        put(format_args!("| what | median | from – to |\n|---|---|---|"));
+        put(format_args!("| figure | median | interval |\n|---|---|---|"));
     }
     for row in rows {
         put(format_args!("{row}"));
@@ -117,43 +119,44 @@ fn markdown(machine: &Machine, session: &Session, verdicts: &[Verdict], remarks:
     text
 }
 
-/// How long the run took, and where the time went.
+/// Formats the duration of the run and of its parts.
 pub(crate) fn took(session: &Session) -> String {
     let minutes = |took: Duration| took.as_secs_f64() / 60.0;
     let parts: Vec<String> =
         session.took.iter().map(|(part, took)| format!("{part} {:.1}", minutes(*took))).collect();
     let whole = session.took.iter().map(|(_, took)| *took).sum();
-    format!("took {:.0} minutes once built: {}", minutes(whole), parts.join(", "))
+    format!("took {:.0} minutes after the build: {}", minutes(whole), parts.join(", "))
 }
 
-/// What remains, with what people have found out about it.
+/// Formats the missed goals with the remarks on them.
 fn missed(verdicts: &[Verdict], remarks: &Remarks) -> String {
     let mut text = String::new();
     for verdict in verdicts.iter().filter(|verdict| !verdict.met && verdict.figure.is_some()) {
         let Verdict { name, goal, unit, figure, .. } = verdict;
         let figure = figure.map(|figure| with_unit(figure, unit)).unwrap_or_default();
-        let remark = remarks.of(name).unwrap_or("Nobody has looked into it yet.");
-        text += &format!("\n### {name}\n\n{figure}, and {goal} was the goal. {remark}\n");
+        let remark = remarks.of(name).unwrap_or("Not analysed yet.");
+        text += &format!("\n### {name}\n\n{figure}; the goal is {goal}. {remark}\n");
     }
-    if text.is_empty() { text } else { format!("\n## What misses its goal, and why\n{text}") }
+    if text.is_empty() { text } else { format!("\n## Missed goals\n{text}") }
 }
 
 const HOW_TO_READ: &str = "\
-*From – to* is an interval that holds the true median with the probability of the last column of the goals, whatever the \
-distribution: with few rounds, all that was measured. Ratios are taken within a round, so that what the machine did besides \
-concerns both sides; *ours is better by* is their median, in parentheses their interval: above 1 ours is faster or smaller, \
-and the interval says how sure that is. *Bound* is what the machine would take for the same bytes at best. Memory is the \
-resident set of the process for all. CPU is user and system time of the process that a row names; the API server, and who \
-writes to it, are processes of their own.
+*Interval* contains the true median with the confidence stated in the table of goals, for any distribution; with few rounds \
+it is the whole range of the samples. Ratios are computed within a round, so that disturbances of the machine affect both \
+sides. *Ours is better by* is the median of these ratios, with their interval in parentheses: above 1 ours is faster or \
+smaller. *Bound* is the least time that the machine needs to process the same bytes. Memory is the resident set of a \
+process. CPU is user and system time of the process that the row names; the API server and the clients that write to it are \
+separate processes.
 ";
 
 const SERVER: &str = "\
-The embedded server by its own load program (`just load`), a process of its own over TLS with eight connections; CPU is the \
-server's alone. A ConfigMap is about 1 KB. Half load can be read in two ways, and there is a goal for each: half of the creates \
-per second that the same connections reached just before, and 4,000/s, half of the creates that are asked for. A latency is from when a request was due to the end of its answer.
+The embedded server, measured by its own load program (`just load`), which is a separate process with eight TLS connections; CPU is \
+the server's only. A ConfigMap has about 1 KB. Latencies are measured at half load, with a goal for each of its two meanings: half \
+of the creates per second that the same connections reached just before, and 4,000/s, half of the creates per CPU second that the \
+goal demands. A latency is measured from the time at which a request was due to the end of its answer.
 ";
 
-/// A row for each contender that was asked for a figure.
+/// Formats a row for each contender that measured a figure or tried to.
 fn rows(section: &Section, session: &Session) -> Vec<String> {
     let mut rows = Vec::new();
     for figure in section.figures {
@@ -178,7 +181,7 @@ fn rows(section: &Section, session: &Session) -> Vec<String> {
     rows
 }
 
-/// How many times better ours is than a contender.
+/// Ratio by which ours is better than a contender.
 fn advantage(figure: &Figure, contender: &str, samples: &Samples) -> Option<Summary> {
     if contender.starts_with(OURS.name) {
         return None;
@@ -225,7 +228,7 @@ fn interval(summary: &Summary, unit: &str) -> String {
     format!("{} – {}", with_unit(summary.low, unit), with_unit(summary.high, unit))
 }
 
-/// Text that does not end the cell it is in.
+/// Escapes text for a table cell.
 fn cell(text: &str) -> String {
     text.replace('|', "/").replace('\n', " ")
 }

@@ -1,4 +1,4 @@
-//! What was measured: per figure, contender and round.
+//! Samples of a run, by figure, contender and round.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,19 @@ use crate::stats::Summary;
 pub(crate) struct Samples {
     series: BTreeMap<(String, String), Series>,
     bounds: BTreeMap<String, Bound>,
-    /// Of figures that are not known beforehand.
+    /// Units of figures that are not declared in `figures`.
     units: BTreeMap<String, String>,
 }
 
-/// What one contender measured for one figure.
+/// Samples of one contender for one figure.
 #[derive(Debug, Default)]
 pub(crate) struct Series {
     by_round: BTreeMap<usize, f64>,
-    /// Why a round, or all of them, are not there.
+    /// Reason why one or all rounds are missing.
     missing: Option<String>,
 }
 
-/// What the machine could do at best, and how that is known.
+/// The best value that the machine could reach, and its derivation.
 #[derive(Debug, Clone)]
 pub(crate) struct Bound {
     pub(crate) value: f64,
@@ -33,7 +33,7 @@ impl Samples {
         self.entry(figure, contender).by_round.insert(round, value);
     }
 
-    /// Notes why there is no figure.
+    /// Records why a figure is missing.
     pub(crate) fn miss(&mut self, figure: &str, contender: &str, reason: &str) {
         self.entry(figure, contender).missing = Some(reason.to_owned());
     }
@@ -68,7 +68,7 @@ impl Samples {
         Summary::of(series.by_round.values().copied()).ok_or_else(reason)
     }
 
-    /// The first contender's figure over the second's, round by round: what the machine did besides in a round concerned both.
+    /// Ratio of the first contender's figure to the second's, per round, so that disturbances of a round affect both sides.
     /// Each side is a figure and a contender.
     pub(crate) fn ratio(&self, one: (&str, &str), other: (&str, &str)) -> Result<Summary, String> {
         let (above, below) = (self.series(one.0, one.1), self.series(other.0, other.1));
@@ -81,7 +81,7 @@ impl Samples {
         Summary::of(rounds).ok_or_else(|| "no round was completed by both".to_owned())
     }
 
-    /// Every figure with every contender, as rows of JSON.
+    /// All figures of all contenders.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (&str, &str, &Series)> {
         self.series.iter().map(|((figure, contender), series)| (&**figure, &**contender, series))
     }

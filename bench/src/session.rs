@@ -1,4 +1,4 @@
-//! One run: who takes part, how often, and what came out so far.
+//! State of one run: contenders, rounds and results.
 
 use serde_json::Value;
 use tokio::time::Duration;
@@ -10,12 +10,12 @@ use crate::process::Process;
 use crate::protocol::{Hung, Unsupported};
 use crate::samples::Samples;
 
-/// One who is measured: a peer, or one of several ways to use it.
+/// A measured peer, or one of several ways to use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Contender {
     pub(crate) name: &'static str,
     pub(crate) language: Language,
-    /// What the peer is told about the way.
+    /// Name of the variant, sent to the peer.
     pub(crate) variant: &'static str,
 }
 
@@ -25,7 +25,7 @@ pub(crate) const GO: Contender =
 pub(crate) const KUBE_RS: Contender =
     Contender { name: "kube-rs", language: Language::KubeRs, variant: "default" };
 
-/// The peers as their users meet them.
+/// The peers with their default variants.
 pub(crate) const PEERS: [Contender; 3] = [OURS, GO, KUBE_RS];
 
 impl Contender {
@@ -34,7 +34,7 @@ impl Contender {
     }
 }
 
-/// What a round measured: figures by their names.
+/// Figures measured in one round, by ID.
 pub(crate) type Measured = Vec<(&'static str, f64)>;
 
 /// A run.
@@ -45,9 +45,9 @@ pub(crate) struct Session {
     pub(crate) quick: bool,
     pub(crate) pods: usize,
     pub(crate) samples: Samples,
-    /// Contenders in the order of their first appearance, for tables.
+    /// Contenders in the order in which they first appeared, for tables.
     pub(crate) contenders: Vec<&'static str>,
-    /// How long each part has taken.
+    /// Duration of each part.
     pub(crate) took: Vec<(&'static str, Duration)>,
 }
 
@@ -57,8 +57,8 @@ impl Session {
         Self { programs, rounds, quick, pods, samples, contenders, took }
     }
 
-    /// Has every contender measure the figures once per round. Who begins changes from round to round. One that fails is noted,
-    /// and the others go on; one that hangs a second time is not asked again.
+    /// Lets every contender measure the figures once per round. The order rotates from round to round. A failure is recorded, and
+    /// the other contenders continue; a contender that hangs twice is skipped.
     pub(crate) async fn contest(
         &mut self,
         figures: &[&'static str],
@@ -104,7 +104,7 @@ impl Session {
         }
     }
 
-    /// Notes that nobody measured these.
+    /// Records that these figures were not measured.
     pub(crate) fn miss(&mut self, figures: &[&'static str], contenders: &[Contender], error: &anyhow::Error) {
         eprintln!("   {error:#}");
         for (figure, contender) in
@@ -115,12 +115,12 @@ impl Session {
     }
 }
 
-/// A peer at work.
+/// Starts a peer.
 pub(crate) fn start(programs: &Programs, contender: Contender) -> anyhow::Result<Process> {
     Process::start(contender.name, programs.peer(contender.language)?)
 }
 
-/// Parameters that steps of a peer on a cluster have in common, and some more.
+/// Common parameters of a peer's steps on a cluster, extended by `more`.
 pub(crate) fn on(kubeconfig: &str, contender: Contender, more: Value) -> Value {
     let mut with = serde_json::json!({"kubeconfig": kubeconfig, "variant": contender.variant});
     if let (Some(with), Value::Object(more)) = (with.as_object_mut(), more) {

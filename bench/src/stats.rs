@@ -1,28 +1,29 @@
-//! Medians, and how sure one can be of them.
+//! Medians with confidence intervals.
 
-/// What a few samples say about the value in the middle.
+/// Median of a few samples, with its confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Summary {
     pub(crate) median: f64,
-    /// The interval that holds the true median…
+    /// Bounds of the interval that contains the true median.
     pub(crate) low: f64,
     pub(crate) high: f64,
-    /// …with this probability, whatever the distribution: samples fall on either side of the true median as coins do.
+    /// Probability that it does. It holds for any distribution, because each sample is above or below the true median with equal
+    /// probability.
     pub(crate) confidence: f64,
     pub(crate) samples: usize,
 }
 
-/// How sure an interval should be, where there are samples enough.
+/// Wanted confidence, if there are enough samples.
 const WANTED: f64 = 0.95;
 
 impl Summary {
-    /// Nothing, if there is nothing to summarise.
+    /// Summarises samples; `None` without samples.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
         let samples = sorted.len();
         let last = samples.checked_sub(1)?;
-        // The narrowest interval that is sure enough; with few samples, all of them.
+        // The narrowest interval with the wanted confidence; with few samples, the whole range.
         let inner = (0..=last / 2).rev().find(|&cut| confidence(samples, cut) >= WANTED).unwrap_or(0);
         Some(Self {
             median: f64::midpoint(sorted[last / 2], sorted[samples / 2]),
@@ -34,8 +35,8 @@ impl Summary {
     }
 }
 
-/// The probability that the true median lies within all but the `cut` least and the `cut` greatest of `samples` values:
-/// that neither `cut` or fewer lie below it, nor `cut` or fewer above.
+/// Probability that the true median lies within the samples without the `cut` smallest and the `cut` greatest ones, that is,
+/// more than `cut` samples lie below it and more than `cut` above.
 fn confidence(samples: usize, cut: usize) -> f64 {
     let half_to_the_nth = 0.5_f64.powi(i32::try_from(samples).unwrap_or(i32::MAX));
     let mut ways = 1.0; // of `chosen` among `samples`

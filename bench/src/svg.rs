@@ -1,8 +1,8 @@
-//! Ratios as bars on a logarithmic axis, as SVG.
+//! Bar charts of ratios on a logarithmic axis, as SVG.
 
 use std::fmt::Write as _;
 
-/// One bar: from 1 to `ratio`, with whiskers over the interval that the ratio is sure to be in.
+/// A bar from 1 to `ratio`, with whiskers at the bounds of the confidence interval.
 #[derive(Debug)]
 pub(crate) struct Bar {
     pub(crate) figure: String,
@@ -13,13 +13,13 @@ pub(crate) struct Bar {
 }
 
 const WIDTH: f64 = 960.0;
-/// The plot begins here; names stand to the left.
+/// Left edge of the plot, after the names.
 const LEFT: f64 = 430.0;
 const RIGHT: f64 = WIDTH - 70.0;
 const TOP: f64 = 56.0;
 const ROW: f64 = 20.0;
 
-/// A chart; the ratio 1 is where a contender is as good as ours.
+/// Draws a chart. At ratio 1 a contender equals ours.
 pub(crate) fn chart(title: &str, bars: &[Bar]) -> String {
     let reach =
         |of: fn(f64, f64) -> f64| bars.iter().flat_map(|bar| [bar.low, bar.high]).fold(1.0, of).log10();
@@ -81,7 +81,7 @@ pub(crate) fn chart(title: &str, bars: &[Bar]) -> String {
     svg
 }
 
-/// What fits beside the contenders' names.
+/// Shortens a figure's name to fit beside those of the contenders.
 fn shortened(text: &str) -> String {
     const LONGEST: usize = 44;
     if text.chars().count() <= LONGEST {

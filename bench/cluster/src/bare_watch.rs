@@ -1,4 +1,4 @@
-//! A watch of ConfigMaps that does nothing but note when each line came: what an event costs before any framework has it.
+//! A watch of ConfigMaps that only records when each line arrives: the time of an event before any framework processes it.
 
 use std::path::{Path, PathBuf};
 
@@ -13,14 +13,14 @@ use kube::{Api, Client};
 use tokio::runtime;
 use tokio::sync::oneshot;
 
-/// Number, round, and when it came by the monotonic clock, in nanoseconds.
+/// Number, round, and time of arrival in nanoseconds of the monotonic clock.
 pub(crate) type Arrival = [u64; 3];
 
-/// A running watch, in a thread that does nothing else, so that nothing in this process delays it.
+/// A running watch. It has a thread of its own, so that nothing else in this process delays it.
 pub(crate) struct BareWatch(oneshot::Receiver<anyhow::Result<Vec<Arrival>>>);
 
 impl BareWatch {
-    /// Starts it over a connection of its own, from now on and for so many events, and returns when the server has answered.
+    /// Starts a watch of the next `count` events on a connection of its own, and returns when the server has answered.
     pub(crate) async fn start(client: Client, kubeconfig: &Path, count: usize) -> anyhow::Result<Self> {
         let maps: Api<ConfigMap> = Api::namespaced(client, NAMESPACE);
         let version = maps.list(&ListParams::default().limit(1)).await?.metadata.resource_version;
@@ -36,7 +36,7 @@ impl BareWatch {
             let watched = watched
                 .map_err(Into::into)
                 .and_then(|runtime| runtime.block_on(watch(kubeconfig, url, count, begin)));
-            // Nobody listens any more when the step has failed, or the driver has gone.
+            // Fails if the step has failed or the driver has exited, when no one waits for the result.
             let _ = end.send(watched);
         });
         if begun.await.is_err() {
@@ -46,7 +46,7 @@ impl BareWatch {
         Ok(Self(ended))
     }
 
-    /// Waits for the last of the events.
+    /// Waits for the last event.
     pub(crate) async fn arrivals(self) -> anyhow::Result<Vec<Arrival>> {
         self.0.await.context("the bare watch has ended")?
     }
@@ -61,7 +61,7 @@ async fn watch(
     let client = Requests::default().client(&kubeconfig).await?;
     let request = http::Request::get(url).body(Vec::new())?;
     let mut lines = client.request_stream(request).await?.lines();
-    // Who has gone does not need to know.
+    // Fails only if the starter was dropped; then the result is not needed.
     let _ = begin.send(());
     let mut arrivals = Vec::with_capacity(count);
     while arrivals.len() < count {
@@ -73,7 +73,7 @@ async fn watch(
     Ok(arrivals)
 }
 
-/// The number and the round in the line of an event, which is not decoded for that.
+/// Finds number and round in the line of an event, without decoding it.
 fn find(line: &str) -> Option<(u64, u64)> {
     let text = |before: &str| line.split_once(before)?.1.split('"').next();
     let number = number(text(r#""name":""#)?)?;

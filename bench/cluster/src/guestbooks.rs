@@ -1,4 +1,4 @@
-//! Guestbooks, made before an operator starts, and watched until it has done its work.
+//! Creates guestbooks before an operator starts, and waits for their convergence.
 
 use bench_peer::Reply;
 use bench_peer::guestbook::{Guestbook, GuestbookSpec};
@@ -12,7 +12,7 @@ use crate::each;
 
 const NAMESPACE: &str = "guestbooks";
 
-/// Installs the definition, and makes so many.
+/// Installs the definition and creates `count` guestbooks.
 pub(crate) async fn create(client: Client, count: usize) -> anyhow::Result<Reply> {
     kube_envtest::install_crds(&client, &[Guestbook::crd()]).await?;
     let mut namespace = Namespace::default();
@@ -28,7 +28,7 @@ pub(crate) async fn create(client: Client, count: usize) -> anyhow::Result<Reply
     Ok(Reply::done())
 }
 
-/// Waits until so many say that they are as they should be.
+/// Waits until the status of `count` guestbooks shows convergence.
 pub(crate) async fn wait(client: Client, count: usize) -> anyhow::Result<Reply> {
     let guestbooks: Api<Guestbook> = Api::namespaced(client, NAMESPACE);
     let listed = guestbooks.list(&ListParams::default()).await?;
@@ -37,7 +37,7 @@ pub(crate) async fn wait(client: Client, count: usize) -> anyhow::Result<Reply> 
     let mut events = Box::pin(guestbooks.watch(&WatchParams::default(), &version).await?);
     while done < count {
         match events.try_next().await? {
-            // An operator writes the status of each once.
+            // An operator writes each status once.
             Some(WatchEvent::Modified(guestbook)) => done += usize::from(is_done(&guestbook)),
             Some(WatchEvent::Error(status)) => anyhow::bail!("the watch of guestbooks: {status}"),
             Some(_) => {}
@@ -47,7 +47,7 @@ pub(crate) async fn wait(client: Client, count: usize) -> anyhow::Result<Reply> 
     Ok(Reply::done())
 }
 
-/// Removes them and, by garbage collection, what is theirs, with the namespace.
+/// Deletes the namespace with the guestbooks and, by garbage collection, their children.
 pub(crate) async fn delete(client: Client) -> anyhow::Result<Reply> {
     let namespaces: Api<Namespace> = Api::all(client);
     namespaces.delete(NAMESPACE, &DeleteParams::default()).await?;

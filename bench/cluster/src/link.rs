@@ -1,5 +1,5 @@
-//! A relay between a peer and the API server: it can refuse connections, as a server that is down does, and it can fall
-//! silent, as a load balancer that has lost its backend does.
+//! A relay between a peer and the API server. It can refuse connections, like a server that is down, and it can fall silent, like
+//! a load balancer that has lost its backend.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,18 +21,18 @@ pub(crate) struct Link {
     _relaying: JoinSet<()>,
 }
 
-/// What a connection does with the bytes it receives.
+/// Behaviour of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct State {
-    /// Connections are accepted and relayed. Otherwise they are closed.
+    /// Whether connections are accepted and relayed. Otherwise they are closed.
     up: bool,
-    /// How often the relay has fallen silent. A connection that is older than the last time takes bytes and passes none
-    /// on; the kernel acknowledges them.
+    /// Number of silences so far. A connection that is older than the latest one accepts bytes, which the kernel
+    /// acknowledges, and forwards none.
     silences: u64,
 }
 
 impl Link {
-    /// Relays connections to `server`, with a kubeconfig of its own.
+    /// Relays connections to `server`. The relay has a kubeconfig of its own.
     pub(crate) async fn start(server: &Server) -> anyhow::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let mut config = Kubeconfig::read_from(server.kubeconfig())?;
@@ -53,13 +53,13 @@ impl Link {
         &self.kubeconfig
     }
 
-    /// Refuses connections and closes those that are open, or relays again.
+    /// Refuses connections and closes open ones (`false`), or relays again (`true`).
     pub(crate) fn set_up(&self, up: bool) -> Reply {
         self.state.send_modify(|state| state.up = up);
         Reply::figures([("at", clock::monotonic_nanoseconds())])
     }
 
-    /// Passes nothing on any more in connections that are open now. New connections work.
+    /// Stops forwarding on connections that are open now. New connections work.
     pub(crate) fn fall_silent(&self) -> Reply {
         self.state.send_modify(|state| state.silences += 1);
         Reply::figures([("at", clock::monotonic_nanoseconds())])
@@ -71,7 +71,7 @@ async fn accept(listener: TcpListener, target: String, states: watch::Receiver<S
     loop {
         tokio::select! {
             accepted = listener.accept() => {
-                // A failed accept concerns one connection; the peer sees it closed.
+                // A failed accept concerns a single connection, which the peer sees closed.
                 let Ok((peer, _)) = accepted else { continue };
                 if states.borrow().up {
                     connections.spawn(relay(peer, target.clone(), states.clone()));
@@ -82,12 +82,12 @@ async fn accept(listener: TcpListener, target: String, states: watch::Receiver<S
     }
 }
 
-/// Relays one connection until either side closes it, or the relay is down.
+/// Relays one connection until either side closes it, or the relay goes down.
 async fn relay(mut peer: TcpStream, target: String, mut states: watch::Receiver<State>) {
     let begun = *states.borrow_and_update();
     #[expect(clippy::disallowed_methods, reason = "it stands for the network")]
     let Ok(mut server) = TcpStream::connect(target).await else { return };
-    // Small writes must not wait for each other: the relay is to add no delay of its own.
+    // Disable Nagle's algorithm, so that the relay adds no delay.
     let _ = (peer.set_nodelay(true), server.set_nodelay(true));
     let changed = tokio::select! {
         _ = copy_bidirectional(&mut peer, &mut server) => return,
@@ -98,7 +98,7 @@ async fn relay(mut peer: TcpStream, target: String, mut states: watch::Receiver<
         let (mut from_server, _to_server) = server.split();
         tokio::select! {
             _ = swallow(&mut from_peer) => {}
-            // Its end is not passed on either.
+            // The end of the server's side is not forwarded either.
             () = async { let _ = swallow(&mut from_server).await; std::future::pending().await } => {}
             _ = states.wait_for(|state| !state.up) => {}
         }

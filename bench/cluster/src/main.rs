@@ -1,5 +1,5 @@
-//! What the peers of the benchmark work on: an API server in a process of its own, its objects, and their changes. Speaks
-//! the protocol of the peers, so that what it costs is counted apart from them and from the server.
+//! The cluster process of the benchmark: runs an API server, creates objects and changes them. It speaks the protocol of the
+//! peers and is a process of its own, so that its CPU time counts neither for them nor for the server.
 
 mod bare_watch;
 mod guestbooks;
@@ -17,10 +17,10 @@ use crate::bare_watch::BareWatch;
 use crate::link::Link;
 use crate::server::Server;
 
-/// Requests on their way at a time.
+/// Limit of concurrent requests.
 const CONNECTIONS: usize = 8;
 
-/// In one thread: threads that hand a request on wake each other up on the processors that the peer needs just then.
+/// Runs on a single thread: with several, wake-ups would take processor time from the peer.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     serve(Cluster::default()).await
@@ -29,7 +29,7 @@ async fn main() -> anyhow::Result<()> {
 #[derive(Default)]
 struct Cluster {
     server: Option<Server>,
-    /// Begun, and waiting for events.
+    /// A started watch; its events have not been collected yet.
     watch: Option<BareWatch>,
     link: Option<Link>,
 }
@@ -77,7 +77,7 @@ impl Cluster {
     }
 }
 
-/// Sends as many requests at a time as there are connections, in the order of `numbers`.
+/// Calls `send` for each number, in order, with at most [`CONNECTIONS`] requests at a time.
 async fn each<F>(
     numbers: impl IntoIterator<Item = usize>,
     send: impl Fn(usize) -> F,

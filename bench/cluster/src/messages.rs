@@ -1,4 +1,4 @@
-//! Changes of ConfigMaps of 1 KB.
+//! Creates and updates ConfigMaps of 1 KB.
 
 use bench_peer::messages::{NAMESPACE, message, name};
 use bench_peer::{Ask, Reply, clock};
@@ -11,7 +11,7 @@ use tokio::time::{Duration, Instant, MissedTickBehavior, interval};
 use crate::bare_watch::BareWatch;
 use crate::each;
 
-/// Makes so many, in a namespace of their own.
+/// Creates `count` ConfigMaps in a namespace of their own.
 pub(crate) async fn create(client: Client, count: usize) -> anyhow::Result<Reply> {
     let mut namespace = Namespace::default();
     namespace.metadata.name = Some(NAMESPACE.to_owned());
@@ -22,7 +22,7 @@ pub(crate) async fn create(client: Client, count: usize) -> anyhow::Result<Reply
     Ok(Reply::done())
 }
 
-/// Changes each of `count` to the next `rounds` rounds from `round` on, as fast as it goes.
+/// Updates each of `count` ConfigMaps to the next `rounds` rounds, beginning with `round`, as fast as possible.
 pub(crate) async fn round(client: Client, ask: &Ask) -> anyhow::Result<Reply> {
     let (count, first, rounds) = (ask.number("count")?, ask.number("round")?, ask.number("rounds")?);
     let maps: Api<ConfigMap> = Api::namespaced(client, NAMESPACE);
@@ -31,13 +31,13 @@ pub(crate) async fn round(client: Client, ask: &Ask) -> anyhow::Result<Reply> {
     Ok(Reply::figures([("seconds", started.elapsed().as_secs_f64())]))
 }
 
-/// Changes each of `count` to `round` at an even pace, and tells of each event its number, its round, when the change was sent,
-/// and when the bare watch had it.
+/// Updates each of `count` ConfigMaps to `round` at an even pace. Returns number, round, time of sending, and time of arrival
+/// at the bare watch of each event.
 pub(crate) async fn paced(client: Client, watch: BareWatch, ask: &Ask) -> anyhow::Result<Reply> {
     let (count, round) = (ask.number("count")?, ask.number("round")?);
     let maps: Api<ConfigMap> = Api::namespaced(client, NAMESPACE);
     let mut ticks = interval(Duration::from_secs(1) / u32::try_from(ask.number("per_second")?)?);
-    // What is late does not make the next ones come in a bunch.
+    // After a delay the next ticks keep their distance, so that updates do not come in a burst.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut sent = Vec::with_capacity(count);
     for number in 0..count {

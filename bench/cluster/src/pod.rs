@@ -1,4 +1,4 @@
-//! What an operator in a pod finds there: the address of the API server, its authority, and a token.
+//! Files that an operator finds in a pod: the authority of the API server and a token.
 
 use std::fs;
 
@@ -17,11 +17,11 @@ use serde_json::json;
 
 use crate::server::Server;
 
-/// The service account of the operator, and the binding of its role.
+/// Name of the operator's service account and role binding.
 const NAME: &str = "bench-operator";
 
-/// Makes a service account that may do all, and writes its token and the server's authority to files, under the names that
-/// they have in a pod.
+/// Creates a service account with all permissions, and writes its token and the server's authority to files with the names
+/// that they have in a pod.
 pub(crate) async fn mount(server: &Server) -> anyhow::Result<Reply> {
     let params = PostParams::default();
     let metadata = ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() };

@@ -1,4 +1,4 @@
-//! Pods of 6 to 7 KB of JSON, written as a cluster's controllers write them: made by one client, given a status by another.
+//! Pods of 6 to 7 KB of JSON, created by one client and given a status by another, as in a real cluster.
 
 #[path = "../../../crates/controller-runtime/examples/cache-memory/pods.rs"]
 mod generator;
@@ -15,10 +15,10 @@ use serde_json::json;
 use self::generator::Pods;
 use crate::each;
 
-/// Objects that the index gives for one value.
+/// Number of objects that the index returns for one value.
 const SLICE: usize = 10_000;
 
-/// Makes so many in as many namespaces as they ask for, and tells how large they are.
+/// Creates `count` pods and their namespaces, and returns the size of a pod.
 pub(crate) async fn create(client: Client, count: usize) -> anyhow::Result<Reply> {
     let pods = pods(count).collect::<anyhow::Result<Vec<Pod>>>()?;
     let namespaces: BTreeSet<_> = pods.iter().filter_map(Pod::namespace).collect();
@@ -48,11 +48,11 @@ pub(crate) async fn create(client: Client, count: usize) -> anyhow::Result<Reply
     Ok(Reply::figures([("bytes_per_pod", bytes / sample.max(1))]))
 }
 
-/// Changes the status of so many, and tells the last version of the last one.
+/// Changes the status of `count` pods, and returns the last resource version.
 pub(crate) async fn touch(client: Client, count: usize) -> anyhow::Result<Reply> {
     let pods = pods(count).collect::<anyhow::Result<Vec<Pod>>>()?;
     let kubelet = PatchParams { field_manager: Some("kubelet".to_owned()), ..PatchParams::default() };
-    // What is written differs from what was there, whoever wrote before.
+    // The message contains the current version, so that every call changes the status.
     let version = api(&client, &pods[0]).get(&pods[0].name_any()).await?.resource_version();
     let status =
         Patch::Merge(json!({"status": {"message": format!("seen after {}", version.unwrap_or_default())}}));
@@ -70,7 +70,7 @@ pub(crate) async fn touch(client: Client, count: usize) -> anyhow::Result<Reply>
     ]))
 }
 
-/// The pods that there are, without what the server gives them.
+/// Generates the pods, without fields that the server sets.
 fn pods(count: usize) -> impl Iterator<Item = anyhow::Result<Pod>> {
     let mut generator = Pods::new(1);
     (0..count).map(move |number| {
@@ -88,8 +88,8 @@ fn pods(count: usize) -> impl Iterator<Item = anyhow::Result<Pod>> {
     })
 }
 
-/// The generator's pods are of 6 to 7 KB with a field ownership that is shorter than what a server writes; with that, so much
-/// less in them makes the same size.
+/// Removes some fields. The generator's pods have 6 to 7 KB with shorter managed fields than a server writes; without these
+/// fields the stored size is the same.
 fn slim(pod: &mut Pod) {
     if let Some(spec) = &mut pod.spec {
         spec.containers.truncate(1);

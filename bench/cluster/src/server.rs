@@ -1,4 +1,4 @@
-//! The API server: the embedded one, or the one of `KUBEBUILDER_ASSETS` where that is set.
+//! The API server: the embedded one, or that of `KUBEBUILDER_ASSETS` if it is set.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-/// A running API server; it ends with this process, which ends with the driver.
+/// A running API server. It ends with this process, which ends with the driver.
 pub(crate) struct Server {
     client: kube::Client,
     kubeconfig: PathBuf,
@@ -39,7 +39,7 @@ impl Server {
             Running::Binaries(environment)
         } else {
             let mut command = Command::new(ask.text("server")?);
-            // Nothing but the API: a collector would take pods whose ReplicaSet does not exist.
+            // Profile `envtest`: garbage collection would delete pods whose ReplicaSet does not exist.
             command.args(["--listen", "127.0.0.1:0", "--tls", "--profile", "envtest", "--kubeconfig-out"]);
             command.arg(&kubeconfig).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
             let mut child = command.spawn().context("the API server")?;
@@ -65,12 +65,12 @@ impl Server {
         &self.kubeconfig
     }
 
-    /// A folder that goes with the server.
+    /// Temporary folder, removed with the server.
     pub(crate) fn files(&self) -> &Path {
         self.files.path()
     }
 
-    /// What it is, where it is, and its processes, for those who count what it costs.
+    /// Returns kind, kubeconfig and process IDs, from which the driver reads CPU and memory.
     pub(crate) fn describe(&self) -> Reply {
         Reply::figures([
             ("kubeconfig", self.kubeconfig.display().to_string().into()),
@@ -80,7 +80,7 @@ impl Server {
     }
 }
 
-/// The processes that this one has started.
+/// Returns the IDs of the child processes.
 fn children() -> anyhow::Result<Vec<u32>> {
     let mut found = Vec::new();
     for task in fs::read_dir("/proc/self/task")? {

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// A manager's cache of pods, with a controller that a predicate on the generation keeps idle.
+// podCache is a manager's cache of pods, with a controller that a predicate on the generation keeps idle.
 type podCache struct{ client client.Client }
 
 var noServer = metricsserver.Options{BindAddress: "0"}
@@ -45,7 +45,7 @@ func startPodCache(in *requests, a ask) (*podCache, figures, error) {
 	return &podCache{manager.GetClient()}, figures{"synced_s": time.Since(start).Seconds()}, nil
 }
 
-// Nanoseconds of reads: of one object, of all, and of those with one value of the index.
+// Measures reads in nanoseconds: one object, all objects, and objects with one value of the index.
 func (c *podCache) read() (figures, error) {
 	ctx := context.Background()
 	var all corev1.PodList
@@ -93,7 +93,7 @@ func (c *podCache) read() (figures, error) {
 	}, nil
 }
 
-// Waits until the cache has this version of a pod.
+// Waits until the cache holds this version of a pod.
 func (c *podCache) wait(a ask) error {
 	k := client.ObjectKey{Namespace: a.text("namespace"), Name: a.text("name")}
 	for {

@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// A Guestbook asks for a page and for pods that serve it.
+// A Guestbook specifies a page and the number of pods that serve it.
 type Guestbook struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -128,7 +128,7 @@ func owner(guestbook *Guestbook) *applymetav1.OwnerReferenceApplyConfiguration {
 		WithController(true)
 }
 
-// Runs a manager with the operator, and with metrics and probes as a deployed one has them.
+// Runs a manager with the operator, and serves metrics and probes as in a deployment.
 func startGuestbook(in *requests, a ask) error {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {

@@ -11,7 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// A candidate for a lease, with a controller that shows who leads; or, alone, one that shows when it began to work.
+// A candidate for a lease, with a controller that shows when the process leads. In variant `alone` there is no election, and the
+// controller shows when it starts to work.
 type candidate struct{ reconciled chan struct{} }
 
 func startCandidate(in *requests, a ask) (*candidate, error) {

@@ -1,4 +1,4 @@
-// controller-runtime's side of the benchmark: steps come in on standard input, figures go out. See bench/README.md.
+// The controller-runtime peer: reads steps from standard input and prints figures. See bench/README.md.
 package main
 
 import (
@@ -10,7 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// An ask is a step, and its parameters.
+// An ask is a step and its parameters.
 type ask struct {
 	Step string         `json:"do"`
 	With map[string]any `json:"with"`
@@ -28,7 +28,7 @@ func (a ask) number(name string) int {
 
 type figures map[string]any
 
-// A reply is one of the first three, and the CPU seconds of the process until then.
+// A reply has one of the first three fields, and the CPU seconds of the process so far.
 type reply struct {
 	Figures     figures `json:"figures,omitempty"`
 	Unsupported string  `json:"unsupported,omitempty"`
@@ -38,7 +38,7 @@ type reply struct {
 
 func main() {
 	ctrl.SetLogger(logr.Discard())
-	// The driver closes standard input when it ends, however it does; the process ends then too, in the middle of a step.
+	// Standard input is closed when the driver ends, even if it is killed. The process then exits, even in the middle of a step.
 	lines := make(chan []byte)
 	go func() {
 		input := bufio.NewScanner(os.Stdin)

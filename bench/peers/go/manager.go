@@ -14,7 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// Requests are counted where all of them pass.
+// Counts all requests in the transport.
 type requests struct{ count atomic.Int64 }
 
 func (r *requests) sent() int64 { return r.count.Load() }
@@ -29,8 +29,8 @@ func (c counting) RoundTrip(request *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(request)
 }
 
-// A manager as users make it, on the cluster that the driver names. Content types, rate limits and all else are defaults:
-// protobuf for builtin kinds, JSON for custom ones.
+// Creates a manager with default options on the cluster that the driver names. The defaults include content types: protobuf for
+// builtin kinds, JSON for custom ones.
 func newManager(in *requests, a ask, options ctrl.Options) (ctrl.Manager, error) {
 	config, err := cluster(a)
 	if err != nil {
@@ -40,8 +40,8 @@ func newManager(in *requests, a ask, options ctrl.Options) (ctrl.Manager, error)
 	return ctrl.NewManager(config, options)
 }
 
-// The cluster of the kubeconfig that the driver names, or what a pod would find, without a rate limit either way, as
-// controller-runtime has it: client-go reads what is in a pod from a folder of a fixed name.
+// Returns the configuration from the driver's kubeconfig, or that of a program in a pod (client-go's own function reads it from a
+// fixed folder). There is no rate limit, which is controller-runtime's default.
 func cluster(a ask) (*rest.Config, error) {
 	if host := a.text("host"); host != "" {
 		secrets := a.text("secrets")
@@ -60,7 +60,7 @@ func cluster(a ask) (*rest.Config, error) {
 	return ctrl.GetConfig()
 }
 
-// Runs a manager for the rest of the process; a manager that fails ends it, which the driver sees.
+// Runs a manager until the process ends. If the manager fails, the process exits, which the driver notices.
 func run(manager ctrl.Manager, ctx context.Context) {
 	go func() {
 		if err := manager.Start(ctx); err != nil {
@@ -71,10 +71,10 @@ func run(manager ctrl.Manager, ctx context.Context) {
 	}()
 }
 
-// CPU time of this process until now, user and system.
+// CPU time of this process so far, user and system.
 func cpu() time.Duration { return clock(unix.CLOCK_PROCESS_CPUTIME_ID) }
 
-// The monotonic clock, which is the same for all processes.
+// Monotonic clock, which all processes share.
 func monotonic() time.Duration { return clock(unix.CLOCK_MONOTONIC) }
 
 func clock(id int32) time.Duration {

@@ -17,12 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// What the reconcilers have seen: the round of each ConfigMap for each controller, and when.
+// Record of the reconcilers' reads: the round of each ConfigMap for each controller, and the times.
 type seen struct {
 	reconciles atomic.Int64
 	lock       sync.Mutex
 	byName     map[[2]int]int
-	// Number, round, and when.
+	// Number, round and time of each read.
 	read [][3]int64
 }
 
@@ -90,8 +90,8 @@ func startMessages(in *requests, a ask) (*messages, error) {
 	return started, nil
 }
 
-// Waits until each controller has seen so many ConfigMaps in this round or a later one. Tells how many reconciles there were
-// so far.
+// Waits until each controller has read the requested number of ConfigMaps in this or a later round. Returns the number of
+// reconciles so far.
 func (m *messages) wait(a ask) figures {
 	for m.seen.count(a.number("round")) < a.number("count")*m.controllers {
 		time.Sleep(5 * time.Millisecond)
@@ -99,7 +99,7 @@ func (m *messages) wait(a ask) figures {
 	return figures{"reconciles": m.seen.reconciles.Load()}
 }
 
-// What was read since the last time, which is forgotten: number, round, and when by the monotonic clock.
+// Returns and clears the reads: number, round, and time on the monotonic clock.
 func (m *messages) reads() figures {
 	m.seen.lock.Lock()
 	defer m.seen.lock.Unlock()

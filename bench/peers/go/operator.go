@@ -4,8 +4,8 @@ package main
 
 import "fmt"
 
-// A peer that is the operator of guestbooks alone, as it is deployed: what a program has in memory is what runs and the
-// code around that, and in a pod nobody reads a kubeconfig.
+// A peer that contains only the guestbook operator, as it would be deployed. Other code would add to its memory, and in a pod
+// there is no kubeconfig to parse.
 type peer struct{ requests requests }
 
 func (p *peer) carryOut(a ask) (figures, error) {

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// The objects whose reconcile has succeeded, and when the last of them was added.
+// Successfully reconciled objects, and the time of the latest addition.
 type succeeded struct {
 	lock  sync.Mutex
 	names map[string]bool
@@ -42,7 +42,7 @@ func (s *succeeded) wait(a ask) figures {
 	}
 }
 
-// Runs a controller of ConfigMaps whose reconcile reads its object from the API server, by another way than the cache.
+// Runs a controller of ConfigMaps. Its reconcile reads its object from the API server through the relay, not from the cache.
 func startOutage(in *requests, a ask) (*succeeded, error) {
 	reader, err := newClient(a.text("through"))
 	if err != nil {
@@ -68,7 +68,7 @@ func startOutage(in *requests, a ask) (*succeeded, error) {
 	return done, nil
 }
 
-// A client as users make it, without a rate limit, as a manager's has none.
+// Creates a client with defaults and without a rate limit, like that of a manager.
 func newClient(kubeconfig string) (client.Client, error) {
 	config, err := cluster(ask{With: map[string]any{"kubeconfig": kubeconfig}})
 	if err != nil {
@@ -77,7 +77,7 @@ func newClient(kubeconfig string) (client.Client, error) {
 	return client.New(config, client.Options{})
 }
 
-// A client that has sent a request.
+// A client that has sent one request, so that its connection is open.
 type request struct{ client client.Client }
 
 var firstMessage = client.ObjectKey{Namespace: "messages", Name: "message-000000"}
@@ -90,7 +90,7 @@ func startRequest(a ask) (*request, error) {
 	return &request{started}, started.Get(context.Background(), firstMessage, &corev1.ConfigMap{})
 }
 
-// Sends the request once more, and tells when it ended, in an answer or in an error.
+// Sends the request again, and returns the time at which it ended, in an answer or an error.
 func (r *request) again() figures {
 	_ = r.client.Get(context.Background(), firstMessage, &corev1.ConfigMap{})
 	return figures{"at": monotonic().Nanoseconds()}

@@ -17,7 +17,7 @@ import (
 
 type key struct{ namespace, name string }
 
-// Keys of a hundred namespaces, all different; the name of each is its number.
+// Distinct keys in a hundred namespaces; the name of a key is its number.
 func keys(count int) []key {
 	namespaces := make([]string, 100)
 	for i := range namespaces {
@@ -30,7 +30,7 @@ func keys(count int) []key {
 	return made
 }
 
-// A thousand keys, again and again.
+// Repeats a thousand keys.
 func repeated(count int) []key {
 	distinct := keys(1000)
 	made := make([]key, count)
@@ -137,8 +137,8 @@ var queueWorkloads = map[string]func(variant string, count int) figures{
 	},
 }
 
-// Eight goroutines that add and eight that get and are done, until every key has been done. The priority queue hands out
-// nothing any more once it is shut down, so the keys are counted.
+// Runs eight goroutines that add and eight that get and finish keys, until all keys are finished. Keys are counted, because the
+// priority queue returns no more keys after its shutdown.
 func eightByEight(variant string, count int) figures {
 	q := newQueue(variant)
 	defer q.ShutDown()
@@ -172,7 +172,7 @@ func eightByEight(variant string, count int) figures {
 	})
 }
 
-// How long after they were due keys are handed out: delays between 0.1 s and 1.1 s.
+// Measures how late keys with delays between 0.1 s and 1.1 s are returned.
 func lateness(variant string, count int) figures {
 	q, ks, random := newDelaying(variant), keys(count), rand.New(rand.NewSource(1))
 	defer q.ShutDown()
@@ -195,7 +195,7 @@ func lateness(variant string, count int) figures {
 	return figures{"p50_us": at(50), "p99_us": at(99)}
 }
 
-// Live bytes per key, after collections; goroutines of the queue get two seconds to sort in what is in buffers.
+// Measures live bytes per key after collections. The queue's goroutines have two seconds to sort buffered keys.
 func heapOf(q queue, ks []key, add func(queue, key)) float64 {
 	before := live()
 	for _, k := range ks {
@@ -216,7 +216,7 @@ func live() uint64 {
 	return stats.HeapAlloc
 }
 
-// Wall-clock and CPU nanoseconds per key, the collector's work of the while included.
+// Measures wall-clock and CPU nanoseconds per key, including garbage collection in the meantime.
 func timed(count int, work func()) figures {
 	runtime.GC()
 	before, start := cpu(), time.Now()
@@ -226,7 +226,7 @@ func timed(count int, work func()) figures {
 	return figures{"wall_ns": per(wall), "cpu_ns": per(used)}
 }
 
-// No metrics on either side.
+// Discards metrics, as in all contenders.
 type noMetrics struct{}
 
 type nop struct{}

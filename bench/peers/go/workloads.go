@@ -7,7 +7,7 @@ import (
 	"runtime/debug"
 )
 
-// A peer is what was started so far, and runs until the process ends.
+// A peer holds everything started so far, which runs until the process ends.
 type peer struct {
 	requests requests
 	cache    *podCache

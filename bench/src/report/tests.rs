@@ -70,7 +70,7 @@ fn a_report_says_what_was_not_part_of_the_run() {
     let session = session();
     let text = markdown(&machine, &session, &verdicts(&session.samples), &Remarks::default());
     assert!(text.contains("\n- a machine\n") && text.contains("## Work queue"));
-    assert!(text.contains("## A leader goes"));
+    assert!(text.contains("## Failover"));
     assert_eq!(text.matches("Not part of this run.").count(), 9, "all but two of eleven sections");
 }
 
@@ -93,15 +93,15 @@ fn what_misses_its_goal_has_the_remark_of_people() {
     let remarks = Remarks::parse("\n## slow\n\nThe disk.\n\n## fast\n\nNothing.\n");
     expect![[r"
 
-        ## What misses its goal, and why
+        ## Missed goals
 
         ### slow
 
-        3.00 ms, and ≤ 2 was the goal. The disk.
+        3.00 ms; the goal is ≤ 2. The disk.
 
         ### strange
 
-        4.00 ms, and ≤ 2 was the goal. Nobody has looked into it yet.
+        4.00 ms; the goal is ≤ 2. Not analysed yet.
     "]]
     .assert_eq(&missed(&verdicts, &remarks));
 }

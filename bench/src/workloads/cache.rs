@@ -1,4 +1,4 @@
-//! A cache of many pods.
+//! Workload: a cache of many pods.
 
 use serde_json::json;
 use tokio::time::{Duration, sleep};
@@ -17,10 +17,10 @@ const CONTENDERS: [Contender; 5] = [
     KUBE_RS,
 ];
 
-/// Changes of status.
+/// Number of status changes.
 const EVENTS: usize = 10_000;
 
-/// How long after it has synced a process is left alone before its memory is read.
+/// Delay between the sync and the reading of memory.
 const SETTLE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(session: &mut Session) {
@@ -52,7 +52,7 @@ pub(crate) async fn run(session: &mut Session) {
         .await;
 }
 
-/// A cluster with so many pods, and the bytes that each has on its way.
+/// Creates a cluster with pods. Returns it with the bytes of one pod on the wire.
 async fn filled(programs: &Programs, pods: usize) -> anyhow::Result<(Cluster, f64)> {
     let mut cluster = Cluster::start(programs).await?;
     let filled = cluster.fill("pods.create", json!({"count": pods})).await?;

@@ -1,4 +1,4 @@
-//! How soon a process works, alone or in another one's place.
+//! Workloads: startup of a process, and takeover by a standby.
 
 use rustix::process::Signal;
 use serde_json::json;
@@ -9,10 +9,10 @@ use crate::cluster::Cluster;
 use crate::figures::{FAILOVER, START};
 use crate::session::{Contender, Measured, PEERS, Session, on, start};
 
-/// Long enough for the other one to have filled its caches and to have seen the lease.
+/// Time for a standby to fill its caches and to observe the lease.
 const STANDBY: Duration = Duration::from_secs(3);
 
-/// From a process' start to its first reconcile.
+/// Measures the time from process start to the first reconcile.
 pub(crate) async fn first_reconcile(session: &mut Session) {
     let cluster = match small_cluster(&session.programs).await {
         Ok(cluster) => cluster,
@@ -30,11 +30,11 @@ pub(crate) async fn first_reconcile(session: &mut Session) {
         .await;
 }
 
-/// From a signal to the leader to the first reconcile of the other.
+/// Measures the time from a signal to the leader to the first reconcile of the standby.
 pub(crate) async fn run(session: &mut Session) {
     let rounds = session.rounds;
     if session.quick {
-        session.rounds = 1; // it waits for several leases to run out
+        session.rounds = 1; // each round waits for leases to expire
     }
     session
         .contest(&FAILOVER.ids(), &PEERS, async |programs, contender, _| {

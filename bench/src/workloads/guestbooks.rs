@@ -1,4 +1,4 @@
-//! An operator of guestbooks, at work and without.
+//! Workloads: an operator of guestbooks, at work and idle.
 
 use serde_json::json;
 use tokio::time::{Duration, Instant, sleep};
@@ -9,7 +9,7 @@ use crate::figures::{GUESTBOOKS, IDLE};
 use crate::process::Process;
 use crate::session::{Contender, Measured, PEERS, Session};
 
-/// So long without a request means that an operator has nothing left to do.
+/// Time without requests after which an operator counts as finished.
 const QUIET: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(session: &mut Session) {
@@ -61,8 +61,8 @@ async fn rest(programs: &Programs, contender: Contender) -> anyhow::Result<Measu
     Ok(vec![("idle.resident", resident), ("idle.cpu", (after - before) * 1e9 / f64::from(WINDOW))])
 }
 
-/// Starts an operator where so many guestbooks wait for one, and returns when the last of them is as it should be: after how
-/// many seconds, and with what the server had used before.
+/// Starts an operator on a cluster with `count` guestbooks, and waits for their convergence. Returns the seconds that it
+/// took, and the CPU seconds that the server had used before.
 async fn operate(
     programs: &Programs,
     contender: Contender,

@@ -1,4 +1,4 @@
-//! What peers are made to do.
+//! Workloads, by part of a run.
 
 mod cache;
 mod failover;
@@ -15,7 +15,7 @@ use crate::session::Session;
 /// A part of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Part {
-    /// The work queue alone.
+    /// Work queues, without a cluster.
     Queue,
     /// A cache of pods.
     Cache,
@@ -25,11 +25,11 @@ pub(crate) enum Part {
     Controllers,
     /// A thousand guestbooks.
     Guestbooks,
-    /// An operator without work.
+    /// An idle operator.
     Idle,
     /// Time to the first reconcile.
     Start,
-    /// A leader that goes.
+    /// Takeover after the loss of a leader.
     Failover,
     /// Ten thousand keys after an outage.
     Outage,
@@ -39,7 +39,7 @@ pub(crate) enum Part {
     Server,
 }
 
-/// The parts that are asked for; all, if none is.
+/// Returns the selected parts, or all if none is selected.
 pub(crate) fn parts(only: &[Part]) -> Vec<Part> {
     let is_wanted = |part: &Part| only.is_empty() || only.contains(part);
     Part::value_variants().iter().copied().filter(is_wanted).collect()

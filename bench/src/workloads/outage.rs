@@ -1,4 +1,4 @@
-//! Connections that are refused, and connections that fall silent.
+//! Workloads: refused connections and silent connections.
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
@@ -11,16 +11,16 @@ use crate::figures::{OUTAGE, SILENCE};
 use crate::protocol::Figures;
 use crate::session::{Contender, Measured, PEERS, Session, on, start};
 
-/// Objects whose reconciles fail during the outage.
+/// Number of objects whose reconciles fail during the outage.
 const KEYS: usize = 10_000;
 
-/// Long enough for the back-off of a key to exceed most of what recovery may take.
+/// Duration of the outage. Back-off then exceeds the recovery time that the goal permits.
 const LASTS: Duration = Duration::from_secs(30);
 
-/// Each takes a minute or so a contender, by timers that vary little.
+/// Limit of rounds. Each takes about a minute per contender, and its result depends mostly on timers, which vary little.
 const MOST_ROUNDS: usize = 3;
 
-/// Recovery of many keys.
+/// Measures the recovery of many keys.
 pub(crate) async fn run(session: &mut Session) {
     in_fewer_rounds(session, async |session| {
         session
@@ -30,7 +30,7 @@ pub(crate) async fn run(session: &mut Session) {
     .await;
 }
 
-/// How soon a silent watch and a silent request are noticed.
+/// Measures the time to detect a silent watch and a silent request.
 pub(crate) async fn silence(session: &mut Session) {
     in_fewer_rounds(session, async |session| {
         session
@@ -58,7 +58,7 @@ async fn recover(programs: &Programs, contender: Contender) -> anyhow::Result<Me
     peer.ask("outage.start", on(&cluster.kubeconfig, contender, with)).await?;
     sleep(LASTS).await;
     let during = peer.ask("outage.wait", json!({"count": 0})).await?;
-    anyhow::ensure!(during.number("succeeded")? == 0.0, "the outage was none: {during:?}");
+    anyhow::ensure!(during.number("succeeded")? == 0.0, "reconciles succeeded during the outage: {during:?}");
     let began = nanoseconds(&cluster.ask("link.up", json!({})).await?)?;
     let ended = nanoseconds(&peer.ask("outage.wait", json!({"count": KEYS})).await?)?;
     Ok(vec![("outage.recovery", (ended - began) / 1e9)])
@@ -83,7 +83,7 @@ async fn notice(programs: &Programs, contender: Contender) -> anyhow::Result<Mea
     Ok(vec![("silence.watch", (read - silent) / 1e9), ("silence.request", (ended - silent) / 1e9)])
 }
 
-/// When a step was done, by the clock that all processes share.
+/// Time at which a step completed, on the monotonic clock that all processes share.
 fn nanoseconds(done: &Figures) -> anyhow::Result<f64> {
     done.value("at").map(Value::as_f64)?.context("a time is a number")
 }

@@ -1,4 +1,4 @@
-//! Work queues, without a cluster.
+//! Workloads: work queues, without a cluster.
 
 use serde_json::json;
 
@@ -15,7 +15,7 @@ const CONTENDERS: [Contender; 4] = [
     KUBE_RS.variant("kube-rs scheduler", "scheduler"),
 ];
 
-/// The workloads whose figure is time, with the number of their keys.
+/// Workloads that measure time, with their numbers of keys.
 const TIMED: [(&str, &str, &str, usize); 6] = [
     ("queue.one_at_a_time", "queue.one_at_a_time", "queue.one_at_a_time.wall", 1_000_000),
     ("queue.fill_then_drain", "queue.fill_then_drain", "queue.fill_then_drain.wall", 300_000),
@@ -32,7 +32,7 @@ pub(crate) async fn run(session: &mut Session) {
 async fn measure(programs: &Programs, contender: Contender, _: usize) -> anyhow::Result<Measured> {
     let mut measured = Vec::new();
     for (step, cpu, wall, keys) in TIMED {
-        // What was allocated before would count for or against what follows.
+        // Each workload runs in a fresh process, so that earlier allocations do not influence it.
         let Some(figures) = ask(programs, contender, contender.language, step, keys).await? else { continue };
         measured.push((cpu, figures.number("cpu_ns")?));
         if !wall.is_empty() {
@@ -54,7 +54,7 @@ async fn measure(programs: &Programs, contender: Contender, _: usize) -> anyhow:
     Ok(measured)
 }
 
-/// Has a step done by a fresh process; nothing, if the peer has no such thing.
+/// Runs a step in a fresh process; empty if the peer does not support it.
 async fn ask(
     programs: &Programs,
     contender: Contender,

@@ -1,4 +1,4 @@
-//! From changes of ConfigMaps to reconciles.
+//! Workloads: from changes of ConfigMaps to reconciles.
 
 use serde_json::json;
 use tokio::time::Instant;
@@ -10,13 +10,13 @@ use crate::latency::Latencies;
 use crate::protocol::Figures;
 use crate::session::{Contender, Measured, PEERS, Session, on, start};
 
-/// ConfigMaps.
+/// Number of ConfigMaps.
 const COUNT: usize = 2_000;
 
-/// Updates a second while latency is measured.
+/// Updates per second while latency is measured.
 const PACE: usize = 200;
 
-/// A cluster with the ConfigMaps, and the round that they are in.
+/// A cluster with ConfigMaps, and their current round.
 struct Messages {
     cluster: Cluster,
     round: usize,
@@ -29,7 +29,7 @@ impl Messages {
         Ok(Self { cluster, round: 0 })
     }
 
-    /// Makes another cluster if the last contender has left this one in the middle of a step.
+    /// Starts a new cluster if the last contender left this one in the middle of a step.
     async fn renew(&mut self, programs: &Programs) -> anyhow::Result<()> {
         if !self.cluster.is_usable() {
             *self = Self::create(programs).await?;
@@ -37,14 +37,15 @@ impl Messages {
         Ok(())
     }
 
-    /// Changes all ConfigMaps `rounds` times, as fast as it goes.
+    /// Updates all ConfigMaps `rounds` times, as fast as possible.
     async fn change(&mut self, rounds: usize) -> anyhow::Result<()> {
         let with = json!({"count": COUNT, "round": self.round + 1, "rounds": rounds});
         self.round += rounds;
         self.cluster.ask("messages.round", with).await.map(drop)
     }
 
-    /// Changes the first `count` ConfigMaps at an even pace, and tells when each change was sent, and came to a bare watch.
+    /// Updates the first `count` ConfigMaps at an even pace. Returns when each update was sent and when the bare watch
+    /// received it.
     async fn change_evenly(&mut self, count: usize) -> anyhow::Result<Figures> {
         self.round += 1;
         let with = json!({"count": count, "round": self.round, "per_second": PACE});
@@ -74,19 +75,19 @@ async fn throughput_and_latency(
     paced: usize,
 ) -> anyhow::Result<Measured> {
     messages.renew(programs).await?;
-    // Before the peer, so that the server writes to it first: what it has, nobody could have had sooner.
+    // The bare watch starts before the peer, so that the server writes each event to it first.
     messages.cluster.ask("messages.watch", json!({"count": paced})).await?;
     let mut peer = start(programs, contender)?;
     let with = on(&messages.cluster.kubeconfig, contender, json!({"controllers": 1, "workers": 8}));
     peer.ask("messages.start", with).await?;
     peer.ask("messages.wait", json!({"count": COUNT, "round": 0})).await?;
-    peer.ask("messages.reads", json!({})).await?; // those of before
+    peer.ask("messages.reads", json!({})).await?; // discards earlier reads
     let changed = messages.change_evenly(paced).await?;
     peer.ask("messages.wait", json!({"count": paced, "round": messages.round})).await?;
     let reads = peer.ask("messages.reads", json!({})).await?;
     let late = Latencies::of(changed.value("events")?, reads.value("reads")?)?;
 
-    // Asked again, since to tell all that takes CPU too.
+    // Read the CPU time again, because the previous answer itself took CPU.
     let before = peer.ask("messages.wait", json!({"count": paced, "round": messages.round})).await?;
     let server_before = messages.cluster.cpu_seconds()?;
     let started = Instant::now();
@@ -109,7 +110,7 @@ async fn throughput_and_latency(
     ])
 }
 
-/// Ten controllers, each of which reconciles everything.
+/// Measures ten controllers, each of which reconciles every event.
 pub(crate) async fn many_controllers(session: &mut Session) {
     let mut messages = match Messages::create(&session.programs).await {
         Ok(messages) => messages,

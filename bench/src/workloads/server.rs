@@ -1,4 +1,4 @@
-//! The embedded API server, by its own load program.
+//! Workload: the embedded API server, measured by its own load program.
 
 use std::process::Stdio;
 
@@ -14,13 +14,13 @@ use crate::process::Grouped;
 use crate::samples::Samples;
 use crate::session::{OURS, Session};
 
-/// Before the name of each figure, so that nobody else's is called like one of these.
+/// Prefix of all figure names, to keep them apart from other figures.
 pub(crate) const PREFIX: &str = "server: ";
 
-/// Longer than the load program takes: one that hangs costs this much, and not the run.
+/// Time limit of the load program, so that a hanging one does not stop the run.
 const LONGEST_LOAD: Duration = Duration::from_secs(300);
 
-/// A line of the load program.
+/// A line of the load program's output.
 #[derive(Debug, Deserialize)]
 struct Line {
     what: String,
@@ -34,7 +34,7 @@ enum Bound {
     AtMost(f64),
 }
 
-/// What each figure begins with, and what it should be; the rest of its name is the form and protocol.
+/// Beginning of a figure's name, its unit, and its goal. The rest of a name varies, for example by object size.
 const GOALS: [(&str, &str, Bound); 18] = [
     ("ready in process, first request answered", "ms", Bound::AtMost(10.0)),
     ("ready as a program", "ms", Bound::AtMost(30.0)),
@@ -96,13 +96,13 @@ async fn load(session: &Session, arguments: &[&str]) -> anyhow::Result<Vec<Line>
     let mut output = load.0.stdout.take().context("a piped child has an output")?;
     let mut text = String::new();
     timeout(LONGEST_LOAD, output.read_to_string(&mut text)).await.context("the load program: no end")??;
-    // 1 says that a goal is missed, which is for the report to say.
+    // Exit code 1 means that the load program's own goals are missed, which the report shows.
     let status = load.0.wait().await?;
     anyhow::ensure!(matches!(status.code(), Some(0 | 1)), "the load program: {status}");
     text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
 
-/// A figure's name without what differs from run to run: the rate that half load was.
+/// Name of a figure without the rate of half load, which varies from run to run.
 fn name(line: &Line) -> String {
     let is_rate = |text: &str| text.strip_suffix("/s").is_some_and(|rate| rate.parse::<f64>().is_ok());
     let what = match line.what.rsplit_once(", ") {
@@ -112,7 +112,7 @@ fn name(line: &Line) -> String {
     format!("{PREFIX}{what}")
 }
 
-/// Each goal.
+/// Verdicts on all goals of the API server.
 pub(crate) fn verdicts(samples: &Samples) -> Vec<Verdict> {
     let verdict = |(what, unit, bound): &(&str, &str, Bound)| {
         let begin = format!("{PREFIX}{what}");

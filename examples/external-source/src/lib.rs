@@ -1,8 +1,8 @@
-//! ConfigMaps that follow the files of a folder, which stands for anything outside the cluster: a database, a queue, another
-//! service.
+//! Mirrors the files of a folder into ConfigMaps. The folder stands for any system outside of the cluster: a database, a queue,
+//! another service.
 //!
-//! [`Poller`] looks at the folder and sends the names of files that have changed through a channel. The channel is a
-//! source of the controller, and a name is what it reconciles; the content it reads when it comes to that.
+//! [`Poller`] scans the folder and sends the names of changed files through a channel. The channel is a
+//! source of the controller, and a file name is a request. The reconciler reads the file's current content.
 
 use std::{
     collections::BTreeMap,
@@ -24,30 +24,30 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::PartialObjectMeta;
 use tokio::sync::mpsc;
 
-/// Where the ConfigMaps are.
+/// Namespace of the ConfigMaps.
 pub const NAMESPACE: &str = "default";
 
-/// The label of ConfigMaps that follow a file.
+/// Label of the ConfigMaps that mirror a file.
 pub const OURS: (&str, &str) = ("app.kubernetes.io/managed-by", "external-source");
 
-/// How often the folder is looked at.
+/// Interval between scans of the folder.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The name of a file, and of its ConfigMap.
+/// Name of a file and of its ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct File(String);
 
-/// Gives the manager a controller that follows `folder`, and what tells it of changes.
+/// Adds a controller that mirrors `folder`, and the poller that notifies it of changes.
 ///
 /// # Errors
 ///
-/// The manager has one.
+/// The manager already has this controller.
 ///
 /// # Panics
 ///
-/// Never: the selector is one.
+/// Never: the selector is valid.
 pub fn add_to(manager: &Manager, folder: &Path) -> Result<(), AddError> {
-    // Files that change while nobody reconciles, before this process leads for instance, wait here.
+    // The channel buffers changes while no controller runs, for example on standby.
     let (changes, changed) = mpsc::channel(1024);
     manager.add(Poller { folder: folder.to_owned(), changes })?;
 
@@ -57,13 +57,13 @@ pub fn add_to(manager: &Manager, folder: &Path) -> Result<(), AddError> {
     Builder::managed_by(manager)
         .for_requests("files")
         .watches_raw_source(Requests::channel("folder", changed))
-        // Who changes a ConfigMap of ours has it changed back. Others never reach this process.
+        // Restores ConfigMaps that others change. The selector keeps all other ConfigMaps out of the cache.
         .watches(Kind::<PartialObjectMeta<ConfigMap>, _>::new(MapMeta(file_of)).with_predicate(ours))
         .complete(Mirror { folder: folder.to_owned(), client: manager.client() })?;
     Ok(())
 }
 
-/// Makes the ConfigMap of a file hold what the file does.
+/// Writes the content of a file into its ConfigMap.
 struct Mirror {
     folder: PathBuf,
     client: Client,
@@ -92,7 +92,7 @@ impl Reconciler for Mirror {
     }
 }
 
-/// Sends the name of each file of a folder that came, changed or went.
+/// Sends the name of each created, changed or deleted file of a folder.
 struct Poller {
     folder: PathBuf,
     changes: mpsc::Sender<File>,
@@ -121,13 +121,14 @@ impl Runnable for Poller {
     }
 }
 
-/// The files, each with what is different after a change: when that was, and how long the file is. A few files are read at once; for many, read them where blocking is no harm.
+/// Lists the files with their modification time and length, which reveal changes. It blocks briefly: for large folders, use
+/// `spawn_blocking`.
 fn look(folder: &Path) -> io::Result<BTreeMap<String, (SystemTime, u64)>> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let (name, meta) = (entry.file_name().into_string(), entry.metadata()?);
-        // A name that no object can have is none of our business.
+        // Skip files with a name that is not valid for an object.
         let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
         if let Ok(name) = name
             && meta.is_file()

@@ -1,16 +1,15 @@
-//! `cargo run -p external-source -- FOLDER`: makes a ConfigMap of each file in a folder, and keeps it so, on the cluster of
-//! your kubeconfig.
+//! `cargo run -p external-source -- FOLDER`: mirrors the files of a folder into ConfigMaps, on the cluster of your kubeconfig.
 
 use std::path::PathBuf;
 
 use clap::Parser;
 use controller_runtime::manager::Flags;
 
-/// Makes a ConfigMap in namespace default of each file in a folder, and keeps it so.
+/// Mirrors the files of a folder into ConfigMaps in namespace default.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {
-    /// The folder
+    /// Folder to mirror
     folder: PathBuf,
     #[command(flatten)]
     manager: Flags,

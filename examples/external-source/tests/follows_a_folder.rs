@@ -1,4 +1,4 @@
-//! The controller against an API server in this process, in time that passes only while everybody waits.
+//! The controller against an API server in this process, in paused time.
 
 use std::{fs, time::Duration};
 
@@ -7,8 +7,8 @@ use external_source::{NAMESPACE, add_to};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_envtest::{Environment, Rights};
 
-/// What an API server asks for where no request says it, `create` of who applies what is not there yet; what is needed where lists
-/// are not streamed, and when an event is repeated.
+/// Permissions that no request uses here: an API server checks `create` when an applied object does not exist; `list` is
+/// needed on servers that do not stream lists, and `patch` of events when an event repeats.
 const UNUSED: [&str; 3] = ["create configmaps", "list configmaps", "patch events.events.k8s.io"];
 
 /// The text of a ConfigMap, if there is one.
@@ -38,10 +38,10 @@ async fn config_maps_follow_files_that_come_change_and_go_and_other_hands_are_un
         let map = until(Some("hello")).await.expect("a ConfigMap");
         fs::write(&file, "hello again").expect("a change");
         until(Some("hello again")).await;
-        client.delete(&*map).any_version().await.expect("somebody deletes it");
+        client.delete(&*map).any_version().await.expect("it can be deleted");
         let anew =
             |found: Option<&ConfigMap>| found.is_some_and(|found| found.metadata.uid != map.metadata.uid);
-        maps.until(&key, anew, Duration::from_secs(10)).await.expect("it is made anew");
+        maps.until(&key, anew, Duration::from_secs(10)).await.expect("it is created again");
         until(Some("hello again")).await;
         fs::remove_file(&file).expect("the file goes");
         until(None).await;

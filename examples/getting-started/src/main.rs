@@ -15,21 +15,21 @@ use serde::{Deserialize, Serialize};
 #[cfg(test)]
 mod tests;
 
-/// People who work together.
+/// A team of people.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(group = "example.com", version = "v1", kind = "Team", namespaced, status = "TeamStatus")]
 struct TeamSpec {
-    /// Names of the members, each the name of an object.
+    /// Names of the members. A name is part of the name of a ConfigMap.
     members: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 struct TeamStatus {
-    /// How many members have a ConfigMap.
+    /// Number of members that have a ConfigMap.
     members: usize,
 }
 
-/// Keeps a ConfigMap for each member of a Team, and none for those who have left.
+/// Keeps one ConfigMap for each member of a Team and deletes the ConfigMaps of former members.
 struct TeamReconciler {
     teams: Cached<Team>,
     config_maps: Cached<ConfigMap>,
@@ -40,7 +40,7 @@ impl Reconciler for TeamReconciler {
 
     async fn reconcile(&self, key: &ObjectKey<Team>, cx: &Context) -> Result<Action, reconcile::Error> {
         let Some(team) = self.teams.get(key)? else {
-            return Ok(Action::done()); // deleted: the API server collects its ConfigMaps
+            return Ok(Action::done()); // deleted: its ConfigMaps are garbage collected
         };
         for member in &team.spec.members {
             let mut map = ConfigMap::default();
@@ -53,7 +53,7 @@ impl Reconciler for TeamReconciler {
         for map in self.config_maps.owned_by(&*team)? {
             let is_of = |member: &String| map_name(&team, member) == map.name_any();
             if !team.spec.members.iter().any(is_of) {
-                cx.client().delete(&*map).await.optional()?; // it may have been deleted meanwhile
+                cx.client().delete(&*map).await.optional()?; // it may already be gone
             }
         }
         cx.client().apply_status(key, &TeamStatus { members: team.spec.members.len() }).await?;
@@ -93,7 +93,7 @@ async fn main() -> anyhow::Result<()> {
         println!("{}", serde_json::to_string_pretty(&Team::crd())?);
         return Ok(());
     }
-    tracing_subscriber::fmt().with_max_level(flags.zap_log_level).with_writer(std::io::stderr).init();
+    flags.init_logging()?;
     let manager = flags.manager("team-operator", "team-operator.example.com").await?;
     add_to(&manager)?;
     Ok(manager.run_until_signal().await?)

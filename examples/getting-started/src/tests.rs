@@ -1,4 +1,4 @@
-//! Tests of the operator, which docs/testing.md explains.
+//! Tests of the operator, explained in docs/testing.md.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},

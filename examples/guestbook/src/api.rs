@@ -1,11 +1,11 @@
-//! The Guestbook kind: what a user writes, and what the controller answers.
+//! The Guestbook kind: spec, status and conditions.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A page where visitors leave a word, served by a Deployment.
+/// A web page with a greeting, served by a Deployment.
 #[expect(clippy::duplicated_attributes, reason = "each printer column has the same attributes")]
 #[derive(CustomResource, Deserialize, Serialize, Clone, Debug, PartialEq, JsonSchema)]
 #[kube(
@@ -30,16 +30,16 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct GuestbookSpec {
-    /// What visitors read at the top of the page.
+    /// Greeting at the top of the page.
     #[schemars(length(min = 1, max = 200))]
     pub greeting: String,
 
-    /// How many pods serve the page.
+    /// Number of pods that serve the page.
     #[serde(default = "one")]
     #[schemars(range(min = 0, max = 20))]
     pub replicas: i32,
 
-    /// The ConfigMap in the same namespace whose `style.css` dresses the page; plain if there is none.
+    /// Name of a ConfigMap in the same namespace, whose key `style.css` is the page's style sheet. Without it the page is plain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub theme: Option<String>,
 }
@@ -48,22 +48,22 @@ fn one() -> i32 {
     1
 }
 
-/// What the controller found and did.
+/// State of a Guestbook as observed by the controller.
 #[derive(Deserialize, Serialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GuestbookStatus {
-    /// The generation of the spec that this status is about.
+    /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// `Ready`: the Deployment and the ConfigMap exist as the spec wants them.
+    /// `Ready` means that the Deployment and the ConfigMap exist as specified.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 
 impl Guestbook {
-    /// The `Ready` condition, if it is about the present spec.
+    /// Returns the `Ready` condition, unless it describes an older spec.
     #[must_use]
     pub fn ready(&self) -> Option<&Condition> {
         let status = self.status.as_ref()?;
@@ -73,7 +73,7 @@ impl Guestbook {
         status.conditions.iter().find(|condition| condition.type_ == "Ready")
     }
 
-    /// Whether the children exist as the present spec wants them.
+    /// Returns whether the children exist as specified by the current spec.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.ready().is_some_and(|condition| condition.status == "True")

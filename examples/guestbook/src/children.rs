@@ -1,4 +1,4 @@
-//! The objects a Guestbook needs, built from its spec alone.
+//! Child objects of a Guestbook, built from its spec.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use kube::ResourceExt;
 
 use crate::api::Guestbook;
 
-/// The page, as files.
+/// ConfigMap with the files of the page.
 pub(crate) fn page(guestbook: &Guestbook, style: Option<&str>) -> Result<ConfigMap, OwnerError> {
     let mut files = BTreeMap::from([("index.html".to_owned(), html(&guestbook.spec.greeting))]);
     files.extend(style.map(|style| ("style.css".to_owned(), style.to_owned())));
@@ -26,7 +26,7 @@ pub(crate) fn page(guestbook: &Guestbook, style: Option<&str>) -> Result<ConfigM
     Ok(page)
 }
 
-/// The web servers.
+/// Deployment of the web servers.
 pub(crate) fn deployment(guestbook: &Guestbook) -> Result<Deployment, OwnerError> {
     let labels = labels(guestbook);
     let container = Container {
@@ -69,7 +69,7 @@ pub(crate) fn deployment(guestbook: &Guestbook) -> Result<Deployment, OwnerError
     Ok(deployment)
 }
 
-/// What is kept of a Guestbook that goes. It has no owner, so it stays.
+/// ConfigMap with the greeting of a deleted Guestbook. It has no owner, so it remains.
 pub(crate) fn archive(guestbook: &Guestbook) -> ConfigMap {
     let mut archive = ConfigMap { metadata: child_meta(guestbook), ..ConfigMap::default() };
     archive.metadata.name = Some(format!("{}-archive", guestbook.name_any()));
@@ -93,7 +93,7 @@ fn labels(guestbook: &Guestbook) -> BTreeMap<String, String> {
     ])
 }
 
-/// A greeting comes from a user: what HTML takes for markup is written as text.
+/// Returns the page. The greeting comes from a user, so HTML markup in it is escaped.
 fn html(greeting: &str) -> String {
     let greeting = greeting.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     format!("<!doctype html>\n<link rel=\"stylesheet\" href=\"style.css\">\n<h1>{greeting}</h1>\n")

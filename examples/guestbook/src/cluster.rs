@@ -1,4 +1,4 @@
-//! Where the operator runs: on an API server of its own, or on a cluster that exists.
+//! Cluster of the operator: an embedded API server, or an existing cluster.
 
 use std::{
     fs,
@@ -16,18 +16,18 @@ use tempfile::TempDir;
 
 use crate::api::Guestbook;
 
-/// A cluster that serves Guestbooks.
+/// A cluster with the Guestbook kind installed.
 pub struct Cluster {
-    /// The way to it.
+    /// Client of the cluster.
     pub client: kube::Client,
-    /// What other programs need to reach it, if it is our own.
+    /// The embedded API server; `None` for an existing cluster.
     pub embedded: Option<Embedded>,
 }
 
-/// An API server of our own. Dropping it stops the server and removes the kubeconfig.
+/// An embedded API server. Dropping it stops the server and removes the kubeconfig.
 #[derive(Debug)]
 pub struct Embedded {
-    /// The kubeconfig file.
+    /// Path of the kubeconfig file, for other programs.
     pub kubeconfig: PathBuf,
     _environment: Environment,
     _folder: TempDir,
@@ -38,7 +38,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// The address is taken, or the kubeconfig cannot be written.
+    /// The address is in use, or the kubeconfig cannot be written.
     pub async fn embedded(address: SocketAddr) -> anyhow::Result<Self> {
         let environment =
             Environment::builder().transport(Transport::Tcp(address)).crd::<Guestbook>().start().await?;
@@ -58,7 +58,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// The kubeconfig cannot be read or lacks the context, the API server cannot be reached or refuses.
+    /// The kubeconfig cannot be read or lacks the context, or the API server cannot be reached or rejects the definition.
     pub async fn existing(kubeconfig: Option<&Path>, context: Option<String>) -> anyhow::Result<Self> {
         let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
         let file = match kubeconfig {
@@ -82,7 +82,7 @@ impl Cluster {
     }
 }
 
-/// What it was in the end that failed.
+/// Returns the root cause of an error.
 fn innermost<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
     error.source().map_or(error, innermost)
 }

@@ -1,8 +1,8 @@
 //! The controller: makes the cluster match each Guestbook.
 
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Kind, Lazy, Manager, MapFn, ObjectKey, ReadError, Reconciler,
-    StaticObject, has_finalizer, is_controlled_by, manager::AddError, predicate::GenerationChanged,
+    Action, Builder, Cached, Client, Context, Kind, Lazy, Manager, ObjectKey, ReadError, Reconciler,
+    StaticObject, TryMapFn, has_finalizer, is_controlled_by, manager::AddError, predicate::GenerationChanged,
     reconcile, set_condition,
 };
 use k8s_openapi::{
@@ -13,49 +13,49 @@ use kube::ResourceExt;
 
 use crate::{api::Guestbook, children};
 
-/// Keeps a Guestbook from going before its greeting is archived.
+/// Finalizer that delays the deletion of a Guestbook until its greeting is archived.
 pub const FINALIZER: &str = "example.com/archive";
 
-/// Gives the manager a controller of Guestbooks.
+/// Adds the Guestbook controller to a manager.
 ///
 /// # Errors
 ///
-/// The manager has one.
+/// The manager already has a Guestbook controller.
 pub fn add_to(manager: &Manager) -> Result<(), AddError> {
     build(manager, GuestbookReconciler::new(manager))
 }
 
-/// Gives the manager a controller of Guestbooks that calls `reconciler`.
+/// Like [`add_to`], but with the given reconciler.
 ///
 /// # Errors
 ///
-/// The manager has one.
+/// The manager already has a Guestbook controller.
 pub fn build(
     manager: &Manager,
     reconciler: impl Reconciler<Request = ObjectKey<Guestbook>>,
 ) -> Result<(), AddError> {
     Builder::managed_by(manager)
         .for_kind::<Guestbook>()
-        // Our own writes of status and finalizers change no generation: they are no reason to come back.
+        // Writes of the status and of finalizers do not change the generation, so our own writes cause no further reconcile.
         .with_predicate(GenerationChanged)
         .owns::<Deployment>()
         .owns::<ConfigMap>()
-        .watches(Kind::new(MapFn(dressed_by(manager.cached()))))
+        .watches(Kind::new(TryMapFn(dressed_by(manager.cached()))))
         .complete(reconciler)?;
     Ok(())
 }
 
-/// The Guestbooks that a ConfigMap is the theme of.
+/// Maps a theme's ConfigMap to the Guestbooks that use it.
 fn dressed_by(
     guestbooks: Cached<Guestbook>,
-) -> impl Fn(&ConfigMap) -> Vec<ObjectKey<Guestbook>> + Send + Sync {
+) -> impl Fn(&ConfigMap) -> Result<Vec<ObjectKey<Guestbook>>, ReadError> + Send + Sync {
     move |theme: &ConfigMap| {
-        let mut dressed = guestbooks.list_lazy().expect("caches are complete before controllers start");
+        let mut dressed = guestbooks.list_lazy()?;
         dressed.retain(|guestbook| {
             guestbook.meta().namespace() == theme.metadata.namespace.as_deref()
                 && guestbook.object().is_ok_and(|guestbook| guestbook.spec.theme == theme.metadata.name)
         });
-        dressed.iter().map(Lazy::key).collect()
+        Ok(dressed.iter().map(Lazy::key).collect())
     }
 }
 
@@ -68,14 +68,14 @@ pub struct GuestbookReconciler {
     deployments: Cached<Deployment>,
 }
 
-/// Somebody else's object has the name that a child needs.
+/// An object that this Guestbook does not own has the name of a child.
 #[derive(Debug, thiserror::Error)]
-#[error("{child} exists and is not ours: rename it or the Guestbook")]
+#[error("{child} exists and belongs to something else: rename it or the Guestbook")]
 struct NameTaken {
     child: String,
 }
 
-/// A Guestbook's theme does not exist.
+/// The theme of a Guestbook does not exist.
 #[derive(Debug, thiserror::Error)]
 #[error("theme not found: create ConfigMap {namespace}/{theme}, or name another one in spec.theme")]
 struct ThemeNotFound {
@@ -88,7 +88,7 @@ impl Reconciler for GuestbookReconciler {
 
     async fn reconcile(&self, key: &ObjectKey<Guestbook>, cx: &Context) -> Result<Action, reconcile::Error> {
         let Some(guestbook) = self.guestbooks.get(key)? else {
-            return Ok(Action::done()); // gone, and its children with it
+            return Ok(Action::done()); // deleted; its children are garbage collected
         };
         if guestbook.metadata.deletion_timestamp.is_some() {
             return self.archive(&guestbook, cx).await;
@@ -100,7 +100,7 @@ impl Reconciler for GuestbookReconciler {
             Err(missing) => {
                 cx.events().warning(&*guestbook, "ThemeNotFound", "ReadTheme", missing.to_string());
                 self.set_ready(&guestbook, cx, "False", "ThemeNotFound", &missing.to_string()).await?;
-                return Err(missing.into()); // tried again, each time a little later
+                return Err(missing.into()); // retried with back-off, and when the theme is created
             }
         };
         self.apply_children(&guestbook, style.as_deref(), cx).await?;
@@ -117,7 +117,7 @@ impl Reconciler for GuestbookReconciler {
 }
 
 impl GuestbookReconciler {
-    /// A reconciler that reads the manager's caches and writes in its name.
+    /// Creates a reconciler with the manager's caches and client.
     #[must_use]
     pub fn new(manager: &Manager) -> Self {
         Self {
@@ -128,7 +128,7 @@ impl GuestbookReconciler {
         }
     }
 
-    /// The style sheet of the theme that the Guestbook names.
+    /// Returns the style sheet of the theme that the Guestbook names.
     fn style(&self, guestbook: &Guestbook) -> Result<Result<Option<String>, ThemeNotFound>, ReadError> {
         let Some(theme) = &guestbook.spec.theme else {
             return Ok(Ok(None));
@@ -151,7 +151,7 @@ impl GuestbookReconciler {
         self.apply_child(guestbook, &children::deployment(guestbook)?, &self.deployments, cx).await
     }
 
-    /// Makes a child be as given, and records it if that changed anything.
+    /// Applies a child and records an Event if the child changed.
     async fn apply_child<K: StaticObject>(
         &self,
         guestbook: &Guestbook,
@@ -183,7 +183,7 @@ impl GuestbookReconciler {
         Ok(())
     }
 
-    /// Keeps the greeting, then lets the Guestbook go. Its children follow: it owns them.
+    /// Archives the greeting, then removes the finalizer. The children are garbage collected, because the Guestbook owns them.
     async fn archive(&self, guestbook: &Guestbook, cx: &Context) -> Result<Action, reconcile::Error> {
         if has_finalizer(guestbook, FINALIZER) {
             self.client.apply(&children::archive(guestbook)).await?;
@@ -194,7 +194,7 @@ impl GuestbookReconciler {
         Ok(Action::done())
     }
 
-    /// Writes the `Ready` condition, if that changes anything.
+    /// Writes the `Ready` condition if the status changes.
     async fn set_ready(
         &self,
         guestbook: &Guestbook,

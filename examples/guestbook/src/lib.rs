@@ -1,11 +1,11 @@
 //! A Guestbook operator: `cargo run -p guestbook`.
 //!
-//! A [`Guestbook`](api::Guestbook) is a page served by a Deployment. Its controller owns that Deployment and a
-//! ConfigMap with the page, reports in the status whether both exist as specified, archives the greeting before a
-//! Guestbook goes, and retries with growing delays while something is missing.
+//! A [`Guestbook`](api::Guestbook) is a web page served by a Deployment. The controller owns that Deployment and a
+//! ConfigMap with the page, and reports in the status whether both exist as specified. It archives the greeting before a
+//! Guestbook is deleted, and retries with back-off while an object is missing.
 //!
-//! Read on in this order: [`api`] (the kind), [`controller`] (the operator: this is the part to copy), then [`play`]
-//! (the demonstration), [`narrator`] (how it is shown) and [`cluster`] (where it runs).
+//! Modules in reading order: [`api`] (the kind), [`controller`] (the operator: the part to copy), [`play`]
+//! (the demonstration), [`narrator`] (its output) and [`cluster`] (embedded or existing cluster).
 
 pub mod api;
 mod children;

@@ -23,12 +23,12 @@ use tracing::level_filters::LevelFilter;
 
 /// Runs the Guestbook operator.
 ///
-/// Without arguments it starts an API server of its own, plays through the life of three Guestbooks, and goes on
-/// serving until Ctrl-C. With --kubeconfig or --context it runs on that cluster, and only works there.
+/// Without arguments it starts an embedded API server, demonstrates the life of three Guestbooks, and serves until
+/// Ctrl-C. With --kubeconfig or --context it runs as an operator on that cluster, without the demonstration.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {
-    /// End after the play: exit code 0 if every Guestbook reached its state
+    /// Exit after the demonstration, with code 0 if every Guestbook reached its state
     #[arg(long)]
     once: bool,
     /// Run on the cluster of this kubeconfig
@@ -37,13 +37,13 @@ struct Args {
     /// Run on the cluster of this context (of --kubeconfig, $KUBECONFIG or ~/.kube/config)
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// Play on the existing cluster too: creates, changes and deletes three Guestbooks there
+    /// Run the demonstration on an existing cluster, too: creates, changes and deletes three Guestbooks
     #[arg(long)]
     demo: bool,
-    /// Where the API server of our own listens; port 0 takes a free one
+    /// Address of the embedded API server; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))]
     listen: SocketAddr,
-    /// The folder with the three Guestbooks of the play
+    /// Folder with the three Guestbooks of the demonstration
     #[arg(long, value_name = "FOLDER", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/guestbooks"))]
     guestbooks: PathBuf,
 }
@@ -70,7 +70,8 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Logs as `RUST_LOG` says. Without it the operator on a cluster logs, and nothing does beside the play, which tells all.
+/// Sets up logging at the levels of `RUST_LOG`. The default is INFO for an operator on a cluster, and no log beside the
+/// demonstration.
 fn init_logs(args: &Args) -> Result<(), logging::InitError> {
     let logs = args.on_existing_cluster() && !args.demo;
     let level = if logs { LevelFilter::INFO } else { LevelFilter::OFF };
@@ -104,7 +105,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let acts = async {
         let _stop_when_done = stop.clone().drop_guard();
         if ready.await.is_err() {
-            return Ok(()); // the manager's own error says why
+            return Ok(()); // the manager's own error has the reason
         }
         if let Some(cast) = cast {
             play::run(cast, client, &namespace, &narrator).await?;
@@ -128,7 +129,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
     acted
 }
 
-/// The acts, unless the manager ends or a person ends them before.
+/// Runs the demonstration until it completes, the manager ends, or the user interrupts it.
 async fn until(
     stop: &CancellationToken,
     once: bool,
@@ -147,7 +148,7 @@ async fn until(
     }
 }
 
-/// What to try next.
+/// Returns a command for the user to try next.
 fn invitation(cluster: &Cluster) -> String {
     match &cluster.embedded {
         Some(embedded) => format!(
@@ -158,7 +159,7 @@ fn invitation(cluster: &Cluster) -> String {
     }
 }
 
-/// Done at Ctrl-C or SIGTERM.
+/// Completes at Ctrl-C or SIGTERM.
 async fn terminated() -> io::Result<()> {
     Signals::listen()?.next().await;
     Ok(())

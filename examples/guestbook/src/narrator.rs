@@ -1,6 +1,6 @@
-//! Shows what happens as it happens: a progress display on a terminal, plain lines elsewhere.
+//! Output of the demonstration: a progress display on a terminal, plain lines elsewhere.
 //!
-//! What it shows comes from the cluster: two small controllers watch Guestbooks and Events beside the one that works.
+//! Its data comes from the cluster: two small controllers watch Guestbooks and Events, separately from the operator.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::api::Guestbook;
 
-/// Tells a person what happens. Cheap to clone.
+/// Prints the progress of the demonstration. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Narrator(Arc<Inner>);
 
@@ -35,7 +35,7 @@ enum Display {
 }
 
 impl Narrator {
-    /// A narrator for standard output.
+    /// Creates a narrator for standard output.
     #[must_use]
     pub fn new() -> Self {
         let display = if std::io::stdout().is_terminal() {
@@ -49,19 +49,19 @@ impl Narrator {
         Self(Arc::new(Inner { started: Instant::now(), display }))
     }
 
-    /// Says what the play does now.
+    /// Prints the next step of the demonstration.
     pub fn step(&self, text: &str) {
         self.line(&format!("▶ {text}"));
     }
 
-    /// Says what became of an object.
+    /// Prints a state or event of an object.
     pub fn say(&self, object: &str, text: &str) {
         self.line(&format!("  {object:<10} {text}"));
     }
 
-    /// Says something without a time.
+    /// Prints a line without a time.
     pub fn plain(&self, text: &str) {
-        // Nobody may be listening any more: that is no reason to stop working.
+        // A closed standard output (a broken pipe) must not stop the operator.
         let _ = match &self.0.display {
             Display::Lines => writeln!(std::io::stdout(), "{text}"),
             Display::Terminal { all, .. } => all.println(text),
@@ -72,7 +72,7 @@ impl Narrator {
         self.plain(&format!("{:>8.3}s {text}", self.0.started.elapsed().as_secs_f64()));
     }
 
-    /// Shows the present state of an object; `None` when it is gone.
+    /// Shows the current state of an object; `None` once it is deleted.
     fn state(&self, object: &str, state: Option<&str>) {
         let Display::Terminal { all, bars } = &self.0.display else {
             return;
@@ -107,7 +107,7 @@ impl Narrator {
     ///
     /// # Errors
     ///
-    /// The manager has a narrator.
+    /// The manager already has a narrator.
     pub fn listen(&self, manager: &Manager) -> Result<(), AddError> {
         Builder::managed_by(manager).for_kind::<Guestbook>().named("narrate-guestbooks").complete(
             ShowGuestbooks { narrator: self.clone(), guestbooks: manager.cached(), shown: Mutex::default() },
@@ -129,7 +129,7 @@ impl Default for Narrator {
 struct ShowGuestbooks {
     narrator: Narrator,
     guestbooks: Cached<Guestbook>,
-    /// What was last said of each, so that nothing is said twice.
+    /// Last text printed for each Guestbook, so that nothing is printed twice.
     shown: Mutex<BTreeMap<ObjectKey<Guestbook>, String>>,
 }
 
@@ -151,7 +151,7 @@ impl Reconciler for ShowGuestbooks {
     }
 }
 
-/// Replicas, and what the controller says of the present spec.
+/// Describes replicas and condition, if the condition is about the current spec.
 fn describe(guestbook: &Guestbook) -> String {
     let replicas = guestbook.spec.replicas;
     if guestbook.metadata.deletion_timestamp.is_some() {

@@ -1,4 +1,4 @@
-//! The play: three Guestbooks are created, one is scaled, one broken and repaired, one deleted.
+//! The demonstration: creates three Guestbooks, scales one, breaks and repairs one, and deletes one.
 
 use std::{
     fs,
@@ -17,19 +17,19 @@ use tokio::time::Duration;
 
 use crate::{api::Guestbook, narrator::Narrator};
 
-/// How long each act may take.
+/// Time limit of each step.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often the broken Guestbook is to fail before it is repaired.
+/// Failures of the broken Guestbook before it is repaired.
 const FAILURES: i32 = 5;
 
-/// The theme that is missing at first.
+/// Name of the theme that is missing at first.
 const THEME: &str = "roses";
 
-/// The three Guestbooks of the play, read from a folder.
+/// The three Guestbooks of the demonstration, read from a folder.
 #[derive(Debug)]
 pub struct Cast {
-    /// In the order of the file names; the play deletes the first, breaks the second and scales the third.
+    /// Sorted by file name. The demonstration deletes the first, breaks the second and scales the third.
     guestbooks: [DynamicObject; 3],
 }
 
@@ -38,8 +38,7 @@ impl Cast {
     ///
     /// # Errors
     ///
-    /// A file cannot be read, is not YAML, or holds something other than a Guestbook with a name; there are not
-    /// three of them.
+    /// A file cannot be read, is not YAML, or contains something other than a named Guestbook; there are not exactly three.
     pub fn read(folder: &Path) -> anyhow::Result<Self> {
         let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
         let mut files = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<PathBuf>>>()?;
@@ -61,7 +60,7 @@ fn read_guestbook(file: &Path) -> anyhow::Result<DynamicObject> {
     let shown = file.display();
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
     let value: Value = serde_saphyr::from_str(&text).map_err(|error| {
-        let error = error.to_string(); // the first line says what and where, the others quote the file
+        let error = error.to_string(); // the first line has position and reason; the others quote the file
         anyhow::anyhow!("{shown} is not YAML: {}", error.lines().next().unwrap_or_default())
     })?;
     let (kind, version) = (value["kind"].as_str(), value["apiVersion"].as_str());
@@ -77,11 +76,11 @@ fn read_guestbook(file: &Path) -> anyhow::Result<DynamicObject> {
     Ok(object)
 }
 
-/// Plays it, in one namespace of a cluster on which the controller runs.
+/// Runs the demonstration in one namespace of a cluster on which the controller runs.
 ///
 /// # Errors
 ///
-/// An act fails, or does not come to its end within 30 seconds; the error names the object.
+/// A step fails, or does not complete within 30 seconds. The error names the object.
 pub async fn run(
     cast: Cast,
     client: kube::Client,
@@ -124,9 +123,9 @@ pub async fn run(
     stage.until_gone(&deleted).await
 }
 
-/// What the play acts on.
+/// API clients of the demonstration.
 struct Stage {
-    /// Guestbooks as they are written, so that the API server is the one to judge them.
+    /// Writes Guestbooks as untyped objects, so that the API server validates them.
     objects: Api<DynamicObject>,
     guestbooks: Api<Guestbook>,
     deployments: Api<Deployment>,
@@ -146,7 +145,7 @@ impl Stage {
         deleted.map_err(|error| failed("delete Guestbook", &name, &error)).map(|_| ())
     }
 
-    /// An earlier play on this cluster may have left it.
+    /// Deletes the theme that an earlier demonstration on this cluster may have left behind.
     async fn delete_theme(&self) -> anyhow::Result<()> {
         match self.config_maps.delete(THEME, &DeleteParams::default()).await {
             Err(error) if !is_not_found(&error) => Err(failed("delete ConfigMap", THEME, &error)),
@@ -175,7 +174,7 @@ impl Stage {
         ready.await.with_context(|| format!("Guestbook {name} is not ready"))
     }
 
-    /// Waits until the controller has met the missing theme, and has tried again a few times.
+    /// Waits until the controller has reported the missing theme several times.
     async fn until_failing(&self, guestbook: &DynamicObject) -> anyhow::Result<()> {
         let name = &*guestbook.name_any();
         let events: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(
@@ -212,7 +211,7 @@ impl Stage {
         scaled.await.with_context(|| format!("Deployment {name} is not scaled"))
     }
 
-    /// Waits until the Guestbook and its children are gone, and its archive is there.
+    /// Waits until the Guestbook and its children are gone and its archive exists.
     async fn until_gone(&self, guestbook: &DynamicObject) -> anyhow::Result<()> {
         let name = &*guestbook.name_any();
         let archive = format!("{name}-archive");
@@ -238,7 +237,7 @@ fn is_not_found(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
-/// One line that names the object and holds the API server's words.
+/// Formats a failure as one line with the object and the API server's message.
 fn failed(what: &str, name: &str, error: &kube::Error) -> anyhow::Error {
     match error {
         kube::Error::Api(status) => anyhow::anyhow!("cannot {what} {name}: {}", status.message.trim()),

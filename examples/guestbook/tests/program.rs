@@ -1,4 +1,4 @@
-//! The program as a person runs it.
+//! The program as users run it.
 
 use std::{
     fs,
@@ -29,7 +29,7 @@ fn run(args: &[&str]) -> Output {
     guestbook().args(args).output().expect("the program starts")
 }
 
-/// The one line of a failure.
+/// Runs the program, which must fail, and returns its single line of output.
 fn failure(args: &[&str]) -> String {
     let output = run(args);
     assert!(!output.status.success(), "{output:?}");
@@ -56,11 +56,11 @@ fn once_plays_to_the_end_and_says_so() {
     assert!(String::from_utf8_lossy(&output.stderr).is_empty(), "{output:?}");
 }
 
-/// The program, serving after its play.
+/// The program after its demonstration, while it serves.
 struct Serving {
     child: Child,
     kubeconfig: String,
-    /// Where it keeps its files, so that they go even if it is killed.
+    /// The program's temporary folder, removed even if the program is killed.
     _folder: TempDir,
 }
 
@@ -76,7 +76,7 @@ impl Serving {
             .find_map(|line| {
                 Some(line.strip_prefix("try: kubectl --kubeconfig ")?.split(' ').next()?.to_owned())
             })
-            .expect("it tells of its kubeconfig");
+            .expect("it prints the path of its kubeconfig");
         Self { child, kubeconfig, _folder: folder }
     }
 
@@ -91,20 +91,20 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // Only a failed test comes here with the program running.
+        // Reached with a running program only if the test has failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// `kubectl` against the program that serves; each request ends within half a minute, a watch too.
+/// `kubectl` against the running program. Each request, including watches, ends after 30 seconds.
 struct Kubectl<'s> {
     serving: &'s Serving,
     home: TempDir,
 }
 
 impl<'s> Kubectl<'s> {
-    /// `None` where there is no kubectl.
+    /// Returns `None` if kubectl is not installed.
     fn find(serving: &'s Serving) -> Option<Self> {
         if Command::new("kubectl").args(["version", "--client"]).output().is_err() {
             eprintln!("skipped: kubectl is not installed");
@@ -116,11 +116,11 @@ impl<'s> Kubectl<'s> {
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new("kubectl");
         command.args(["--kubeconfig", &self.serving.kubeconfig, "--request-timeout", "30s"]).args(args);
-        command.env("HOME", self.home.path()); // it keeps a cache there
+        command.env("HOME", self.home.path()); // kubectl writes its cache there
         command
     }
 
-    /// The first four columns of what it prints.
+    /// Returns the first four columns of the output.
     fn rows(&self, args: &[&str]) -> Vec<String> {
         let output = self.command(args).output().expect("kubectl runs");
         assert!(output.status.success(), "{args:?}: {output:?}");
@@ -255,7 +255,7 @@ fn a_cluster_that_cannot_be_reached_is_named() {
     assert!(text.contains("--demo"), "{text}");
 }
 
-/// Plays on a cluster that is there already.
+/// Runs the demonstration on an existing cluster.
 async fn plays_on(cluster: &Environment) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let kubeconfig = folder.path().join("kubeconfig");
@@ -276,7 +276,7 @@ async fn on_a_cluster_it_plays_when_asked_to_and_can_play_again() {
     plays_on(&cluster).await;
 }
 
-/// Needs the binaries, and says so where they are not.
+/// Skipped, with a message, if the binaries are not configured.
 #[tokio::test(flavor = "multi_thread")]
 async fn it_plays_on_a_real_control_plane() {
     if !Assets::are_configured() {
@@ -288,12 +288,12 @@ async fn it_plays_on_a_real_control_plane() {
     let cluster = cluster.expect("a control plane starts");
     tokio::select! {
         () = plays_on(&cluster) => {}
-        ended = collect_garbage(cluster.client()) => panic!("nobody collects garbage: {ended:?}"),
+        ended = collect_garbage(cluster.client()) => panic!("garbage collection ended: {ended:?}"),
     }
     cluster.stop().await.expect("it ends");
 }
 
-/// Deletes what Guestbooks that are deleted have owned, which nobody does where only an API server runs.
+/// Deletes the children of deleted Guestbooks, because a control plane without kube-controller-manager has no garbage collector.
 async fn collect_garbage(client: kube::Client) -> Result<(), kube::Error> {
     let guestbooks: Api<Guestbook> = Api::default_namespaced(client.clone());
     let mut changes = pin!(guestbooks.watch(&WatchParams::default(), "0").await?);

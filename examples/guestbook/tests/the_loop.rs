@@ -1,4 +1,4 @@
-//! The whole loop, from a Guestbook in the API to its children and back, in process with exact times and over TCP.
+//! A Guestbook from creation to deletion, in process with exact times and over TCP.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -33,10 +33,10 @@ async fn the_loop_over_tcp() {
     }
 }
 
-/// Goes once through the life of a Guestbook; returns the times between its failing attempts.
+/// Runs a Guestbook through its life. Returns the delays between its failing attempts.
 async fn the_loop(transport: Transport) -> Vec<Duration> {
     let env = Environment::builder().transport(transport).start().await.expect("a server starts");
-    // The operator may do what its manifests allow, and no more.
+    // The operator has exactly the permissions of its manifests.
     let rights = Rights::of_manifests(include_str!("../manifests/rbac.yaml"), "default").expect("manifests");
     let operators = rights.client(env.client());
     install_crds(&operators, &[Guestbook::crd()]).await.expect("the kind is served");
@@ -54,16 +54,16 @@ async fn the_loop(transport: Transport) -> Vec<Duration> {
     let held = get::<Guestbook>(&client, "welcome").await.expect("it exists");
     assert_eq!(held.finalizers(), [FINALIZER]);
 
-    // A child is deleted: it is made anew.
+    // A deleted child is created again.
     let deployment = get::<Deployment>(&client, "welcome").await.expect("the deployment exists");
     client.delete(&deployment).await.expect("it can be deleted");
-    until("the deployment is made anew", async || {
+    until("the deployment is created again", async || {
         let now = get::<Deployment>(&client, "welcome").await.ok_or("there is none")?;
         if now.uid() == deployment.uid() { Err("it is the old one".to_owned()) } else { Ok(()) }
     })
     .await;
 
-    // The spec changes: so does the child.
+    // A changed spec is applied to the child.
     client
         .merge_patch(&key::<Guestbook>("welcome"), &json!({ "spec": { "replicas": 3 } }))
         .await
@@ -75,7 +75,7 @@ async fn the_loop(transport: Transport) -> Vec<Duration> {
     .await;
     ready(&client, "welcome").await;
 
-    // Something is missing: the reconcile fails, and is retried later and later, until it is there.
+    // A missing theme: the reconcile fails and is retried with growing delays, until the theme exists.
     attempts.clear();
     client
         .merge_patch(&key::<Guestbook>("welcome"), &json!({ "spec": { "theme": "roses" } }))
@@ -92,7 +92,7 @@ async fn the_loop(transport: Transport) -> Vec<Duration> {
     client.create(&config_map("roses")).await.expect("it is new");
     ready(&client, "welcome").await;
 
-    // The theme changes: so does the page.
+    // A changed theme is copied into the page.
     let style = json!({ "data": { "style.css": "h1 { color: crimson }" } });
     client.merge_patch(&key::<ConfigMap>("roses"), &style).await.expect("it can be changed");
     until("the page is dressed", async || {
@@ -105,7 +105,7 @@ async fn the_loop(transport: Transport) -> Vec<Duration> {
     })
     .await;
 
-    // Somebody else's object has the name of a child: it is left alone.
+    // An object that the Guestbook does not own has the name of a child: it is left alone.
     let mut theirs = config_map("taken");
     theirs.data = Some([("mine".to_owned(), "yes".to_owned())].into());
     client.create(&theirs).await.expect("it is new");
@@ -123,7 +123,7 @@ async fn the_loop(transport: Transport) -> Vec<Duration> {
         .await
         .expect("it can be deleted");
 
-    // The operator stops, the world goes on, another one starts: it converges.
+    // Changes made while the operator is stopped are applied when it starts again.
     operator.stop().await.expect("it stops in order");
     client
         .merge_patch(&key::<Guestbook>("welcome"), &json!({ "spec": { "replicas": 5 } }))
@@ -160,8 +160,8 @@ async fn the_loop(transport: Transport) -> Vec<Duration> {
     gaps
 }
 
-/// What an API server asks for where no request says it: `create` of who applies what is not there yet, `update` of finalizers for
-/// owner references; and `list` where lists are not streamed.
+/// Permissions that no request uses here: an API server checks `create` when an applied object does not exist and `update` of
+/// finalizers for owner references; `list` is needed on servers that do not stream lists.
 const UNUSED: [&str; 6] = [
     "create configmaps",
     "create customresourcedefinitions.apiextensions.k8s.io",
@@ -215,7 +215,7 @@ async fn until(what: &str, look: impl AsyncFnMut() -> Result<(), String>) {
     eventually(Duration::from_secs(20), look).await.unwrap_or_else(|unmet| panic!("{what}: {unmet}"));
 }
 
-/// The Guestbook operator, whose failures are recorded.
+/// The Guestbook operator; records the times of its failures.
 fn operator(client: kube::Client, attempts: &Attempts) -> Operator {
     let attempts = attempts.clone();
     Operator::new(client, move |instance| {
@@ -229,7 +229,7 @@ fn operator(client: kube::Client, attempts: &Attempts) -> Operator {
     })
 }
 
-/// When reconciles failed.
+/// Times of failed reconciles.
 #[derive(Clone, Default)]
 struct Attempts(Arc<Mutex<Vec<Instant>>>);
 
@@ -243,7 +243,7 @@ impl Attempts {
     }
 }
 
-/// The Guestbook reconciler, whose failures are noted.
+/// The Guestbook reconciler; records the times of its failures.
 struct Attempted {
     inner: GuestbookReconciler,
     attempts: Attempts,

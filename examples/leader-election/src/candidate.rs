@@ -1,4 +1,4 @@
-//! One candidate: a manager that takes part in the election, and what it does while it leads.
+//! A candidate: a manager that takes part in a leader election, and a runnable that runs while it leads.
 
 use controller_runtime::{
     Manager, leader_election,
@@ -7,7 +7,7 @@ use controller_runtime::{
 
 use crate::{Args, LEASE};
 
-/// Leads: in an operator, controllers would be here, and they need no line about elections.
+/// Runs while this process leads. An operator has controllers here, which need no code for leader election.
 struct Lead {
     name: String,
 }
@@ -21,19 +21,19 @@ impl Runnable for Lead {
         let token = cx.fencing_token().unwrap_or_default();
         println!("{} leads; the lease has changed hands {token} times before", self.name);
         cx.shutdown().await;
-        println!("{} finishes what it does", self.name);
+        println!("{} is stopping", self.name);
         Ok(())
     }
 }
 
-/// Runs until SIGINT or SIGTERM.
+/// Runs a candidate until SIGINT or SIGTERM.
 pub(crate) async fn run(args: &Args, name: &str) -> anyhow::Result<()> {
     let manager = Manager::from_config(args.manager.config(None).await?, options(args)?)?;
     manager.add(Lead { name: name.to_owned() })?;
     Ok(manager.run_until_signal().await?)
 }
 
-/// Of a manager that stands for election.
+/// Options of a manager that takes part in the election.
 fn options(args: &Args) -> anyhow::Result<Options> {
     let id = args.manager.leader_election_id.as_deref().unwrap_or(LEASE);
     let mut election = leader_election::Options::new(id).timing(args.timing()?);
@@ -43,7 +43,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
     Ok(args.manager.options("leader-election", LEASE).leader_election(election))
 }
 
-/// The candidates in this process, and time that passes only while everybody waits.
+/// Several candidates in this process, in paused time.
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -56,7 +56,7 @@ mod tests {
 
     use super::*;
 
-    /// A candidate that is ready, whether it leads or not.
+    /// Starts a candidate and waits until it is ready, as leader or standby.
     async fn candidate(client: kube::Client, name: &'static str) -> Operator {
         let mut candidate = Operator::new(client, move |instance| async move {
             let args = Args::parse_from(["leader-election", "--health-probe-bind-address=0"]);
@@ -68,13 +68,13 @@ mod tests {
         candidate
     }
 
-    /// Waits for a leader that is not `before`. Returns who it is.
+    /// Waits for a leader other than `before`, and returns its identity.
     async fn leader_after(leases: &Api<Lease>, before: &str) -> String {
         let leads = |lease: &Lease| {
             let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
             holder
                 .filter(|holder| !holder.is_empty() && holder != before)
-                .ok_or("nobody else leads".to_owned())
+                .ok_or("no other candidate leads".to_owned())
         };
         eventually_object(leases, LEASE, Duration::from_secs(60), leads).await.expect("a leader")
     }
@@ -101,7 +101,7 @@ mod tests {
         leader_after(&leases, &second).await;
         let stopped = began.elapsed();
         assert!(stopped < Duration::from_secs(1), "the lease was given back: {stopped:?}");
-        // An event is repeated only by who becomes leader again within minutes.
+        // An event is repeated only if the same candidate becomes leader again within minutes.
         assert_eq!(rights.unused(), ["patch events.events.k8s.io"]);
     }
 }

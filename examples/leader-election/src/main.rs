@@ -1,5 +1,4 @@
-//! `cargo run -p leader-election`: two processes of one operator. The leader is killed, then the next one is stopped; how
-//! long the other took to lead is printed each time.
+//! `cargo run -p leader-election`: kills and then stops the leader of two replicas, and prints how long each takeover took.
 
 mod candidate;
 mod play;
@@ -13,16 +12,16 @@ use controller_runtime::{
 };
 use tracing_subscriber::EnvFilter;
 
-/// Shows a leader election between two processes on an API server of its own.
+/// Shows a leader election between two processes on an embedded API server.
 ///
-/// With --candidate it is one of them, or the operator in a pod: see manifests/.
+/// With --candidate the program is one of these processes, or the operator in a pod: see manifests/.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {
-    /// Be one candidate of this name, on the cluster of --kubeconfig
+    /// Run a single candidate with this name, on the cluster of --kubeconfig
     #[arg(long, value_name = "NAME")]
     candidate: Option<String>,
-    /// A fifth of the usual times: a lease of 3 s instead of 15 s
+    /// Use a fifth of the default durations: a lease of 3 s instead of 15 s
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
@@ -37,7 +36,7 @@ impl Args {
     }
 }
 
-/// The lease for which the candidates compete.
+/// Name of the lease.
 const LEASE: &str = "leader-election.example.com";
 
 #[tokio::main(flavor = "current_thread")]

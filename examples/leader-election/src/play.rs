@@ -1,4 +1,4 @@
-//! The play: starts an API server and two candidates, and takes the leader away twice.
+//! The demonstration: starts an API server and two candidates, and ends the leader twice.
 
 use std::{path::Path, process::Stdio, time::Duration};
 
@@ -13,10 +13,10 @@ use tokio::{
 
 use crate::LEASE;
 
-/// How long to wait for a leader.
+/// Time limit for a new leader.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Plays, and returns how long it took to replace a leader that was killed, and one that was stopped.
+/// Runs the demonstration. Returns the takeover times after a killed and after a stopped leader.
 pub(crate) async fn run(quick: bool) -> anyhow::Result<(Duration, Duration)> {
     let env = Environment::builder().transport(Transport::Tcp(([127, 0, 0, 1], 0).into())).start().await?;
     let listener = env.listener().context("the environment has a socket")?;
@@ -29,7 +29,7 @@ pub(crate) async fn run(quick: bool) -> anyhow::Result<(Duration, Duration)> {
     let mut one = start("one", &kubeconfig, quick)?;
     let first = leader_other_than(&leases, "").await?;
     let mut two = start("two", &kubeconfig, quick)?;
-    // It has seen the lease when its probes would say that it is ready; here, a renewal later.
+    // By then candidate two has seen the lease. (A real deployment would wait for its readiness probe.)
     renewed(&leases).await?;
 
     println!("one is killed");
@@ -51,7 +51,7 @@ pub(crate) async fn run(quick: bool) -> anyhow::Result<(Duration, Duration)> {
     two.wait().await?;
     terminate(&three).await?;
     let end = three.wait().await?;
-    anyhow::ensure!(end.success(), "a candidate that is asked to stop ends well, and not with {end}");
+    anyhow::ensure!(end.success(), "a stopped candidate exited with an error: {end}");
     Ok((killed, stopped))
 }
 
@@ -63,13 +63,13 @@ fn start(name: &str, kubeconfig: &Path, quick: bool) -> anyhow::Result<Child> {
     Ok(command.stdin(Stdio::null()).kill_on_drop(true).spawn()?)
 }
 
-/// Waits until somebody else holds the lease.
+/// Waits until a candidate other than `past` holds the lease.
 async fn leader_other_than(leases: &Api<Lease>, past: &str) -> anyhow::Result<String> {
     let holder = eventually(PATIENCE, async || match holder(leases).await {
         Some(holder) if !holder.is_empty() && holder != past => Ok(holder),
         holder => Err(format!("the lease is held by {holder:?}")),
     });
-    holder.await.context("nobody leads")
+    holder.await.context("no candidate leads")
 }
 
 /// Waits until the lease has been renewed twice.
@@ -80,7 +80,7 @@ async fn renewed(leases: &Api<Lease>) -> anyhow::Result<()> {
             now if now != before => Ok(()),
             now => Err(format!("the lease is at version {now:?}")),
         });
-        changed.await.context("nobody renews the lease")?;
+        changed.await.context("the lease is not renewed")?;
     }
     Ok(())
 }
@@ -95,8 +95,8 @@ async fn version(leases: &Api<Lease>) -> Option<String> {
 
 /// Sends SIGTERM, as the kubelet does.
 async fn terminate(child: &Child) -> anyhow::Result<()> {
-    let id = child.id().context("it has ended already")?;
+    let id = child.id().context("the candidate has already exited")?;
     let sent = Command::new("sh").args(["-c", &format!("kill -TERM {id}")]).status().await?;
-    anyhow::ensure!(sent.success(), "the signal was not sent");
+    anyhow::ensure!(sent.success(), "SIGTERM was not sent to the candidate");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The program as its users start it.
+//! The program as users run it.
 
 use std::process::Command;
 
@@ -15,5 +15,5 @@ fn a_killed_leader_is_replaced_after_the_lease_and_a_stopped_one_at_once() {
     let [killed, stopped] = seconds[..] else { panic!("two leaders are replaced: {text}") };
     assert!(killed > 2.0, "the lease of 3 s was renewed less than a second before: {text}");
     assert!(stopped < killed, "{text}");
-    assert!(text.contains("two finishes what it does"), "{text}");
+    assert!(text.contains("two is stopping"), "{text}");
 }

@@ -1,7 +1,7 @@
-//! Deletes secrets when their time has come.
+//! Deletes secrets when they expire.
 //!
-//! When that is stands in an annotation, so metadata are all that is listed, watched and held: no secret ever comes into
-//! this process, and ten thousand of them take some megabytes.
+//! The time of expiry is an annotation, so the operator lists, watches and caches metadata only: no secret data enters the
+//! process, and ten thousand secrets take a few megabytes.
 
 use controller_runtime::{
     Action, Builder, Cached, Client, Context, Manager, ObjectKey, Reconciler, client::ResultExt,
@@ -10,10 +10,10 @@ use controller_runtime::{
 use k8s_openapi::{api::core::v1::Secret, jiff::Timestamp};
 use kube::{ResourceExt, core::PartialObjectMeta};
 
-/// The annotation that says when a secret is to be deleted: `2027-01-31T12:00:00Z`.
+/// Annotation with the time of expiry: `2027-01-31T12:00:00Z`.
 pub const EXPIRES: &str = "example.com/expires";
 
-/// A secret, as far as its metadata tell.
+/// Metadata of a secret.
 type SecretMeta = PartialObjectMeta<Secret>;
 
 struct Expiry {
@@ -21,11 +21,11 @@ struct Expiry {
     secrets: Cached<SecretMeta>,
 }
 
-/// Gives the manager the controller.
+/// Adds the controller to a manager.
 ///
 /// # Errors
 ///
-/// The manager has one.
+/// The manager already has this controller.
 pub fn add_to(manager: &Manager) -> Result<(), AddError> {
     let expiry = Expiry { client: manager.client(), secrets: manager.cached() };
     Builder::managed_by(manager).for_kind::<SecretMeta>().named("expiry").complete(expiry)?;
@@ -38,12 +38,12 @@ impl Reconciler for Expiry {
     async fn reconcile(&self, key: &ObjectKey<SecretMeta>, cx: &Context) -> Result<Action, reconcile::Error> {
         let Some(secret) = self.secrets.get(key)? else { return Ok(Action::done()) };
         let Some(expires) = secret.annotations().get(EXPIRES) else { return Ok(Action::done()) };
-        // Another attempt would read the same: an error waits for a change of the secret.
+        // A retry would read the same value, so the error is terminal: the secret is reconciled again when it changes.
         let expires: Timestamp = expires.parse().map_err(reconcile::Error::terminal)?;
         match cx.wall_time().duration_until(expires).try_into() {
             Ok(left) => Ok(Action::requeue_after(left)),
             Err(_) => {
-                // This very secret, as it was read: who has just given it more time is heard first.
+                // Deletes only the uid and version that was read, so that a concurrent extension of the time wins.
                 self.client.delete(&*secret).await.optional()?;
                 Ok(Action::done())
             }

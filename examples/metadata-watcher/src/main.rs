@@ -1,9 +1,9 @@
-//! `cargo run -p metadata-watcher`: deletes secrets when their time has come, on the cluster of your kubeconfig.
+//! `cargo run -p metadata-watcher`: deletes expired secrets, on the cluster of your kubeconfig.
 
 use clap::Parser;
 use controller_runtime::manager::Flags;
 
-/// Deletes each secret at the time in its annotation example.com/expires, without ever reading one.
+/// Deletes each secret at the time in its annotation example.com/expires, without reading secret data.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {

@@ -1,5 +1,4 @@
-//! The controller against an API server in this process, in time that passes only while everybody waits: a day takes
-//! milliseconds, and delays are exact.
+//! The controller against an API server in this process, in paused time: a day takes milliseconds, and delays are exact.
 
 use std::time::Duration;
 
@@ -12,10 +11,11 @@ use tokio::time::Instant;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What the operator needs elsewhere: where lists are not streamed, and when an event is repeated.
+/// Permissions that no request uses here: `list` is needed on servers that do not stream lists, `patch` of events when one
+/// repeats.
 const UNUSED: [&str; 2] = ["list secrets", "patch events.events.k8s.io"];
 
-/// A secret, with the time of its end if it has one.
+/// Creates a secret with an optional time of expiry.
 async fn create(client: &Client, name: &str, expires: Option<&str>) -> Secret {
     let mut secret = Secret::default();
     secret.metadata.namespace = Some("default".to_owned());

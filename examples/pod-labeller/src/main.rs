@@ -1,4 +1,4 @@
-//! `cargo run -p pod-labeller`: gives each pod that asks for it a label with its name, on the cluster of your kubeconfig.
+//! `cargo run -p pod-labeller`: labels annotated pods with their name, on the cluster of your kubeconfig.
 
 use clap::Parser;
 use controller_runtime::{
@@ -11,10 +11,10 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde_json::json;
 
-/// A pod with this annotation, whatever its value, …
+/// Annotation that requests the label. Its value is ignored.
 const ASKS: &str = "example.com/add-name-label";
 
-/// … has its name in this label, by which a Service can select it.
+/// Label with the name of the pod, which a Service can select.
 const LABEL: &str = "example.com/pod-name";
 
 struct PodLabeller {
@@ -26,12 +26,12 @@ impl Reconciler for PodLabeller {
     type Request = ObjectKey<Pod>;
 
     async fn reconcile(&self, key: &ObjectKey<Pod>, _: &Context) -> Result<Action, reconcile::Error> {
-        let Some(pod) = self.pods.get(key)? else { return Ok(Action::done()) }; // gone
+        let Some(pod) = self.pods.get(key)? else { return Ok(Action::done()) }; // deleted
         let asks = pod.annotations().contains_key(ASKS);
-        let wanted = asks.then_some(key.name()).filter(|name| name.len() <= 63); // no label is longer
+        let wanted = asks.then_some(key.name()).filter(|name| name.len() <= 63); // the limit of label values
         if pod.labels().get(LABEL).map(String::as_str) != wanted {
-            let patch = json!({ "metadata": { "labels": { LABEL: wanted } } }); // null takes it away
-            self.client.merge_patch(key, &patch).await.optional()?; // the pod may have gone meanwhile
+            let patch = json!({ "metadata": { "labels": { LABEL: wanted } } }); // null removes the label
+            self.client.merge_patch(key, &patch).await.optional()?; // the pod may have been deleted meanwhile
         }
         Ok(Action::done())
     }
@@ -43,7 +43,7 @@ fn add_to(manager: &Manager) -> Result<(), AddError> {
     Ok(())
 }
 
-/// Gives each pod that is annotated with example.com/add-name-label the label example.com/pod-name.
+/// Labels each pod that has the annotation example.com/add-name-label with example.com/pod-name.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {
@@ -60,7 +60,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(manager.run_until_signal().await?)
 }
 
-/// An API server in this process, and time that passes only while everybody waits.
+/// The operator against an API server in this process, in paused time.
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -70,7 +70,8 @@ mod tests {
 
     use super::*;
 
-    /// What the operator needs elsewhere: where lists are not streamed, and when an event is repeated.
+    /// Permissions that no request uses here: `list` is needed on servers that do not stream lists, `patch` of events when
+    /// one repeats.
     const UNUSED: [&str; 2] = ["list pods", "patch events.events.k8s.io"];
 
     #[tokio::test(start_paused = true)]

@@ -1,34 +1,34 @@
-//! Copies of secrets in the namespaces that want them.
+//! Copies secrets into the namespaces that request them.
 //!
-//! A namespace says by a label which secret of the [`VAULT`] it wants. When a secret changes, a map function says which
-//! namespaces that concerns, by a look into an index: no namespace is read for it, however many there are.
+//! A label of a namespace names the requested secret of the namespace [`VAULT`]. When a secret changes, a map function looks up
+//! the namespaces that request it in an index, without reading any namespace object.
 
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Kind, Manager, MapMeta, ObjectKey, Reconciler,
+    Action, Builder, Cached, Client, Context, Kind, Manager, ObjectKey, ReadError, Reconciler, TryMapMeta,
     cache::{Index, Meta},
     reconcile, set_controller_reference,
 };
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::ResourceExt;
 
-/// The namespace of the secrets that are copied.
+/// Namespace of the source secrets.
 pub const VAULT: &str = "vault";
 
-/// The label by which a namespace names the secret that it wants.
+/// Label of a namespace with the name of the secret that it requests.
 pub const WANTS: &str = "example.com/wants-secret";
 
-/// Copies a secret into a namespace that wants it.
+/// Copies the requested secret into a namespace.
 struct SecretSync {
     client: Client,
     namespaces: Cached<Namespace>,
     vault: Cached<Secret>,
 }
 
-/// Gives the manager the controller.
+/// Adds the controller to a manager.
 ///
 /// # Errors
 ///
-/// The manager has one.
+/// The manager already has this controller.
 pub fn add_to(manager: &Manager) -> anyhow::Result<()> {
     let namespaces = manager.cached::<Namespace>();
     let vault = manager.cache().of::<Secret>().namespaces([VAULT]).build()?;
@@ -36,29 +36,29 @@ pub fn add_to(manager: &Manager) -> anyhow::Result<()> {
     let by_secret = namespaces.index_by_meta(|meta| meta.labels().get(WANTS).map(str::to_owned));
     Builder::managed_by(manager)
         .for_kind::<Namespace>()
-        .owns::<Secret>() // who changes a copy has it changed back; of copies only metadata are held
-        .watches(Kind::of(&vault, MapMeta(wanted_by(by_secret))))
+        .owns::<Secret>() // restores changed copies; caches only the metadata of copies
+        .watches(Kind::of(&vault, TryMapMeta(wanted_by(by_secret))))
         .complete(SecretSync { client: manager.client(), namespaces, vault })?;
     Ok(())
 }
 
-/// The namespaces that want a secret.
+/// Maps a secret to the namespaces that request it.
 fn wanted_by(
     by_secret: Index<Namespace, String>,
-) -> impl Fn(&Meta) -> Vec<ObjectKey<Namespace>> + Send + Sync {
-    move |secret: &Meta| by_secret.keys(secret.name()).expect("caches are complete before controllers start")
+) -> impl Fn(&Meta) -> Result<Vec<ObjectKey<Namespace>>, ReadError> + Send + Sync {
+    move |secret: &Meta| by_secret.keys(secret.name())
 }
 
 impl Reconciler for SecretSync {
     type Request = ObjectKey<Namespace>;
 
     async fn reconcile(&self, key: &ObjectKey<Namespace>, _: &Context) -> Result<Action, reconcile::Error> {
-        let Some(namespace) = self.namespaces.get(key)? else { return Ok(Action::done()) }; // and its secrets with it
+        let Some(namespace) = self.namespaces.get(key)? else { return Ok(Action::done()) }; // deleted with its secrets
         let Some(wanted) = namespace.labels().get(WANTS).filter(|_| key.name() != VAULT) else {
-            return Ok(Action::done()); // it has had one, perhaps, which may stay
+            return Ok(Action::done()); // a copy from an earlier label stays
         };
         let Some(secret) = self.vault.get(&ObjectKey::new(VAULT, &**wanted))? else {
-            return Ok(Action::done()); // its coming will be told
+            return Ok(Action::done()); // reconciled again when the secret is created
         };
         let mut copy = Secret { type_: secret.type_.clone(), data: secret.data.clone(), ..Secret::default() };
         copy.metadata.namespace = Some(key.name().to_owned());

@@ -1,4 +1,4 @@
-//! `cargo run -p secret-sync`: copies secrets of namespace vault into the namespaces that want them, on the cluster of your
+//! `cargo run -p secret-sync`: copies secrets of namespace vault into the namespaces that request them, on the cluster of your
 //! kubeconfig.
 
 use clap::Parser;

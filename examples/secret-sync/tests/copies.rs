@@ -1,4 +1,4 @@
-//! The controller against an API server in this process, in time that passes only while everybody waits.
+//! The controller against an API server in this process, in paused time.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ fn secret(password: &str) -> Secret {
     secret
 }
 
-/// What an API server asks for where no request says it, `create` of who applies what is not there yet and `update` of finalizers
-/// for owner references; what is needed where lists are not streamed, and when an event is repeated.
+/// Permissions that no request uses here: an API server checks `create` when an applied object does not exist and `update` of
+/// finalizers for owner references; `list` is needed on servers that do not stream lists, and `patch` of events when one repeats.
 const UNUSED: [&str; 5] = [
     "create secrets",
     "list namespaces",
@@ -70,11 +70,11 @@ async fn a_secret_is_copied_where_it_is_wanted_and_copies_follow_it() {
         client.update(&changed).await.expect("the secret changes");
         until("red", "5678").await;
 
-        client.delete(&*copy).any_version().await.expect("somebody deletes the copy");
+        client.delete(&*copy).any_version().await.expect("the copy can be deleted");
         let anew =
             |found: Option<&Secret>| found.is_some_and(|found| found.metadata.uid != copy.metadata.uid);
         let key = ObjectKey::new("red", "registry");
-        secrets.until(&key, anew, Duration::from_secs(10)).await.expect("it is made anew");
+        secrets.until(&key, anew, Duration::from_secs(10)).await.expect("it is created again");
         until("red", "5678").await;
 
         create_namespace(&client, "green", Some("registry")).await;

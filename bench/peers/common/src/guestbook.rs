@@ -1,5 +1,5 @@
-//! The Guestbook that every peer has an operator of: a ConfigMap and a Deployment of its own, and a status when both are
-//! there.
+//! The Guestbook kind, for which every peer has an operator. A Guestbook owns a ConfigMap and a Deployment, and its status shows
+//! when both exist.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use kube::{CustomResource, Resource as _, ResourceExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a Guestbook asks for.
+/// Spec of a Guestbook.
 #[derive(Debug, Clone, PartialEq, CustomResource, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "bench.example.com",
@@ -21,24 +21,24 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct GuestbookSpec {
-    /// What the page says.
+    /// Text of the page.
     pub greeting: String,
-    /// Pods that serve it.
+    /// Number of pods that serve the page.
     pub replicas: i32,
 }
 
-/// What has been done about it.
+/// State of a Guestbook.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GuestbookStatus {
-    /// The generation that the children are of.
+    /// Generation of the spec from which the children were applied.
     pub observed_generation: Option<i64>,
 }
 
-/// Who the operators are to the API server.
+/// Field manager of the operators.
 pub const FIELD_MANAGER: &str = "guestbook-operator";
 
-/// The page.
+/// ConfigMap with the page.
 #[must_use]
 pub fn page(guestbook: &Guestbook) -> ConfigMap {
     let page = format!("<h1>{}</h1>", guestbook.spec.greeting);
@@ -49,7 +49,7 @@ pub fn page(guestbook: &Guestbook) -> ConfigMap {
     }
 }
 
-/// What serves it.
+/// Deployment of the web server.
 #[must_use]
 pub fn server(guestbook: &Guestbook) -> Deployment {
     let labels = labels(guestbook);
@@ -73,7 +73,7 @@ pub fn server(guestbook: &Guestbook) -> Deployment {
     }
 }
 
-/// The status when both are there, and nothing if it says so already.
+/// Status when both children exist; `None` if it is already stored.
 #[must_use]
 pub fn status(guestbook: &Guestbook) -> Option<GuestbookStatus> {
     let status = GuestbookStatus { observed_generation: guestbook.metadata.generation };

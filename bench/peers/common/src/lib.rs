@@ -1,5 +1,4 @@
-//! What the Rust peers of the side-by-side benchmark have in common: the protocol, the clocks, and the objects that they
-//! work on. The peer in Go has the same in Go.
+//! Shared parts of the Rust peers: protocol, clocks and objects. The Go peer implements the same in Go.
 
 pub mod clock;
 pub mod guestbook;

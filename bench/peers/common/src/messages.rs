@@ -1,4 +1,4 @@
-//! ConfigMaps of 1 KB that carry a round, and who has seen which round when.
+//! ConfigMaps of 1 KB that carry a round number, and a record of the rounds that reconcilers have read.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,22 +10,22 @@ use serde_json::json;
 
 use crate::{Reply, clock};
 
-/// Where the ConfigMaps are.
+/// Namespace of the ConfigMaps.
 pub const NAMESPACE: &str = "messages";
 
-/// The ConfigMap of this number.
+/// Name of the ConfigMap with this number.
 #[must_use]
 pub fn name(number: usize) -> String {
     format!("message-{number:06}")
 }
 
-/// The number in a name.
+/// Number in the name of a ConfigMap.
 #[must_use]
 pub fn number(name: &str) -> Option<usize> {
     name.strip_prefix("message-")?.parse().ok()
 }
 
-/// A ConfigMap of about 1 KB in JSON as it comes from the API server.
+/// A ConfigMap of about 1 KB of JSON, as the API server sends it.
 #[must_use]
 pub fn message(number: usize, round: u64) -> ConfigMap {
     let line = "listen = 0.0.0.0:8080; upstream = backend.default.svc:9000\n";
@@ -44,7 +44,7 @@ pub fn message(number: usize, round: u64) -> ConfigMap {
     map
 }
 
-/// What the reconcilers of a peer have seen.
+/// Record of the reads by a peer's reconcilers.
 #[derive(Debug, Clone, Default)]
 pub struct Seen(Arc<State>);
 
@@ -52,12 +52,12 @@ pub struct Seen(Arc<State>);
 struct State {
     reconciles: AtomicU64,
     by_name: Mutex<BTreeMap<(usize, usize), u64>>,
-    /// Number, round, and when.
+    /// Number, round and time of each read.
     reads: Mutex<Vec<[u64; 3]>>,
 }
 
 impl Seen {
-    /// A reconcile of this controller has read this ConfigMap.
+    /// Records that a reconcile of this controller has read this ConfigMap.
     pub fn reconciled(&self, controller: usize, map: &ConfigMap) {
         let now = clock::monotonic_nanoseconds();
         let state = &*self.0;
@@ -71,28 +71,28 @@ impl Seen {
         lock(&state.by_name).insert((controller, number), round);
     }
 
-    /// Waits until so many ConfigMaps have been seen in this round or a later one, counted once per controller.
+    /// Waits until `count` ConfigMaps have been read in this or a later round. Each controller counts separately.
     pub async fn wait_for(&self, count: usize, round: u64) {
-        // Looking is cheap beside what is measured, and every peer looks as often.
+        // Polling is cheap compared with the measured work, and every peer polls at the same interval.
         while lock(&self.0.by_name).values().filter(|seen| **seen >= round).count() < count {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 
-    /// Reconciles so far.
+    /// Number of reconciles so far.
     #[must_use]
     pub fn count(&self) -> Reply {
         Reply::figures([("reconciles", self.0.reconciles.load(Ordering::Relaxed))])
     }
 
-    /// What was read since the last time, which is forgotten: number, round, and when by the monotonic clock.
+    /// Returns and clears the reads: number, round, and time on the monotonic clock.
     #[must_use]
     pub fn reads(&self) -> Reply {
         Reply::figures([("reads", json!(std::mem::take(&mut *lock(&self.0.reads))))])
     }
 }
 
-/// A reconciler that panicked has been noticed otherwise.
+/// Locks a mutex. Poisoning is ignored, because the panic of a reconciler is reported elsewhere.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!((&read[0], &read[1]), (&json!(1), &json!(3)));
         assert!(read[2].as_u64() <= Some(clock::monotonic_nanoseconds()) && read[2].as_u64() > Some(0));
         let Reply::Figures(figures) = seen.reads() else { panic!("no figures") };
-        assert_eq!(figures["reads"], json!([]), "they were told");
+        assert_eq!(figures["reads"], json!([]), "reads are returned once");
     }
 
     #[test]

@@ -1,16 +1,16 @@
-//! A program that is the operator of guestbooks alone, as it is deployed: what a program has in memory is what runs and the
-//! code around that, and in a pod nobody reads a kubeconfig.
+//! A program that contains only the guestbook operator, as it would be deployed. Other code would add to its memory, and in a pod
+//! there is no kubeconfig to parse.
 
 use kube::Config;
 use tokio::task::JoinSet;
 
 use crate::{Ask, Peer, Reply, Requests, config_in_pod, serve};
 
-/// Serves the steps that an operator has, which `start` runs.
+/// Serves the steps of an operator; `start` starts it.
 ///
 /// # Errors
 ///
-/// Those of [`serve`].
+/// See [`serve`].
 pub async fn serve_operator(
     start: impl Fn(Config, &Requests, &mut JoinSet<()>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {

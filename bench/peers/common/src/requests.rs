@@ -1,4 +1,4 @@
-//! Requests that leave a process, counted where all of them pass.
+//! Counts the requests that leave a process.
 
 use std::fs;
 use std::path::Path;
@@ -11,22 +11,22 @@ use kube::{Client, Config};
 use tower::service_fn;
 use tower::util::MapRequestLayer;
 
-/// The configuration of this kubeconfig.
+/// Reads the configuration from a kubeconfig.
 ///
 /// # Errors
 ///
-/// The file is no kubeconfig.
+/// The file is not a valid kubeconfig.
 pub async fn config(kubeconfig: impl AsRef<Path>) -> anyhow::Result<Config> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
 }
 
-/// The configuration that a program finds in a pod: of the API server at `host`, with the authority and the token that are in
-/// `secrets`. kube reads them from a folder of a fixed name.
+/// Builds the configuration of a program in a pod, from the address of the API server and the authority and token in
+/// `secrets`. kube's own function reads them from a fixed folder.
 ///
 /// # Errors
 ///
-/// The files are not there, or are no authority.
+/// The files do not exist or are invalid.
 pub fn config_in_pod(host: &str, secrets: impl AsRef<Path>) -> anyhow::Result<Config> {
     let secrets = secrets.as_ref();
     let mut config = Config::new(host.parse()?);
@@ -36,21 +36,21 @@ pub fn config_in_pod(host: &str, secrets: impl AsRef<Path>) -> anyhow::Result<Co
     Ok(config)
 }
 
-/// How many requests a client has sent.
+/// Counter of the requests that its clients have sent.
 #[derive(Debug, Clone, Default)]
 pub struct Requests(Arc<AtomicU64>);
 
 impl Requests {
-    /// A client of the cluster of this kubeconfig, with kube's defaults, whose requests are counted here.
+    /// Creates a counted client with kube's defaults from a kubeconfig.
     ///
     /// # Errors
     ///
-    /// The file is no kubeconfig, or there is no client for what it says.
+    /// The kubeconfig is invalid, or no client can be created from it.
     pub async fn client(&self, kubeconfig: impl AsRef<Path>) -> anyhow::Result<Client> {
         self.connected(config(kubeconfig).await?)
     }
 
-    /// Counts the requests of a client that was made in another way. They pass one more service than those of
+    /// Counts the requests of an existing client. They pass one more service than those of
     /// [`Requests::client`].
     #[must_use]
     pub fn counted(&self, client: Client) -> Client {
@@ -64,11 +64,11 @@ impl Requests {
         Client::new(counting, namespace)
     }
 
-    /// A client of the cluster that `config` names, with kube's defaults, whose requests are counted here.
+    /// Creates a counted client with kube's defaults from a configuration.
     ///
     /// # Errors
     ///
-    /// There is no client for what the configuration says.
+    /// No client can be created from the configuration.
     pub fn connected(&self, config: Config) -> anyhow::Result<Client> {
         Ok(ClientBuilder::try_from(config)?.with_layer(&self.counting()).build())
     }
@@ -83,7 +83,7 @@ impl Requests {
         })
     }
 
-    /// So many until now.
+    /// Number of requests so far.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.0.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! A peer's side of the protocol: a line of JSON comes in on standard input, one goes out on standard output.
+//! A peer's side of the protocol: reads lines of JSON from standard input and answers each on standard output.
 
 use std::collections::BTreeMap;
 
@@ -9,64 +9,64 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, stdin, stdo
 
 use crate::clock;
 
-/// What the driver asks for.
+/// A step requested by the driver.
 #[derive(Debug, Deserialize)]
 pub struct Ask {
-    /// The step, such as `queue.one_at_a_time`.
+    /// Name of the step, such as `queue.one_at_a_time`.
     #[serde(rename = "do")]
     pub step: String,
-    /// Its parameters.
+    /// Parameters of the step.
     #[serde(default)]
     with: BTreeMap<String, Value>,
 }
 
 impl Ask {
-    /// A parameter that is text.
+    /// Returns a text parameter.
     ///
     /// # Errors
     ///
-    /// The driver did not send it.
+    /// The parameter is missing.
     pub fn text(&self, name: &str) -> anyhow::Result<&str> {
         self.with.get(name).and_then(Value::as_str).with_context(|| format!("{}: no text {name}", self.step))
     }
 
-    /// A parameter that is a number.
+    /// Returns a number parameter.
     ///
     /// # Errors
     ///
-    /// The driver did not send it.
+    /// The parameter is missing.
     pub fn number(&self, name: &str) -> anyhow::Result<usize> {
         let number = self.with.get(name).and_then(Value::as_u64);
         number.map(|number| number as usize).with_context(|| format!("{}: no number {name}", self.step))
     }
 }
 
-/// What the driver gets.
+/// Answer to the driver.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
-    /// The step was done; this is what it measured.
+    /// The step is complete; these are its measurements.
     Figures(BTreeMap<&'static str, Value>),
-    /// The peer has nothing of the kind, and why.
+    /// The peer does not support the step, for this reason.
     Unsupported(&'static str),
     /// The step failed.
     Error(String),
 }
 
 impl Reply {
-    /// The step was done, and there is nothing to tell.
+    /// The step is complete and has no measurements.
     #[must_use]
     pub fn done() -> Self {
         Self::Figures(BTreeMap::new())
     }
 
-    /// The step was done, and this was measured.
+    /// The step is complete, with these measurements.
     pub fn figures<V: Into<Value>>(figures: impl IntoIterator<Item = (&'static str, V)>) -> Self {
         Self::Figures(figures.into_iter().map(|(name, value)| (name, value.into())).collect())
     }
 }
 
-/// A line of standard output: a reply, and the CPU seconds of the process until then.
+/// A line of output: the reply, and the CPU seconds of the process so far.
 #[derive(Serialize)]
 struct Line {
     #[serde(flatten)]
@@ -74,24 +74,24 @@ struct Line {
     cpu_seconds: f64,
 }
 
-/// Somebody who carries out steps, one after another.
+/// Executes steps one after another.
 pub trait Peer {
-    /// Carries out a step.
+    /// Executes a step.
     fn step(&mut self, ask: &Ask) -> impl Future<Output = anyhow::Result<Reply>>;
 }
 
-/// Serves until the driver closes standard input, by which a peer learns that it has ended, however it did.
+/// Serves until the driver closes standard input, which also happens when the driver is killed.
 ///
 /// # Errors
 ///
-/// The driver is not understood, or does not listen.
+/// A request is invalid, or standard output is closed.
 pub async fn serve(mut peer: impl Peer) -> anyhow::Result<()> {
     let mut lines = BufReader::new(stdin()).lines();
     while let Some(line) = lines.next_line().await? {
-        let ask: Ask = serde_json::from_str(&line).with_context(|| format!("no request: {line}"))?;
+        let ask: Ask = serde_json::from_str(&line).with_context(|| format!("not a request: {line}"))?;
         let reply = tokio::select! {
             reply = peer.step(&ask) => reply.unwrap_or_else(|error| Reply::Error(format!("{error:#}"))),
-            // The driver waits for its answer: if it sends anything now, that is its end.
+            // The driver sends nothing while it waits for an answer, so the next event on standard input is its end.
             next = lines.next_line() => {
                 next?;
                 return Ok(());

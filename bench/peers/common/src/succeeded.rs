@@ -1,4 +1,4 @@
-//! Objects that have been reconciled with success.
+//! Records objects that have been reconciled successfully.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use crate::{Ask, Reply, clock};
 
-/// Names of the objects whose reconcile has succeeded. Clones share them.
+/// Names of successfully reconciled objects. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Succeeded(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
     names: BTreeSet<String>,
-    /// When the last of them was added, by the monotonic clock.
+    /// Time of the latest addition, on the monotonic clock.
     at: u64,
 }
 
 impl Succeeded {
-    /// Adds the object of this name.
+    /// Adds an object.
     pub fn add(&self, name: &str) {
         let now = clock::monotonic_nanoseconds();
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -28,11 +28,11 @@ impl Succeeded {
         }
     }
 
-    /// Waits for `count` objects, and replies how many there are and when the last of them was added.
+    /// Waits for `count` objects. Replies with their number and the time of the latest addition.
     ///
     /// # Errors
     ///
-    /// The driver sent no count.
+    /// The step has no parameter `count`.
     pub async fn wait(&self, ask: &Ask) -> anyhow::Result<Reply> {
         let count = ask.number("count")?;
         loop {

@@ -21,13 +21,13 @@ pub(crate) struct PodCache {
 }
 
 impl PodCache {
-    /// Runs a controller and returns when all pods are in its store.
+    /// Runs a controller and waits until its store holds all pods.
     pub(crate) async fn start(client: Client, running: &mut JoinSet<()>) -> anyhow::Result<(Self, Reply)> {
         let started = Instant::now();
         let (pods, writer) = store();
-        // `Store::wait_until_ready` wakes only the last who polled it (kube-runtime 5.0.0, `utils/delayed_init.rs`), and the
-        // controller waits for it too: with a second one, one of both would wait for ever. So the peer looks for the event
-        // that makes the store ready instead.
+        // `Store::wait_until_ready` wakes only the last task that polled it (kube-runtime 5.0.0, `utils/delayed_init.rs`),
+        // and the controller waits for it, too: a second waiter could block either of them for ever. The peer therefore waits
+        // for the event that makes the store ready.
         let (note, mut ready) = watch::channel(false);
         let changes = watcher(Api::<Pod>::all(client), watcher::Config::default())
             .default_backoff()

@@ -1,4 +1,4 @@
-//! Controllers.
+//! Runs controllers.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -11,7 +11,7 @@ use kube::runtime::controller::{Action, Controller};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
-/// Runs a controller for the rest of the process. What fails is tried again after five seconds, as kube-rs' examples do.
+/// Runs a controller until the process ends. A failed reconcile is retried after five seconds, as in kube-rs' examples.
 pub(crate) fn run<K, F>(
     controller: Controller<K>,
     running: &mut JoinSet<()>,

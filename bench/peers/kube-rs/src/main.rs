@@ -1,4 +1,4 @@
-//! kube-rs' side of the benchmark: `kube::runtime` as its users use it, with its defaults. See `bench/README.md`.
+//! The kube-rs peer: `kube::runtime` with its defaults. See `bench/README.md`.
 
 mod cache;
 mod controllers;
@@ -24,7 +24,7 @@ async fn main() -> anyhow::Result<()> {
     serve(KubeRs::default()).await
 }
 
-/// What was started so far, and runs until the process ends.
+/// Everything started so far. It runs until the process ends.
 #[derive(Default)]
 struct KubeRs {
     requests: Requests,
@@ -80,7 +80,7 @@ impl Peer for KubeRs {
                 Ok(Reply::done())
             }
             "request.again" => Ok(self.request.as_ref().context("request.start comes first")?.again().await),
-            // Memory that was freed stays with the allocator, here as in a user's program.
+            // Freed memory stays with the allocator, as in a user's program.
             "settle" => Ok(Reply::done()),
             "requests" => Ok(Reply::figures([("requests", self.requests.sent())])),
             other => anyhow::bail!("{other}: no such step"),
@@ -93,13 +93,13 @@ impl KubeRs {
         self.requests.client(ask.text("kubeconfig")?).await
     }
 
-    /// A client that leads another way.
+    /// A client that reaches the cluster through the relay.
     async fn through(&self, ask: &Ask) -> anyhow::Result<kube::Client> {
         self.requests.client(ask.text("through")?).await
     }
 }
 
-/// Whether a controller has run.
+/// Runs a controller; the channel holds whether it has reconciled.
 fn first_reconcile(client: kube::Client, running: &mut JoinSet<()>) -> watch::Receiver<bool> {
     let (note, reconciled) = watch::channel(false);
     let controller = Controller::new(Api::<ConfigMap>::all(client), watcher::Config::default());

@@ -1,4 +1,4 @@
-//! Controllers that note what the ConfigMap says that they were called for.
+//! Controllers that record the round of the ConfigMap of each reconcile.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl Messages {
         Ok(self.seen.count())
     }
 
-    /// What was read since the last time, and when.
+    /// Returns and clears the reads.
     pub(crate) fn reads(&self) -> Reply {
         self.seen.reads()
     }

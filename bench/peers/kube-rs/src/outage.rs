@@ -1,4 +1,4 @@
-//! A controller whose reconcile reads from the API server, and a request by itself.
+//! A controller with reads from the API server, and a client with a single request.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::controllers::run;
 
-/// Runs a controller of ConfigMaps that `client` watches, whose reconcile reads its object by `through`.
+/// Runs a controller of ConfigMaps. `client` watches them; the reconciler reads its object with `through`.
 pub(crate) fn start(client: Client, through: Client, running: &mut JoinSet<()>) -> Succeeded {
     let controller =
         Controller::new(Api::<ConfigMap>::namespaced(client, NAMESPACE), watcher::Config::default());
@@ -30,7 +30,7 @@ pub(crate) fn start(client: Client, through: Client, running: &mut JoinSet<()>) 
     succeeded
 }
 
-/// A client that has sent a request.
+/// A client that has sent one request, so that its connection is open.
 pub(crate) struct Request(Api<ConfigMap>);
 
 impl Request {
@@ -40,7 +40,7 @@ impl Request {
         Ok(Self(maps))
     }
 
-    /// Sends the request once more, and replies when it ended, in an answer or in an error.
+    /// Sends the request again, and replies with the time at which it ended, in an answer or an error.
     pub(crate) async fn again(&self) -> Reply {
         let _ = self.0.get(&name(0)).await;
         Reply::figures([("at", clock::monotonic_nanoseconds())])

@@ -1,5 +1,5 @@
-//! kube-runtime's scheduler, which is what its controllers have for a queue: a stream of requests in, a stream of what is due
-//! out. It has no several producers, nor a `done`: what came out may come out again.
+//! kube-runtime's scheduler, the queue of its controllers: a stream of requests in, a stream of due requests
+//! out. It supports neither several producers nor `done`: a returned request may be returned again.
 
 #[path = "../../../../crates/workqueue/examples/speed/keys.rs"]
 mod keys;
@@ -39,7 +39,7 @@ async fn one_at_a_time(keys: Vec<Key>) {
     let (requests, incoming) = mpsc::unbounded();
     let mut scheduler = pin!(scheduler(incoming));
     for key in keys {
-        // The receiver is in the scheduler, which lives as long.
+        // Never fails: the scheduler owns the receiver.
         let _ = requests.unbounded_send(due(key, Instant::now()));
         scheduler.as_mut().hold_unless(|_| true).next().await;
     }
@@ -63,7 +63,7 @@ async fn lateness(keys: Vec<Key>) -> Reply {
     let mut random = 1_u64;
     let mut times = Vec::new();
     for key in keys {
-        // Knuth's generator: any spread will do.
+        // Knuth's linear congruential generator; any spread is sufficient.
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let at = Instant::now() + Duration::from_micros(100_000 + (random >> 33) % 1_000_000);
         times.push(at);

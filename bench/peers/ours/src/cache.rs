@@ -1,4 +1,4 @@
-//! A cache of pods with a controller that a predicate on metadata keeps idle.
+//! A cache of pods, with a controller that a predicate on metadata keeps idle.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(crate) struct PodCache {
     by_slice: Index<Pod, Arc<str>>,
 }
 
-/// Does nothing: what is measured is what happens before it.
+/// Does nothing, because the measurement ends before the reconciler.
 struct Idle;
 
 impl Reconciler for Idle {
@@ -34,7 +34,7 @@ impl Reconciler for Idle {
 }
 
 impl PodCache {
-    /// Runs a manager and returns when all pods are in its cache, with the seconds that this took.
+    /// Runs a manager, waits until its cache holds all pods, and returns the seconds that this took.
     pub(crate) async fn start(
         manager: Unstarted,
         ask: &Ask,
@@ -57,12 +57,12 @@ impl PodCache {
         Ok((Self { pods, by_slice }, Reply::figures([("synced_s", seconds)])))
     }
 
-    /// Nanoseconds of reads: of one object, of all, and of those with one value of the index.
+    /// Measures reads in nanoseconds: one object, all objects, and objects with one value of the index.
     pub(crate) fn read(&self) -> anyhow::Result<Reply> {
         let keys: Vec<_> = self.pods.list_lazy()?.iter().map(Lazy::key).collect();
         let at = |number: usize| &keys[number * 7919 % keys.len()];
         let get = |key: &ObjectKey<Pod>| anyhow::Ok(self.pods.get(key)?.context("it was listed")?);
-        // Each is read for the first time in a while.
+        // Each pod is read for the first time in a while.
         let cold = per(20_000.min(keys.len()), |number| get(at(number)).map(drop))?;
         let hot = |number: usize| get(at(number % 200)).map(drop);
         per(200, hot)?;
@@ -79,7 +79,7 @@ impl PodCache {
         ]))
     }
 
-    /// Waits until the cache has this version of a pod.
+    /// Waits until the cache holds this version of a pod.
     pub(crate) async fn wait(&self, ask: &Ask) -> anyhow::Result<Reply> {
         let key = ObjectKey::new(ask.text("namespace")?, ask.text("name")?);
         let version = ask.text("resource_version")?;

@@ -31,7 +31,7 @@ impl Reconciler for GuestbookReconciler {
     }
 }
 
-/// Runs a manager with the operator, and with metrics and probes as a deployed one has them.
+/// Runs a manager with the operator, and serves metrics and probes as in a deployment.
 pub(crate) fn start(manager: Unstarted, running: &mut JoinSet<()>) -> anyhow::Result<()> {
     let here = Endpoint::At(([127, 0, 0, 1], 0).into());
     let manager = manager.with(|options| {

@@ -1,4 +1,4 @@
-//! A candidate for a lease, with a controller that shows who leads.
+//! A candidate for a lease, with a controller that shows when the process leads.
 
 use bench_peer::{Ask, Reply};
 use controller_runtime::{
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::manager::Unstarted;
 
-/// Whether the controller has run.
+/// A running candidate. The channel holds whether its controller has run.
 pub(crate) struct Candidate {
     reconciled: watch::Receiver<bool>,
 }
@@ -27,7 +27,7 @@ impl Reconciler for Note {
 }
 
 impl Candidate {
-    /// Runs a manager with an election, until SIGTERM ends the process.
+    /// Runs a manager with leader election, until SIGTERM ends the process.
     pub(crate) fn start(manager: Unstarted, ask: &Ask, running: &mut JoinSet<()>) -> anyhow::Result<Self> {
         let election = leader_election::Options::new("bench").namespace("default");
         let is_elected = ask.text("variant")? == "elected";

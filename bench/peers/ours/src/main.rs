@@ -1,4 +1,4 @@
-//! This repository's side of the benchmark: steps come in on standard input, figures go out. See `bench/README.md`.
+//! This repository's peer: reads steps from standard input and prints figures. See `bench/README.md`.
 
 mod cache;
 mod leader;
@@ -18,7 +18,7 @@ async fn main() -> anyhow::Result<()> {
     serve(Ours::default()).await
 }
 
-/// What was started so far, and runs until the process ends.
+/// Everything started so far. It runs until the process ends.
 #[derive(Default)]
 struct Ours {
     requests: Requests,
@@ -71,7 +71,7 @@ impl Peer for Ours {
                 Ok(Reply::done())
             }
             "request.again" => Ok(self.request.as_ref().context("request.start comes first")?.again().await),
-            // Memory that was freed stays with the allocator, here as in a user's program.
+            // Freed memory stays with the allocator, as in a user's program.
             "settle" => Ok(Reply::done()),
             "requests" => Ok(Reply::figures([("requests", self.requests.sent())])),
             other => anyhow::bail!("{other}: no such step"),
@@ -84,7 +84,7 @@ impl Ours {
         Unstarted::new(config(ask.text("kubeconfig")?).await?, &self.requests)
     }
 
-    /// On the cluster by another way.
+    /// A manager that reaches the cluster through the relay.
     async fn through(&self, ask: &Ask) -> anyhow::Result<Unstarted> {
         Unstarted::new(config(ask.text("through")?).await?, &self.requests)
     }

@@ -1,18 +1,18 @@
-//! Managers.
+//! Managers as users create them.
 
 use bench_peer::Requests;
 use controller_runtime::{Manager, client::connect, manager::Options};
 use kube::Config;
 use tokio::task::JoinSet;
 
-/// A manager as users make it, on the cluster that the driver names.
+/// A manager on the cluster that the driver names, before it runs.
 pub(crate) struct Unstarted {
     client: kube::Client,
     options: Options,
 }
 
 impl Unstarted {
-    /// With the connections of [`Manager::from_config`], whose requests `requests` counts.
+    /// Creates a manager with the connections of [`Manager::from_config`], and counts its requests.
     pub(crate) fn new(config: Config, requests: &Requests) -> anyhow::Result<Self> {
         Ok(Self { client: requests.counted(connect(config)?), options: Options::new("bench") })
     }
@@ -22,7 +22,7 @@ impl Unstarted {
     }
 }
 
-/// Runs a manager for the rest of the process; a manager that fails ends it, which the driver sees.
+/// Runs a manager until the process ends. If the manager fails, the process exits, which the driver notices.
 pub(crate) fn run(manager: Manager, running: &mut JoinSet<()>) {
     running.spawn(async move {
         if let Err(error) = manager.run(std::future::pending()).await {

@@ -1,4 +1,4 @@
-//! Controllers that read the ConfigMap they were called for, and note what it says.
+//! Controllers that read the ConfigMap of a request and record its round.
 
 use bench_peer::messages::Seen;
 use bench_peer::{Ask, Reply};
@@ -34,7 +34,7 @@ pub(crate) struct Messages {
 }
 
 impl Messages {
-    /// Runs a manager with so many controllers of ConfigMaps, each with so many workers.
+    /// Runs a manager with the requested numbers of controllers and workers.
     pub(crate) async fn start(
         manager: Unstarted,
         ask: &Ask,
@@ -55,13 +55,13 @@ impl Messages {
         Ok(Self { seen, controllers })
     }
 
-    /// Waits until each controller has seen so many ConfigMaps in this round.
+    /// Waits until each controller has read the requested number of ConfigMaps in this round.
     pub(crate) async fn wait(&self, ask: &Ask) -> anyhow::Result<Reply> {
         self.seen.wait_for(ask.number("count")? * self.controllers, ask.number("round")? as u64).await;
         Ok(self.seen.count())
     }
 
-    /// What was read since the last time, and when.
+    /// Returns and clears the reads.
     pub(crate) fn reads(&self) -> Reply {
         self.seen.reads()
     }

@@ -1,4 +1,4 @@
-//! A controller whose reconcile reads from the API server, and a request by itself.
+//! A controller with reads from the API server, and a client with a single request.
 
 use bench_peer::messages::{NAMESPACE, name};
 use bench_peer::{Reply, Succeeded, clock};
@@ -23,7 +23,7 @@ impl Reconciler for Read {
     }
 }
 
-/// Runs a controller of ConfigMaps that `manager` watches, whose reconcile reads its object by the client of `through`.
+/// Runs a controller of ConfigMaps. `manager` watches them; the reconciler reads its object with the client of `through`.
 pub(crate) fn start(
     manager: Unstarted,
     through: Unstarted,
@@ -41,7 +41,7 @@ fn client(manager: Unstarted) -> Client {
     manager.with(|options| options).client()
 }
 
-/// A client that has sent a request.
+/// A client that has sent one request, so that its connection is open.
 pub(crate) struct Request(Client);
 
 impl Request {
@@ -51,7 +51,7 @@ impl Request {
         Ok(request)
     }
 
-    /// Sends the request once more, and replies when it ended, in an answer or in an error.
+    /// Sends the request again, and replies with the time at which it ended, in an answer or an error.
     pub(crate) async fn again(&self) -> Reply {
         let _ = self.0.get(&key()).await;
         Reply::figures([("at", clock::monotonic_nanoseconds())])

@@ -1,4 +1,4 @@
-//! The work queue, by the workloads of its own runner.
+//! The work queue, with the workloads of its own benchmark.
 
 #[path = "../../../../crates/workqueue/examples/speed/keys.rs"]
 mod keys;
@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use self::keys::{Key, keys};
 
-/// Runs a workload with so many keys, and tells wall-clock and CPU nanoseconds per key.
+/// Runs a workload with the requested number of keys. Replies with wall-clock and CPU nanoseconds per key.
 pub(crate) async fn run(workload: &str, count: usize) -> anyhow::Result<Reply> {
     Ok(match workload {
         "one_at_a_time" => time(repeated(count), workloads::one_at_a_time).await,
@@ -35,7 +35,7 @@ pub(crate) async fn run(workload: &str, count: usize) -> anyhow::Result<Reply> {
     })
 }
 
-/// A thousand keys, again and again.
+/// Repeats a thousand keys.
 fn repeated(count: usize) -> Vec<Key> {
     let distinct = keys(1000);
     (0..count).map(|number| distinct[number % 1000].clone()).collect()

@@ -1,4 +1,4 @@
-//! The operator of guestbooks by itself.
+//! A program that contains only the guestbook operator.
 
 #[path = "../controllers.rs"]
 mod controllers;

@@ -1,4 +1,4 @@
-//! What the work queue allocates per key, without the strings of the keys: a program of its own, because counting bytes
+//! Heap allocations of the work queue per key, without the strings of the keys. A separate program, because counting bytes
 //! costs time.
 
 #[path = "../../../../../crates/workqueue/examples/speed/heap.rs"]
