@@ -1,11 +1,11 @@
-//! The columns of Tables, from the recorded answers that hold one.
+//! Columns of `kubectl get` tables, extracted from recorded answers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-/// Kinds whose columns were written into the server, with the functions that fill them.
+/// Kinds with hand-written columns in the server, next to the functions that fill the cells.
 const IN_CODE: [&str; 14] = [
     "ConfigMap",
     "ControllerRevision",
@@ -23,8 +23,8 @@ const IN_CODE: [&str; 14] = [
     "StatefulSet",
 ];
 
-/// `[[name, type, priority, description], …]` by kind: the columns after the first, which is the name of the object. The
-/// description of an age is that of `creationTimestamp` everywhere and left out.
+/// Returns the columns of each kind as `[[name, type, priority, description], …]`, without the first column, which is always the
+/// name of the object. The description of an age column is omitted, because it is always that of `creationTimestamp`.
 pub(crate) fn columns(transcripts: &Path, discovery: &Value) -> Result<BTreeMap<String, Value>, String> {
     let mut found = BTreeMap::new();
     for folder in entries(transcripts)? {
@@ -59,7 +59,7 @@ fn steps(steps: &Value, discovery: &Value, found: &mut BTreeMap<String, Value>) 
     Ok(())
 }
 
-/// The kind behind a path; `None` if it is custom.
+/// Returns the kind that a path refers to; `None` for custom kinds.
 fn kind_of<'a>(path: &str, discovery: &'a Value) -> Option<&'a str> {
     let path = path.split('?').next()?;
     let segments: Vec<&str> = path.split('/').skip(1).collect();
@@ -77,7 +77,7 @@ fn kind_of<'a>(path: &str, discovery: &'a Value) -> Option<&'a str> {
     resources.iter().find(|resource| resource["name"] == *plural)?["kind"].as_str()
 }
 
-/// Notes the columns of all Tables in an answer. Those of one kind are the same.
+/// Collects the columns of all tables in an answer. Tables of one kind have the same columns.
 fn tables(answer: &Value, kind: &str, found: &mut BTreeMap<String, Value>) -> Result<(), String> {
     match answer {
         Value::Object(fields) => {

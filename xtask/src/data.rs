@@ -1,16 +1,16 @@
-//! What an API server knows about builtin kinds, in a form it can load lazily.
+//! Data of builtin kinds for the API server, in a format that can be loaded lazily.
 //!
-//! The recorded documents of a kube-apiserver are 2.2 MB of JSON in which most schemas stand many times. They become
-//! text files, one entry a line, `name SPACE value`, so that a server can find an entry without parsing the
-//! others, and a reviewer can read what changed between two versions of Kubernetes.
+//! The recorded documents of a kube-apiserver are 2.2 MB of JSON that repeats most schemas many times. This task converts them to
+//! text files with one entry per line, `name SPACE value`, so that the server can look up one entry without parsing the
+//! others, and a reviewer can read the differences between two versions of Kubernetes.
 //!
-//! | file | an entry is |
+//! | file | entry |
 //! |---|---|
-//! | `definitions.txt` | a schema of OpenAPI v3 by its name, as recorded |
-//! | `resources.txt` | a resource by its group version, in the order of discovery |
-//! | `messages.txt` | a protobuf message: field number → [JSON name, type, flags], `!` always written, `*` a pointer |
-//! | `message-kinds.txt` | the protobuf message of a kind |
-//! | `columns.txt` | the columns of a kind's Tables: `[[name, type, priority, description], …]` |
+//! | `definitions.txt` | name and schema of OpenAPI v3, as recorded |
+//! | `resources.txt` | group version and resource, in the order of discovery |
+//! | `messages.txt` | protobuf message: field number → [JSON name, type, flags]; `!` always written, `*` a pointer |
+//! | `message-kinds.txt` | kind and its protobuf message |
+//! | `columns.txt` | kind and its table columns: `[[name, type, priority, description], …]` |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,13 +19,13 @@ use serde_json::{Map, Value, json};
 
 type Result<T> = std::result::Result<T, String>;
 
-/// The folder of the files.
+/// Folder of the generated files.
 pub(crate) fn target() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/apiserver/data")
 }
 
-/// Reads what is recorded in `from` (`data/` and `transcripts/`) and the Go modules in `modules`, writes the files into `to`,
-/// and says how large they are.
+/// Reads the recorded documents in `from` (`data/` and `transcripts/`) and the Go modules in `modules`, and writes the files into
+/// `to`. Returns a report of their sizes.
 pub(crate) fn write(from: &Path, modules: &Path, to: &Path) -> Result<String> {
     let transcripts = from.join("transcripts");
     let from = &from.join("data");
@@ -52,8 +52,8 @@ pub(crate) fn write(from: &Path, modules: &Path, to: &Path) -> Result<String> {
     Ok(report.join("\n"))
 }
 
-/// All schemas by name. `DeleteOptions` and `WatchEvent` list the group versions of the document they stand in; only
-/// those of the core group are kept, and a server adds its own.
+/// Collects all schemas by name. `DeleteOptions` and `WatchEvent` list the group versions of their document; only the core
+/// group's are kept, and the server adds the others.
 fn definitions(folder: &Path) -> Result<BTreeMap<String, Value>> {
     const PER_DOCUMENT: [&str; 2] = [
         "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",
@@ -85,7 +85,7 @@ fn definitions(folder: &Path) -> Result<BTreeMap<String, Value>> {
     Ok(all)
 }
 
-/// The rows of legacy discovery, subresources folded into their parents, with the names of schema and message.
+/// Formats the rows of legacy discovery: subresources are folded into their parents, and the names of schema and message added.
 fn resources(
     discovery: &Value,
     definitions: &BTreeMap<String, Value>,
@@ -134,7 +134,7 @@ fn resources(
     Ok(lines(rows.iter().map(|(group_version, row)| (group_version, row))))
 }
 
-/// The schema that says it is the one of this kind.
+/// Finds the schema that declares itself as the schema of this kind.
 fn definition_of<'a>(
     definitions: &'a BTreeMap<String, Value>,
     group_version: &str,

@@ -1,12 +1,12 @@
-//! Facts about Go's API types that no recorded document holds: which fields are pointers.
+//! Fields of Go's API types that are pointers, which no recorded document contains.
 //!
-//! A protobuf body always carries the fields that are plain values, zero or not, and JSON leaves those zeros out; a
-//! pointer to zero is written. Go's struct declarations are the only place that tells the two apart.
+//! A protobuf body contains every field that is a plain value, even zero, and the JSON of such a zero is omitted; a pointer
+//! to zero is written. Only Go's struct declarations distinguish the two.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// (message, field number) of the fields that are pointers, read from the module folders in `modules`
+/// Returns (message, field number) of all pointer fields in the module folders below `modules`
 /// (`api@…`, `apimachinery@…`, `apiextensions-apiserver@…`, `kube-aggregator@…`).
 pub(crate) fn pointers(modules: &Path) -> Result<BTreeSet<(String, String)>, String> {
     let mut found = BTreeSet::new();
@@ -35,7 +35,7 @@ pub(crate) fn pointers(modules: &Path) -> Result<BTreeSet<(String, String)>, Str
     Ok(found)
 }
 
-/// The protobuf number in `Replicas *int32 `json:"…" protobuf:"varint,1,opt,name=replicas"``.
+/// Returns the protobuf number of a pointer field such as `Replicas *int32 `json:"…" protobuf:"varint,1,opt,name=replicas"``.
 fn pointer_number(line: &str) -> Option<&str> {
     let mut words = line.split_whitespace();
     let (_name, kind) = (words.next()?, words.next()?);
@@ -45,7 +45,7 @@ fn pointer_number(line: &str) -> Option<&str> {
     line.split_once("protobuf:\"")?.1.split(',').nth(1)
 }
 
-/// `apps.v1` for `…/api@v0.36.0/apps/v1/types.go`.
+/// Returns the protobuf package of a file: `apps.v1` for `…/api@v0.36.0/apps/v1/types.go`.
 fn package(file: &Path) -> Option<String> {
     let folder = file.parent()?;
     let version = folder.file_name()?.to_str()?;

@@ -7,9 +7,9 @@ mod go;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask data --from DIR --go MODULES
-  data   write crates/apiserver/data/ from what was recorded in DIR, its data/ (OpenAPI, discovery and protobuf documents)
-         and transcripts/, and from the Go modules k8s.io/{api,apimachinery,apiextensions-apiserver,kube-aggregator}
-         of the same version in MODULES, a folder of each";
+  data   write crates/apiserver/data/ from the recordings in DIR, which are data/ (OpenAPI, discovery and protobuf documents)
+         and transcripts/, and from the folders of the Go modules
+         k8s.io/{api,apimachinery,apiextensions-apiserver,kube-aggregator} of the same version in MODULES";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -1,4 +1,7 @@
-//! Rules about the repository as a whole that no lint can hold. Each test is one rule and says why it exists.
+//! Rules for the whole repository that lints cannot check. Each test checks one rule; its documentation states the reason.
+
+#[path = "tidy/sources.rs"]
+mod sources;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -6,8 +9,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Applications choose the version of the Kubernetes types. A library that chose one would force it on all of them, and
-/// two libraries that chose differently could not be used together.
+/// Applications choose the version of the Kubernetes types. A library with a version would impose it on all applications, and
+/// two libraries with different versions could not be combined.
 #[test]
 fn libraries_choose_no_version_of_k8s_openapi() {
     let chooses = |dependency: &Dependency| {
@@ -24,8 +27,8 @@ fn libraries_choose_no_version_of_k8s_openapi() {
     offences.assert_none();
 }
 
-/// The arrows of ARCHITECTURE.md: the server and the controllers meet at `kube::Client` alone, and the queue knows
-/// nothing of Kubernetes.
+/// Dependencies between crates as in ARCHITECTURE.md: the API server and the runtime meet only at `kube::Client`, and the queue
+/// does not depend on Kubernetes.
 #[test]
 fn crates_depend_only_on_what_lies_below_them() {
     let forbidden = [
@@ -55,7 +58,7 @@ fn crates_depend_only_on_what_lies_below_them() {
     offences.assert_none();
 }
 
-/// A second TLS stack doubles the longest part of a cold build, and some need more of the system than a C compiler.
+/// A second TLS stack would double the longest part of a cold build, and some need more than a C compiler.
 #[test]
 fn there_is_one_tls_stack() {
     let lock = read(&root().join("Cargo.lock"));
@@ -67,8 +70,8 @@ fn there_is_one_tls_stack() {
     }
 }
 
-/// Readers copy the README's Rust, so it has to compile, which the doc tests of a crate that includes it see to, and be
-/// short enough to be read.
+/// Readers copy the README's Rust code, so it must compile and be short. It is compiled as a doc test of the crate that includes
+/// the README.
 #[test]
 fn rust_in_the_readme_is_a_doc_test_of_at_most_40_lines() {
     let included = |file: &PathBuf| read(file).contains("#[doc = include_str!(\"../../../README.md\")]");
@@ -80,11 +83,11 @@ fn rust_in_the_readme_is_a_doc_test_of_at_most_40_lines() {
     }
 }
 
-/// The guides quote a project that is compiled and tested in this workspace, so that what readers copy works.
+/// The guides quote a project that is compiled and tested in this workspace, so that copied code works.
 #[test]
 fn guides_quote_the_example_that_is_tested() {
     let example = root().join("examples/getting-started");
-    // A project elsewhere has a name of its own, and finds the crates in a checkout beside it.
+    // In the guide the project has its own name and finds the crates in a checkout beside it.
     let manifest = read(&example.join("Cargo.toml"))
         .replace("name = \"getting-started\"", "name = \"team-operator\"")
         .replace("\"../../crates/", "\"../controller-runtime/crates/");
@@ -104,7 +107,8 @@ fn guides_quote_the_example_that_is_tested() {
         };
         for (language, file) in whole {
             if blocks(language) != [file.trim()] {
-                offences.add(&root().join(guide), &format!("its {language} is not that of the example"));
+                offences
+                    .add(&root().join(guide), &format!("its {language} differs from that of the example"));
             }
         }
         for (language, file) in [("toml", &*manifest), ("rust", rust)] {
@@ -125,7 +129,7 @@ fn guides_quote_the_example_that_is_tested() {
     offences.assert_none();
 }
 
-/// The commands that newcomers are told to run are those that CI runs.
+/// The documents recommend the test command that CI runs.
 #[test]
 fn the_test_command_of_the_documents_is_the_one_of_ci() {
     for document in ["README.md", "CONTRIBUTING.md", ".ci/run", "justfile"] {
@@ -136,7 +140,7 @@ fn the_test_command_of_the_documents_is_the_one_of_ci() {
     }
 }
 
-/// Stated in one place, quoted in others.
+/// Cargo.toml states the minimum Rust version, and the documents repeat it.
 #[test]
 fn documents_state_the_minimum_rust_version_of_cargo_toml() {
     let manifest = read(&root().join("Cargo.toml"));
@@ -150,13 +154,13 @@ fn documents_state_the_minimum_rust_version_of_cargo_toml() {
     }
 }
 
-/// A link inside the repository leads somewhere.
+/// Relative links lead to existing files.
 #[test]
 fn links_between_documents_lead_to_files() {
     let mut offences = Offences::default();
     for document in files("", "md") {
         let text = read(&document);
-        // Between fences is code, in which `](` is no link.
+        // Skip code blocks, where `](` is not a link.
         let prose: String = text.split("```").step_by(2).collect();
         let targets = prose.split("](").skip(1).filter_map(|rest| rest.split([')', ' ', '#']).next());
         for target in targets.filter(|target| !target.is_empty() && !target.contains(':')) {
@@ -168,7 +172,7 @@ fn links_between_documents_lead_to_files() {
     offences.assert_none();
 }
 
-/// Whoever opens a crate or a folder of modules learns from the first line what it is for.
+/// The first line of a crate or module folder states its purpose.
 #[test]
 fn crates_and_folders_of_modules_begin_with_their_purpose() {
     let mut offences = Offences::default();
@@ -181,7 +185,7 @@ fn crates_and_folders_of_modules_begin_with_their_purpose() {
     offences.assert_none();
 }
 
-/// What is unfinished is an issue, not a comment or a skipped test; what happened on one machine stays there.
+/// Unfinished work belongs into an issue, not into a comment or a skipped test. Paths of one machine mean nothing on others.
 #[test]
 fn no_notes_to_self_remain() {
     let home = ["/home/", "/Users/", "/root/"];
@@ -204,7 +208,109 @@ fn no_notes_to_self_remain() {
     offences.assert_none();
 }
 
-/// A package of this workspace as `cargo metadata` has it.
+/// A doc comment that opens with `What`, `Those` or `The same` has no subject: readers need the code to understand it. The
+/// limit allows for a few lines that begin with such a word for good reason.
+#[test]
+fn doc_comments_open_with_a_noun_or_a_verb() {
+    const PERCENT: usize = 2;
+    let mut offences = Offences::default();
+    for folder in language_folders() {
+        let (mut total, mut found) = (0, Vec::new());
+        for file in files(&folder, "rs") {
+            for opener in sources::openers(&read(&file)) {
+                total += 1;
+                if lacks_subject(&opener.text) {
+                    found.push((file.clone(), opener));
+                }
+            }
+        }
+        if found.len() * 100 > PERCENT * total {
+            for (file, opener) in found {
+                offences.add(&file, &format!("line {}: {}", opener.line, opener.text));
+            }
+        }
+    }
+    offences.assert_none();
+}
+
+/// Operators read log lines and errors without knowing the code. The words below stand for a component or an action that the
+/// text should name.
+#[test]
+fn log_lines_and_errors_name_components_and_actions() {
+    const STOP: [&str; 14] = [
+        "what",
+        "who",
+        "whom",
+        "whose",
+        "whoever",
+        "somebody",
+        "nobody",
+        "anybody",
+        "told",
+        "tell",
+        "tells",
+        "telling",
+        "anew",
+        "the present",
+    ];
+    let mut offences = Offences::default();
+    for file in language_folders().iter().flat_map(|folder| files(folder, "rs")) {
+        for message in sources::messages(&read(&file)) {
+            let words = format!(" {} ", words(&message.text).join(" "));
+            for stop in STOP.iter().filter(|stop| words.contains(&format!(" {stop} "))) {
+                offences.add(&file, &format!("line {}: {stop:?} in {:?}", message.line, message.text));
+            }
+        }
+    }
+    offences.assert_none();
+}
+
+/// Folders of all packages. A package inside of another's folder belongs to the outer one.
+fn language_folders() -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for manifest in files("", "toml").iter().filter(|file| file.ends_with("Cargo.toml")) {
+        let folder = manifest.parent().expect("a manifest is in a folder");
+        let folder = folder.strip_prefix(root()).expect("files are below the root").display().to_string();
+        let is_inner = found.iter().any(|outer| Path::new(&folder).starts_with(outer));
+        if !folder.is_empty() && !is_inner {
+            found.push(folder);
+        }
+    }
+    found
+}
+
+/// Whether a doc comment opens with a pronoun or a relative clause. Questions such as `Whether` and `How many` are usual for
+/// functions that return the answer.
+fn lacks_subject(text: &str) -> bool {
+    const OPENERS: [&str; 14] = [
+        "what",
+        "who",
+        "whom",
+        "whose",
+        "of",
+        "those",
+        "that of",
+        "that which",
+        "the same",
+        "the one",
+        "as of",
+        "by what",
+        "to whom",
+        "how",
+    ];
+    const QUESTIONS: [&str; 4] = ["how many", "how much", "how long", "how often"];
+    let text = format!("{} ", words(text).join(" "));
+    let begins = |with: &&str| text.starts_with(&format!("{with} "));
+    OPENERS.iter().any(begins) && !QUESTIONS.iter().any(begins)
+}
+
+/// Words of a text in lower case.
+fn words(text: &str) -> Vec<String> {
+    let words = text.split(|c: char| !c.is_alphanumeric() && c != '\'');
+    words.filter(|word| !word.is_empty()).map(str::to_lowercase).collect()
+}
+
+/// A package of this workspace, from `cargo metadata`.
 struct Package {
     name: String,
     manifest: PathBuf,
@@ -253,7 +359,7 @@ fn read(file: &Path) -> String {
     std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// All files with an extension below a folder of the repository, build output and hidden folders apart.
+/// Lists all files with an extension below a folder of the repository, except build output and hidden folders.
 fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![root().join(folder)];
@@ -274,7 +380,7 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     found
 }
 
-/// All places that break a rule, so that one run shows them all.
+/// Violations of a rule, collected so that one run reports all of them.
 #[derive(Default)]
 struct Offences(String);
 
