@@ -395,6 +395,7 @@ impl<K: Object> Informer<K> {
         let (done, changes, retired) = {
             let mut store = self.store.write();
             let done = change(&mut writer, &mut store, &mut events);
+            events.extend(store.take_missed());
             (done, store.take_changes(), store.take_retired())
         };
         writer.indexes.retain(|_, kept| kept.index.strong_count() > 0);

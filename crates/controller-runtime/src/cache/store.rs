@@ -8,6 +8,10 @@
 //!   kind in the order of their versions, so by then the watch has delivered the write or something newer.
 //! - A write that is recorded after the watch has passed its version is ignored, so that it cannot bring back a deleted
 //!   object.
+//! - An object that this process wrote can be deleted while no watch is open. The next list does not show that it ever
+//!   existed, so no difference between watched states triggers a reconcile. When a write ends like this, the store adds the
+//!   missing events: the object was created, and it was deleted. The same holds for any written state that readers lose
+//!   before the watch has delivered it.
 //! - A deleted object stays hidden by its uid until the watch delivers the deletion. Uids are never reused. This also
 //!   hides an object whose creation the watch has yet to deliver, and objects that had the name before.
 //! - If the watch delivers an object that is not in the store, at a version that it has already passed, the result is
@@ -73,6 +77,8 @@ pub(crate) struct Store<K: Object> {
     apart: Arc<BTreeSet<Arc<str>>>,
     /// Changes of visible states since [`Store::take_changes`].
     changes: Vec<Change<K>>,
+    /// Events of written states that the watch never delivered, since [`Store::take_missed`].
+    missed: Vec<Event<K>>,
     /// States that were replaced since [`Store::take_retired`]. Dropping the last handle of a state drops the user's
     /// object, which runs user code. So the caller, which locks the store, drops them after releasing the lock.
     retired: Vec<Lazy<K>>,
@@ -119,6 +125,8 @@ struct Write<K: Object> {
     what: Wrote<K>,
     /// Position in `order`: the version, zero if unknown, and a sequence number.
     place: (u64, u64),
+    /// Whether the watch has delivered an object with its uid.
+    is_watched: bool,
     at: Instant,
 }
 
@@ -163,6 +171,11 @@ impl<K: Object> Wrote<K> {
             Self::Left(uid) | Self::Gone(uid) | Self::Presumed(uid) => Some(uid),
         }
     }
+
+    /// Whether the write concerns this object.
+    fn is_of(&self, object: Option<&Lazy<K>>) -> bool {
+        object.zip(self.uid()).is_some_and(|(object, uid)| has_uid(object, uid))
+    }
 }
 
 impl<K: Object> Default for Store<K> {
@@ -177,6 +190,7 @@ impl<K: Object> Default for Store<K> {
             parts: BTreeMap::new(),
             apart: Arc::default(),
             changes: Vec::new(),
+            missed: Vec::new(),
             retired: Vec::new(),
         }
     }
@@ -273,6 +287,12 @@ impl<K: Object> Store<K> {
         std::mem::take(&mut self.changes)
     }
 
+    /// Takes the events of written states that the watch never delivered. They follow the events of the change that led to
+    /// them.
+    pub(crate) fn take_missed(&mut self) -> Vec<Event<K>> {
+        std::mem::take(&mut self.missed)
+    }
+
     /// Takes the replaced states, so that the caller drops them while no lock is held.
     pub(crate) fn take_retired(&mut self) -> Vec<Lazy<K>> {
         std::mem::take(&mut self.retired)
@@ -345,6 +365,7 @@ impl<K: Object> Store<K> {
         if list.reached.is_none() && version < position.flatten() {
             // The server was restored from a backup and has lost these writes and deletions.
             self.forget_writes(part);
+            events.append(&mut self.missed);
             self.ended = Ended::default();
         }
         let (mut vanished, held_to) = self.held_after(part, list.reached.as_ref(), limit);
@@ -517,9 +538,10 @@ impl<K: Object> Store<K> {
     /// Sets the watched state of an object, and the visible state that follows from it.
     fn tell(&mut self, key: &ObjectKey<K>, object: Option<Lazy<K>>) {
         self.tell_ended(key, object.as_ref());
-        match self.writes.get(key) {
+        match self.writes.get_mut(key) {
             None => self.show(key, object),
             Some(write) => {
+                write.is_watched |= write.what.is_of(object.as_ref());
                 let seen = write.over(object.as_ref());
                 self.retired.extend(self.told.insert(key.clone(), object).flatten());
                 self.show(key, seen);
@@ -541,9 +563,8 @@ impl<K: Object> Store<K> {
         let (Some(version), Some(uid)) = (number(object.meta()), object.meta().uid().cloned()) else {
             return; // without a number it is unknown when the watch has passed it
         };
-        // The watch has delivered the write, something newer or the deletion.
-        if self.has_passed(&key, version)
-            || self.ended.since(&uid).is_some()
+        // The watch has delivered the write or something newer, or this process has deleted the object.
+        if self.ended.since(&uid).is_some()
             || self.told_of(&key).is_some_and(|told| number(told.meta()) >= Some(version))
         {
             return;
@@ -553,6 +574,13 @@ impl<K: Object> Store<K> {
             Some(write) if write.place.0 >= version => return,
             Some(Write { what: Wrote::Gone(gone), .. }) if *gone == uid => return,
             _ => {}
+        }
+        if self.has_passed(&key, version) {
+            // The object is deleted by now. If that happened while no watch was open, no event has shown it.
+            if selected == Some(true) && self.told_of(&key).is_none() {
+                self.miss(object, None);
+            }
+            return;
         }
         let seen = self.get(&key);
         if selected.unwrap_or_else(|| seen.is_some_and(|seen| has_uid(seen, &uid))) {
@@ -645,7 +673,9 @@ impl<K: Object> Store<K> {
         let place = (version, self.next);
         self.next += 1;
         self.order.insert(place, key.clone());
-        let write = Write { what, place, at: now };
+        let before = self.writes.get(key).filter(|before| before.what.uid() == what.uid());
+        let is_watched = before.is_some_and(|before| before.is_watched) || what.is_of(told.as_ref());
+        let write = Write { what, place, is_watched, at: now };
         let seen = write.over(told.as_ref());
         // One entry per key: the newer write replaces the older one.
         if let Some(before) = self.writes.insert(key.clone(), write) {
@@ -711,8 +741,15 @@ impl<K: Object> Store<K> {
 
     /// Removes a write whose entry in `order` was removed. The watched state becomes visible.
     fn forget(&mut self, key: &ObjectKey<K>) {
-        self.retired.extend(self.writes.remove(key).and_then(|write| write.what.into_object()));
+        let write = self.writes.remove(key);
         let told = self.told.remove(key).flatten();
+        if let Some(Write { what: Wrote::Stands(written), is_watched, .. }) = write {
+            // The events of a watched object include its deletion.
+            match told.is_none() && is_watched {
+                true => self.retired.push(written),
+                false => self.miss(written, told.clone()),
+            }
+        }
         let same = match (&told, self.visible.get(key)) {
             (Some(told), Some(seen)) => told.ptr_eq(seen),
             (None, None) => true,
@@ -723,6 +760,22 @@ impl<K: Object> Store<K> {
             self.retired.extend(told);
         } else {
             self.show(key, told);
+        }
+    }
+
+    /// Adds the events of a written state that the watch never delivered and that gives way to the watched state. If the
+    /// watch has delivered it or something newer, there are none.
+    fn miss(&mut self, written: Lazy<K>, told: Option<Lazy<K>>) {
+        match told {
+            Some(told) if is_older(told.meta(), written.meta()) => {
+                entered(&mut self.missed, Some(told.clone()), &written, false);
+                entered(&mut self.missed, Some(written), &told, false);
+            }
+            Some(_) => self.retired.push(written),
+            None => {
+                entered(&mut self.missed, None, &written, false);
+                self.missed.push(Event::Delete { object: written, state_unknown: true });
+            }
         }
     }
 

@@ -51,7 +51,7 @@ fn carry_out(store: &mut Store<ConfigMap>, command: &str) -> (Vec<Event<ConfigMa
     let mut out_of_order = false;
     let mut words = command.split_whitespace();
     let (part, now) = (None, Instant::now());
-    let events = match words.next().expect("a command") {
+    let mut events = match words.next().expect("a command") {
         "list" => {
             let (mut list, mut version) = (Vec::new(), Some(0));
             for word in words {
@@ -100,6 +100,7 @@ fn carry_out(store: &mut Store<ConfigMap>, command: &str) -> (Vec<Event<ConfigMa
         }
         other => panic!("unknown command {other}"),
     };
+    events.extend(store.take_missed());
     (events, out_of_order)
 }
 

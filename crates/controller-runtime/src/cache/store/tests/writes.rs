@@ -25,14 +25,14 @@ fn a_late_answer_brings_nothing_back() {
     check(
         "list a@1; put b@3; del b@4; wrote b@3; wrote a@2; list @9; wrote c@8",
         &expect![[r#"
-        list a@1: initial a@1 -> a@1
-        put b@3: create b@3 -> a@1 b@3
-        del b@4: delete b@4 -> a@1
-        wrote b@3: -> a@1
-        wrote a@2: -> a@1
-        list @9: vanished a@1 -> 
-        wrote c@8: -> 
-    "#]],
+            list a@1: initial a@1 -> a@1
+            put b@3: create b@3 -> a@1 b@3
+            del b@4: delete b@4 -> a@1
+            wrote b@3: create b@3, vanished b@3 -> a@1
+            wrote a@2: -> a@1
+            list @9: vanished a@1 -> 
+            wrote c@8: create c@8, vanished c@8 -> 
+        "#]],
     );
 }
 
@@ -41,12 +41,12 @@ fn an_answer_that_overtook_a_newer_one_changes_nothing() {
     check(
         "list a@1; wrote a@7; wrote a@5; pass 6; pass 7",
         &expect![[r#"
-        list a@1: initial a@1 -> a@1
-        wrote a@7: -> a@7
-        wrote a@5: -> a@7
-        pass 6: -> a@7
-        pass 7: -> a@1
-    "#]],
+            list a@1: initial a@1 -> a@1
+            wrote a@7: -> a@7
+            wrote a@5: -> a@7
+            pass 6: -> a@7
+            pass 7: update a@1 a@7, update a@7 a@1 -> a@1
+        "#]],
     );
 }
 
@@ -105,14 +105,14 @@ fn what_may_be_selected_or_not_is_seen_changed_if_it_is_seen() {
     check(
         "list a@1; unclear a@5 b@6; put a@5; unclear a@7; del a@8; put b@9; unclear b@8",
         &expect![[r#"
-        list a@1: initial a@1 -> a@1
-        unclear a@5 b@6: -> a@5
-        put a@5: update a@1 a@5 -> a@5
-        unclear a@7: -> a@7
-        del a@8: delete a@8 -> 
-        put b@9: create b@9 -> b@9
-        unclear b@8: -> b@9
-    "#]],
+            list a@1: initial a@1 -> a@1
+            unclear a@5 b@6: -> a@5
+            put a@5: update a@1 a@5 -> a@5
+            unclear a@7: -> a@7
+            del a@8: delete a@8 -> 
+            put b@9: create b@9 -> b@9
+            unclear b@8: -> b@9
+        "#]],
     );
     // An object that had the name before is hidden, whatever is known about the new one.
     check(
@@ -142,10 +142,10 @@ fn a_list_covers_the_writes_before_it() {
     check(
         "wrote a@5 b@6; list a@5; list @7",
         &expect![[r#"
-        wrote a@5 b@6: -> a@5 b@6
-        list a@5: initial a@5 -> a@5 b@6
-        list @7: vanished a@5 -> 
-    "#]],
+            wrote a@5 b@6: -> a@5 b@6
+            list a@5: initial a@5 -> a@5 b@6
+            list @7: vanished a@5, create b@6, vanished b@6 -> 
+        "#]],
     );
 }
 
@@ -154,10 +154,10 @@ fn a_server_that_has_lost_its_past_takes_the_writes_with_it() {
     check(
         "list a@5; wrote a@9; list @3 a@2",
         &expect![[r#"
-        list a@5: initial a@5 -> a@5
-        wrote a@9: -> a@9
-        list @3 a@2: update a@5 a@2 -> a@2
-    "#]],
+            list a@5: initial a@5 -> a@5
+            wrote a@9: -> a@9
+            list @3 a@2: update a@5 a@9, update a@9 a@5, update a@5 a@2 -> a@2
+        "#]],
     );
 }
 
@@ -173,4 +173,38 @@ fn the_oldest_writes_go_first_when_there_are_too_many() {
     let all = Store::<ConfigMap>::WRITES + 4;
     store.passed(&None, u64::try_from(all).ok());
     assert!(store.visible.is_empty() && store.writes.is_empty() && store.told.is_empty());
+}
+
+#[test]
+fn an_own_object_that_was_deleted_while_no_watch_was_open_has_both_events() {
+    check(
+        "list a@1; wrote b@5; list a@1 @9; wrote c@8; list a@1 @9",
+        &expect![[r#"
+            list a@1: initial a@1 -> a@1
+            wrote b@5: -> a@1 b@5
+            list a@1 @9: create b@5, vanished b@5 -> a@1
+            wrote c@8: create c@8, vanished c@8 -> a@1
+            list a@1 @9: -> a@1
+        "#]],
+    );
+    check(
+        "list a@1; wrote a!new@5; list @9",
+        &expect![[r#"
+            list a@1: initial a@1 -> a@1
+            wrote a!new@5: -> a!new@5
+            list @9: vanished a@1, create a!new@5, vanished a!new@5 -> 
+        "#]],
+    );
+}
+
+#[test]
+fn a_write_that_a_restored_server_has_lost_has_events() {
+    check(
+        "list a@1 @9; wrote a@12 b@13; list a@1 @4",
+        &expect![[r#"
+            list a@1 @9: initial a@1 -> a@1
+            wrote a@12 b@13: -> a@12 b@13
+            list a@1 @4: update a@1 a@12, update a@12 a@1, create b@13, vanished b@13 -> a@1
+        "#]],
+    );
 }
