@@ -1,6 +1,8 @@
 //! The server as a library: `kube::Client` with the in-process service.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+use std::sync::{Arc, Mutex};
+
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -234,4 +236,36 @@ async fn a_watch_that_waits_ends_at_its_deadline_after_a_bookmark() {
     assert_eq!(started.elapsed().as_secs(), 60);
     assert!(events.next().await.is_none());
     assert_eq!(started.elapsed().as_secs(), 90);
+}
+
+/// A kube-apiserver sends an event before the answer to its write, and client-go's caches rely on it.
+#[tokio::test(start_paused = true)]
+async fn a_watcher_receives_a_write_before_its_writer_has_the_answer() {
+    let server = ApiServer::start(Options::default());
+    let api: Api<ConfigMap> = Api::default_namespaced(client(&server));
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let mut events = api.watch(&WatchParams::default(), "0").await.unwrap().boxed();
+    let watched = Arc::clone(&received);
+    let watcher = tokio::spawn(async move {
+        while let Some(Ok(event)) = events.next().await {
+            if let WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) =
+                event
+            {
+                watched.lock().unwrap().push(object.resource_version().unwrap());
+            }
+        }
+    });
+    let has = |version: Option<String>| received.lock().unwrap().contains(&version.unwrap());
+    for number in 0..10 {
+        let name = format!("m{number}");
+        let created = api.create(&PostParams::default(), &config_map(&name, "1")).await.unwrap();
+        assert!(has(created.resource_version()), "{name} was created");
+        let patch = Patch::Merge(json!({ "data": { "value": "2" } }));
+        let patched = api.patch(&name, &PatchParams::default(), &patch).await.unwrap();
+        assert!(has(patched.resource_version()), "{name} was patched");
+        let before = received.lock().unwrap().len();
+        api.delete(&name, &DeleteParams::default()).await.unwrap();
+        assert!(received.lock().unwrap().len() > before, "{name} was deleted");
+    }
+    watcher.abort();
 }

@@ -7,6 +7,7 @@ use http::header::{self, HeaderMap};
 use http::request::Parts;
 use http::{Method, Response};
 use http_body::Body;
+use tokio::task::yield_now;
 use tokio::time::{Duration, timeout};
 
 use super::body::ResponseBody;
@@ -231,7 +232,8 @@ where
         wait_for_revision(&call, verb).await?;
         return verbs::watch::run(call, closing, fault);
     }
-    if !matches!(verb, Verb::Get | Verb::List) {
+    let is_read = matches!(verb, Verb::Get | Verb::List);
+    if !is_read {
         // Before the change is made, because a commit that cannot be persisted is not undone.
         call.server.writable().await?;
     }
@@ -240,6 +242,11 @@ where
     *warnings = call.warnings;
     // The response may show commits of other requests, so wait until all of them are persisted.
     call.server.all_kept().await?;
+    if !is_read {
+        // The watches that the commit woke run first: programs that compare the version of their answer with their cache
+        // rely on the order of a kube-apiserver, which sends an event before the answer to its write.
+        yield_now().await;
+    }
     outcome
 }
 
