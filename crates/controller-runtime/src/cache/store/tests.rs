@@ -66,10 +66,24 @@ fn carry_out(store: &mut Store<ConfigMap>, command: &str) -> (Vec<Event<ConfigMa
             store.replace(&part, list, version)
         }
         "put" => {
-            let mut put = |object| store.upsert(&part, object).inspect_err(|_| out_of_order = true);
-            words.map(object).flat_map(|object| put(object).unwrap_or_default()).collect()
+            let mut events = Vec::new();
+            for object in words.map(object) {
+                match store.upsert(&part, object) {
+                    Ok(new) => events.extend(new),
+                    Err(OutOfOrder) => out_of_order = true,
+                }
+                events.extend(store.take_missed());
+            }
+            events
         }
-        "del" => words.map(object).flat_map(|object| store.remove(&part, object)).collect(),
+        "del" => {
+            let mut remove = |object| {
+                let mut events = store.remove(&part, object);
+                events.extend(store.take_missed());
+                events
+            };
+            words.map(object).flat_map(&mut remove).collect()
+        }
         "pass" => {
             words.for_each(|version| store.passed(&part, version.parse().ok()));
             Vec::new()
