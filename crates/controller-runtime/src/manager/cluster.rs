@@ -47,8 +47,8 @@ impl Manager {
     ///
     /// # Names
     ///
-    ///
-    /// `name` identifies the cluster in messages and metrics, which name its resources as `east/secrets`. Its clients have the
+    /// `name` identifies the cluster in messages and metrics, which name its resources as `east/secrets`. The name of a
+    /// [removed](Cluster::remove) cluster can be used again. The cluster's clients have the
     /// options of the manager's ([`Options::client`](super::Options::client)); with leader election they write only while this
     /// process leads.
     ///
@@ -75,7 +75,7 @@ impl Manager {
     ///
     /// # Errors
     ///
-    /// The manager is stopping or has stopped.
+    /// The manager has a cluster of this name already, or is stopping or has stopped.
     #[doc(alias = "Cluster")]
     pub fn add_cluster(
         &self,
@@ -94,9 +94,9 @@ impl Manager {
             cache: Arc::clone(&cache),
             client: clients.ungated.kube().clone(),
         });
-        let handle = self.add_to(Group::Caches, caches)?;
         let all = shared.clusters.clone();
-        all.add(&cache);
+        all.add(&cache)?;
+        let handle = self.add_to(Group::Caches, caches).inspect_err(|_| all.remove(&cache))?;
         Ok(Cluster { origin, client: clients.gated, ungated: clients.ungated, cache, handle, all })
     }
 }
@@ -236,10 +236,19 @@ pub(super) struct Clusters {
 }
 
 impl Clusters {
-    fn add(&self, cache: &Arc<Cache>) {
+    /// Refuses a name that is in use.
+    fn add(&self, cache: &Arc<Cache>) -> Result<(), AddError> {
         let mut known = self.known.lock();
         known.retain(|cluster| cluster.strong_count() > 0);
+        let of_that_name = cache.cluster_name().filter(|name| {
+            let mut names = known.iter().filter_map(|cluster| cluster.upgrade()?.cluster_name());
+            names.any(|known| known == *name)
+        });
+        if let Some(name) = of_that_name {
+            return Err(AddError::DuplicateCluster { name });
+        }
         known.push(Arc::downgrade(cache));
+        Ok(())
     }
 
     fn remove(&self, cache: &Arc<Cache>) {

@@ -128,6 +128,14 @@ pub enum AddError {
         /// The name.
         name: String,
     },
+    /// Two clusters of one manager have the same name.
+    #[error(
+        "the manager has a cluster named {name} already: give this one another name, or remove the other one first"
+    )]
+    DuplicateCluster {
+        /// The name.
+        name: String,
+    },
     /// A controller has an empty name.
     #[error("a controller needs a name, for its metrics and log: give it one with `named`")]
     NoName,

@@ -140,6 +140,17 @@ async fn another_cluster_is_watched_and_written_to_as_long_as_the_manager_runs()
     assert_eq!(refused, AddError::Stopping { name: "cluster west".to_owned() });
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_name_of_a_cluster_is_free_again_once_it_was_removed() {
+    let (home, away) = (environment().await, environment().await);
+    let manager = manager(&home);
+    let add = || manager.add_cluster("east", away.client(), cache::Options::default());
+    let east = add().unwrap();
+    assert_eq!(add().unwrap_err(), AddError::DuplicateCluster { name: "east".to_owned() });
+    east.remove().await;
+    add().unwrap();
+}
+
 /// One is down from the start on, one goes down later.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_is_down_disturbs_no_other_and_its_events_arrive_when_it_is_back() {
