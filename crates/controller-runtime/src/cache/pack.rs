@@ -125,10 +125,11 @@ impl Compressor {
     }
 }
 
-/// Expands one text at a time, which takes about 1 µs.
+/// Expands texts, which takes about 1 µs each.
 #[derive(Default)]
 pub(super) struct Expander {
-    context: Mutex<Option<DCtx<'static>>>,
+    /// Contexts that are not in use: at most one per thread that has expanded texts at the same time.
+    contexts: Mutex<Vec<DCtx<'static>>>,
 }
 
 impl Expander {
@@ -140,9 +141,10 @@ impl Expander {
     pub(super) fn expand(&self, packed: &Packed) -> Result<Vec<u8>, &'static str> {
         let mut text = Vec::with_capacity(packed.text_len().ok_or("a compressed text without its length")?);
         let Packed { bytes: packed, dictionary } = packed;
-        let mut context = self.context.lock();
-        let context = context.get_or_insert_with(DCtx::create);
+        let context = self.contexts.lock().pop();
+        let mut context = context.unwrap_or_else(DCtx::create);
         let expanded = context.decompress_using_ddict(&mut text, packed, &dictionary.expand);
+        self.contexts.lock().push(context);
         expanded.map_err(zstd::zstd_safe::get_error_name)?;
         Ok(text)
     }

@@ -375,6 +375,19 @@ fn list(held: &[Lazy<ConfigMap>]) -> Vec<Arc<ConfigMap>> {
     many::objects(|| held.iter()).expect("they fit")
 }
 
+#[test]
+fn a_long_list_is_in_order_and_fails_with_its_first_object_that_does_not_decode() {
+    let shelf = shelf(Retain::Compact);
+    let mut held: Vec<_> = (0..5000).map(|i| take(&shelf, &alike(&i.to_string(), 1, 1))).collect();
+    let names: Vec<_> = list(&held).into_iter().map(|object| object.metadata.name.clone()).collect();
+    assert_eq!(names, (0..5000).map(|i| Some(i.to_string())).collect::<Vec<_>>());
+    for wrong in [4000, 2500] {
+        held[wrong] = take(&shelf, &object(&wrong.to_string(), 2, &json!({ "own": 1 })));
+    }
+    let error = many::objects(|| held.iter()).expect_err("two do not fit").to_string();
+    assert!(error.contains("ns/2500"), "{error}");
+}
+
 /// Returns objects of which the budget can keep three.
 fn more_than_fit() -> Vec<Lazy<ConfigMap>> {
     let one = Core::decoded_bytes::<ConfigMap>(alike("10", 1, 1).len());
