@@ -76,7 +76,8 @@ pub(crate) const CACHE: Section = Section {
           starts with the manager. Memory is the resident set of the process (`VmRSS` five seconds later, `VmHWM` for the peak), which \
           the goals refer to. For the row *after a forced collection*, Go is forced to collect and to return memory \
           (`debug.FreeOSMemory`), which its users do not do; the others are not forced. Hot gets read the same 200 pods; cold gets \
-          read 20,000 others, each once. Go copies on each get and list. Events are 10,000 status changes; their CPU is \
+          read 20,000 others, each once. Go copies on each get and list. A list is complete when it is returned; freeing it is not \
+          counted, since Go does it later. Events are 10,000 status changes; their CPU is \
           the client's, from before the first change until the last one is in the cache. Go receives protobuf, its default for \
           builtin kinds; ours and kube-rs read JSON. kube-rs has no index: its users filter the whole store.",
     figures: &[

@@ -7,8 +7,10 @@ mod operator;
 mod requests;
 mod serve;
 mod succeeded;
+mod timing;
 
 pub use operator::serve_operator;
 pub use requests::{Requests, config, config_in_pod};
 pub use serve::{Ask, Peer, Reply, serve};
 pub use succeeded::Succeeded;
+pub use timing::{once, per};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bench_peer::{Ask, Reply};
+use bench_peer::{Ask, Reply, once, per};
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::reflector::{ObjectRef, Store, store};
@@ -56,14 +56,8 @@ impl PodCache {
         let front =
             || self.pods.state_filter(|pod| pod.labels().get("slice").is_some_and(|slice| slice == "front"));
         let listed = front().len();
-        let index = per(1, |_| {
-            drop(front());
-            Ok(())
-        })?;
-        let list = per(1, |_| {
-            drop(self.pods.state());
-            Ok(())
-        })?;
+        let index = once(|| Ok(front()))?;
+        let list = once(|| Ok(self.pods.state()))?;
         Ok(Reply::figures([
             ("cold_get_ns", cold),
             ("hot_get_ns", hot),
@@ -81,11 +75,4 @@ impl PodCache {
         }
         Ok(Reply::done())
     }
-}
-
-/// Mean nanoseconds of a repeated operation.
-fn per(times: usize, operation: impl Fn(usize) -> anyhow::Result<()>) -> anyhow::Result<f64> {
-    let started = Instant::now();
-    (0..times).try_for_each(operation)?;
-    Ok(started.elapsed().as_secs_f64() * 1e9 / times as f64)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use bench_peer::{Ask, Reply};
+use bench_peer::{Ask, Reply, once, per};
 use controller_runtime::{
     Action, Builder, Cached, Context, Lazy, ObjectKey, Reconciler,
     cache::{self, Index, Retain},
@@ -68,8 +68,8 @@ impl PodCache {
         per(200, hot)?;
         let hot = per(50_000, hot)?;
         let listed = self.by_slice.get("front")?.len();
-        let index = per(1, |_| Ok(self.by_slice.get("front").map(drop)?))?;
-        let list = per(1, |_| Ok(self.pods.list().map(drop)?))?;
+        let index = once(|| Ok(self.by_slice.get("front")?))?;
+        let list = once(|| Ok(self.pods.list()?))?;
         Ok(Reply::figures([
             ("cold_get_ns", cold),
             ("hot_get_ns", hot),
@@ -90,11 +90,4 @@ impl PodCache {
         }
         Ok(Reply::done())
     }
-}
-
-/// Mean nanoseconds of a repeated operation.
-fn per(times: usize, operation: impl Fn(usize) -> anyhow::Result<()>) -> anyhow::Result<f64> {
-    let started = Instant::now();
-    (0..times).try_for_each(operation)?;
-    Ok(started.elapsed().as_secs_f64() * 1e9 / times as f64)
 }
