@@ -68,6 +68,7 @@
 //!
 //! CustomResourceDefinitions:
 //!
+//! - The errors of a schema have at most 1 MiB of text. A schema that an error quotes is cut off after 64 KiB.
 //! - Of the distinct patterns of a schema 128 KiB are parsed and 1 MiB of automata compiled, at most 512 KiB for one. Patterns beyond
 //!   that are not checked, and the response has a warning.
 //! - The path of a printer column may have 4 KiB and 16 nested filters, and visits 10,000 values. Beyond that the cell is empty.

@@ -13,6 +13,7 @@ pub(crate) struct Path<'a> {
 enum Step<'a> {
     Root,
     Field(&'a str),
+    Entry(&'a str),
     Key(&'a str),
     Index(usize),
 }
@@ -31,6 +32,11 @@ impl<'a> Path<'a> {
     /// Appends an entry of a map: `path[key]`, as messages about schemas write it.
     pub(crate) fn key(&'a self, key: &'a str) -> Self {
         self.with(Step::Key(key))
+    }
+
+    /// Appends an entry of a map of values: like a field, but with a dot at the start of a path.
+    pub(crate) fn entry(&'a self, name: &'a str) -> Self {
+        self.with(Step::Entry(name))
     }
 
     /// Appends an item of a list: `path[0]`.
@@ -61,7 +67,7 @@ impl fmt::Display for Path<'_> {
         match self.step {
             Step::Root => Ok(()),
             Step::Field(name) if self.is_top_level() => f.write_str(name),
-            Step::Field(name) => write!(f, ".{name}"),
+            Step::Field(name) | Step::Entry(name) => write!(f, ".{name}"),
             Step::Key(key) => write!(f, "[{key}]"),
             Step::Index(index) => write!(f, "[{index}]"),
         }

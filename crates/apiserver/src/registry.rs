@@ -270,7 +270,11 @@ impl Served {
         } else if self.is_custom() {
             self.with_embedded(new, self.schema.validate_update(old, new))
         } else if self.defines() {
-            if subresource.is_empty() { crd::validate::update(old, new) } else { Vec::new() }
+            if subresource.is_empty() {
+                crd::validate::update(old, new)
+            } else {
+                crd::validate::update_status(new)
+            }
         } else if subresource == "finalize" {
             namespaces::validate_finalizers(new)
         } else {
@@ -286,12 +290,12 @@ impl Served {
         errors
     }
 
-    /// Returns the warnings for an accepted object.
-    pub(crate) fn warnings(&self, object: &Value) -> Vec<String> {
+    /// Returns the warnings for an accepted object; `old` is its former state.
+    pub(crate) fn warnings(&self, object: &Value, old: Option<&Value>, subresource: &str) -> Vec<String> {
         if self.is_custom() {
             Vec::new()
         } else if self.defines() {
-            crd::validate::warnings(object)
+            if subresource.is_empty() { crd::validate::warnings(object, old) } else { Vec::new() }
         } else {
             builtin::warnings(&self.resource, object)
         }

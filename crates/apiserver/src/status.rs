@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
+use crate::request::query::quote;
+
 /// An entry of `details.causes`: an error of one field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cause {
@@ -218,6 +220,14 @@ impl FieldError {
     /// Builds `Forbidden: detail`.
     pub(crate) fn forbidden(field: impl Into<String>, detail: &str) -> Self {
         Self { reason: "FieldValueForbidden", field: field.into(), message: format!("Forbidden: {detail}") }
+    }
+
+    /// Builds `Unsupported value: "x": supported values: "a", "b"`.
+    pub(crate) fn not_supported(field: impl Into<String>, value: &str, supported: &[&str]) -> Self {
+        let supported: Vec<String> = supported.iter().map(|value| quote(value)).collect();
+        let message =
+            format!("Unsupported value: {}: supported values: {}", quote(value), supported.join(", "));
+        Self { reason: "FieldValueNotSupported", field: field.into(), message }
     }
 
     fn into_cause(self) -> Cause {

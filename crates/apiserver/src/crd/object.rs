@@ -33,7 +33,7 @@ pub(crate) fn default(definition: &mut Value) {
 /// Resets the status of a new definition to its storage version.
 pub(crate) fn prepare_create(definition: &mut Value) {
     default(definition);
-    let stored: Vec<&str> = storage_versions(definition);
+    let stored: Vec<&str> = storage_versions(definition).into_iter().take(1).collect();
     definition["status"] = json!({
         "conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored,
     });
@@ -46,7 +46,7 @@ pub(crate) fn prepare_update(definition: &mut Value, subresource: &str) {
         definition["status"] = json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}});
     }
     if subresource.is_empty() {
-        let storage: Vec<Value> = storage_versions(definition).into_iter().map(Value::from).collect();
+        let storage: Vec<Value> = storage_versions(definition).into_iter().take(1).map(Value::from).collect();
         let stored = &mut definition["status"]["storedVersions"];
         if !stored.is_array() {
             *stored = json!([]);

@@ -101,19 +101,19 @@ fn served_version(definition: &Value, version: &Value, old: &Registry) -> Option
             custom: true,
         },
     };
-    let served = Served::new(Arc::new(resource), schema(version)?, Some(custom));
+    let served = Served::new(Arc::new(resource), schema(version), Some(custom));
     Some(Arc::new(match storage.filter(|storage| storage["name"] != version["name"]) {
-        Some(storage) => served.stored_as(schema(storage)?),
+        Some(storage) => served.stored_as(schema(storage)),
         None => served,
     }))
 }
 
-/// Parses the schema of a version. A schema of an older definition may no longer be valid; its objects are then served without
-/// a schema.
-fn schema(version: &Value) -> Option<Arc<Schema>> {
-    let anything = || json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let schema = Schema::from_crd(&version["schema"]["openAPIV3Schema"], "");
-    schema.or_else(|_| Schema::from_crd(&anything(), "")).ok()
+/// Parses the schema of a version. It is not validated again: a definition that an older server accepted is still served.
+fn schema(version: &Value) -> Arc<Schema> {
+    match &version["schema"]["openAPIV3Schema"] {
+        schema @ Value::Object(_) => Schema::of_crd(schema),
+        _ => Schema::of_crd(&json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})),
+    }
 }
 
 fn storage_version(definition: &Value) -> String {

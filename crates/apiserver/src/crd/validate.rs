@@ -2,6 +2,7 @@
 
 mod approval;
 mod conversion;
+mod url;
 mod version;
 
 use std::collections::BTreeSet;
@@ -15,6 +16,9 @@ use crate::schema::Schema;
 use crate::status::FieldError;
 use crate::verbs::{metadata, names};
 
+/// Errors after which the elements of a list are not validated further.
+const ERRORS: usize = 1000;
+
 /// Validates a new definition, except for the common rules of metadata.
 pub(crate) fn create(definition: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -25,12 +29,13 @@ pub(crate) fn create(definition: &Value) -> Vec<FieldError> {
         let detail = "must be spec.names.plural+\".\"+spec.group";
         errors.push(FieldError::invalid("metadata.name", &quote(name), detail));
     }
-    check_spec(spec, &mut errors);
+    check_spec(spec, &Value::Null, &mut errors);
+    check_names(&definition["status"]["acceptedNames"], "status.acceptedNames", &mut errors);
+    check_stored_versions(definition, &mut errors);
+    approval::check(definition, None, &mut errors);
     if spec["preserveUnknownFields"] == true {
         errors.push(preserve_unknown_fields());
     }
-    check_stored_versions(definition, &mut errors);
-    approval::check(definition, None, &mut errors);
     errors
 }
 
@@ -38,10 +43,7 @@ pub(crate) fn create(definition: &Value) -> Vec<FieldError> {
 pub(crate) fn update(old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let (before, after) = (&old["spec"], &new["spec"]);
-    check_spec(after, &mut errors);
-    if after["preserveUnknownFields"] == true && before["preserveUnknownFields"] != true {
-        errors.push(preserve_unknown_fields());
-    }
+    check_spec(after, before, &mut errors);
     let immutable =
         |field: String, value: &Value| FieldError::invalid(field, &value.to_string(), "field is immutable");
     // From then on objects may exist, which depend on scope and kind.
@@ -59,13 +61,43 @@ pub(crate) fn update(old: &Value, new: &Value) -> Vec<FieldError> {
     if before["names"]["plural"] != after["names"]["plural"] {
         errors.push(immutable("spec.names.plural".to_owned(), &after["names"]["plural"]));
     }
+    check_names(&new["status"]["acceptedNames"], "status.acceptedNames", &mut errors);
     check_stored_versions(new, &mut errors);
     approval::check(new, Some(old), &mut errors);
+    if after["preserveUnknownFields"] == true && before["preserveUnknownFields"] != true {
+        errors.push(preserve_unknown_fields());
+    }
     errors
 }
 
+/// Validates the new `status` of a definition.
+pub(crate) fn update_status(new: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    check_names(&new["status"]["acceptedNames"], "status.acceptedNames", &mut errors);
+    errors
+}
+
+/// Returns a warning for each new format that is not checked, and for each version with a pattern that is not checked.
+pub(crate) fn warnings(definition: &Value, old: Option<&Value>) -> Vec<String> {
+    let before: BTreeSet<String> = old.map(formats).unwrap_or_default().into_iter().collect();
+    let formats = formats(definition).into_iter().filter(|format| !before.contains(format));
+    let formats = formats.map(|format| format!("unrecognized format {}", quote(&format)));
+    formats.chain(unchecked_patterns(definition)).collect()
+}
+
+/// Returns the formats in the schemas of a definition that values are not checked for.
+fn formats(definition: &Value) -> Vec<String> {
+    let versions = list(&definition["spec"], "versions");
+    let (validation, _) = version::shared(versions, "schema");
+    let schemas: Vec<&Value> = match validation {
+        Some(schema) => vec![schema],
+        None => versions.iter().map(|version| &version["schema"]).collect(),
+    };
+    schemas.into_iter().flat_map(|schema| Schema::unrecognized_formats(&schema["openAPIV3Schema"])).collect()
+}
+
 /// Returns a warning for each version with a pattern that is not checked.
-pub(crate) fn warnings(definition: &Value) -> Vec<String> {
+fn unchecked_patterns(definition: &Value) -> Vec<String> {
     let versions = list(&definition["spec"], "versions").iter().enumerate();
     versions
         .filter_map(|(index, version)| {
@@ -101,21 +133,11 @@ fn one_of(field: &str, value: &str, supported: &[&str]) -> Option<FieldError> {
     if value.is_empty() {
         return Some(FieldError::required(field, ""));
     }
-    (!supported.contains(&value)).then(|| {
-        let supported: Vec<String> = supported.iter().map(|value| quote(value)).collect();
-        FieldError {
-            reason: "FieldValueNotSupported",
-            field: field.to_owned(),
-            message: format!(
-                "Unsupported value: {}: supported values: {}",
-                quote(value),
-                supported.join(", ")
-            ),
-        }
-    })
+    (!supported.contains(&value)).then(|| FieldError::not_supported(field, value, supported))
 }
 
-fn check_spec(spec: &Value, errors: &mut Vec<FieldError>) {
+/// Validates `spec`. A schema that `old` has already is not checked again.
+fn check_spec(spec: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let group = text(spec, "group");
     if group.is_empty() {
         errors.push(FieldError::required("spec.group", ""));
@@ -132,93 +154,79 @@ fn check_spec(spec: &Value, errors: &mut Vec<FieldError>) {
         }
     }
     errors.extend(one_of("spec.scope", text(spec, "scope"), &["Cluster", "Namespaced"]));
-    let versions = list(spec, "versions");
-    check_version_names(versions, errors);
-    let storage = versions.iter().filter(|version| version["storage"] == true).count();
-    if storage != 1 {
-        let shown = if spec["versions"].is_null() { Value::Null } else { json!(versions) };
-        let detail = "must have exactly one version marked as storage version";
-        errors.push(FieldError::invalid("spec.versions", &shown.to_string(), detail));
+    version::check_all(spec, old, errors);
+    for field in ["plural", "singular", "kind", "listKind"] {
+        if text(&spec["names"], field).is_empty() {
+            errors.push(FieldError::required(format!("spec.names.{field}"), ""));
+        }
     }
-    // Errors of a single version are reported as if it were part of `spec`, as in the older form of definitions.
-    for (index, version) in versions.iter().enumerate() {
-        let place = if versions.len() == 1 { None } else { Some(index) };
-        version::check(version, place, errors);
+    check_names(&spec["names"], "spec.names", errors);
+    version::check_shared(spec, old, errors);
+    let strategy = text(&spec["conversion"], "strategy");
+    if strategy != "None" && spec["preserveUnknownFields"] == true {
+        let detail = "must be None if spec.preserveUnknownFields is true";
+        errors.push(FieldError::invalid("spec.conversion.strategy", &quote(strategy), detail));
     }
-    check_names(&spec["names"], errors);
     conversion::check(&spec["conversion"], errors);
-}
-
-fn check_version_names(versions: &[Value], errors: &mut Vec<FieldError>) {
-    let mut seen: BTreeSet<&str> = BTreeSet::new();
-    for (index, version) in versions.iter().enumerate() {
-        let name = text(version, "name");
-        if !seen.insert(name) {
-            let detail = "must contain unique version names";
-            // One error covers all duplicates.
-            errors.push(FieldError::invalid("spec.versions", &json!(versions).to_string(), detail));
-            break;
-        }
-        for error in label_1035(name) {
-            errors.push(FieldError::invalid(format!("spec.versions[{index}].name"), &quote(name), &error));
-        }
-    }
 }
 
 fn label_1035(name: &str) -> Vec<String> {
     names::name(NameRule::Label1035, name, false)
 }
 
-fn check_names(requested: &Value, errors: &mut Vec<FieldError>) {
+/// Validates the names that are not empty.
+fn check_names(requested: &Value, place: &str, errors: &mut Vec<FieldError>) {
     for field in ["plural", "singular", "kind", "listKind"] {
         let name = text(requested, field);
-        let place = format!("spec.names.{field}");
         let is_kind = ["kind", "listKind"].contains(&field);
-        if name.is_empty() {
-            errors.push(FieldError::required(place, ""));
-            continue;
-        }
         let wrong = label_1035(&if is_kind { name.to_lowercase() } else { name.to_owned() });
-        if wrong.is_empty() {
+        if name.is_empty() || wrong.is_empty() {
             continue;
         }
         let mut detail = wrong.join(",");
         if is_kind {
             detail = format!("may have mixed case, but should otherwise match: {detail}");
         }
-        errors.push(FieldError::invalid(place, &quote(name), &detail));
+        errors.push(FieldError::invalid(format!("{place}.{field}"), &quote(name), &detail));
     }
     for field in ["shortNames", "categories"] {
         for (index, name) in list(requested, field).iter().enumerate() {
+            if errors.len() >= ERRORS {
+                return;
+            }
             let name = name.as_str().unwrap_or_default();
-            for error in label_1035(name) {
-                errors.push(FieldError::invalid(
-                    format!("spec.names.{field}[{index}]"),
-                    &quote(name),
-                    &error,
-                ));
+            let wrong = label_1035(name);
+            if !wrong.is_empty() {
+                let field = format!("{place}.{field}[{index}]");
+                errors.push(FieldError::invalid(field, &quote(name), &wrong.join(",")));
             }
         }
     }
     let (kind, list_kind) = (text(requested, "kind"), text(requested, "listKind"));
     if !kind.is_empty() && kind == list_kind {
         let detail = "kind and listKind may not be the same";
-        errors.push(FieldError::invalid("spec.names.listKind", &quote(list_kind), detail));
+        errors.push(FieldError::invalid(format!("{place}.listKind"), &quote(list_kind), detail));
     }
 }
 
 /// Checks that each version in which objects may be stored still exists.
 fn check_stored_versions(definition: &Value, errors: &mut Vec<FieldError>) {
+    let place = "status.storedVersions";
     let stored = list(&definition["status"], "storedVersions");
+    let shown = if stored.is_empty() { Value::Null } else { json!(stored) };
     if stored.is_empty() {
-        errors.push(FieldError::invalid(
-            "status.storedVersions",
-            "null",
-            "must have at least one stored version",
-        ));
+        let detail = "must have at least one stored version";
+        errors.push(FieldError::invalid(place, &shown.to_string(), detail));
+        return;
     }
-    let known: BTreeSet<&str> =
-        list(&definition["spec"], "versions").iter().map(|version| text(version, "name")).collect();
+    let versions = list(&definition["spec"], "versions");
+    for version in versions.iter().filter(|version| version["storage"] == true) {
+        if !stored.contains(&version["name"]) {
+            let detail = format!("must have the storage version {}", text(version, "name"));
+            errors.push(FieldError::invalid(place, &shown.to_string(), &detail));
+        }
+    }
+    let known: BTreeSet<&str> = versions.iter().map(|version| text(version, "name")).collect();
     for (index, version) in stored.iter().filter_map(Value::as_str).enumerate() {
         if known.contains(version) {
             continue;
@@ -228,6 +236,6 @@ fn check_stored_versions(definition: &Value, errors: &mut Vec<FieldError>) {
              until a storage migration ensures no data remains persisted in {version} and removes {version} from \
              status.storedVersions"
         );
-        errors.push(FieldError::invalid(format!("status.storedVersions[{index}]"), &quote(version), &detail));
+        errors.push(FieldError::invalid(format!("{place}[{index}]"), &quote(version), &detail));
     }
 }

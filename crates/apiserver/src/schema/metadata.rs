@@ -89,6 +89,11 @@ pub(crate) fn coerce_metadata(schema: &Schema, object: &mut Value) -> Result<(),
     coerce(schema.root(), object, true)
 }
 
+/// Returns Go's decoding error of an object's `metadata`.
+pub(super) fn decode_error(object: &Value) -> Option<String> {
+    coerce_one(&mut object.as_object()?.clone()).err()
+}
+
 fn coerce(schema: Cursor<'_>, value: &mut Value, resource: bool) -> Result<(), String> {
     match value {
         Value::Object(fields) => {

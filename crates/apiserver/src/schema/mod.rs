@@ -26,6 +26,7 @@ pub(crate) use go::normalize_numbers;
 pub(crate) use metadata::coerce_metadata;
 use node::{Child, Node};
 pub(crate) use node::{Definitions, Kind, ListType, PatchStrategy, Type};
+pub(crate) use structural::{Brackets, RootKeyword, find_field};
 
 use crate::status::FieldError;
 
@@ -48,18 +49,34 @@ impl Schema {
     }
 
     /// Parses the schema of a custom kind. `apiVersion`, `kind` and `metadata` are added to the root.
-    ///
-    /// # Errors
-    /// The schema is not structural. The fields of the errors begin with `path`, as in
-    /// `spec.validation.openAPIV3Schema.properties[spec].type`.
-    pub(crate) fn from_crd(open_api_v3_schema: &Value, path: &str) -> Result<Arc<Self>, Vec<FieldError>> {
-        let errors = structural::check(open_api_v3_schema, path);
-        if !errors.is_empty() {
-            return Err(errors);
-        }
+    pub(crate) fn of_crd(open_api_v3_schema: &Value) -> Arc<Self> {
         let definitions = Arc::new(Definitions::none());
         let root = Child::inline(Arc::new(parse::custom_root(open_api_v3_schema)));
-        Ok(Arc::new(Self { definitions, root, custom: true, has_rules: mentions_rules(open_api_v3_schema) }))
+        Arc::new(Self { definitions, root, custom: true, has_rules: mentions_rules(open_api_v3_schema) })
+    }
+
+    /// Returns the errors of the schema of a custom kind. Their fields begin with `path`, as in
+    /// `spec.validation.openAPIV3Schema.properties[spec].type`.
+    pub(crate) fn check_crd(open_api_v3_schema: &Value, path: &str) -> Vec<FieldError> {
+        structural::check(open_api_v3_schema, path)
+    }
+
+    /// Returns the formats in the schema of a custom kind that values are not checked for.
+    pub(crate) fn unrecognized_formats(open_api_v3_schema: &Value) -> Vec<String> {
+        let mut found = Vec::new();
+        structural::unrecognized_formats(open_api_v3_schema, &mut found);
+        found
+    }
+
+    /// Returns the name of a keyword at the root that a schema may not have if `status` is a subresource, because only the schema
+    /// of `status` is then applied to it.
+    pub(crate) fn forbidden_with_status(open_api_v3_schema: &Value) -> Option<RootKeyword> {
+        structural::forbidden_with_status(open_api_v3_schema)
+    }
+
+    /// Returns the schema of a custom kind as kube-apiserver shows it in messages.
+    pub(crate) fn shown(open_api_v3_schema: &Value) -> String {
+        structural::go_struct(open_api_v3_schema)
     }
 
     /// Returns a pattern in the schema of a custom kind that is too large to be checked, if there is one.

@@ -22,9 +22,11 @@ pub(super) fn definition(name: &str, definitions: &Definitions) -> Node {
             Node { kind: Kind::Opaque, preserve_unknown: true, ..Node::default() }
         }
         // A schema, or something other than an object.
-        Some("JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray") => {
-            let schema = name.split("Or").next().and_then(|schema| definitions.source(schema));
-            Node { kind: Kind::Opaque, ..schema.map(|schema| parser.node(&schema)).unwrap_or_default() }
+        Some(kind @ ("JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray")) => {
+            let schema = name.split("Or").next().unwrap_or_default();
+            let node = definitions.source(schema).map(|schema| parser.node(&schema)).unwrap_or_default();
+            let element = definitions.index(schema).filter(|_| kind == "JSONSchemaPropsOrArray");
+            Node { kind: Kind::Opaque, items: element.map(Child::definition), ..node }
         }
         _ => definitions.source(name).map(|source| parser.node(&source)).unwrap_or_default(),
     }

@@ -11,6 +11,11 @@ pub(super) fn prune(schema: Cursor<'_>, object: &mut Value) {
     walk(Some(schema), object, true);
 }
 
+/// Like [`prune`], but for a part of an object, in which `apiVersion` and `kind` are fields like any other.
+pub(super) fn prune_part(schema: Cursor<'_>, value: &mut Value) {
+    walk(Some(schema), value, false);
+}
+
 fn walk(schema: Option<Cursor<'_>>, value: &mut Value, root: bool) {
     match value {
         Value::Object(fields) => {

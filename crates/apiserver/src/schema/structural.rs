@@ -1,66 +1,165 @@
 //! Validation of custom schemas: they must be structural, without unsupported parts of JSON Schema, and with defaults
 //! that fit.
 //!
-//! Errors have field paths below the caller's path, and the messages of `apiextensions-apiserver`. CEL rules are not
-//! compiled.
+//! Rules, their order and their messages are those of `k8s.io/apiextensions-apiserver`. CEL rules are not compiled.
 
-use serde_json::{Map, Value};
+mod defaults;
+mod field_path;
+mod go_struct;
+mod invariants;
+mod open_api;
+mod source;
 
-use super::node::{Child, Definitions, Type};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::Cursor;
+use super::node::{Child, Definitions};
 use super::parse::Parser;
-use super::{Cursor, prune, validate};
+use super::validate::shown;
+use source::is_convertible;
+
 use crate::path::Path;
 use crate::status::FieldError;
-use std::sync::Arc;
+
+pub(crate) use field_path::{Brackets, find as find_field};
+pub(super) use go_struct::show as go_struct;
+
+/// Bytes of all errors of one schema. Further errors are left out: a path may be as long as the body, and each error of the schemas
+/// below has it.
+const ERRORS: usize = 1 << 20;
 
 /// Returns the errors of `schema`, which is at `path`.
 pub(super) fn check(schema: &Value, path: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    if !schema.is_object() {
-        errors.push(FieldError::required(path, "schemas are required"));
-        return errors;
-    }
     let parser = Parser::new();
-    let mut checker = Checker { prefix: path, errors: &mut errors, parser: &parser };
-    checker.unsupported(schema, &Path::root());
-    checker.structural(schema, Level::Root, &Path::root());
-    // Parsed once, not at each default.
-    let definitions = Definitions::none();
-    let root = Child::inline(Arc::new(parser.node(schema)));
-    let cursor = Cursor { definitions: &definitions, child: &root, node: definitions.resolve(&root) };
-    checker.defaults(schema, cursor, &Path::root());
+    let mut errors = Vec::new();
+    let mut checker = Checker { prefix: path, errors: &mut errors, parser: &parser, room: ERRORS };
+    if source::flag(schema, "nullable") {
+        checker.forbidden(&Path::root().field("nullable"), "nullable cannot be true at the root");
+    }
+    let convertible = is_convertible(schema);
+    if convertible {
+        let before = checker.errors.len();
+        invariants::check(&mut checker, schema);
+        if checker.errors.len() == before {
+            // Parsed once, not at each default.
+            let definitions = Definitions::none();
+            let root = Child::inline(Arc::new(parser.node(schema)));
+            let cursor = Cursor { definitions: &definitions, child: &root, node: definitions.resolve(&root) };
+            defaults::check(&mut checker, schema, cursor);
+        }
+    }
+    open_api::check(&mut checker, schema, open_api::Place::root(), &Path::root());
+    // Other keywords that make a schema inconvertible have errors of their own.
+    if !convertible && checker.errors.is_empty() {
+        checker.invalid(&Path::root(), &json!(""), "OpenAPIV3Schema 'schema' is not supported");
+    }
     errors
 }
 
+/// Keyword at the root of a schema that is forbidden if `status` is a subresource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RootKeyword {
+    /// The type, which must be `object`.
+    Type,
+    /// Another keyword.
+    Other,
+}
+
+/// Returns the kind of the first keyword at the root that is forbidden if `status` is a subresource.
+pub(super) fn forbidden_with_status(schema: &Value) -> Option<RootKeyword> {
+    go_struct::keys().find_map(|key| match key {
+        "type" => (!matches!(source::text(schema, key), "" | "object")).then_some(RootKeyword::Type),
+        _ if AT_ROOT.contains(&key) => None,
+        _ => {
+            let set = schema.get(key).is_some_and(|value| !source::is_zero(key, value));
+            set.then_some(RootKeyword::Other)
+        }
+    })
+}
+
+/// Keywords that the root of a schema may have if `status` is a subresource.
+const AT_ROOT: [&str; 22] = [
+    "description",
+    "type",
+    "format",
+    "title",
+    "maximum",
+    "exclusiveMaximum",
+    "minimum",
+    "exclusiveMinimum",
+    "maxLength",
+    "minLength",
+    "pattern",
+    "maxItems",
+    "minItems",
+    "uniqueItems",
+    "multipleOf",
+    "required",
+    "items",
+    "properties",
+    "externalDocs",
+    "example",
+    "x-kubernetes-preserve-unknown-fields",
+    "x-kubernetes-validations",
+];
+
 /// Returns a pattern in `schema` that is too large to be checked, if there is one.
 pub(super) fn unchecked_pattern(schema: &Value) -> Option<String> {
-    fn read(schema: &Value, parser: &Parser<'_>) {
-        if let Some(pattern) = schema["pattern"].as_str() {
-            // Invalid patterns were refused before.
-            let _ = parser.pattern(pattern);
-        }
-        for_each_child(schema, &Path::root(), &mut |child, _| read(child, parser));
-    }
     let parser = Parser::new();
-    read(schema, &parser);
+    for_each(schema, &mut |schema| {
+        // Invalid patterns were refused before.
+        let _ = parser.pattern(source::text(schema, "pattern"));
+    });
     parser.unchecked_pattern()
 }
 
-/// Position of a schema in the tree.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Level {
-    Root,
-    Field,
-    Item,
+/// Collects the formats in `schema` that values are not checked for.
+pub(super) fn unrecognized_formats(schema: &Value, found: &mut Vec<String>) {
+    for_each(schema, &mut |schema| {
+        let format = source::text(schema, "format");
+        let known = match source::text(schema, "type") {
+            "" | "string" => super::validate::is_format(format),
+            "integer" => matches!(format, "int32" | "int64"),
+            "number" => matches!(format, "float" | "double"),
+            _ => false,
+        };
+        if !format.is_empty() && !known {
+            found.push(format.to_owned());
+        }
+    });
 }
 
+/// Calls `f` for `schema` and all schemas inside.
+fn for_each(schema: &Value, f: &mut dyn FnMut(&Value)) {
+    f(schema);
+    if let Some(item) = source::item(schema) {
+        for_each(item, f);
+    }
+    for name in ["allOf", "anyOf", "oneOf"] {
+        source::list(schema, name).iter().for_each(|child| for_each(child, f));
+    }
+    if let Some(not) = source::given(schema, "not") {
+        for_each(not, f);
+    }
+    source::entries(schema, "properties").for_each(|(_, child)| for_each(child, f));
+    if let Some(child) = source::additional_schema(schema) {
+        for_each(child, f);
+    }
+}
+
+/// Collects the errors of one schema.
 struct Checker<'a> {
     prefix: &'a str,
     errors: &'a mut Vec<FieldError>,
     parser: &'a Parser<'a>,
+    /// Bytes that further errors may have.
+    room: usize,
 }
 
 impl Checker<'_> {
+    /// Returns a path with the prefix.
     fn place(&self, path: &Path<'_>) -> String {
         match path.to_string() {
             path if path.is_empty() => self.prefix.to_owned(),
@@ -68,278 +167,50 @@ impl Checker<'_> {
         }
     }
 
+    fn push(&mut self, error: FieldError) {
+        if self.room > 0 {
+            self.room = self.room.saturating_sub(error.field.len() + error.message.len());
+            self.errors.push(error);
+        }
+    }
+
     fn forbidden(&mut self, path: &Path<'_>, why: &str) {
-        let place = self.place(path);
-        self.errors.push(FieldError::forbidden(place, why));
+        if self.room > 0 {
+            self.push(FieldError::forbidden(self.place(path), why));
+        }
     }
 
     fn invalid(&mut self, path: &Path<'_>, value: &Value, why: &str) {
-        let place = self.place(path);
-        self.errors.push(FieldError::invalid(place, &value.to_string(), why));
+        if self.room > 0 {
+            self.push(FieldError::invalid(self.place(path), &shown(value), why));
+        }
+    }
+
+    /// Like [`invalid`](Self::invalid), with a value as kube-apiserver shows it.
+    fn invalid_shown(&mut self, path: &Path<'_>, shown: &str, why: &str) {
+        if self.room > 0 {
+            self.push(FieldError::invalid(self.place(path), shown, why));
+        }
     }
 
     fn required(&mut self, path: &Path<'_>, why: &str) {
-        let place = self.place(path);
-        self.errors.push(FieldError::required(place, why));
-    }
-
-    /// Checks for keywords that custom schemas may not use anywhere.
-    fn unsupported(&mut self, schema: &Value, path: &Path<'_>) {
-        if schema["uniqueItems"] == true {
-            let why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
-            self.forbidden(&path.field("uniqueItems"), why);
-        }
-        for keyword in ["$ref", "additionalItems", "definitions", "dependencies", "id", "patternProperties"] {
-            let used = match schema.get(keyword) {
-                None | Some(Value::Null) => false,
-                Some(Value::String(text)) => !text.is_empty(),
-                Some(Value::Object(entries)) => !entries.is_empty(),
-                Some(_) => true,
-            };
-            if used {
-                self.forbidden(&path.field(keyword), &format!("{keyword} is not supported"));
-            }
-        }
-        if schema["$schema"].as_str().is_some_and(|text| !text.is_empty()) {
-            let error = FieldError::invalid(self.prefix, "\"\"", "OpenAPIV3Schema 'schema' is not supported");
-            self.errors.push(error);
-        }
-        if let Some(pattern) = schema["pattern"].as_str()
-            && let Err(error) = self.parser.pattern(pattern)
-        {
-            let why = format!("must be a valid regular expression, but isn't: {error}");
-            self.invalid(&path.field("pattern"), &schema["pattern"], &why);
-        }
-        self.check_type_name(schema, path);
-        self.check_list_type(schema, path);
-        for_each_child(schema, path, &mut |child, path| self.unsupported(child, path));
-    }
-
-    fn check_type_name(&mut self, schema: &Value, path: &Path<'_>) {
-        if let Some(name) = schema["type"].as_str().filter(|name| !name.is_empty())
-            && Type::parse(name).is_none()
-        {
-            let names = r#""array", "boolean", "integer", "number", "object", "string""#;
-            let place = self.place(&path.field("type"));
-            self.errors.push(FieldError {
-                reason: "FieldValueNotSupported",
-                field: place,
-                message: format!("Unsupported value: {}: supported values: {names}", schema["type"]),
-            });
+        if self.room > 0 {
+            self.push(FieldError::required(self.place(path), why));
         }
     }
 
-    fn check_list_type(&mut self, schema: &Value, path: &Path<'_>) {
-        let keys = schema["x-kubernetes-list-map-keys"].as_array();
-        let list_type = schema["x-kubernetes-list-type"].as_str();
-        let type_path = path.field("x-kubernetes-list-type");
-        let keys_path = path.field("x-kubernetes-list-map-keys");
-        match list_type {
-            Some("map") => {
-                let Some(keys) = keys.filter(|keys| !keys.is_empty()) else {
-                    self.required(&keys_path, "must not be empty if x-kubernetes-list-type is map");
-                    return;
-                };
-                for (index, key) in keys.iter().enumerate() {
-                    let property = key.as_str().and_then(|key| schema["items"]["properties"].get(key));
-                    if property.is_none() {
-                        let why = "entries must all be names of item properties";
-                        self.invalid(&keys_path.index(index), key, why);
-                    }
-                }
-            }
-            Some("atomic" | "set") | None => {
-                if keys.is_some_and(|keys| !keys.is_empty()) {
-                    self.forbidden(&keys_path, "must not be specified if x-kubernetes-list-type is not map");
-                }
-            }
-            Some(_) => {
-                let place = self.place(&type_path);
-                self.errors.push(FieldError {
-                    reason: "FieldValueNotSupported",
-                    field: place,
-                    message: format!(
-                        r#"Unsupported value: {}: supported values: "atomic", "map", "set""#,
-                        schema["x-kubernetes-list-type"]
-                    ),
-                });
-            }
-        }
-        if list_type.is_some() && schema["type"] != "array" {
-            let found = schema["type"].as_str().unwrap_or_default().to_owned();
-            let why = "must be array if x-kubernetes-list-type is specified";
-            self.invalid(&path.field("type"), &Value::String(found), why);
+    /// Reports a type: as missing if it is empty.
+    fn must_be(&mut self, path: &Path<'_>, kind: &str, why: &str) {
+        if kind.is_empty() {
+            self.required(path, why);
+        } else {
+            self.invalid(path, &json!(kind), why);
         }
     }
 
-    /// Checks that each value has a type that pruning and defaulting can follow.
-    fn structural(&mut self, schema: &Value, level: Level, path: &Path<'_>) {
-        let flag = |name: &str| schema[name] == true;
-        let kind = schema["type"].as_str().unwrap_or_default();
-        let type_path = path.field("type");
-        if let Some(items) = schema.get("items").filter(|items| items.is_object()) {
-            self.structural(items, Level::Item, &path.field("items"));
+    fn not_supported(&mut self, path: &Path<'_>, value: &str, supported: &[&str]) {
+        if self.room > 0 {
+            self.push(FieldError::not_supported(self.place(path), value, supported));
         }
-        if let Some(additional) = schema.get("additionalProperties") {
-            let place = path.field("additionalProperties");
-            if level == Level::Root {
-                self.forbidden(&place, "must not be used at the root");
-            }
-            if additional.is_object() {
-                self.structural(additional, Level::Field, &place);
-            }
-            if schema["properties"].as_object().is_some_and(|properties| !properties.is_empty()) {
-                self.forbidden(&place, "additionalProperties and properties are mutual exclusive");
-            }
-        }
-        let properties_path = path.field("properties");
-        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
-            self.structural(property, Level::Field, &properties_path.key(name));
-        }
-        if level == Level::Root && flag("nullable") {
-            self.forbidden(&path.field("nullable"), "nullable cannot be true at the root");
-        }
-        let embedded = flag("x-kubernetes-embedded-resource");
-        let preserves = flag("x-kubernetes-preserve-unknown-fields");
-        if embedded && kind != "object" {
-            let why = "must be object if x-kubernetes-embedded-resource is true";
-            if kind.is_empty() {
-                self.required(&type_path, why);
-            } else {
-                self.invalid(&type_path, &schema["type"], why);
-            }
-        } else if kind.is_empty() && !flag("x-kubernetes-int-or-string") && !preserves {
-            let place = match level {
-                Level::Root => "at the root",
-                Level::Item => "for specified array items",
-                Level::Field => "for specified object fields",
-            };
-            self.required(&type_path, &format!("must not be empty {place}"));
-        }
-        if embedded && schema.get("additionalProperties").is_some() {
-            let why = "must not be used if x-kubernetes-embedded-resource is set";
-            self.forbidden(&path.field("additionalProperties"), why);
-        }
-        if level == Level::Root && !kind.is_empty() && kind != "object" {
-            self.invalid(&type_path, &schema["type"], "must be object at the root");
-        }
-        let has_properties =
-            schema["properties"].as_object().is_some_and(|properties| !properties.is_empty());
-        if embedded && !preserves && !has_properties {
-            let why = "must not be empty if x-kubernetes-embedded-resource is true without \
-                       x-kubernetes-preserve-unknown-fields";
-            self.required(&properties_path, why);
-        }
-        if kind == "array" && !schema["items"].is_object() {
-            self.required(&path.field("items"), "must be specified");
-        }
-        if level == Level::Root || embedded {
-            self.object_fields(&schema["properties"], level, &properties_path);
-        }
-    }
-
-    /// Checks `apiVersion`, `kind` and `metadata`, which are implied and which a schema may hardly restrict.
-    fn object_fields(&mut self, properties: &Value, level: Level, path: &Path<'_>) {
-        for name in ["apiVersion", "kind"] {
-            if let Some(property) = properties.get(name)
-                && property["type"] != "string"
-            {
-                let found = property["type"].as_str().unwrap_or_default().to_owned();
-                self.invalid(&path.key(name).field("type"), &Value::String(found), "must be string");
-            }
-        }
-        let Some(metadata) = properties.get("metadata") else {
-            return;
-        };
-        let path = path.key("metadata");
-        if metadata["type"] != "object" {
-            let found = metadata["type"].as_str().unwrap_or_default().to_owned();
-            self.invalid(&path.field("type"), &Value::String(found), "must be object");
-        } else if level == Level::Root && !only_restricts_names(metadata) {
-            let why = "must not specify anything other than name and generateName, but metadata is implicitly specified";
-            self.forbidden(&path, why);
-        } else if level == Level::Root {
-            let properties_path = path.field("properties");
-            for (name, property) in metadata["properties"].as_object().into_iter().flatten() {
-                if property.get("default").is_some() {
-                    let why = "must not be set in top-level metadata";
-                    self.forbidden(&properties_path.key(name).field("default"), why);
-                }
-            }
-        }
-    }
-
-    /// Checks that each default is valid for its schema and has no fields that pruning would remove. `cursor` is the parsed
-    /// `schema`.
-    fn defaults(&mut self, schema: &Value, cursor: Cursor<'_>, path: &Path<'_>) {
-        if let Some(default) = schema.get("default") {
-            let place = path.field("default");
-            let mut pruned = default.clone();
-            prune::prune(cursor, &mut pruned);
-            if pruned == *default {
-                for mut error in validate::validate(cursor, default, None) {
-                    error.field = match (error.field.as_str(), self.place(&place)) {
-                        ("<nil>", _) => "<nil>".to_owned(),
-                        ("", place) => place,
-                        (inner, place) => format!("{place}.{inner}"),
-                    };
-                    self.errors.push(error);
-                }
-            } else {
-                self.invalid(&place, default, "must not have unknown fields");
-            }
-        }
-        for (keyword, below) in [("items", cursor.items()), ("additionalProperties", cursor.additional())] {
-            if let Some(child) = schema.get(keyword).filter(|child| child.is_object())
-                && let Some(below) = below
-            {
-                self.defaults(child, below, &path.field(keyword));
-            }
-        }
-        let properties = path.field("properties");
-        for (name, child) in schema["properties"].as_object().into_iter().flatten() {
-            if let Some(below) = cursor.own_property(name) {
-                self.defaults(child, below, &properties.key(name));
-            }
-        }
-    }
-}
-
-fn only_restricts_names(metadata: &Value) -> bool {
-    let structural = ["type", "properties"];
-    let validations =
-        ["description", "title", "required", "maxProperties", "minProperties", "x-kubernetes-validations"];
-    let own = metadata.as_object().is_some_and(|fields| {
-        fields.keys().all(|key| structural.contains(&&**key) || validations.contains(&&**key))
-    });
-    let empty = Map::new();
-    let properties = metadata["properties"].as_object().unwrap_or(&empty);
-    own && properties.keys().all(|name| matches!(name.as_str(), "name" | "generateName"))
-}
-
-/// Calls `f` for the schemas that describe parts of the value.
-fn for_each_structural_child(schema: &Value, path: &Path<'_>, f: &mut dyn FnMut(&Value, &Path<'_>)) {
-    for keyword in ["items", "additionalProperties"] {
-        if let Some(child) = schema.get(keyword).filter(|child| child.is_object()) {
-            f(child, &path.field(keyword));
-        }
-    }
-    let properties = path.field("properties");
-    for (name, child) in schema["properties"].as_object().into_iter().flatten() {
-        f(child, &properties.key(name));
-    }
-}
-
-/// Calls `f` for all schemas inside `schema`.
-fn for_each_child(schema: &Value, path: &Path<'_>, f: &mut dyn FnMut(&Value, &Path<'_>)) {
-    for_each_structural_child(schema, path, f);
-    for keyword in ["allOf", "anyOf", "oneOf"] {
-        let path = path.field(keyword);
-        for (index, child) in schema[keyword].as_array().into_iter().flatten().enumerate() {
-            f(child, &path.index(index));
-        }
-    }
-    if let Some(not) = schema.get("not").filter(|not| not.is_object()) {
-        f(not, &path.field("not"));
     }
 }

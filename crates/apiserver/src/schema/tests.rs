@@ -8,7 +8,7 @@ use crate::testing::json_value;
 
 fn custom(spec: &Value) -> Arc<Schema> {
     let root = json!({"type": "object", "properties": {"spec": spec}});
-    Schema::from_crd(&root, "schema").unwrap()
+    Schema::of_crd(&root)
 }
 
 fn fields(properties: &Value) -> Arc<Schema> {
@@ -348,7 +348,7 @@ fn builtin_values_are_held_to_the_types_of_go() {
 #[test]
 fn a_schema_that_is_not_structural_is_refused() {
     let check = |schema: Value, expected: &[&str]| {
-        let errors = Schema::from_crd(&schema, "s").unwrap_err();
+        let errors = Schema::check_crd(&schema, "s");
         let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(texts, expected, "{schema}");
     };
@@ -377,8 +377,8 @@ fn a_schema_that_is_not_structural_is_refused() {
     check(
         spec(json!({"type": "object", "uniqueItems": true, "id": "x"})),
         &[
-            "s.properties[spec].uniqueItems: Forbidden: uniqueItems cannot be set to true since the runtime complexity becomes quadratic",
             "s.properties[spec].id: Forbidden: id is not supported",
+            "s.properties[spec].uniqueItems: Forbidden: uniqueItems cannot be set to true since the runtime complexity becomes quadratic",
         ],
     );
     check(
@@ -399,6 +399,18 @@ fn a_schema_that_is_not_structural_is_refused() {
             "s.properties[metadata]: Forbidden: must not specify anything other than name and generateName, but metadata is implicitly specified",
         ],
     );
+}
+
+#[test]
+fn the_errors_of_a_schema_are_bounded_in_bytes() {
+    // Each error has the path of its property, which is as long as its names.
+    let parts: Map<String, Value> = (0..20_000).map(|n| (format!("p{n}"), json!({}))).collect();
+    let schema = json!({
+        "type": "object", "properties": {"a".repeat(100_000): {"type": "object", "properties": parts}},
+    });
+    let errors = Schema::check_crd(&schema, "s");
+    assert_eq!(errors.len(), 11);
+    assert!(errors.iter().map(|error| error.field.len()).sum::<usize>() < 2 << 20);
 }
 
 proptest! {

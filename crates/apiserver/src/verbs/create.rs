@@ -130,7 +130,7 @@ fn prepare(
         return Err(call.invalid(&name, errors));
     }
     let ineffective = if served.is_custom() { None } else { builtin::ineffective(&served.resource, object) };
-    for warning in served.warnings(object).into_iter().chain(ineffective) {
+    for warning in served.warnings(object, None, "").into_iter().chain(ineffective) {
         call.warn(warning);
     }
     Ok(())

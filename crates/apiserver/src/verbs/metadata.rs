@@ -133,7 +133,7 @@ pub(crate) fn validate(served: &Served, object: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the type and the metadata of an embedded object at the path `place`. Its name is not validated.
+/// Validates the type and the metadata of an embedded object at the path `place`.
 pub(crate) fn validate_embedded(place: &str, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for field in ["apiVersion", "kind"] {
@@ -157,6 +157,18 @@ pub(crate) fn validate_embedded(place: &str, object: &Value) -> Vec<FieldError> 
         }
     }
     let mut contents = Vec::new();
+    for (field, prefix) in [("generateName", true), ("name", false)] {
+        let name = text(object, field);
+        for why in if name.is_empty() { Vec::new() } else { names::name(NameRule::PathSegment, name, prefix) }
+        {
+            contents.push(FieldError::invalid(format!("metadata.{field}"), &quote(name), &why));
+        }
+    }
+    let namespace = text(object, "namespace");
+    for why in if namespace.is_empty() { Vec::new() } else { names::name(NameRule::Label, namespace, false) }
+    {
+        contents.push(FieldError::invalid("metadata.namespace", &quote(namespace), &why));
+    }
     validate_contents(&object["metadata"], &mut contents);
     validate_finalizers(object, &mut contents);
     for mut error in contents {

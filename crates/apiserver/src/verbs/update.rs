@@ -213,7 +213,7 @@ fn prepare(
         let name = call.path.name.clone();
         return Err(call.invalid(&name, errors));
     }
-    for warning in served.warnings(new) {
+    for warning in served.warnings(new, Some(old), &subresource) {
         call.warn(warning);
     }
     Ok(())

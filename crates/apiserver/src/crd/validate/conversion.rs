@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
-use super::{list, one_of, text};
+use super::{list, one_of, text, url};
 use crate::request::query::quote;
 use crate::status::FieldError;
+use crate::verbs::names;
 
 /// Supported versions of `ConversionReview`.
 const REVIEWS: [&str; 2] = ["v1", "v1beta1"];
@@ -35,21 +36,46 @@ pub(super) fn check(conversion: &Value, errors: &mut Vec<FieldError>) {
 fn check_client(config: &Value, field: &str, errors: &mut Vec<FieldError>) {
     match (config["url"].as_str(), config["service"].is_object()) {
         (Some(url), false) => {
-            let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
-            if scheme != "https" {
-                let detail = "'https' is the only allowed URL scheme; desired format: https://host[/path]";
-                errors.push(FieldError::invalid(format!("{field}.url"), &quote(scheme), detail));
-            }
+            check_url(url, &format!("{field}.url"), errors);
         }
         (None, true) => check_service(&config["service"], &format!("{field}.service"), errors),
         _ => errors.push(FieldError::required(field, "exactly one of url or service is required")),
     }
 }
 
+fn check_url(text: &str, field: &str, errors: &mut Vec<FieldError>) {
+    let form = "desired format: https://host[/path]";
+    let url = match url::parse(text) {
+        Ok(url) => url,
+        Err(why) => {
+            errors.push(FieldError::required(field, &format!("url must be a valid URL: {why}; {form}")));
+            return;
+        }
+    };
+    let mut invalid =
+        |value: &str, detail: &str| errors.push(FieldError::invalid(field, &quote(value), detail));
+    if url.scheme != "https" {
+        invalid(&url.scheme, &format!("'https' is the only allowed URL scheme; {form}"));
+    }
+    if url.host.is_empty() {
+        invalid("", &format!("host must be specified; {form}"));
+    }
+    if let Some(user) = url.user {
+        invalid(user, "user information is not permitted in the URL");
+    }
+    if !url.fragment.is_empty() {
+        invalid(url.fragment, "fragments are not permitted in the URL");
+    }
+    if !url.query.is_empty() {
+        invalid(url.query, "query parameters are not permitted in the URL");
+    }
+}
+
 fn check_service(service: &Value, field: &str, errors: &mut Vec<FieldError>) {
-    for name in ["name", "namespace"] {
+    // kube-apiserver confuses the two fields in its messages.
+    for (name, shown) in [("namespace", "name"), ("name", "namespace")] {
         if text(service, name).is_empty() {
-            errors.push(FieldError::required(format!("{field}.{name}"), ""));
+            errors.push(FieldError::required(format!("{field}.{shown}"), ""));
         }
     }
     let port = service["port"].as_i64().unwrap_or(443);
@@ -57,22 +83,29 @@ fn check_service(service: &Value, field: &str, errors: &mut Vec<FieldError>) {
         let detail = "port is not valid: must be between 1 and 65535, inclusive";
         errors.push(FieldError::invalid(format!("{field}.port"), &port.to_string(), detail));
     }
-    let Some(path) = service["path"].as_str() else {
-        return;
-    };
+    let path = text(service, "path");
     let mut invalid =
         |detail: &str| errors.push(FieldError::invalid(format!("{field}.path"), &quote(path), detail));
+    match path {
+        "" | "/" => return,
+        "//" => {
+            invalid("segment[0] may not be empty");
+            return;
+        }
+        _ => {}
+    }
     if !path.starts_with('/') {
         invalid("must start with a '/'");
     }
-    // The path begins with a slash, so the empty segment before it is skipped.
+    // Go skips the first byte, whatever it is.
     let rest = path.get(1..).unwrap_or_default();
-    if path == "/" {
-        return;
-    }
-    for (index, segment) in rest.trim_end_matches('/').split('/').enumerate() {
+    for (index, segment) in rest.strip_suffix('/').unwrap_or(rest).split('/').enumerate() {
         if segment.is_empty() {
             invalid(&format!("segment[{index}] may not be empty"));
+            continue;
+        }
+        for why in names::subdomain(segment) {
+            invalid(&format!("segment[{index}]: {why}"));
         }
     }
 }

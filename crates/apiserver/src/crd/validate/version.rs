@@ -1,45 +1,293 @@
-//! Validation of an element of `spec.versions`: schema, subresources, columns, selectable fields.
+//! Validation of `spec.versions`: names, schemas, subresources, columns, selectable fields.
+//!
+//! kube-apiserver keeps what is equal in all versions once, in fields of `spec` that the API no longer has. Errors name these
+//! fields, as in `spec.validation.openAPIV3Schema`.
 
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use regex::Regex;
 use serde_json::Value;
 
-use super::{list, text};
+use super::{label_1035, list, text};
 use crate::request::query::quote;
-use crate::schema::Schema;
+use crate::schema::{Brackets, RootKeyword, Schema, find_field};
 use crate::status::FieldError;
 
 /// Maximum number of selectable fields.
 const SELECTABLE: usize = 8;
 const COLUMN_TYPES: &str = "boolean,date,integer,number,string";
 const COLUMN_FORMATS: &str = "byte,date,date-time,double,float,int32,int64,password";
+/// Fields that a schema may have at its root if `status` is a subresource, with the names of Go.
+const ROOT_FIELDS: &str = "Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength \
+                           MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties \
+                           ExternalDocs Example XPreserveUnknownFields XValidations";
+/// Bytes after which a message shows no further versions.
+const LENGTH: usize = 64 << 10;
+/// Characters of a deprecation warning.
+const WARNING: usize = 256;
 
-/// Validates a version. `index` is its place among several; errors of a single version are reported as
-/// part of `spec`.
-pub(super) fn check(version: &Value, index: Option<usize>, errors: &mut Vec<FieldError>) {
-    let (place, schema_place) = match index {
-        None => ("spec".to_owned(), "spec.validation.openAPIV3Schema".to_owned()),
-        Some(index) => {
-            (format!("spec.versions[{index}]"), format!("spec.versions[{index}].schema.openAPIV3Schema"))
-        }
+/// Returns the value that a field has in all versions, and whether all versions have the same one, which may be absent.
+pub(super) fn shared<'a>(versions: &'a [Value], field: &str) -> (Option<&'a Value>, bool) {
+    let Some(first) = versions.first() else {
+        return (None, false);
     };
-    let schema = &version["schema"]["openAPIV3Schema"];
-    if schema.is_object() {
-        errors.extend(Schema::from_crd(schema, &schema_place).err().unwrap_or_default());
-    } else {
-        // A missing schema is reported at its place among the versions, even for a single version.
-        let index = index.unwrap_or(0);
+    let value = &first[field];
+    let equal = versions.iter().all(|version| same(&version[field], value));
+    (Some(value).filter(|value| equal && !value.is_null()), equal)
+}
+
+/// Whether two values are equal for Go, which does not distinguish an empty list from an absent one.
+fn same(a: &Value, b: &Value) -> bool {
+    let is_empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+    a == b || is_empty(a) && is_empty(b)
+}
+
+/// Validates the versions, except for the fields that are equal in all of them.
+pub(super) fn check_all(spec: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let versions = list(spec, "versions");
+    let schema = &|version: &Value| version["schema"]["openAPIV3Schema"].is_object();
+    // What an old definition lacked, it may lack further.
+    let before = list(old, "versions");
+    let complete = before.iter().all(schema);
+    let without = versions.iter().enumerate().filter(|(_, version)| !schema(version));
+    for (index, version) in without.take(super::ERRORS) {
         let field = format!("spec.versions[{index}].schema.openAPIV3Schema");
-        errors.push(FieldError::required(field, "schemas are required"));
+        if complete {
+            errors.push(FieldError::required(field, ""));
+        } else if spec["preserveUnknownFields"] != true && version["served"] == true {
+            errors.push(FieldError::required(field, "because otherwise all fields are pruned"));
+        }
     }
-    check_scale(&version["subresources"]["scale"], &format!("{place}.subresources.scale"), errors);
-    for (index, column) in list(version, "additionalPrinterColumns").iter().enumerate() {
-        check_column(column, &format!("{place}.additionalPrinterColumns[{index}]"), errors);
+    if spec["preserveUnknownFields"] == true
+        && versions.iter().any(|version| has_default(&version["schema"]["openAPIV3Schema"]))
+    {
+        let detail = "must be false in order to use defaults in the schema";
+        errors.push(FieldError::invalid("spec.preserveUnknownFields", "true", detail));
     }
-    check_selectable(version, schema, &format!("{place}.selectableFields"), errors);
-    let warning = text(version, "deprecationWarning");
-    if !warning.is_empty() && version["deprecated"] != true {
-        let detail = "can only be set for deprecated versions";
-        errors.push(FieldError::invalid(format!("{place}.deprecationWarning"), &quote(warning), detail));
+    let mut names: BTreeSet<&str> = BTreeSet::new();
+    let own = |field: &str| !shared(versions, field).1;
+    let (schemas, subresources, columns, selectable) =
+        (own("schema"), own("subresources"), own("additionalPrinterColumns"), own("selectableFields"));
+    let mut unique = true;
+    for (index, version) in versions.iter().enumerate() {
+        if errors.len() >= super::ERRORS {
+            break;
+        }
+        let place = format!("spec.versions[{index}]");
+        let name = text(version, "name");
+        unique &= names.insert(name);
+        let wrong = label_1035(name);
+        if !wrong.is_empty() {
+            errors.push(FieldError::invalid(format!("{place}.name"), &quote(name), &wrong.join(",")));
+        }
+        check_deprecation(version, &format!("{place}.deprecationWarning"), errors);
+        if schemas {
+            let place = format!("{place}.schema.openAPIV3Schema");
+            check_schema(&version["schema"], has_status(version), &place, before, errors);
+        }
+        if subresources {
+            check_scale(&version["subresources"]["scale"], &format!("{place}.subresources.scale"), errors);
+        }
+        if columns {
+            check_columns(version, &place, errors);
+        }
+        if selectable {
+            // The schema of all versions is not that of this one.
+            let schema = if schemas { &version["schema"]["openAPIV3Schema"] } else { &Value::Null };
+            let missing = "may only be set when `version.schema.openAPIV3Schema` is not included";
+            check_selectable(version, schema, &format!("{place}.selectableFields"), missing, errors);
+        }
     }
+    let mut invalid = |detail: &str| {
+        let kept = [schemas, subresources, columns, selectable];
+        errors.push(FieldError::invalid("spec.versions", &shown(spec, kept), detail));
+    };
+    if !unique {
+        invalid("must contain unique version names");
+    }
+    if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
+        invalid("must have exactly one version marked as storage version");
+    }
+    // The name of the first version is kept as `spec.version` too.
+    if let Some(name) = versions.first().map(|version| text(version, "name")).filter(|name| !name.is_empty())
+    {
+        let wrong = label_1035(name);
+        if !wrong.is_empty() {
+            errors.push(FieldError::invalid("spec.version", &quote(name), &wrong.join(",")));
+        }
+    }
+}
+
+/// Validates the fields that are equal in all versions.
+pub(super) fn check_shared(spec: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let versions = list(spec, "versions");
+    let (validation, _) = shared(versions, "schema");
+    if let Some(validation) = validation {
+        let status = versions.iter().any(has_status);
+        let place = "spec.validation.openAPIV3Schema";
+        check_schema(validation, status, place, list(old, "versions"), errors);
+    }
+    let Some(first) = versions.first() else {
+        return;
+    };
+    if shared(versions, "subresources").1 {
+        check_scale(&first["subresources"]["scale"], "spec.subresources.scale", errors);
+    }
+    if shared(versions, "additionalPrinterColumns").1 {
+        check_columns(first, "spec", errors);
+    }
+    if shared(versions, "selectableFields").1 {
+        let schema = validation.map_or(&Value::Null, |validation| &validation["openAPIV3Schema"]);
+        let missing = "may only be set when validations.schema is included";
+        check_selectable(first, schema, "spec.selectableFields", missing, errors);
+    }
+}
+
+fn has_status(version: &Value) -> bool {
+    !version["subresources"]["status"].is_null()
+}
+
+/// Whether a schema or one inside has a default.
+fn has_default(schema: &Value) -> bool {
+    let Some(fields) = schema.as_object() else {
+        return false;
+    };
+    fields.iter().any(|(name, value)| match name.as_str() {
+        "default" => !value.is_null(),
+        "items" | "additionalProperties" | "not" => has_default(value),
+        "properties" => value.as_object().into_iter().flatten().any(|(_, child)| has_default(child)),
+        "allOf" | "anyOf" | "oneOf" => value.as_array().into_iter().flatten().any(has_default),
+        _ => false,
+    })
+}
+
+fn check_schema(
+    validation: &Value,
+    status: bool,
+    place: &str,
+    before: &[Value],
+    errors: &mut Vec<FieldError>,
+) {
+    let schema = &validation["openAPIV3Schema"];
+    if !schema.is_object() || before.iter().any(|version| version["schema"]["openAPIV3Schema"] == *schema) {
+        return;
+    }
+    match Schema::forbidden_with_status(schema).filter(|_| status) {
+        Some(RootKeyword::Type) => {
+            let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+            errors.push(FieldError::invalid(format!("{place}.type"), &quote(text(schema, "type")), detail));
+        }
+        Some(RootKeyword::Other) => {
+            let detail = format!(
+                "only [{ROOT_FIELDS}] fields are allowed at the root of the schema if the status subresource is enabled"
+            );
+            errors.push(FieldError::invalid(place, &Schema::shown(schema), &detail));
+        }
+        None => {}
+    }
+    errors.extend(Schema::check_crd(schema, place));
+}
+
+fn check_deprecation(version: &Value, place: &str, errors: &mut Vec<FieldError>) {
+    let Some(warning) = version["deprecationWarning"].as_str() else {
+        return;
+    };
+    let mut invalid = |detail: &str| errors.push(FieldError::invalid(place, &quote(warning), detail));
+    if version["deprecated"] != true {
+        invalid("can only be set for deprecated versions");
+        return;
+    }
+    if warning.len() > WARNING {
+        invalid(&format!("must be <= {WARNING} characters long"));
+    }
+    if warning.is_empty() {
+        invalid("must not be an empty string");
+    }
+    if let Some(at) = UNPRINTABLE.find(warning).map(|found| found.start()) {
+        let detail = format!(
+            "must only contain printable UTF-8 characters; non-printable character found at index {at}"
+        );
+        invalid(&detail);
+    }
+}
+
+/// Characters that are not printable for Go.
+static UNPRINTABLE: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"[^\pL\pM\pN\pP\pS ]").expect("a valid pattern"));
+
+/// Returns the versions as kube-apiserver shows them in messages. `kept` says which of the fields that may be equal in all versions are
+/// not.
+fn shown(spec: &Value, kept: [bool; 4]) -> String {
+    if spec["versions"].is_null() {
+        return "null".to_owned();
+    }
+    let [schemas, subresources, columns, selectable] = kept;
+    let text = |value: &Value, field: &str| Value::from(text(value, field)).to_string();
+    let flag = |value: &Value, field: &str| value[field] == true;
+    let list = |kept: bool, value: &Value, one: &dyn Fn(&Value) -> String| match value.as_array() {
+        Some(list) if kept => format!("[{}]", list.iter().map(one).collect::<Vec<_>>().join(",")),
+        _ => "null".to_owned(),
+    };
+    let versions = self::list(spec, "versions").iter().map(|version| {
+        let schema = match &version["schema"] {
+            schema @ Value::Object(_) if schemas => {
+                format!("{{\"OpenAPIV3Schema\":{}}}", Schema::shown(&schema["openAPIV3Schema"]))
+            }
+            _ => "null".to_owned(),
+        };
+        let subresources = match &version["subresources"] {
+            value @ Value::Object(_) if subresources => {
+                let scale = &value["scale"];
+                let scale = if scale.is_object() {
+                    format!(
+                        "{{\"SpecReplicasPath\":{},\"StatusReplicasPath\":{},\"LabelSelectorPath\":{}}}",
+                        text(scale, "specReplicasPath"),
+                        text(scale, "statusReplicasPath"),
+                        scale["labelSelectorPath"]
+                    )
+                } else {
+                    "null".to_owned()
+                };
+                let status = if value["status"].is_null() { "null" } else { "{}" };
+                format!("{{\"Status\":{status},\"Scale\":{scale}}}")
+            }
+            _ => "null".to_owned(),
+        };
+        let columns = list(columns, &version["additionalPrinterColumns"], &|column| {
+            format!(
+                "{{\"Name\":{},\"Type\":{},\"Format\":{},\"Description\":{},\"Priority\":{},\"JSONPath\":{}}}",
+                text(column, "name"),
+                text(column, "type"),
+                text(column, "format"),
+                text(column, "description"),
+                column["priority"].as_i64().unwrap_or(0),
+                text(column, "jsonPath")
+            )
+        });
+        let selectable = list(selectable, &version["selectableFields"], &|field| {
+            format!("{{\"JSONPath\":{}}}", text(field, "jsonPath"))
+        });
+        format!(
+            "{{\"Name\":{},\"Served\":{},\"Storage\":{},\"Deprecated\":{},\"DeprecationWarning\":{},\"Schema\":{schema},\
+             \"Subresources\":{subresources},\"AdditionalPrinterColumns\":{columns},\"SelectableFields\":{selectable}}}",
+            text(version, "name"),
+            flag(version, "served"),
+            flag(version, "storage"),
+            flag(version, "deprecated"),
+            version["deprecationWarning"],
+        )
+    });
+    let mut shown = String::from("[");
+    for (index, version) in versions.enumerate() {
+        if shown.len() > LENGTH {
+            shown.push('…');
+            break;
+        }
+        shown.push_str(if index > 0 { "," } else { "" });
+        shown.push_str(&version);
+    }
+    shown + "]"
 }
 
 fn check_scale(scale: &Value, place: &str, errors: &mut Vec<FieldError>) {
@@ -73,6 +321,15 @@ fn check_scale(scale: &Value, place: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
+fn check_columns(version: &Value, place: &str, errors: &mut Vec<FieldError>) {
+    for (index, column) in list(version, "additionalPrinterColumns").iter().enumerate() {
+        if errors.len() >= super::ERRORS {
+            return;
+        }
+        check_column(column, &format!("{place}.additionalPrinterColumns[{index}]"), errors);
+    }
+}
+
 fn check_column(column: &Value, place: &str, errors: &mut Vec<FieldError>) {
     if text(column, "name").is_empty() {
         errors.push(FieldError::required(format!("{place}.name"), ""));
@@ -98,62 +355,61 @@ fn check_column(column: &Value, place: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn check_selectable(version: &Value, schema: &Value, place: &str, errors: &mut Vec<FieldError>) {
+/// Validates the selectable fields of a version. `missing` is the error if there is no schema.
+fn check_selectable(
+    version: &Value,
+    schema: &Value,
+    place: &str,
+    missing: &str,
+    errors: &mut Vec<FieldError>,
+) {
     let fields = list(version, "selectableFields");
-    let mut seen: Vec<&str> = Vec::new();
+    if fields.is_empty() {
+        return;
+    }
+    if !schema.is_object() {
+        errors.push(FieldError::invalid(place, "\"\"", missing));
+        return;
+    }
+    let mut seen = BTreeSet::new();
     for (index, path) in fields.iter().map(|field| text(field, "jsonPath")).enumerate() {
+        if errors.len() >= super::ERRORS {
+            return;
+        }
         let field = format!("{place}[{index}].jsonPath");
         if path.is_empty() {
             errors.push(FieldError::required(field, ""));
             continue;
         }
-        match selected(schema, path) {
-            Err(why) => errors.push(FieldError::invalid(field.clone(), &quote(path), &why)),
-            Ok(kind) if ["string", "boolean", "integer"].contains(&kind) => {}
-            Ok(_) => {
-                let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings \
-                              with formats are allowed.";
-                errors.push(FieldError::invalid(field.clone(), &quote(path), detail));
+        let mut invalid =
+            |detail: &str| errors.push(FieldError::invalid(field.clone(), &quote(path), detail));
+        let found = match find_field(path, schema, Brackets::Forbidden) {
+            Ok(found) => found,
+            Err(why) => {
+                invalid(&format!("is an invalid path: {why}"));
+                continue;
             }
+        };
+        if found.root == "metadata" {
+            invalid("must not point to fields in metadata");
         }
-        if seen.contains(&path) {
-            errors.push(FieldError {
-                reason: "FieldValueDuplicate",
-                field,
-                message: format!("Duplicate value: {}", quote(path)),
-            });
+        let kind = found.schema.map_or("", |schema| text(schema, "type"));
+        if !["string", "boolean", "integer"].contains(&kind) {
+            invalid(
+                "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are \
+                 allowed.",
+            );
         }
-        seen.push(path);
+        if !seen.insert(found.path) {
+            let message = format!("Duplicate value: {}", quote(path));
+            errors.push(FieldError { reason: "FieldValueDuplicate", field, message });
+        }
     }
-    if fields.len() > SELECTABLE {
+    if seen.len() > SELECTABLE {
         errors.push(FieldError {
             reason: "FieldValueTooMany",
             field: place.to_owned(),
-            message: format!("Too many: {}: must have at most {SELECTABLE} items", fields.len()),
+            message: format!("Too many: {}: must have at most {SELECTABLE} items", seen.len()),
         });
     }
-}
-
-/// Returns the type of the field at a path.
-fn selected<'a>(schema: &'a Value, path: &str) -> Result<&'a str, String> {
-    let invalid = |why: &str| format!("is an invalid path: {why}");
-    let Some(rest) = path.strip_prefix('.') else {
-        let start = path.split(['.', '[']).next().unwrap_or_default();
-        return Err(invalid(&format!("expected [ or . but got: {start}")));
-    };
-    if path.contains('[') {
-        return Err(invalid("array notation is not allowed"));
-    }
-    let mut place = schema;
-    for (depth, key) in rest.split('.').enumerate() {
-        let found = place["properties"]
-            .get(key)
-            .or_else(|| place.get("additionalProperties").filter(|additional| additional.is_object()));
-        // The object's own metadata has selectors of its own.
-        place = match found {
-            Some(found) if depth > 0 || key != "metadata" => found,
-            _ => return Err(invalid("does not refer to a valid field")),
-        };
-    }
-    Ok(place["type"].as_str().unwrap_or_default())
 }

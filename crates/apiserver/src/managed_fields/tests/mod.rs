@@ -30,7 +30,7 @@ static GIZMO: LazyLock<Arc<Schema>> = LazyLock::new(|| {
         },
         "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
     }}}});
-    Schema::from_crd(&schema, "").unwrap()
+    Schema::of_crd(&schema)
 });
 
 /// A Gizmo with this spec.

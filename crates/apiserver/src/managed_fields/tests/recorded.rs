@@ -142,7 +142,7 @@ impl Player {
             let group = crd["spec"]["group"].as_str().unwrap();
             let api_version = format!("{group}/{}", version["name"].as_str().unwrap());
             let kind = crd["spec"]["names"]["kind"].as_str().unwrap().to_owned();
-            let schema = Schema::from_crd(&version["schema"]["openAPIV3Schema"], "").unwrap();
+            let schema = Schema::of_crd(&version["schema"]["openAPIV3Schema"]);
             let status = version["subresources"].get("status").is_some();
             self.custom.insert((api_version, kind), (schema, status));
         }

@@ -6,6 +6,41 @@ use std::sync::LazyLock;
 use base64::Engine;
 use regex::Regex;
 
+/// Formats of strings, without dashes.
+const FORMATS: [&str; 26] = [
+    "bsonobjectid",
+    "byte",
+    "cidr",
+    "creditcard",
+    "date",
+    "datetime",
+    "duration",
+    "email",
+    "hexcolor",
+    "hostname",
+    "ipv4",
+    "ipv6",
+    "isbn",
+    "isbn10",
+    "isbn13",
+    "k8slongname",
+    "k8sshortname",
+    "mac",
+    "password",
+    "rgbcolor",
+    "ssn",
+    "uri",
+    "uuid",
+    "uuid3",
+    "uuid4",
+    "uuid5",
+];
+
+/// Whether this is a format of strings.
+pub(in super::super) fn is_known(format: &str) -> bool {
+    FORMATS.contains(&format.replace('-', "").as_str())
+}
+
 /// Whether `text` has this format. Dashes in the format's name are ignored.
 pub(super) fn matches(format: &str, text: &str) -> bool {
     match format.replace('-', "").as_str() {

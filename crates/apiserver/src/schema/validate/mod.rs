@@ -11,7 +11,9 @@ mod unique;
 
 use serde_json::Value;
 
+pub(super) use formats::is_known as is_format;
 pub(super) use rules::Rules;
+pub(super) use text::value as shown;
 
 use super::Cursor;
 use super::node::{Child, Kind, Node, Type};
@@ -36,6 +38,13 @@ pub(super) fn validate(schema: Cursor<'_>, object: &Value, old: Option<&Value>) 
         }
     }
     errors.append(&mut duplicates);
+    errors
+}
+
+/// Returns the errors of a part of an object, except for duplicates in sets and keyed lists.
+pub(super) fn validate_part(schema: Cursor<'_>, value: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    node(schema, value, None, &Path::root(), &mut errors);
     errors
 }
 
@@ -113,13 +122,15 @@ fn node(
             return;
         }
         for (name, value) in fields {
-            let child = match schema.own_property(name) {
-                None if name != "metadata" || schema.node.metadata_rules.is_none() => schema.additional(),
-                own => own,
-            };
-            if let Some(child) = child {
-                let old = old.and_then(|old| old.get(name));
-                node(child, value, old, &path.field(name), errors);
+            let old = old.and_then(|old| old.get(name));
+            match schema.own_property(name) {
+                Some(child) => node(child, value, old, &path.field(name), errors),
+                None if name == "metadata" && schema.node.metadata_rules.is_some() => {}
+                None => {
+                    if let Some(child) = schema.additional() {
+                        node(child, value, old, &path.entry(name), errors);
+                    }
+                }
             }
         }
         for name in schema.required() {

@@ -9,7 +9,7 @@ use super::super::Schema;
 fn check(spec: &Value, value: &Value, expected: &Expect) {
     let root =
         json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"f": spec}}}});
-    let schema = Schema::from_crd(&root, "s").unwrap();
+    let schema = Schema::of_crd(&root);
     let errors = schema.validate(&json!({"spec": {"f": value}}));
     let texts: Vec<_> = errors.iter().map(|error| format!("{} {error}", error.reason)).collect();
     expected.assert_eq(&texts.join("\n"));
@@ -261,7 +261,7 @@ fn junctors() {
 #[track_caller]
 fn check_update(spec: &Value, old: &Value, new: &Value, expected: &Expect) {
     let root = json!({"type": "object", "properties": {"spec": spec}});
-    let schema = Schema::from_crd(&root, "s").unwrap();
+    let schema = Schema::of_crd(&root);
     let errors = schema.validate_update(&json!({"spec": old}), &json!({"spec": new}));
     let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
     expected.assert_eq(&texts.join("\n"));
@@ -329,7 +329,7 @@ fn errors_of_a_status_update_leave_out_the_prefix_that_the_validator_does_not_kn
         "spec": {"type": "object", "properties": {"size": {"type": "integer"}}},
         "status": {"type": "object", "properties": {"replicas": {"type": "integer"}}},
     }});
-    let schema = Schema::from_crd(&root, "s").unwrap();
+    let schema = Schema::of_crd(&root);
     let object = |replicas: Value| json!({"spec": {"size": "x"}, "status": {"replicas": replicas}});
     let errors = schema.validate_status_update(&object(json!(1)), &object(json!("x")));
     let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
@@ -346,7 +346,7 @@ fn thousands_of_elements_find_their_counterparts_in_passing() {
         "items": {"type": "object", "required": ["k"], "properties": {"k": {"type": "integer"}, "v": {"type": "integer", "maximum": 1}}},
     });
     let root = json!({"type": "object", "properties": {"spec": list}});
-    let schema = Schema::from_crd(&root, "s").unwrap();
+    let schema = Schema::of_crd(&root);
     let object = |changed: usize| {
         let elements: Vec<Value> =
             (0..20_000).map(|n| json!({"k": n, "v": if n == changed { 3 } else { 2 }})).collect();

@@ -76,7 +76,7 @@ pub(super) fn unsupported(path: &Path<'_>, value: &Value, supported: &[Value]) -
 }
 
 /// Formats a value like Go's `field.Error`.
-pub(super) fn value(value: &Value) -> String {
+pub(in super::super) fn value(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text),
         Value::Number(number) => self::number(number),
