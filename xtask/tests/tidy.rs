@@ -1,5 +1,7 @@
 //! Rules for the whole repository that lints cannot check. Each test checks one rule; its documentation states the reason.
 
+#[path = "tidy/imports.rs"]
+mod imports;
 #[path = "tidy/sources.rs"]
 mod sources;
 
@@ -52,6 +54,60 @@ fn crates_depend_only_on_what_lies_below_them() {
         for dependency in package.dependencies.iter().filter(|dependency| !dependency.is_dev) {
             if banned.contains(&&*dependency.name) {
                 offences.add(&package.manifest, &format!("must not depend on {}", dependency.name));
+            }
+        }
+    }
+    offences.assert_none();
+}
+
+/// Folders whose modules stand on floors, from the lowest floor up. A module imports only from its own floor and those below, so
+/// that a lower one can be read, tested and changed without the upper ones.
+const FLOORS: [(&str, &[&str], &[&str]); 1] =
+    [("crates/controller-runtime/src/cache", &["cache"], &["objects", "query", "watch", "state", "read"])];
+
+#[test]
+fn modules_import_only_from_their_floor_and_those_below() {
+    let mut offences = Offences::default();
+    for (folder, module, floors) in FLOORS {
+        for (height, floor) in floors.iter().enumerate() {
+            let sources = files(&format!("{folder}/{floor}"), "rs");
+            let is_test = |file: &PathBuf| {
+                file.components().any(|part| part.as_os_str().to_string_lossy().starts_with("tests"))
+            };
+            assert!(!sources.is_empty(), "{folder}/{floor} has no module");
+            for file in sources
+                .iter()
+                .filter(|file| !is_test(&file.strip_prefix(root()).expect("below the root").to_owned()))
+            {
+                let below =
+                    file.strip_prefix(root().join(folder)).expect("below the folder").with_extension("");
+                let names = below.iter().map(|part| part.to_str().expect("a name in UTF-8"));
+                let path: Vec<&str> =
+                    module.iter().copied().chain(names.filter(|name| *name != "mod")).collect();
+                for import in imports::imports(&read(file), &path) {
+                    let Some(rest) = import
+                        .path
+                        .strip_prefix(&*module.iter().map(ToString::to_string).collect::<Vec<_>>())
+                    else {
+                        continue;
+                    };
+                    let Some(target) = rest.first() else { continue };
+                    match floors.iter().position(|floor| floor == target) {
+                        Some(at) if at <= height => {}
+                        Some(_) => offences.add(
+                            file,
+                            &format!(
+                                "line {}: imports {}, which is above {floor}",
+                                import.line,
+                                rest.join("::")
+                            ),
+                        ),
+                        None => offences.add(
+                            file,
+                            &format!("line {}: imports {target} without naming its floor", import.line),
+                        ),
+                    }
+                }
             }
         }
     }

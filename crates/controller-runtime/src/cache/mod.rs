@@ -6,11 +6,17 @@
 //! itself is decoded on demand.
 //!
 //! In reading order: [`Cached`] (reads), [`Caches`] (declares caches), [`Index`], [`Selection`] and [`LabelSelector`]
-//! (find objects). Internally, `list_watch` decides which request to send next (pure), `reflector` sends it, and `feed`
-//! passes the answers to all informers that share the watch. An `informer` holds the objects as one Rust type; several
-//! types of one kind share the text of each object (`arrival`). `store` combines the watched state with own writes
-//! (pure). `registry` decides which informers share a watch, `status` records why an informer is not synced (pure), and
-//! `sync` decides whether a manager waits for it. `other_cluster` names a cluster other than the manager's own.
+//! (find objects).
+//!
+//! The folders are floors: each imports only from those before it.
+//!
+//! 1. `objects`: states of objects. Several types of one kind share the text of each object (`arrival`).
+//! 2. `query`: which objects a cache holds: resource, namespaces, selectors, options.
+//! 3. `watch`: `list_watch` decides which request to send next (pure), `reflector` sends it, and `feed` passes the answers
+//!    to all informers that share the watch. `status` records why an informer is not synced (pure).
+//! 4. `state`: an `informer` holds the objects as one Rust type. `store` combines the watched state with own writes (pure).
+//!    `registry` decides which informers share a watch, and `sync` whether a manager waits for it.
+//! 5. `read`: the handles of users.
 //!
 //! # Limitations
 //!
@@ -20,78 +26,41 @@
 //! - Cached lists have a [limit](Selection::limit), but no continue token.
 //! - Watches always ask for bookmarks, which every API server sends on request.
 
-mod access;
-mod arrival;
-mod backoff;
-mod budget;
-mod cached;
-mod caches;
-mod changed;
-mod decode_error;
-mod definition;
-mod events;
-mod feed;
-mod hot;
-mod in_namespace;
-mod index;
-mod informer;
-mod inlet;
-mod items;
-mod lazy;
-mod list_watch;
-mod mailbox;
-mod many;
-mod meta;
 mod objects;
-mod options;
-mod other_cluster;
-mod pack;
-mod pieces;
 mod query;
-mod read_error;
-mod reads;
-mod recent;
-mod reflector;
-mod registry;
-mod resync;
-mod retain;
-mod scan;
-mod selection;
-mod selector;
-mod shelf;
-mod split;
-mod stats;
-mod status;
-mod store;
-mod sync;
-mod tombstones;
-mod transform;
-mod until;
-mod view;
-mod wire;
-mod writes;
+mod read;
+mod state;
+mod watch;
 
-pub use self::{
-    access::MissingRight,
-    cached::Cached,
-    caches::{BuildError, CacheBuilder, Caches, NotDeclared},
-    decode_error::DecodeError,
-    events::Events,
-    in_namespace::InNamespace,
-    index::Index,
-    lazy::Lazy,
-    meta::{Labels, Meta, OwnerRef, ResourceVersion, Uid},
-    options::Options,
-    query::Namespaces,
-    read_error::ReadError,
-    resync::Resync,
-    retain::Retain,
-    selection::Selection,
-    selector::{FieldSelector, InvalidSelector, LabelSelector},
-    stats::Stats,
-    until::UntilError,
-    view::View,
-};
 pub(crate) use self::{
-    decode_error::Misfit, mailbox::Delivered, other_cluster::OtherCluster, registry::Cache, sync::NotSynced,
+    objects::decode_error::Misfit,
+    query::other_cluster::OtherCluster,
+    state::{mailbox::Delivered, registry::Cache, sync::NotSynced},
+};
+pub use self::{
+    objects::{
+        decode_error::DecodeError,
+        lazy::Lazy,
+        meta::{Labels, Meta, OwnerRef, ResourceVersion, Uid},
+        retain::Retain,
+        stats::Stats,
+    },
+    query::{
+        Namespaces,
+        in_namespace::InNamespace,
+        options::Options,
+        resync::Resync,
+        selector::{FieldSelector, InvalidSelector, LabelSelector},
+    },
+    read::{
+        cached::Cached,
+        caches::{BuildError, CacheBuilder, Caches, NotDeclared},
+        events::Events,
+        index::Index,
+        selection::Selection,
+        until::UntilError,
+        view::View,
+    },
+    state::read_error::ReadError,
+    watch::access::MissingRight,
 };

@@ -1,0 +1,105 @@
+//! Statistics of reads of a state, which decide whether it is worth keeping decoded.
+
+/// Type of a read.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::cache) enum Readers {
+    /// The reader wants this object.
+    One,
+    /// The reader iterates over many objects. Such reads evict nothing from the budget: they would replace objects that
+    /// are read often by objects that are not, scattered over the memory that the others used.
+    Many,
+    /// The reader iterates over more objects than the budget has room for. None of them is kept: a part would save
+    /// little at the next iteration, and freeing it after a change costs much.
+    TooMany,
+}
+
+/// Number of reads of a state, and of the state that it replaced.
+///
+/// A state that is read once between two changes, such as by the one reconcile that follows a change, is not kept
+/// decoded: it would occupy the budget until the next change, when freeing it costs cache misses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::cache) struct Reads {
+    this: Times,
+    replaced: Times,
+    /// Whether a reader that iterates over many objects has read this state.
+    among_many: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Times {
+    #[default]
+    Never,
+    Once,
+    Often,
+}
+
+impl Reads {
+    /// Returns the initial statistics of the state that replaces this one.
+    pub(in crate::cache) fn of_next(self) -> Self {
+        Self { this: Times::Never, replaced: self.this, among_many: false }
+    }
+
+    /// Whether a read now is likely to be followed by another read of the same state.
+    pub(in crate::cache) fn promise_more(self) -> bool {
+        self.this > Times::Never || self.among_many || self.replaced == Times::Often
+    }
+
+    /// Whether each state of the object is likely to be read.
+    pub(in crate::cache) fn promise_one(self) -> bool {
+        self.this > Times::Never && self.replaced > Times::Never
+    }
+
+    /// Counts a read, and returns the statistics before it.
+    pub(in crate::cache) fn count(&mut self, readers: Readers) -> Self {
+        let before = *self;
+        match readers {
+            Readers::One if self.this == Times::Never => self.this = Times::Once,
+            Readers::One => self.this = Times::Often,
+            Readers::Many => self.among_many = true,
+            Readers::TooMany => {}
+        }
+        before
+    }
+
+    /// Returns statistics of an object that is read once after each change.
+    #[cfg(test)]
+    pub(in crate::cache) fn each_time() -> Self {
+        Self { this: Times::Once, replaced: Times::Once, among_many: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads each state of a sequence this many times, and returns the statistics when the next one arrives.
+    fn after(times: &[usize]) -> Reads {
+        times.iter().fold(Reads::default(), |before, &times| {
+            let mut reads = before.of_next();
+            for _ in 0..times {
+                reads.count(Readers::One);
+            }
+            reads
+        })
+    }
+
+    #[test]
+    fn who_reads_many_twice_keeps_them_but_makes_nobody_expect_reads_of_the_next_state() {
+        let mut reads = after(&[1]).of_next();
+        assert!(!reads.count(Readers::Many).promise_more());
+        assert!(reads.count(Readers::Many).promise_more());
+        assert!(!reads.promise_one() && !reads.of_next().promise_more());
+    }
+
+    #[test]
+    fn one_read_long_ago_promises_nothing_and_one_of_each_state_another_one() {
+        assert!(!after(&[0, 1]).promise_one() && !after(&[1, 0]).promise_one());
+        assert!(after(&[1, 1]).promise_one() && !after(&[1, 1]).of_next().promise_more());
+    }
+
+    #[test]
+    fn two_reads_of_a_state_promise_two_of_the_next_one_and_no_more() {
+        assert!(after(&[2]).of_next().promise_more());
+        assert!(!after(&[2, 1]).of_next().promise_more());
+    }
+}

@@ -1,0 +1,119 @@
+//! Transforms: user functions that change objects before they are stored.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    panic::{self, AssertUnwindSafe},
+    sync::Arc,
+};
+
+use serde_json::Value;
+
+/// The transforms of a cache.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Transform {
+    /// Applies in namespaces without an entry in `by_namespace`.
+    elsewhere: Option<Change>,
+    by_namespace: BTreeMap<Arc<str>, Change>,
+}
+
+/// A user's transform. Clones of the same one are equal.
+#[derive(Clone)]
+pub(crate) struct Change(Arc<dyn Fn(&mut Value) + Send + Sync>);
+
+/// Metadata that identify the object and its state. A transform cannot change them.
+const IDENTITY: [&str; 4] = ["namespace", "name", "uid", "resourceVersion"];
+
+impl Change {
+    pub(in crate::cache) fn new(change: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(change))
+    }
+}
+
+impl Transform {
+    /// Returns `None` if there is no transform.
+    pub(in crate::cache) fn new(
+        elsewhere: Option<Change>,
+        by_namespace: BTreeMap<Arc<str>, Change>,
+    ) -> Option<Self> {
+        let changes = elsewhere.is_some() || !by_namespace.is_empty();
+        changes.then_some(Self { elsewhere, by_namespace })
+    }
+
+    /// Returns the transformed object. `None` if it is to be stored as received: there is no transform for the
+    /// namespace, the text is not an object, or the transform panics, which is logged.
+    pub(crate) fn apply(&self, json: &[u8], namespace: &str, resource: &str) -> Option<String> {
+        let change = self.by_namespace.get(namespace).or(self.elsewhere.as_ref())?;
+        let mut object: Value = serde_json::from_slice(json).ok()?;
+        let identity = IDENTITY.map(|field| object.get("metadata")?.get(field).cloned());
+        let changed = panic::catch_unwind(AssertUnwindSafe(|| {
+            (change.0)(&mut object);
+            object
+        }));
+        let mut object = changed
+            .inspect_err(|panic| {
+                let reason = crate::reconcile::panic_message(&**panic);
+                tracing::error!(resource, "a transform panicked; the object is stored unchanged: {reason}");
+            })
+            .ok()?;
+        let metadata =
+            object.as_object_mut()?.entry("metadata").or_insert_with(|| Value::Object(Default::default()));
+        if !metadata.is_object() {
+            *metadata = Value::Object(Default::default());
+        }
+        for (field, value) in IDENTITY.iter().zip(identity) {
+            match value {
+                Some(value) => metadata[*field] = value,
+                None => drop(metadata.as_object_mut()?.remove(*field)),
+            }
+        }
+        Some(object.to_string())
+    }
+}
+
+impl PartialEq for Change {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Change")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn apply(change: impl Fn(&mut Value) + Send + Sync + 'static, object: &Value) -> Option<Value> {
+        let transform = Transform::new(Some(Change::new(change)), BTreeMap::new()).expect("one change");
+        let held = transform.apply(object.to_string().as_bytes(), "ns", "things")?;
+        Some(serde_json::from_str(&held).expect("JSON"))
+    }
+
+    #[test]
+    fn all_may_change_but_what_names_the_object_and_its_state() {
+        let object =
+            json!({ "metadata": { "name": "a", "resourceVersion": "5", "labels": { "x": "y" } }, "data": 1 });
+        let named = json!({ "metadata": { "name": "a", "resourceVersion": "5" } });
+        for change in
+            [json!({}), json!({ "metadata": 5 }), json!({ "metadata": { "name": "b", "uid": "u" } })]
+        {
+            assert_eq!(apply(move |object| *object = change.clone(), &object), Some(named.clone()));
+        }
+        let without =
+            apply(|object| drop(object.as_object_mut().and_then(|object| object.remove("data"))), &object);
+        assert_eq!(without.expect("an object")["metadata"], object["metadata"]);
+    }
+
+    #[test]
+    fn what_makes_no_object_changes_nothing() {
+        let object = json!({ "metadata": { "name": "a" } });
+        assert_eq!(apply(|object| *object = json!([]), &object), None);
+        assert_eq!(apply(|_| panic!("a bug"), &object), None);
+    }
+}

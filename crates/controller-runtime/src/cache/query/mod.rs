@@ -1,0 +1,388 @@
+//! Queries: the resource, namespaces and selectors of a cache.
+
+pub(super) mod in_namespace;
+pub(super) mod options;
+pub(super) mod other_cluster;
+pub(super) mod resync;
+pub(super) mod selector;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
+
+use kube::core::{ApiResource, DynamicObject};
+use tokio::sync::watch;
+
+use self::{
+    other_cluster::OtherCluster,
+    selector::{FieldSelector, LabelSelector},
+};
+use crate::{
+    cache::objects::{
+        meta::{Interner, Meta, ResourceVersion},
+        split::Split,
+        transform::Change,
+    },
+    object::resource_name_of,
+};
+
+/// Scope of one list and watch: a namespace, or `None` for all namespaces that are not watched separately.
+pub(crate) type Part = Option<Arc<str>>;
+
+/// Resource and selection of a feed. Equal queries share one feed.
+#[derive(Clone, PartialEq)]
+pub(crate) struct Query {
+    /// The cluster, if it is not the manager's own.
+    pub(crate) cluster: Option<OtherCluster>,
+    pub(crate) resource: ApiResource,
+    pub(crate) namespaces: Whereabouts,
+    pub(crate) selectors: Selectors,
+    /// Selectors and transforms of namespaces that differ from the others.
+    pub(in crate::cache) apart: BTreeMap<Arc<str>, Apart>,
+    /// Initial lists older than this version are rejected.
+    pub(crate) floor: Option<ResourceVersion>,
+}
+
+/// Label and field selector.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Selectors {
+    pub(crate) labels: LabelSelector,
+    pub(crate) fields: FieldSelector,
+}
+
+/// Selectors and transform of one namespace.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(in crate::cache) struct Apart {
+    pub(in crate::cache) selectors: Selectors,
+    /// Transform of its objects, if it differs from the one configured for all caches.
+    pub(in crate::cache) transform: Option<Change>,
+}
+
+impl Query {
+    /// Returns the parts, each of which has its own list and watch; none once the cluster was removed.
+    pub(in crate::cache) fn parts(&self) -> Vec<Part> {
+        if self.is_removed() {
+            return Vec::new();
+        }
+        match self.namespaces.get() {
+            Some(names) => names.into_iter().map(Some).collect(),
+            None => std::iter::once(None).chain(self.watched_apart().cloned().map(Some)).collect(),
+        }
+    }
+
+    /// Whether the cluster was removed from the manager.
+    pub(in crate::cache) fn is_removed(&self) -> bool {
+        self.cluster.as_ref().is_some_and(OtherCluster::is_removed)
+    }
+
+    /// Waits until the cluster has been removed from the manager.
+    pub(in crate::cache) async fn removed(&self) {
+        match self.cluster.clone() {
+            Some(cluster) => cluster.removed().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Returns the namespaces that the watch of all other namespaces excludes.
+    pub(in crate::cache) fn watched_apart(&self) -> impl Iterator<Item = &Arc<str>> {
+        let everywhere = matches!(self.namespaces, Whereabouts::Everywhere);
+        let apart =
+            self.apart.iter().filter(move |(_, apart)| everywhere && apart.selectors != self.selectors);
+        apart.map(|(name, _)| name)
+    }
+
+    /// Returns the part that contains the objects of a namespace.
+    pub(in crate::cache) fn part_of(&self, namespace: Option<&str>) -> Part {
+        match self.namespaces {
+            Whereabouts::Everywhere => {
+                self.watched_apart().find(|name| namespace == Some(&***name)).map(Arc::clone)
+            }
+            Whereabouts::In(_) | Whereabouts::InLive(_) => namespace.map(Arc::from),
+        }
+    }
+
+    /// Returns the selectors for requests about a part.
+    pub(in crate::cache) fn selectors_of(&self, part: &Part) -> Selectors {
+        match part {
+            Some(namespace) => self.selectors_in(namespace).clone(),
+            None => {
+                let Selectors { labels, fields } = self.selectors.clone();
+                let fields = self.watched_apart().fold(fields, |fields, name| fields.outside_of(name));
+                Selectors { labels, fields }
+            }
+        }
+    }
+
+    fn selectors_in(&self, namespace: &str) -> &Selectors {
+        self.apart.get(namespace).map_or(&self.selectors, |apart| &apart.selectors)
+    }
+
+    /// Restricts the query to objects that also have these labels.
+    pub(in crate::cache) fn with_labels(mut self, required: &LabelSelector) -> Self {
+        let all = self.apart.values_mut().map(|apart| &mut apart.selectors);
+        for Selectors { labels, .. } in all.chain([&mut self.selectors]) {
+            *labels = std::mem::take(labels).and(required.clone());
+        }
+        self
+    }
+
+    /// Whether the API server would return the object for this query; `None` if that cannot be decided.
+    ///
+    /// Expects the object as the server has it: a transform may have changed the labels of the cached one.
+    pub(crate) fn selects(&self, object: &Split<'_>) -> Option<bool> {
+        let meta = Meta::new(object.meta(), &mut Interner::default())?;
+        let Selectors { labels, fields } = self.selectors_in(meta.namespace().unwrap_or_default());
+        if !self.namespaces.contain(meta.namespace()) || !labels.selects(meta.labels()) {
+            return Some(false);
+        }
+        if fields.is_empty() {
+            return Some(true);
+        }
+        serde_json::from_slice(object.json()).ok().and_then(|object| fields.selects(&object))
+    }
+
+    /// Whether metadata are enough to decide which objects are selected.
+    pub(in crate::cache) fn selects_by_metadata(&self) -> bool {
+        let apart = self.apart.values().map(|apart| &apart.selectors);
+        apart.chain([&self.selectors]).all(|selectors| selectors.fields.is_empty())
+    }
+
+    /// Returns the resource as messages name it, after the name of another cluster: `east/secrets`.
+    pub(crate) fn resource_name(&self) -> String {
+        let resource = resource_name_of::<DynamicObject>(&self.resource);
+        match &self.cluster {
+            Some(cluster) => format!("{}/{resource}", cluster.name()),
+            None => resource,
+        }
+    }
+
+    /// Returns resource and selection for metrics and messages. Stable, and of bounded length.
+    pub(crate) fn label(&self) -> String {
+        let selection = self.selection(match self.namespaces {
+            Whereabouts::InLive(_) => Some("a set of namespaces".to_owned()),
+            _ => self.names(),
+        });
+        self.resource_name() + &shortened(selection)
+    }
+
+    /// Returns resource and selection in full, with the current namespaces.
+    fn describe(&self) -> String {
+        self.resource_name() + &self.selection(self.names())
+    }
+
+    fn names(&self) -> Option<String> {
+        let names = self.namespaces.get()?;
+        Some(names.iter().map(|name| &**name).collect::<Vec<_>>().join(", "))
+    }
+
+    fn selection(&self, namespaces: Option<String>) -> String {
+        let mut text = namespaces.map_or_else(String::new, |names| format!(" in {names}"));
+        text += &self.selectors.to_string();
+        let apart = self.apart.iter().filter(|(_, apart)| apart.selectors != self.selectors);
+        for (name, Apart { selectors, .. }) in apart {
+            text += &format!("; in {name}{selectors}");
+            if *selectors == Selectors::default() {
+                text += " all";
+            }
+        }
+        text
+    }
+}
+
+/// Length in bytes up to which a selection is printed in full.
+const TOLD_IN_FULL: usize = 96;
+
+/// Shortens a long text to its beginning and a hash of the whole.
+///
+/// The result is a metric label. Dashboards and alerts refer to it, so it must not change with a release of Rust or of a crate.
+fn shortened(mut text: String) -> String {
+    if text.len() > TOLD_IN_FULL {
+        let hash = fnv1a_64(text.as_bytes());
+        text.truncate(text.floor_char_boundary(TOLD_IN_FULL / 2));
+        text += &format!("… ({:08x})", hash >> 32);
+    }
+    text
+}
+
+/// FNV-1a with 64 bits. Source: RFC 9923, section 2.
+fn fnv1a_64(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+impl Selectors {
+    /// Returns the label and field selector as parameters of a request.
+    pub(in crate::cache) fn parameters(&self) -> (Option<String>, Option<String>) {
+        let parameter = |text: String| Some(text).filter(|text| !text.is_empty());
+        (parameter(self.labels.to_string()), parameter(self.fields.to_string()))
+    }
+}
+
+/// Text that follows the name of a resource.
+impl fmt::Display for Selectors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { labels, fields } = self;
+        if !labels.is_empty() {
+            write!(f, " with {labels}")?;
+        }
+        if !fields.is_empty() {
+            write!(f, " where {fields}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Query {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.describe())
+    }
+}
+
+/// Namespaces of a query.
+#[derive(Debug, Clone)]
+pub(crate) enum Whereabouts {
+    Everywhere,
+    In(Arc<BTreeSet<Arc<str>>>),
+    InLive(Namespaces),
+}
+
+impl Whereabouts {
+    /// Returns the names in order; `None` for all namespaces.
+    pub(crate) fn get(&self) -> Option<BTreeSet<Arc<str>>> {
+        match self {
+            Self::Everywhere => None,
+            Self::In(names) => Some(BTreeSet::clone(names)),
+            Self::InLive(names) => Some(names.get()),
+        }
+    }
+
+    /// Whether the namespaces may change.
+    pub(in crate::cache) fn may_change(&self) -> bool {
+        matches!(self, Self::InLive(_))
+    }
+
+    /// Whether the query includes `namespace`, or may include it later.
+    pub(in crate::cache) fn may_contain(&self, namespace: &str) -> bool {
+        match self {
+            Self::Everywhere | Self::InLive(_) => true,
+            Self::In(names) => names.contains(namespace),
+        }
+    }
+
+    /// Whether the query includes `namespace`.
+    pub(crate) fn contain(&self, namespace: Option<&str>) -> bool {
+        match self {
+            Self::Everywhere => true,
+            Self::In(names) => namespace.is_some_and(|name| names.contains(name)),
+            Self::InLive(names) => namespace.is_some_and(|name| names.names.borrow().contains(name)),
+        }
+    }
+
+    pub(crate) fn subscribe(&self) -> Changes {
+        Changes(match self {
+            Self::Everywhere | Self::In(_) => None,
+            Self::InLive(names) => Some(names.names.subscribe()),
+        })
+    }
+}
+
+/// Equal now and after any change: sets that can change are equal only if they are the same set.
+impl PartialEq for Whereabouts {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Everywhere, Self::Everywhere) => true,
+            (Self::In(one), Self::In(other)) => one == other,
+            (Self::InLive(one), Self::InLive(other)) => Arc::ptr_eq(&one.names, &other.names),
+            _ => false,
+        }
+    }
+}
+
+/// A set of namespaces that may change while the manager runs. Clones are handles of the same set.
+///
+/// ```
+/// use controller_runtime::cache::Namespaces;
+///
+/// let tenants = Namespaces::new(["red", "blue"]);
+/// // … build caches with it …
+/// tenants.add("green"); // listed and watched from now on
+/// tenants.remove("red"); // its objects leave the caches, and handlers receive delete events
+/// assert_eq!(tenants.get().len(), 2);
+/// ```
+#[derive(Clone)]
+pub struct Namespaces {
+    names: Arc<watch::Sender<BTreeSet<Arc<str>>>>,
+}
+
+impl Namespaces {
+    /// Creates a set of these namespaces.
+    pub fn new<N: Into<Arc<str>>>(names: impl IntoIterator<Item = N>) -> Self {
+        Self { names: Arc::new(watch::Sender::new(names.into_iter().map(Into::into).collect())) }
+    }
+
+    /// Adds a namespace. [`Cached::synced`](crate::cache::Cached::synced) waits until its objects have been listed.
+    pub fn add(&self, name: impl Into<Arc<str>>) {
+        self.names.send_if_modified(|names| names.insert(name.into()));
+    }
+
+    /// Removes a namespace.
+    pub fn remove(&self, name: &str) {
+        self.names.send_if_modified(|names| names.remove(name));
+    }
+
+    /// Returns the names in order.
+    #[must_use]
+    pub fn get(&self) -> BTreeSet<Arc<str>> {
+        self.names.borrow().clone()
+    }
+}
+
+impl fmt::Debug for Namespaces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.get()).finish()
+    }
+}
+
+/// Waits for changes of a set of namespaces.
+pub(crate) struct Changes(Option<watch::Receiver<BTreeSet<Arc<str>>>>);
+
+impl Changes {
+    pub(crate) async fn changed(&mut self) {
+        let ended = match &mut self.0 {
+            Some(names) => names.changed().await.is_err(),
+            None => true,
+        };
+        if ended {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortened_label_is_the_same_in_every_release() {
+        let namespaces: Vec<_> = (0..40).map(|number| format!("team-{number}")).collect();
+        assert_eq!(
+            shortened(format!(" in {}", namespaces.join(", "))),
+            " in team-0, team-1, team-2, team-3, team-4, team… (6501189d)"
+        );
+        let short = " in team-0 with app=web".to_owned();
+        assert_eq!(shortened(short.clone()), short);
+    }
+
+    /// Test vectors of the reference implementation.
+    #[test]
+    fn the_hash_is_fnv_1a() {
+        for (text, hash) in
+            [("", 0xcbf2_9ce4_8422_2325), ("a", 0xaf63_dc4c_8601_ec8c), ("foobar", 0x8594_4171_f739_67e8)]
+        {
+            assert_eq!(fnv1a_64(text.as_bytes()), hash, "{text}");
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! [`Options`] of all caches of a manager.
+
+use std::{
+    any::TypeId,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::{
+    Apart, Namespaces, Query, Selectors, Whereabouts,
+    in_namespace::InNamespace,
+    resync::Resync,
+    selector::{FieldSelector, LabelSelector},
+};
+use crate::{
+    cache::objects::{
+        arrival::Intake,
+        retain::Retain,
+        transform::{Change, Transform},
+    },
+    client::DynamicKind,
+    object::Object,
+};
+
+/// Selection and storage of the objects in a manager's caches. [`Caches`](crate::cache::Caches) can override the selection for
+/// single caches.
+///
+/// ```
+/// use controller_runtime::{cache, cache::{Namespaces, Retain}, manager};
+/// use k8s_openapi::api::core::v1::{Node, Pod};
+///
+/// # fn example() -> Result<manager::Options, Box<dyn std::error::Error>> {
+/// let cache = cache::Options::default()
+///     .namespaces(&Namespaces::new(["red", "blue"]))
+///     .labels("team!=legacy".parse()?)
+///     .retain(Retain::Budget(128 << 20))
+///     .retain_kind::<Node>(Retain::Decoded)
+///     .transform_kind::<Pod>(|pod| pod["spec"] = serde_json::json!({ "nodeName": pod["spec"]["nodeName"] }));
+/// Ok(manager::Options::new("scheduler").cache(cache))
+/// # }
+/// ```
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct Options {
+    retain: Retain,
+    resync: Resync,
+    transform: Option<Change>,
+    namespaces: Option<Namespaces>,
+    selectors: Selectors,
+    in_namespace: BTreeMap<Arc<str>, InNamespace>,
+    by_kind: BTreeMap<TypeId, OfKind>,
+}
+
+/// Options for one kind.
+#[derive(Debug, Clone, Default)]
+struct OfKind {
+    retain: Option<Retain>,
+    resync: Option<Resync>,
+    transform: Option<Change>,
+    managed_fields: bool,
+}
+
+/// Options for one cache.
+#[derive(Debug, Clone, Default)]
+pub(in crate::cache) struct OfCache {
+    pub(in crate::cache) namespaces: Option<Whereabouts>,
+    pub(in crate::cache) labels: Option<LabelSelector>,
+    pub(in crate::cache) fields: Option<FieldSelector>,
+    pub(in crate::cache) in_namespace: BTreeMap<Arc<str>, InNamespace>,
+}
+
+/// Selection of objects.
+impl Options {
+    /// Restricts namespaced kinds to these namespaces. Default: all namespaces.
+    #[doc(alias = "DefaultNamespaces")]
+    pub fn namespaces(mut self, namespaces: &Namespaces) -> Self {
+        self.namespaces = Some(namespaces.clone());
+        self
+    }
+
+    /// Restricts caches to objects with matching labels. Default: all objects.
+    #[doc(alias = "DefaultLabelSelector")]
+    pub fn labels(mut self, selector: LabelSelector) -> Self {
+        self.selectors.labels = selector;
+        self
+    }
+
+    /// Restricts caches to objects with matching fields. The API server must support these fields for every cached
+    /// kind. Default: all objects.
+    #[doc(alias = "DefaultFieldSelector")]
+    pub fn fields(mut self, selector: FieldSelector) -> Self {
+        self.selectors.fields = selector;
+        self
+    }
+
+    /// Sets different selectors or a different transform for one namespace. The last call for a namespace wins.
+    /// Default: all namespaces are treated alike.
+    ///
+    /// This does not restrict caches to the namespace; [`Options::namespaces`] does. If all namespaces are cached, each
+    /// namespace with different selectors has its own list and watch, and all others share one.
+    ///
+    /// ```
+    /// use controller_runtime::cache::{InNamespace, Options};
+    ///
+    /// # fn example() -> Result<Options, Box<dyn std::error::Error>> {
+    /// let ours = InNamespace::default().labels("app.kubernetes.io/managed-by=us".parse()?);
+    /// Ok(Options::default().in_namespace("kube-system", ours)) // everything elsewhere
+    /// # }
+    /// ```
+    #[doc(alias = "DefaultNamespaces")]
+    #[doc(alias = "AllNamespaces")]
+    pub fn in_namespace(mut self, name: impl Into<Arc<str>>, choices: InNamespace) -> Self {
+        self.in_namespace.insert(name.into(), choices);
+        self
+    }
+}
+
+/// Storage of objects.
+impl Options {
+    /// Sets which objects are kept decoded, unless [`Options::retain_kind`] is set for the kind. Default: up to 64 MiB
+    /// of objects that are read often.
+    pub fn retain(mut self, retain: Retain) -> Self {
+        self.retain = retain;
+        self
+    }
+
+    /// Sets which objects are kept decoded for the kind, read as type `K`.
+    pub fn retain_kind<K: Object>(mut self, retain: Retain) -> Self {
+        self.of_kind::<K>().retain = Some(retain);
+        self
+    }
+
+    /// Keeps `metadata.managedFields` of the objects read as type `K`. Default: the field is removed when objects
+    /// arrive, as with controller-runtime's `TransformStripManagedFields`.
+    pub fn keep_managed_fields<K: Object>(mut self) -> Self {
+        self.of_kind::<K>().managed_fields = true;
+        self
+    }
+
+    /// Transforms every object when it arrives: fields that `change` removes are never stored, so no reader of the
+    /// cache can see them. Default: objects are stored unchanged.
+    ///
+    /// `change` must be deterministic. It is called in the task of the watch for each version of each object, and for
+    /// own writes. It cannot change namespace, name, uid and version. If it panics, the object is stored unchanged.
+    /// Each call costs a decode and an encode of the object.
+    #[doc(alias = "DefaultTransform")]
+    pub fn transform(mut self, change: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
+        self.transform = Some(Change::new(change));
+        self
+    }
+
+    /// Transforms the objects read as type `K` when they arrive, in place of [`Options::transform`].
+    pub fn transform_kind<K: Object>(mut self, change: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
+        self.of_kind::<K>().transform = Some(Change::new(change));
+        self
+    }
+
+    /// Stores only the fields that `P` has, and metadata, of the objects read as type `K`, in place of
+    /// [`Options::transform`].
+    ///
+    /// An object that cannot be decoded as `P` is stored unchanged. `K` must be decodable from the remaining fields: an
+    /// object is unreadable if `K` requires a field that `P` lacks. A [`View`](crate::cache::View) reads the stored object as
+    /// `P`.
+    ///
+    /// ```
+    /// use controller_runtime::cache;
+    /// use k8s_openapi::api::core::v1::Pod;
+    ///
+    /// #[derive(serde::Deserialize, serde::Serialize)]
+    /// struct Placement {
+    ///     spec: Spec,
+    /// }
+    ///
+    /// #[derive(serde::Deserialize, serde::Serialize)]
+    /// #[serde(rename_all = "camelCase")]
+    /// struct Spec {
+    ///     node_name: Option<String>,
+    /// }
+    ///
+    /// let cache = cache::Options::default().keep_only::<Pod, Placement>();
+    /// ```
+    pub fn keep_only<K: Object, P: DeserializeOwned + Serialize>(self) -> Self {
+        self.transform_kind::<K>(|object| {
+            let part = P::deserialize(&*object).ok().and_then(|part| serde_json::to_value(part).ok());
+            if let (Some(Value::Object(mut part)), Value::Object(whole)) = (part, &mut *object) {
+                let always = ["apiVersion", "kind", "metadata"];
+                part.extend(always.iter().filter_map(|field| whole.remove_entry(*field)));
+                *whole = part;
+            }
+        })
+    }
+
+    /// Sets how often unchanged objects are delivered as update events. Default: never.
+    #[doc(alias = "SyncPeriod")]
+    pub fn resync(mut self, resync: Resync) -> Self {
+        self.resync = resync;
+        self
+    }
+
+    /// Like [`Options::resync`] for the objects read as type `K`.
+    pub fn resync_kind<K: Object>(mut self, resync: Resync) -> Self {
+        self.of_kind::<K>().resync = Some(resync);
+        self
+    }
+
+    fn of_kind<K: Object>(&mut self) -> &mut OfKind {
+        self.by_kind.entry(TypeId::of::<K>()).or_default()
+    }
+}
+
+/// Lookup of options by the caches.
+impl Options {
+    /// Returns the query of a cache of a kind with the options `own`. Options with the same effect give equal queries.
+    pub(in crate::cache) fn query(&self, kind: &DynamicKind, own: &OfCache) -> Query {
+        let DynamicKind { resource, is_namespaced } = kind.clone();
+        let all = self.namespaces.clone().filter(|_| is_namespaced).map(Whereabouts::InLive);
+        let namespaces = own.namespaces.clone().or(all).unwrap_or(Whereabouts::Everywhere);
+        let selectors = self.selectors(own, None, None);
+        let all_here = Some(&self.in_namespace).filter(|_| is_namespaced);
+        let names: BTreeSet<_> =
+            own.in_namespace.keys().chain(all_here.into_iter().flatten().map(|(name, _)| name)).collect();
+        let apart = names.into_iter().filter(|name| namespaces.may_contain(name)).map(|name| {
+            let own_here = own.in_namespace.get(name);
+            let selectors = self.selectors(own, own_here, all_here.and_then(|all| all.get(name)));
+            let transform = own_here.and_then(|own| own.transform.clone());
+            (Arc::clone(name), Apart { selectors, transform })
+        });
+        let apart =
+            apart.filter(|(_, apart)| apart.selectors != selectors || apart.transform.is_some()).collect();
+        Query { cluster: None, resource, namespaces, selectors, apart, floor: None }
+    }
+
+    /// Returns the most specific selectors: of the cache in a namespace, of the cache, of all caches in the namespace,
+    /// of all caches.
+    fn selectors(
+        &self,
+        own: &OfCache,
+        own_here: Option<&InNamespace>,
+        all_here: Option<&InNamespace>,
+    ) -> Selectors {
+        let labels = own_here.and_then(|here| here.labels.as_ref()).or(own.labels.as_ref());
+        let labels = labels.or_else(|| all_here?.labels.as_ref()).unwrap_or(&self.selectors.labels);
+        let fields = own_here.and_then(|here| here.fields.as_ref()).or(own.fields.as_ref());
+        let fields = fields.or_else(|| all_here?.fields.as_ref()).unwrap_or(&self.selectors.fields);
+        Selectors { labels: labels.clone(), fields: fields.clone() }
+    }
+
+    pub(in crate::cache) fn default_retain(&self) -> Retain {
+        self.retain
+    }
+
+    /// Returns the option for a kind, if it has its own.
+    pub(in crate::cache) fn retain_of<K: Object>(&self) -> Option<Retain> {
+        self.chosen::<K>()?.retain
+    }
+
+    pub(in crate::cache) fn resync_of<K: Object>(&self) -> Resync {
+        self.chosen::<K>().and_then(|kind| kind.resync).unwrap_or(self.resync)
+    }
+
+    /// Returns the changes that objects of a query undergo before they are stored.
+    pub(in crate::cache) fn intake_of<K: Object>(&self, query: &Query) -> Intake {
+        let kind = self.chosen::<K>();
+        let of_kind = kind.and_then(|kind| kind.transform.clone());
+        let of_all = self.in_namespace.iter().filter(|_| of_kind.is_none());
+        let of_all = of_all.filter_map(|(name, here)| Some((Arc::clone(name), here.transform.clone()?)));
+        let own =
+            query.apart.iter().filter_map(|(name, here)| Some((Arc::clone(name), here.transform.clone()?)));
+        let by_namespace = of_all.chain(own).collect(); // the last entry for a name wins
+        let transform = Transform::new(of_kind.or_else(|| self.transform.clone()), by_namespace);
+        Intake { managed_fields: kind.is_some_and(|kind| kind.managed_fields), transform }
+    }
+
+    fn chosen<K: Object>(&self) -> Option<&OfKind> {
+        self.by_kind.get(&TypeId::of::<K>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+
+    use super::*;
+
+    fn labels(selector: &str) -> InNamespace {
+        InNamespace::default().labels(selector.parse().expect("a selector"))
+    }
+
+    fn fields(selector: &str) -> InNamespace {
+        InNamespace::default().fields(selector.parse().expect("a selector"))
+    }
+
+    fn query(options: &Options, own: &OfCache) -> Query {
+        options.query(&DynamicKind::of::<ConfigMap>(), own)
+    }
+
+    fn check(options: &Options, own: &OfCache, expected: &str) {
+        assert_eq!(format!("{:?}", query(options, own)), expected);
+    }
+
+    fn of(in_namespace: &[(&str, InNamespace)]) -> OfCache {
+        let in_namespace = in_namespace.iter().map(|(name, here)| (Arc::from(*name), here.clone())).collect();
+        OfCache { in_namespace, ..OfCache::default() }
+    }
+
+    #[test]
+    fn the_nearest_choice_of_a_selector_counts() {
+        let all = Options::default().labels("of=all".parse().expect("a selector"));
+        let all = all.in_namespace("red", labels("of=red")).in_namespace("blue", fields("metadata.name=x"));
+        check(
+            &all,
+            &OfCache::default(),
+            "configmaps with of=all; in blue with of=all where metadata.name=x; in red with of=red",
+        );
+        let own = OfCache { labels: Some("of=cache".parse().expect("a selector")), ..OfCache::default() };
+        check(&all, &own, "configmaps with of=cache; in blue with of=cache where metadata.name=x");
+        let own = OfCache { labels: own.labels, ..of(&[("red", labels("")), ("green", labels("of=green"))]) };
+        check(
+            &all,
+            &own,
+            "configmaps with of=cache; in blue with of=cache where metadata.name=x; in green with of=green; in red all",
+        );
+    }
+
+    #[test]
+    fn what_is_the_same_in_effect_is_the_same_query() {
+        let chosen = || of(&[("red", labels("a=b,c=d")), ("blue", labels("")), ("elsewhere", labels("x"))]);
+        let names: BTreeSet<Arc<str>> = ["red", "blue"].map(Arc::from).into();
+        let some = OfCache { namespaces: Some(Whereabouts::In(Arc::new(names))), ..chosen() };
+        let same = OfCache { in_namespace: of(&[("red", labels("c=d,a=b"))]).in_namespace, ..some.clone() };
+        let options = Options::default();
+        check(&options, &some, "configmaps in blue, red; in red with a=b,c=d");
+        assert_eq!(query(&options, &some), query(&options, &same));
+        assert_ne!(query(&options, &some), query(&options, &chosen()));
+    }
+
+    #[test]
+    fn the_watch_of_all_others_leaves_out_what_is_watched_apart() {
+        let changed = InNamespace::default().transform(|_| ());
+        let query = query(
+            &Options::default(),
+            &of(&[("red", labels("a")), ("blue", labels("b")), ("grey", changed)]),
+        );
+        let asked = |part: Option<&str>| query.selectors_of(&part.map(Arc::from)).to_string();
+        assert_eq!(query.parts(), [None, Some(Arc::from("blue")), Some(Arc::from("red"))]);
+        assert_eq!(asked(None), " where metadata.namespace!=blue,metadata.namespace!=red");
+        assert_eq!(asked(Some("red")), " with a");
+    }
+
+    #[test]
+    fn no_more_is_held_than_a_type_takes() {
+        #[derive(serde::Deserialize, serde::Serialize)]
+        struct Part {
+            data: BTreeMap<String, String>,
+        }
+        let options = Options::default().keep_only::<ConfigMap, Part>();
+        let transform = options.intake_of::<ConfigMap>(&query(&options, &OfCache::default())).transform;
+        let held = |object: Value| {
+            let held = transform
+                .as_ref()
+                .and_then(|change| change.apply(object.to_string().as_bytes(), "a", "configmaps"));
+            serde_json::from_str::<Value>(&held.expect("an object")).expect("JSON")
+        };
+        let metadata = json!({"name": "a", "labels": {"app": "web"}});
+        let whole =
+            json!({"kind": "ConfigMap", "metadata": metadata, "data": {"x": "y"}, "binaryData": {"z": ""}});
+        assert_eq!(held(whole), json!({"kind": "ConfigMap", "metadata": metadata, "data": {"x": "y"}}));
+        let unfit = json!({"metadata": {"name": "a"}, "data": 5, "more": true});
+        assert_eq!(held(unfit.clone()), unfit, "it is held as it came");
+    }
+
+    #[test]
+    fn the_nearest_transform_counts() {
+        let mark = |mark: &'static str| move |object: &mut Value| object["mark"] = mark.into();
+        let options = Options::default()
+            .transform(mark("all"))
+            .in_namespace("red", InNamespace::default().transform(mark("red")));
+        let of_kind = options.clone().transform_kind::<ConfigMap>(mark("kind"));
+        let own = of(&[("blue", InNamespace::default().transform(mark("own")))]);
+        for (options, own, expected) in [
+            (&options, &OfCache::default(), ["red", "all", "all"]),
+            (&of_kind, &OfCache::default(), ["kind", "kind", "kind"]),
+            (&of_kind, &own, ["kind", "own", "kind"]),
+            (&options, &own, ["red", "own", "all"]),
+        ] {
+            let intake = options.intake_of::<ConfigMap>(&query(options, own));
+            let transform = intake.transform.expect("one was chosen");
+            let marks = ["red", "blue", "green"].map(|namespace| {
+                let held = transform.apply(b"{}", namespace, "configmaps").expect("an object");
+                serde_json::from_str::<Value>(&held).expect("JSON")["mark"].as_str().map(str::to_owned)
+            });
+            assert_eq!(marks, expected.map(|mark| Some(mark.to_owned())));
+        }
+    }
+}

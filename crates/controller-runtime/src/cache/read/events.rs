@@ -1,0 +1,42 @@
+//! The changes of a cache as a stream that never stores more than one event per object.
+
+use std::{
+    fmt,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures::Stream;
+
+use crate::{
+    cache::state::{informer::Informer, mailbox::Place},
+    event::Event,
+    object::Object,
+};
+
+/// Stream of the changes of a cache, returned by [`Cached::events`](crate::cache::Cached::events). It never ends.
+#[must_use = "streams do nothing unless polled"]
+pub struct Events<K: Object> {
+    place: Place<K>,
+}
+
+impl<K: Object> Events<K> {
+    pub(in crate::cache) fn new(informer: &Arc<Informer<K>>) -> Self {
+        Self { place: informer.subscribe() }
+    }
+}
+
+impl<K: Object> Stream for Events<K> {
+    type Item = Event<K>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event<K>>> {
+        self.place.mailbox.poll_pop(cx).map(Some)
+    }
+}
+
+impl<K: Object> fmt::Debug for Events<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events").field("waiting", &self.place.mailbox.len()).finish()
+    }
+}

@@ -1,0 +1,9 @@
+//! What users read: handles of caches, selections, indexes, views and event streams.
+
+pub(super) mod cached;
+pub(super) mod caches;
+pub(super) mod events;
+pub(super) mod index;
+pub(super) mod selection;
+pub(super) mod until;
+pub(super) mod view;

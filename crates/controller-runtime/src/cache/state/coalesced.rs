@@ -1,0 +1,225 @@
+//! Waiting events of a subscriber that needs only the latest state: at most one per object.
+
+use std::collections::BTreeMap;
+
+use super::mailbox::InitialList;
+use crate::{
+    cache::objects::lazy::Lazy,
+    event::Event,
+    object::{Object, ObjectKey},
+};
+
+/// Events that the reader has not taken: for each object the state that the reader knows, and the latest one.
+pub(in crate::cache) struct Coalesced<K: Object> {
+    /// The initial list, which is delivered first.
+    initial: Option<InitialList<K>>,
+    /// The initial list after its end. It holds old states until it is dropped.
+    delivered: Option<InitialList<K>>,
+    objects: BTreeMap<ObjectKey<K>, Entry<K>>,
+    /// Keys in the order in which their first waiting event arrived.
+    order: BTreeMap<u64, ObjectKey<K>>,
+    next: u64,
+}
+
+struct Entry<K: Object> {
+    known: Option<Known<K>>,
+    is: Is<K>,
+    place: u64,
+}
+
+/// The state of an object that the reader knows.
+enum Known<K: Object> {
+    /// The reader received this state.
+    Told(Lazy<K>),
+    /// The reader received an older state than this one, which is the last state before the deletion.
+    Before(Lazy<K>),
+}
+
+impl<K: Object> Known<K> {
+    fn state(&self) -> &Lazy<K> {
+        let (Self::Told(state) | Self::Before(state)) = self;
+        state
+    }
+}
+
+enum Is<K: Object> {
+    There { object: Lazy<K>, in_initial_list: bool },
+    Gone { last: Lazy<K>, state_unknown: bool },
+}
+
+impl<K: Object> Default for Coalesced<K> {
+    fn default() -> Self {
+        Self { initial: None, delivered: None, objects: BTreeMap::new(), order: BTreeMap::new(), next: 0 }
+    }
+}
+
+impl<K: Object> Coalesced<K> {
+    /// Creates a queue that starts with the events of an initial list.
+    pub(in crate::cache) fn after(initial: InitialList<K>) -> Self {
+        Self { initial: Some(initial), ..Self::default() }
+    }
+
+    /// Number of waiting events, without those of the initial list.
+    pub(in crate::cache) fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Takes the finished initial list, so that the caller drops it while no lock is held.
+    pub(in crate::cache) fn take_delivered(&mut self) -> Option<InitialList<K>> {
+        self.delivered.take()
+    }
+
+    pub(in crate::cache) fn push(&mut self, event: Event<K>) {
+        let key = event.key();
+        if let Some(initial) = &mut self.initial {
+            let superseded = match &event {
+                Event::Update { new, .. } => initial.supersede(&key, Some(new.clone())),
+                Event::Delete { .. } => initial.supersede(&key, None),
+                Event::Create { .. } | Event::Generic { .. } => false,
+            };
+            if superseded {
+                return;
+            }
+        }
+        let (known, is) = match event {
+            Event::Create { object, in_initial_list } => (None, Is::There { object, in_initial_list }),
+            Event::Update { old, new } => {
+                (Some(Known::Told(old)), Is::There { object: new, in_initial_list: false })
+            }
+            Event::Delete { object, state_unknown } => {
+                (Some(Known::Before(object.clone())), Is::Gone { last: object, state_unknown })
+            }
+            Event::Generic { .. } => return, // caches never create them
+        };
+        match self.objects.get_mut(&key) {
+            // The reader never received the create: drop both events.
+            Some(Entry { known: None, place, .. }) if matches!(is, Is::Gone { .. }) => {
+                self.order.remove(place);
+                self.objects.remove(&key);
+            }
+            Some(entry) => {
+                // A create that still waits stays a create of the initial list, whatever updates follow.
+                let was_initial =
+                    matches!(&entry.is, Is::There { in_initial_list: true, .. }) && entry.known.is_none();
+                entry.is = match is {
+                    Is::There { object, .. } if was_initial => Is::There { object, in_initial_list: true },
+                    is => is,
+                };
+            }
+            None => {
+                let place = self.next;
+                self.next += 1;
+                self.order.insert(place, key.clone());
+                self.objects.insert(key, Entry { known, is, place });
+            }
+        }
+    }
+
+    pub(in crate::cache) fn pop(&mut self) -> Option<Event<K>> {
+        if let Some(initial) = &mut self.initial {
+            if let Some(event) = initial.next() {
+                return Some(event);
+            }
+            self.delivered = self.initial.take();
+        }
+        let (_, key) = self.order.first_key_value()?;
+        let key = key.clone();
+        let Entry { known, is, place } = self.objects.remove(&key)?;
+        let event = match (known, is) {
+            (None, Is::There { object, in_initial_list }) => Event::Create { object, in_initial_list },
+            (Some(Known::Told(old)), Is::There { object: new, .. }) if same_uid(&old, &new) => {
+                Event::Update { old, new }
+            }
+            (Some(known), is @ Is::There { .. }) => {
+                // The reader knows an object that was deleted since, and perhaps replaced by another of that name.
+                // Deliver the delete, and the create with the next call.
+                self.objects.insert(key, Entry { known: None, is, place });
+                return Some(Event::Delete { object: known.state().clone(), state_unknown: true });
+            }
+            // The reader knows an earlier object of this name, not the one that was deleted last: it never received
+            // that one.
+            (Some(known), Is::Gone { last, .. }) if !same_uid(known.state(), &last) => {
+                Event::Delete { object: known.state().clone(), state_unknown: true }
+            }
+            (_, Is::Gone { last, state_unknown }) => Event::Delete { object: last, state_unknown },
+        };
+        self.order.remove(&place);
+        Some(event)
+    }
+}
+
+fn same_uid<K: Object>(one: &Lazy<K>, other: &Lazy<K>) -> bool {
+    one.meta().uid() == other.meta().uid()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::cache::state::store::Store;
+
+    /// Returns an object with this uid and version. Three uids share a name.
+    fn object(uid: u8, version: u64) -> Lazy<ConfigMap> {
+        let mut object = ConfigMap::default();
+        object.metadata.namespace = Some("ns".to_owned());
+        object.metadata.name = Some(format!("n{}", uid % 3));
+        object.metadata.uid = Some(uid.to_string());
+        object.metadata.resource_version = Some(version.to_string());
+        Lazy::of(object).expect("it has a key")
+    }
+
+    proptest! {
+        /// However slowly a reader takes events, each continues from the state before, the last one leads to the
+        /// current state, and at most one event per object waits.
+        #[test]
+        fn what_is_taken_folds_to_what_is(
+            initial in prop::collection::btree_set(0..3u8, 0..3),
+            history in prop::collection::vec((0..9u8, any::<bool>(), 0..4u8), 1..60),
+        ) {
+            let mut store = Store::default();
+            let mut folded: BTreeMap<ObjectKey<ConfigMap>, Lazy<ConfigMap>> = BTreeMap::new();
+            store.replace(&None, initial.into_iter().map(|uid| object(uid, 1)), Some(1));
+            let mut waiting = Coalesced::after(InitialList::superseded(store.watched()));
+            for (version, (uid, delete, take)) in (2..).zip(history) {
+                let object = object(uid, version);
+                let events = match delete {
+                    true => store.remove(&None, object),
+                    false => store.upsert(&None, object).expect("versions grow"),
+                };
+                events.into_iter().for_each(|event| waiting.push(event));
+                prop_assert!(waiting.order.len() == waiting.objects.len() && waiting.order.len() <= 3);
+                for _ in 0..take {
+                    fold(&mut folded, waiting.pop())?;
+                }
+            }
+            while let Some(event) = waiting.pop() {
+                fold(&mut folded, Some(event))?;
+            }
+            let is: Vec<_> = store.told().map(|object| format!("{object:?}")).collect();
+            prop_assert_eq!(is, folded.values().map(|object| format!("{object:?}")).collect::<Vec<_>>());
+        }
+    }
+
+    fn fold(
+        folded: &mut BTreeMap<ObjectKey<ConfigMap>, Lazy<ConfigMap>>,
+        event: Option<Event<ConfigMap>>,
+    ) -> Result<(), TestCaseError> {
+        let Some(event) = event else { return Ok(()) };
+        let key = event.key();
+        match event {
+            Event::Create { object, .. } => prop_assert!(folded.insert(key, object).is_none()),
+            Event::Update { old, new } => {
+                let before = folded.insert(key, new).expect("updated objects exist");
+                prop_assert!(before.ptr_eq(&old), "{before:?} is not {old:?}");
+            }
+            Event::Delete { object, .. } => {
+                let before = folded.remove(&key).expect("deleted objects exist");
+                prop_assert_eq!(before.meta().uid(), object.meta().uid());
+            }
+            Event::Generic { .. } => unreachable!("a store makes no generic events"),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,13 @@
+//! The objects of a query and their subscribers: watched states with own writes over them, indexes, waiting events.
+
+pub(super) mod coalesced;
+pub(super) mod index_table;
+pub(super) mod informer;
+pub(super) mod mailbox;
+pub(super) mod matches;
+pub(super) mod read_error;
+pub(super) mod registry;
+pub(super) mod store;
+pub(super) mod sync;
+pub(super) mod tombstones;
+pub(super) mod writes;

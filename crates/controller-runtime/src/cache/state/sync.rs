@@ -1,0 +1,110 @@
+//! Waits until the caches of a manager are synced, and reports why they are not.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use futures::{StreamExt, stream::FuturesUnordered};
+use tokio::time::{sleep, timeout};
+
+use super::{informer::AnyInformer, registry::Cache};
+use crate::cache::watch::{access::MissingRight, status::Status};
+
+/// Time to wait for further missing permissions after the first, so that they are reported together.
+const TOGETHER: Duration = Duration::from_millis(500);
+
+/// Reason why caches are not synced.
+#[derive(Debug)]
+pub(crate) enum NotSynced {
+    /// The operator lacks permissions, so waiting does not help.
+    Forbidden(Vec<MissingRight>),
+    /// A cache did not sync in time.
+    Late { resource: String, reason: String },
+}
+
+impl Cache {
+    /// Waits until every informer is synced.
+    ///
+    /// # Errors
+    ///
+    /// The operator lacks permissions for some of them, or one is not synced within `limit`.
+    pub(crate) async fn synced(&self, limit: Duration) -> Result<(), NotSynced> {
+        let informers = self.informers();
+        let decided = informers.iter().enumerate().map(|(place, informer)| {
+            let mut status = informer.status();
+            // Returns the status that ended the wait: it may change afterwards.
+            async move { (place, status.wait_for(Status::is_decided).await.map(|status| status.clone())) }
+        });
+        let mut decided: FuturesUnordered<_> = decided.collect();
+        let refused = async {
+            while let Some((place, status)) = decided.next().await {
+                // An error cannot occur, since the sender is in the informer. A synced informer may lack the permission
+                // to watch.
+                if let Ok(status) = status
+                    && status.forbidden().next().is_some()
+                {
+                    return Some((place, status));
+                }
+            }
+            None
+        };
+        match timeout(limit, refused).await {
+            Ok(None) => Ok(()),
+            Ok(Some((place, refused))) => {
+                sleep(TOGETHER).await;
+                // A set, because several Rust types of one kind lack the same permission.
+                let missing: BTreeSet<_> = informers
+                    .iter()
+                    .enumerate()
+                    .flat_map(|(other, informer)| {
+                        let now = missing_rights(&**informer, &informer.status().borrow());
+                        match other == place && now.is_empty() {
+                            true => missing_rights(&**informer, &refused),
+                            false => now,
+                        }
+                    })
+                    .collect();
+                Err(NotSynced::Forbidden(missing.into_iter().collect()))
+            }
+            Err(_) => late(&informers).map_or(Ok(()), Err),
+        }
+    }
+
+    /// Returns the problem of the first list or watch that fails now.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.informers().iter().find_map(|informer| {
+            let trouble = informer.status().borrow().trouble()?;
+            Some(format!("{}: {trouble}", informer.resource()))
+        })
+    }
+
+    /// Describes the first cache that is not synced, or has a watch that has been failing for longer than `limit`.
+    pub(crate) fn problem(&self, limit: Option<Duration>) -> Option<String> {
+        self.informers().iter().find_map(|informer| {
+            let status = informer.status().borrow().clone();
+            let resource = informer.resource();
+            let trouble = status.trouble().map_or_else(String::new, |trouble| format!(": {trouble}"));
+            if !status.synced {
+                return Some(format!("the cache of {resource} is not complete{trouble}"));
+            }
+            let age = status.in_trouble_since()?.elapsed();
+            let stale = || format!("the cache of {resource} was up to date {} s ago{trouble}", age.as_secs());
+            limit.is_some_and(|limit| age > limit).then(stale)
+        })
+    }
+}
+
+/// Returns the rules that an informer lacks.
+pub(in crate::cache) fn missing_rights(informer: &dyn AnyInformer, status: &Status) -> Vec<MissingRight> {
+    let of = |rule: &str| MissingRight { resource: informer.resource(), rule: rule.to_owned() };
+    status.forbidden().map(of).collect()
+}
+
+/// Returns the first informer that is not synced, preferring one with a known reason.
+fn late(informers: &[Arc<dyn AnyInformer>]) -> Option<NotSynced> {
+    let late = informers.iter().filter_map(|informer| {
+        let status = informer.status().borrow().clone();
+        (!status.synced).then(|| (informer.resource(), status.trouble()))
+    });
+    let (resource, reason) = late.min_by_key(|(_, trouble)| trouble.is_none())?;
+    let reason = reason.unwrap_or_else(|| "the API server has not answered yet".to_owned());
+    Some(NotSynced::Late { resource, reason })
+}

@@ -1,0 +1,30 @@
+//! Permissions for a list and watch, as a rule to copy into a role.
+
+use std::fmt;
+
+use kube::core::ApiResource;
+
+use crate::client;
+
+/// A permission that the operator lacks: without it a cache stays empty.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct MissingRight {
+    /// The resource, e.g. `deployments.apps`, and its selection.
+    pub resource: String,
+    /// The rule to add, and the role to add it to.
+    pub rule: String,
+}
+
+impl fmt::Display for MissingRight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { resource, rule } = self;
+        write!(f, "{resource}: {rule}")
+    }
+}
+
+/// Returns the rule that allows the operator to list and watch the resource.
+pub(in crate::cache) fn rule(resource: &ApiResource, namespace: Option<&str>) -> String {
+    let ApiResource { group, plural, .. } = resource;
+    client::rule(group, plural, &["list", "watch"], namespace)
+}

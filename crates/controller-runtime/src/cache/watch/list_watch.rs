@@ -1,0 +1,274 @@
+//! Decides which request to send next, to keep a cache of all objects of a kind up to date: client-go's reflector as a
+//! pure state machine.
+//!
+//! The machine receives the outcome of each request as an [`Input`] and returns the next one as a [`Step`]. It handles
+//! neither objects nor connections, so each rule can be tested without a server.
+//!
+//! | phase | request | on success | on failure |
+//! |---|---|---|---|
+//! | `Streaming` | watch with initial events | `Watching` from the version of the initial list | `Listing` in pages; `Streaming` if the kind is not served or the list is too old |
+//! | `Listing { paged: true }` | list in pages | `Watching` from the version of the list | initial phase; `Listing` in one piece if a page expired |
+//! | `Listing { paged: false }` | list in one piece | `Watching` from the version of the list | initial phase |
+//! | `Watching` | watch from the last version | `Watching` | `Watching` if a repetition may help, otherwise initial phase |
+//!
+//! The initial phase is `Streaming`, or `Listing { paged: true }` for a server that does not support streaming. Further
+//! rules:
+//!
+//! - A watch that ends is reopened from the last version; if it ended at once, after a wait.
+//! - A silent watch is probed. If it is dead, it is reopened at once from the last version ([`Heartbeat`]).
+//! - A version that the server has compacted (410), or an event that only a new list can explain, restarts from the
+//!   initial phase: at once if that did not happen within the last 10 s, otherwise after a wait.
+//! - An initial list older than a version seen before is rejected, until the server has returned such lists five times
+//!   in a row.
+//! - Overload and connection errors repeat the same request after a wait; any other refusal of a watch restarts from
+//!   the initial phase after a wait.
+//! - Waits grow with each failure and are at least as long as the server asks for.
+
+use std::{cmp::Ordering, time::Duration};
+
+use tokio::time::Instant;
+
+use super::backoff::Backoff;
+use crate::cache::objects::meta::ResourceVersion;
+
+mod heartbeat;
+
+pub(crate) use self::heartbeat::{Check, Death, Heartbeat, Probed};
+
+/// Next action of the shell ([`Reflector`](crate::cache::watch::reflector)).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Watch for at most this long, with initial events. [`ListWatch::listed`] receives the version of the initial
+    /// list.
+    Stream { timeout: Duration },
+    /// List from the beginning, in pages or in one piece.
+    List { paged: bool },
+    /// List the next page.
+    Page { continue_token: String },
+    /// Watch from this version for at most this long.
+    Watch { resource_version: ResourceVersion, timeout: Duration },
+    /// Wait, then continue with [`Input::Waited`].
+    Wait(Duration),
+    /// Wait for this long, or until the definition of the kind is established, then continue with [`Input::Waited`].
+    AwaitServed(Duration),
+}
+
+/// Outcome of the last step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Input {
+    /// No step has been taken.
+    Start,
+    /// The wait is over.
+    Waited,
+    /// A page arrived.
+    Page { resource_version: ResourceVersion, continue_token: Option<String> },
+    /// The watch ended. `progressed`: it delivered something, or stayed open for a while.
+    WatchEnded { progressed: bool },
+    /// The request failed when it was sent, or later.
+    Failed(Failure),
+}
+
+/// Reason why a request failed, as far as it decides the next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The version or the continue token is too old.
+    Expired,
+    /// The server's state is older than a version seen before.
+    Behind,
+    /// The watch delivered an object that is not in the store, at a version that it had passed. Only a new list shows
+    /// whether the object exists.
+    OutOfOrder,
+    /// The server is overloaded or unreachable. The same request may succeed later, but not before `retry_after`.
+    Transient { retry_after: Option<Duration> },
+    /// An open watch does not deliver events any more. It was silent for a while, so reopening it at once cannot become
+    /// a tight loop.
+    Silent,
+    /// The server does not support watches with initial events.
+    Unsupported,
+    /// The server does not serve the kind.
+    NotServed,
+    /// The server refuses the request or sends an invalid answer: the request will not succeed.
+    Refused,
+}
+
+/// State of the list and watch of one kind.
+#[derive(Debug)]
+pub(crate) struct ListWatch {
+    phase: Phase,
+    /// The server does not support watches with initial events: lists are used.
+    lists_only: bool,
+    /// The highest version seen. Older initial lists are rejected.
+    floor: Option<ResourceVersion>,
+    /// Number of older lists in a row.
+    behind: u32,
+    /// Time of the last immediate restart after an expired version or an event out of order.
+    relisted: Option<Instant>,
+    backoff: Backoff,
+    rng: fastrand::Rng,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Phase {
+    Streaming,
+    Listing { paged: bool },
+    Watching { resource_version: ResourceVersion },
+}
+
+impl ListWatch {
+    /// Shortest timeout of a watch; the longest is twice as long. Randomised so that watches do not end together, as in
+    /// client-go.
+    const WATCH_AT_LEAST: Duration = Duration::from_secs(300);
+
+    /// Shortest time between two immediate restarts after an expired version or an event out of order.
+    const RELIST_AT_ONCE_EVERY: Duration = Duration::from_secs(10);
+
+    /// Number of older lists in a row after which the server's state is accepted: it was probably restored from a
+    /// backup.
+    const BEHIND_AT_MOST: u32 = 5;
+
+    /// Upper limit of a wait that the server asks for.
+    const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
+
+    /// Creates a machine that rejects initial lists older than `floor`.
+    pub(crate) fn new(floor: Option<ResourceVersion>, rng: fastrand::Rng) -> Self {
+        let backoff = Backoff::default();
+        Self { phase: Phase::Streaming, lists_only: false, floor, behind: 0, relisted: None, backoff, rng }
+    }
+
+    /// Records the version of a watch event or bookmark, from which a later watch can continue.
+    ///
+    /// An older version than the last one belongs to a repeated event and is ignored.
+    pub(crate) fn saw(&mut self, seen: &ResourceVersion) {
+        if let Phase::Watching { resource_version } = &mut self.phase
+            && seen.partial_cmp(resource_version) != Some(Ordering::Less)
+        {
+            resource_version.clone_from(seen);
+            self.floor = Some(seen.clone());
+        }
+    }
+
+    /// Records the version of a complete initial list. Returns `false` if it is too old and must be rejected.
+    #[must_use]
+    pub(crate) fn listed(&mut self, resource_version: &ResourceVersion) -> bool {
+        if self.floor.as_ref().is_some_and(|floor| resource_version < floor) {
+            return false;
+        }
+        self.behind = 0;
+        self.floor = Some(resource_version.clone());
+        self.phase = Phase::Watching { resource_version: resource_version.clone() };
+        true
+    }
+
+    /// Returns the version from which a watch that is open now would be reopened.
+    pub(crate) fn watched_version(&self) -> Option<ResourceVersion> {
+        match &self.phase {
+            Phase::Watching { resource_version } => Some(resource_version.clone()),
+            Phase::Streaming | Phase::Listing { .. } => None,
+        }
+    }
+
+    /// Returns the liveness of a watch that opens at `now`, with its initial events first or without them.
+    pub(crate) fn opened(&mut self, now: Instant, initial_events: bool) -> Heartbeat {
+        Heartbeat::opened(now, initial_events, &mut self.rng)
+    }
+
+    /// Returns to the initial phase, but keeps the version below which lists are rejected.
+    pub(crate) fn restart(&mut self) {
+        self.phase = self.beginning();
+    }
+
+    /// Returns the next step.
+    pub(crate) fn step(&mut self, input: Input, now: Instant) -> Step {
+        match input {
+            Input::Start | Input::Waited => self.resume(),
+            Input::WatchEnded { progressed } => match self.phase {
+                Phase::Watching { .. } if progressed => self.resume(),
+                Phase::Watching { .. } => self.wait(now, None),
+                // The initial events did not arrive completely.
+                _ => self.failed(Failure::Transient { retry_after: None }, now),
+            },
+            Input::Page { continue_token: Some(continue_token), .. } => Step::Page { continue_token },
+            Input::Page { resource_version, continue_token: None } => {
+                if self.listed(&resource_version) {
+                    self.resume()
+                } else {
+                    self.failed(Failure::Behind, now)
+                }
+            }
+            Input::Failed(failure) => self.failed(failure, now),
+        }
+    }
+
+    fn failed(&mut self, failure: Failure, now: Instant) -> Step {
+        let beginning = self.beginning();
+        let before = std::mem::replace(&mut self.phase, beginning);
+        // A server that cannot stream may still list, and its answer to a list names the reason better.
+        if before == Phase::Streaming && !matches!(failure, Failure::Behind | Failure::NotServed) {
+            self.phase = Phase::Listing { paged: true };
+        }
+        match (failure, before) {
+            (Failure::Unsupported, Phase::Streaming) => {
+                self.lists_only = true;
+                self.resume()
+            }
+            (Failure::Refused, Phase::Streaming) => self.resume(),
+            (Failure::Expired | Failure::OutOfOrder, before) => {
+                if before == (Phase::Listing { paged: true }) {
+                    self.phase = Phase::Listing { paged: false };
+                }
+                // Do not loop tightly if the server finds every version too old.
+                if self.relisted.is_some_and(|at| now.duration_since(at) < Self::RELIST_AT_ONCE_EVERY) {
+                    return self.wait(now, None);
+                }
+                self.relisted = Some(now);
+                self.resume()
+            }
+            (Failure::Behind, _) => {
+                // The wait applies even to the last of the five: the next initial list is accepted.
+                self.behind += 1;
+                if self.behind >= Self::BEHIND_AT_MOST {
+                    (self.floor, self.behind) = (None, 0);
+                }
+                self.wait(now, None)
+            }
+            (Failure::Transient { retry_after }, before) => {
+                // Only a watch has a version to continue from.
+                if matches!(before, Phase::Watching { .. }) {
+                    self.phase = before;
+                }
+                self.wait(now, retry_after)
+            }
+            (Failure::Silent, before @ Phase::Watching { .. }) => {
+                self.phase = before;
+                self.resume()
+            }
+            (Failure::Silent, _) => self.wait(now, None),
+            (Failure::NotServed, _) => Step::AwaitServed(self.backoff.failed(now, &mut self.rng)),
+            (Failure::Refused | Failure::Unsupported, _) => self.wait(now, None),
+        }
+    }
+
+    /// Returns the phase in which the initial list is requested.
+    fn beginning(&self) -> Phase {
+        if self.lists_only { Phase::Listing { paged: true } } else { Phase::Streaming }
+    }
+
+    fn resume(&mut self) -> Step {
+        let timeout = Self::WATCH_AT_LEAST.mul_f64(1.0 + self.rng.f64());
+        match &self.phase {
+            Phase::Streaming => Step::Stream { timeout },
+            Phase::Listing { paged } => Step::List { paged: *paged },
+            Phase::Watching { resource_version } => {
+                Step::Watch { resource_version: resource_version.clone(), timeout }
+            }
+        }
+    }
+
+    fn wait(&mut self, now: Instant, at_least: Option<Duration>) -> Step {
+        let at_least = at_least.unwrap_or_default().min(Self::LONGEST_RETRY_AFTER);
+        Step::Wait(self.backoff.failed(now, &mut self.rng).max(at_least))
+    }
+}
+
+#[cfg(test)]
+mod tests;
