@@ -3,18 +3,18 @@
 //! An operator adds [`layer`] to its subscriber:
 //!
 //! ```
-//! use controller_runtime::telemetry;
+//! use controller_runtime::{logging, telemetry};
 //! use opentelemetry_sdk::trace::{SdkTracerProvider, SpanExporter};
-//! use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
+//! use tracing_subscriber::{layer::SubscriberExt, util::SubscriberInitExt};
 //!
 //! /// Logs at the levels in `RUST_LOG`, and sends spans to `exporter`, such as `opentelemetry_otlp::SpanExporter`.
-//! fn init(exporter: impl SpanExporter + 'static) -> SdkTracerProvider {
+//! fn init(exporter: impl SpanExporter + 'static) -> Result<SdkTracerProvider, logging::InitError> {
 //!     let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).build();
 //!     tracing_subscriber::registry()
-//!         .with(tracing_subscriber::fmt::layer().with_filter(EnvFilter::from_default_env()))
+//!         .with(logging::layer(&logging::Options::default())?)
 //!         .with(telemetry::layer(&provider))
 //!         .init();
-//!     provider // call its shutdown() at the end of main, to send remaining spans
+//!     Ok(provider) // call its shutdown() at the end of main, to send remaining spans
 //! }
 //! ```
 //!

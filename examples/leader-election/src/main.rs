@@ -10,7 +10,6 @@ use controller_runtime::{
     leader_election::{InvalidTiming, Timing},
     manager::Flags,
 };
-use tracing_subscriber::EnvFilter;
 
 /// Shows a leader election between two processes on an embedded API server.
 ///
@@ -42,17 +41,19 @@ const LEASE: &str = "leader-election.example.com";
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let args = Args::parse();
-    let filter = EnvFilter::builder().with_default_directive(args.manager.zap_log_level.into());
-    tracing_subscriber::fmt().with_env_filter(filter.from_env_lossy()).with_writer(std::io::stderr).init();
-    let result = match args.candidate.clone() {
-        Some(name) => candidate::run(&args, &name).await,
-        None => play::run(args.quick).await.map(drop),
-    };
-    match result {
+    match run(&args).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+async fn run(args: &Args) -> anyhow::Result<()> {
+    args.manager.init_logging()?;
+    match &args.candidate {
+        Some(name) => candidate::run(args, name).await,
+        None => play::run(args.quick).await.map(drop),
     }
 }
