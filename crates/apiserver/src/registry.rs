@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value;
 
+use crate::admission::priority;
 use crate::resource::{Resource, StorageKey};
 use crate::schema::{self, Schema};
 use crate::server::Server;
@@ -217,6 +218,9 @@ impl Served {
     /// Applies the kind's changes to an object before it is created.
     pub(crate) fn prepare_create(&self, call: &Call, object: &mut Value) -> Result<(), ApiError> {
         if !self.is_custom() {
+            if self.resource.group.is_empty() && self.resource.kind == "Pod" {
+                priority::assign(call, object)?;
+            }
             builtin::prepare_create(&self.resource, object);
             if self.resource.kind == "CertificateSigningRequest" {
                 builtin::certificates::identify(&call.user, object);

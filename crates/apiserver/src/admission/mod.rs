@@ -14,6 +14,7 @@
 //! have no object of their own. Plugins may wait; the timeout of the request covers all stages.
 
 mod namespace_lifecycle;
+pub(crate) mod priority;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
@@ -66,7 +67,7 @@ pub(crate) struct Admission {
 impl Admission {
     /// Returns the plugins of every server.
     pub(crate) fn standard() -> Self {
-        Self { plugins: vec![Box::new(NamespaceLifecycle)] }
+        Self { plugins: vec![Box::new(NamespaceLifecycle), Box::new(priority::Priority)] }
     }
 
     /// Adds a plugin at the end.

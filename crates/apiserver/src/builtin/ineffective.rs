@@ -25,7 +25,6 @@ pub(super) fn warning(resource: &Resource, object: &Value) -> Option<String> {
         ) => "no admission policy is evaluated",
         ("", "ResourceQuota") => "no resources are counted or refused",
         ("", "LimitRange") => "no limits are set or enforced",
-        ("scheduling.k8s.io", "PriorityClass") => "no pod gets the priority of its class",
         ("apiextensions.k8s.io", "CustomResourceDefinition")
             if object["spec"]["conversion"]["strategy"] == "Webhook" =>
         {
@@ -60,7 +59,6 @@ mod tests {
             "MutatingAdmissionPolicyBinding",
             "ResourceQuota",
             "LimitRange",
-            "PriorityClass",
         ] {
             let told = warned(kind, &json!({})).unwrap();
             assert!(told.starts_with(&format!("{PREFIX}this {kind} has no effect: no ")), "{told}");

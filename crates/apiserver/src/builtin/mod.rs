@@ -20,6 +20,7 @@ mod pod_spec;
 mod pod_template;
 mod pod_update;
 mod prepare;
+mod priority_class;
 mod rows;
 mod scalar;
 mod service;

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::{event, kept, node, pod_spec, pod_update, workload};
+use super::{event, kept, node, pod_spec, pod_update, priority_class, workload};
 use crate::resource::Resource;
 use crate::status::FieldError;
 
@@ -17,6 +17,7 @@ pub(super) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) ->
         }
         ("apps", "ControllerRevision") => kept::controller_revision(new, old),
         ("", "Node") => node::validate(new, old),
+        ("scheduling.k8s.io", "PriorityClass") if old.is_none() => priority_class::validate(new),
         ("", "Pod") => match old {
             Some(old) => pod_update::validate(old, new),
             None => pod_spec::validate(resource, new),

@@ -238,6 +238,10 @@ pub(super) fn go_type(schema: Cursor<'_>) -> String {
 pub(super) fn empty(schema: Cursor<'_>) -> Value {
     let mut fields = Map::new();
     for (name, property) in schema.properties() {
+        // Required, but omitted by Go if it is empty.
+        if name == "validationActions" {
+            continue;
+        }
         let written = match property.default_value() {
             Some(Value::Object(_)) => empty(property),
             Some(Value::String(_)) => Value::String(String::new()),

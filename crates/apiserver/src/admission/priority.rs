@@ -1,0 +1,124 @@
+//! Plugin `Priority`: priority and preemption policy of new pods from their PriorityClass, and a single default class.
+//!
+//! The server's own fields have no owner. Therefore [`assign`] runs after the ownership of fields is recorded, not with the other
+//! mutating plugins.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::ready;
+use serde_json::{Value, json};
+
+use super::{Operation, Plugin, Request, Verdict};
+use crate::resource::StorageKey;
+use crate::status::ApiError;
+use crate::store::{Key, Stored};
+use crate::verbs::{Call, create, metadata};
+
+const GROUP: &str = "scheduling.k8s.io";
+const PLURAL: &str = "priorityclasses";
+/// Policy of pods without a class.
+const POLICY: &str = "PreemptLowerPriority";
+
+pub(super) struct Priority;
+
+impl Plugin for Priority {
+    fn validate<'a>(&'a self, request: &'a Request<'a>, object: Option<&'a Value>) -> Verdict<'a> {
+        ready(single_default(request, object).map(|()| Vec::new())).boxed()
+    }
+}
+
+/// Refuses a second default class.
+fn single_default(request: &Request<'_>, object: Option<&Value>) -> Result<(), ApiError> {
+    let resource = &request.call.served.resource;
+    let Some(class) = object.filter(|class| {
+        resource.group == GROUP && resource.plural == PLURAL && class["globalDefault"] == true
+    }) else {
+        return Ok(());
+    };
+    let name = metadata::text(class, "name");
+    match default_class(request.call) {
+        Some(default)
+            if request.operation == Operation::Create || metadata::text(&default, "name") != name =>
+        {
+            let default = metadata::text(&default, "name");
+            let why =
+                format!("PriorityClass {default} is already marked as default. Only one default can exist");
+            Err(create::forbidden(GROUP, PLURAL, name, &why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Sets the priority, the preemption policy and the class of a new pod.
+///
+/// # Errors
+/// 403 if the class does not exist, or the pod has values other than those of its class.
+pub(crate) fn assign(call: &Call, pod: &mut Value) -> Result<(), ApiError> {
+    let refuse = |pod: &Value, why: &str| {
+        let names = [metadata::text(pod, "name"), metadata::text(pod, "generateName")];
+        let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
+        Err(create::forbidden("", "pods", name, why))
+    };
+    let class = match pod["spec"]["priorityClassName"].as_str().unwrap_or_default() {
+        "" => default_class(call).unwrap_or_else(|| json!({"value": 0, "preemptionPolicy": POLICY})),
+        name => match stored(call, name) {
+            Some(class) => class,
+            None => return refuse(pod, &format!("no PriorityClass with name {name} was found")),
+        },
+    };
+    let computed = "priority admission controller computed";
+    let from = "from the given PriorityClass name";
+    let (given, priority) = (&pod["spec"]["priority"], class["value"].as_i64().unwrap_or(0));
+    if given.as_i64().is_some_and(|given| given != priority) {
+        let why = format!(
+            "the integer value of priority ({given}) must not be provided in pod spec; {computed} {priority} {from}"
+        );
+        return refuse(pod, &why);
+    }
+    if let Some(policy) = class["preemptionPolicy"].as_str()
+        && let Some(given) = pod["spec"]["preemptionPolicy"].as_str().filter(|given| *given != policy)
+    {
+        let why = format!(
+            "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; {computed} {policy} {from}"
+        );
+        return refuse(pod, &why);
+    }
+    if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.insert("priority".to_owned(), json!(priority));
+        for (field, value) in [
+            ("preemptionPolicy", &class["preemptionPolicy"]),
+            ("priorityClassName", &class["metadata"]["name"]),
+        ] {
+            if value.is_string() {
+                spec.insert(field.to_owned(), value.clone());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn table() -> StorageKey {
+    StorageKey { group: GROUP.to_owned(), plural: PLURAL.to_owned() }
+}
+
+fn stored(call: &Call, name: &str) -> Option<Value> {
+    let stored = call.server.read(|store| store.get(&table(), &Key::new("", name)).cloned())?;
+    value(call, &stored)
+}
+
+/// Returns the class of pods that name none. Of several, which concurrent writes can create, it is the one with the lowest value.
+fn default_class(call: &Call) -> Option<Value> {
+    const MARK: &[u8] = b"\"globalDefault\":true";
+    let snapshot = call.server.read(|store| store.snapshot(&table()));
+    let marked = snapshot
+        .range("", None)
+        .filter(|(_, stored)| stored.document.text().windows(MARK.len()).any(|text| text == MARK));
+    let classes = marked.filter_map(|(_, stored)| value(call, stored));
+    classes.filter(|class| class["globalDefault"] == true).min_by_key(|class| class["value"].as_i64())
+}
+
+fn value(call: &Call, stored: &Arc<Stored>) -> Option<Value> {
+    let registry = call.server.registry();
+    registry.get(GROUP, "v1", PLURAL).map(|served| served.value(stored))
+}

@@ -1,0 +1,46 @@
+//! PriorityClasses.
+
+use serde_json::Value;
+
+use crate::status::FieldError;
+use crate::verbs::metadata;
+
+/// Highest value of a class that is not the system's.
+const HIGHEST: i64 = 1_000_000_000;
+/// Prefix of the system's classes.
+const SYSTEM: &str = "system-";
+const CLASSES: [(&str, i64); 2] =
+    [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
+
+/// Validates a new class.
+pub(super) fn validate(class: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let (name, value) = (metadata::text(class, "name"), class["value"].as_i64().unwrap_or(0));
+    if name.starts_with(SYSTEM) {
+        let known = CLASSES.iter().find(|(known, _)| *known == name);
+        let error = match known {
+            None => Some(format!("{name} is not a known system priority class")),
+            Some((_, known)) if *known != value => {
+                Some(format!("value of {name} PriorityClass must be {known}"))
+            }
+            Some(_) if class["globalDefault"] == true => {
+                Some(format!("globalDefault of {name} PriorityClass must be false"))
+            }
+            Some(_) => None,
+        };
+        if let Some(error) = error {
+            let why = format!(
+                "priority class names with '{SYSTEM}' prefix are reserved for system use only. error: {error}"
+            );
+            errors.push(FieldError::forbidden("metadata.name", &why));
+        }
+    } else if value > HIGHEST {
+        let why = format!("maximum allowed value of a user defined priority is {HIGHEST}");
+        errors.push(FieldError::forbidden("value", &why));
+    }
+    let supported = ["PreemptLowerPriority", "Never"];
+    if let Some(policy) = class["preemptionPolicy"].as_str().filter(|policy| !supported.contains(policy)) {
+        errors.push(FieldError::not_supported("preemptionPolicy", policy, &supported));
+    }
+    errors
+}
