@@ -61,7 +61,12 @@ pub(super) struct Graph {
     unresolved: BTreeSet<Place>,
     /// Work queue: objects to be processed.
     due: BTreeSet<Place>,
+    /// Owners whose dependents are still to be queued, each with the last dependent that was: an owner may have 100,000.
+    going: BTreeMap<Place, Option<Place>>,
 }
+
+/// Places that are copied at a time.
+const BATCH: usize = 64;
 
 impl Graph {
     /// Sets the node of an object; `None` if the object was deleted, or neither has owners nor waits.
@@ -110,14 +115,26 @@ impl Graph {
 
     /// Queues the dependents of an object that was deleted, or is being deleted.
     pub(super) fn owner_goes(&mut self, place: &Place) {
-        if let Some(dependents) = self.dependents.get(place) {
-            self.due.extend(dependents.iter().cloned());
+        if self.dependents.contains_key(place) {
+            self.going.insert(place.clone(), None);
         }
     }
 
     /// Removes and returns the next object to be processed.
     pub(super) fn next(&mut self) -> Option<Place> {
-        self.due.pop_first()
+        loop {
+            if let Some(place) = self.due.pop_first() {
+                return Some(place);
+            }
+            let (owner, last) = self.going.pop_first()?;
+            let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+            let dependents = self.dependents.get(&owner).into_iter();
+            let next = dependents.flat_map(|dependents| dependents.range((from.clone(), Bound::Unbounded)));
+            self.due.extend(next.take(BATCH).cloned());
+            if self.due.len() == BATCH {
+                self.going.insert(owner, self.due.last().cloned());
+            }
+        }
     }
 
     pub(super) fn node(&self, place: &Place) -> Option<&Node> {
@@ -137,23 +154,28 @@ impl Graph {
             .filter(move |(_, node)| node.owners.iter().any(|reference| reference.uid == uid))
     }
 
-    /// Returns the objects of a table that have a node.
-    pub(super) fn nodes_in(&self, table: &StorageKey) -> Vec<Place> {
-        let in_table = self.nodes.range((Bound::Included(first(table)), Bound::Unbounded));
-        in_table.map(|(place, _)| place).take_while(|place| place.table == *table).cloned().collect()
+    /// Returns the first object of a table, after `last`, that has a node.
+    pub(super) fn node_in(&self, table: &StorageKey, last: Option<&Place>) -> Option<Place> {
+        let place = self.nodes.range(after(table, last)).next()?.0;
+        (place.table == *table).then(|| place.clone())
     }
 
-    /// Returns the places of a table that are referred to.
-    pub(super) fn owners_in(&self, table: &StorageKey) -> Vec<Place> {
-        let in_table = self.dependents.range((Bound::Included(first(table)), Bound::Unbounded));
-        in_table.map(|(place, _)| place).take_while(|place| place.table == *table).cloned().collect()
+    /// Returns the first place of a table, after `last`, that is referred to.
+    pub(super) fn owner_in(&self, table: &StorageKey, last: Option<&Place>) -> Option<Place> {
+        let place = self.dependents.range(after(table, last)).next()?.0;
+        (place.table == *table).then(|| place.clone())
     }
 
-    /// Returns the objects with references into this table, or to an unknown kind.
-    pub(super) fn to_resolve(&self, table: &StorageKey) -> BTreeSet<Place> {
-        let owners = self.owners_in(table);
-        let referring = owners.iter().filter_map(|owner| self.dependents.get(owner)).flatten();
-        referring.chain(&self.unresolved).cloned().collect()
+    /// Returns the first object, after `last`, with a reference to `owner`.
+    pub(super) fn dependent_of(&self, owner: &Place, last: Option<&Place>) -> Option<Place> {
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        self.dependents.get(owner)?.range((from, Bound::Unbounded)).next().cloned()
+    }
+
+    /// Returns the first object, after `last`, with a reference to an unknown kind.
+    pub(super) fn unresolved(&self, last: Option<&Place>) -> Option<Place> {
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        self.unresolved.range((from, Bound::Unbounded)).next().cloned()
     }
 
     #[cfg(test)]
@@ -162,9 +184,11 @@ impl Graph {
     }
 }
 
-/// Returns the lower bound of a table's places.
-fn first(table: &StorageKey) -> Place {
-    Place { table: table.clone(), key: Key::from_text("") }
+/// Returns the places of a table after `last`, and those of later tables.
+fn after(table: &StorageKey, last: Option<&Place>) -> (Bound<Place>, Bound<Place>) {
+    let first = || Place { table: table.clone(), key: Key::from_text("") };
+    let from = last.map_or_else(|| Bound::Included(first()), |last| Bound::Excluded(last.clone()));
+    (from, Bound::Unbounded)
 }
 
 #[cfg(test)]

@@ -24,6 +24,11 @@ use graph::{Graph, Node, Place, Reference, Wait};
 /// Field manager of the collector's writes.
 const MANAGER: &str = "kube-controller-manager";
 
+/// Dependents that lose their reference in one step.
+const ORPHANS: usize = 16;
+/// Objects without owners that are looked at in one step.
+const UNOWNED: usize = 64;
+
 /// Collects garbage until its task is aborted.
 pub(crate) async fn run(server: Arc<Server>) {
     let mut commits = server.commits();
@@ -31,7 +36,7 @@ pub(crate) async fn run(server: Arc<Server>) {
     loop {
         // Before the store is read, so that a commit during this round starts another one.
         commits.borrow_and_update();
-        collector.catch_up(&server);
+        collector.catch_up(&server).await;
         let mut turns = Turns::default();
         while collector.collect_one(&server) {
             turns.pass().await;
@@ -103,12 +108,14 @@ impl Collector {
         }
     }
 
-    /// Updates the graph to the current revision.
-    fn catch_up(&mut self, server: &Server) {
+    /// Updates the graph to the revision of the store when it is read. A dropped collector is not used again, so a cancelled call
+    /// loses nothing.
+    async fn catch_up(&mut self, server: &Server) {
+        let mut turns = Turns::default();
         let registry = server.registry();
         if !self.registry.as_ref().is_some_and(|known| Arc::ptr_eq(known, &registry)) {
             self.registry = Some(Arc::clone(&registry));
-            self.follow(server, &registry);
+            self.follow(server, &registry, &mut turns).await;
         }
         // All tables under one lock, so that the events and the revision belong together.
         let (news, now) = server.read(|store| {
@@ -130,11 +137,12 @@ impl Collector {
                 News::Events(events) => {
                     for event in events {
                         self.take_event(&registry, &table, &event);
+                        turns.pass().await;
                     }
                 }
                 // Deletions in between are unknown, so the table's nodes are rebuilt and all dependents of its
                 // objects queued.
-                News::All(snapshot) => self.take_all(&registry, &table, &snapshot),
+                News::All(snapshot) => self.take_all(&registry, &table, &snapshot, &mut turns).await,
             }
             if let Some(followed) = self.tables.get_mut(&table) {
                 followed.known = true;
@@ -144,25 +152,61 @@ impl Collector {
     }
 
     /// Follows the tables that are served now, and removes the others.
-    fn follow(&mut self, server: &Server, registry: &Registry) {
+    async fn follow(&mut self, server: &Server, registry: &Registry, turns: &mut Turns) {
         let mut old = std::mem::take(&mut self.tables);
+        // References to unknown kinds may be resolvable now.
+        let mut unknown = false;
         for served in registry.one_per_table() {
             let known = old.remove(served.storage()).is_some_and(|followed| followed.known);
             if !known {
-                // References to this kind may be resolvable now.
-                for place in self.graph.to_resolve(served.storage()) {
-                    self.take_one(server, registry, place);
-                }
+                self.resolve(server, registry, served.storage(), turns).await;
+                unknown = true;
             }
             self.tables.insert(served.storage().clone(), Followed { served, known });
         }
+        if unknown {
+            let mut last = None;
+            while let Some(place) = self.graph.unresolved(last.as_ref()) {
+                self.take_one(server, registry, place.clone());
+                last = Some(place);
+                turns.pass().await;
+            }
+        }
         for table in old.into_keys() {
-            for place in self.graph.nodes_in(&table) {
-                self.graph.set(place, None);
+            self.forget(&table, turns).await;
+            self.owners_go(&table, turns).await;
+        }
+    }
+
+    /// Reads the objects with references into a table again. Whether its kind is namespaced may be known only now.
+    async fn resolve(&mut self, server: &Server, registry: &Registry, table: &StorageKey, turns: &mut Turns) {
+        let mut owner = self.graph.owner_in(table, None);
+        while let Some(referred) = owner {
+            let mut last = None;
+            while let Some(place) = self.graph.dependent_of(&referred, last.as_ref()) {
+                self.take_one(server, registry, place.clone());
+                last = Some(place);
+                turns.pass().await;
             }
-            for owner in self.graph.owners_in(&table) {
-                self.graph.owner_goes(&owner);
-            }
+            owner = self.graph.owner_in(table, Some(&referred));
+        }
+    }
+
+    /// Removes the nodes of a table.
+    async fn forget(&mut self, table: &StorageKey, turns: &mut Turns) {
+        while let Some(place) = self.graph.node_in(table, None) {
+            self.graph.set(place, None);
+            turns.pass().await;
+        }
+    }
+
+    /// Queues the dependents of all objects of a table, whether they exist or not.
+    async fn owners_go(&mut self, table: &StorageKey, turns: &mut Turns) {
+        let mut last = None;
+        while let Some(owner) = self.graph.owner_in(table, last.as_ref()) {
+            self.graph.owner_goes(&owner);
+            last = Some(owner);
+            turns.pass().await;
         }
     }
 
@@ -180,20 +224,25 @@ impl Collector {
         }
     }
 
-    fn take_all(&mut self, registry: &Registry, table: &StorageKey, snapshot: &Snapshot) {
-        for place in self.graph.nodes_in(table) {
-            self.graph.set(place, None);
-        }
-        for (key, stored) in snapshot.range("", None) {
+    async fn take_all(
+        &mut self,
+        registry: &Registry,
+        table: &StorageKey,
+        snapshot: &Snapshot,
+        turns: &mut Turns,
+    ) {
+        self.forget(table, turns).await;
+        for (index, (key, stored)) in snapshot.range("", None).enumerate() {
             if matters(stored) {
                 let place = Place { table: table.clone(), key: key.clone() };
                 let node = self.node(registry, &place, stored);
                 self.graph.set(place, node);
+                turns.pass().await;
+            } else if index % UNOWNED == 0 {
+                turns.pass().await;
             }
         }
-        for owner in self.graph.owners_in(table) {
-            self.graph.owner_goes(&owner);
-        }
+        self.owners_go(table, turns).await;
     }
 
     fn take_one(&mut self, server: &Server, registry: &Registry, place: Place) {
@@ -262,11 +311,12 @@ impl Collector {
         Some(Read { served, place: place.clone(), revision: stored.revision, object })
     }
 
-    /// Removes the references to the owner from its dependents, then the owner's finalizer.
+    /// Removes the references to the owner from its dependents, then the owner's finalizer. Of many dependents it changes the first
+    /// [`ORPHANS`], and each of these commits queues the owner again.
     fn orphan(&self, server: &Server, node: &Node, owner: &Read) {
-        let dependents: Vec<Place> =
-            self.graph.dependents(&owner.place, &node.uid).map(|(place, _)| place.clone()).collect();
-        let mut all = true;
+        let dependents = self.graph.dependents(&owner.place, &node.uid).map(|(place, _)| place.clone());
+        let dependents: Vec<Place> = dependents.take(ORPHANS).collect();
+        let mut all = dependents.len() < ORPHANS;
         for dependent in dependents {
             if let Some(dependent) = self.read(server, &dependent) {
                 all &= drop_references(server, &dependent, std::slice::from_ref(&node.uid));

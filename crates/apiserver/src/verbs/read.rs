@@ -257,4 +257,42 @@ mod tests {
         assert!(list(&call).now_or_never().is_none());
         assert_eq!(list(&call).await.unwrap().code, 200);
     }
+
+    #[tokio::test]
+    async fn a_watch_by_labels_lets_others_run_meanwhile() {
+        use futures::task::noop_waker;
+        use http_body::Body;
+        use std::task::Context;
+
+        use crate::testing;
+        use crate::verbs::watch;
+        const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+        let server = testing::server();
+        let data = "x".repeat(32 << 10);
+        let map = |name: String| json!({"metadata": {"name": name}, "data": {"k": data}});
+        for n in 0..200 {
+            testing::create(&server, MAPS, &map(format!("m{n:03}"))).unwrap();
+        }
+        let start = |query: &str| {
+            let mut call = testing::call(&server, MAPS);
+            call.query = crate::request::query::Query::parse(query);
+            Box::pin(watch::run(call, None, None).unwrap().body)
+        };
+        let waker = noop_waker();
+        let mut context = Context::from_waker(&waker);
+        // Nothing matches, so the watch is silent until the last object, which does.
+        let mut labelled = map("z".to_owned());
+        labelled["metadata"]["labels"] = json!({"a": "b"});
+        testing::create(&server, MAPS, &labelled).unwrap();
+        for query in ["watch=true&labelSelector=a%3Db", "watch=true&labelSelector=a%3Db&resourceVersion=1"] {
+            let mut body = start(query);
+            let mut polls = 1;
+            while body.as_mut().poll_frame(&mut context).is_pending() {
+                polls += 1;
+                assert!(polls < 1000);
+            }
+            // 6.4 MiB are read 512 KiB at a time.
+            assert!((12..50).contains(&polls), "{polls} polls of {query}");
+        }
+    }
 }

@@ -95,7 +95,7 @@ impl World {
                 let mut call = testing::call(&self.server, &path(*name));
                 let _ = testing::now(delete::run(&mut call, &Bytes::from(options)));
             }
-            Step::CatchUp => self.collector.catch_up(&self.server),
+            Step::CatchUp => finish(self.collector.catch_up(&self.server)),
             Step::CollectOne => {
                 self.collector.collect_one(&self.server);
             }

@@ -33,6 +33,11 @@ use interrupts::Interrupts;
 const BATCH: usize = 128;
 /// Size in bytes after which a chunk is sent.
 const CHUNK: usize = 64 << 10;
+/// Work of one poll, in bytes of the objects that selectors read. Afterwards the watch yields, so that other tasks run while few of
+/// many objects match.
+const WORK: usize = 512 << 10;
+/// Work for an object without content.
+const OBJECT: usize = 1 << 10;
 /// Interval of bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// Time before the deadline at which the last bookmark is sent.
@@ -238,6 +243,10 @@ impl Stream for Watch {
                     watch.holding = Some(Box::pin(sleep(time)));
                     continue;
                 }
+                Next::Again => {
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 Next::Held => is_held = true,
                 Next::Nothing => {}
             }
@@ -250,9 +259,13 @@ impl Stream for Watch {
                 // Send the table's events first; the bookmark stays due.
                 let latest = watch.changes.latest();
                 match watch.event_chunk(latest) {
-                    Ok(Some(chunk)) => return Poll::Ready(Some(chunk)),
-                    Ok(None) if !watch.ended => {}
-                    Ok(None) | Err(_) => return Poll::Ready(None),
+                    Ok(Read::Chunk(chunk)) => return Poll::Ready(Some(chunk)),
+                    Ok(Read::Unfinished) => {
+                        context.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                    Ok(Read::Finished) if !watch.ended => {}
+                    Ok(Read::Finished) | Err(_) => return Poll::Ready(None),
                 }
                 watch.interrupts.set_bookmark(next_bookmark(Instant::now(), watch.deadline));
                 watch.interrupts.poll(context);
@@ -270,10 +283,21 @@ impl Stream for Watch {
     }
 }
 
+/// Outcome of reading objects or events.
+enum Read {
+    Chunk(Bytes),
+    /// Nothing to send so far, and more to read.
+    Unfinished,
+    /// Nothing to send, and all is read.
+    Finished,
+}
+
 /// Next output of a watch.
 enum Next {
     Chunk(Bytes),
     Nothing,
+    /// Nothing so far. There is more to read, after other tasks had their turn.
+    Again,
     /// A fault silences the watch for ever.
     Stalled,
     /// A fault holds everything back for this time.
@@ -324,16 +348,19 @@ impl Watch {
             self.changes.see(latest);
             return Next::Held;
         }
-        if let Some(chunk) = self.initial_chunk() {
-            return Next::Chunk(chunk);
+        match self.initial_chunk() {
+            Read::Chunk(chunk) => return Next::Chunk(chunk),
+            Read::Unfinished => return Next::Again,
+            Read::Finished => {}
         }
         if std::mem::take(&mut self.end_bookmark) {
             return Next::Chunk(self.bookmark_line(true));
         }
         if has_news {
             match self.event_chunk(latest) {
-                Ok(Some(chunk)) => return Next::Chunk(chunk),
-                Ok(None) => {}
+                Ok(Read::Chunk(chunk)) => return Next::Chunk(chunk),
+                Ok(Read::Unfinished) => return Next::Again,
+                Ok(Read::Finished) => {}
                 Err(_) => return Next::End,
             }
         }
@@ -379,15 +406,19 @@ impl Watch {
     }
 
     /// Returns a chunk of the initial objects.
-    fn initial_chunk(&mut self) -> Option<Bytes> {
-        let initial = self.initial.take()?;
+    fn initial_chunk(&mut self) -> Read {
+        let Some(initial) = self.initial.take() else {
+            return Read::Finished;
+        };
         let mut out = Vec::new();
         let mut next = None;
+        let mut work = 0;
         for (key, stored) in initial.snapshot.range(&self.call.path.namespace, initial.next.as_ref()) {
-            if out.len() >= CHUNK || self.is_cut() {
+            if out.len() >= CHUNK || work >= WORK || self.is_cut() {
                 next = Some(key.clone());
                 break;
             }
+            work += OBJECT + stored.document.len();
             if self.everything || self.selection.matches(&self.call.served, key, stored) {
                 let line = self.line("ADDED", stored, stored.revision);
                 let line = self.pass(line);
@@ -395,10 +426,16 @@ impl Watch {
                 self.count();
             }
         }
-        if next.is_some() {
+        let finished = next.is_none();
+        if !finished {
             self.initial = Some(Box::new(Initial { snapshot: initial.snapshot, next }));
         }
-        (!out.is_empty()).then(|| Bytes::from(out))
+        match (out.is_empty(), finished) {
+            (false, _) => Read::Chunk(Bytes::from(out)),
+            (true, true) => Read::Finished,
+            // A fault that stops further objects takes effect at the next look.
+            (true, false) => Read::Unfinished,
+        }
     }
 
     /// Reads the events after the cursor, from the table or from the history of a closed one, and the current revision.
@@ -415,7 +452,8 @@ impl Watch {
     }
 
     /// Returns a chunk of the events after the cursor. Once all were read, changes up to `latest` count as seen.
-    fn event_chunk(&mut self, latest: u64) -> Result<Option<Bytes>, Expired> {
+    fn event_chunk(&mut self, latest: u64) -> Result<Read, Expired> {
+        let mut work = 0;
         loop {
             let (events, now) = self.read()?;
             let mut unread = events.len();
@@ -424,6 +462,8 @@ impl Watch {
             for event in &events {
                 unread -= 1;
                 self.cursor = event.revision;
+                let states = [&event.before, &event.after].into_iter().flatten();
+                work += OBJECT + states.map(|stored| stored.document.len()).sum::<usize>();
                 if let Some(line) = self.event_line(event) {
                     self.sent = event.revision;
                     self.count();
@@ -439,6 +479,9 @@ impl Watch {
                         break;
                     }
                 }
+                if work >= WORK {
+                    break;
+                }
             }
             let is_all = unread == 0 && events.len() < BATCH;
             if is_all {
@@ -446,11 +489,12 @@ impl Watch {
                 self.changes.see(latest);
                 self.check_served();
             }
-            if !many.is_empty() {
-                return Ok(Some(Bytes::from(many)));
-            }
-            if one.is_some() || is_all {
-                return Ok(one);
+            match one {
+                _ if !many.is_empty() => return Ok(Read::Chunk(Bytes::from(many))),
+                Some(one) => return Ok(Read::Chunk(one)),
+                None if is_all => return Ok(Read::Finished),
+                None if work >= WORK => return Ok(Read::Unfinished),
+                None => {}
             }
         }
     }
