@@ -270,6 +270,22 @@ proptest! {
     }
 
     #[test]
+    fn bulk(
+        name in prop_oneof![word(), ("[a-z.]", 1000usize..4000).prop_map(|(piece, times)| piece.repeat(times))],
+        piece in prop_oneof![
+            scalar(),
+            document(),
+            select(vec![
+                "1", "{}", "[]", "null", "\"\"", "\"A B\"", r#"{"type":"bogus"}"#, r#"{"type":"string","default":1}"#,
+                r#"{"k":"a"}"#, r#"{"k":1,"x":2}"#, r#"{"name":"","type":"x"}"#, r#"{"uid":"u","controller":true}"#,
+                r#"{"anyOf":[{"type":"a"},{"properties":{"x":{}}}]}"#,
+            ]).prop_map(str::to_owned),
+        ],
+    ) {
+        with_target(|target| target.bulk(&name, &piece));
+    }
+
+    #[test]
     fn paths(
         segments in prop::collection::vec(prop_oneof![
             3 => select(vec![

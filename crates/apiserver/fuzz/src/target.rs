@@ -1,5 +1,8 @@
 //! A server that receives arbitrary input, and checks of its responses.
 
+use std::future::poll_fn;
+use std::pin::pin;
+
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Full};
@@ -19,10 +22,13 @@ const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// CPU time that a request may take; ten times as much without optimisation.
+/// CPU time that a poll of a request may take; ten times as much without optimisation.
 const HELD: Duration = Duration::from_millis(if cfg!(debug_assertions) { 500 } else { 50 });
 
-/// Bytes of a text in a definition.
+/// CPU time of a poll from which on it is worth a line of output.
+const LONG: Duration = Duration::from_millis(5);
+
+/// Bytes of a text in a definition, and of an object with many equal parts. Larger bodies take longer whatever is in them.
 const LONGEST: usize = 16 << 10;
 
 /// CPU time of this thread, which other programs on the machine do not change.
@@ -35,6 +41,21 @@ fn thread_time() -> Duration {
 pub struct Target {
     runtime: Runtime,
     service: ApiService,
+    /// The longest poll so far.
+    longest: Duration,
+}
+
+/// Completes like `future`; returns also the CPU time of its longest poll.
+async fn longest_poll<T>(future: impl Future<Output = T>) -> (T, Duration) {
+    let mut future = pin!(future);
+    let mut longest = Duration::ZERO;
+    let output = poll_fn(|context| {
+        let before = thread_time();
+        let poll = future.as_mut().poll(context);
+        longest = longest.max(thread_time().saturating_sub(before));
+        poll
+    });
+    (output.await, longest)
 }
 
 /// A response that passed the checks.
@@ -66,7 +87,7 @@ impl Target {
             let _time = runtime.enter();
             ApiServer::start(Options::default()).service()
         };
-        let mut target = Self { runtime, service };
+        let mut target = Self { runtime, service, longest: Duration::ZERO };
         let definition = json!({
             "metadata": {"name": "things.example.com"},
             "spec": {
@@ -76,6 +97,9 @@ impl Target {
                     "schema": {"openAPIV3Schema": {"type": "object", "properties": {
                         "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
                         "data": {"type": "object", "additionalProperties": {"type": "string"}},
+                        "nested": {"type": "object", "additionalProperties": {
+                            "type": "object", "additionalProperties": {"type": "string", "maxLength": 3},
+                        }},
                         "list": {
                             "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
                             "items": {"type": "object", "required": ["k"], "properties": {
@@ -203,9 +227,9 @@ impl Target {
     }
 
     /// Uses a text as a pattern, as the path of a printer column and as a nested schema of a definition, then creates an object of it
-    /// and shows it in a table. No request may hold its thread for longer than [`HELD`].
+    /// and shows it in a table.
     pub fn definition(&mut self, text: &str) {
-        // The definition repeats the text seven times. Larger bodies take longer whatever is in them.
+        // The definition repeats the text seven times.
         let text = &text[..text.floor_char_boundary(LONGEST)];
         let mut schema = json!({"type": "string", "pattern": text, "default": text});
         // Two levels of JSON each, of 127.
@@ -245,10 +269,55 @@ impl Target {
             ("GET", texts, table, String::new()),
             ("DELETE", &format!("{DEFINITIONS}/texts.example.com"), JSON, String::new()),
         ] {
-            let before = thread_time();
             self.send(method, path, JSON, accept, body.as_bytes());
-            let held = thread_time().saturating_sub(before);
-            assert!(held < HELD, "{method} {path} held its thread for {held:?}");
+        }
+    }
+
+    /// Sends objects in which a field or an element is repeated, as often as fits into [`LONGEST`] bytes, below a name that may
+    /// be long.
+    pub fn bulk(&mut self, name: &str, piece: &str) {
+        let name = &name[..name.floor_char_boundary(LONGEST / 4)];
+        let text = |text: &str| Value::from(text).to_string();
+        let times = LONGEST / (piece.len() + 8);
+        let fields: Vec<String> = (0..times).map(|n| format!("{}:{piece}", text(&format!("{n}")))).collect();
+        let fields = format!("{{{}}}", fields.join(","));
+        let list = format!("[{}]", vec![piece; times].join(","));
+        for many in [&fields, &list] {
+            let below = format!("{{{}:{many}}}", text(name));
+            for (collection, kind) in [(MAPS, "v1"), (THINGS, "example.com/v1")] {
+                for (field, many) in [
+                    ("data", many),
+                    ("nested", &below),
+                    ("list", many),
+                    ("spec", &below),
+                    ("x", many),
+                    ("binaryData", many),
+                ] {
+                    let start = format!(r#"{{"apiVersion":"{kind}","metadata":{{"name":"x"}},"#);
+                    let body = format!(r#"{start}"{field}":{many}}}"#);
+                    self.send("POST", &format!("{collection}?dryRun=All"), JSON, JSON, body.as_bytes());
+                    let patch = format!(r#"{{"{field}":{many}}}"#);
+                    let merge = "application/merge-patch+json";
+                    let path = format!("{collection}/a?dryRun=All");
+                    self.send("PATCH", &path, merge, JSON, patch.as_bytes());
+                }
+                for field in ["labels", "annotations", "finalizers", "ownerReferences", "managedFields"] {
+                    let body = format!(r#"{{"metadata":{{"name":"x","{field}":{many}}}}}"#);
+                    self.send("POST", &format!("{collection}?dryRun=All"), JSON, JSON, body.as_bytes());
+                }
+            }
+            let schema = format!(r#"{{"type":"object","properties":{below}}}"#);
+            let deep = format!(
+                r#"{{"type":"object","properties":{{"a":{{"type":"object","properties":{below}}}}}}}"#
+            );
+            for (schema, names) in [(&schema, "[]"), (&deep, "[]"), (&"{}".to_owned(), list.as_str())] {
+                let body = format!(
+                    r#"{{"metadata":{{"name":"texts.example.com"}},"spec":{{"group":"example.com","scope":"Cluster",
+                    "names":{{"plural":"texts","kind":"Text","shortNames":{names}}},"versions":[{{"name":"v1","served":true,
+                    "storage":true,"additionalPrinterColumns":{names},"schema":{{"openAPIV3Schema":{schema}}}}}]}}}}"#
+                );
+                self.send("POST", &format!("{DEFINITIONS}?dryRun=All"), JSON, JSON, body.as_bytes());
+            }
         }
     }
 
@@ -289,24 +358,36 @@ impl Target {
     }
 
     /// Sends a request and checks the properties of every response.
-    fn send(&mut self, method: &str, path: &str, media_type: &str, accept: &str, body: &[u8]) -> Answer {
+    fn send(&mut self, method: &str, path: &str, media_type: &str, accept: &str, sent: &[u8]) -> Answer {
         let request = Request::builder()
             .method(method)
             .uri(path)
             .header("content-type", media_type)
             .header("accept", accept)
-            .body(Full::new(Bytes::copy_from_slice(body)));
+            .body(Full::new(Bytes::copy_from_slice(sent)));
         // Requests that the http crate refuses cannot be sent over any transport.
         let Ok(request) = request else {
             return Answer { code: 400, body: Bytes::new() };
         };
         let service = &mut self.service;
-        let answer = self.runtime.block_on(async {
+        let (answer, held) = self.runtime.block_on(longest_poll(async {
             let answer = service.call(request).await.expect("without faults every request is answered");
             let (head, body) = answer.into_parts();
             let body = body.collect().await.map(http_body_util::Collected::to_bytes);
             (head, body.unwrap_or_default())
-        });
+        }));
+        if held > self.longest {
+            self.longest = held;
+            if held > LONG {
+                eprintln!("a poll of {held:?}: {method} {} with {} bytes", shown(path), sent.len());
+            }
+        }
+        assert!(
+            held < HELD,
+            "{method} {} held its thread for {held:?}: {}",
+            shown(path),
+            shown(&String::from_utf8_lossy(sent))
+        );
         let (head, body) = answer;
         let answer = Answer { code: head.status.as_u16(), body };
         let type_of_answer =
@@ -348,6 +429,11 @@ const KNOWN_INTERNAL: [&str; 13] = [
     "failed to create typed patch object",
     "failed to convert new object",
 ];
+
+/// Returns the start of a text.
+fn shown(text: &str) -> &str {
+    &text[..text.floor_char_boundary(300)]
+}
 
 /// Percent-encodes text for a query or a path.
 fn encoded(text: &str) -> String {

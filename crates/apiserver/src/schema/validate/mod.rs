@@ -20,32 +20,68 @@ use super::node::{Child, Kind, Node, Type};
 use crate::path::Path;
 use crate::status::FieldError;
 
-/// Returns all errors of `object`.
+/// Errors after which the rest of an object is not validated.
+const ERRORS: usize = 1000;
+/// Bytes of errors after which the rest of an object is not validated: each error has a path, which may be as long as the object.
+const TEXT: usize = 1 << 20;
+
+/// Errors of an object.
+#[derive(Default)]
+struct Errors {
+    list: Vec<FieldError>,
+    bytes: usize,
+}
+
+impl Errors {
+    fn push(&mut self, error: FieldError) {
+        self.bytes += error.field.len() + error.message.len();
+        self.list.push(error);
+    }
+
+    fn extend(&mut self, errors: Self) {
+        self.bytes += errors.bytes;
+        self.list.extend(errors.list);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    fn is_full(&self) -> bool {
+        self.list.len() >= ERRORS || self.bytes >= TEXT
+    }
+}
+
+/// Returns the errors of `object`, up to a limit.
 ///
 /// With the `old` state of an updated object, unchanged parts are skipped: the schema may have become stricter since
 /// they were written.
 pub(super) fn validate(schema: Cursor<'_>, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+    let mut errors = Errors::default();
     node(schema, object, old, &Path::root(), &mut errors);
-    let mut duplicates = Vec::new();
+    let mut duplicates = Errors::default();
     unique::check(schema, object, &Path::root(), &mut duplicates);
     // As in kube-apiserver, an object that already had duplicates may keep them and get others.
     if let Some(old) = old.filter(|_| !duplicates.is_empty()) {
-        let mut before = Vec::new();
+        let mut before = Errors::default();
         unique::check(schema, old, &Path::root(), &mut before);
         if !before.is_empty() {
-            duplicates.clear();
+            return errors.list;
         }
     }
-    errors.append(&mut duplicates);
-    errors
+    errors.extend(duplicates);
+    errors.list
 }
 
 /// Returns the errors of a part of an object, except for duplicates in sets and keyed lists.
 pub(super) fn validate_part(schema: Cursor<'_>, value: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+    let mut errors = Errors::default();
     node(schema, value, None, &Path::root(), &mut errors);
-    errors
+    errors.list
 }
 
 /// Whether this error prevents the evaluation of CEL rules, which the response then mentions.
@@ -60,14 +96,8 @@ pub(super) fn blocks_rules(error: &FieldError) -> bool {
     )
 }
 
-fn node(
-    schema: Cursor<'_>,
-    value: &Value,
-    old: Option<&Value>,
-    path: &Path<'_>,
-    errors: &mut Vec<FieldError>,
-) {
-    if old == Some(value) {
+fn node(schema: Cursor<'_>, value: &Value, old: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
+    if errors.is_full() || old == Some(value) {
         return;
     }
     let rules = schema.node.rules.as_deref();
@@ -134,6 +164,9 @@ fn node(
             }
         }
         for name in schema.required() {
+            if errors.is_full() {
+                return;
+            }
             if !fields.contains_key(name) {
                 errors.push(FieldError::required(path.field(name).to_string(), ""));
             }
@@ -141,7 +174,7 @@ fn node(
     }
 }
 
-fn check_type(node: &Node, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+fn check_type(node: &Node, value: &Value, path: &Path<'_>, errors: &mut Errors) {
     let (fits, expected) = match (node.kind, value) {
         (Kind::Any | Kind::Opaque, _) => return,
         (_, Value::Null) if node.nullable => return,
@@ -174,9 +207,9 @@ fn is_integer(value: &Value) -> bool {
 }
 
 /// Checks `oneOf`, `anyOf`, `allOf` and `not`. If no alternative is valid, the errors of the first are reported too.
-fn junctors(schema: Cursor<'_>, rules: &Rules, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+fn junctors(schema: Cursor<'_>, rules: &Rules, value: &Value, path: &Path<'_>, errors: &mut Errors) {
     let attempt = |child: &Child| {
-        let mut errors = Vec::new();
+        let mut errors = Errors::default();
         // Without the old state: an alternative is valid or not for the whole value.
         node(schema.at(child), value, None, path, &mut errors);
         errors

@@ -7,9 +7,8 @@ use serde_json::{Number, Value};
 use super::super::node::{Child, Kind, Node, Type};
 use super::super::parse::Parser;
 use super::super::pattern::{Match, Pattern};
-use super::text;
+use super::{Errors, text};
 use crate::path::Path;
-use crate::status::FieldError;
 
 /// Value validations of a schema.
 #[derive(Debug, Default)]
@@ -87,7 +86,7 @@ impl Rules {
     }
 
     /// Checks length, in characters, and pattern. Only the first violation is reported.
-    pub(super) fn check_string(&self, text: &str, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    pub(super) fn check_string(&self, text: &str, path: &Path<'_>, errors: &mut Errors) {
         let length = if self.max_length.is_some() || self.min_length.is_some() {
             text.chars().count() as u64
         } else {
@@ -113,7 +112,7 @@ impl Rules {
         }
     }
 
-    pub(super) fn check_number(&self, number: &Number, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    pub(super) fn check_number(&self, number: &Number, path: &Path<'_>, errors: &mut Errors) {
         let Some(value) = number.as_f64() else {
             return;
         };
@@ -139,7 +138,7 @@ impl Rules {
         }
     }
 
-    pub(super) fn check_items(&self, count: usize, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    pub(super) fn check_items(&self, count: usize, path: &Path<'_>, errors: &mut Errors) {
         if let Some(limit) = self.min_items.filter(|limit| (count as u64) < *limit) {
             let rule = format!("have at least {limit} items");
             errors.push(text::should(path, &count.to_string(), &rule));
@@ -150,12 +149,7 @@ impl Rules {
     }
 
     /// Whether the number of fields is valid; otherwise the fields are not validated.
-    pub(super) fn check_properties(
-        &self,
-        count: usize,
-        path: &Path<'_>,
-        errors: &mut Vec<FieldError>,
-    ) -> bool {
+    pub(super) fn check_properties(&self, count: usize, path: &Path<'_>, errors: &mut Errors) -> bool {
         let before = errors.len();
         if let Some(limit) = self.min_properties.filter(|limit| (count as u64) < *limit) {
             let rule = format!("have at least {limit} properties");
@@ -166,7 +160,7 @@ impl Rules {
         errors.len() == before
     }
 
-    pub(super) fn check_enum(&self, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    pub(super) fn check_enum(&self, value: &Value, path: &Path<'_>, errors: &mut Errors) {
         if !self.choices.is_empty() && !self.choices.contains(value) {
             errors.push(text::unsupported(path, value, &self.choices));
         }
@@ -175,7 +169,7 @@ impl Rules {
 
 /// Checks that a number is in the range of its format, which the library reports separately from the
 /// type.
-pub(super) fn check_range(node: &Node, number: &Number, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+pub(super) fn check_range(node: &Node, number: &Number, path: &Path<'_>, errors: &mut Errors) {
     let format = node.format.as_deref();
     let fits = match (node.kind, format) {
         (Kind::Of(Type::Integer), Some("int32")) => number.as_i64().is_some_and(|n| i32::try_from(n).is_ok()),

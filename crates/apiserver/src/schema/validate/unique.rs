@@ -6,16 +6,18 @@ use serde_json::{Map, Value};
 
 use super::super::Cursor;
 use super::super::node::ListType;
-use super::text;
+use super::{Errors, text};
 use crate::path::Path;
-use crate::status::FieldError;
 
 /// Reports elements that equal an earlier one, or have its keys.
-pub(super) fn check(schema: Cursor<'_>, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+pub(super) fn check(schema: Cursor<'_>, value: &Value, path: &Path<'_>, errors: &mut Errors) {
     match value {
         Value::Array(elements) => {
             let mut seen = BTreeSet::new();
             for (index, element) in elements.iter().enumerate() {
+                if errors.is_full() {
+                    return;
+                }
                 let identity = match schema.list_type() {
                     ListType::Atomic => continue,
                     ListType::Set => element.clone(),
