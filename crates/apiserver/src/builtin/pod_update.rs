@@ -72,8 +72,8 @@ fn deadline(before: &Value, after: &Value) -> Option<FieldError> {
             Some(FieldError::invalid(FIELD, "null", "must not update from a positive integer to nil value"))
         }
         (Some(old), Some(new)) if new > old => {
-            let why = format!("must be less than or equal to previous value {old}");
-            Some(FieldError::invalid(FIELD, &new.to_string(), &why))
+            let why = "must be less than or equal to previous value";
+            Some(FieldError::invalid(FIELD, &new.to_string(), why))
         }
         _ => None,
     }

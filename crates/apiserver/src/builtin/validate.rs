@@ -78,7 +78,10 @@ mod tests {
     fn an_empty_workload_lacks_everything() {
         check(
             "StatefulSet",
-            &json!({"spec": {"selector": null, "template": {"metadata": {}, "spec": {"containers": null}}}}),
+            &json!({"spec": {
+                "selector": null, "template": {"metadata": {}, "spec": {"containers": null}},
+                "podManagementPolicy": "Parallel", "updateStrategy": {"type": "OnDelete"},
+            }}),
             None,
             &[
                 "spec.selector: Required value",

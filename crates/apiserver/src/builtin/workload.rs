@@ -11,6 +11,9 @@ use crate::status::FieldError;
 pub(super) fn validate(resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let spec = &new["spec"];
     let mut errors = Vec::new();
+    if resource.kind == "StatefulSet" {
+        errors.extend(stateful(spec));
+    }
     errors.extend(not_negative(spec, "replicas"));
     let selector = &spec["selector"];
     let labels = &spec["template"]["metadata"]["labels"];
@@ -64,6 +67,40 @@ fn not_negative(spec: &Value, field: &str) -> Option<FieldError> {
         &number.to_string(),
         "must be greater than or equal to 0",
     ))
+}
+
+/// Validates the policies of a StatefulSet.
+fn stateful(spec: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    match text(&spec["podManagementPolicy"]).as_str() {
+        "" => errors.push(FieldError::required("spec.podManagementPolicy", "")),
+        "OrderedReady" | "Parallel" => {}
+        other => {
+            let why = "must be 'OrderedReady' or 'Parallel'";
+            errors.push(FieldError::invalid("spec.podManagementPolicy", &json!(other).to_string(), why));
+        }
+    }
+    match text(&spec["updateStrategy"]["type"]).as_str() {
+        "" => errors.push(FieldError::required("spec.updateStrategy", "")),
+        "OnDelete" | "RollingUpdate" => {}
+        // The message shows the value as a Go struct, which has no limits for unknown types.
+        other => {
+            let shown = format!("{{\"Type\":{},\"RollingUpdate\":null}}", json!(other));
+            let why = "must be 'RollingUpdate' or 'OnDelete'";
+            errors.push(FieldError::invalid("spec.updateStrategy", &shown, why));
+        }
+    }
+    let retention = &spec["persistentVolumeClaimRetentionPolicy"];
+    for field in ["whenDeleted", "whenScaled"] {
+        let supported = ["Retain", "Delete"];
+        let policy = text(&retention[field]);
+        if retention.is_object() && !supported.contains(&policy.as_str()) {
+            let field = format!("spec.persistentVolumeClaimRetentionPolicy.{field}");
+            errors.push(FieldError::not_supported(field, &policy, &supported));
+        }
+    }
+    errors
 }
 
 /// Validates the strategy of a Deployment: limits only for rolling updates, and not both zero.
