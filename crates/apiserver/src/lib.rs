@@ -133,8 +133,8 @@
 //!
 //! Watches are also served over WebSocket (HTTP/1.1, with an `Origin` header). Each event is a message.
 //!
-//! The creation of an object that has no effect, such as a webhook configuration, a policy or a quota, has a `Warning`. The README
-//! lists the missing admission plugins.
+//! The creation of an object that has no effect, such as a webhook configuration, a policy or a quota, has a `Warning`. `docs/api-server-differences.md`
+//! of the repository lists the missing admission plugins and all other known differences to kube-apiserver.
 //!
 //! # Limitations
 //!
